@@ -1,0 +1,465 @@
+//! A plan: a workflow with every parameter expanded, every name resolved and every rule checked.
+//!
+//! The spec crate makes plans out of text; only a plan can be stored. References are indexes into the plan's
+//! own lists, so a plan can not name something that does not exist.
+
+use crate::status::{Cause, Trigger};
+use crate::units::{Memory, Runtime};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A whole workflow, ready to be stored.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Plan {
+    /// The workflow's name.
+    pub name: String,
+    /// Who it belongs to, if the spec says so.
+    pub user: Option<String>,
+    /// Free text.
+    pub description: Option<String>,
+    /// Free text to group workflows by.
+    pub project: Option<String>,
+    /// Any JSON the user wants to keep with the workflow.
+    pub metadata: Option<Value>,
+    /// Settings that the engine and the runners obey.
+    pub settings: Settings,
+    /// The jobs, in the order of the file and of their expansion: the order of dispatch within a priority.
+    pub jobs: Vec<Job>,
+    /// The files that jobs read or write.
+    pub files: Vec<File>,
+    /// The pieces of user data that jobs read or write.
+    pub user_data: Vec<UserData>,
+    /// What jobs need to run.
+    pub resource_requirements: Vec<Requirements>,
+    /// Lists of rules that jobs point to.
+    pub failure_handlers: Vec<FailureHandler>,
+    /// How to ask Slurm for nodes.
+    pub slurm_schedulers: Vec<SlurmScheduler>,
+    /// What happens at which trigger.
+    pub actions: Vec<Action>,
+    /// The canonical spec this plan was made from, for export and for re-reading.
+    pub spec: Value,
+}
+
+/// Workflow-wide settings; the database keeps them as one JSON text.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// Failures that no rule covers wait as `pending_failed` for a verdict.
+    pub use_pending_failed: bool,
+    /// Index of the failure handler for jobs that name none.
+    pub default_failure_handler: Option<usize>,
+    /// Environment for every job; a job's own wins.
+    pub env: BTreeMap<String, String>,
+    /// Seconds of silence after which a runner without proof of death is given up.
+    pub disown_seconds: u64,
+    /// An exit code that means "state saved, start me again".
+    pub checkpoint_exit_code: Option<i32>,
+    /// How the runner watches resources.
+    pub resource_monitor: ResourceMonitor,
+    /// How the runner treats output and limits.
+    pub execution: Execution,
+    /// Any `sbatch` option by its long name, for every allocation.
+    pub slurm_defaults: BTreeMap<String, Value>,
+    /// A runner without work leaves after this many seconds (Slurm runners).
+    pub idle_seconds: u64,
+    /// Runners stay although the workflow is complete.
+    pub ignore_completion: bool,
+    /// A runner takes no new job when less time than this is left (queue mode).
+    pub min_time_for_new_jobs_seconds: u64,
+    /// Keep trying to reach the server for this long before giving up new work.
+    pub wait_for_server_minutes: u64,
+    /// The agent program that `claude:` steps call.
+    pub agent: Option<Value>,
+    /// Confidence below which an agent's verdict waits for a person.
+    pub classification_threshold: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            use_pending_failed: false,
+            default_failure_handler: None,
+            env: BTreeMap::new(),
+            disown_seconds: 2400,
+            checkpoint_exit_code: None,
+            resource_monitor: ResourceMonitor::default(),
+            execution: Execution::default(),
+            slurm_defaults: BTreeMap::new(),
+            idle_seconds: 90,
+            ignore_completion: false,
+            min_time_for_new_jobs_seconds: 300,
+            wait_for_server_minutes: 20,
+            agent: None,
+            classification_threshold: 0.8,
+        }
+    }
+}
+
+/// How the runner watches resources.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourceMonitor {
+    /// Peaks and averages are recorded.
+    pub enabled: bool,
+    /// Every sample is kept as well.
+    pub time_series: bool,
+    /// Time between samples.
+    pub sample_interval_seconds: f64,
+}
+
+impl Default for ResourceMonitor {
+    fn default() -> Self {
+        Self { enabled: true, time_series: false, sample_interval_seconds: 5.0 }
+    }
+}
+
+/// How the runner treats output and limits.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Execution {
+    /// `memory` is a limit, not only a wish.
+    pub limit_resources: bool,
+    /// Where output goes unless a job says otherwise.
+    pub stdio: Stdio,
+    /// Seconds between TERM and KILL.
+    pub grace_seconds: f64,
+    /// Name of the signal that asks a job to end.
+    pub termination_signal: String,
+    /// Return code recorded for a timeout.
+    pub timeout_exit_code: i32,
+    /// Return code recorded for memory use beyond the limit.
+    pub oom_exit_code: i32,
+}
+
+impl Default for Execution {
+    fn default() -> Self {
+        Self {
+            limit_resources: true,
+            stdio: Stdio::default(),
+            grace_seconds: 10.0,
+            termination_signal: "SIGTERM".into(),
+            timeout_exit_code: 152,
+            oom_exit_code: 137,
+        }
+    }
+}
+
+/// Where a job's output goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stdio {
+    /// Which files there are.
+    pub mode: StdioMode,
+    /// Remove them when the attempt succeeds.
+    pub delete_on_success: bool,
+}
+
+/// Which output files an attempt writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StdioMode {
+    /// `.o` and `.e`.
+    #[default]
+    Separate,
+    /// One `.log` for both.
+    Combined,
+    /// Only `.e`.
+    NoStdout,
+    /// Only `.o`.
+    NoStderr,
+    /// None.
+    None,
+}
+
+/// One job.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Job {
+    /// Unique in the workflow.
+    pub name: String,
+    /// The shell text; empty when the job has steps.
+    pub command: String,
+    /// Text put before the command.
+    pub invocation_script: Option<String>,
+    /// The step tree, in the canonical JSON form, instead of a command.
+    pub steps: Option<Value>,
+    /// Indexes of the jobs that must succeed first: named, by regex, by file and by user data.
+    pub depends_on: Vec<usize>,
+    /// Indexes into [`Plan::files`].
+    pub input_files: Vec<usize>,
+    /// Indexes into [`Plan::files`].
+    pub output_files: Vec<usize>,
+    /// Indexes into [`Plan::user_data`].
+    pub input_user_data: Vec<usize>,
+    /// Indexes into [`Plan::user_data`].
+    pub output_user_data: Vec<usize>,
+    /// Index into [`Plan::resource_requirements`].
+    pub resource_requirements: Option<usize>,
+    /// Index into [`Plan::failure_handlers`].
+    pub failure_handler: Option<usize>,
+    /// Index into [`Plan::slurm_schedulers`].
+    pub scheduler: Option<usize>,
+    /// Canceled when a dependency ends badly (otherwise it runs all the same).
+    pub cancel_on_blocking_job_failure: bool,
+    /// Higher runs first.
+    pub priority: i64,
+    /// Everything a runner must know that few jobs set.
+    pub extra: JobExtra,
+}
+
+/// The rarer settings of a job; one JSON text in the database, absent when all are default.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobExtra {
+    /// Environment of this job, before the workflow's.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// A limit on an attempt's time that does not influence scheduling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Runtime>,
+    /// How often the job is started again after its runner was lost; 3 unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_lost_retries: Option<u32>,
+    /// Named limits it takes one unit of while it runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<String>,
+    /// Only runners with this label may take it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Where its output goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdio: Option<Stdio>,
+    /// The parameter values it was made from.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, Value>,
+    /// Map and reduce settings, in the canonical JSON form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<Value>,
+}
+
+impl JobExtra {
+    /// Nothing is set.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A file that jobs read or write.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct File {
+    /// Unique in the workflow.
+    pub name: String,
+    /// As written; relative to the directory the workflow runs in.
+    pub path: String,
+}
+
+/// A piece of JSON that jobs read or write.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct UserData {
+    /// Unique in the workflow.
+    pub name: String,
+    /// Its value, unless a job is to produce it.
+    pub data: Option<Value>,
+    /// Cleared by reinitialize.
+    pub is_ephemeral: bool,
+}
+
+/// What a job needs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Requirements {
+    /// Unique in the workflow.
+    pub name: String,
+    /// CPUs.
+    pub num_cpus: u32,
+    /// GPUs.
+    pub num_gpus: u32,
+    /// Nodes.
+    pub num_nodes: u32,
+    /// Memory; a limit when the workflow limits resources. None: not counted, not limited.
+    pub memory: Option<Memory>,
+    /// Longest time an attempt may take. None: no limit.
+    pub runtime: Option<Runtime>,
+}
+
+impl Default for Requirements {
+    /// What a job gets that asks for nothing.
+    fn default() -> Self {
+        Self { name: "default".into(), num_cpus: 1, num_gpus: 0, num_nodes: 1, memory: None, runtime: None }
+    }
+}
+
+/// A named list of rules.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FailureHandler {
+    /// Unique in the workflow.
+    pub name: String,
+    /// In the order of the file.
+    pub rules: Vec<Rule>,
+}
+
+/// Which failures it speaks of, and what follows. Stored as JSON exactly as users write it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Return codes it matches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exit_codes: Vec<i32>,
+    /// Matches every failure that no precise rule matches.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub match_all_exit_codes: bool,
+    /// Signals it matches, by name (`SIGSEGV`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<String>,
+    /// Causes it matches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// Regexes of which one must match the end of standard error.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stderr_matches: Vec<String>,
+    /// Runs before the next attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_script: Option<String>,
+    /// A retry is allowed while the attempt's number is lower.
+    #[serde(default = "Rule::default_max_retries", alias = "max_attempts")]
+    pub max_retries: u32,
+    /// How long to wait before the next attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
+    /// The recovery script is killed after this long; 10 minutes unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script_timeout: Option<Runtime>,
+    /// What a failing recovery script means.
+    #[serde(default, skip_serializing_if = "OnScriptFailure::is_default")]
+    pub on_script_failure: OnScriptFailure,
+}
+
+impl Rule {
+    const fn default_max_retries() -> u32 {
+        3
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self {
+            exit_codes: Vec::new(),
+            match_all_exit_codes: false,
+            signals: Vec::new(),
+            causes: Vec::new(),
+            stderr_matches: Vec::new(),
+            recovery_script: None,
+            max_retries: Self::default_max_retries(),
+            backoff: None,
+            script_timeout: None,
+            on_script_failure: OnScriptFailure::default(),
+        }
+    }
+}
+
+/// Time between attempts: `delay * factor^(n-1)`, at most `max`, plus or minus `jitter` (a fraction).
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Backoff {
+    /// Before the first retry, in seconds.
+    pub delay_seconds: f64,
+    /// Growth per retry.
+    #[serde(default = "Backoff::default_factor")]
+    pub factor: f64,
+    /// Upper bound in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_seconds: Option<f64>,
+    /// 0.1 spreads the wait over 90 % to 110 %.
+    #[serde(default)]
+    pub jitter: f64,
+}
+
+impl Backoff {
+    const fn default_factor() -> f64 {
+        2.0
+    }
+}
+
+/// What a failing recovery script means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnScriptFailure {
+    /// The job is tried all the same.
+    #[default]
+    Continue,
+    /// The attempt fails.
+    Fail,
+}
+
+impl OnScriptFailure {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How to ask Slurm for nodes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(default)]
+pub struct SlurmScheduler {
+    /// Unique in the workflow.
+    pub name: String,
+    /// Who pays.
+    pub account: String,
+    /// Partition.
+    pub partition: Option<String>,
+    /// Nodes per allocation.
+    pub nodes: u32,
+    /// `HH:MM:SS` or `D-HH:MM:SS`.
+    pub walltime: String,
+    /// Memory per node, as `sbatch` takes it.
+    pub mem: Option<String>,
+    /// Generic resources.
+    pub gres: Option<String>,
+    /// Quality of service.
+    pub qos: Option<String>,
+    /// Tasks per node.
+    pub ntasks_per_node: Option<u32>,
+    /// Local disk.
+    pub tmp: Option<String>,
+    /// Further text for `#SBATCH` lines.
+    pub extra: Option<String>,
+    /// Run one allocation at a time.
+    pub serialize_allocations: bool,
+}
+
+/// What happens at a trigger.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Action {
+    /// When.
+    pub trigger: Trigger,
+    /// Indexes of the jobs that `on_jobs_*` waits for.
+    pub jobs: Vec<usize>,
+    /// What.
+    pub what: ActionKind,
+    /// Once per worker instead of once.
+    pub persistent: bool,
+}
+
+/// What an action does; stored as JSON.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(tag = "action_type", rename_all = "snake_case")]
+pub enum ActionKind {
+    /// Runs shell commands one after the other.
+    RunCommands {
+        /// The commands.
+        commands: Vec<String>,
+    },
+    /// Asks Slurm for nodes.
+    ScheduleNodes {
+        /// Name of the Slurm scheduler.
+        scheduler: String,
+        /// Always `slurm` today.
+        scheduler_type: String,
+        /// How many allocations.
+        num_allocations: u32,
+        /// One runner on each node instead of one per allocation.
+        start_one_worker_per_node: bool,
+        /// Queue mode with this many jobs at once.
+        max_parallel_jobs: Option<u32>,
+    },
+}

@@ -1,0 +1,249 @@
+//! The words for where a job or an attempt stands and why it got there.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Defines an enum whose variants have one stable text each, used in SQL, JSON and on the command line.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+        pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant),* }
+
+        impl $name {
+            /// Every variant, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The stable text of this variant.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+
+            /// The variant with this text.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|v| v.as_str() == text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// Where a job stands. The integers 0-10 (see [`JobStatus::code`]) are part of the contract with users.
+    JobStatus {
+        /// Created, or reset; `initialize` moves it on.
+        Uninitialized = "uninitialized",
+        /// Waits for at least one dependency.
+        Blocked = "blocked",
+        /// May be claimed; has a queued attempt.
+        Ready = "ready",
+        /// Claimed by a runner that has not yet said that it started.
+        Pending = "pending",
+        /// A runner executes it.
+        Running = "running",
+        /// Succeeded; final for the run.
+        Completed = "completed",
+        /// Failed for good; retry, recover or reset may reopen it.
+        Failed = "failed",
+        /// Never ran or was stopped: by the user, or because a dependency failed.
+        Canceled = "canceled",
+        /// Ended by a signal from us (walltime, shutdown); final like failed.
+        Terminated = "terminated",
+        /// Switched off; dependents treat it as satisfied.
+        Disabled = "disabled",
+        /// Failed without a matching rule; waits for a person or an agent to classify it.
+        PendingFailed = "pending_failed",
+    }
+}
+
+impl JobStatus {
+    /// The integer stored in the database and known to users.
+    pub const fn code(self) -> i64 {
+        self as i64
+    }
+
+    /// The status with this integer.
+    pub fn from_code(code: i64) -> Option<Self> {
+        usize::try_from(code).ok().and_then(|i| Self::ALL.get(i).copied())
+    }
+
+    /// A workflow is complete when every job is in such a status.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Terminated | Self::Disabled)
+    }
+
+    /// Dependents may go ahead.
+    pub const fn satisfies(self) -> bool {
+        matches!(self, Self::Completed | Self::Disabled)
+    }
+
+    /// Final, and dependents may not go ahead (unless they asked to run anyway).
+    pub const fn is_bad_end(self) -> bool {
+        matches!(self, Self::Failed | Self::Canceled | Self::Terminated)
+    }
+
+    /// A runner holds an attempt of this job.
+    pub const fn is_held(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+words! {
+    /// The life of one attempt. One way only; the last four never change again.
+    AttemptState {
+        /// Waits in the queue.
+        Queued = "queued",
+        /// A runner owns it and has not yet said that it started.
+        Claimed = "claimed",
+        /// Its process exists, as far as the runner said.
+        Running = "running",
+        /// Exit 0 and all outputs there.
+        Completed = "completed",
+        /// Ended badly by itself, or lost.
+        Failed = "failed",
+        /// Stopped or dropped because somebody said so.
+        Canceled = "canceled",
+        /// Stopped by us for a reason that is not the user's word: timeout, walltime, shutdown.
+        Terminated = "terminated",
+    }
+}
+
+impl AttemptState {
+    /// Queued, claimed or running.
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Queued | Self::Claimed | Self::Running)
+    }
+}
+
+words! {
+    /// Why an attempt ended badly.
+    Cause {
+        /// The program returned a code other than 0.
+        Exit = "exit",
+        /// A signal that we did not send killed it.
+        Signal = "signal",
+        /// It used more memory than it asked for.
+        Oom = "oom",
+        /// It ran longer than it may.
+        Timeout = "timeout",
+        /// Exit 0, but a declared output file is not there.
+        MissingOutput = "missing_output",
+        /// The command could not be started.
+        SpawnError = "spawn_error",
+        /// Its runner is gone.
+        Lost = "lost",
+        /// The scheduler took the node away for somebody else.
+        Preempted = "preempted",
+        /// The node failed.
+        NodeFail = "node_fail",
+        /// A person (or a rule of theirs) stopped it.
+        Canceled = "canceled",
+        /// The runner was told to stop; the job goes back to the queue at no cost.
+        Stopped = "stopped",
+        /// The program saved its state and asked to be continued.
+        Checkpoint = "checkpoint",
+    }
+}
+
+impl Cause {
+    /// Not the job's fault: paid from the budget for losses, not from the user's rules.
+    pub const fn is_loss(self) -> bool {
+        matches!(self, Self::Lost | Self::Preempted | Self::NodeFail)
+    }
+}
+
+words! {
+    /// What the recovery rules made of a failed attempt.
+    Outcome {
+        /// A new attempt was queued.
+        Retried = "Retried",
+        /// The job has no failure handler.
+        NoHandler = "NoHandler",
+        /// It has one, but no rule speaks of this failure.
+        NoMatchingRule = "NoMatchingRule",
+        /// The matching rule's budget is used up.
+        MaxRetriesExceeded = "MaxRetriesExceeded",
+        /// The decision itself failed.
+        Error = "Error",
+    }
+}
+
+words! {
+    /// Where an attempt came from.
+    Origin {
+        /// The first of its run.
+        Initial = "initial",
+        /// A failure handler's rule.
+        Handler = "handler",
+        /// Its predecessor was lost.
+        Lost = "lost",
+        /// A person or an agent classified the failure as retryable.
+        Classified = "classified",
+        /// Somebody asked for it.
+        Manual = "manual",
+        /// `torc recover`.
+        Recovered = "recovered",
+        /// The runner stopped, or the job asked to be continued.
+        Requeued = "requeued",
+    }
+}
+
+words! {
+    /// Where an action stands.
+    ActionState {
+        /// Its trigger has not come yet.
+        Waiting = "waiting",
+        /// Its trigger came; the next runner takes it.
+        Triggered = "triggered",
+        /// A runner executes it.
+        Claimed = "claimed",
+        /// All its commands succeeded.
+        Executed = "executed",
+        /// One of its commands failed.
+        Failed = "failed",
+    }
+}
+
+words! {
+    /// What sets an action off.
+    Trigger {
+        /// The workflow was initialized.
+        OnWorkflowStart = "on_workflow_start",
+        /// Every job is final.
+        OnWorkflowComplete = "on_workflow_complete",
+        /// All of its jobs became ready.
+        OnJobsReady = "on_jobs_ready",
+        /// All of its jobs are final.
+        OnJobsComplete = "on_jobs_complete",
+        /// A runner begins to work.
+        OnWorkerStart = "on_worker_start",
+        /// A runner is about to leave.
+        OnWorkerComplete = "on_worker_complete",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_integers_are_the_documented_ones() {
+        let table: Vec<_> = JobStatus::ALL.iter().map(|s| format!("{} {s}", s.code())).collect();
+        assert_eq!(
+            table.join(", "),
+            "0 uninitialized, 1 blocked, 2 ready, 3 pending, 4 running, 5 completed, 6 failed, 7 canceled, \
+             8 terminated, 9 disabled, 10 pending_failed"
+        );
+        for status in JobStatus::ALL {
+            assert_eq!(JobStatus::from_code(status.code()), Some(*status));
+            assert_eq!(JobStatus::parse(status.as_str()), Some(*status));
+        }
+        assert_eq!(JobStatus::from_code(11), None);
+        assert_eq!(JobStatus::from_code(-1), None);
+    }
+}
