@@ -154,6 +154,9 @@ pub struct ClaimRequest {
     /// Seconds until the runner must stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_left_seconds: Option<i64>,
+    /// Attempts beyond the free capacity that the runner keeps to start the moment something ends.
+    #[serde(default)]
+    pub prefetch: i64,
     /// Wait this long for work (at most 60).
     #[serde(default)]
     pub wait_seconds: f64,
