@@ -874,3 +874,222 @@ pub struct Health {
     /// Workflows held in memory.
     pub active_workflows: i64,
 }
+
+/// What the server tells about itself without a token.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct HealthSummary {
+    /// `ok`, or `recovering` while claims are not yet served.
+    pub status: String,
+}
+
+/// Content of `server.json` in the state directory: how to reach the server that owns it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ServerFile {
+    /// Scheme, address and port, without the base path.
+    pub url: String,
+    /// Good for everything.
+    pub token: String,
+    /// Process id.
+    pub pid: i64,
+    /// Host name.
+    pub hostname: String,
+    /// Since when, ms since 1970.
+    pub started_ms: i64,
+    /// Version of the program.
+    pub version: String,
+}
+
+// --------------------------------------------------------------------------------- requests from people
+
+/// Asks to run again what has changed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ReinitializeRequest {
+    /// Only tell what would happen.
+    pub dry_run: bool,
+    /// Go on although input files are missing.
+    pub force: bool,
+}
+
+/// Asks to run jobs again.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ResetRequest {
+    /// Only jobs that ended badly or wait for a verdict, and what follows them.
+    pub failed_only: bool,
+    /// Only these jobs, by name, and what follows them; empty: all.
+    pub jobs: Vec<String>,
+    /// Only tell what would happen.
+    pub dry_run: bool,
+    /// Go on although jobs are running.
+    pub force: bool,
+}
+
+/// Changes what a workflow says about itself; absent fields stay.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct UpdateWorkflow {
+    /// Name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Free text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Free text to group by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// The user's JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Value>,
+    /// Hide it from lists, or show it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_archived: Option<bool>,
+}
+
+/// Changes a job; absent fields stay.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct UpdateJob {
+    /// `ready` or `failed` out of `pending_failed`; `disabled` out of `uninitialized`, and back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<JobStatus>,
+    /// Why, for the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Higher runs first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i64>,
+    /// Hold it back, or let it go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<bool>,
+    /// Memory for the next attempts, as `8g`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<crate::units::Memory>,
+    /// Runtime for the next attempts, as `2h30m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<crate::units::Runtime>,
+}
+
+/// Names jobs to cancel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CancelJobs {
+    /// The jobs, all of one workflow.
+    pub job_ids: Vec<JobId>,
+}
+
+/// What a cancel did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CanceledJobs {
+    /// Jobs that are canceled now or as soon as their runner has stopped them.
+    pub job_ids: Vec<JobId>,
+}
+
+/// What a leaving runner still has to do.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct GoodbyeAnswer {
+    /// Actions it must execute before it ends.
+    pub actions: Vec<ActionPacket>,
+}
+
+/// A new value for a piece of user data.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UpdateUserData {
+    /// Any JSON; null clears it.
+    #[schema(value_type = Object)]
+    pub data: Value,
+}
+
+/// A new failure handler.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreateFailureHandler {
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Unique in the workflow.
+    pub name: String,
+    /// JSON text of the rules.
+    pub rules: String,
+}
+
+/// Changes a failure handler; absent fields stay.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct UpdateFailureHandler {
+    /// Unique in the workflow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// JSON text of the rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<String>,
+}
+
+/// Whether a workflow is done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct IsCompleteView {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Every job is final.
+    pub is_complete: bool,
+    /// Somebody canceled it.
+    pub is_canceled: bool,
+}
+
+/// Resource requirements as lists and `get` show them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RequirementsView {
+    /// Id.
+    pub id: i64,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Unique in the workflow.
+    pub name: String,
+    /// CPUs.
+    pub num_cpus: i64,
+    /// GPUs.
+    pub num_gpus: i64,
+    /// Nodes.
+    pub num_nodes: i64,
+    /// Memory, as `8g`.
+    pub memory: Option<String>,
+    /// Runtime, as `PT2H30M`.
+    pub runtime: Option<String>,
+}
+
+/// A Slurm scheduler as lists and `get` show it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SlurmSchedulerView {
+    /// Id.
+    pub id: i64,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// How to ask for nodes.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    pub scheduler: crate::plan::SlurmScheduler,
+}
+
+/// A piece of an attempt's output.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LogView {
+    /// The job.
+    pub job_id: JobId,
+    /// The run.
+    pub run_id: i64,
+    /// The attempt in the run.
+    pub attempt_id: i64,
+    /// `stdout` or `stderr`.
+    pub stream: String,
+    /// The file on the server's side.
+    pub path: String,
+    /// Where this piece begins, in bytes.
+    pub offset: i64,
+    /// Where the next piece begins.
+    pub next_offset: i64,
+    /// Size of the file now.
+    pub size: i64,
+    /// The piece, bytes that are not UTF-8 replaced.
+    pub text: String,
+}
