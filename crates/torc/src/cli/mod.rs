@@ -1,0 +1,130 @@
+//! The command line: one file per command. Each turns its arguments into calls and the answers into output.
+
+mod completions;
+
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::output::{Format, Output};
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Run workflows of shell jobs, and recover them
+#[derive(Parser, Debug)]
+#[command(
+    name = "torc",
+    version,
+    disable_help_subcommand = true,
+    help_template = "{about}\n\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}\n{after-help}",
+    before_help = COMMANDS,
+    after_help = AFTER_HELP
+)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The commands by purpose; a test checks that none is missing.
+const COMMANDS: &str = "\
+Help:
+  completions       Print a completion script for a shell
+
+";
+
+const AFTER_HELP: &str = "\
+`torc COMMAND --help` explains a command and shows examples.
+Exit codes: 0 all jobs succeeded, 1 some did not, 2 the call or the spec was wrong, 3 the server could not be reached.";
+
+/// Options that every command takes.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Global options")]
+struct Global {
+    /// Print data as `table` or as `json`
+    #[arg(short, long, global = true, env = "TORC_FORMAT", default_value = "table", value_enum)]
+    #[arg(hide_possible_values = true, hide_default_value = true, hide_env_values = true)]
+    format: Format,
+
+    /// Address of the server (default: the local state)
+    #[arg(long, global = true, env = "TORC_API_URL", value_name = "URL", hide_env_values = true)]
+    url: Option<String>,
+
+    /// File that holds the token for the server
+    #[arg(long, global = true, env = "TORC_TOKEN_FILE", value_name = "FILE", hide_env_values = true)]
+    token_file: Option<PathBuf>,
+
+    /// Directory of the local state
+    #[arg(long, global = true, env = "TORC_DIR", value_name = "DIR", hide_env_values = true)]
+    dir: Option<PathBuf>,
+
+    /// Say nothing but errors and data
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+
+    /// Say more; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Completions(completions::Args),
+}
+
+/// What every command may use.
+#[derive(Debug)]
+pub struct Context {
+    /// Where words go.
+    pub output: Output,
+    /// How the server is found.
+    pub locator: Locator,
+}
+
+/// How the server is found, as the user said it.
+#[derive(Debug)]
+pub struct Locator {
+    /// `--url`.
+    pub url: Option<String>,
+    /// `--token-file`.
+    pub token_file: Option<PathBuf>,
+    /// `--dir`.
+    pub dir: Option<PathBuf>,
+}
+
+impl Cli {
+    /// Runs the command.
+    pub fn execute(self) -> Result<Exit> {
+        let Global { format, url, token_file, dir, quiet, verbose: _ } = self.global;
+        let context = Context {
+            output: Output { format, quiet },
+            locator: Locator {
+                url: url.filter(|u| !u.trim().is_empty()),
+                token_file: token_file.filter(|f| !f.as_os_str().is_empty()),
+                dir: dir.filter(|d| !d.as_os_str().is_empty()),
+            },
+        };
+        match self.command {
+            Command::Completions(args) => args.execute(&context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_the_overview() {
+        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let line = format!("\n  {:<16}  {}\n", command.get_name(), command.get_about().unwrap_or_default());
+            assert!(COMMANDS.contains(&line), "the overview lacks the line {line:?}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Everything that can stop a command, with its wording and its exit code in one place.
+
+use crate::exit::Exit;
+use std::fmt;
+use std::path::PathBuf;
+use torc_model::api::ErrorInfo;
+
+/// The result of every command.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub enum Error {
+    /// The call does not make sense.
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to do instead.
+        hint: Option<String>,
+    },
+    /// The spec is wrong; the text shows where.
+    Spec {
+        /// The diagnostics, ready to print.
+        rendered: String,
+    },
+    /// The file system said no.
+    Io {
+        /// What we were doing, as in "read", "create".
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The server refused.
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The server's words.
+        info: ErrorInfo,
+    },
+    /// The server did not answer.
+    Unreachable {
+        /// Where we looked.
+        url: String,
+        /// Why, as far as known.
+        reason: String,
+    },
+    /// The server inside this process could not start.
+    Embedded {
+        /// Where its state is.
+        dir: PathBuf,
+        /// Why.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Nobody reads our output any more (`torc jobs list | head`).
+    OutputClosed,
+}
+
+impl Error {
+    /// A call that does not make sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), hint: None }
+    }
+
+    /// A call that does not make sense, and what to do instead.
+    pub fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// For `map_err`: wraps an I/O error with what was done to which path.
+    pub fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { doing, path, source }
+    }
+
+    /// The code this error ends the program with.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Usage { .. } | Self::Spec { .. } | Self::Io { .. } => Exit::Usage,
+            Self::Refused { status, .. } if *status >= 500 => Exit::Unreachable,
+            Self::Refused { .. } => Exit::Usage,
+            Self::Unreachable { .. } | Self::Embedded { .. } => Exit::Unreachable,
+            Self::OutputClosed => Exit::Success,
+        }
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Usage { hint, .. } | Self::Embedded { hint, .. } => hint.as_deref(),
+            Self::Refused { info, .. } => info.hint.as_deref(),
+            Self::Unreachable { .. } => {
+                Some("check `--url` (or `TORC_API_URL`), or leave it out to work with the local `.torc` directory")
+            }
+            Self::Spec { .. } | Self::Io { .. } | Self::OutputClosed => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage { message, .. } => f.write_str(message),
+            Self::Spec { rendered } => f.write_str(rendered.trim_end()),
+            Self::Io { doing, path, source } => write!(f, "cannot {doing} `{}`: {source}", path.display()),
+            Self::Refused { info, .. } => f.write_str(&info.message),
+            Self::Unreachable { url, reason } => write!(f, "cannot reach the server at {url}: {reason}"),
+            Self::Embedded { dir, reason, .. } => write!(f, "cannot open `{}`: {reason}", dir.display()),
+            Self::OutputClosed => f.write_str("output closed"),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Times, sizes and counts in the words of people.
+
+use jiff::{Timestamp, tz::TimeZone};
+
+/// `1 job`, `3 jobs`.
+pub fn count(number: i64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{} {noun}s", grouped(number)) }
+}
+
+/// `12,345`.
+pub fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut out = String::new();
+    if number < 0 {
+        out.push('-');
+    }
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `0.4s`, `12s`, `3m 20s`, `2h 05m`, `3d 4h`.
+pub fn seconds(seconds: f64) -> String {
+    let seconds = seconds.max(0.0);
+    if seconds < 9.95 {
+        return format!("{seconds:.1}s");
+    }
+    let whole = seconds.round() as u64;
+    let (d, h, m, s) = (whole / 86_400, whole / 3_600 % 24, whole / 60 % 60, whole % 60);
+    match (d, h, m) {
+        (0, 0, 0) => format!("{s}s"),
+        (0, 0, _) => format!("{m}m {s:02}s"),
+        (0, _, _) => format!("{h}h {m:02}m"),
+        _ => format!("{d}d {h}h"),
+    }
+}
+
+/// `512 B`, `1.5 MiB`, `12 GiB`.
+pub fn bytes(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes.max(0) as f64;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 || value >= 99.95 {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// Local time to the second: `2026-03-01 14:05:09`.
+pub fn local_time(ms: i64) -> String {
+    match Timestamp::from_millisecond(ms) {
+        Ok(time) => time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => format!("{ms} ms"),
+    }
+}
+
+/// Milliseconds since 1970, now.
+pub fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_well() {
+        let cases = [
+            (0.0, "0.0s"),
+            (9.94, "9.9s"),
+            (9.96, "10s"),
+            (59.6, "1m 00s"),
+            (200.0, "3m 20s"),
+            (7500.0, "2h 05m"),
+            (100_000.0, "1d 3h"),
+            (-3.0, "0.0s"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(seconds(value), text);
+        }
+    }
+
+    #[test]
+    fn sizes_and_counts_read_well() {
+        for (value, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 20, "1.0 MiB"), (12 << 30, "12.0 GiB")]
+        {
+            assert_eq!(bytes(value), text);
+        }
+        assert_eq!(count(1, "job"), "1 job");
+        assert_eq!(count(12_345, "job"), "12,345 jobs");
+        assert_eq!(grouped(-1_000), "-1,000");
+    }
+}

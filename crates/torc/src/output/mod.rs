@@ -1,0 +1,129 @@
+//! The only place that prints. Standard output is data, standard error is talk.
+
+pub mod escape;
+pub mod human;
+pub mod table;
+
+use crate::error::{Error, Result};
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+pub use table::{Field, Table};
+
+/// How data is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// Where a command's words go.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// For people or for programs.
+    pub format: Format,
+    /// Only errors and data.
+    pub quiet: bool,
+}
+
+impl Output {
+    /// Programs read the output.
+    pub fn is_json(self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Prints one value as JSON.
+    pub fn json(self, value: &impl Serialize) -> Result<()> {
+        let mut text =
+            serde_json::to_string_pretty(value).unwrap_or_else(|error| unreachable!("our own types: {error}"));
+        text.push('\n');
+        write_data(text.as_bytes())
+    }
+
+    /// Prints a list as `{"<name>": [...], "total_count": N}` or as a table.
+    pub fn list<T: Serialize>(
+        self,
+        name: &str,
+        items: &[T],
+        total_count: i64,
+        table: impl FnOnce() -> Table,
+    ) -> Result<()> {
+        if self.is_json() {
+            return self.json(&serde_json::json!({ name: items, "total_count": total_count }));
+        }
+        if items.is_empty() {
+            self.talk(format_args!("no {}", name.replace('_', " ")));
+            return Ok(());
+        }
+        self.data(&table().render())?;
+        let shown = items.len() as i64;
+        if total_count > shown {
+            self.talk(format_args!(
+                "{} of {} shown; `--limit` and `--offset` show others",
+                human::grouped(shown),
+                human::grouped(total_count)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Prints a value as JSON, or what `text` makes of it.
+    pub fn value<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
+        if self.is_json() { self.json(value) } else { self.data(&text(value)) }
+    }
+
+    /// Prints text that is data.
+    pub fn data(self, text: &str) -> Result<()> {
+        write_data(text.as_bytes())
+    }
+
+    /// Prints a line of talk, unless the user wants quiet.
+    pub fn talk(self, line: impl std::fmt::Display) {
+        if !self.quiet {
+            say(line);
+        }
+    }
+
+    /// Prints a line of talk that the user must see.
+    pub fn warn(self, line: impl std::fmt::Display) {
+        say(format_args!("{} {line}", console::style("warning:").for_stderr().yellow().bold()));
+    }
+}
+
+/// Prints bytes that are data.
+pub fn write_data(bytes: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Error::OutputClosed,
+        _ => Error::io("write", "standard output")(error),
+    })
+}
+
+/// Shows an error with its hint.
+pub fn error(error: &Error) {
+    match error {
+        Error::OutputClosed => return,
+        // Diagnostics bring their own `error:` lines.
+        Error::Spec { .. } => say(error),
+        Error::Usage { .. }
+        | Error::Io { .. }
+        | Error::Refused { .. }
+        | Error::Unreachable { .. }
+        | Error::Embedded { .. } => say(format_args!("{} {error}", console::style("error:").for_stderr().red().bold())),
+    }
+    if let Some(hint) = error.hint() {
+        say(format_args!("{} {hint}", console::style("hint:").for_stderr().cyan()));
+    }
+}
+
+/// Standard output is a terminal: escape what jobs wrote.
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// A closed standard error must not stop the work, so failures are ignored here on purpose.
+fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}

@@ -1,0 +1,109 @@
+//! Calm tables: a heading, aligned columns, no lines. Text from outside is escaped here, once.
+
+use super::escape;
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, presets};
+use torc_model::status::{AttemptState, JobStatus};
+
+/// Rows under a heading.
+pub struct Table {
+    inner: comfy_table::Table,
+}
+
+/// One field of a row.
+pub struct Field(Cell);
+
+impl Table {
+    /// An empty table with these headings.
+    pub fn new<const N: usize>(headings: [&str; N]) -> Self {
+        let mut inner = comfy_table::Table::new();
+        inner.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        inner.set_header(headings.map(|h| Cell::new(h).add_attribute(Attribute::Bold)));
+        for column in inner.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        Self { inner }
+    }
+
+    /// Adds a row.
+    pub fn row<const N: usize>(&mut self, fields: [Field; N]) {
+        self.inner.add_row(fields.map(|f| f.0));
+    }
+
+    /// The text, without trailing blanks.
+    pub fn render(&self) -> String {
+        let mut out = self.inner.trim_fmt();
+        out.push('\n');
+        out
+    }
+}
+
+impl Field {
+    /// Text from anywhere.
+    pub fn text(text: impl AsRef<str>) -> Self {
+        Self(Cell::new(escape::line(text.as_ref())))
+    }
+
+    /// A number, set to the right.
+    pub fn number(number: i64) -> Self {
+        Self(Cell::new(number).set_alignment(CellAlignment::Right))
+    }
+
+    /// Something that is set to the right, such as a duration.
+    pub fn right(text: impl AsRef<str>) -> Self {
+        Self(Cell::new(escape::line(text.as_ref())).set_alignment(CellAlignment::Right))
+    }
+
+    /// Text, or a dash for nothing.
+    pub fn optional(text: Option<impl AsRef<str>>) -> Self {
+        text.map_or_else(|| Self(Cell::new("-")), Self::text)
+    }
+
+    /// A number, or a dash for nothing.
+    pub fn optional_number(number: Option<i64>) -> Self {
+        number.map_or_else(|| Self::right("-"), Self::number)
+    }
+
+    /// A job's status in its colour.
+    pub fn status(status: JobStatus) -> Self {
+        let cell = Cell::new(status.as_str());
+        Self(match status_color(status) {
+            Some(color) => cell.fg(color),
+            None => cell,
+        })
+    }
+
+    /// An attempt's state in its colour.
+    pub fn attempt_state(state: AttemptState) -> Self {
+        let cell = Cell::new(state.as_str());
+        Self(match state {
+            AttemptState::Queued | AttemptState::Claimed => cell,
+            AttemptState::Running => cell.fg(Color::Cyan),
+            AttemptState::Completed => cell.fg(Color::Green),
+            AttemptState::Failed | AttemptState::Terminated => cell.fg(Color::Red),
+            AttemptState::Canceled => cell.fg(Color::Yellow),
+        })
+    }
+}
+
+fn status_color(status: JobStatus) -> Option<Color> {
+    match status {
+        JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready | JobStatus::Disabled => None,
+        JobStatus::Pending | JobStatus::Running => Some(Color::Cyan),
+        JobStatus::Completed => Some(Color::Green),
+        JobStatus::Failed | JobStatus::Terminated => Some(Color::Red),
+        JobStatus::Canceled | JobStatus::PendingFailed => Some(Color::Yellow),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_and_hostile_text_is_shown_not_obeyed() {
+        let mut table = Table::new(["id", "name", "status"]);
+        table.row([Field::number(7), Field::text("short"), Field::status(JobStatus::Ready)]);
+        table.row([Field::number(123), Field::text("bell\u{7}"), Field::status(JobStatus::Failed)]);
+        assert_eq!(table.render(), "id   name       status\n  7  short      ready\n123  bell\\u{7}  failed\n");
+    }
+}
