@@ -61,7 +61,7 @@ impl fmt::Display for Memory {
     /// The largest unit that gives a whole number: `8g`, `1536m`, `1000`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(40, "t"), (30, "g"), (20, "m"), (10, "k")];
-        match units.iter().find(|(shift, _)| self.0 != 0 && self.0 % (1 << shift) == 0) {
+        match units.iter().find(|(shift, _)| self.0 != 0 && self.0.is_multiple_of(1 << shift)) {
             Some((shift, unit)) => f.pad(&format!("{}{unit}", self.0 >> shift)),
             None => f.pad(&self.0.to_string()),
         }

@@ -1,0 +1,114 @@
+//! What can go wrong with a call.
+
+use std::fmt;
+use torc_model::api::ErrorInfo;
+
+/// Why a call gave no answer that could be used.
+#[derive(Debug)]
+pub enum Error {
+    /// No answer came: the server is down, the address is wrong, or the time limit passed. The request may have had its
+    /// effect all the same, so only repeat what is safe to repeat.
+    Unreachable {
+        /// Where the server was looked for.
+        url: String,
+        /// What the network said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The server understood and said no.
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// Why.
+        info: ErrorInfo,
+    },
+    /// The answer makes no sense, for example because something else listens at the address.
+    Protocol {
+        /// Where the server was looked for.
+        url: String,
+        /// What was wrong with the answer.
+        message: String,
+    },
+    /// The call itself can not be made: a bad address, an unreadable token file, no server known.
+    Config {
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+}
+
+impl Error {
+    /// The same call may succeed later: no answer came, or the server said that it is busy or broken for now.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Refused { status, .. } => *status >= 500 || matches!(status, 408 | 429),
+            Self::Protocol { .. } | Self::Config { .. } => false,
+        }
+    }
+
+    /// The HTTP status of a refusal.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused { status, .. } => Some(*status),
+            Self::Unreachable { .. } | Self::Protocol { .. } | Self::Config { .. } => None,
+        }
+    }
+
+    /// The stable word of a refusal, such as `not_found`.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Refused { info, .. } => Some(&info.code),
+            Self::Unreachable { .. } | Self::Protocol { .. } | Self::Config { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { url, source } => {
+                write!(f, "no answer from the server at `{url}`: {}", innermost(source.as_ref()))
+            }
+            Self::Refused { info, .. } => {
+                f.write_str(&info.message)?;
+                if let Some(field) = &info.field {
+                    write!(f, " (field `{field}`)")?;
+                }
+                match &info.hint {
+                    Some(hint) => write!(f, "\nhint: {hint}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Protocol { url, message } => write!(
+                f,
+                "the answer from `{url}` was not understood: {message}\nhint: is this the address of a Torc server of \
+                 the same version?"
+            ),
+            Self::Config { message, hint } => {
+                f.write_str(message)?;
+                match hint {
+                    Some(hint) => write!(f, "\nhint: {hint}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreachable { source, .. } => Some(source.as_ref()),
+            Self::Refused { .. } | Self::Protocol { .. } | Self::Config { .. } => None,
+        }
+    }
+}
+
+/// The HTTP layers wrap each other's errors; only the last one ("connection refused") tells people something.
+fn innermost<'a>(mut error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
+}

@@ -1,0 +1,316 @@
+//! One request and its answer. Everything that knows a route is in `runner.rs` and `people.rs`.
+
+use crate::Error;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use torc_model::api::{BASE_PATH, ErrorBody, ErrorInfo};
+
+/// Long enough for any ordinary call on a busy machine, short enough to notice a server that hangs.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// An address that does not answer a connect at all is soon known to be wrong.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// No answer of ours comes near this; whatever sends more is not a Torc server.
+const MAX_ANSWER_BYTES: usize = 512 << 20;
+
+/// Talks to one server. Cheap to clone; clones share their connections.
+///
+/// Connections are driven by the runtime they were first used on. A thread with a runtime of its own needs a client of
+/// its own: see [`Client::detached`].
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+    time_limit: Duration,
+}
+
+struct Inner {
+    pool: Pool<HttpConnector, Full<Bytes>>,
+    /// `http://host:port`, without the base path.
+    origin: String,
+    token: String,
+    authorization: HeaderValue,
+}
+
+impl Client {
+    /// Makes a client; nothing is sent yet. `base_url` is `http://host:port`, with or without the base path.
+    pub fn new(base_url: &str, token: &str) -> Result<Self, Error> {
+        let config = |message: String, hint: &str| Error::Config { message, hint: Some(hint.into()) };
+        let trimmed = base_url.trim().trim_end_matches('/');
+        let origin = trimmed.strip_suffix(BASE_PATH).unwrap_or(trimmed);
+        let uri: Uri = origin
+            .parse()
+            .map_err(|e| config(format!("`{base_url}` is not an address: {e}"), "write it as http://host:port"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some(other) => {
+                return Err(config(format!("can not speak `{other}` to `{base_url}`"), "write it as http://host:port"));
+            }
+            None => {
+                return Err(config(format!("`{base_url}` has no scheme"), "write it as http://host:port"));
+            }
+        }
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err(config(
+                format!("`{base_url}` has a path that is not `{BASE_PATH}`"),
+                "write it as http://host:port",
+            ));
+        }
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            .map_err(|_| config("the token contains characters that no token has".into(), "check the token file"))?;
+        authorization.set_sensitive(true);
+
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_LIMIT));
+        let pool = Pool::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(60))
+            .build(connector);
+        Ok(Self {
+            inner: Arc::new(Inner { pool, origin: origin.into(), token: token.trim().into(), authorization }),
+            time_limit: TIME_LIMIT,
+        })
+    }
+
+    /// The same server and token with connections of its own, for use on another runtime.
+    pub fn detached(&self) -> Result<Self, Error> {
+        Ok(Self { time_limit: self.time_limit, ..Self::new(&self.inner.origin, &self.inner.token)? })
+    }
+
+    /// The same client with another time limit per call.
+    pub fn with_time_limit(&self, time_limit: Duration) -> Self {
+        Self { inner: self.inner.clone(), time_limit }
+    }
+
+    /// `http://host:port`, as jobs get it in `TORC_API_URL`.
+    pub fn url(&self) -> &str {
+        &self.inner.origin
+    }
+
+    /// `GET`.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        match self.call(Method::GET, path, Bytes::new(), self.time_limit).await {
+            // A kept connection may have been closed by the server the moment it was used; a read is safe to repeat.
+            Err(Error::Unreachable { source, .. }) if is_broken_connection(source.as_ref()) => {
+                self.call(Method::GET, path, Bytes::new(), self.time_limit).await
+            }
+            other => other,
+        }
+    }
+
+    /// `POST` with a JSON body.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+        self.call(Method::POST, path, to_json(body)?, self.time_limit).await
+    }
+
+    /// `PUT` with a JSON body.
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+        self.call(Method::PUT, path, to_json(body)?, self.time_limit).await
+    }
+
+    /// `PATCH` with a JSON body.
+    pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+        self.call(Method::PATCH, path, to_json(body)?, self.time_limit).await
+    }
+
+    /// `DELETE`.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.call(Method::DELETE, path, Bytes::new(), self.time_limit).await
+    }
+
+    /// `POST` with a time limit of its own, for calls that wait at the server.
+    pub(crate) async fn post_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        limit: Duration,
+    ) -> Result<T, Error> {
+        self.call(Method::POST, path, to_json(body)?, limit).await
+    }
+
+    /// The answer of a `GET` as it is: text files such as logs.
+    pub async fn get_bytes(&self, path: &str) -> Result<Bytes, Error> {
+        let exchange = async {
+            let (status, body) = self.exchange(self.request(Method::GET, path, Bytes::new())?).await?;
+            if status.is_success() { Ok(body) } else { Err(refusal(status, &body)) }
+        };
+        tokio::time::timeout(self.time_limit, exchange).await.unwrap_or_else(|_| Err(self.too_slow(self.time_limit)))
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<T, Error> {
+        let request = self.request(method, path, body)?;
+        let (status, body) =
+            tokio::time::timeout(limit, self.exchange(request)).await.unwrap_or_else(|_| Err(self.too_slow(limit)))?;
+        if !status.is_success() {
+            return Err(refusal(status, &body));
+        }
+        // `()` is the type for answers that nobody reads; some of them have no body at all.
+        let text: &[u8] = if body.is_empty() { b"null" } else { &body };
+        serde_json::from_slice(text).map_err(|e| self.protocol(format!("answer to `{path}`: {e}")))
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Error> {
+        let uri = format!("{}{BASE_PATH}{path}", self.inner.origin);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(header::AUTHORIZATION, self.inner.authorization.clone())
+            .header(header::ACCEPT, HeaderValue::from_static("application/json"));
+        if !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        request
+            .body(Full::new(body))
+            .map_err(|e| Error::Config { message: format!("`{path}` can not be asked for: {e}"), hint: None })
+    }
+
+    /// Sends a request and hands back the answer's head, its body still to be read.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<http::Response<Incoming>, Error> {
+        self.inner.pool.request(request).await.map_err(|e| self.unreachable(e))
+    }
+
+    pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Error> {
+        let (head, body) = self.send(request).await?.into_parts();
+        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(|e| self.unreachable(e))?;
+        Ok((head.status, body.to_bytes()))
+    }
+
+    pub(crate) fn unreachable(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Unreachable { url: self.inner.origin.clone(), source: source.into() }
+    }
+
+    pub(crate) fn protocol(&self, message: String) -> Error {
+        Error::Protocol { url: self.inner.origin.clone(), message }
+    }
+
+    fn too_slow(&self, limit: Duration) -> Error {
+        self.unreachable(format!("nothing came within {} s", limit.as_secs_f64()))
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the token.
+        f.debug_struct("Client").field("url", &self.inner.origin).finish_non_exhaustive()
+    }
+}
+
+fn to_json(body: &(impl Serialize + ?Sized)) -> Result<Bytes, Error> {
+    serde_json::to_vec(body)
+        .map(Bytes::from)
+        .map_err(|e| Error::Config { message: format!("the request can not be written as JSON: {e}"), hint: None })
+}
+
+/// The connection was there and broke, as against one that never came about.
+fn is_broken_connection(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|e| !e.is_connect())
+}
+
+pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Error {
+    let info = match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(body) => body.error,
+        Err(_) => {
+            let text: String = String::from_utf8_lossy(&body[..body.len().min(400)]).trim().to_string();
+            let message = if text.is_empty() { format!("the server answered {status}") } else { text };
+            ErrorInfo { code: format!("http_{}", status.as_u16()), message, ..ErrorInfo::default() }
+        }
+    };
+    Error::Refused { status: status.as_u16(), info }
+}
+
+/// Builds the part of a path after `?`, escaping the values.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    text: String,
+}
+
+impl Query {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one pair.
+    pub fn add(mut self, name: &str, value: impl std::fmt::Display) -> Self {
+        self.text.push(if self.text.is_empty() { '?' } else { '&' });
+        self.text.push_str(name);
+        self.text.push('=');
+        escape(&value.to_string(), &mut self.text);
+        self
+    }
+
+    /// Adds one pair if there is a value.
+    pub fn maybe(self, name: &str, value: Option<impl std::fmt::Display>) -> Self {
+        match value {
+            Some(value) => self.add(name, value),
+            None => self,
+        }
+    }
+}
+
+impl std::fmt::Display for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn escape(value: &str, out: &mut String) {
+    for byte in value.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
+            _ => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_url_is_accepted_with_and_without_the_base_path() {
+        for text in ["http://127.0.0.1:8080", "http://127.0.0.1:8080/", "http://127.0.0.1:8080/torc-service/v1/"] {
+            assert_eq!(Client::new(text, "t").unwrap().url(), "http://127.0.0.1:8080");
+        }
+    }
+
+    #[test]
+    fn bad_addresses_are_refused_with_a_hint() {
+        for text in ["", "localhost:8080", "https://h:1", "http://h:1/other", "http://h:1/?x=1", "http://h h"] {
+            let error = Client::new(text, "t").unwrap_err();
+            assert!(matches!(error, Error::Config { hint: Some(_), .. }), "{text}: {error}");
+        }
+        assert!(matches!(Client::new("http://h:1", "a\nb"), Err(Error::Config { .. })));
+    }
+
+    #[test]
+    fn query_values_are_escaped() {
+        let query = Query::new().add("name", "a b&c=ü").maybe("x", None::<i64>).maybe("limit", Some(3));
+        assert_eq!(query.to_string(), "?name=a%20b%26c%3D%C3%BC&limit=3");
+    }
+
+    #[test]
+    fn a_refusal_that_is_not_ours_keeps_its_text() {
+        let error = refusal(StatusCode::BAD_GATEWAY, b"upstream gone");
+        assert_eq!(error.to_string(), "upstream gone");
+        assert!(error.is_temporary());
+        assert_eq!(error.code(), Some("http_502"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Server-sent events: follows a workflow's event stream and goes on where it broke off.
+
+use crate::http::refusal;
+use crate::{Client, Error, Query};
+use bytes::Bytes;
+use http::{HeaderValue, Method, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::time::Duration;
+use torc_model::api::EventView;
+use torc_model::ids::WorkflowId;
+
+/// The server sends a comment every few seconds; a stream that is silent for longer than this is dead.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+/// A line longer than this is not ours.
+const MAX_PENDING_BYTES: usize = 16 << 20;
+/// Waits before each try to connect again; after the last one the error is handed out.
+const PAUSES_MS: [u64; 8] = [50, 100, 250, 500, 1000, 2000, 4000, 8000];
+
+/// The events of one workflow, one after the other, for ever.
+pub struct EventStream {
+    client: Client,
+    workflow: WorkflowId,
+    last_id: Option<i64>,
+    body: Option<Incoming>,
+    parser: Parser,
+    failures: usize,
+}
+
+impl Client {
+    /// Follows the events of a workflow: those after `after`, or all new ones. Nothing is sent before the first
+    /// [`EventStream::next`].
+    pub fn stream_events(&self, workflow: WorkflowId, after: Option<i64>) -> EventStream {
+        EventStream {
+            client: self.clone(),
+            workflow,
+            last_id: after,
+            body: None,
+            parser: Parser::default(),
+            failures: 0,
+        }
+    }
+}
+
+impl EventStream {
+    /// Waits for the next event. Connects again by itself, without a gap; an error means that this did not help.
+    /// After an error the call may be repeated.
+    pub async fn next(&mut self) -> Result<EventView, Error> {
+        loop {
+            if let Some(message) = self.parser.pop() {
+                let event: EventView = serde_json::from_str(&message)
+                    .map_err(|e| self.client.protocol(format!("event of workflow {}: {e}", self.workflow)))?;
+                self.last_id = Some(event.id);
+                return Ok(event);
+            }
+            match self.read().await {
+                Ok(Some(bytes)) => {
+                    self.failures = 0;
+                    self.parser.push(&bytes);
+                    if self.parser.pending.len() > MAX_PENDING_BYTES {
+                        self.body = None;
+                        self.parser = Parser::default();
+                        return Err(self.client.protocol("an event without an end".into()));
+                    }
+                }
+                Ok(None) => self.disconnect(None).await?,
+                Err(error) if error.is_temporary() => self.disconnect(Some(error)).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn disconnect(&mut self, error: Option<Error>) -> Result<(), Error> {
+        self.body = None;
+        self.parser = Parser::default();
+        let Some(pause) = PAUSES_MS.get(self.failures) else {
+            self.failures = 0;
+            return Err(error.unwrap_or_else(|| self.client.unreachable("the event stream keeps ending")));
+        };
+        self.failures += 1;
+        tokio::time::sleep(Duration::from_millis(*pause)).await;
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<Option<Bytes>, Error> {
+        let silent = |client: &Client| client.unreachable(format!("silent for {} s", SILENCE_LIMIT.as_secs()));
+        if self.body.is_none() {
+            let connect = self.connect();
+            let body = tokio::time::timeout(SILENCE_LIMIT, connect).await.map_err(|_| silent(&self.client))??;
+            self.body = Some(body);
+        }
+        let Some(body) = self.body.as_mut() else { return Ok(None) };
+        let frame = tokio::time::timeout(SILENCE_LIMIT, body.frame()).await.map_err(|_| silent(&self.client))?;
+        match frame {
+            None => Ok(None),
+            Some(Err(e)) => Err(self.client.unreachable(e)),
+            Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
+        }
+    }
+
+    async fn connect(&self) -> Result<Incoming, Error> {
+        let query = Query::new().maybe("after", self.last_id);
+        let path = format!("/workflows/{}/events/stream{query}", self.workflow);
+        let mut request = self.client.request(Method::GET, &path, Bytes::new())?;
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(id) = self.last_id {
+            request.headers_mut().insert("last-event-id", HeaderValue::from(id));
+        }
+        let (head, body) = self.client.send(request).await?.into_parts();
+        if head.status.is_success() {
+            return Ok(body);
+        }
+        let body = body.collect().await.map_err(|e| self.client.unreachable(e))?.to_bytes();
+        Err(refusal(head.status, &body))
+    }
+}
+
+/// Cuts a stream of bytes into the `data` of complete messages. Comments, names and retry hints are passed over: ids
+/// and kinds are inside the data.
+#[derive(Default)]
+struct Parser {
+    pending: Vec<u8>,
+    data: String,
+    complete: std::collections::VecDeque<String>,
+}
+
+impl Parser {
+    fn push(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+        let mut start = 0;
+        while let Some(length) = self.pending[start..].iter().position(|b| *b == b'\n') {
+            let line = self.pending[start..start + length].strip_suffix(b"\r");
+            let line = line.unwrap_or(&self.pending[start..start + length]);
+            if line.is_empty() {
+                if !self.data.is_empty() {
+                    self.complete.push_back(std::mem::take(&mut self.data));
+                }
+            } else if let Some(data) = line.strip_prefix(b"data:") {
+                if !self.data.is_empty() {
+                    self.data.push('\n');
+                }
+                self.data.push_str(&String::from_utf8_lossy(data.strip_prefix(b" ").unwrap_or(data)));
+            }
+            start += length + 1;
+        }
+        self.pending.drain(..start);
+    }
+
+    fn pop(&mut self) -> Option<String> {
+        self.complete.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_found_however_the_bytes_are_cut() {
+        let text = b": hello\n\nid: 1\nevent: job_started\ndata: {\"a\":\r\ndata:1}\r\n\r\nretry: 5\n\ndata: two\n\ndata: half";
+        for size in 1..=text.len() {
+            let mut parser = Parser::default();
+            for piece in text.chunks(size) {
+                parser.push(piece);
+            }
+            assert_eq!(parser.pop().as_deref(), Some("{\"a\":\n1}"), "pieces of {size}");
+            assert_eq!(parser.pop().as_deref(), Some("two"));
+            assert_eq!(parser.pop(), None);
+        }
+    }
+}
