@@ -1,0 +1,213 @@
+//! Actions: what the workflow does at a trigger. Each fires once, or once per worker when persistent.
+
+use super::change::Change;
+use super::workflow::Workflow;
+use crate::ids::{ActionId, RunnerId};
+use crate::status::{ActionState, JobStatus, Trigger};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// An action and how far its trigger has come.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Action {
+    /// Its id.
+    pub id: ActionId,
+    /// When.
+    pub trigger: Trigger,
+    /// Jobs that the trigger is about, by index.
+    pub jobs: Vec<u32>,
+    /// Once per worker.
+    pub persistent: bool,
+    /// Made by a recovery; goes away with the next run.
+    pub is_recovery: bool,
+    /// It asks for nodes, which only some runners can do.
+    pub schedules_nodes: bool,
+    /// Where it stands.
+    pub state: ActionState,
+    /// Who executes it.
+    pub by: Option<RunnerId>,
+    /// Jobs the trigger still waits for.
+    open: BTreeSet<u32>,
+}
+
+/// What an action is made from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewAction {
+    /// Its id.
+    pub id: ActionId,
+    /// When.
+    pub trigger: Trigger,
+    /// Jobs that the trigger is about, by index.
+    pub jobs: Vec<u32>,
+    /// Once per worker.
+    pub persistent: bool,
+    /// Made by a recovery.
+    pub is_recovery: bool,
+    /// It asks for nodes.
+    pub schedules_nodes: bool,
+    /// Where it stands.
+    pub state: ActionState,
+    /// Who executes it.
+    pub by: Option<RunnerId>,
+}
+
+impl Action {
+    fn counts(&self, status: JobStatus) -> bool {
+        match self.trigger {
+            Trigger::OnJobsReady => !matches!(status, JobStatus::Uninitialized | JobStatus::Blocked),
+            Trigger::OnJobsComplete => status.is_final(),
+            Trigger::OnWorkflowStart
+            | Trigger::OnWorkflowComplete
+            | Trigger::OnWorkerStart
+            | Trigger::OnWorkerComplete => false,
+        }
+    }
+
+    fn is_about_jobs(&self) -> bool {
+        matches!(self.trigger, Trigger::OnJobsReady | Trigger::OnJobsComplete)
+    }
+}
+
+impl Workflow {
+    /// Adds an action.
+    pub fn add_action(&mut self, new: NewAction) {
+        let open = new.jobs.iter().copied().collect();
+        self.actions.push(Action {
+            id: new.id,
+            trigger: new.trigger,
+            jobs: new.jobs,
+            persistent: new.persistent,
+            is_recovery: new.is_recovery,
+            schedules_nodes: new.schedules_nodes,
+            state: new.state,
+            by: new.by,
+            open,
+        });
+    }
+
+    /// Computes what each trigger still waits for.
+    pub(super) fn settle_actions(&mut self) {
+        for i in 0..self.actions.len() {
+            let action = &self.actions[i];
+            let open = action.jobs.iter().copied().filter(|j| !action.counts(self.jobs[*j as usize].status)).collect();
+            self.actions[i].open = open;
+        }
+    }
+
+    /// A job moved: does a trigger come with it?
+    pub(super) fn note_for_actions(&mut self, index: u32) {
+        let status = self.jobs[index as usize].status;
+        for i in 0..self.actions.len() {
+            let action = &mut self.actions[i];
+            if action.state != ActionState::Waiting || !action.is_about_jobs() || !action.counts(status) {
+                continue;
+            }
+            if action.open.remove(&index) && action.open.is_empty() {
+                self.trigger(i);
+            }
+        }
+    }
+
+    pub(super) fn trigger_start(&mut self) {
+        for i in 0..self.actions.len() {
+            let action = &self.actions[i];
+            let waits = action.state == ActionState::Waiting;
+            let over = action.is_about_jobs() && action.open.is_empty() && !action.jobs.is_empty();
+            if waits && (action.trigger == Trigger::OnWorkflowStart || over) {
+                self.trigger(i);
+            }
+        }
+    }
+
+    pub(super) fn trigger_completion(&mut self) {
+        for i in 0..self.actions.len() {
+            if self.actions[i].trigger == Trigger::OnWorkflowComplete && self.actions[i].state == ActionState::Waiting {
+                self.trigger(i);
+            }
+        }
+    }
+
+    fn trigger(&mut self, i: usize) {
+        self.move_action(i, ActionState::Triggered, None, None);
+        let (id, trigger) = (self.actions[i].id, self.actions[i].trigger);
+        self.event("action_triggered", None, json!({"action_id": id, "trigger": trigger}));
+    }
+
+    fn move_action(&mut self, i: usize, state: ActionState, by: Option<RunnerId>, error: Option<String>) {
+        self.actions[i].state = state;
+        self.actions[i].by = by;
+        self.record(Change::Action { id: self.actions[i].id, state, by, error });
+    }
+
+    /// Some action waits for a runner (of those that can not ask for nodes, if so said).
+    pub fn has_triggered_action(&self, schedules_nodes: bool) -> bool {
+        self.actions.iter().any(|a| a.state == ActionState::Triggered && (schedules_nodes || !a.schedules_nodes))
+    }
+
+    /// Gives the triggered actions to a runner.
+    pub fn claim_actions(&mut self, runner: RunnerId, schedules_nodes: bool) -> Vec<ActionId> {
+        let mut given = Vec::new();
+        for i in 0..self.actions.len() {
+            let action = &self.actions[i];
+            if action.state == ActionState::Triggered && (schedules_nodes || !action.schedules_nodes) {
+                given.push(action.id);
+                self.move_action(i, ActionState::Claimed, Some(runner), None);
+            }
+        }
+        given
+    }
+
+    /// Actions for a worker that begins or leaves: persistent ones each time, others for the first who comes.
+    pub fn worker_actions(&mut self, runner: RunnerId, trigger: Trigger, schedules_nodes: bool) -> Vec<ActionId> {
+        let mut given = Vec::new();
+        for i in 0..self.actions.len() {
+            let action = &self.actions[i];
+            if action.trigger != trigger || (action.schedules_nodes && !schedules_nodes) {
+                continue;
+            }
+            let id = action.id;
+            if action.persistent {
+                given.push(id);
+            } else if action.state == ActionState::Waiting {
+                given.push(id);
+                self.move_action(i, ActionState::Claimed, Some(runner), None);
+            }
+        }
+        given
+    }
+
+    /// A runner executed an action. A repeat changes nothing.
+    pub fn action_done(&mut self, id: ActionId, runner: RunnerId, error: Option<String>) {
+        let Some(i) = self.actions.iter().position(|a| a.id == id) else { return };
+        let per_worker = self.actions[i].persistent;
+        let mine = self.actions[i].state == ActionState::Claimed && self.actions[i].by == Some(runner);
+        if !mine && !per_worker {
+            return;
+        }
+        let state = if error.is_some() { ActionState::Failed } else { ActionState::Executed };
+        if !per_worker {
+            self.move_action(i, state, Some(runner), error.clone());
+        }
+        self.event("action_executed", None, json!({"action_id": id, "runner_id": runner, "error": error}));
+    }
+
+    /// A runner is gone: what it was executing is there for the next one.
+    pub(super) fn release_actions(&mut self, runner: RunnerId) {
+        for i in 0..self.actions.len() {
+            if self.actions[i].state == ActionState::Claimed && self.actions[i].by == Some(runner) {
+                self.move_action(i, ActionState::Triggered, None, None);
+            }
+        }
+    }
+
+    /// A new run: recovery actions go, the others wait again for what has not happened yet.
+    pub(super) fn reset_actions(&mut self) {
+        self.actions.retain(|a| !a.is_recovery);
+        for i in 0..self.actions.len() {
+            if self.actions[i].state != ActionState::Waiting {
+                self.move_action(i, ActionState::Waiting, None, None);
+            }
+        }
+        self.settle_actions();
+    }
+}

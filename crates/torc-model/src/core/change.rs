@@ -1,0 +1,167 @@
+//! What a method of the engine did, for the store to write down.
+
+use crate::api::{Evidence, RecoveryScript, ScriptResult};
+use crate::ids::{ActionId, AttemptId, JobId, RunnerId};
+use crate::status::{ActionState, AttemptState, Cause, JobStatus, Origin, Outcome};
+use serde_json::Value;
+
+/// One row to write. The order matters: rows are written as they come.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Change {
+    /// A job moved.
+    Job {
+        /// Which.
+        id: JobId,
+        /// Where to.
+        status: JobStatus,
+        /// Why, when that needs a word.
+        reason: Option<&'static str>,
+        /// Number of its current attempt.
+        attempt: u32,
+        /// Retries paid from the budget for losses.
+        lost_retries: u32,
+        /// Retries that cost nothing.
+        refunds: u32,
+    },
+    /// A job is held back, or no longer.
+    JobHeld(JobId, bool),
+    /// An attempt was queued.
+    AttemptQueued(Box<NewAttempt>),
+    /// A queued attempt no longer waits for its predecessor's process to be gone.
+    AttemptUnleashed(AttemptId),
+    /// A runner took an attempt.
+    AttemptClaimed {
+        /// Which.
+        id: AttemptId,
+        /// Who.
+        runner: RunnerId,
+        /// Fencing token.
+        token: String,
+        /// The claim that took it.
+        key: String,
+        /// When.
+        at: i64,
+        /// Memory it was given.
+        memory: Option<u64>,
+        /// Seconds it was given.
+        time_limit: Option<u64>,
+    },
+    /// An attempt started.
+    AttemptStarted {
+        /// Which.
+        id: AttemptId,
+        /// Process group.
+        pid: i64,
+        /// When.
+        at: i64,
+    },
+    /// Its runner must stop it.
+    AttemptCancelRequested(AttemptId),
+    /// An attempt ended.
+    AttemptEnded(AttemptId, Box<End>),
+    /// Something people may want to know.
+    Event {
+        /// What.
+        kind: &'static str,
+        /// About which job.
+        job: Option<JobId>,
+        /// The rest.
+        data: Value,
+    },
+    /// An action moved.
+    Action {
+        /// Which.
+        id: ActionId,
+        /// Where to.
+        state: ActionState,
+        /// Who executes or executed it.
+        by: Option<RunnerId>,
+        /// What went wrong.
+        error: Option<String>,
+    },
+    /// The workflow's own row.
+    Workflow {
+        /// The run.
+        run: i64,
+        /// Somebody canceled it.
+        canceled: bool,
+        /// Every job is final.
+        complete: bool,
+        /// The run began now.
+        started: bool,
+    },
+}
+
+/// A new attempt.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewAttempt {
+    /// Its row.
+    pub id: AttemptId,
+    /// Its job.
+    pub job: JobId,
+    /// The run.
+    pub run: i64,
+    /// Its number.
+    pub number: u32,
+    /// Where it came from.
+    pub origin: Origin,
+    /// The attempt it retries.
+    pub retry_of: Option<AttemptId>,
+    /// Not before this time.
+    pub not_before: Option<i64>,
+    /// Runs first.
+    pub recovery: Option<RecoveryScript>,
+    /// It waits until this runner no longer has its predecessor's process.
+    pub waits_for: Option<RunnerId>,
+    /// When it was queued.
+    pub at: i64,
+}
+
+/// How an attempt ended.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct End {
+    /// Its last state.
+    pub state: Option<AttemptState>,
+    /// When.
+    pub at: i64,
+    /// When it had started, if that was not reported before.
+    pub started_at: Option<i64>,
+    /// Return code.
+    pub return_code: Option<i64>,
+    /// Signal.
+    pub signal: Option<i64>,
+    /// Why it failed.
+    pub cause: Option<Cause>,
+    /// For people.
+    pub error: Option<String>,
+    /// What decided the cause.
+    pub evidence: Vec<Evidence>,
+    /// Wall time.
+    pub exec_seconds: Option<f64>,
+    /// CPU time.
+    pub cpu_seconds: Option<f64>,
+    /// Memory peak.
+    pub peak_memory_bytes: Option<i64>,
+    /// Memory mean.
+    pub avg_memory_bytes: Option<i64>,
+    /// CPU peak.
+    pub peak_cpu_percent: Option<f64>,
+    /// CPU mean.
+    pub avg_cpu_percent: Option<f64>,
+    /// Standard output.
+    pub stdout_path: Option<String>,
+    /// Standard error.
+    pub stderr_path: Option<String>,
+    /// End of standard error.
+    pub stderr_tail: Option<String>,
+    /// How the recovery script went.
+    pub script: Option<ScriptResult>,
+    /// What the steps did.
+    pub steps: Option<Value>,
+    /// What the rules decided.
+    pub outcome: Option<Outcome>,
+    /// The decision in one sentence.
+    pub decision: Option<String>,
+    /// The rule that matched.
+    pub rule: Option<usize>,
+}

@@ -1,0 +1,172 @@
+//! Claims: which ready jobs a runner gets.
+
+use super::change::Change;
+use super::class::{Class, Room};
+use super::machine::{AttemptEvent, JobEvent};
+use super::workflow::{Held, Workflow};
+use crate::api::Capacity;
+use crate::ids::{AttemptId, JobId, RunnerId};
+use crate::status::AttemptState;
+use std::collections::BTreeMap;
+
+/// How much of a named limit is in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LimitUse {
+    /// At most this many at once.
+    pub max: i64,
+    /// Taken now, over all workflows and runners.
+    pub used: i64,
+}
+
+/// Named limits by name. A name nobody set has no limit.
+pub type Limits = BTreeMap<String, LimitUse>;
+
+/// What a runner asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Claim<'a> {
+    /// Who.
+    pub runner: RunnerId,
+    /// Its word for this claim.
+    pub key: &'a str,
+    /// At most this many.
+    pub limit: usize,
+    /// So many more may be kept for later.
+    pub prefetch: usize,
+    /// All that the runner has.
+    pub capacity: &'a Capacity,
+    /// Seconds until it must stop.
+    pub time_left: Option<i64>,
+    /// The Slurm scheduler it was started for; `None` for runners that serve any.
+    pub scheduler: Option<i64>,
+    /// Takes nothing of other schedulers even when there is nothing else.
+    pub strict_scheduler: bool,
+    /// Its label.
+    pub label: Option<&'a str>,
+    /// Now.
+    pub now: i64,
+    /// Unpredictable number; tokens are made from it.
+    pub nonce: u64,
+}
+
+/// What it gets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claimed {
+    /// The job's index.
+    pub index: u32,
+    /// The job.
+    pub job: JobId,
+    /// The attempt's row.
+    pub attempt: AttemptId,
+    /// Its number.
+    pub number: u32,
+    /// Fencing token.
+    pub token: String,
+}
+
+impl Workflow {
+    /// Gives ready jobs to a runner, in the order of dispatch, as far as they fit.
+    pub fn claim(&mut self, claim: &Claim<'_>, limits: &mut Limits) -> Vec<Claimed> {
+        self.wake_delayed(claim.now);
+        let mut room = Room::of(claim.capacity);
+        let mut waiting = 0;
+        for index in self.held_by(claim.runner) {
+            let job = &self.jobs[index as usize];
+            room.take(&self.classes[job.class as usize]);
+            waiting += usize::from(job.held.as_ref().is_some_and(|h| h.state == AttemptState::Claimed));
+        }
+        let mut given = Vec::new();
+        let schedulers = if claim.strict_scheduler { &[true][..] } else { &[true, false][..] };
+        for strict in schedulers {
+            while given.len() < claim.limit {
+                let Some(index) = self.pick(claim, limits, *strict, |class| room.fits(class)) else { break };
+                room.take(&self.classes[self.jobs[index as usize].class as usize]);
+                given.push(self.give(index, claim, given.len(), limits));
+            }
+        }
+        let whole = Room::of(claim.capacity);
+        let mut ahead = claim.prefetch.saturating_sub(waiting);
+        while ahead > 0 && given.len() < claim.limit {
+            // What takes a named limit is not kept waiting on a runner: others may need the unit.
+            let next = self.pick(claim, limits, claim.scheduler.is_some(), |c| c.uses.is_empty() && whole.fits(c));
+            let Some(index) = next else { break };
+            given.push(self.give(index, claim, given.len(), limits));
+            ahead -= 1;
+        }
+        given
+    }
+
+    fn pick(&self, claim: &Claim<'_>, limits: &Limits, strict: bool, fits: impl Fn(&Class) -> bool) -> Option<u32> {
+        let (_, key) = self.queue.first(|class| {
+            let class = &self.classes[class as usize];
+            fits(class) && why_not(class, claim, limits, strict).is_none()
+        })?;
+        Some(key.2)
+    }
+
+    fn give(&mut self, index: u32, claim: &Claim<'_>, nth: usize, limits: &mut Limits) -> Claimed {
+        let token = token(claim.nonce, nth as u64);
+        self.shift(index, JobEvent::Claimed, None);
+        let class = self.jobs[index as usize].class as usize;
+        for name in &self.classes[class].uses {
+            if let Some(limit) = limits.get_mut(name) {
+                limit.used += 1;
+            }
+        }
+        let (memory, time_limit) = (self.classes[class].memory, self.classes[class].runtime);
+        let job = &mut self.jobs[index as usize];
+        let attempt = job.live.expect("a ready job has a queued attempt");
+        debug_assert!(AttemptState::Queued.after(AttemptEvent::Claimed).is_ok());
+        job.held = Some(Box::new(Held {
+            runner: claim.runner,
+            token: token.clone(),
+            key: claim.key.to_owned(),
+            state: AttemptState::Claimed,
+            cancel_requested: false,
+            claimed_at: claim.now,
+        }));
+        let claimed = Claimed { index, job: job.id, attempt, number: job.attempt, token: token.clone() };
+        self.by_runner.entry(claim.runner).or_default().insert(index);
+        self.record(Change::AttemptClaimed {
+            id: attempt,
+            runner: claim.runner,
+            token,
+            key: claim.key.to_owned(),
+            at: claim.now,
+            memory,
+            time_limit,
+        });
+        claimed
+    }
+}
+
+/// Why a runner may not take a job of this class, apart from its size.
+pub(super) fn why_not(class: &Class, claim: &Claim<'_>, limits: &Limits, strict: bool) -> Option<String> {
+    if class.label.as_deref() != claim.label {
+        return Some(match &class.label {
+            Some(label) => format!("it needs a runner with label `{label}`"),
+            None => format!("runners with label `{}` take labelled jobs only", claim.label.unwrap_or_default()),
+        });
+    }
+    if let (Some(left), Some(runtime)) = (claim.time_left, class.runtime)
+        && (runtime as i64) > left
+    {
+        return Some(format!("it may need {runtime} s and the runner has {left} s left"));
+    }
+    if strict && claim.scheduler.is_some() && class.scheduler.is_some() && class.scheduler != claim.scheduler {
+        return Some("it waits for nodes of its own Slurm scheduler".into());
+    }
+    class.uses.iter().find_map(|name| {
+        let limit = limits.get(name)?;
+        (limit.used >= limit.max).then(|| format!("limit `{name}` is used up ({} of {})", limit.used, limit.max))
+    })
+}
+
+/// A token that no other claim has. Splitmix64: the nonce is random, the rest spreads it.
+fn token(nonce: u64, nth: u64) -> String {
+    let mix = |x: u64| {
+        let z = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    format!("{:016x}{:016x}", mix(nonce.wrapping_add(nth << 32)), mix(nonce ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+}

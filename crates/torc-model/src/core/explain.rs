@@ -1,0 +1,128 @@
+//! Why is a job where it is? Answered by the code that decides, so that the answer is true.
+
+use super::claim::{Claim, Limits, why_not};
+use super::class::Room;
+use super::workflow::Workflow;
+use crate::api::Capacity;
+use crate::ids::JobId;
+use crate::status::{AttemptState, JobStatus};
+
+/// An answer for people. Job names are for the caller to fill in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// One sentence.
+    pub summary: String,
+    /// Jobs that stand in its way, at most ten.
+    pub because_of: Vec<(JobId, JobStatus)>,
+    /// How many there are in all.
+    pub because_of_count: usize,
+}
+
+/// A runner, as far as the answer needs it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunnerFacts<'a> {
+    /// The claim it would make.
+    pub claim: Claim<'a>,
+    /// Its host.
+    pub host: &'a str,
+}
+
+impl Workflow {
+    /// Why this job is where it is.
+    pub fn explain(&self, index: u32, runners: &[RunnerFacts<'_>], limits: &Limits, now: i64) -> Explanation {
+        let job = &self.jobs[index as usize];
+        let blockers: Vec<(JobId, JobStatus)> = self.parents[index as usize]
+            .iter()
+            .filter(|p| match job.status {
+                JobStatus::Canceled => self.jobs[**p as usize].status.is_bad_end(),
+                _ => !self.is_met(**p, index),
+            })
+            .map(|p| (self.jobs[*p as usize].id, self.jobs[*p as usize].status))
+            .collect();
+        let summary = match job.status {
+            JobStatus::Uninitialized => "it waits for the workflow to be initialized".into(),
+            JobStatus::Blocked => match blockers.as_slice() {
+                [one] => format!("it waits for job {} which is {}", one.0, one.1),
+                many => format!("it waits for {} jobs", many.len()),
+            },
+            JobStatus::Ready => self.explain_ready(index, runners, limits, now),
+            JobStatus::Pending => "a runner took it and is about to start it".into(),
+            JobStatus::Running => match job.held.as_ref().is_some_and(|h| h.cancel_requested) {
+                true => "it is being stopped".into(),
+                false => "it runs".into(),
+            },
+            JobStatus::Completed => "it succeeded".into(),
+            JobStatus::Failed => "it failed".into(),
+            JobStatus::Canceled if job.canceled_by_dependency => "a job it depends on did not succeed".into(),
+            JobStatus::Canceled => "it was canceled".into(),
+            JobStatus::Terminated => "it was ended by a limit".into(),
+            JobStatus::Disabled => "it is disabled; jobs that depend on it do not wait for it".into(),
+            JobStatus::PendingFailed => "it failed in a way no rule speaks of and waits for a verdict".into(),
+        };
+        let because_of_count = blockers.len();
+        Explanation { summary, because_of: blockers.into_iter().take(10).collect(), because_of_count }
+    }
+
+    fn explain_ready(&self, index: u32, runners: &[RunnerFacts<'_>], limits: &Limits, now: i64) -> String {
+        let job = &self.jobs[index as usize];
+        if job.held_back {
+            return "it is held back; `torc jobs release` lets it go".into();
+        }
+        if job.waits_for.is_some() {
+            return "it waits until its earlier attempt's process is gone".into();
+        }
+        if let Some(until) = job.not_before.filter(|t| *t > now) {
+            return format!("its retry waits another {:.1} s", (until - now) as f64 / 1000.0);
+        }
+        if runners.is_empty() {
+            return "no runner is there to take it".into();
+        }
+        let class = &self.classes[job.class as usize];
+        let mut reasons = Vec::new();
+        for runner in runners {
+            if let Some(reason) = why_not(class, &runner.claim, limits, runner.claim.strict_scheduler) {
+                reasons.push(format!("on {}: {reason}", runner.host));
+                continue;
+            }
+            let whole = Room::of(runner.claim.capacity);
+            if !whole.fits(class) {
+                let lacks = whole.lacking(class).unwrap_or_default();
+                reasons.push(format!("on {}: it needs {lacks} even when the runner is empty", runner.host));
+                continue;
+            }
+            let room = self.room_of(&runner.claim);
+            if !room.fits(class) {
+                let lacks = room.lacking(class).unwrap_or_else(|| "a free slot".into());
+                reasons.push(format!("on {}: it needs {lacks}", runner.host));
+                continue;
+            }
+            return "it is next in the queue".into();
+        }
+        format!("no runner can take it: {}", reasons.join("; "))
+    }
+
+    fn room_of(&self, claim: &Claim<'_>) -> Room {
+        let mut room = Room::of(claim.capacity);
+        for index in self.held_by(claim.runner) {
+            room.take(&self.classes[self.jobs[index as usize].class as usize]);
+        }
+        room
+    }
+
+    /// Ready jobs that no runner of this size could ever take.
+    pub fn never_fits(&self, capacity: &Capacity) -> bool {
+        let whole = Room::of(capacity);
+        !self.queue.is_empty() && self.queue.classes().all(|c| !whole.fits(&self.classes[c as usize]))
+    }
+
+    /// Attempts a runner holds that have not started yet.
+    pub fn claimed_before(&self, runner: crate::ids::RunnerId, time: i64) -> Vec<crate::ids::AttemptId> {
+        self.held_by(runner)
+            .filter_map(|index| {
+                let job = &self.jobs[index as usize];
+                let held = job.held.as_ref()?;
+                (held.state == AttemptState::Claimed && held.claimed_at <= time).then_some(job.live)?
+            })
+            .collect()
+    }
+}

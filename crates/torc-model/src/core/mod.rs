@@ -1,0 +1,38 @@
+//! The engine: one workflow's jobs, attempts and actions, and every way they can move.
+//!
+//! [`Workflow`] holds what scheduling needs and nothing else. Each method takes the time as an argument, checks
+//! first, changes the state second, and records what it did as [`Change`]s. The store writes those changes in
+//! one transaction; when that fails it throws the state away and loads it again. The simulator, the property
+//! tests and recovery after a crash call the very same methods.
+//!
+//! ```text
+//!   claim ──► Claimed ──► started ──► Running ──► ended ──► decide ──► Completed | next attempt | bad end
+//!                                                             │
+//!                              dependents: counters down ◄────┴────► cascade of cancellations
+//! ```
+
+mod actions;
+mod change;
+mod claim;
+mod class;
+mod explain;
+mod machine;
+mod queue;
+mod report;
+mod reset;
+mod rules;
+mod workflow;
+
+#[cfg(test)]
+mod tests;
+
+pub use actions::{Action, NewAction};
+pub use change::{Change, End, NewAttempt};
+pub use claim::{Claim, Claimed, LimitUse, Limits};
+pub use class::{Class, Room};
+pub use explain::{Explanation, RunnerFacts};
+pub use machine::{AttemptEvent, IllegalEvent, JobEvent};
+pub use report::{Ended, Lost};
+pub use reset::{Reason, Seeds};
+pub use rules::{CompiledHandler, Failure, RuleError, Verdict, signal_name, signal_number};
+pub use workflow::{Held, Job, NewJob, Refused, Workflow};

@@ -1,0 +1,77 @@
+//! The ready queue: one ordered set per class, so that a claim looks at heads only.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The order of dispatch: priority (higher first), position, index. Total, and the same after a restart.
+pub type Key = (Reverse<i64>, i64, u32);
+
+/// Jobs that may be claimed, by class, and those that must wait for a time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Queue {
+    by_class: BTreeMap<u32, BTreeSet<Key>>,
+    delayed: BTreeSet<(i64, u32)>,
+}
+
+impl Queue {
+    /// Adds a job.
+    pub fn push(&mut self, class: u32, key: Key) {
+        self.by_class.entry(class).or_default().insert(key);
+    }
+
+    /// Adds a job that may not be claimed before a time.
+    pub fn delay(&mut self, until: i64, index: u32) {
+        self.delayed.insert((until, index));
+    }
+
+    /// Removes a job, wherever it is.
+    pub fn remove(&mut self, class: u32, key: Key, until: Option<i64>) {
+        if let Some(set) = self.by_class.get_mut(&class) {
+            set.remove(&key);
+            if set.is_empty() {
+                self.by_class.remove(&class);
+            }
+        }
+        if let Some(until) = until {
+            self.delayed.remove(&(until, key.2));
+        }
+    }
+
+    /// Jobs whose time has come.
+    pub fn due(&mut self, now: i64) -> Vec<u32> {
+        let mut due = Vec::new();
+        while let Some(&(until, index)) = self.delayed.first() {
+            if until > now {
+                break;
+            }
+            self.delayed.pop_first();
+            due.push(index);
+        }
+        due
+    }
+
+    /// When the next delayed job is due.
+    pub fn next_due(&self) -> Option<i64> {
+        self.delayed.first().map(|(until, _)| *until)
+    }
+
+    /// The first job in the order of dispatch among the classes that `fits` accepts.
+    pub fn first(&self, mut fits: impl FnMut(u32) -> bool) -> Option<(u32, Key)> {
+        self.by_class
+            .iter()
+            .filter_map(|(class, set)| set.first().map(|key| (*key, *class)))
+            .filter(|(_, class)| fits(*class))
+            .min()
+            .map(|(key, class)| (class, key))
+    }
+
+    /// Nothing can be claimed now.
+    pub fn is_empty(&self) -> bool {
+        self.by_class.is_empty()
+    }
+
+    /// The classes that have jobs ready.
+    pub fn classes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_class.keys().copied()
+    }
+}

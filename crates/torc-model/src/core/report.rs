@@ -1,0 +1,359 @@
+//! Reports: an attempt started, ended or was lost, and what follows from it.
+
+use super::change::{Change, End};
+use super::claim::Limits;
+use super::machine::{AttemptEvent, JobEvent};
+use super::rules::{Failure, Verdict};
+use super::workflow::{Next, Workflow};
+use crate::api::{Evidence, RecoveryScript};
+use crate::ids::{AttemptId, RunnerId};
+use crate::plan::Rule;
+use crate::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
+use serde_json::json;
+
+/// A recovery script is killed after this long unless its rule says otherwise.
+const SCRIPT_TIMEOUT_SECONDS: i64 = 600;
+
+/// A job may ask to be continued this often in one run; beyond it something is wrong with the program.
+const MAX_REFUNDS: u32 = 1000;
+
+/// Return code of an attempt that nobody saw ending.
+const LOST_RETURN_CODE: i64 = -128;
+
+/// What became of an ended attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// The job's status now.
+    pub status: JobStatus,
+    /// What the rules decided about a failure.
+    pub outcome: Option<Outcome>,
+}
+
+/// Why a runner's attempts are given up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lost {
+    /// Lost, preempted or node_fail.
+    pub cause: Cause,
+    /// One sentence: what is known.
+    pub evidence: Evidence,
+}
+
+/// What follows from a bad end.
+struct Decision {
+    event: JobEvent,
+    outcome: Option<Outcome>,
+    rule: Option<usize>,
+    text: String,
+    next: Option<Next>,
+}
+
+impl Workflow {
+    /// The right to speak for an attempt: it is live, held by this runner, and the token is the one given.
+    pub fn may_report(&self, attempt: AttemptId, runner: RunnerId, token: &str) -> Option<u32> {
+        let index = self.find_live(attempt)?;
+        let held = self.jobs[index as usize].held.as_ref()?;
+        (held.runner == runner && held.token == token).then_some(index)
+    }
+
+    /// The runner started it. A repeat changes nothing.
+    pub fn started(&mut self, index: u32, pid: i64, at: i64) {
+        let job = &mut self.jobs[index as usize];
+        let (Some(held), Some(id)) = (job.held.as_mut(), job.live) else { return };
+        let Ok(state) = held.state.after(AttemptEvent::Started) else { return };
+        held.state = state;
+        let number = job.attempt;
+        self.shift(index, JobEvent::Started, None);
+        self.record(Change::AttemptStarted { id, pid, at });
+        self.event("job_started", Some(index), json!({"attempt_id": number, "run_id": self.run}));
+    }
+
+    /// The attempt ended. `end` holds what the runner saw; the state and the decision are filled in here.
+    /// `unit` in 0..1 decides within the jitter of a backoff.
+    pub fn ended(&mut self, index: u32, mut end: End, limits: &mut Limits, unit: f64) -> Ended {
+        let now = end.at;
+        let job = &self.jobs[index as usize];
+        let id = job.live.expect("only live attempts end");
+        let held = job.held.as_ref().expect("only held attempts end by report");
+        let canceled = end.cause.is_some() && (held.cancel_requested || self.canceled);
+        if canceled {
+            end.cause = Some(Cause::Canceled);
+        }
+        let decision = self.decide(index, id, &end, unit);
+        let state = match end.cause {
+            None => AttemptState::Completed,
+            Some(Cause::Canceled) => AttemptState::Canceled,
+            Some(Cause::Timeout | Cause::Stopped | Cause::Checkpoint) => AttemptState::Terminated,
+            Some(_) => AttemptState::Failed,
+        };
+        debug_assert!(held.state.after(AttemptEvent::Ended(state)).is_ok());
+        end.state = Some(state);
+        end.outcome = decision.outcome;
+        end.rule = decision.rule;
+        end.decision = (!decision.text.is_empty()).then(|| decision.text.clone());
+        self.release(index, limits);
+        let number = self.jobs[index as usize].attempt;
+        let facts = json!({
+            "attempt_id": number, "run_id": self.run, "return_code": end.return_code, "cause": end.cause,
+            "outcome": end.outcome, "decision": end.decision, "will_retry": decision.next.is_some(),
+        });
+        self.record(Change::AttemptEnded(id, Box::new(end)));
+        self.settle_end(index, decision, facts, now)
+    }
+
+    /// Moves the job after its attempt ended, with everything that follows.
+    fn settle_end(&mut self, index: u32, decision: Decision, facts: serde_json::Value, now: i64) -> Ended {
+        let outcome = decision.outcome;
+        if let Some(next) = decision.next {
+            if let Some(rule) = decision.rule {
+                *self.rule_uses.entry((index, rule)).or_default() += 1;
+            }
+            let job = &mut self.jobs[index as usize];
+            job.attempt += 1;
+            match next.origin {
+                Origin::Lost => {
+                    job.lost_retries += 1;
+                    job.refunds += 1;
+                }
+                Origin::Requeued => job.refunds += 1,
+                Origin::Initial | Origin::Handler | Origin::Classified | Origin::Manual | Origin::Recovered => {}
+            }
+            self.event("job_retried", Some(index), facts);
+            self.shift(index, decision.event, None);
+            self.queue_attempt(index, next, now);
+            self.block_if_unmet(index, now);
+        } else {
+            self.shift(index, decision.event, None);
+            let kind = match self.jobs[index as usize].status {
+                JobStatus::Completed => "job_completed",
+                JobStatus::Canceled => "job_canceled",
+                JobStatus::Terminated => "job_terminated",
+                JobStatus::PendingFailed => "job_pending_failed",
+                JobStatus::Uninitialized
+                | JobStatus::Blocked
+                | JobStatus::Ready
+                | JobStatus::Pending
+                | JobStatus::Running
+                | JobStatus::Failed
+                | JobStatus::Disabled => "job_failed",
+            };
+            self.event(kind, Some(index), facts);
+            if self.jobs[index as usize].status.is_final() {
+                self.propagate(index, now);
+            }
+        }
+        self.finish();
+        Ended { status: self.jobs[index as usize].status, outcome }
+    }
+
+    /// Takes the attempt from its runner and gives back what it used.
+    pub(super) fn release(&mut self, index: u32, limits: &mut Limits) {
+        let job = &mut self.jobs[index as usize];
+        let Some(held) = job.held.take() else { return };
+        let id = job.live.take().expect("a held job has a live attempt");
+        job.last = Some(id);
+        let class = job.class as usize;
+        job.class = job.next_class.take().unwrap_or(job.class);
+        self.live.remove(&id);
+        if let Some(set) = self.by_runner.get_mut(&held.runner) {
+            set.remove(&index);
+            if set.is_empty() {
+                self.by_runner.remove(&held.runner);
+            }
+        }
+        for name in &self.classes[class].uses {
+            if let Some(limit) = limits.get_mut(name) {
+                limit.used -= 1;
+            }
+        }
+    }
+
+    /// The recovery ladder's second and third rung: the job's rules, then the budget for losses.
+    fn decide(&self, index: u32, id: AttemptId, end: &End, unit: f64) -> Decision {
+        let job = &self.jobs[index as usize];
+        let plain = |event, text: &str| Decision { event, outcome: None, rule: None, text: text.into(), next: None };
+        let Some(cause) = end.cause else { return plain(JobEvent::Succeeded, "") };
+        let again = |origin| Next { retry_of: Some(id), ..Next::fresh(origin) };
+        match cause {
+            Cause::Canceled => return plain(JobEvent::Canceled, "canceled"),
+            Cause::Stopped | Cause::Checkpoint if job.refunds < MAX_REFUNDS => {
+                let why = if cause == Cause::Stopped { "its runner was stopped" } else { "it saved its state" };
+                let text = format!("queued again, because {why}; this does not count as a failure");
+                let next = Some(again(Origin::Requeued));
+                return Decision { event: JobEvent::Requeued, outcome: None, rule: None, text, next };
+            }
+            Cause::Stopped
+            | Cause::Checkpoint
+            | Cause::Exit
+            | Cause::Signal
+            | Cause::Oom
+            | Cause::Timeout
+            | Cause::MissingOutput
+            | Cause::SpawnError
+            | Cause::Lost
+            | Cause::Preempted
+            | Cause::NodeFail => {}
+        }
+        let failure = Failure {
+            return_code: end.return_code.unwrap_or(LOST_RETURN_CODE),
+            signal: end.signal,
+            cause,
+            stderr_tail: end.stderr_tail.as_deref().unwrap_or(""),
+        };
+        let handler = job.handler.map(|h| &self.handlers[h as usize]);
+        let verdict = match handler {
+            Some(handler) if cause.is_loss() => handler.precise_verdict(&failure),
+            Some(handler) => handler.verdict(&failure),
+            None => Verdict::NoMatchingRule,
+        };
+        if let Verdict::Rule(rule, found) = verdict {
+            let name = handler.map_or("", |h| h.name.as_str());
+            return self.by_rule(index, id, rule, found, name, &failure, end.at, unit);
+        }
+        if cause.is_loss() {
+            if job.lost_retries < job.max_lost {
+                let text = format!(
+                    "queued again after a loss ({} of {}); this does not count against the job's own rules",
+                    job.lost_retries + 1,
+                    job.max_lost
+                );
+                let outcome = Some(Outcome::Retried);
+                let next = Some(again(Origin::Lost));
+                return Decision { event: JobEvent::Requeued, outcome, rule: None, text, next };
+            }
+            let text = format!("lost {} times; `max_lost_retries` is {}", job.lost_retries + 1, job.max_lost);
+            let outcome = Some(Outcome::MaxRetriesExceeded);
+            return Decision { event: JobEvent::FailedForGood, outcome, rule: None, text, next: None };
+        }
+        let (outcome, text) = match handler {
+            Some(handler) => (
+                Outcome::NoMatchingRule,
+                format!("no rule of failure handler `{}` speaks of {}", handler.name, describe(&failure)),
+            ),
+            None => (Outcome::NoHandler, "the job has no failure handler".into()),
+        };
+        let event = match (self.settings.use_pending_failed, cause) {
+            (true, _) => JobEvent::AwaitsVerdict,
+            (false, Cause::Timeout) => JobEvent::TerminatedForGood,
+            (false, _) => JobEvent::FailedForGood,
+        };
+        Decision { event, outcome: Some(outcome), rule: None, text, next: None }
+    }
+
+    /// A rule speaks of the failure: is there a retry left?
+    #[expect(clippy::too_many_arguments, reason = "one call site; the parts belong to the decision")]
+    fn by_rule(
+        &self,
+        index: u32,
+        id: AttemptId,
+        rule: usize,
+        found: &Rule,
+        handler: &str,
+        failure: &Failure<'_>,
+        now: i64,
+        unit: f64,
+    ) -> Decision {
+        let job = &self.jobs[index as usize];
+        // Attempts that were not the job's fault do not use up the user's budget.
+        let number = job.attempt - job.refunds.min(job.attempt.saturating_sub(1));
+        let uses = self.rule_uses.get(&(index, rule)).copied().unwrap_or(0);
+        let said = format!("rule {} of failure handler `{handler}` speaks of {}", rule + 1, describe(failure));
+        if number >= found.max_retries || uses + 1 >= found.max_retries {
+            let text = format!("{said}; attempt {number} of {}, no more retries", found.max_retries);
+            let event = match failure.cause {
+                Cause::Timeout => JobEvent::TerminatedForGood,
+                _ => JobEvent::FailedForGood,
+            };
+            let outcome = Some(Outcome::MaxRetriesExceeded);
+            return Decision { event, outcome, rule: Some(rule), text, next: None };
+        }
+        let wait = found.backoff.as_ref().map(|b| b.wait_ms(uses + 1, unit)).filter(|ms| *ms > 0);
+        let recovery = found.recovery_script.as_ref().map(|script| RecoveryScript {
+            script: script.clone(),
+            timeout_seconds: found.script_timeout.map_or(SCRIPT_TIMEOUT_SECONDS, |t| t.0 as i64),
+            on_failure: found.on_script_failure,
+            failed_attempt_id: i64::from(job.attempt),
+            return_code: failure.return_code,
+        });
+        let mut text = format!("{said}; queued again as attempt {} of {}", number + 1, found.max_retries);
+        if let Some(ms) = wait {
+            text += &format!(", not before {:.1} s from now", ms as f64 / 1000.0);
+        }
+        if recovery.is_some() {
+            text += ", after its recovery script";
+        }
+        let next =
+            Next { retry_of: Some(id), not_before: wait.map(|ms| now + ms), recovery, ..Next::fresh(Origin::Handler) };
+        let outcome = Some(Outcome::Retried);
+        Decision { event: JobEvent::Requeued, outcome, rule: Some(rule), text, next: Some(next) }
+    }
+
+    /// A runner is gone: ends what it held, and forgets the processes it may have had. Returns how many
+    /// attempts were ended.
+    pub fn runner_lost(&mut self, runner: RunnerId, lost: &Lost, limits: &mut Limits, now: i64) -> usize {
+        let held: Vec<u32> = self.held_by(runner).collect();
+        for index in &held {
+            self.ended(*index, lost_end(lost, now), limits, 0.5);
+        }
+        self.runner_has_only(runner, &[]);
+        self.release_actions(runner);
+        held.len()
+    }
+
+    /// The runner said which attempts' processes it still has: processes of other attempts are gone, so that
+    /// their successors may start.
+    pub fn runner_has_only(&mut self, runner: RunnerId, present: &[AttemptId]) {
+        let gone: Vec<_> = self
+            .zombies
+            .iter()
+            .filter(|(id, (r, _))| *r == runner && !present.contains(id))
+            .map(|(id, (_, index))| (*id, *index))
+            .collect();
+        for (id, index) in gone {
+            self.zombies.remove(&id);
+            let job = &mut self.jobs[index as usize];
+            if job.waits_for.take().is_some()
+                && let Some(live) = job.live
+            {
+                self.record(Change::AttemptUnleashed(live));
+                self.enqueue(index);
+            }
+        }
+    }
+
+    /// A single process of an ended attempt is gone (its runner's late report says so).
+    pub fn process_gone(&mut self, runner: RunnerId, attempt: AttemptId) {
+        let others: Vec<_> =
+            self.zombies.iter().filter(|(id, (r, _))| *r == runner && **id != attempt).map(|(id, _)| *id).collect();
+        self.runner_has_only(runner, &others);
+    }
+
+    /// Attempts of this runner that it must stop: because somebody said so, or because they are no longer its own.
+    pub fn orders_for(&self, runner: RunnerId) -> Vec<AttemptId> {
+        let asked = self.held_by(runner).filter_map(|index| {
+            let job = &self.jobs[index as usize];
+            job.live.filter(|_| job.held.as_ref().is_some_and(|h| h.cancel_requested))
+        });
+        asked.chain(self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id)).collect()
+    }
+}
+
+fn lost_end(lost: &Lost, now: i64) -> End {
+    End {
+        at: now,
+        return_code: Some(LOST_RETURN_CODE),
+        cause: Some(lost.cause),
+        error: Some(format!("crash recovery: {}", lost.evidence.text)),
+        evidence: vec![lost.evidence.clone()],
+        ..End::default()
+    }
+}
+
+fn describe(failure: &Failure<'_>) -> String {
+    match failure.cause {
+        Cause::Exit => format!("exit code {}", failure.return_code),
+        Cause::Signal => {
+            format!("{} (code {})", super::rules::signal_name(failure.signal.unwrap_or(0)), failure.return_code)
+        }
+        cause => format!("cause `{cause}` (code {})", failure.return_code),
+    }
+}

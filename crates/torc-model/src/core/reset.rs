@@ -1,0 +1,323 @@
+//! What people do to jobs: initialize, reset, retry, classify, cancel, hold, disable, adjust.
+
+use super::change::{Change, End};
+use super::claim::Limits;
+use super::machine::JobEvent;
+use super::workflow::{Next, Refused, Workflow};
+use crate::status::{AttemptState, Cause, JobStatus, Origin};
+use serde_json::json;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+
+/// Which jobs shall run again.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Seeds {
+    /// Every job that is not disabled.
+    All,
+    /// What failed, was canceled, terminated, or waits for a verdict.
+    FailedOnly,
+    /// These, by index.
+    Named(Vec<u32>),
+    /// These, by index, each for a reason found outside (changed files and the like).
+    Changed(Vec<(u32, String)>),
+}
+
+/// Why a job runs again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// Somebody named it.
+    Asked,
+    /// It ended like this.
+    Ended(JobStatus),
+    /// Something it was made from changed.
+    Changed(String),
+    /// This job, which it depends on, runs again.
+    Upstream(u32),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked => f.write_str("asked for"),
+            Self::Ended(status) => write!(f, "it is {status}"),
+            Self::Changed(what) => f.write_str(what),
+            Self::Upstream(_) => f.write_str("a job it depends on runs again"),
+        }
+    }
+}
+
+impl Workflow {
+    /// The jobs that would run again, in the order of the workflow, each with its first reason. Descendants
+    /// of a job that runs again run again.
+    pub fn plan_reset(&self, seeds: &Seeds) -> Result<Vec<(u32, Reason)>, Refused> {
+        let all = 0..self.jobs.len() as u32;
+        let status = |i: u32| self.jobs[i as usize].status;
+        let first: Vec<(u32, Reason)> = match seeds {
+            Seeds::All => all.filter(|i| status(*i) != JobStatus::Disabled).map(|i| (i, Reason::Asked)).collect(),
+            Seeds::FailedOnly => all
+                .filter(|i| status(*i).is_bad_end() || status(*i) == JobStatus::PendingFailed)
+                .map(|i| (i, Reason::Ended(status(i))))
+                .collect(),
+            Seeds::Named(named) => named.iter().map(|i| (*i, Reason::Asked)).collect(),
+            Seeds::Changed(changed) => changed.iter().map(|(i, why)| (*i, Reason::Changed(why.clone()))).collect(),
+        };
+        let mut chosen: BTreeMap<u32, Reason> = BTreeMap::new();
+        let mut open: Vec<(u32, Reason)> = first.into_iter().rev().collect();
+        while let Some((index, reason)) = open.pop() {
+            if status(index) == JobStatus::Disabled || chosen.contains_key(&index) {
+                continue;
+            }
+            chosen.insert(index, reason);
+            open.extend(self.children_of(index).iter().map(|child| (*child, Reason::Upstream(index))));
+        }
+        if let Some(index) = chosen.keys().find(|i| status(**i).is_held()) {
+            let id = self.jobs[*index as usize].id;
+            return Err(Refused::new("job_running", format!("job {id} is {}", status(*index)))
+                .hint("cancel it first, or wait until it has ended"));
+        }
+        chosen.retain(|i, _| status(*i) != JobStatus::Uninitialized);
+        Ok(chosen.into_iter().collect())
+    }
+
+    /// Sends these jobs back to uninitialized and starts the next run, unless something of this run still runs:
+    /// then the run goes on and they continue their numbering.
+    pub fn reset(&mut self, chosen: &[(u32, Reason)], now: i64) {
+        let next_run = self.held_count() == 0;
+        for (index, _) in chosen {
+            self.drop_queued(*index, "the job was reset", now);
+            self.shift(*index, JobEvent::Reset, None);
+            let job = &mut self.jobs[*index as usize];
+            if next_run {
+                job.attempt = 0;
+            }
+            job.refunds = job.attempt;
+            job.lost_retries = 0;
+            job.last = job.last.filter(|_| !next_run);
+        }
+        let again: HashSet<u32> = chosen.iter().map(|(index, _)| *index).collect();
+        self.rule_uses.retain(|(index, _), _| !again.contains(index));
+        self.canceled = false;
+        if next_run && self.run > 0 {
+            self.run += 1;
+            self.rule_uses.clear();
+            self.requeue_ready(now);
+        }
+        let complete = self.is_complete();
+        self.record(Change::Workflow { run: self.run, canceled: false, complete, started: false });
+        self.event("workflow_reset", None, json!({"run_id": self.run, "jobs": chosen.len()}));
+        self.reset_actions();
+        self.finish();
+    }
+
+    /// A new run began: jobs that wait in the queue begin it at attempt 1 too.
+    fn requeue_ready(&mut self, now: i64) {
+        for index in 0..self.jobs.len() as u32 {
+            if self.jobs[index as usize].status != JobStatus::Ready {
+                continue;
+            }
+            self.drop_queued(index, "the next run began", now);
+            let job = &mut self.jobs[index as usize];
+            (job.attempt, job.refunds, job.lost_retries, job.last) = (1, 0, 0, None);
+            let change =
+                Change::Job { id: job.id, status: job.status, reason: None, attempt: 1, lost_retries: 0, refunds: 0 };
+            self.record(change);
+            self.queue_attempt(index, Next::fresh(Origin::Initial), now);
+        }
+    }
+
+    /// Makes every uninitialized job blocked or ready (or canceled, when what it needs has failed already).
+    pub fn initialize(&mut self, now: i64) -> usize {
+        let fresh: Vec<u32> =
+            (0..self.jobs.len() as u32).filter(|i| self.jobs[*i as usize].status == JobStatus::Uninitialized).collect();
+        let first_run = self.run == 0;
+        if first_run {
+            self.run = 1;
+        }
+        self.canceled = false;
+        self.record(Change::Workflow { run: self.run, canceled: false, complete: self.is_complete(), started: true });
+        self.event("workflow_started", None, json!({"run_id": self.run, "jobs": fresh.len()}));
+        for index in &fresh {
+            let unmet = self.count_unmet(*index);
+            self.jobs[*index as usize].unmet = unmet;
+            if unmet == 0 {
+                self.make_ready(*index, JobEvent::InitializedReady, Origin::Initial, now);
+            } else {
+                self.shift(*index, JobEvent::InitializedBlocked, None);
+            }
+        }
+        for index in &fresh {
+            let hopeless = |w: &Self| {
+                w.jobs[*index as usize].status == JobStatus::Blocked
+                    && w.jobs[*index as usize].cancel_on_failure
+                    && w.parents[*index as usize].iter().any(|p| w.jobs[*p as usize].status.is_bad_end())
+            };
+            if hopeless(self)
+                && self.shift(*index, JobEvent::DependencyEndedBadly, Some("a job it depends on did not succeed"))
+            {
+                self.propagate(*index, now);
+            }
+        }
+        self.trigger_start();
+        self.finish();
+        fresh.len()
+    }
+
+    /// `POST /jobs/{id}/retry/{run_id}?max_retries=N`: one more attempt, while its number allows it.
+    pub fn retry(&mut self, index: u32, run: i64, max: i64, limits: &mut Limits, now: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index as usize];
+        if run != self.run {
+            let message = format!("run {run} was given but the workflow is in run {}", self.run);
+            return Err(Refused::new("run_mismatch", message));
+        }
+        if !matches!(job.status, JobStatus::Running | JobStatus::Failed | JobStatus::Terminated) {
+            let message =
+                format!("job {} is {}; only a running, failed or terminated job can be retried", job.id, job.status);
+            return Err(Refused::new("wrong_status", message));
+        }
+        if i64::from(job.attempt) >= max {
+            let message = format!("job {} is at attempt {} of {max}; no more retries", job.id, job.attempt);
+            return Err(Refused::new("max_retries_exceeded", message));
+        }
+        self.again(index, Origin::Manual, limits, now);
+        Ok(())
+    }
+
+    /// Opens a job that ended badly (or ends the attempt that runs) and queues its next attempt.
+    pub fn again(&mut self, index: u32, origin: Origin, limits: &mut Limits, now: i64) {
+        let was_final = self.jobs[index as usize].status.is_final();
+        self.end_over_its_head(index, limits, now);
+        let job = &mut self.jobs[index as usize];
+        job.attempt += 1;
+        let (number, retry_of) = (job.attempt, job.last);
+        self.event("job_retried", Some(index), json!({"attempt_id": number, "run_id": self.run, "by": origin}));
+        self.shift(index, JobEvent::Requeued, None);
+        self.queue_attempt(index, Next { retry_of, ..Next::fresh(origin) }, now);
+        self.block_if_unmet(index, now);
+        if was_final {
+            self.reopen_dependents(index, now);
+        }
+        self.finish();
+    }
+
+    /// Ends a held attempt without its runner. Its process may still exist, so the next attempt must wait.
+    fn end_over_its_head(&mut self, index: u32, limits: &mut Limits, now: i64) {
+        let job = &self.jobs[index as usize];
+        let (Some(runner), Some(id)) = (job.held.as_ref().map(|h| h.runner), job.live) else { return };
+        self.release(index, limits);
+        self.zombies.insert(id, (runner, index));
+        let end = End {
+            state: Some(AttemptState::Failed),
+            at: now,
+            cause: Some(Cause::Canceled),
+            error: Some("a retry was asked for while it was running".into()),
+            ..End::default()
+        };
+        self.record(Change::AttemptEnded(id, Box::new(end)));
+    }
+
+    /// A verdict on a job that waits for one: try again, or give up.
+    pub fn classify(&mut self, index: u32, retry: bool, limits: &mut Limits, now: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index as usize];
+        if !self.settings.use_pending_failed {
+            return Err(Refused::new("not_opted_in", "the workflow does not use `pending_failed`")
+                .hint("set `use_pending_failed: true` in the spec"));
+        }
+        if job.status != JobStatus::PendingFailed {
+            let message = format!("job {} is {}, not pending_failed", job.id, job.status);
+            return Err(Refused::new("wrong_status", message));
+        }
+        if retry {
+            self.again(index, Origin::Classified, limits, now);
+        } else {
+            self.shift(index, JobEvent::FailedForGood, Some("classified as permanent"));
+            self.event("job_failed", Some(index), json!({"by": "classification", "run_id": self.run}));
+            self.propagate(index, now);
+            self.finish();
+        }
+        Ok(())
+    }
+
+    /// Stops everything that is not final. What runs is stopped by its runner, which reports it.
+    pub fn cancel(&mut self, now: i64) {
+        self.canceled = true;
+        self.record(Change::Workflow { run: self.run, canceled: true, complete: self.is_complete(), started: false });
+        self.event("workflow_canceled", None, json!({"run_id": self.run}));
+        for index in 0..self.jobs.len() as u32 {
+            self.stop_one(index, now);
+        }
+        self.finish();
+    }
+
+    /// Stops one job; what depends on it is canceled with it.
+    pub fn cancel_job(&mut self, index: u32, now: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index as usize];
+        if job.status.is_final() {
+            return Err(Refused::new("wrong_status", format!("job {} is already {}", job.id, job.status)));
+        }
+        self.stop_one(index, now);
+        if self.jobs[index as usize].status.is_final() {
+            self.event("job_canceled", Some(index), json!({"by": "user"}));
+            self.propagate(index, now);
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn stop_one(&mut self, index: u32, now: i64) {
+        let job = &mut self.jobs[index as usize];
+        if let Some(held) = &mut job.held {
+            if !held.cancel_requested {
+                held.cancel_requested = true;
+                let id = job.live.expect("a held job has a live attempt");
+                self.record(Change::AttemptCancelRequested(id));
+            }
+        } else if !job.status.is_final() {
+            self.drop_queued(index, "canceled", now);
+            self.shift(index, JobEvent::Canceled, Some("canceled by the user"));
+        }
+    }
+
+    /// Switches a job off; dependents treat it as satisfied.
+    pub fn disable(&mut self, index: u32, now: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index as usize];
+        if job.status.after(JobEvent::Disabled).is_err() {
+            let message = format!("job {} is {}; only one that has not started can be disabled", job.id, job.status);
+            return Err(Refused::new("wrong_status", message));
+        }
+        self.drop_queued(index, "disabled", now);
+        self.shift(index, JobEvent::Disabled, Some("disabled by the user"));
+        self.event("job_disabled", Some(index), json!({}));
+        self.propagate(index, now);
+        self.finish();
+        Ok(())
+    }
+
+    /// Holds a job back from being claimed, or lets it go.
+    pub fn hold(&mut self, index: u32, held_back: bool) {
+        if self.jobs[index as usize].held_back == held_back {
+            return;
+        }
+        self.dequeue(index);
+        self.jobs[index as usize].held_back = held_back;
+        self.enqueue(index);
+        self.record(Change::JobHeld(self.jobs[index as usize].id, held_back));
+        self.event(if held_back { "job_held" } else { "job_released" }, Some(index), json!({}));
+    }
+
+    /// Gives a job other needs or another priority, from its next attempt on.
+    pub fn adjust(&mut self, index: u32, memory: Option<u64>, runtime: Option<u64>, priority: Option<i64>) {
+        let mut class = self.classes[self.jobs[index as usize].class as usize].clone();
+        class.memory = memory.or(class.memory);
+        class.runtime = runtime.or(class.runtime);
+        let class = self.class_of(class);
+        self.dequeue(index);
+        let job = &mut self.jobs[index as usize];
+        job.priority = priority.unwrap_or(job.priority);
+        // A held attempt keeps the class it was claimed with: its share must be given back as it was taken.
+        match job.held {
+            Some(_) => job.next_class = Some(class),
+            None => job.class = class,
+        }
+        self.enqueue(index);
+    }
+}

@@ -1,0 +1,293 @@
+//! Failure handlers: which rule speaks of a failure, and whether it still has a retry to give.
+
+use crate::plan::{Backoff, Rule};
+use crate::status::Cause;
+use regex::{Regex, RegexBuilder};
+use std::fmt;
+
+/// What is known about a failed attempt.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Failure<'a> {
+    /// Return code.
+    pub return_code: i64,
+    /// Signal that ended it.
+    pub signal: Option<i64>,
+    /// Cause.
+    pub cause: Cause,
+    /// End of standard error.
+    pub stderr_tail: &'a str,
+}
+
+/// A handler with its regexes compiled and its signals as numbers.
+#[derive(Clone, Debug)]
+pub struct CompiledHandler {
+    /// Its name.
+    pub name: String,
+    rules: Vec<CompiledRule>,
+}
+
+#[derive(Clone, Debug)]
+struct CompiledRule {
+    rule: Rule,
+    signals: Vec<i64>,
+    stderr: Vec<Regex>,
+}
+
+/// Why a rule can not be accepted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleError {
+    /// Number of the rule, from 0.
+    pub rule: usize,
+    /// The field that is wrong.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {}: `{}`: {}", self.rule + 1, self.field, self.message)
+    }
+}
+
+/// What a handler says about a failure.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Verdict<'a> {
+    /// Nothing.
+    NoMatchingRule,
+    /// This rule applies.
+    Rule(usize, &'a Rule),
+}
+
+/// The compiled size of one regex is bounded: specs come from other people.
+const REGEX_LIMIT: usize = 1 << 20;
+
+/// Numbers of the signals that rules may name.
+const SIGNALS: &[(&str, i64)] = &[
+    ("SIGHUP", 1),
+    ("SIGINT", 2),
+    ("SIGQUIT", 3),
+    ("SIGILL", 4),
+    ("SIGTRAP", 5),
+    ("SIGABRT", 6),
+    ("SIGBUS", 7),
+    ("SIGFPE", 8),
+    ("SIGKILL", 9),
+    ("SIGUSR1", 10),
+    ("SIGSEGV", 11),
+    ("SIGUSR2", 12),
+    ("SIGPIPE", 13),
+    ("SIGALRM", 14),
+    ("SIGTERM", 15),
+    ("SIGSTKFLT", 16),
+    ("SIGCHLD", 17),
+    ("SIGCONT", 18),
+    ("SIGSTOP", 19),
+    ("SIGTSTP", 20),
+    ("SIGTTIN", 21),
+    ("SIGTTOU", 22),
+    ("SIGURG", 23),
+    ("SIGXCPU", 24),
+    ("SIGXFSZ", 25),
+    ("SIGVTALRM", 26),
+    ("SIGPROF", 27),
+    ("SIGWINCH", 28),
+    ("SIGIO", 29),
+    ("SIGPWR", 30),
+    ("SIGSYS", 31),
+];
+
+/// The number of a signal written as `SIGSEGV`, `segv` or `11`.
+pub fn signal_number(text: &str) -> Option<i64> {
+    let upper = text.trim().to_ascii_uppercase();
+    let full = if upper.starts_with("SIG") { upper.clone() } else { format!("SIG{upper}") };
+    let by_number = || upper.parse().ok().filter(|n| (1..=64).contains(n));
+    SIGNALS.iter().find(|(name, _)| *name == full).map(|(_, n)| *n).or_else(by_number)
+}
+
+/// The name of a signal, `SIGSEGV`, or `signal 42`.
+pub fn signal_name(number: i64) -> String {
+    SIGNALS
+        .iter()
+        .find(|(_, n)| *n == number)
+        .map_or_else(|| format!("signal {number}"), |(name, _)| (*name).to_owned())
+}
+
+impl CompiledHandler {
+    /// Checks and compiles a list of rules.
+    pub fn new(name: &str, rules: &[Rule]) -> Result<Self, RuleError> {
+        if rules.is_empty() {
+            return Err(RuleError {
+                rule: 0,
+                field: "rules",
+                message: "a failure handler needs at least one rule".into(),
+            });
+        }
+        let rules = rules.iter().enumerate().map(|(i, rule)| compile(i, rule)).collect::<Result<_, _>>()?;
+        Ok(Self { name: name.to_owned(), rules })
+    }
+
+    /// The rule that speaks of this failure. One that names it precisely wins over a catch-all, whatever the
+    /// order; among equals the first.
+    pub fn verdict(&self, failure: &Failure<'_>) -> Verdict<'_> {
+        let precise = self.rules.iter().position(|r| r.is_precise() && r.matches(failure));
+        let catch_all = || self.rules.iter().position(|r| r.rule.match_all_exit_codes && r.matches(failure));
+        match precise.or_else(catch_all) {
+            Some(i) => Verdict::Rule(i, &self.rules[i].rule),
+            None => Verdict::NoMatchingRule,
+        }
+    }
+
+    /// The rule that names this failure precisely.
+    pub fn precise_verdict(&self, failure: &Failure<'_>) -> Verdict<'_> {
+        match self.rules.iter().position(|r| r.is_precise() && r.matches(failure)) {
+            Some(i) => Verdict::Rule(i, &self.rules[i].rule),
+            None => Verdict::NoMatchingRule,
+        }
+    }
+}
+
+impl CompiledRule {
+    /// Names codes, signals or causes (a text alone narrows a catch-all, which makes it precise too).
+    fn is_precise(&self) -> bool {
+        self.names_failure() || !self.stderr.is_empty()
+    }
+
+    fn names_failure(&self) -> bool {
+        !self.rule.exit_codes.is_empty() || !self.signals.is_empty() || !self.rule.causes.is_empty()
+    }
+
+    /// Any of its codes, signals or causes, and any of its texts if it has some.
+    fn matches(&self, failure: &Failure<'_>) -> bool {
+        let named = self.rule.exit_codes.iter().any(|c| i64::from(*c) == failure.return_code)
+            || failure.signal.is_some_and(|s| self.signals.contains(&s))
+            || self.rule.causes.contains(&failure.cause);
+        let by_name = named || self.rule.match_all_exit_codes || !self.names_failure();
+        by_name && (self.stderr.is_empty() || self.stderr.iter().any(|r| r.is_match(failure.stderr_tail)))
+    }
+}
+
+fn compile(index: usize, rule: &Rule) -> Result<CompiledRule, RuleError> {
+    let error = |field, message: String| RuleError { rule: index, field, message };
+    if rule.max_retries < 1 {
+        return Err(error("max_retries", "must be at least 1".into()));
+    }
+    let empty = rule.exit_codes.is_empty()
+        && rule.signals.is_empty()
+        && rule.causes.is_empty()
+        && rule.stderr_matches.is_empty()
+        && !rule.match_all_exit_codes;
+    if empty {
+        let message = "the rule matches nothing; give it `exit_codes`, `signals`, `causes`, `stderr_matches` or \
+                       `match_all_exit_codes`";
+        return Err(error("exit_codes", message.into()));
+    }
+    let signals = rule
+        .signals
+        .iter()
+        .map(|s| signal_number(s).ok_or_else(|| error("signals", format!("`{s}` is not a signal"))))
+        .collect::<Result<_, _>>()?;
+    let stderr = rule
+        .stderr_matches
+        .iter()
+        .map(|text| {
+            let built = RegexBuilder::new(text).multi_line(true).size_limit(REGEX_LIMIT).build();
+            built.map_err(|e| error("stderr_matches", format!("`{text}` is not a regular expression: {e}")))
+        })
+        .collect::<Result<_, _>>()?;
+    if let Some(backoff) = &rule.backoff {
+        check_backoff(backoff).map_err(|message| error("backoff", message))?;
+    }
+    Ok(CompiledRule { rule: rule.clone(), signals, stderr })
+}
+
+fn check_backoff(backoff: &Backoff) -> Result<(), String> {
+    let sane = |v: f64| v.is_finite() && v >= 0.0;
+    if !sane(backoff.delay_seconds) || backoff.max_seconds.is_some_and(|m| !sane(m)) {
+        return Err("a delay must be a number of seconds that is not negative".into());
+    }
+    if !(1.0..=100.0).contains(&backoff.factor) {
+        return Err("`factor` must be between 1 and 100".into());
+    }
+    if !(0.0..=1.0).contains(&backoff.jitter) {
+        return Err("`jitter` must be between 0 and 1".into());
+    }
+    Ok(())
+}
+
+impl Backoff {
+    /// Milliseconds to wait before the `n`th retry by this rule. `unit` in 0..1 decides within the jitter.
+    pub fn wait_ms(&self, n: u32, unit: f64) -> i64 {
+        let grown = self.delay_seconds * self.factor.powi(n.saturating_sub(1).min(1000) as i32);
+        let capped = grown.min(self.max_seconds.unwrap_or(f64::INFINITY)).min(365.0 * 86_400.0);
+        (capped * (1.0 + self.jitter * (2.0 * unit - 1.0)) * 1000.0) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: i64, signal: Option<i64>, cause: Cause, tail: &str) -> Failure<'_> {
+        Failure { return_code: code, signal, cause, stderr_tail: tail }
+    }
+
+    fn handler(json: &str) -> Result<CompiledHandler, RuleError> {
+        let rules: Vec<Rule> = serde_json::from_str(json).expect("test rules parse");
+        CompiledHandler::new("h", &rules)
+    }
+
+    fn picks(handler: &CompiledHandler, failure: &Failure<'_>) -> Option<usize> {
+        match handler.verdict(failure) {
+            Verdict::Rule(i, _) => Some(i),
+            Verdict::NoMatchingRule => None,
+        }
+    }
+
+    #[test]
+    fn precise_rules_win_over_catch_all_whatever_the_order() {
+        let h = handler(
+            r#"[{"match_all_exit_codes": true}, {"exit_codes": [10, 11]}, {"exit_codes": [11]},
+                {"signals": ["SIGSEGV"]}, {"causes": ["oom"]}, {"stderr_matches": ["(?i)connection refused"]}]"#,
+        )
+        .expect("valid");
+        assert_eq!(picks(&h, &failure(10, None, Cause::Exit, "")), Some(1));
+        assert_eq!(picks(&h, &failure(11, None, Cause::Exit, "")), Some(1), "first of two precise rules");
+        assert_eq!(picks(&h, &failure(139, Some(11), Cause::Signal, "")), Some(3));
+        assert_eq!(picks(&h, &failure(137, Some(9), Cause::Oom, "")), Some(4));
+        assert_eq!(picks(&h, &failure(1, None, Cause::Exit, "x\nConnection refused\n")), Some(5));
+        assert_eq!(picks(&h, &failure(1, None, Cause::Exit, "")), Some(0));
+    }
+
+    #[test]
+    fn a_text_narrows_the_codes_beside_it() {
+        let h = handler(r#"[{"exit_codes": [1], "stderr_matches": ["busy"]}]"#).expect("valid");
+        assert_eq!(picks(&h, &failure(1, None, Cause::Exit, "device busy")), Some(0));
+        assert_eq!(picks(&h, &failure(1, None, Cause::Exit, "no such file")), None);
+        assert_eq!(picks(&h, &failure(2, None, Cause::Exit, "device busy")), None);
+    }
+
+    #[test]
+    fn bad_rules_are_refused_with_their_place() {
+        let cases = [
+            ("[]", "rules"),
+            ("[{}]", "exit_codes"),
+            (r#"[{"exit_codes":[1],"max_retries":0}]"#, "max_retries"),
+            (r#"[{"signals":["SIGNOPE"]}]"#, "signals"),
+            (r#"[{"stderr_matches":["("]}]"#, "stderr_matches"),
+            (r#"[{"exit_codes":[1],"backoff":{"delay_seconds":-1}}]"#, "backoff"),
+            (r#"[{"exit_codes":[1],"backoff":{"delay_seconds":1,"jitter":2}}]"#, "backoff"),
+        ];
+        for (json, field) in cases {
+            assert_eq!(handler(json).expect_err(json).field, field, "{json}");
+        }
+    }
+
+    #[test]
+    fn backoff_grows_and_is_bounded() {
+        let b = Backoff { delay_seconds: 1.0, factor: 2.0, max_seconds: Some(5.0), jitter: 0.0 };
+        assert_eq!([1, 2, 3, 4, 90].map(|n| b.wait_ms(n, 0.3)), [1000, 2000, 4000, 5000, 5000]);
+        let spread = Backoff { jitter: 0.5, ..b };
+        assert_eq!((spread.wait_ms(1, 0.0), spread.wait_ms(1, 1.0)), (500, 1500));
+    }
+}

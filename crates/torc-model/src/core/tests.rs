@@ -1,0 +1,416 @@
+//! Random graphs and random histories: whatever happens in whatever order, the invariants hold after every step.
+
+use super::*;
+use crate::api::{Capacity, Evidence};
+use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use crate::plan::{Rule, Settings};
+use crate::status::{AttemptState, Cause, JobStatus, Origin};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, HashSet};
+
+/// What the changes say, kept apart from the engine: the database of the test.
+#[derive(Default)]
+struct Ledger {
+    jobs: BTreeMap<JobId, JobStatus>,
+    attempts: BTreeMap<AttemptId, (JobId, AttemptState)>,
+    numbers: HashSet<(JobId, i64, u32)>,
+    retried: HashSet<AttemptId>,
+}
+
+impl Ledger {
+    fn write(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Job { id, status, .. } => {
+                    self.jobs.insert(id, status);
+                }
+                Change::AttemptQueued(new) => {
+                    let live = self.attempts.values().filter(|(job, state)| *job == new.job && state.is_live()).count();
+                    assert_eq!(live, 0, "two live attempts of job {}", new.job);
+                    assert!(self.numbers.insert((new.job, new.run, new.number)), "attempt number given twice: {new:?}");
+                    if let Some(of) = new.retry_of {
+                        assert!(self.retried.insert(of), "attempt {of} retried twice");
+                        assert!(!self.attempts[&of].1.is_live(), "a live attempt was retried");
+                    }
+                    self.attempts.insert(new.id, (new.job, AttemptState::Queued));
+                }
+                Change::AttemptClaimed { id, .. } => self.step(id, AttemptEvent::Claimed),
+                Change::AttemptStarted { id, .. } => self.step(id, AttemptEvent::Started),
+                Change::AttemptEnded(id, end) => {
+                    self.step(id, AttemptEvent::Ended(end.state.expect("an end has a state")));
+                }
+                Change::JobHeld(..)
+                | Change::AttemptUnleashed(_)
+                | Change::AttemptCancelRequested(_)
+                | Change::Event { .. }
+                | Change::Action { .. }
+                | Change::Workflow { .. } => {}
+            }
+        }
+    }
+
+    fn step(&mut self, id: AttemptId, event: AttemptEvent) {
+        let (_, state) = self.attempts.get_mut(&id).expect("the attempt was queued before");
+        *state = state.after(event).expect("attempts move one way");
+    }
+}
+
+struct World {
+    workflow: Workflow,
+    ledger: Ledger,
+    limits: Limits,
+    capacity: Capacity,
+    now: i64,
+    nonce: u64,
+}
+
+impl World {
+    fn new(edges: &[(usize, usize)], careless: &[bool], rules: bool, pending: bool) -> Self {
+        let rule =
+            |codes: &[i32], all| Rule { exit_codes: codes.to_vec(), match_all_exit_codes: all, ..Rule::default() };
+        let handlers = if rules {
+            let backoff = crate::plan::Backoff { delay_seconds: 5.0, factor: 2.0, max_seconds: None, jitter: 0.5 };
+            let list =
+                [Rule { backoff: Some(backoff), ..rule(&[1], false) }, Rule { max_retries: 2, ..rule(&[], true) }];
+            vec![CompiledHandler::new("h", &list).expect("valid rules")]
+        } else {
+            Vec::new()
+        };
+        let settings = Settings { use_pending_failed: pending, ..Settings::default() };
+        let mut workflow = Workflow::new(WorkflowId(1), settings, handlers);
+        for (i, careless) in careless.iter().enumerate() {
+            let parents = edges.iter().filter(|(_, to)| *to == i).map(|(from, _)| *from as u32).collect();
+            workflow.add_job(NewJob {
+                id: JobId(i as i64 + 1),
+                priority: (i % 3) as i64,
+                position: i as i64,
+                class: Class { cpus: 1 + (i % 2) as u32, nodes: 1, uses: limit_of(i), ..Class::default() },
+                handler: (rules && i % 4 != 3).then_some(0),
+                cancel_on_failure: !careless,
+                max_lost: 2,
+                parents,
+            });
+        }
+        workflow.settle();
+        let limits = Limits::from([("licence".to_owned(), LimitUse { max: 1, used: 0 })]);
+        let capacity = Capacity { num_cpus: 3, memory_bytes: 1 << 30, num_nodes: 1, ..Capacity::default() };
+        Self { workflow, ledger: Ledger::default(), limits, capacity, now: 1000, nonce: 7 }
+    }
+
+    fn claim(&mut self, runner: i64, limit: usize, prefetch: usize) {
+        self.nonce += 1;
+        let claim = Claim {
+            runner: RunnerId(runner),
+            key: "k",
+            limit,
+            prefetch,
+            capacity: &self.capacity,
+            time_left: None,
+            scheduler: None,
+            strict_scheduler: false,
+            label: None,
+            now: self.now,
+            nonce: self.nonce,
+        };
+        for claimed in self.workflow.claim(&claim, &mut self.limits) {
+            for parent in self.workflow.parents_of(claimed.index) {
+                assert!(self.workflow.is_met(*parent, claimed.index), "a child was claimed before its parents");
+            }
+        }
+    }
+
+    fn held(&self, pick: usize) -> Option<u32> {
+        let held: Vec<u32> =
+            (0..self.workflow.jobs.len() as u32).filter(|i| self.workflow.jobs[*i as usize].held.is_some()).collect();
+        (!held.is_empty()).then(|| held[pick % held.len()])
+    }
+
+    fn end(&mut self, index: u32, cause: Option<Cause>, code: i64) {
+        let end = End { at: self.now, cause, return_code: Some(code), ..End::default() };
+        self.workflow.ended(index, end, &mut self.limits, 0.5);
+    }
+
+    fn lose(&mut self, runner: i64) {
+        let evidence = Evidence { source: "node".into(), text: "gone".into() };
+        let lost = Lost { cause: Cause::Lost, evidence };
+        self.workflow.runner_lost(RunnerId(runner), &lost, &mut self.limits, self.now);
+    }
+
+    fn reset(&mut self, seeds: &Seeds) {
+        if let Ok(chosen) = self.workflow.plan_reset(seeds) {
+            self.workflow.reset(&chosen, self.now);
+        }
+    }
+
+    /// One random step.
+    fn step(&mut self, op: u8, pick: usize) {
+        let index = (pick % self.workflow.jobs.len()) as u32;
+        let runner = (pick % 3) as i64 + 1;
+        match op % 22 {
+            0 | 1 => self.claim(runner, 4, 0),
+            2 => self.claim(runner, 8, 3),
+            3 | 4 => {
+                if let Some(i) = self.held(pick) {
+                    self.workflow.started(i, 1, self.now);
+                }
+            }
+            5..=8 => {
+                if let Some(i) = self.held(pick) {
+                    self.end(i, None, 0);
+                }
+            }
+            9 => self.end_held(pick, Cause::Exit, 1),
+            10 => self.end_held(pick, Cause::Exit, 2),
+            11 => self.end_held(pick, Cause::Timeout, 152),
+            12 => self.end_held(pick, Cause::Stopped, 143),
+            13 => self.lose(runner),
+            14 => {
+                let _ = self.workflow.cancel_job(index, self.now);
+            }
+            15 => {
+                let run = self.workflow.run;
+                let _ = self.workflow.retry(index, run, 4, &mut self.limits, self.now);
+            }
+            16 => {
+                let _ = self.workflow.classify(index, pick.is_multiple_of(2), &mut self.limits, self.now);
+            }
+            17 => self.workflow.hold(index, pick.is_multiple_of(2)),
+            18 => {
+                if pick.is_multiple_of(5) {
+                    let _ = self.workflow.disable(index, self.now);
+                } else {
+                    self.workflow.adjust(index, Some(1 << 20), None, Some((pick % 7) as i64));
+                }
+            }
+            19 => {
+                let seeds = [Seeds::FailedOnly, Seeds::Named(vec![index]), Seeds::All][pick % 3].clone();
+                self.reset(&seeds);
+                if pick.is_multiple_of(2) {
+                    self.workflow.initialize(self.now);
+                }
+            }
+            20 => {
+                if pick.is_multiple_of(4) {
+                    self.workflow.cancel(self.now);
+                } else {
+                    self.workflow.runner_has_only(RunnerId(runner), &[]);
+                }
+            }
+            _ => self.now += 3000,
+        }
+    }
+
+    fn end_held(&mut self, pick: usize, cause: Cause, code: i64) {
+        if let Some(i) = self.held(pick) {
+            self.end(i, Some(cause), code);
+        }
+    }
+
+    fn check(&mut self) {
+        let changes = self.workflow.take_changes();
+        self.ledger.write(changes);
+        let w = &self.workflow;
+        let mut counts = [0; 11];
+        let mut licences = 0;
+        for (i, job) in w.jobs.iter().enumerate() {
+            let index = i as u32;
+            counts[job.status as usize] += 1;
+            let written = self.ledger.jobs.get(&job.id).copied().unwrap_or(JobStatus::Uninitialized);
+            assert_eq!(written, job.status, "what was written is what is");
+            let live = matches!(job.status, JobStatus::Ready | JobStatus::Pending | JobStatus::Running);
+            assert_eq!(job.live.is_some(), live, "job {} is {}", job.id, job.status);
+            assert_eq!(job.held.is_some(), job.status.is_held());
+            if job.status == JobStatus::Blocked {
+                assert_eq!(job.unmet, w.count_unmet(index), "the counter of job {}", job.id);
+                assert!(job.unmet > 0, "job {} is blocked by nothing", job.id);
+                let dead = w.parents_of(index).iter().any(|p| w.jobs[*p as usize].status.is_bad_end());
+                assert!(!(dead && job.cancel_on_failure), "job {} waits for what will not come", job.id);
+            }
+            if let Some(id) = job.live {
+                let state = job.held.as_ref().map_or(AttemptState::Queued, |h| h.state);
+                assert_eq!(self.ledger.attempts.get(&id), Some(&(job.id, state)));
+            }
+            licences += i64::from(job.held.is_some() && !w.classes[job.class as usize].uses.is_empty());
+        }
+        assert_eq!(counts, w.counts);
+        assert!(licences <= 1, "a named limit was exceeded");
+        assert_eq!(self.limits["licence"].used, licences);
+        let all_final = w.jobs.iter().all(|j| j.status.is_final());
+        assert_eq!(w.is_complete(), w.run > 0 && all_final);
+        let live = self.ledger.attempts.values().filter(|(_, s)| s.is_live()).count();
+        assert_eq!(live, w.live.len());
+    }
+
+    /// Faults stop: everything reaches an end.
+    fn drain(&mut self) {
+        self.workflow.canceled = false;
+        for _ in 0..10 * self.workflow.jobs.len() + 10 {
+            self.now += 3_600_000;
+            self.workflow.initialize(self.now);
+            for runner in 1..4 {
+                self.workflow.runner_has_only(RunnerId(runner), &[]);
+                self.claim(runner, 100, 0);
+            }
+            for index in 0..self.workflow.jobs.len() as u32 {
+                self.workflow.hold(index, false);
+                if self.workflow.jobs[index as usize].status == JobStatus::PendingFailed {
+                    self.workflow.classify(index, false, &mut self.limits, self.now).expect("it waits for a verdict");
+                }
+                if self.workflow.jobs[index as usize].held.is_some() {
+                    self.end(index, None, 0);
+                }
+            }
+            self.check();
+            if self.workflow.is_complete() {
+                return;
+            }
+        }
+        panic!("jobs were lost: {:?}", self.workflow.jobs);
+    }
+}
+
+fn limit_of(i: usize) -> Vec<String> {
+    if i % 5 == 2 { vec!["licence".to_owned()] } else { Vec::new() }
+}
+
+type History = (Vec<(usize, usize)>, Vec<bool>, bool, bool, Vec<(u8, usize)>);
+
+fn histories() -> impl Strategy<Value = History> {
+    (2usize..12).prop_flat_map(|n| {
+        let edge = (0..n - 1, 0..n - 1).prop_map(|(a, b)| (a.min(b), a.max(b) + 1));
+        let edges = prop::collection::btree_set(edge, 0..2 * n).prop_map(|s| s.into_iter().collect());
+        let careless = prop::collection::vec(prop::bool::weighted(0.2), n);
+        let ops = prop::collection::vec((any::<u8>(), 0usize..1000), 1..120);
+        (edges, careless, any::<bool>(), any::<bool>(), ops)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold_after_every_step((edges, careless, rules, pending, ops) in histories()) {
+        let mut world = World::new(&edges, &careless, rules, pending);
+        world.workflow.initialize(world.now);
+        world.check();
+        for (op, pick) in ops {
+            world.step(op, pick);
+            world.check();
+        }
+        world.drain();
+    }
+
+    /// Restoring from what was written gives the same state: same statuses, same counters, same order of dispatch.
+    #[test]
+    fn a_restored_workflow_is_the_same((edges, careless, rules, pending, ops) in histories()) {
+        let mut world = World::new(&edges, &careless, rules, pending);
+        world.workflow.initialize(world.now);
+        for (op, pick) in ops {
+            world.step(op, pick);
+        }
+        let mut restored = world.workflow.clone();
+        restored.settle();
+        prop_assert_eq!(&restored.queue, &world.workflow.queue);
+        prop_assert_eq!(&restored.jobs, &world.workflow.jobs);
+        prop_assert_eq!(&restored.by_runner, &world.workflow.by_runner);
+        prop_assert_eq!(&restored.zombies, &world.workflow.zombies);
+    }
+}
+
+fn chain(n: usize) -> World {
+    let edges: Vec<_> = (1..n).map(|i| (i - 1, i)).collect();
+    World::new(&edges, &vec![false; n], false, false)
+}
+
+#[test]
+fn a_failure_cancels_ten_thousand_levels() {
+    let mut world = chain(10_000);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    world.end(0, Some(Cause::Exit), 1);
+    assert!(world.workflow.is_complete());
+    assert_eq!(world.workflow.counts()[JobStatus::Canceled as usize], 9_999);
+    world.check();
+}
+
+#[test]
+fn a_late_success_does_not_hide_an_early_failure() {
+    // a -> (b, c) -> d -> e; b fails first, c succeeds later.
+    let mut world = World::new(&[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)], &[false; 5], false, false);
+    world.workflow.initialize(0);
+    world.capacity.num_cpus = 8;
+    world.claim(1, 9, 0);
+    world.end(0, None, 0);
+    world.claim(1, 9, 0);
+    world.end(1, Some(Cause::Exit), 1);
+    world.end(2, None, 0);
+    let statuses: Vec<_> = world.workflow.jobs.iter().map(|j| j.status.as_str()).collect();
+    assert_eq!(statuses, ["completed", "failed", "completed", "canceled", "canceled"]);
+    world.check();
+    // A retry of b brings d and e back.
+    world.workflow.retry(1, 1, 3, &mut world.limits, 5).expect("it may be retried");
+    let statuses: Vec<_> = world.workflow.jobs.iter().map(|j| j.status.as_str()).collect();
+    assert_eq!(statuses, ["completed", "ready", "completed", "blocked", "blocked"]);
+    world.check();
+}
+
+#[test]
+fn losses_do_not_use_up_the_rules() {
+    let mut world = World::new(&[], &[false], true, false);
+    world.workflow.initialize(0);
+    for expected in [Origin::Lost, Origin::Lost] {
+        world.claim(1, 1, 0);
+        world.lose(1);
+        let queued = world.workflow.take_changes().into_iter().find_map(|c| match c {
+            Change::AttemptQueued(new) if new.retry_of.is_some() => Some(new.origin),
+            _ => None,
+        });
+        assert_eq!(queued, Some(expected));
+    }
+    // Code 1 has three attempts by its rule: two retries are still there after two losses.
+    for wanted in [JobStatus::Ready, JobStatus::Ready, JobStatus::Failed] {
+        world.now += 3_600_000;
+        world.claim(1, 1, 0);
+        world.end(0, Some(Cause::Exit), 1);
+        assert_eq!(world.workflow.jobs[0].status, wanted);
+    }
+    assert_eq!(world.workflow.jobs[0].attempt, 5);
+}
+
+#[test]
+fn a_retry_of_a_running_attempt_waits_for_its_process() {
+    let mut world = World::new(&[], &[false], false, false);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    world.workflow.started(0, 1, 1);
+    let old = world.workflow.jobs[0].live.expect("it runs");
+    world.workflow.retry(0, 1, 3, &mut world.limits, 5).expect("it may be retried");
+    assert_eq!(world.workflow.jobs[0].status, JobStatus::Ready);
+    assert_eq!(world.workflow.orders_for(RunnerId(1)), [old], "its runner is told to stop the old one");
+    world.claim(2, 1, 0);
+    assert_eq!(world.workflow.jobs[0].status, JobStatus::Ready, "nobody may start it yet");
+    world.workflow.process_gone(RunnerId(1), old);
+    world.claim(2, 1, 0);
+    assert_eq!(world.workflow.jobs[0].status, JobStatus::Pending);
+    world.check();
+}
+
+#[test]
+fn dispatch_follows_priority_then_position() {
+    let mut world = World::new(&[], &[false; 6], false, false);
+    world.capacity.num_cpus = 100;
+    world.limits.clear();
+    world.workflow.initialize(0);
+    world.workflow.take_changes();
+    world.claim(1, 6, 0);
+    let order: Vec<_> = world
+        .workflow
+        .take_changes()
+        .into_iter()
+        .filter_map(|c| match c {
+            Change::Job { id, .. } => Some(id.0 - 1),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, [2, 5, 1, 4, 0, 3], "priority is index modulo three");
+}

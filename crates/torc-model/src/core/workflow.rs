@@ -1,0 +1,596 @@
+//! The state of one workflow, and the few moves that everything else is made of.
+
+use super::actions::Action;
+use super::change::{Change, NewAttempt};
+use super::class::Class;
+use super::machine::JobEvent;
+use super::queue::{Key, Queue};
+use super::rules::CompiledHandler;
+use crate::api::RecoveryScript;
+use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use crate::plan::Settings;
+use crate::status::{AttemptState, JobStatus, Origin};
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A request that can not be granted. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// Stable word for programs.
+    pub code: &'static str,
+    /// One sentence for people.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Refused {
+    /// Without a hint.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None }
+    }
+
+    /// With a hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// An attempt that a runner has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Who.
+    pub runner: RunnerId,
+    /// Fencing token.
+    pub token: String,
+    /// The claim that took it.
+    pub key: String,
+    /// Claimed or running.
+    pub state: AttemptState,
+    /// Its runner must stop it.
+    pub cancel_requested: bool,
+    /// When it was claimed.
+    pub claimed_at: i64,
+}
+
+/// A job as the engine sees it. Texts (name, command) stay in the database.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Job {
+    /// Its id.
+    pub id: JobId,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// Canceled by the user, or because of a dependency (only then it comes back with it).
+    pub canceled_by_dependency: bool,
+    /// Nobody may claim it until a person releases it.
+    pub held_back: bool,
+    /// Canceled when a dependency ends badly.
+    pub cancel_on_failure: bool,
+    /// Higher first.
+    pub priority: i64,
+    /// Its place in the queue, for ever.
+    pub position: i64,
+    /// Index into [`Workflow::classes`].
+    pub class: u32,
+    /// The class of its next attempt, when that was changed while a runner has the current one.
+    pub next_class: Option<u32>,
+    /// Index into [`Workflow::handlers`].
+    pub handler: Option<u32>,
+    /// Budget for losses.
+    pub max_lost: u32,
+    /// Number of the current or last attempt in this run; the next one is this plus one.
+    pub attempt: u32,
+    /// Retries paid from the budget for losses, in this run.
+    pub lost_retries: u32,
+    /// Attempts that do not count against the user's rules, in this run (losses among them).
+    pub refunds: u32,
+    /// Dependencies that are not met; counted while it is blocked.
+    pub unmet: u32,
+    /// Row of the live attempt.
+    pub live: Option<AttemptId>,
+    /// Row of the newest attempt that has ended, in this run.
+    pub last: Option<AttemptId>,
+    /// The live attempt may not be claimed before this time.
+    pub not_before: Option<i64>,
+    /// The live attempt may not be claimed while this runner still has its predecessor's process.
+    pub waits_for: Option<RunnerId>,
+    /// The runner that has the live attempt.
+    pub held: Option<Box<Held>>,
+}
+
+/// What a job is made from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewJob {
+    /// Its id; ids grow with the index.
+    pub id: JobId,
+    /// Higher first.
+    pub priority: i64,
+    /// Its place in the queue.
+    pub position: i64,
+    /// What it needs.
+    pub class: Class,
+    /// Index into the handlers.
+    pub handler: Option<u32>,
+    /// Canceled when a dependency ends badly.
+    pub cancel_on_failure: bool,
+    /// Budget for losses.
+    pub max_lost: u32,
+    /// Indexes of the jobs it depends on.
+    pub parents: Vec<u32>,
+}
+
+/// One workflow.
+#[derive(Clone, Debug)]
+pub struct Workflow {
+    /// Its id.
+    pub id: WorkflowId,
+    /// The run; 0 before the first initialization.
+    pub run: i64,
+    /// Somebody canceled it.
+    pub canceled: bool,
+    /// Its settings.
+    pub settings: Settings,
+    /// Its jobs, ordered by id.
+    pub jobs: Vec<Job>,
+    /// Its failure handlers.
+    pub handlers: Vec<CompiledHandler>,
+    /// Its actions.
+    pub actions: Vec<Action>,
+    pub(super) parents: Vec<Vec<u32>>,
+    pub(super) children: Vec<Vec<u32>>,
+    /// Distinct needs of its jobs.
+    pub classes: Vec<Class>,
+    class_index: HashMap<Class, u32>,
+    pub(super) queue: Queue,
+    pub(super) counts: [u32; 11],
+    pub(super) live: HashMap<AttemptId, u32>,
+    pub(super) by_runner: BTreeMap<RunnerId, BTreeSet<u32>>,
+    /// Retries given per (job, rule) in this run.
+    pub(super) rule_uses: HashMap<(u32, usize), u32>,
+    /// Attempts that were ended over their runner's head, whose process may still exist.
+    pub(super) zombies: BTreeMap<AttemptId, (RunnerId, u32)>,
+    next_attempt: i64,
+    was_complete: bool,
+    changes: Vec<Change>,
+}
+
+impl Workflow {
+    /// A workflow without jobs. `next_attempt` is the first row number for its attempts.
+    pub fn new(id: WorkflowId, settings: Settings, handlers: Vec<CompiledHandler>) -> Self {
+        Self {
+            id,
+            run: 0,
+            canceled: false,
+            settings,
+            jobs: Vec::new(),
+            handlers,
+            actions: Vec::new(),
+            parents: Vec::new(),
+            children: Vec::new(),
+            classes: Vec::new(),
+            class_index: HashMap::new(),
+            queue: Queue::default(),
+            counts: [0; 11],
+            live: HashMap::new(),
+            by_runner: BTreeMap::new(),
+            rule_uses: HashMap::new(),
+            zombies: BTreeMap::new(),
+            next_attempt: 1,
+            was_complete: false,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Adds an uninitialized job. Ids must grow; parents may come later in the list.
+    pub fn add_job(&mut self, new: NewJob) -> u32 {
+        let index = self.jobs.len() as u32;
+        debug_assert!(self.jobs.last().is_none_or(|j| j.id < new.id), "job ids must grow");
+        let class = self.class_of(new.class);
+        self.jobs.push(Job {
+            id: new.id,
+            status: JobStatus::Uninitialized,
+            canceled_by_dependency: false,
+            held_back: false,
+            cancel_on_failure: new.cancel_on_failure,
+            priority: new.priority,
+            position: new.position,
+            class,
+            next_class: None,
+            handler: new.handler,
+            max_lost: new.max_lost,
+            attempt: 0,
+            lost_retries: 0,
+            refunds: 0,
+            unmet: 0,
+            live: None,
+            last: None,
+            not_before: None,
+            waits_for: None,
+            held: None,
+        });
+        self.counts[JobStatus::Uninitialized as usize] += 1;
+        let highest = new.parents.iter().copied().max().map_or(0, |p| p + 1).max(index + 1) as usize;
+        if self.children.len() < highest {
+            self.children.resize_with(highest, Vec::new);
+        }
+        for parent in &new.parents {
+            self.children[*parent as usize].push(index);
+        }
+        self.parents.push(new.parents);
+        index
+    }
+
+    /// The number of a class, new or known.
+    pub fn class_of(&mut self, class: Class) -> u32 {
+        if let Some(index) = self.class_index.get(&class) {
+            return *index;
+        }
+        let index = self.classes.len() as u32;
+        self.classes.push(class.clone());
+        self.class_index.insert(class, index);
+        index
+    }
+
+    /// Puts a stored job back where it stood. The caller then calls [`Workflow::settle`] once.
+    pub fn restore_job(&mut self, index: u32, status: JobStatus, restore: impl FnOnce(&mut Job)) {
+        let job = &mut self.jobs[index as usize];
+        self.counts[job.status as usize] -= 1;
+        job.status = status;
+        self.counts[status as usize] += 1;
+        restore(job);
+    }
+
+    /// Remembers that a rule gave a retry, while restoring.
+    pub fn restore_rule_use(&mut self, index: u32, rule: usize) {
+        *self.rule_uses.entry((index, rule)).or_default() += 1;
+    }
+
+    /// Remembers, while restoring, that the process of this ended attempt may still exist.
+    pub fn restore_zombie(&mut self, attempt: AttemptId, runner: RunnerId, index: u32) {
+        self.zombies.insert(attempt, (runner, index));
+    }
+
+    /// Computes everything that is derived (counters, queue, owners) after restoring.
+    pub fn settle(&mut self) {
+        self.queue = Queue::default();
+        self.live.clear();
+        self.by_runner.clear();
+        for index in 0..self.jobs.len() as u32 {
+            let blocked = self.jobs[index as usize].status == JobStatus::Blocked;
+            self.jobs[index as usize].unmet = if blocked { self.count_unmet(index) } else { 0 };
+            let job = &self.jobs[index as usize];
+            if let Some(live) = job.live {
+                self.live.insert(live, index);
+            }
+            if let Some(held) = &job.held {
+                self.by_runner.entry(held.runner).or_default().insert(index);
+            }
+            self.enqueue(index);
+        }
+        self.settle_actions();
+        self.was_complete = self.is_complete();
+    }
+
+    /// First row number that new attempts of this workflow may take.
+    pub fn set_next_attempt(&mut self, next: i64) {
+        self.next_attempt = next;
+    }
+
+    /// The row number after the last one given.
+    pub fn next_attempt(&self) -> i64 {
+        self.next_attempt
+    }
+
+    /// What happened since the last call, in order.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Index of a job.
+    pub fn find(&self, id: JobId) -> Option<u32> {
+        self.jobs.binary_search_by_key(&id, |j| j.id).ok().map(|i| i as u32)
+    }
+
+    /// Index of the job that this live attempt belongs to.
+    pub fn find_live(&self, id: AttemptId) -> Option<u32> {
+        self.live.get(&id).copied()
+    }
+
+    /// Jobs per status, by the status' integer.
+    pub fn counts(&self) -> [u32; 11] {
+        self.counts
+    }
+
+    /// Every job is final (and there is at least one run).
+    pub fn is_complete(&self) -> bool {
+        let done: u32 = JobStatus::ALL.iter().filter(|s| s.is_final()).map(|s| self.counts[*s as usize]).sum();
+        self.run > 0 && done as usize == self.jobs.len()
+    }
+
+    /// Attempts that some runner has.
+    pub fn held_count(&self) -> u32 {
+        self.counts[JobStatus::Pending as usize] + self.counts[JobStatus::Running as usize]
+    }
+
+    /// Jobs that a runner has, by index.
+    pub fn held_by(&self, runner: RunnerId) -> impl Iterator<Item = u32> + '_ {
+        self.by_runner.get(&runner).into_iter().flatten().copied()
+    }
+
+    /// Runners that have something, or may still have a process they no longer own.
+    pub fn runners_with_work(&self) -> BTreeSet<RunnerId> {
+        let mut all: BTreeSet<_> = self.by_runner.iter().filter(|(_, s)| !s.is_empty()).map(|(r, _)| *r).collect();
+        all.extend(self.zombies.values().map(|(runner, _)| *runner));
+        all
+    }
+
+    /// Something could be claimed right now by a runner that is large enough.
+    pub fn has_ready(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// When the next delayed attempt is due.
+    pub fn next_due(&self) -> Option<i64> {
+        self.queue.next_due()
+    }
+
+    /// Indexes of the jobs that this job depends on.
+    pub fn parents_of(&self, index: u32) -> &[u32] {
+        &self.parents[index as usize]
+    }
+
+    /// Indexes of the jobs that depend on this job.
+    pub fn children_of(&self, index: u32) -> &[u32] {
+        self.children.get(index as usize).map_or(&[], Vec::as_slice)
+    }
+
+    // ------------------------------------------------------------------------------- the common moves
+
+    pub(super) fn record(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    pub(super) fn event(&mut self, kind: &'static str, job: Option<u32>, data: Value) {
+        let job = job.map(|i| self.jobs[i as usize].id);
+        self.record(Change::Event { kind, job, data });
+    }
+
+    /// Moves a job by the table; a move the table forbids is a defect of the engine and changes nothing.
+    pub(super) fn shift(&mut self, index: u32, event: JobEvent, reason: Option<&'static str>) -> bool {
+        let job = &self.jobs[index as usize];
+        let Ok(next) = job.status.after(event) else {
+            debug_assert!(false, "{event:?} on {} job {}", job.status, job.id);
+            return false;
+        };
+        let was = job.status;
+        self.dequeue(index);
+        self.counts[was as usize] -= 1;
+        self.counts[next as usize] += 1;
+        let job = &mut self.jobs[index as usize];
+        job.status = next;
+        if next != JobStatus::Blocked {
+            job.unmet = 0;
+        }
+        job.canceled_by_dependency = event == JobEvent::DependencyEndedBadly;
+        let change = Change::Job {
+            id: job.id,
+            status: next,
+            reason,
+            attempt: job.attempt.max(1),
+            lost_retries: job.lost_retries,
+            refunds: job.refunds,
+        };
+        self.record(change);
+        self.note_for_actions(index);
+        true
+    }
+
+    pub(super) fn key(&self, index: u32) -> Key {
+        let job = &self.jobs[index as usize];
+        (Reverse(job.priority), job.position, index)
+    }
+
+    /// Puts a ready job where claims look, unless something else holds it back.
+    pub(super) fn enqueue(&mut self, index: u32) {
+        let job = &self.jobs[index as usize];
+        if job.status != JobStatus::Ready || job.live.is_none() || job.held_back || job.waits_for.is_some() {
+            return;
+        }
+        match job.not_before {
+            Some(until) => self.queue.delay(until, index),
+            None => self.queue.push(job.class, self.key(index)),
+        }
+    }
+
+    pub(super) fn dequeue(&mut self, index: u32) {
+        let job = &self.jobs[index as usize];
+        if job.status == JobStatus::Ready {
+            let (class, until) = (job.class, job.not_before);
+            self.queue.remove(class, self.key(index), until);
+        }
+    }
+
+    /// Moves delayed jobs whose time has come to where claims look.
+    pub fn wake_delayed(&mut self, now: i64) {
+        for index in self.queue.due(now) {
+            self.jobs[index as usize].not_before = None;
+            self.enqueue(index);
+        }
+    }
+
+    /// Queues the next attempt of a job that has just become ready.
+    pub(super) fn queue_attempt(&mut self, index: u32, next: Next, now: i64) -> AttemptId {
+        let id = AttemptId(self.next_attempt);
+        self.next_attempt += 1;
+        let run = self.run;
+        // Two attempts of one job never overlap: an earlier one's process must be gone first.
+        let waits_for = self.zombies.values().find(|(_, of)| *of == index).map(|(runner, _)| *runner);
+        let job = &mut self.jobs[index as usize];
+        debug_assert!(job.live.is_none(), "two live attempts of job {}", job.id);
+        job.live = Some(id);
+        job.not_before = next.not_before;
+        job.waits_for = waits_for;
+        let attempt = NewAttempt {
+            id,
+            job: job.id,
+            run,
+            number: job.attempt,
+            origin: next.origin,
+            retry_of: next.retry_of,
+            not_before: next.not_before,
+            recovery: next.recovery,
+            waits_for,
+            at: now,
+        };
+        self.live.insert(id, index);
+        self.record(Change::AttemptQueued(Box::new(attempt)));
+        self.enqueue(index);
+        id
+    }
+
+    /// Makes a job ready for its first attempt in this run (or the next one, if it had some already).
+    pub(super) fn make_ready(&mut self, index: u32, event: JobEvent, origin: Origin, now: i64) {
+        self.jobs[index as usize].attempt += 1;
+        if self.shift(index, event, None) {
+            self.queue_attempt(index, Next::fresh(origin), now);
+        }
+    }
+
+    /// A dependency counts as met for this job.
+    pub(super) fn is_met(&self, parent: u32, child: u32) -> bool {
+        let status = self.jobs[parent as usize].status;
+        status.satisfies() || (status.is_bad_end() && !self.jobs[child as usize].cancel_on_failure)
+    }
+
+    pub(super) fn count_unmet(&self, index: u32) -> u32 {
+        self.parents[index as usize].iter().filter(|p| !self.is_met(**p, index)).count() as u32
+    }
+
+    /// A job has just become final: releases or cancels what depended on it, at any depth.
+    pub(super) fn propagate(&mut self, index: u32, now: i64) {
+        let mut ended = vec![index];
+        while let Some(parent) = ended.pop() {
+            for i in 0..self.children_of(parent).len() {
+                let child = self.children[parent as usize][i];
+                if self.jobs[child as usize].status != JobStatus::Blocked {
+                    continue;
+                }
+                if self.is_met(parent, child) {
+                    self.jobs[child as usize].unmet -= 1;
+                    if self.jobs[child as usize].unmet == 0 {
+                        self.make_ready(child, JobEvent::DependenciesMet, Origin::Initial, now);
+                    }
+                } else if self.jobs[parent as usize].status.is_bad_end()
+                    && self.shift(child, JobEvent::DependencyEndedBadly, Some("a job it depends on did not succeed"))
+                {
+                    let because = self.jobs[parent as usize].id;
+                    self.event("job_canceled", Some(child), json!({"because_of_job_id": because}));
+                    ended.push(child);
+                }
+            }
+        }
+    }
+
+    /// A final job was opened again: takes back what its end had given to or done to its dependents.
+    pub(super) fn reopen_dependents(&mut self, index: u32, now: i64) {
+        let mut opened = vec![index];
+        while let Some(parent) = opened.pop() {
+            for i in 0..self.children_of(parent).len() {
+                let child = self.children[parent as usize][i];
+                let job = &self.jobs[child as usize];
+                match job.status {
+                    JobStatus::Blocked => self.jobs[child as usize].unmet = self.count_unmet(child),
+                    JobStatus::Ready => {
+                        self.drop_queued(child, "a job it depends on runs again", now);
+                        self.shift(child, JobEvent::DependencyReopened, None);
+                        self.jobs[child as usize].unmet = self.count_unmet(child);
+                    }
+                    JobStatus::Canceled if job.canceled_by_dependency => {
+                        let still_bad =
+                            self.parents[child as usize].iter().any(|p| self.jobs[*p as usize].status.is_bad_end());
+                        if !still_bad && self.shift(child, JobEvent::DependencyReopened, None) {
+                            self.jobs[child as usize].unmet = self.count_unmet(child);
+                            opened.push(child);
+                        }
+                    }
+                    JobStatus::Uninitialized
+                    | JobStatus::Pending
+                    | JobStatus::Running
+                    | JobStatus::Completed
+                    | JobStatus::Failed
+                    | JobStatus::Canceled
+                    | JobStatus::Terminated
+                    | JobStatus::Disabled
+                    | JobStatus::PendingFailed => {}
+                }
+            }
+        }
+    }
+
+    /// A job came back to the queue although a job it depends on was opened again meanwhile: it waits for it.
+    pub(super) fn block_if_unmet(&mut self, index: u32, now: i64) {
+        let unmet = self.count_unmet(index);
+        if unmet > 0 {
+            self.drop_queued(index, "a job it depends on runs again", now);
+            self.shift(index, JobEvent::DependencyReopened, None);
+            self.jobs[index as usize].unmet = unmet;
+        }
+    }
+
+    /// Ends the queued attempt of a job that will not run now.
+    pub(super) fn drop_queued(&mut self, index: u32, why: &str, now: i64) {
+        self.dequeue(index);
+        let job = &mut self.jobs[index as usize];
+        debug_assert!(job.held.is_none(), "a held attempt is not dropped");
+        if let Some(id) = job.live.take() {
+            job.not_before = None;
+            job.waits_for = None;
+            job.last = Some(id);
+            self.live.remove(&id);
+            let end = super::change::End {
+                state: Some(AttemptState::Canceled),
+                at: now,
+                cause: Some(crate::status::Cause::Canceled),
+                error: Some(why.to_owned()),
+                ..Default::default()
+            };
+            self.record(Change::AttemptEnded(id, Box::new(end)));
+        }
+    }
+
+    /// Notices that the workflow became complete, or no longer is. Every public move ends with it.
+    pub(super) fn finish(&mut self) {
+        let complete = self.is_complete();
+        if complete == self.was_complete {
+            return;
+        }
+        self.was_complete = complete;
+        self.record(Change::Workflow { run: self.run, canceled: self.canceled, complete, started: false });
+        if complete {
+            let counts: BTreeMap<_, _> = JobStatus::ALL
+                .iter()
+                .filter(|s| s.is_final())
+                .map(|s| (s.as_str(), self.counts[*s as usize]))
+                .collect();
+            self.event("workflow_completed", None, json!({"run_id": self.run, "counts": counts}));
+            self.trigger_completion();
+        }
+    }
+}
+
+/// How the next attempt differs from a first one.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Next {
+    pub origin: Origin,
+    pub retry_of: Option<AttemptId>,
+    pub not_before: Option<i64>,
+    pub recovery: Option<RecoveryScript>,
+}
+
+impl Next {
+    pub fn fresh(origin: Origin) -> Self {
+        Self { origin, retry_of: None, not_before: None, recovery: None }
+    }
+}
