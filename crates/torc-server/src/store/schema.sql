@@ -154,6 +154,8 @@ CREATE TABLE attempt (
     created_ms INTEGER NOT NULL,
     not_before_ms INTEGER,
     recovery TEXT,
+    -- The runner that may still have the predecessor's process; nobody claims this attempt until it is gone.
+    waits_for_node INTEGER,
     compute_node_id INTEGER REFERENCES compute_node(id),
     token TEXT,
     claim_key TEXT,

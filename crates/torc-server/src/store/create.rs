@@ -1,0 +1,303 @@
+//! Creating a workflow: one plan, one transaction, all or nothing.
+
+use super::load::DEFAULT_MAX_LOST;
+use super::persist::json;
+use super::refusal::Refusal;
+use super::writer::{Failed, Tx};
+use rusqlite::{Connection, OptionalExtension, params};
+use sha2::{Digest, Sha256};
+use torc_model::api::{CreateWorkflow, WorkflowCreated};
+use torc_model::core::{Change, Class, CompiledHandler, NewAction, NewJob, Workflow};
+use torc_model::ids::{ActionId, JobId, WorkflowId};
+use torc_model::plan::{ActionKind, Job, Plan, Requirements};
+use torc_model::status::ActionState;
+
+/// Stores a plan. A repeat with the same key answers with the workflow that the first one made.
+pub fn create(
+    tx: &mut Tx<'_>,
+    request: &CreateWorkflow,
+    plan: &Plan,
+    warnings: Vec<String>,
+) -> Result<WorkflowCreated, Failed> {
+    if let Some(known) = find_by_key(tx.db, request.key.as_deref())? {
+        return Ok(WorkflowCreated { warnings, ..known });
+    }
+    let id = insert_workflow(tx, request, plan)?;
+    let requirements = insert_requirements(tx.db, id, plan)?;
+    let handlers = insert_handlers(tx.db, id, plan)?;
+    let schedulers = insert_schedulers(tx.db, id, plan)?;
+    let files = insert_files(tx.db, id, plan)?;
+    let user_data = insert_user_data(tx.db, id, plan)?;
+    let first = tx.state.next_job;
+    tx.state.next_job += plan.jobs.len() as i64;
+    tx.db
+        .prepare_cached(
+            "INSERT INTO meta (key, value) VALUES ('next_job_id', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1",
+        )?
+        .execute([tx.state.next_job.to_string()])?;
+
+    let compiled: Vec<CompiledHandler> = plan
+        .failure_handlers
+        .iter()
+        .map(|h| {
+            CompiledHandler::new(&h.name, &h.rules).map_err(|e| Refusal::invalid("failure_handlers", e.to_string()))
+        })
+        .collect::<Result<_, _>>()?;
+    let mut workflow = Workflow::new(id, plan.settings.clone(), compiled);
+    for (i, job) in plan.jobs.iter().enumerate() {
+        workflow.add_job(engine_job(plan, job, i, first, &schedulers));
+    }
+    insert_actions(tx.db, id, plan, first, &mut workflow)?;
+    workflow.settle();
+    workflow.set_next_attempt(tx.state.next_attempt);
+    if request.initialize {
+        workflow.initialize(tx.now);
+    }
+    tx.state.next_attempt = workflow.next_attempt();
+    let changes = workflow.take_changes();
+
+    // Jobs go in as they stand after the initialization, so that each row is written once.
+    let ids = Ids { requirements, handlers, schedulers, files, user_data, first };
+    insert_jobs(tx.db, id, plan, &workflow, &ids)?;
+    let rest = changes.into_iter().filter(|c| !matches!(c, Change::Job { .. })).collect();
+    let run_id = workflow.run;
+    tx.touched.insert(id);
+    tx.state.workflows.insert(id, workflow);
+    tx.write(id, rest)?;
+    let job_count = plan.jobs.len() as i64;
+    Ok(WorkflowCreated { id, name: plan.name.clone(), job_count, run_id, warnings })
+}
+
+fn find_by_key(db: &Connection, key: Option<&str>) -> rusqlite::Result<Option<WorkflowCreated>> {
+    let Some(key) = key else { return Ok(None) };
+    db.prepare_cached("SELECT id, name, job_count, run_id FROM workflow WHERE create_key = ?1")?
+        .query_row([key], |row| {
+            Ok(WorkflowCreated {
+                id: WorkflowId(row.get(0)?),
+                name: row.get(1)?,
+                job_count: row.get(2)?,
+                run_id: row.get(3)?,
+                warnings: Vec::new(),
+            })
+        })
+        .optional()
+}
+
+struct Ids {
+    requirements: Vec<i64>,
+    handlers: Vec<i64>,
+    schedulers: Vec<i64>,
+    files: Vec<i64>,
+    user_data: Vec<i64>,
+    first: i64,
+}
+
+fn insert_workflow(tx: &Tx<'_>, request: &CreateWorkflow, plan: &Plan) -> rusqlite::Result<WorkflowId> {
+    let user = request.user.as_deref().or(plan.user.as_deref()).unwrap_or("unknown");
+    tx.db
+        .prepare_cached(
+            "INSERT INTO workflow (name, user, description, project, metadata, directory, settings, spec, created_ms,
+             create_key, job_count) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .execute(params![
+            plan.name,
+            user,
+            plan.description,
+            plan.project,
+            plan.metadata.as_ref().map(ToString::to_string),
+            request.directory,
+            json(Some(&plan.settings))?,
+            plan.spec.to_string(),
+            tx.now,
+            request.key,
+            plan.jobs.len() as i64,
+        ])?;
+    Ok(WorkflowId(tx.db.last_insert_rowid()))
+}
+
+fn insert_requirements(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
+    let mut statement = db.prepare_cached(
+        "INSERT INTO resource_requirements (workflow_id, name, num_cpus, num_gpus, num_nodes, memory_bytes, runtime_seconds)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    plan.resource_requirements
+        .iter()
+        .map(|r| {
+            let memory = r.memory.map(|m| m.0 as i64);
+            let runtime = r.runtime.map(|t| t.0 as i64);
+            statement.insert(params![id.0, r.name, r.num_cpus, r.num_gpus, r.num_nodes, memory, runtime])
+        })
+        .collect()
+}
+
+fn insert_handlers(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
+    let mut statement =
+        db.prepare_cached("INSERT INTO failure_handler (workflow_id, name, rules) VALUES (?1, ?2, ?3)")?;
+    plan.failure_handlers.iter().map(|h| statement.insert(params![id.0, h.name, json(Some(&h.rules))?])).collect()
+}
+
+fn insert_schedulers(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
+    let mut statement =
+        db.prepare_cached("INSERT INTO slurm_scheduler (workflow_id, name, definition) VALUES (?1, ?2, ?3)")?;
+    plan.slurm_schedulers.iter().map(|s| statement.insert(params![id.0, s.name, json(Some(s))?])).collect()
+}
+
+fn insert_files(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
+    let mut statement = db.prepare_cached("INSERT INTO file (workflow_id, name, path) VALUES (?1, ?2, ?3)")?;
+    plan.files.iter().map(|f| statement.insert(params![id.0, f.name, f.path])).collect()
+}
+
+fn insert_user_data(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
+    let mut statement =
+        db.prepare_cached("INSERT INTO user_data (workflow_id, name, data, is_ephemeral) VALUES (?1, ?2, ?3, ?4)")?;
+    plan.user_data
+        .iter()
+        .map(|u| statement.insert(params![id.0, u.name, u.data.as_ref().map(ToString::to_string), u.is_ephemeral]))
+        .collect()
+}
+
+fn engine_job(plan: &Plan, job: &Job, index: usize, first: i64, schedulers: &[i64]) -> NewJob {
+    let standard = Requirements::default();
+    let needs = job.resource_requirements.map_or(&standard, |r| &plan.resource_requirements[r]);
+    NewJob {
+        id: JobId(first + index as i64),
+        priority: job.priority,
+        position: index as i64,
+        class: Class {
+            cpus: needs.num_cpus,
+            gpus: needs.num_gpus,
+            nodes: needs.num_nodes,
+            memory: needs.memory.map(|m| m.0),
+            runtime: needs.runtime.map(|t| t.0),
+            scheduler: job.scheduler.map(|s| schedulers[s]),
+            label: job.extra.label.clone(),
+            uses: job.extra.uses.clone(),
+        },
+        handler: job.failure_handler.or(plan.settings.default_failure_handler).map(|h| h as u32),
+        cancel_on_failure: job.cancel_on_blocking_job_failure,
+        max_lost: job.extra.max_lost_retries.unwrap_or(DEFAULT_MAX_LOST),
+        parents: job.depends_on.iter().map(|d| *d as u32).collect(),
+    }
+}
+
+fn insert_jobs(db: &Connection, id: WorkflowId, plan: &Plan, workflow: &Workflow, ids: &Ids) -> rusqlite::Result<()> {
+    let mut insert = db.prepare_cached(
+        "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, status_reason, priority,
+         position, resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, extra,
+         input_hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+    )?;
+    let mut depend = db.prepare_cached(
+        "INSERT OR IGNORE INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
+    )?;
+    let mut item = db.prepare_cached("INSERT OR IGNORE INTO job_item (job_id, kind, item_id) VALUES (?1, ?2, ?3)")?;
+    let produced = produced_user_data(plan);
+    for (i, job) in plan.jobs.iter().enumerate() {
+        let row = ids.first + i as i64;
+        let extra = if job.extra.is_default() { None } else { json(Some(&job.extra))? };
+        let inputs = job.input_user_data.iter().filter(|u| !produced[**u]);
+        let hash = definition_hash(
+            &job.command,
+            job.invocation_script.as_deref(),
+            job.steps.as_ref().map(ToString::to_string).as_deref(),
+            inputs.map(|u| plan.user_data[*u].data.as_ref().map(ToString::to_string)),
+        );
+        insert.execute(params![
+            row,
+            id.0,
+            job.name,
+            job.command,
+            job.invocation_script,
+            job.steps.as_ref().map(ToString::to_string),
+            workflow.jobs[i].status.code(),
+            None::<String>,
+            job.priority,
+            i as i64,
+            job.resource_requirements.map(|r| ids.requirements[r]),
+            job.failure_handler.map(|h| ids.handlers[h]),
+            job.scheduler.map(|s| ids.schedulers[s]),
+            job.cancel_on_blocking_job_failure,
+            extra,
+            hash,
+        ])?;
+        for parent in &job.depends_on {
+            depend.execute([id.0, row, ids.first + *parent as i64])?;
+        }
+        let lists: [(&str, &[usize], &[i64]); 4] = [
+            ("input_file", &job.input_files, &ids.files),
+            ("output_file", &job.output_files, &ids.files),
+            ("input_user_data", &job.input_user_data, &ids.user_data),
+            ("output_user_data", &job.output_user_data, &ids.user_data),
+        ];
+        for (kind, indexes, rows) in lists {
+            for index in indexes {
+                item.execute(params![row, kind, rows[*index]])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What some job writes changes with every run; it can not be a reason to run again.
+fn produced_user_data(plan: &Plan) -> Vec<bool> {
+    let mut produced = vec![false; plan.user_data.len()];
+    for index in plan.jobs.iter().flat_map(|j| &j.output_user_data) {
+        produced[*index] = true;
+    }
+    produced
+}
+
+/// A job's definition in short: when it differs, the job runs again.
+pub fn definition_hash(
+    command: &str,
+    invocation: Option<&str>,
+    steps: Option<&str>,
+    inputs: impl Iterator<Item = Option<String>>,
+) -> String {
+    let mut hash = Sha256::new();
+    let mut part = |text: Option<&str>| {
+        // The length keeps neighbouring parts apart.
+        hash.update(text.map_or(u64::MAX, |t| t.len() as u64).to_le_bytes());
+        hash.update(text.unwrap_or(""));
+    };
+    part(Some(command));
+    part(invocation);
+    part(steps);
+    for input in inputs {
+        part(input.as_deref());
+    }
+    crate::secret::hex(&hash.finalize()[..16])
+}
+
+fn insert_actions(
+    db: &Connection,
+    id: WorkflowId,
+    plan: &Plan,
+    first: i64,
+    workflow: &mut Workflow,
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(
+        "INSERT INTO workflow_action (workflow_id, trigger_type, what, job_ids, persistent, state)
+         VALUES (?1, ?2, ?3, ?4, ?5, 'waiting')",
+    )?;
+    for action in &plan.actions {
+        let jobs: Vec<i64> = action.jobs.iter().map(|j| first + *j as i64).collect();
+        let row = statement.insert(params![
+            id.0,
+            action.trigger.as_str(),
+            json(Some(&action.what))?,
+            json(Some(&jobs))?,
+            action.persistent,
+        ])?;
+        workflow.add_action(NewAction {
+            id: ActionId(row),
+            trigger: action.trigger,
+            jobs: action.jobs.iter().map(|j| *j as u32).collect(),
+            persistent: action.persistent,
+            is_recovery: false,
+            schedules_nodes: matches!(action.what, ActionKind::ScheduleNodes { .. }),
+            state: ActionState::Waiting,
+            by: None,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! From rows back to the engine's state: at boot, on first use, and after a failed transaction.
+
+use super::writer::{Runner, State};
+use rusqlite::{Connection, OptionalExtension, Row};
+use std::collections::HashMap;
+use torc_model::core::{Class, CompiledHandler, Held, LimitUse, Limits, NewAction, NewJob, Workflow};
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::plan::{ActionKind, JobExtra, Rule, Settings};
+use torc_model::status::{ActionState, AttemptState, JobStatus, Trigger};
+
+/// Budget for losses of a job that sets none.
+pub const DEFAULT_MAX_LOST: u32 = 3;
+
+/// What the writer must know before the first request: counters and live runners. Workflows come on first use.
+pub fn boot(db: &Connection) -> rusqlite::Result<State> {
+    let next = |table: &str| -> rusqlite::Result<i64> {
+        db.query_row(&format!("SELECT coalesce(max(id), 0) + 1 FROM {table}"), [], |row| row.get(0))
+    };
+    let stored: Option<i64> = db
+        .query_row("SELECT value FROM meta WHERE key = 'next_job_id'", [], |row| row.get::<_, String>(0))
+        .optional()?
+        .and_then(|text| text.parse().ok());
+    let mut state =
+        State { next_attempt: next("attempt")?, next_job: next("job")?.max(stored.unwrap_or(1)), ..State::default() };
+    let mut statement = db.prepare(
+        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, kind, last_seen_ms
+         FROM compute_node WHERE ended_ms IS NULL",
+    )?;
+    let runners = statement.query_map([], |row| {
+        let capacity: String = row.get(3)?;
+        let scheduler: Option<String> = row.get(5)?;
+        let kind: String = row.get(7)?;
+        let runner = Runner {
+            workflow: WorkflowId(row.get(1)?),
+            host: row.get(2)?,
+            capacity: parse(&capacity)?,
+            stop_by: row.get(4)?,
+            scheduler: scheduler.as_deref().and_then(scheduler_config),
+            label: row.get(6)?,
+            schedules_nodes: kind == "slurm",
+            last_seen: row.get(8)?,
+            told: Default::default(),
+            greeted: true,
+        };
+        Ok((RunnerId(row.get(0)?), runner))
+    })?;
+    for runner in runners {
+        let (id, runner) = runner?;
+        state.runners.insert(id, runner);
+    }
+    drop(statement);
+    state.limits = limits(db)?;
+    // Limits are counted over all workflows, so those that hold something must be known from the start.
+    let mut statement =
+        db.prepare("SELECT DISTINCT workflow_id FROM attempt WHERE state IN ('queued', 'claimed', 'running')")?;
+    let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for id in ids {
+        if let Some(workflow) = self::workflow(db, WorkflowId(id))? {
+            count_limits(&mut state.limits, &workflow);
+            state.workflows.insert(WorkflowId(id), workflow);
+        }
+    }
+    Ok(state)
+}
+
+/// The named limits, nothing used yet.
+fn limits(_db: &Connection) -> rusqlite::Result<Limits> {
+    Ok(Limits::default())
+}
+
+/// Adds what a loaded workflow uses of the named limits.
+pub fn count_limits(limits: &mut Limits, workflow: &Workflow) {
+    for job in workflow.jobs.iter().filter(|j| j.held.is_some()) {
+        for name in &workflow.classes[job.class as usize].uses {
+            if let Some(LimitUse { used, .. }) = limits.get_mut(name) {
+                *used += 1;
+            }
+        }
+    }
+}
+
+/// The Slurm scheduler that a runner was started for.
+pub fn scheduler_config(json: &str) -> Option<i64> {
+    serde_json::from_str::<serde_json::Value>(json).ok()?.get("scheduler_config_id")?.as_i64()
+}
+
+/// One workflow, as the engine sees it.
+pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Workflow>> {
+    let head = db
+        .query_row("SELECT run_id, is_canceled, settings FROM workflow WHERE id = ?1", [id.0], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, String>(2)?))
+        })
+        .optional()?;
+    let Some((run, canceled, settings)) = head else { return Ok(None) };
+    let settings: Settings = parse(&settings)?;
+    let (handlers, handler_index) = handlers(db, id)?;
+    let mut workflow = Workflow::new(id, settings, handlers);
+    workflow.run = run;
+    workflow.canceled = canceled;
+    let stored = jobs(db, id, &handler_index, &mut workflow)?;
+    for (index, job) in stored.iter().enumerate() {
+        workflow.restore_job(index as u32, job.status, |j| {
+            j.attempt = job.attempt;
+            j.lost_retries = job.lost_retries;
+            j.refunds = job.refunds;
+            j.held_back = job.held_back;
+            j.canceled_by_dependency = job.canceled_by_dependency;
+        });
+    }
+    attempts(db, id, run, &mut workflow)?;
+    // The column starts at 1, as users know it; the engine counts attempts that were queued.
+    for job in &mut workflow.jobs {
+        let may_be_new = matches!(job.status, JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Canceled);
+        if may_be_new && job.attempt == 1 && job.live.is_none() && job.last.is_none() {
+            job.attempt = 0;
+        }
+    }
+    actions(db, id, &mut workflow)?;
+    workflow.settle();
+    Ok(Some(workflow))
+}
+
+type Handlers = (Vec<CompiledHandler>, HashMap<i64, u32>);
+
+fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<Handlers> {
+    let mut statement =
+        db.prepare_cached("SELECT id, name, rules FROM failure_handler WHERE workflow_id = ?1 ORDER BY id")?;
+    let rows = statement
+        .query_map([id.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?)))?;
+    let mut handlers = Vec::new();
+    let mut index = HashMap::new();
+    for row in rows {
+        let (id, name, rules) = row?;
+        let rules: Vec<Rule> = parse(&rules)?;
+        let handler = CompiledHandler::new(&name, &rules).map_err(|e| corrupt(e.to_string()))?;
+        index.insert(id, handlers.len() as u32);
+        handlers.push(handler);
+    }
+    Ok((handlers, index))
+}
+
+struct StoredJob {
+    status: JobStatus,
+    attempt: u32,
+    lost_retries: u32,
+    refunds: u32,
+    held_back: bool,
+    canceled_by_dependency: bool,
+}
+
+fn jobs(
+    db: &Connection,
+    id: WorkflowId,
+    handlers: &HashMap<i64, u32>,
+    workflow: &mut Workflow,
+) -> rusqlite::Result<Vec<StoredJob>> {
+    let mut ids = Vec::new();
+    let mut statement = db.prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 ORDER BY id")?;
+    for row in statement.query_map([id.0], |row| row.get::<_, i64>(0))? {
+        ids.push(row?);
+    }
+    let index_of = |job: i64| ids.binary_search(&job).ok().map(|i| i as u32);
+    let mut parents: Vec<Vec<u32>> = vec![Vec::new(); ids.len()];
+    let mut statement =
+        db.prepare_cached("SELECT job_id, depends_on_job_id FROM job_depends_on WHERE workflow_id = ?1")?;
+    for row in statement.query_map([id.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))? {
+        let (job, parent) = row?;
+        if let (Some(job), Some(parent)) = (index_of(job), index_of(parent)) {
+            parents[job as usize].push(parent);
+        }
+    }
+    let default_handler = workflow.settings.default_failure_handler.map(|h| h as u32);
+    let mut stored = Vec::with_capacity(ids.len());
+    let mut statement = db.prepare_cached(
+        "SELECT j.id, j.status, j.attempt_id, j.priority, j.position, j.failure_handler_id, j.scheduler_id,
+                j.cancel_on_blocking_job_failure, j.held, j.lost_retries, j.refunds, j.extra, j.status_reason,
+                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), coalesce(r.num_nodes, 1),
+                coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds)
+         FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
+         WHERE j.workflow_id = ?1 ORDER BY j.id",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    let mut at = 0;
+    while let Some(row) = rows.next()? {
+        let extra: JobExtra = match row.get_ref(11)? {
+            rusqlite::types::ValueRef::Null => JobExtra::default(),
+            text => parse(text.as_str().map_err(|e| corrupt(e.to_string()))?)?,
+        };
+        let handler: Option<i64> = row.get(5)?;
+        let status: i64 = row.get(1)?;
+        let status = JobStatus::from_code(status).ok_or_else(|| corrupt(format!("job status {status}")))?;
+        let attempt: u32 = row.get(2)?;
+        let reason: Option<String> = row.get(12)?;
+        workflow.add_job(NewJob {
+            id: JobId(row.get(0)?),
+            priority: row.get(3)?,
+            position: row.get(4)?,
+            class: class(row, &extra)?,
+            handler: handler.and_then(|h| handlers.get(&h).copied()).or(default_handler),
+            cancel_on_failure: row.get(7)?,
+            max_lost: extra.max_lost_retries.unwrap_or(DEFAULT_MAX_LOST),
+            parents: std::mem::take(&mut parents[at]),
+        });
+        at += 1;
+        stored.push(StoredJob {
+            status,
+            attempt,
+            lost_retries: row.get(9)?,
+            refunds: row.get(10)?,
+            held_back: row.get(8)?,
+            canceled_by_dependency: status == JobStatus::Canceled
+                && reason.is_some_and(|r| r.starts_with("a job it depends on")),
+        });
+    }
+    Ok(stored)
+}
+
+fn class(row: &Row<'_>, extra: &JobExtra) -> rusqlite::Result<Class> {
+    Ok(Class {
+        cpus: row.get(13)?,
+        gpus: row.get(14)?,
+        nodes: row.get(15)?,
+        memory: row.get::<_, Option<i64>>(16)?.map(|v| v as u64),
+        runtime: row.get::<_, Option<i64>>(17)?.map(|v| v as u64),
+        scheduler: row.get(6)?,
+        label: extra.label.clone(),
+        uses: extra.uses.clone(),
+    })
+}
+
+fn attempts(db: &Connection, id: WorkflowId, run: i64, workflow: &mut Workflow) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(
+        "SELECT a.id, a.job_id, a.attempt_id, a.state, a.not_before_ms, a.waits_for_node, a.compute_node_id, a.token,
+                a.claim_key, a.cancel_requested, a.claimed_ms, a.retry_of, a.run_id
+         FROM attempt a WHERE a.workflow_id = ?1 AND a.state IN ('queued', 'claimed', 'running')",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        let Some(index) = workflow.find(JobId(row.get(1)?)) else { continue };
+        let state: String = row.get(3)?;
+        let state = AttemptState::parse(&state).ok_or_else(|| corrupt(format!("attempt state {state}")))?;
+        let live = AttemptId(row.get(0)?);
+        let waits_for: Option<i64> = row.get(5)?;
+        let held = match state {
+            AttemptState::Queued => None,
+            _ => Some(Box::new(Held {
+                runner: RunnerId(row.get(6)?),
+                token: row.get(7)?,
+                key: row.get::<_, Option<String>>(8)?.unwrap_or_default(),
+                state,
+                cancel_requested: row.get(9)?,
+                claimed_at: row.get::<_, Option<i64>>(10)?.unwrap_or(0),
+            })),
+        };
+        let job = &mut workflow.jobs[index as usize];
+        job.live = Some(live);
+        job.attempt = row.get(2)?;
+        job.not_before = row.get(4)?;
+        job.waits_for = waits_for.map(RunnerId);
+        job.held = held;
+        if let (Some(runner), Some(old)) = (waits_for, row.get::<_, Option<i64>>(11)?) {
+            workflow.restore_zombie(AttemptId(old), RunnerId(runner), index);
+        }
+    }
+    // Only ended attempts of this run matter for what follows: retries by rule, and which attempt was the last.
+    let mut statement = db.prepare_cached(
+        "SELECT a.id, a.job_id, a.outcome, a.rule FROM attempt a JOIN job j ON j.id = a.job_id
+         WHERE a.workflow_id = ?1 AND a.run_id = ?2 AND a.state IN ('completed', 'failed', 'canceled', 'terminated')
+         AND (j.status <> 5) ORDER BY a.id",
+    )?;
+    let mut rows = statement.query([id.0, run])?;
+    while let Some(row) = rows.next()? {
+        let Some(index) = workflow.find(JobId(row.get(1)?)) else { continue };
+        workflow.jobs[index as usize].last = Some(AttemptId(row.get(0)?));
+        let outcome: Option<String> = row.get(2)?;
+        let rule: Option<i64> = row.get(3)?;
+        if let (Some("Retried"), Some(rule)) = (outcome.as_deref(), rule) {
+            workflow.restore_rule_use(index, rule as usize);
+        }
+    }
+    Ok(())
+}
+
+fn actions(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, trigger_type, what, job_ids, persistent, is_recovery, state, executed_by
+         FROM workflow_action WHERE workflow_id = ?1 ORDER BY id",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        let (trigger, what, jobs): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let state: String = row.get(6)?;
+        let what: ActionKind = parse(&what)?;
+        let jobs: Vec<JobId> = parse(&jobs)?;
+        let new = NewAction {
+            id: ActionId(row.get(0)?),
+            trigger: Trigger::parse(&trigger).ok_or_else(|| corrupt(format!("trigger {trigger}")))?,
+            jobs: jobs.into_iter().filter_map(|j| workflow.find(j)).collect(),
+            persistent: row.get(4)?,
+            is_recovery: row.get(5)?,
+            schedules_nodes: matches!(what, ActionKind::ScheduleNodes { .. }),
+            state: ActionState::parse(&state).ok_or_else(|| corrupt(format!("action state {state}")))?,
+            by: row.get::<_, Option<i64>>(7)?.map(RunnerId),
+        };
+        workflow.add_action(new);
+    }
+    Ok(())
+}
+
+/// JSON out of the database.
+pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> rusqlite::Result<T> {
+    serde_json::from_str(text).map_err(|e| corrupt(e.to_string()))
+}
+
+fn corrupt(message: String) -> rusqlite::Error {
+    let error = std::io::Error::new(std::io::ErrorKind::InvalidData, message);
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error))
+}

@@ -1,0 +1,264 @@
+//! The store: all state, behind one writer and a few readers. No SQL outside this folder.
+
+mod create;
+mod facts;
+mod load;
+mod people;
+mod persist;
+pub mod read;
+mod refusal;
+mod runners;
+mod why;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use refusal::Refusal;
+pub use runners::LEASE_SECONDS;
+
+use rusqlite::Connection;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::broadcast;
+use torc_model::api::{
+    ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler, CreateWorkflow,
+    EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, RegisterRunner, ReinitializeRequest, ReportResults,
+    ResetRequest, ResetView, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
+    WorkflowCreated,
+};
+use torc_model::core::Explanation;
+use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
+use writer::{Handle, Tx};
+
+/// A claim waits at most this long; then the runner asks again.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// All changes of state go through here.
+#[derive(Clone)]
+pub struct Store {
+    writer: Handle,
+}
+
+impl Store {
+    /// Takes over an open database.
+    pub fn open(db: Connection) -> rusqlite::Result<Self> {
+        Ok(Self { writer: Handle::start(db)? })
+    }
+
+    /// Committed events from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<EventView>> {
+        self.writer.subscribe()
+    }
+
+    /// Jobs per status, when the workflow is in memory; otherwise ask the database.
+    pub fn counts(&self, id: WorkflowId) -> Option<[u32; 11]> {
+        self.writer.counts(id)
+    }
+
+    /// Creates a workflow out of a spec: one transaction, all or nothing.
+    pub async fn create_workflow(&self, request: CreateWorkflow) -> Result<WorkflowCreated, Refusal> {
+        let spec = request.spec.clone();
+        let planned = tokio::task::spawn_blocking(move || plan(spec)).await;
+        let (plan, warnings) = planned.map_err(|_| Refusal::internal("the spec could not be planned"))??;
+        self.writer.call(move |tx| create::create(tx, &request, &plan, warnings)).await
+    }
+
+    /// Makes every uninitialized job blocked or ready.
+    pub async fn initialize(&self, id: WorkflowId, force: bool) -> Result<ResetView, Refusal> {
+        let files = self.look_at_files(id).await?;
+        refuse_missing(&files, force)?;
+        self.writer.call(move |tx| people::initialize(tx, id, &files)).await
+    }
+
+    /// Runs again what has changed.
+    pub async fn reinitialize(&self, id: WorkflowId, request: ReinitializeRequest) -> Result<ResetView, Refusal> {
+        let files = self.look_at_files(id).await?;
+        refuse_missing(&files, request.force || request.dry_run)?;
+        self.writer.call(move |tx| people::reinitialize(tx, id, &files, request.dry_run)).await
+    }
+
+    async fn look_at_files(&self, id: WorkflowId) -> Result<Vec<facts::FileFact>, Refusal> {
+        let mut files = self
+            .writer
+            .call(move |tx| {
+                tx.workflow(id)?;
+                Ok(facts::list(tx.db, id)?)
+            })
+            .await?;
+        tokio::task::spawn_blocking(move || {
+            facts::look(&mut files);
+            files
+        })
+        .await
+        .map_err(|_| Refusal::internal("the files could not be looked at"))
+    }
+
+    /// Sends jobs back to uninitialized.
+    pub async fn reset_status(&self, id: WorkflowId, request: ResetRequest) -> Result<ResetView, Refusal> {
+        self.writer.call(move |tx| people::reset_status(tx, id, &request)).await
+    }
+
+    /// Stops everything that is not final.
+    pub async fn cancel_workflow(&self, id: WorkflowId) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::cancel(tx, id)).await
+    }
+
+    /// Stops some jobs.
+    pub async fn cancel_jobs(&self, request: CancelJobs) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::cancel_jobs(tx, &request.job_ids)).await
+    }
+
+    /// Deletes a workflow.
+    pub async fn delete_workflow(&self, id: WorkflowId, force: bool) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::delete(tx, id, force)).await
+    }
+
+    /// Changes what a workflow says about itself.
+    pub async fn update_workflow(&self, id: WorkflowId, update: UpdateWorkflow) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::update_workflow(tx, id, &update)).await
+    }
+
+    /// One more attempt of a job, with the four checks.
+    pub async fn retry_job(&self, job: JobId, run_id: i64, max_retries: i64) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::retry(tx, job, run_id, max_retries)).await
+    }
+
+    /// Changes a job.
+    pub async fn update_job(&self, job: JobId, update: UpdateJob) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::update_job(tx, job, &update)).await
+    }
+
+    /// Sets a piece of user data.
+    pub async fn update_user_data(&self, row: i64, data: serde_json::Value) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::update_user_data(tx, row, &data)).await
+    }
+
+    /// A new failure handler; answers with its id.
+    pub async fn create_failure_handler(&self, new: CreateFailureHandler) -> Result<i64, Refusal> {
+        self.writer.call(move |tx| people::create_handler(tx, &new)).await
+    }
+
+    /// Changes a failure handler.
+    pub async fn update_failure_handler(&self, row: i64, update: UpdateFailureHandler) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::update_handler(tx, row, &update)).await
+    }
+
+    /// Deletes a failure handler.
+    pub async fn delete_failure_handler(&self, row: i64) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::delete_handler(tx, row)).await
+    }
+
+    /// Why a job is where it is, by the code that schedules.
+    pub async fn explain(&self, job: JobId) -> Result<Explanation, Refusal> {
+        self.writer.call(move |tx| why::explain(tx, job)).await
+    }
+
+    /// A runner introduces itself.
+    pub async fn register_runner(&self, request: RegisterRunner) -> Result<RunnerRegistered, Refusal> {
+        let token =
+            crate::secret::new_token().map_err(|_| Refusal::internal("the system has no randomness to give"))?;
+        self.writer.call(move |tx| runners::register(tx, &request, &token)).await
+    }
+
+    /// Gives work to a runner; waits for some if it asked to.
+    pub async fn claim(&self, id: WorkflowId, mut request: ClaimRequest) -> Result<ClaimResponse, Refusal> {
+        let wait = Duration::try_from_secs_f64(request.wait_seconds.max(0.0)).unwrap_or(MAX_WAIT).min(MAX_WAIT);
+        let deadline = Instant::now() + wait;
+        // Before the first look, so that nothing falls between the look and the wait.
+        let mut wakes = self.writer.wakes(id);
+        let mut reports: Option<(Vec<_>, Vec<_>)> = None;
+        loop {
+            let nonce = random()?;
+            wakes.mark_unchanged();
+            let this = request.clone();
+            let mut response = self.writer.call(move |tx| runners::claim(tx, id, &this, nonce)).await?;
+            let (started, completed) = reports.get_or_insert_with(|| {
+                (std::mem::take(&mut response.started), std::mem::take(&mut response.completed))
+            });
+            let done = !response.attempts.is_empty()
+                || !response.cancel.is_empty()
+                || !response.actions.is_empty()
+                || response.workflow_complete
+                || response.idle;
+            let waited = !done && tokio::time::timeout_at(deadline.into(), wakes.changed()).await.is_ok();
+            if !waited {
+                response.started = std::mem::take(started);
+                response.completed = std::mem::take(completed);
+                return Ok(response);
+            }
+            request.started.clear();
+            request.completed.clear();
+        }
+    }
+
+    /// Attempts started.
+    pub async fn start(&self, batch: StartBatch) -> Result<ReportResults, Refusal> {
+        self.reports(batch.runner_id, move |tx, id| {
+            batch.items.iter().map(|report| runners::start_one(tx, id, batch.runner_id, report)).collect()
+        })
+        .await
+    }
+
+    /// Attempts ended.
+    pub async fn complete(&self, batch: CompletionBatch) -> Result<ReportResults, Refusal> {
+        self.reports(batch.runner_id, move |tx, id| {
+            batch.items.iter().map(|report| runners::complete_one(tx, id, batch.runner_id, report)).collect()
+        })
+        .await
+    }
+
+    async fn reports<F>(&self, runner: RunnerId, each: F) -> Result<ReportResults, Refusal>
+    where
+        F: FnOnce(&mut Tx<'_>, WorkflowId) -> Result<Vec<torc_model::api::ReportResult>, writer::Failed>
+            + Send
+            + 'static,
+    {
+        self.writer
+            .call(move |tx| {
+                let id = runners::workflow_of(tx, runner)?;
+                Ok(ReportResults { results: each(tx, id)? })
+            })
+            .await
+    }
+
+    /// A runner is alive.
+    pub async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAnswer, Refusal> {
+        self.writer.call(move |tx| runners::heartbeat(tx, &beat)).await
+    }
+
+    /// A runner leaves.
+    pub async fn goodbye(&self, runner: RunnerId, goodbye: Goodbye) -> Result<GoodbyeAnswer, Refusal> {
+        self.writer.call(move |tx| runners::goodbye(tx, runner, &goodbye)).await
+    }
+
+    /// A runner executed an action.
+    pub async fn complete_action(&self, action: ActionId, report: ActionReport) -> Result<(), Refusal> {
+        self.writer.call(move |tx| runners::complete_action(tx, action, &report)).await
+    }
+}
+
+fn plan(spec: serde_json::Value) -> Result<(torc_model::plan::Plan, Vec<String>), Refusal> {
+    let wrong = |problems: torc_spec::Diagnostics| {
+        let mut refusal = Refusal::invalid("spec", problems.render(false));
+        refusal.code = "invalid_spec";
+        refusal
+    };
+    let spec = torc_spec::Spec::from_value(spec).map_err(wrong)?;
+    let (plan, warnings) = spec.plan().map_err(wrong)?;
+    Ok((plan, warnings.iter().map(|w| w.message.clone()).collect()))
+}
+
+fn refuse_missing(files: &[facts::FileFact], force: bool) -> Result<(), Refusal> {
+    let missing = facts::missing_inputs(files);
+    if force || missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = missing.iter().take(10).map(|f| format!("`{}` ({})", f.name, f.place.display())).collect();
+    let message = format!("{} input files do not exist: {}", missing.len(), names.join(", "));
+    Err(Refusal::conflict("missing_files", message).hint("make them, or go on with `--force`"))
+}
+
+fn random() -> Result<u64, Refusal> {
+    getrandom::u64().map_err(|_| Refusal::internal("the system has no randomness to give"))
+}

@@ -1,0 +1,476 @@
+//! What people ask: initialize, reset, cancel, retry, classify, change, delete.
+
+use super::create::definition_hash;
+use super::facts::{self, FileFact};
+use super::refusal::Refusal;
+use super::writer::{Failed, Tx};
+use rusqlite::{OptionalExtension, params};
+use std::collections::HashMap;
+use torc_model::api::{
+    CreateFailureHandler, ResetJob, ResetRequest, ResetView, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
+};
+use torc_model::core::{Change, CompiledHandler, Reason, Seeds};
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::plan::Rule;
+use torc_model::status::JobStatus;
+
+/// The workflow of a job.
+pub fn workflow_of(tx: &Tx<'_>, job: JobId) -> Result<WorkflowId, Failed> {
+    let id: Option<i64> = tx
+        .db
+        .prepare_cached("SELECT workflow_id FROM job WHERE id = ?1")?
+        .query_row([job.0], |row| row.get(0))
+        .optional()?;
+    Ok(WorkflowId(id.ok_or_else(|| Refusal::not_found("job", job.0))?))
+}
+
+/// A job's workflow and index.
+fn locate(tx: &mut Tx<'_>, job: JobId) -> Result<(WorkflowId, u32), Failed> {
+    let id = workflow_of(tx, job)?;
+    let index = tx.workflow(id)?.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
+    Ok((id, index))
+}
+
+fn refuse_archived(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
+    let archived: Option<bool> = tx
+        .db
+        .prepare_cached("SELECT is_archived FROM workflow WHERE id = ?1")?
+        .query_row([id.0], |row| row.get(0))
+        .optional()?;
+    match archived {
+        None => Err(Refusal::not_found("workflow", id.0).into()),
+        Some(true) => Err(Refusal::conflict("archived", format!("workflow {id} is archived"))
+            .hint("bring it back with `is_archived: false`")
+            .into()),
+        Some(false) => Ok(()),
+    }
+}
+
+/// The answer that lists which jobs run again.
+fn view(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    chosen: &[(u32, Reason)],
+    from: &[JobStatus],
+    dry_run: bool,
+) -> Result<ResetView, Failed> {
+    let (run_id, ids): (i64, Vec<JobId>) = {
+        let workflow = tx.workflow(id)?;
+        (workflow.run, chosen.iter().map(|(i, _)| workflow.jobs[*i as usize].id).collect())
+    };
+    let upstream: Vec<Option<JobId>> = {
+        let workflow = tx.workflow(id)?;
+        chosen
+            .iter()
+            .map(|(_, reason)| match reason {
+                Reason::Upstream(parent) => Some(workflow.jobs[*parent as usize].id),
+                Reason::Asked | Reason::Ended(_) | Reason::Changed(_) => None,
+            })
+            .collect()
+    };
+    let name = |job: JobId| -> rusqlite::Result<String> {
+        tx.db.prepare_cached("SELECT name FROM job WHERE id = ?1")?.query_row([job.0], |row| row.get(0))
+    };
+    let mut jobs = Vec::with_capacity(chosen.len());
+    for (at, (_, reason)) in chosen.iter().enumerate() {
+        let reason = match upstream[at] {
+            Some(parent) => format!("job `{}`, which it depends on, runs again", name(parent)?),
+            None => reason.to_string(),
+        };
+        jobs.push(ResetJob { job_id: ids[at], name: name(ids[at])?, from: from[at], reason });
+    }
+    Ok(ResetView { workflow_id: id, dry_run, run_id, jobs, warnings: Vec::new() })
+}
+
+fn statuses(tx: &mut Tx<'_>, id: WorkflowId, chosen: &[(u32, Reason)]) -> Result<Vec<JobStatus>, Failed> {
+    let workflow = tx.workflow(id)?;
+    Ok(chosen.iter().map(|(i, _)| workflow.jobs[*i as usize].status).collect())
+}
+
+/// Makes every uninitialized job blocked or ready.
+pub fn initialize(tx: &mut Tx<'_>, id: WorkflowId, facts: &[FileFact]) -> Result<ResetView, Failed> {
+    refuse_archived(tx, id)?;
+    let workflow = tx.workflow(id)?;
+    let fresh: Vec<(u32, Reason)> = (0..workflow.jobs.len() as u32)
+        .filter(|i| workflow.jobs[*i as usize].status == JobStatus::Uninitialized)
+        .map(|i| (i, Reason::Changed("not yet initialized".into())))
+        .collect();
+    if fresh.is_empty() && workflow.run > 0 {
+        return Err(Refusal::conflict("already_initialized", format!("workflow {id} is already initialized"))
+            .hint("use `reinitialize` to run what has changed, or `reset-status` to run jobs again")
+            .into());
+    }
+    let from = statuses(tx, id, &fresh)?;
+    facts::record(tx.db, facts)?;
+    tx.apply(id, |workflow, _, now| Ok(workflow.initialize(now)))?;
+    view(tx, id, &fresh, &from, false)
+}
+
+/// Sends jobs back to uninitialized.
+pub fn reset_status(tx: &mut Tx<'_>, id: WorkflowId, request: &ResetRequest) -> Result<ResetView, Failed> {
+    refuse_archived(tx, id)?;
+    let seeds = if request.failed_only {
+        Seeds::FailedOnly
+    } else if request.jobs.is_empty() {
+        Seeds::All
+    } else {
+        Seeds::Named(request.jobs.iter().map(|name| find_by_name(tx, id, name)).collect::<Result<_, _>>()?)
+    };
+    let chosen = tx.workflow(id)?.plan_reset(&seeds)?;
+    let from = statuses(tx, id, &chosen)?;
+    if !request.dry_run && !chosen.is_empty() {
+        tx.apply(id, |workflow, _, now| {
+            workflow.reset(&chosen, now);
+            Ok(())
+        })?;
+        delete_recovery_actions(tx, id)?;
+    }
+    view(tx, id, &chosen, &from, request.dry_run)
+}
+
+/// A job by name, or by id when it is written as a number and no job has that name.
+fn find_by_name(tx: &mut Tx<'_>, id: WorkflowId, name: &str) -> Result<u32, Failed> {
+    let by_name: Option<i64> = tx
+        .db
+        .prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 AND name = ?2")?
+        .query_row(params![id.0, name], |row| row.get(0))
+        .optional()?;
+    let job = by_name.or_else(|| name.parse().ok());
+    let found = match job {
+        Some(job) => tx.workflow(id)?.find(JobId(job)),
+        None => None,
+    };
+    found.ok_or_else(|| Refusal::unknown(format!("workflow {id} has no job `{name}`")).into())
+}
+
+fn delete_recovery_actions(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<()> {
+    tx.db.prepare_cached("DELETE FROM workflow_action WHERE workflow_id = ?1 AND is_recovery = 1")?.execute([id.0])?;
+    Ok(())
+}
+
+/// Runs again what was made from something that has changed, and starts the next run.
+pub fn reinitialize(tx: &mut Tx<'_>, id: WorkflowId, facts: &[FileFact], dry_run: bool) -> Result<ResetView, Failed> {
+    refuse_archived(tx, id)?;
+    if tx.workflow(id)?.run == 0 {
+        return Err(Refusal::conflict("not_initialized", format!("workflow {id} was never initialized"))
+            .hint("use `initialize`")
+            .into());
+    }
+    if tx.workflow(id)?.held_count() > 0 {
+        return Err(Refusal::conflict("job_running", format!("jobs of workflow {id} are running"))
+            .hint("wait until they have ended, or cancel the workflow first")
+            .into());
+    }
+    let mut why = facts::changed_jobs(tx.db, id, facts)?;
+    for (job, reason) in changed_definitions(tx, id)? {
+        why.entry(job).or_insert(reason);
+    }
+    let changed: Vec<(u32, String)> = {
+        let workflow = tx.workflow(id)?;
+        let ended = |i: &u32| workflow.jobs[*i as usize].status.is_final();
+        let mut list: Vec<_> = why
+            .into_iter()
+            .filter_map(|(job, reason)| Some((workflow.find(job)?, reason)))
+            .filter(|(i, _)| ended(i))
+            .collect();
+        list.sort();
+        list
+    };
+    let chosen = tx.workflow(id)?.plan_reset(&Seeds::Changed(changed))?;
+    let from = statuses(tx, id, &chosen)?;
+    let fresh = tx.workflow(id)?.counts()[JobStatus::Uninitialized as usize] > 0;
+    if !dry_run {
+        facts::record(tx.db, facts)?;
+        refresh_hashes(tx, id)?;
+        tx.db
+            .prepare_cached("UPDATE user_data SET data = NULL WHERE workflow_id = ?1 AND is_ephemeral = 1")?
+            .execute([id.0])?;
+        if !chosen.is_empty() || fresh {
+            tx.apply(id, |workflow, _, now| {
+                if !chosen.is_empty() {
+                    workflow.reset(&chosen, now);
+                }
+                Ok(workflow.initialize(now))
+            })?;
+            delete_recovery_actions(tx, id)?;
+        }
+    }
+    view(tx, id, &chosen, &from, dry_run)
+}
+
+/// Current and recorded hash of every job's definition.
+fn hashes(tx: &Tx<'_>, id: WorkflowId) -> Result<Vec<(JobId, String, Option<String>)>, Failed> {
+    let mut inputs: HashMap<i64, Vec<Option<String>>> = HashMap::new();
+    let mut statement = tx.db.prepare_cached(
+        "SELECT i.job_id, u.data FROM user_data u JOIN job_item i ON i.item_id = u.id AND i.kind = 'input_user_data'
+         WHERE u.workflow_id = ?1 AND NOT EXISTS
+            (SELECT 1 FROM job_item p WHERE p.item_id = u.id AND p.kind = 'output_user_data')
+         ORDER BY i.job_id, u.id",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        inputs.entry(row.get(0)?).or_default().push(row.get(1)?);
+    }
+    let mut statement = tx.db.prepare_cached(
+        "SELECT id, command, invocation_script, steps, input_hash FROM job WHERE workflow_id = ?1 ORDER BY id",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let job: i64 = row.get(0)?;
+        let (command, invocation, steps): (String, Option<String>, Option<String>) =
+            (row.get(1)?, row.get(2)?, row.get(3)?);
+        let data = inputs.remove(&job).unwrap_or_default().into_iter();
+        let hash = definition_hash(&command, invocation.as_deref(), steps.as_deref(), data);
+        all.push((JobId(job), hash, row.get(4)?));
+    }
+    Ok(all)
+}
+
+fn changed_definitions(tx: &Tx<'_>, id: WorkflowId) -> Result<Vec<(JobId, String)>, Failed> {
+    let differs = |(job, now, then): (JobId, String, Option<String>)| {
+        (then.as_deref() != Some(&now)).then(|| (job, "its definition or its user data changed".to_owned()))
+    };
+    Ok(hashes(tx, id)?.into_iter().filter_map(differs).collect())
+}
+
+fn refresh_hashes(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
+    let mut update = tx.db.prepare_cached("UPDATE job SET input_hash = ?2 WHERE id = ?1")?;
+    for (job, now, then) in hashes(tx, id)? {
+        if then.as_deref() != Some(&now) {
+            update.execute(params![job.0, now])?;
+        }
+    }
+    Ok(())
+}
+
+/// Stops everything that is not final.
+pub fn cancel(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
+    tx.apply(id, |workflow, _, now| {
+        workflow.cancel(now);
+        Ok(())
+    })
+}
+
+/// Stops some jobs of one workflow, all or none.
+pub fn cancel_jobs(tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<(), Failed> {
+    let mut places = Vec::new();
+    for job in jobs {
+        let (id, index) = locate(tx, *job)?;
+        let status = tx.workflow(id)?.jobs[index as usize].status;
+        if status.is_final() {
+            return Err(Refusal::conflict("wrong_status", format!("job {job} is already {status}")).into());
+        }
+        places.push((id, index));
+    }
+    if places.iter().any(|(id, _)| *id != places[0].0) {
+        return Err(Refusal::invalid("job_ids", "the jobs are not all of one workflow").into());
+    }
+    for (id, index) in places {
+        tx.apply(id, |workflow, _, now| {
+            // One of them may have gone with another already.
+            if workflow.jobs[index as usize].status.is_final() { Ok(()) } else { workflow.cancel_job(index, now) }
+        })?;
+    }
+    Ok(())
+}
+
+/// Deletes a workflow with everything that belongs to it.
+pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed> {
+    let held = tx.workflow(id)?.held_count();
+    if held > 0 && !force {
+        return Err(Refusal::conflict("job_running", format!("{held} jobs of workflow {id} are running"))
+            .hint("cancel the workflow first")
+            .into());
+    }
+    // The engine's copy goes first: whatever follows, it must not outlive the rows.
+    tx.state.workflows.remove(&id);
+    tx.state.runners.retain(|_, runner| runner.workflow != id);
+    tx.db.prepare_cached("DELETE FROM attempt WHERE workflow_id = ?1")?.execute([id.0])?;
+    tx.db.prepare_cached("DELETE FROM job WHERE workflow_id = ?1")?.execute([id.0])?;
+    tx.db.prepare_cached("DELETE FROM workflow WHERE id = ?1")?.execute([id.0])?;
+    Ok(())
+}
+
+/// Changes what a workflow says about itself.
+pub fn update_workflow(tx: &mut Tx<'_>, id: WorkflowId, update: &UpdateWorkflow) -> Result<(), Failed> {
+    let changed = tx
+        .db
+        .prepare_cached(
+            "UPDATE workflow SET name = coalesce(?2, name), user = coalesce(?3, user),
+             description = coalesce(?4, description), project = coalesce(?5, project),
+             metadata = coalesce(?6, metadata), is_archived = coalesce(?7, is_archived) WHERE id = ?1",
+        )?
+        .execute(params![
+            id.0,
+            update.name,
+            update.user,
+            update.description,
+            update.project,
+            update.metadata.as_ref().map(ToString::to_string),
+            update.is_archived,
+        ])?;
+    if changed == 0 { Err(Refusal::not_found("workflow", id.0).into()) } else { Ok(()) }
+}
+
+/// One more attempt, with the four checks.
+pub fn retry(tx: &mut Tx<'_>, job: JobId, run_id: i64, max_retries: i64) -> Result<(), Failed> {
+    let (id, index) = locate(tx, job)?;
+    tx.apply(id, |workflow, limits, now| workflow.retry(index, run_id, max_retries, limits, now))
+}
+
+/// Changes a job.
+pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(), Failed> {
+    let (id, index) = locate(tx, job)?;
+    if let Some(status) = update.status {
+        set_status(tx, id, index, status)?;
+    }
+    if let Some(held) = update.held {
+        tx.apply(id, |workflow, _, _| {
+            workflow.hold(index, held);
+            Ok(())
+        })?;
+    }
+    let memory = update.memory.map(|m| m.0);
+    let runtime = update.runtime.map(|t| t.0);
+    if memory.is_some() || runtime.is_some() || update.priority.is_some() {
+        tx.apply(id, |workflow, _, _| {
+            workflow.adjust(index, memory, runtime, update.priority);
+            Ok(())
+        })?;
+        tx.db
+            .prepare_cached(
+                "UPDATE job SET memory_bytes = coalesce(?2, memory_bytes), runtime_seconds = coalesce(?3, runtime_seconds),
+                 priority = coalesce(?4, priority) WHERE id = ?1",
+            )?
+            .execute(params![job.0, memory.map(|m| m as i64), runtime.map(|t| t as i64), update.priority])?;
+        let data = serde_json::json!({
+            "memory": update.memory, "runtime": update.runtime, "priority": update.priority, "reason": update.reason,
+        });
+        tx.write(id, vec![Change::Event { kind: "job_changed", job: Some(job), data }])?;
+    }
+    Ok(())
+}
+
+fn set_status(tx: &mut Tx<'_>, id: WorkflowId, index: u32, status: JobStatus) -> Result<(), Failed> {
+    match status {
+        JobStatus::Ready => tx.apply(id, |w, limits, now| w.classify(index, true, limits, now)),
+        JobStatus::Failed => tx.apply(id, |w, limits, now| w.classify(index, false, limits, now)),
+        JobStatus::Disabled => tx.apply(id, |w, _, now| w.disable(index, now)),
+        JobStatus::Canceled => tx.apply(id, |w, _, now| w.cancel_job(index, now)),
+        JobStatus::Uninitialized => {
+            let chosen = tx.workflow(id)?.plan_reset(&Seeds::Named(vec![index]))?;
+            tx.apply(id, |w, _, now| {
+                w.reset(&chosen, now);
+                Ok(())
+            })
+        }
+        JobStatus::Blocked
+        | JobStatus::Pending
+        | JobStatus::Running
+        | JobStatus::Completed
+        | JobStatus::Terminated
+        | JobStatus::PendingFailed => {
+            let message = format!("a job's status can not be set to `{status}`");
+            Err(Refusal::invalid("status", message)
+                .hint("`ready` or `failed` out of pending_failed, `disabled`, `canceled` or `uninitialized`")
+                .into())
+        }
+    }
+}
+
+/// Sets a piece of user data.
+pub fn update_user_data(tx: &mut Tx<'_>, row: i64, data: &serde_json::Value) -> Result<(), Failed> {
+    let text = (!data.is_null()).then(|| data.to_string());
+    let changed = tx.db.prepare_cached("UPDATE user_data SET data = ?2 WHERE id = ?1")?.execute(params![row, text])?;
+    if changed == 0 { Err(Refusal::not_found("user data", row).into()) } else { Ok(()) }
+}
+
+fn check_rules(name: &str, text: &str) -> Result<(), Failed> {
+    let rules: Vec<Rule> =
+        serde_json::from_str(text).map_err(|e| Refusal::invalid("rules", format!("not a list of rules: {e}")))?;
+    CompiledHandler::new(name, &rules).map_err(|e| Refusal::invalid("rules", e.to_string()))?;
+    Ok(())
+}
+
+/// Drops the engine's copy of a workflow whose rows were changed behind its back.
+fn reload(tx: &mut Tx<'_>, id: WorkflowId) {
+    if let Some(workflow) = tx.state.workflows.remove(&id) {
+        for job in workflow.jobs.iter().filter(|j| j.held.is_some()) {
+            for name in &workflow.classes[job.class as usize].uses {
+                if let Some(limit) = tx.state.limits.get_mut(name) {
+                    limit.used -= 1;
+                }
+            }
+        }
+    }
+}
+
+/// A new failure handler.
+pub fn create_handler(tx: &mut Tx<'_>, new: &CreateFailureHandler) -> Result<i64, Failed> {
+    tx.workflow(new.workflow_id)?;
+    check_rules(&new.name, &new.rules)?;
+    refuse_taken(tx, new.workflow_id, &new.name, None)?;
+    let row = tx
+        .db
+        .prepare_cached("INSERT INTO failure_handler (workflow_id, name, rules) VALUES (?1, ?2, ?3)")?
+        .insert(params![new.workflow_id.0, new.name, new.rules])?;
+    reload(tx, new.workflow_id);
+    Ok(row)
+}
+
+fn refuse_taken(tx: &Tx<'_>, id: WorkflowId, name: &str, except: Option<i64>) -> Result<(), Failed> {
+    let taken: Option<i64> = tx
+        .db
+        .prepare_cached("SELECT id FROM failure_handler WHERE workflow_id = ?1 AND name = ?2")?
+        .query_row(params![id.0, name], |row| row.get(0))
+        .optional()?;
+    match taken.filter(|t| Some(*t) != except) {
+        Some(other) => {
+            Err(Refusal::conflict("name_taken", format!("failure handler {other} is already called `{name}`")).into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Changes a failure handler; failures from now on see the new rules.
+pub fn update_handler(tx: &mut Tx<'_>, row: i64, update: &UpdateFailureHandler) -> Result<(), Failed> {
+    let (id, name) = handler_row(tx, row)?;
+    if let Some(rules) = &update.rules {
+        check_rules(update.name.as_deref().unwrap_or(&name), rules)?;
+    }
+    if let Some(name) = &update.name {
+        refuse_taken(tx, id, name, Some(row))?;
+    }
+    tx.db
+        .prepare_cached(
+            "UPDATE failure_handler SET name = coalesce(?2, name), rules = coalesce(?3, rules) WHERE id = ?1",
+        )?
+        .execute(params![row, update.name, update.rules])?;
+    reload(tx, id);
+    Ok(())
+}
+
+/// Deletes a failure handler; its jobs have none then.
+pub fn delete_handler(tx: &mut Tx<'_>, row: i64) -> Result<(), Failed> {
+    let (id, _) = handler_row(tx, row)?;
+    let default = tx.workflow(id)?.settings.default_failure_handler.is_some();
+    if default {
+        return Err(Refusal::conflict(
+            "default_handler",
+            "the workflow has a default failure handler; its list can not shrink",
+        )
+        .into());
+    }
+    tx.db.prepare_cached("DELETE FROM failure_handler WHERE id = ?1")?.execute([row])?;
+    reload(tx, id);
+    Ok(())
+}
+
+fn handler_row(tx: &Tx<'_>, row: i64) -> Result<(WorkflowId, String), Failed> {
+    tx.db
+        .prepare_cached("SELECT workflow_id, name FROM failure_handler WHERE id = ?1")?
+        .query_row([row], |r| Ok((WorkflowId(r.get(0)?), r.get(1)?)))
+        .optional()?
+        .ok_or_else(|| Refusal::not_found("failure handler", row).into())
+}

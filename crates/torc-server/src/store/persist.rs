@@ -1,0 +1,161 @@
+//! Changes of the engine as rows. The only place that writes a status.
+
+use rusqlite::{Connection, params};
+use serde::Serialize;
+use torc_model::api::EventView;
+use torc_model::core::{Change, End, NewAttempt};
+use torc_model::ids::{AttemptId, WorkflowId};
+use torc_model::status::{ActionState, JobStatus};
+
+/// Writes the changes in order. Tells whether somebody who waits for work should look again.
+pub fn write(
+    db: &Connection,
+    workflow: WorkflowId,
+    changes: Vec<Change>,
+    now: i64,
+    events: &mut Vec<EventView>,
+) -> rusqlite::Result<bool> {
+    let mut wakes = false;
+    for change in changes {
+        match change {
+            Change::Job { id, status, reason, attempt, lost_retries, refunds } => {
+                db.prepare_cached(
+                    "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4, lost_retries = ?5, refunds = ?6
+                     WHERE id = ?1",
+                )?
+                .execute(params![id.0, status.code(), reason, attempt, lost_retries, refunds])?;
+                wakes |= status == JobStatus::Ready;
+            }
+            Change::JobHeld(id, held) => {
+                db.prepare_cached("UPDATE job SET held = ?2 WHERE id = ?1")?.execute(params![id.0, held])?;
+                wakes |= !held;
+            }
+            Change::AttemptQueued(new) => queue(db, workflow, &new)?,
+            Change::AttemptUnleashed(id) => {
+                db.prepare_cached("UPDATE attempt SET waits_for_node = NULL WHERE id = ?1")?.execute([id.0])?;
+                wakes = true;
+            }
+            Change::AttemptClaimed { id, runner, token, key, at, memory, time_limit } => {
+                db.prepare_cached(
+                    "UPDATE attempt SET state = 'claimed', compute_node_id = ?2, token = ?3, claim_key = ?4,
+                     claimed_ms = ?5, memory_bytes = ?6, time_limit_seconds = ?7 WHERE id = ?1",
+                )?
+                .execute(params![
+                    id.0,
+                    runner.0,
+                    token,
+                    key,
+                    at,
+                    signed(memory),
+                    signed(time_limit)
+                ])?;
+            }
+            Change::AttemptStarted { id, pid, at } => {
+                db.prepare_cached("UPDATE attempt SET state = 'running', started_ms = ?2, pid = ?3 WHERE id = ?1")?
+                    .execute(params![id.0, at, pid])?;
+            }
+            Change::AttemptCancelRequested(id) => {
+                db.prepare_cached("UPDATE attempt SET cancel_requested = 1 WHERE id = ?1")?.execute([id.0])?;
+                wakes = true;
+            }
+            Change::AttemptEnded(id, end) => self::end(db, id, &end)?,
+            Change::Event { kind, job, data } => {
+                let text = data.to_string();
+                db.prepare_cached(
+                    "INSERT INTO event (workflow_id, timestamp_ms, kind, job_id, data) VALUES (?1, ?2, ?3, ?4, ?5)",
+                )?
+                .execute(params![workflow.0, now, kind, job.map(|j| j.0), text])?;
+                let id = db.last_insert_rowid();
+                let kind = kind.to_owned();
+                events.push(EventView { id, workflow_id: workflow, timestamp_ms: now, kind, job_id: job, data });
+            }
+            Change::Action { id, state, by, error } => {
+                let executed = matches!(state, ActionState::Executed | ActionState::Failed).then_some(now);
+                db.prepare_cached(
+                    "UPDATE workflow_action SET state = ?2, executed_by = ?3, executed_ms = ?4, error = ?5 WHERE id = ?1",
+                )?
+                .execute(params![id.0, state.as_str(), by.map(|r| r.0), executed, error])?;
+                wakes |= state == ActionState::Triggered;
+            }
+            Change::Workflow { run, canceled, complete, started } => {
+                db.prepare_cached(
+                    "UPDATE workflow SET run_id = ?2, is_canceled = ?3, is_complete = ?4,
+                     run_started_ms = iif(?5, ?6, run_started_ms) WHERE id = ?1",
+                )?
+                .execute(params![workflow.0, run, canceled, complete, started, now])?;
+                wakes |= complete || canceled;
+            }
+        }
+    }
+    Ok(wakes)
+}
+
+fn queue(db: &Connection, workflow: WorkflowId, new: &NewAttempt) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, retry_of, created_ms,
+         not_before_ms, recovery, waits_for_node) VALUES (?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?
+    .execute(params![
+        new.id.0,
+        workflow.0,
+        new.job.0,
+        new.run,
+        new.number,
+        new.origin.as_str(),
+        new.retry_of.map(|a| a.0),
+        new.at,
+        new.not_before,
+        json(new.recovery.as_ref())?,
+        new.waits_for.map(|r| r.0),
+    ])?;
+    Ok(())
+}
+
+fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
+    let evidence = if end.evidence.is_empty() { None } else { json(Some(&end.evidence))? };
+    db.prepare_cached(
+        "UPDATE attempt SET state = ?2, ended_ms = ?3, started_ms = coalesce(started_ms, ?4), return_code = ?5,
+         signal = ?6, cause = ?7, error = ?8, evidence = ?9, exec_seconds = ?10, cpu_seconds = ?11,
+         peak_memory_bytes = ?12, avg_memory_bytes = ?13, peak_cpu_percent = ?14, avg_cpu_percent = ?15,
+         stdout_path = ?16, stderr_path = ?17, stderr_tail = ?18, script = ?19, steps = ?20, outcome = ?21,
+         decision = ?22, rule = ?23 WHERE id = ?1",
+    )?
+    .execute(params![
+        id.0,
+        end.state.map(torc_model::status::AttemptState::as_str),
+        end.at,
+        end.started_at,
+        end.return_code,
+        end.signal,
+        end.cause.map(torc_model::status::Cause::as_str),
+        end.error,
+        evidence,
+        end.exec_seconds,
+        end.cpu_seconds,
+        end.peak_memory_bytes,
+        end.avg_memory_bytes,
+        end.peak_cpu_percent,
+        end.avg_cpu_percent,
+        end.stdout_path,
+        end.stderr_path,
+        end.stderr_tail,
+        json(end.script.as_ref())?,
+        end.steps.as_ref().map(ToString::to_string),
+        end.outcome.map(torc_model::status::Outcome::as_str),
+        end.decision,
+        end.rule.map(|r| r as i64),
+    ])?;
+    Ok(())
+}
+
+/// SQLite's integers are signed; sizes and times that do not fit are refused when they are read, long before.
+fn signed(value: Option<u64>) -> Option<i64> {
+    value.map(|v| i64::try_from(v).unwrap_or(i64::MAX))
+}
+
+/// A value as JSON text.
+pub fn json<T: Serialize>(value: Option<&T>) -> rusqlite::Result<Option<String>> {
+    value
+        .map(|v| serde_json::to_string(v).map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e))))
+        .transpose()
+}

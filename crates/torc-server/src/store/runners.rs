@@ -1,0 +1,513 @@
+//! What runners ask: register, claim, report, heartbeat, goodbye.
+
+use super::load::{parse, scheduler_config};
+use super::persist::json;
+use super::refusal::Refusal;
+use super::writer::{Failed, Runner, Tx};
+use rusqlite::{OptionalExtension, params};
+use torc_model::api::{
+    ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse, CompletionReport, FileRef,
+    Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered,
+    StartReport,
+};
+use torc_model::core::{Change, Claim, Claimed, End, Lost};
+use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
+use torc_model::plan::{ActionKind, JobExtra, Settings};
+use torc_model::status::{AttemptState, Cause, JobStatus, Outcome, Trigger};
+
+/// A runner is shown as out of contact after this long without a word.
+pub const LEASE_SECONDS: i64 = 60;
+
+/// A claimed attempt that its runner does not list after this long never reached it.
+const FORGOTTEN_MS: i64 = 30_000;
+
+/// Most attempts that one claim may take, so that one request can not make a commit endless.
+const MAX_CLAIM: i64 = 1000;
+
+/// A runner introduces itself.
+pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner, token: &str) -> Result<RunnerRegistered, Failed> {
+    let id = request.workflow_id;
+    let (run_id, settings) = {
+        let workflow = tx.workflow(id)?;
+        (workflow.run, workflow.settings.clone())
+    };
+    let known: Option<i64> = tx
+        .db
+        .prepare_cached("SELECT id FROM compute_node WHERE register_key = ?1")?
+        .query_row([&request.key], |row| row.get(0))
+        .optional()?;
+    let runner = match known {
+        Some(known) => RunnerId(known),
+        None => insert_runner(tx, request)?,
+    };
+    tx.db
+        .prepare_cached(
+            "INSERT INTO token (hash, workflow_id, scope, created_ms, note) VALUES (?1, ?2, 'workflow', ?3, ?4)",
+        )?
+        .execute(params![crate::secret::hash_text(token), id.0, tx.now, format!("jobs of compute node {runner}")])?;
+    let workflow_name =
+        tx.db.prepare_cached("SELECT name FROM workflow WHERE id = ?1")?.query_row([id.0], |row| row.get(0))?;
+    Ok(welcome(runner, run_id, &settings, workflow_name, token))
+}
+
+fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, Failed> {
+    let scheduler = request.scheduler.as_ref().map(ToString::to_string);
+    let stop_by = request.time_left_seconds.map(|left| tx.now.saturating_add(left.saturating_mul(1000)));
+    let row = tx
+        .db
+        .prepare_cached(
+            "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, scheduler,
+             label, capacity, output_dir, started_ms, last_seen_ms, stop_by_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13)",
+        )?
+        .insert(params![
+            request.workflow_id.0,
+            request.key,
+            request.hostname,
+            request.boot_id,
+            request.pid,
+            request.pid_start,
+            request.kind,
+            scheduler,
+            request.label,
+            json(Some(&request.capacity))?,
+            request.output_dir,
+            tx.now,
+            stop_by,
+        ])?;
+    let id = RunnerId(row);
+    let runner = Runner {
+        workflow: request.workflow_id,
+        host: request.hostname.clone(),
+        capacity: request.capacity.clone(),
+        stop_by,
+        scheduler: scheduler.as_deref().and_then(scheduler_config),
+        label: request.label.clone(),
+        schedules_nodes: request.kind == "slurm",
+        last_seen: tx.now,
+        told: Default::default(),
+        greeted: false,
+    };
+    tx.state.runners.insert(id, runner);
+    let data = serde_json::json!({"runner_id": id, "hostname": request.hostname, "pid": request.pid});
+    tx.write(request.workflow_id, vec![Change::Event { kind: "runner_started", job: None, data }])?;
+    Ok(id)
+}
+
+fn welcome(id: RunnerId, run_id: i64, settings: &Settings, workflow_name: String, token: &str) -> RunnerRegistered {
+    RunnerRegistered {
+        id,
+        run_id,
+        lease_seconds: LEASE_SECONDS,
+        disown_seconds: settings.disown_seconds as i64,
+        workflow_name,
+        env: settings.env.clone(),
+        resource_monitor: settings.resource_monitor.clone(),
+        execution: settings.execution.clone(),
+        idle_seconds: settings.idle_seconds as i64,
+        ignore_completion: settings.ignore_completion,
+        checkpoint_exit_code: settings.checkpoint_exit_code.map(i64::from),
+        job_token: token.to_owned(),
+    }
+}
+
+/// A live runner of this workflow; its word is noted.
+fn heard(tx: &mut Tx<'_>, id: RunnerId, workflow: Option<WorkflowId>) -> Result<WorkflowId, Failed> {
+    let now = tx.now;
+    match tx.state.runners.get_mut(&id) {
+        Some(runner) if workflow.is_none_or(|w| w == runner.workflow) => {
+            runner.last_seen = now;
+            Ok(runner.workflow)
+        }
+        Some(_) => Err(Refusal::conflict("wrong_workflow", format!("runner {id} works for another workflow")).into()),
+        None => Err(Refusal::conflict("runner_ended", format!("runner {id} is not known or has ended"))
+            .hint("register again")
+            .into()),
+    }
+}
+
+/// Applies the reports, then gives work. Answers at once; waiting is the caller's part.
+pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64) -> Result<ClaimResponse, Failed> {
+    heard(tx, request.runner_id, Some(id))?;
+    let started = request.started.iter().map(|r| start_one(tx, id, request.runner_id, r)).collect::<Result<_, _>>()?;
+    let completed =
+        request.completed.iter().map(|r| complete_one(tx, id, request.runner_id, r)).collect::<Result<_, _>>()?;
+    let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
+    response.actions = claim_actions(tx, id, request.runner_id)?;
+    let claimed = match repeated_claim(tx, id, request)? {
+        Some(known) => known,
+        None if request.limit > 0 => claim_jobs(tx, id, request, nonce)?,
+        None => Vec::new(),
+    };
+    response.attempts = claimed.into_iter().map(|c| packet(tx, &c)).collect::<Result<_, _>>()?;
+    response.cancel = new_orders(tx, id, request.runner_id)?;
+    let capacity = &request.capacity;
+    let workflow = tx.workflow(id)?;
+    response.workflow_complete = workflow.is_complete();
+    let nothing_to_come = workflow.held_count() == 0
+        && workflow.next_due().is_none()
+        && (!workflow.has_ready() || workflow.never_fits(capacity));
+    response.idle = nothing_to_come && !response.workflow_complete && response.attempts.is_empty();
+    if response.attempts.is_empty() && request.limit > 0 {
+        response.reason = Some(reason(workflow, &response));
+    }
+    Ok(response)
+}
+
+fn reason(workflow: &torc_model::core::Workflow, response: &ClaimResponse) -> String {
+    if response.workflow_complete {
+        "the workflow is complete".into()
+    } else if workflow.has_ready() {
+        "no ready job fits into what the runner has free".into()
+    } else if response.idle {
+        "nothing is ready and nothing is running; the rest waits for a person".into()
+    } else {
+        "nothing is ready yet".into()
+    }
+}
+
+/// A claim whose answer was lost: the same attempts again.
+fn repeated_claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest) -> Result<Option<Vec<Claimed>>, Failed> {
+    let workflow = tx.workflow(id)?;
+    let known: Vec<Claimed> = workflow
+        .held_by(request.runner_id)
+        .filter_map(|index| {
+            let job = &workflow.jobs[index as usize];
+            let held = job.held.as_ref().filter(|h| h.key == request.key)?;
+            Some(Claimed { index, job: job.id, attempt: job.live?, number: job.attempt, token: held.token.clone() })
+        })
+        .collect();
+    Ok((!known.is_empty()).then_some(known))
+}
+
+fn claim_jobs(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64) -> Result<Vec<Claimed>, Failed> {
+    let runner = tx.state.runners.get(&request.runner_id).cloned();
+    let Some(runner) = runner else { return Ok(Vec::new()) };
+    let claim_now = tx.now;
+    if let Some(known) = tx.state.runners.get_mut(&request.runner_id) {
+        known.capacity = request.capacity.clone();
+    }
+    tx.apply(id, |workflow, limits, _| {
+        if workflow.canceled {
+            return Ok(Vec::new());
+        }
+        let claim = Claim {
+            runner: request.runner_id,
+            key: &request.key,
+            limit: request.limit.clamp(0, MAX_CLAIM) as usize,
+            prefetch: request.prefetch.clamp(0, MAX_CLAIM) as usize,
+            capacity: &request.capacity,
+            time_left: request.time_left_seconds.or_else(|| runner.stop_by.map(|t| (t - claim_now) / 1000)),
+            scheduler: runner.scheduler,
+            strict_scheduler: request.strict_scheduler_match,
+            label: runner.label.as_deref(),
+            now: claim_now,
+            nonce,
+        };
+        Ok(workflow.claim(&claim, limits))
+    })
+}
+
+/// Everything an attempt needs, from its rows.
+fn packet(tx: &mut Tx<'_>, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT j.name, j.command, j.invocation_script, j.steps, j.extra, a.run_id, a.recovery, a.memory_bytes,
+                a.time_limit_seconds, coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), coalesce(r.num_nodes, 1),
+                EXISTS (SELECT 1 FROM job_item i WHERE i.job_id = j.id)
+         FROM attempt a JOIN job j ON j.id = a.job_id
+         LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id WHERE a.id = ?1",
+    )?;
+    let (mut packet, has_items) = statement.query_row([claimed.attempt.0], |row| {
+        let extra: JobExtra = match row.get::<_, Option<String>>(4)? {
+            Some(text) => parse(&text)?,
+            None => JobExtra::default(),
+        };
+        let steps: Option<String> = row.get(3)?;
+        let recovery: Option<String> = row.get(6)?;
+        let runtime: Option<i64> = row.get(8)?;
+        let timeout = extra.timeout.map(|t| t.0 as i64);
+        let packet = AttemptPacket {
+            id: claimed.attempt,
+            token: claimed.token.clone(),
+            job_id: claimed.job,
+            job_name: row.get(0)?,
+            run_id: row.get(5)?,
+            attempt_id: i64::from(claimed.number),
+            command: row.get(1)?,
+            invocation_script: row.get(2)?,
+            steps: steps.as_deref().map(parse).transpose()?,
+            env: extra.env,
+            num_cpus: row.get(9)?,
+            num_gpus: row.get(10)?,
+            num_nodes: row.get(11)?,
+            memory_bytes: row.get(7)?,
+            time_limit_seconds: timeout.into_iter().chain(runtime).min(),
+            stdio: extra.stdio,
+            output_files: Vec::new(),
+            recovery: recovery.as_deref().map(parse).transpose()?,
+        };
+        Ok((packet, row.get::<_, bool>(12)?))
+    })?;
+    drop(statement);
+    if has_items {
+        packet.output_files = tx
+            .db
+            .prepare_cached(
+                "SELECT f.name, f.path FROM job_item i JOIN file f ON f.id = i.item_id
+                 WHERE i.job_id = ?1 AND i.kind = 'output_file' ORDER BY f.id",
+            )?
+            .query_map([claimed.job.0], |row| Ok(FileRef { name: row.get(0)?, path: row.get(1)? }))?
+            .collect::<Result<_, _>>()?;
+    }
+    Ok(packet)
+}
+
+fn claim_actions(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId) -> Result<Vec<ActionPacket>, Failed> {
+    let (greet, schedules) = match tx.state.runners.get_mut(&runner) {
+        Some(known) => (!std::mem::replace(&mut known.greeted, true), known.schedules_nodes),
+        None => return Ok(Vec::new()),
+    };
+    let workflow = tx.workflow(id)?;
+    if workflow.actions.is_empty() || !(greet || workflow.has_triggered_action(schedules)) {
+        return Ok(Vec::new());
+    }
+    let ids = tx.apply(id, |workflow, _, _| {
+        let mut ids = workflow.claim_actions(runner, schedules);
+        if greet {
+            ids.extend(workflow.worker_actions(runner, Trigger::OnWorkerStart, schedules));
+        }
+        Ok(ids)
+    })?;
+    action_packets(tx, &ids)
+}
+
+fn action_packets(tx: &Tx<'_>, ids: &[ActionId]) -> Result<Vec<ActionPacket>, Failed> {
+    let mut statement = tx.db.prepare_cached("SELECT trigger_type, what FROM workflow_action WHERE id = ?1")?;
+    let mut packets = Vec::new();
+    for id in ids {
+        let (trigger, what): (String, String) = statement.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let what: ActionKind = parse(&what)?;
+        if let Some(trigger) = Trigger::parse(&trigger) {
+            packets.push(ActionPacket { id: *id, trigger, what });
+        }
+    }
+    Ok(packets)
+}
+
+/// Orders to stop that the runner has not heard yet.
+fn new_orders(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId) -> Result<Vec<AttemptId>, Failed> {
+    let orders = tx.workflow(id)?.orders_for(runner);
+    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(orders) };
+    known.told.retain(|told| orders.contains(told));
+    Ok(orders.into_iter().filter(|order| known.told.insert(*order)).collect())
+}
+
+/// One start.
+pub fn start_one(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    runner: RunnerId,
+    report: &StartReport,
+) -> Result<ReportResult, Failed> {
+    let attempt = report.attempt.id;
+    let Some(index) = tx.workflow(id)?.may_report(attempt, runner, &report.attempt.token) else {
+        return known_end(tx, &report.attempt, runner);
+    };
+    let status = tx.apply(id, |workflow, _, _| {
+        workflow.started(index, report.pid, report.at_ms);
+        Ok(workflow.jobs[index as usize].status)
+    })?;
+    Ok(ReportResult { id: attempt, result: ReportVerdict::Accepted, outcome: None, job_status: Some(status) })
+}
+
+/// One end, with everything that follows from it.
+pub fn complete_one(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    runner: RunnerId,
+    report: &CompletionReport,
+) -> Result<ReportResult, Failed> {
+    let attempt = report.attempt.id;
+    let Some(index) = tx.workflow(id)?.may_report(attempt, runner, &report.attempt.token) else {
+        return late_end(tx, id, runner, report);
+    };
+    let end = end_of(report, tx.now);
+    let unit = (attempt.0.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;
+    let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits, unit)))?;
+    Ok(ReportResult {
+        id: attempt,
+        result: ReportVerdict::Accepted,
+        outcome: ended.outcome,
+        job_status: Some(ended.status),
+    })
+}
+
+fn end_of(report: &CompletionReport, now: i64) -> End {
+    let failed = report.return_code != 0 || report.signal.is_some();
+    let cause =
+        report.cause.or_else(|| failed.then_some(if report.signal.is_some() { Cause::Signal } else { Cause::Exit }));
+    End {
+        state: None,
+        at: now,
+        started_at: Some(report.started_ms),
+        return_code: Some(report.return_code),
+        signal: report.signal,
+        cause,
+        error: report.error.clone(),
+        evidence: report.evidence.clone(),
+        exec_seconds: Some(report.exec_seconds),
+        cpu_seconds: report.cpu_seconds,
+        peak_memory_bytes: report.peak_memory_bytes,
+        avg_memory_bytes: report.avg_memory_bytes,
+        peak_cpu_percent: report.peak_cpu_percent,
+        avg_cpu_percent: report.avg_cpu_percent,
+        stdout_path: report.stdout_path.clone(),
+        stderr_path: report.stderr_path.clone(),
+        stderr_tail: report.stderr_tail.clone(),
+        script: report.script.clone(),
+        steps: report.steps.clone(),
+        outcome: None,
+        decision: None,
+        rule: None,
+    }
+}
+
+/// A report about an attempt that is no longer the runner's: known already, or too late.
+fn known_end(tx: &mut Tx<'_>, attempt: &AttemptRef, runner: RunnerId) -> Result<ReportResult, Failed> {
+    let row = tx
+        .db
+        .prepare_cached(
+            "SELECT a.token, a.compute_node_id, a.state, a.outcome, j.status, a.error FROM attempt a JOIN job j ON j.id = a.job_id
+             WHERE a.id = ?1",
+        )?
+        .query_row([attempt.id.0], |row| {
+            Ok((
+                row.get::<_, Option<String>>(0)?,
+                row.get::<_, Option<i64>>(1)?,
+                row.get::<_, String>(2)?,
+                row.get::<_, Option<String>>(3)?,
+                row.get::<_, i64>(4)?,
+                row.get::<_, Option<String>>(5)?,
+            ))
+        })
+        .optional()?;
+    let late = ReportResult { id: attempt.id, result: ReportVerdict::Late, outcome: None, job_status: None };
+    let Some((token, node, state, outcome, status, error)) = row else { return Ok(late) };
+    let mine = token.as_deref() == Some(attempt.token.as_str()) && node == Some(runner.0);
+    // Ended by somebody else (recovery, a retry): the runner's own word came too late.
+    let by_others = error.is_some_and(|e| e.starts_with("crash recovery") || e.starts_with("a retry was asked"));
+    let ended = AttemptState::parse(&state).is_some_and(|s| !s.is_live());
+    if !mine || !ended || by_others {
+        return Ok(late);
+    }
+    Ok(ReportResult {
+        result: ReportVerdict::Repeated,
+        outcome: outcome.as_deref().and_then(Outcome::parse),
+        job_status: JobStatus::from_code(status),
+        ..late
+    })
+}
+
+fn late_end(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    runner: RunnerId,
+    report: &CompletionReport,
+) -> Result<ReportResult, Failed> {
+    let known = known_end(tx, &report.attempt, runner)?;
+    if known.result == ReportVerdict::Late {
+        let attempt = report.attempt.id;
+        let data = serde_json::json!({
+            "attempt": attempt, "runner_id": runner, "return_code": report.return_code, "cause": report.cause,
+        });
+        tx.write(id, vec![Change::Event { kind: "late_result", job: None, data }])?;
+        tx.apply(id, |workflow, _, _| {
+            workflow.process_gone(runner, attempt);
+            Ok(())
+        })?;
+    }
+    Ok(known)
+}
+
+/// The workflow that a runner works for.
+pub fn workflow_of(tx: &mut Tx<'_>, runner: RunnerId) -> Result<WorkflowId, Failed> {
+    heard(tx, runner, None)
+}
+
+/// A runner is alive.
+pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, Failed> {
+    let id = heard(tx, beat.runner_id, None)?;
+    tx.db
+        .prepare_cached("UPDATE compute_node SET last_seen_ms = ?2 WHERE id = ?1")?
+        .execute([beat.runner_id.0, tx.now])?;
+    let runner = beat.runner_id;
+    let present: Vec<AttemptId> = beat.held.iter().map(|a| a.id).collect();
+    let now = tx.now;
+    tx.apply(id, |workflow, _, _| {
+        workflow.runner_has_only(runner, &present);
+        let not_yours =
+            beat.held.iter().filter(|a| workflow.may_report(a.id, runner, &a.token).is_none()).map(|a| a.id).collect();
+        let forgotten = workflow.claimed_before(runner, now - FORGOTTEN_MS);
+        Ok(HeartbeatAnswer {
+            cancel: workflow.orders_for(runner),
+            not_yours,
+            forgotten: forgotten.into_iter().filter(|a| !present.contains(a)).collect(),
+        })
+    })
+}
+
+/// A runner leaves in good order. What it still holds is given up at once: it said itself that it is going.
+pub fn goodbye(tx: &mut Tx<'_>, runner: RunnerId, goodbye: &Goodbye) -> Result<GoodbyeAnswer, Failed> {
+    let Some(known) = tx.state.runners.get(&runner).cloned() else { return Ok(GoodbyeAnswer::default()) };
+    let id = known.workflow;
+    let lost = Lost {
+        cause: Cause::Lost,
+        evidence: torc_model::api::Evidence {
+            source: "journal".into(),
+            text: format!("its runner on {} left: {}", known.host, goodbye.reason),
+        },
+    };
+    end_runner(tx, runner, id, &lost, &goodbye.reason)?;
+    // After the end, so that they are not taken back with the rest.
+    let actions = tx.apply(id, |workflow, _, _| {
+        Ok(workflow.worker_actions(runner, Trigger::OnWorkerComplete, known.schedules_nodes))
+    })?;
+    Ok(GoodbyeAnswer { actions: action_packets(tx, &actions)? })
+}
+
+/// A runner is gone: its attempts end, its row is closed.
+pub fn end_runner(
+    tx: &mut Tx<'_>,
+    runner: RunnerId,
+    id: WorkflowId,
+    lost: &Lost,
+    reason: &str,
+) -> Result<usize, Failed> {
+    let ended = tx.apply(id, |workflow, limits, now| Ok(workflow.runner_lost(runner, lost, limits, now)))?;
+    tx.db
+        .prepare_cached("UPDATE compute_node SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL")?
+        .execute(params![runner.0, tx.now, reason])?;
+    tx.state.runners.remove(&runner);
+    let data = serde_json::json!({"runner_id": runner, "reason": reason, "attempts_ended": ended});
+    tx.write(id, vec![Change::Event { kind: "runner_ended", job: None, data }])?;
+    Ok(ended)
+}
+
+/// A runner executed an action.
+pub fn complete_action(tx: &mut Tx<'_>, action: ActionId, report: &ActionReport) -> Result<(), Failed> {
+    let id: Option<i64> = tx
+        .db
+        .prepare_cached("SELECT workflow_id FROM workflow_action WHERE id = ?1")?
+        .query_row([action.0], |row| row.get(0))
+        .optional()?;
+    let id = WorkflowId(id.ok_or_else(|| Refusal::not_found("action", action.0))?);
+    let error = match (&report.error, report.return_code) {
+        (Some(error), _) => Some(error.clone()),
+        (None, 0) => None,
+        (None, code) => Some(format!("a command returned {code}")),
+    };
+    tx.apply(id, |workflow, _, _| {
+        workflow.action_done(action, report.runner_id, error);
+        Ok(())
+    })
+}

@@ -1,0 +1,314 @@
+//! The store on a real database: what the engine does is what the rows say, also after loading them again.
+
+use super::*;
+use serde_json::json;
+use std::path::Path;
+use torc_model::api::{AttemptRef, Capacity, CompletionReport, ReportVerdict, StartReport};
+use torc_model::plan::{FailureHandler, Job, Plan, Rule};
+use torc_model::status::{Cause, Outcome};
+
+fn open(path: &Path) -> Connection {
+    let db = Connection::open(path).expect("a database");
+    db.pragma_update(None, "journal_mode", "WAL").expect("WAL");
+    db.pragma_update(None, "foreign_keys", true).expect("foreign keys");
+    let fresh: bool =
+        db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).expect("a schema table");
+    if fresh {
+        db.execute_batch(include_str!("schema.sql")).expect("the schema");
+    }
+    db
+}
+
+struct Fixture {
+    store: Store,
+    directory: tempfile::TempDir,
+    id: WorkflowId,
+    runner: RunnerId,
+    claims: u32,
+}
+
+fn job(name: &str, depends_on: &[usize]) -> Job {
+    Job {
+        name: name.into(),
+        command: "true".into(),
+        depends_on: depends_on.to_vec(),
+        cancel_on_blocking_job_failure: true,
+        ..Job::default()
+    }
+}
+
+impl Fixture {
+    async fn new(plan: Plan) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::open(open(&directory.path().join("torc.db"))).expect("a store");
+        let request = CreateWorkflow { spec: json!({}), user: None, initialize: true, key: None, directory: None };
+        let created =
+            store.writer.call(move |tx| create::create(tx, &request, &plan, Vec::new())).await.expect("created");
+        let mut fixture = Self { store, directory, id: created.id, runner: RunnerId(0), claims: 0 };
+        fixture.register("r1").await;
+        fixture
+    }
+
+    async fn register(&mut self, key: &str) {
+        let request = RegisterRunner {
+            workflow_id: self.id,
+            key: key.into(),
+            hostname: "here".into(),
+            boot_id: "b".into(),
+            pid: 1,
+            pid_start: 1,
+            capacity: capacity(),
+            time_left_seconds: None,
+            kind: "local".into(),
+            scheduler: None,
+            label: None,
+            output_dir: "output".into(),
+        };
+        self.runner = self.store.register_runner(request).await.expect("registered").id;
+    }
+
+    /// A new server on the same file.
+    fn restart(&mut self) {
+        self.store = Store::open(open(&self.directory.path().join("torc.db"))).expect("a store");
+    }
+
+    async fn claim_with(&mut self, key: &str, completed: Vec<CompletionReport>) -> ClaimResponse {
+        let request = ClaimRequest {
+            runner_id: self.runner,
+            key: key.into(),
+            limit: 10,
+            capacity: capacity(),
+            time_left_seconds: None,
+            prefetch: 0,
+            wait_seconds: 0.0,
+            started: Vec::new(),
+            completed,
+            strict_scheduler_match: false,
+        };
+        self.store.claim(self.id, request).await.expect("claimed")
+    }
+
+    async fn claim(&mut self, completed: Vec<CompletionReport>) -> ClaimResponse {
+        self.claims += 1;
+        let key = format!("k{}", self.claims);
+        self.claim_with(&key, completed).await
+    }
+
+    async fn statuses(&self) -> Vec<(String, i64, i64)> {
+        self.store
+            .writer
+            .call(|tx| {
+                let mut statement = tx.db.prepare("SELECT name, status, attempt_id FROM job ORDER BY id")?;
+                let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+                Ok(rows.collect::<Result<Vec<_>, _>>()?)
+            })
+            .await
+            .expect("statuses")
+    }
+
+    async fn scalar(&self, sql: &'static str) -> i64 {
+        self.store.writer.call(move |tx| Ok(tx.db.query_row(sql, [], |row| row.get(0))?)).await.expect("a number")
+    }
+}
+
+fn capacity() -> Capacity {
+    Capacity { num_cpus: 4, memory_bytes: 8 << 30, num_gpus: 0, num_nodes: 1, max_parallel_jobs: None }
+}
+
+fn ended(packet: &torc_model::api::AttemptPacket, code: i64) -> CompletionReport {
+    CompletionReport {
+        attempt: AttemptRef { id: packet.id, token: packet.token.clone() },
+        return_code: code,
+        signal: None,
+        cause: (code != 0).then_some(Cause::Exit),
+        error: None,
+        evidence: Vec::new(),
+        started_ms: 1,
+        ended_ms: 2,
+        exec_seconds: 0.5,
+        cpu_seconds: None,
+        peak_memory_bytes: None,
+        avg_memory_bytes: None,
+        peak_cpu_percent: None,
+        avg_cpu_percent: None,
+        stdout_path: None,
+        stderr_path: None,
+        stderr_tail: None,
+        script: None,
+        steps: None,
+    }
+}
+
+fn diamond() -> Plan {
+    Plan {
+        name: "diamond".into(),
+        jobs: vec![job("a", &[]), job("b", &[0]), job("c", &[0]), job("d", &[1, 2])],
+        ..Plan::default()
+    }
+}
+
+#[tokio::test]
+async fn a_diamond_runs_to_its_end_over_restarts() {
+    let mut f = Fixture::new(diamond()).await;
+    let first = f.claim(vec![]).await;
+    assert_eq!(first.attempts.len(), 1);
+    f.restart();
+    let second = f.claim(vec![ended(&first.attempts[0], 0)]).await;
+    assert_eq!(second.attempts.iter().map(|a| a.job_name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    f.restart();
+    let third = f.claim(vec![ended(&second.attempts[0], 0), ended(&second.attempts[1], 0)]).await;
+    assert_eq!(third.attempts[0].job_name, "d");
+    let last = f.claim(vec![ended(&third.attempts[0], 0)]).await;
+    assert!(last.workflow_complete && last.attempts.is_empty());
+    assert!(f.statuses().await.iter().all(|(_, status, attempt)| *status == 5 && *attempt == 1));
+    assert_eq!(f.scalar("SELECT is_complete FROM workflow").await, 1);
+    assert_eq!(f.scalar("SELECT count(*) FROM attempt WHERE state = 'completed'").await, 4);
+    assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'workflow_completed'").await, 1);
+}
+
+#[tokio::test]
+async fn a_lost_answer_and_its_repeat_change_nothing_twice() {
+    let mut f = Fixture::new(diamond()).await;
+    let first = f.claim_with("same", vec![]).await;
+    let again = f.claim_with("same", vec![]).await;
+    assert_eq!(first.attempts, again.attempts);
+    let report = ended(&first.attempts[0], 0);
+    let done = f.claim(vec![report.clone()]).await;
+    assert_eq!(done.completed[0].result, ReportVerdict::Accepted);
+    f.restart();
+    let repeat = f.claim(vec![report]).await;
+    assert_eq!(repeat.completed[0].result, ReportVerdict::Repeated);
+    assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'job_completed'").await, 1);
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_late_and_changes_nothing() {
+    let mut f = Fixture::new(diamond()).await;
+    let first = f.claim(vec![]).await;
+    let mut report = ended(&first.attempts[0], 0);
+    report.attempt.token = "stale".into();
+    let answer = f.claim(vec![report]).await;
+    assert_eq!(answer.completed[0].result, ReportVerdict::Late);
+    assert_eq!(f.statuses().await[0].1, 3);
+    assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'late_result'").await, 1);
+}
+
+#[tokio::test]
+async fn a_rule_gives_retries_that_survive_restarts() {
+    let rule = Rule { exit_codes: vec![10], recovery_script: Some("fix".into()), ..Rule::default() };
+    let handler = FailureHandler { name: "h".into(), rules: vec![rule] };
+    let flaky = Job { failure_handler: Some(0), ..job("flaky", &[]) };
+    let plan = Plan { failure_handlers: vec![handler], jobs: vec![flaky, job("after", &[0])], ..Plan::default() };
+    let mut f = Fixture::new(plan).await;
+    let mut work = f.claim(vec![]).await.attempts;
+    for attempt in 1..3 {
+        assert_eq!(work[0].attempt_id, attempt);
+        f.restart();
+        let answer = f.claim(vec![ended(&work[0], 10)]).await;
+        assert_eq!(answer.completed[0].outcome, Some(Outcome::Retried));
+        let script = answer.attempts[0].recovery.clone().expect("a script");
+        assert_eq!((script.failed_attempt_id, script.return_code), (attempt, 10));
+        work = answer.attempts;
+    }
+    let answer = f.claim(vec![ended(&work[0], 10)]).await;
+    assert_eq!(answer.completed[0].outcome, Some(Outcome::MaxRetriesExceeded));
+    assert_eq!(f.statuses().await, [("flaky".into(), 6, 3), ("after".into(), 7, 1)]);
+    assert_eq!(f.scalar("SELECT count(*) FROM attempt WHERE retry_of IS NOT NULL").await, 2);
+}
+
+#[tokio::test]
+async fn a_waiting_claim_wakes_when_work_comes() {
+    let mut f = Fixture::new(diamond()).await;
+    let first = f.claim(vec![]).await;
+    let store = f.store.clone();
+    let waiting = ClaimRequest {
+        runner_id: f.runner,
+        key: "listen".into(),
+        limit: 10,
+        capacity: capacity(),
+        time_left_seconds: None,
+        prefetch: 0,
+        wait_seconds: 30.0,
+        started: Vec::new(),
+        completed: Vec::new(),
+        strict_scheduler_match: false,
+    };
+    let id = f.id;
+    let listener = tokio::spawn(async move { store.claim(id, waiting).await });
+    let batch = CompletionBatch { runner_id: f.runner, items: vec![ended(&first.attempts[0], 0)] };
+    f.store.complete(batch).await.expect("completed");
+    let woken = tokio::time::timeout(Duration::from_secs(5), listener).await.expect("in time").expect("joined");
+    assert_eq!(woken.expect("claimed").attempts.len(), 2);
+}
+
+#[tokio::test]
+async fn a_start_is_reported_once() {
+    let mut f = Fixture::new(diamond()).await;
+    let first = f.claim(vec![]).await;
+    let attempt = AttemptRef { id: first.attempts[0].id, token: first.attempts[0].token.clone() };
+    let batch = StartBatch { runner_id: f.runner, items: vec![StartReport { attempt, pid: 5, at_ms: 6 }] };
+    for _ in 0..2 {
+        let answer = f.store.start(batch.clone()).await.expect("started");
+        assert_eq!(answer.results[0].result, ReportVerdict::Accepted);
+    }
+    assert_eq!(f.statuses().await[0].1, 4);
+    assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'job_started'").await, 1);
+}
+
+#[tokio::test]
+async fn goodbye_gives_back_what_was_held() {
+    let mut f = Fixture::new(diamond()).await;
+    f.claim(vec![]).await;
+    f.store.goodbye(f.runner, Goodbye { reason: "done".into() }).await.expect("left");
+    assert_eq!(f.statuses().await[0], ("a".into(), 2, 2));
+    assert_eq!(f.scalar("SELECT return_code FROM attempt WHERE state = 'failed' AND cause = 'lost'").await, -128);
+    f.register("r2").await;
+    assert_eq!(f.claim(vec![]).await.attempts[0].attempt_id, 2);
+}
+
+#[tokio::test]
+async fn reset_starts_the_next_run_at_attempt_one() {
+    let mut f = Fixture::new(diamond()).await;
+    let first = f.claim(vec![]).await;
+    f.claim(vec![ended(&first.attempts[0], 1)]).await;
+    assert_eq!(f.statuses().await.iter().map(|s| s.1).collect::<Vec<_>>(), [6, 7, 7, 7]);
+    let dry = ResetRequest { failed_only: true, dry_run: true, ..ResetRequest::default() };
+    let plan = f.store.reset_status(f.id, dry.clone()).await.expect("planned");
+    assert_eq!(plan.jobs.len(), 4);
+    assert_eq!(f.statuses().await[0].1, 6, "a dry run changes nothing");
+    f.store.reset_status(f.id, ResetRequest { dry_run: false, ..dry }).await.expect("reset");
+    f.store.initialize(f.id, false).await.expect("initialized");
+    f.restart();
+    let work = f.claim(vec![]).await;
+    assert_eq!((work.attempts[0].run_id, work.attempts[0].attempt_id), (2, 1));
+}
+
+#[tokio::test]
+async fn the_database_forbids_what_the_engine_would_never_do() {
+    let mut f = Fixture::new(diamond()).await;
+    let first = f.claim(vec![]).await;
+    f.claim(vec![ended(&first.attempts[0], 0)]).await;
+    let forbidden = [
+        "UPDATE attempt SET return_code = 1 WHERE state = 'completed'",
+        "UPDATE attempt SET state = 'queued' WHERE state = 'claimed'",
+        "INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms)
+         SELECT 9999, workflow_id, job_id, run_id, 77, 'queued', 'manual', 0 FROM attempt WHERE state = 'claimed' LIMIT 1",
+        "UPDATE job SET status = 11",
+    ];
+    for sql in forbidden {
+        let outcome = f.store.writer.call(move |tx| Ok(tx.db.execute(sql, [])?)).await;
+        assert!(outcome.is_err(), "{sql}");
+    }
+    // The failed statements took nothing with them.
+    assert_eq!(f.claim(vec![]).await.attempts.len(), 0);
+    assert_eq!(f.statuses().await[0].1, 5);
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_jobs_are_created_in_seconds() {
+    let jobs = (0..100_000).map(|i| job(&format!("j{i}"), if i > 1 { &[0, 1][..] } else { &[] })).collect();
+    let started = Instant::now();
+    let f = Fixture::new(Plan { name: "wide".into(), jobs, ..Plan::default() }).await;
+    println!("created 100,000 jobs with 200,000 edges in {:?}", started.elapsed());
+    assert_eq!(f.scalar("SELECT count(*) FROM job WHERE status = 1").await, 99_998);
+}

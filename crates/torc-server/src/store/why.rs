@@ -1,0 +1,39 @@
+//! Why a job is where it is: the engine's answer, with the runners that are there.
+
+use super::people;
+use super::refusal::Refusal;
+use super::writer::{Failed, Tx};
+use torc_model::core::{Claim, Explanation, RunnerFacts};
+use torc_model::ids::JobId;
+
+/// Asks the engine.
+pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
+    let id = people::workflow_of(tx, job)?;
+    let now = tx.now;
+    tx.workflow(id)?;
+    let (state, limits) = (&*tx.state, &tx.state.limits);
+    let facts: Vec<RunnerFacts<'_>> = state
+        .runners
+        .iter()
+        .filter(|(_, runner)| runner.workflow == id)
+        .map(|(runner_id, runner)| RunnerFacts {
+            host: &runner.host,
+            claim: Claim {
+                runner: *runner_id,
+                key: "",
+                limit: 1,
+                prefetch: 0,
+                capacity: &runner.capacity,
+                time_left: runner.stop_by.map(|t| (t - now) / 1000),
+                scheduler: runner.scheduler,
+                strict_scheduler: false,
+                label: runner.label.as_deref(),
+                now,
+                nonce: 0,
+            },
+        })
+        .collect();
+    let workflow = state.workflows.get(&id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
+    let index = workflow.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
+    Ok(workflow.explain(index, &facts, limits, now))
+}

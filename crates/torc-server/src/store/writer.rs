@@ -1,0 +1,425 @@
+//! The one writer: a thread that owns the connection and the engine's state, and commits in groups.
+//!
+//! ```text
+//!   callers ──► channel ──► [BEGIN · savepoint+work · savepoint+work · … · COMMIT] ──► replies, wake-ups, events
+//! ```
+//!
+//! Requests that arrive while a commit is under way share the next one, so that one flush serves many; an idle
+//! server commits at once. Nobody hears anything before the commit is on disk. When a request's SQL fails, its
+//! savepoint is rolled back and the engine's copy of the workflow is thrown away: the next request loads it again.
+
+use super::refusal::Refusal;
+use super::{load, persist};
+use rusqlite::Connection;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{broadcast, oneshot, watch};
+use torc_model::api::EventView;
+use torc_model::core::{Limits, Workflow};
+use torc_model::ids::{AttemptId, RunnerId, WorkflowId};
+
+/// Requests that share one commit at most. Enough that the flush no longer counts, few enough to answer soon.
+const GROUP: usize = 256;
+
+/// Finished workflows that nobody asked for leave memory after this many others were loaded.
+const KEEP_COMPLETE: usize = 16;
+
+/// Why a request was not carried out.
+#[derive(Debug)]
+pub enum Failed {
+    /// It was wrong; nothing had been changed.
+    Refused(Refusal),
+    /// The database failed; what had been changed was taken back.
+    Broken(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<torc_model::core::Refused> for Failed {
+    fn from(refused: torc_model::core::Refused) -> Self {
+        Self::Refused(Refusal::conflict(refused.code, refused.message).maybe_hint(refused.hint))
+    }
+}
+
+/// A runner, as far as claims need it. The rest is in the database.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    /// Its workflow.
+    pub workflow: WorkflowId,
+    /// Host name.
+    pub host: String,
+    /// What it said it has, last time.
+    pub capacity: torc_model::api::Capacity,
+    /// It must stop at this time.
+    pub stop_by: Option<i64>,
+    /// The Slurm scheduler it was started for.
+    pub scheduler: Option<i64>,
+    /// Its label.
+    pub label: Option<String>,
+    /// It can ask for nodes.
+    pub schedules_nodes: bool,
+    /// Last word from it.
+    pub last_seen: i64,
+    /// Orders to stop that it has already been given; a heartbeat repeats them all the same.
+    pub told: HashSet<AttemptId>,
+    /// It has had its `on_worker_start` actions.
+    pub greeted: bool,
+}
+
+/// Everything the writer knows besides the database.
+#[derive(Default)]
+pub struct State {
+    pub(super) workflows: HashMap<WorkflowId, Workflow>,
+    pub(super) runners: HashMap<RunnerId, Runner>,
+    pub(super) limits: Limits,
+    pub(super) next_attempt: i64,
+    pub(super) next_job: i64,
+    /// Order of last use, for forgetting finished workflows.
+    pub(super) recent: Vec<WorkflowId>,
+}
+
+/// What the rest of the server may look at without asking the writer.
+#[derive(Default)]
+pub struct Published {
+    /// Jobs per status of the workflows in memory.
+    pub counts: HashMap<WorkflowId, [u32; 11]>,
+}
+
+type Reply = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Result<Reply, Failed> + Send>;
+
+struct Request {
+    work: Work,
+    /// How to answer when the work itself failed.
+    refuse: Box<dyn FnOnce(Refusal) + Send>,
+}
+
+/// The way to the writer.
+#[derive(Clone)]
+pub struct Handle {
+    sender: Sender<Request>,
+    events: broadcast::Sender<Arc<EventView>>,
+    wakes: Arc<Mutex<HashMap<WorkflowId, watch::Sender<u64>>>>,
+    published: Arc<Mutex<Published>>,
+}
+
+/// One request's view of the writer, inside its savepoint.
+pub struct Tx<'a> {
+    /// The connection, in a transaction.
+    pub db: &'a Connection,
+    pub(super) state: &'a mut State,
+    pub(super) touched: &'a mut BTreeSet<WorkflowId>,
+    pub(super) woken: &'a mut BTreeSet<WorkflowId>,
+    pub(super) new_events: &'a mut Vec<EventView>,
+    /// Now, in ms since 1970.
+    pub now: i64,
+}
+
+impl Handle {
+    /// Starts the writer thread. It ends when the last handle is gone.
+    pub fn start(db: Connection) -> rusqlite::Result<Self> {
+        let state = load::boot(&db)?;
+        db.set_prepared_statement_cache_capacity(128);
+        let (sender, receiver) = channel();
+        let (events, _) = broadcast::channel(8192);
+        let handle = Self { sender, events, wakes: Arc::default(), published: Arc::default() };
+        let writer = Writer {
+            db,
+            state,
+            wakes: handle.wakes.clone(),
+            events: handle.events.clone(),
+            published: handle.published.clone(),
+        };
+        std::thread::Builder::new()
+            .name("torc-writer".into())
+            .spawn(move || writer.run(&receiver))
+            .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
+        Ok(handle)
+    }
+
+    /// Does some work in a transaction and answers when it is on disk.
+    pub async fn call<T, F>(&self, work: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
+    {
+        let (tell, told) = oneshot::channel::<Result<T, Refusal>>();
+        let tell = Arc::new(Mutex::new(Some(tell)));
+        let take = {
+            let tell = tell.clone();
+            move || tell.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+        };
+        let refuse = {
+            let take = take.clone();
+            Box::new(move |refusal| {
+                if let Some(tell) = take() {
+                    // A caller that went away needs no answer.
+                    let _ = tell.send(Err(refusal));
+                }
+            })
+        };
+        let work: Work = Box::new(move |tx| {
+            let value = work(tx)?;
+            Ok(Box::new(move |committed: Result<(), Refusal>| {
+                if let Some(tell) = take() {
+                    let _ = tell.send(committed.map(|()| value));
+                }
+            }))
+        });
+        let gone = || Refusal::unavailable("the server is shutting down");
+        self.sender.send(Request { work, refuse }).map_err(|_| gone())?;
+        told.await.map_err(|_| gone())?
+    }
+
+    /// Committed events from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<EventView>> {
+        self.events.subscribe()
+    }
+
+    /// Changes whenever a waiting claim of this workflow should look again.
+    pub fn wakes(&self, id: WorkflowId) -> watch::Receiver<u64> {
+        let mut wakes = self.wakes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        wakes.entry(id).or_insert_with(|| watch::channel(0).0).subscribe()
+    }
+
+    /// Jobs per status, if the workflow is in memory.
+    pub fn counts(&self, id: WorkflowId) -> Option<[u32; 11]> {
+        let published = self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        published.counts.get(&id).copied()
+    }
+}
+
+struct Writer {
+    db: Connection,
+    state: State,
+    wakes: Arc<Mutex<HashMap<WorkflowId, watch::Sender<u64>>>>,
+    events: broadcast::Sender<Arc<EventView>>,
+    published: Arc<Mutex<Published>>,
+}
+
+impl Writer {
+    fn run(mut self, requests: &Receiver<Request>) {
+        loop {
+            let first = match requests.recv_timeout(self.time_to_next_due()) {
+                Ok(first) => Some(first),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            match first {
+                Some(first) => self.group(first, requests),
+                None => self.wake_due(),
+            }
+        }
+    }
+
+    /// How long the writer may sleep before some delayed attempt is due.
+    fn time_to_next_due(&self) -> Duration {
+        let due = self.state.workflows.values().filter_map(Workflow::next_due).min();
+        let wait = due.map_or(3_600_000, |due| (due - crate::clock::now_ms()).clamp(1, 3_600_000));
+        Duration::from_millis(wait as u64)
+    }
+
+    fn wake_due(&mut self) {
+        let now = crate::clock::now_ms();
+        for (id, workflow) in &mut self.state.workflows {
+            if workflow.next_due().is_some_and(|due| due <= now) {
+                workflow.wake_delayed(now);
+                wake(&self.wakes, *id);
+            }
+        }
+    }
+
+    fn group(&mut self, first: Request, requests: &Receiver<Request>) {
+        let mut touched = BTreeSet::new();
+        let mut woken = BTreeSet::new();
+        let mut new_events = Vec::new();
+        let mut replies: Vec<Reply> = Vec::new();
+        if let Err(error) = self.db.execute_batch("BEGIN IMMEDIATE") {
+            (first.refuse)(broken(&error));
+            return;
+        }
+        let mut next = Some(first);
+        while let Some(request) = next {
+            let mut tx = Tx {
+                db: &self.db,
+                state: &mut self.state,
+                touched: &mut touched,
+                woken: &mut woken,
+                new_events: &mut new_events,
+                now: crate::clock::now_ms(),
+            };
+            match run_in_savepoint(&mut tx, request.work) {
+                Ok(reply) => replies.push(reply),
+                Err(refusal) => (request.refuse)(refusal),
+            }
+            next = if replies.len() < GROUP { requests.try_recv().ok() } else { None };
+        }
+        let committed = self.db.execute_batch("COMMIT").map_err(|error| {
+            let refusal = broken(&error);
+            // Whether it is still open or not, nothing of it may stay.
+            let _ = self.db.execute_batch("ROLLBACK");
+            refusal
+        });
+        if committed.is_err() {
+            self.state.forget_all(&self.db);
+            new_events.clear();
+        }
+        self.publish(&touched);
+        for reply in replies {
+            reply(committed.clone());
+        }
+        for id in &woken {
+            wake(&self.wakes, *id);
+        }
+        if self.events.receiver_count() > 0 {
+            for event in new_events {
+                // Nobody listening any more is no fault.
+                let _ = self.events.send(Arc::new(event));
+            }
+        }
+        self.state.trim(&touched);
+    }
+
+    fn publish(&self, touched: &BTreeSet<WorkflowId>) {
+        let mut published = self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for id in touched {
+            match self.state.workflows.get(id) {
+                Some(workflow) => published.counts.insert(*id, workflow.counts()),
+                None => published.counts.remove(id),
+            };
+        }
+    }
+}
+
+fn wake(wakes: &Mutex<HashMap<WorkflowId, watch::Sender<u64>>>, id: WorkflowId) {
+    let mut wakes = wakes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(sender) = wakes.get(&id) {
+        if sender.receiver_count() == 0 {
+            wakes.remove(&id);
+        } else {
+            sender.send_modify(|version| *version += 1);
+        }
+    }
+}
+
+fn run_in_savepoint(tx: &mut Tx<'_>, work: Work) -> Result<Reply, Refusal> {
+    let events = tx.new_events.len();
+    if let Err(error) = tx.db.prepare_cached("SAVEPOINT work").and_then(|mut s| s.execute([])) {
+        return Err(broken(&error));
+    }
+    // A panic in one request must not take the server down with it; the state it may have left half-changed goes.
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(tx)));
+    let result = match done {
+        Ok(Ok(reply)) => match tx.db.prepare_cached("RELEASE work").and_then(|mut s| s.execute([])) {
+            Ok(_) => return Ok(reply),
+            Err(error) => broken(&error),
+        },
+        Ok(Err(Failed::Refused(refusal))) => {
+            undo(tx, events);
+            return Err(refusal);
+        }
+        Ok(Err(Failed::Broken(error))) => broken(&error),
+        Err(_) => Refusal::internal("the request ran into a defect of the server; nothing was changed"),
+    };
+    undo(tx, events);
+    tx.state.forget_all(tx.db);
+    Err(result)
+}
+
+fn undo(tx: &mut Tx<'_>, events: usize) {
+    tx.new_events.truncate(events);
+    if let Err(error) = tx.db.execute_batch("ROLLBACK TO work; RELEASE work") {
+        tracing::error!(%error, "a savepoint could not be rolled back");
+    }
+}
+
+fn broken(error: &rusqlite::Error) -> Refusal {
+    tracing::error!(%error, "the database failed");
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => Refusal::out_of_space("the disk of the database is full"),
+        _ => Refusal::internal(format!("the database failed: {error}")),
+    }
+}
+
+impl State {
+    /// Throws the engine's copies away; they are loaded again from what is committed (or saved so far).
+    fn forget_all(&mut self, db: &Connection) {
+        self.workflows.clear();
+        self.recent.clear();
+        match load::boot(db) {
+            Ok(fresh) => *self = Self { runners: std::mem::take(&mut self.runners), ..fresh },
+            Err(error) => tracing::error!(%error, "the state could not be loaded again"),
+        }
+    }
+
+    /// Lets go of finished workflows that were not used lately.
+    fn trim(&mut self, touched: &BTreeSet<WorkflowId>) {
+        for id in touched {
+            if self.recent.last() != Some(id) {
+                self.recent.retain(|r| r != id);
+                self.recent.push(*id);
+            }
+        }
+        let idle = |w: &Workflow| w.is_complete() && w.runners_with_work().is_empty();
+        while self.recent.len() > KEEP_COMPLETE {
+            let Some(at) = self.recent.iter().position(|id| self.workflows.get(id).is_none_or(idle)) else { return };
+            let id = self.recent.remove(at);
+            self.workflows.remove(&id);
+        }
+    }
+}
+
+impl Tx<'_> {
+    /// The engine's copy of a workflow, loaded if need be.
+    pub fn workflow(&mut self, id: WorkflowId) -> Result<&mut Workflow, Failed> {
+        if !self.state.workflows.contains_key(&id) {
+            let workflow = load::workflow(self.db, id)?.ok_or_else(|| Refusal::not_found("workflow", id.0))?;
+            load::count_limits(&mut self.state.limits, &workflow);
+            self.state.workflows.insert(id, workflow);
+        }
+        self.touched.insert(id);
+        self.state.workflows.get_mut(&id).ok_or_else(|| Refusal::not_found("workflow", id.0).into())
+    }
+
+    /// Runs a move of the engine and writes down what it did.
+    pub fn apply<T>(
+        &mut self,
+        id: WorkflowId,
+        step: impl FnOnce(&mut Workflow, &mut Limits, i64) -> Result<T, torc_model::core::Refused>,
+    ) -> Result<T, Failed> {
+        let mut limits = std::mem::take(&mut self.state.limits);
+        let next_attempt = self.state.next_attempt;
+        let now = self.now;
+        let outcome = self.workflow(id).map(|workflow| {
+            workflow.set_next_attempt(next_attempt);
+            let outcome = step(workflow, &mut limits, now);
+            (outcome, workflow.take_changes(), workflow.next_attempt())
+        });
+        self.state.limits = limits;
+        let (outcome, changes, next_attempt) = outcome?;
+        self.state.next_attempt = next_attempt;
+        self.write(id, changes)?;
+        Ok(outcome?)
+    }
+
+    /// Writes down what a move of the engine did.
+    pub fn write(&mut self, id: WorkflowId, changes: Vec<torc_model::core::Change>) -> Result<(), Failed> {
+        let wakes = persist::write(self.db, id, changes, self.now, self.new_events)?;
+        if wakes {
+            self.woken.insert(id);
+        }
+        Ok(())
+    }
+}
