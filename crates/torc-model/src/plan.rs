@@ -463,3 +463,9 @@ pub enum ActionKind {
         max_parallel_jobs: Option<u32>,
     },
 }
+
+/// The environment variable that tells a job the current value of its input user data, as JSON text.
+pub fn user_data_variable(name: &str) -> String {
+    let word = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    "TORC_USER_DATA_".chars().chain(word).collect()
+}

@@ -1,1 +1,28 @@
-//! .
+//! Workflow files: text in four formats -> one canonical [`Spec`] -> a [`Plan`](torc_model::plan::Plan), with every
+//! mistake explained at its place.
+//!
+//! ```text
+//! Source --front end--> Node tree --Reader + key tables--> Spec --expand, resolve, check--> Plan
+//! ```
+//!
+//! Nothing here touches a server, a clock or, apart from `parameters_file`, the file system.
+
+mod checks;
+mod diagnostic;
+mod document;
+mod front;
+mod inline;
+mod keys;
+mod node;
+mod plan;
+mod read;
+mod shell;
+mod source;
+mod spec;
+mod steps;
+mod template;
+mod values;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity};
+pub use source::{Format, Source};
+pub use spec::{Parsed, Spec, parse};

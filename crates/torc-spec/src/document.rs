@@ -1,0 +1,215 @@
+//! The canonical spec as plain types, with constants put in and parameters not yet expanded.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use torc_model::plan::{Rule, Stdio};
+use torc_model::status::Trigger;
+use torc_model::units::{Memory, Runtime};
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Document {
+    pub name: String,
+    pub user: Option<String>,
+    pub description: Option<String>,
+    pub project: Option<String>,
+    pub metadata: Option<Value>,
+    pub env: BTreeMap<String, String>,
+    pub parameters: Map<String, Value>,
+    pub parameter_mode: Mode,
+    pub use_pending_failed: bool,
+    pub default_failure_handler: Option<String>,
+    pub checkpoint_exit_code: Option<i32>,
+    pub disown_seconds: Option<u64>,
+    pub classification_threshold: Option<f64>,
+    pub agent: Option<Value>,
+    pub resource_monitor: MonitorSpec,
+    pub execution_config: ExecutionSpec,
+    pub compute_node_wait_for_new_jobs_seconds: Option<u64>,
+    pub compute_node_ignore_workflow_completion: bool,
+    pub compute_node_wait_for_healthy_database_minutes: Option<u64>,
+    pub compute_node_min_time_for_new_jobs_seconds: Option<u64>,
+    pub slurm_defaults: BTreeMap<String, Value>,
+    pub resource_requirements: Vec<RequirementsSpec>,
+    pub failure_handlers: Vec<HandlerSpec>,
+    pub slurm_schedulers: Vec<SchedulerSpec>,
+    pub files: Vec<FileSpec>,
+    pub user_data: Vec<UserDataSpec>,
+    pub jobs: Vec<JobSpec>,
+    pub actions: Vec<ActionSpec>,
+}
+
+/// How parameters combine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    #[default]
+    Product,
+    Zip,
+}
+
+/// The keys that make one entry many.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ParametersSpec {
+    pub parameters: Map<String, Value>,
+    pub parameter_mode: Option<Mode>,
+    pub use_parameters: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct JobSpec {
+    pub name: String,
+    pub command: Option<String>,
+    pub steps: Option<Value>,
+    pub map: Option<Value>,
+    pub invocation_script: Option<String>,
+    pub parameters: Map<String, Value>,
+    pub parameter_mode: Option<Mode>,
+    pub use_parameters: Vec<String>,
+    pub depends_on: Vec<String>,
+    pub depends_on_regexes: Vec<String>,
+    pub input_files: Vec<String>,
+    pub input_file_regexes: Vec<String>,
+    pub output_files: Vec<String>,
+    pub output_file_regexes: Vec<String>,
+    pub input_user_data: Vec<String>,
+    pub input_user_data_regexes: Vec<String>,
+    pub output_user_data: Vec<String>,
+    pub output_user_data_regexes: Vec<String>,
+    pub resource_requirements: Option<String>,
+    pub failure_handler: Option<String>,
+    pub scheduler: Option<String>,
+    pub cancel_on_blocking_job_failure: Option<bool>,
+    pub priority: i64,
+    pub env: BTreeMap<String, String>,
+    pub timeout: Option<Runtime>,
+    pub max_lost_retries: Option<u32>,
+    pub uses: Vec<String>,
+    pub label: Option<String>,
+    pub stdio: Option<Stdio>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct FileSpec {
+    pub name: String,
+    pub path: String,
+    pub parameters: Map<String, Value>,
+    pub parameter_mode: Option<Mode>,
+    pub use_parameters: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct UserDataSpec {
+    pub name: String,
+    pub data: Option<Value>,
+    pub is_ephemeral: bool,
+    pub parameters: Map<String, Value>,
+    pub parameter_mode: Option<Mode>,
+    pub use_parameters: Vec<String>,
+}
+
+macro_rules! parameters_of {
+    ($($name:ident),*) => {$(
+        impl $name {
+            pub fn parameters(&self) -> ParametersSpec {
+                ParametersSpec {
+                    parameters: self.parameters.clone(),
+                    parameter_mode: self.parameter_mode,
+                    use_parameters: self.use_parameters.clone(),
+                }
+            }
+        }
+    )*};
+}
+parameters_of!(JobSpec, FileSpec, UserDataSpec);
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RequirementsSpec {
+    pub name: String,
+    pub num_cpus: Option<u32>,
+    pub num_gpus: Option<u32>,
+    pub num_nodes: Option<u32>,
+    pub memory: Option<Memory>,
+    pub runtime: Option<Runtime>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct HandlerSpec {
+    pub name: String,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SchedulerSpec {
+    pub name: String,
+    pub account: Option<String>,
+    pub partition: Option<String>,
+    pub nodes: Option<u32>,
+    pub walltime: Option<String>,
+    pub mem: Option<String>,
+    pub gres: Option<String>,
+    pub qos: Option<String>,
+    pub ntasks_per_node: Option<u32>,
+    pub tmp: Option<String>,
+    pub extra: Option<String>,
+    pub serialize_allocations: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ActionSpec {
+    pub trigger_type: Trigger,
+    pub action_type: String,
+    #[serde(default)]
+    pub jobs: Vec<String>,
+    #[serde(default)]
+    pub job_name_regexes: Vec<String>,
+    #[serde(default)]
+    pub commands: Vec<String>,
+    #[serde(default)]
+    pub scheduler: Option<String>,
+    #[serde(default)]
+    pub num_allocations: Option<u32>,
+    #[serde(default)]
+    pub start_one_worker_per_node: bool,
+    #[serde(default)]
+    pub max_parallel_jobs: Option<u32>,
+    #[serde(default)]
+    pub persistent: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct MonitorSpec {
+    pub enabled: Option<bool>,
+    pub granularity: Option<String>,
+    pub sample_interval_seconds: Option<f64>,
+    pub jobs: MonitorJobsSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct MonitorJobsSpec {
+    pub enabled: Option<bool>,
+    pub granularity: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ExecutionSpec {
+    pub mode: Option<String>,
+    pub limit_resources: Option<bool>,
+    pub termination_signal: Option<String>,
+    pub sigterm_lead_seconds: Option<f64>,
+    pub timeout_exit_code: Option<i32>,
+    pub oom_exit_code: Option<i32>,
+    pub stdio: Option<Stdio>,
+}

@@ -1,0 +1,504 @@
+//! The keys of the spec: the one table that drives the reader, its suggestions, the KDL mapping, the writers and the
+//! JSON Schema.
+
+use crate::checks;
+use crate::node::Node;
+use crate::read::Reader;
+use torc_model::status::{Cause, Trigger};
+
+/// What a value may look like and what it becomes in the canonical form.
+#[derive(Clone, Copy)]
+pub enum Shape {
+    /// Any text; numbers and booleans are taken as they are spelled.
+    Text,
+    /// Text of one line: it ends up in a file where a line break would begin something else.
+    Line,
+    /// The name of something: one line, of a decent length, that cannot lead out of a directory.
+    Name,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number within bounds.
+    Int(i64, i64),
+    /// A number within bounds.
+    Number(f64, f64),
+    /// `8g`, `1.5GB`; canonical in the largest whole unit.
+    Memory,
+    /// `2h30m`, `02:30:00`; canonical as ISO 8601.
+    Runtime,
+    /// A duration or a number of seconds; canonical as a number of seconds.
+    Seconds,
+    /// As Slurm takes it; canonical `HH:MM:SS` or `D-HH:MM:SS`. A bare number is minutes, as for `sbatch`.
+    Walltime,
+    /// As Slurm takes it: a whole number with an optional unit letter.
+    SlurmMemory,
+    /// One of a few words.
+    Word(fn() -> Vec<&'static str>),
+    /// A signal by name or number; canonical `SIGTERM`.
+    Signal,
+    /// A regular expression.
+    Regex,
+    /// A list; a single value stands for a list of one.
+    List(&'static Shape),
+    /// A map with keys of the user's choice.
+    Map(KeyRule, &'static Shape),
+    /// A map with known keys.
+    Object(&'static Object),
+    /// Anything.
+    Json,
+    /// Anything; a text that is a JSON object is read as such.
+    Metadata,
+    /// Values of one parameter: text in Torc's syntax, a number, or a list of scalars.
+    ParameterValues,
+    /// Steps of a job or what belongs to them; read by [`crate::steps`].
+    Steps(crate::steps::Part),
+    /// Accepted for the sake of older files, with a warning that says why nothing happens.
+    Ignored(&'static str),
+    /// Refused with a word of explanation.
+    Refused(&'static str),
+}
+
+/// What the keys of a [`Shape::Map`] may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum KeyRule {
+    /// `[A-Za-z_][A-Za-z0-9_]*`
+    Identifier,
+    /// Names of environment variables.
+    Environment,
+    /// Long options of `sbatch`.
+    SlurmOption,
+}
+
+/// One key.
+pub struct Field {
+    /// Its name.
+    pub key: &'static str,
+    /// Other names for it, in every format.
+    pub aliases: &'static [&'static str],
+    /// Names for it in KDL, where lists are written as repeated nodes; the first is the one we write.
+    pub kdl: &'static [&'static str],
+    /// Its value.
+    pub shape: Shape,
+    /// It must be there.
+    pub required: bool,
+    /// For the JSON Schema.
+    pub doc: &'static str,
+}
+
+/// A map with known keys.
+pub struct Object {
+    /// With its article, for messages: `a job`.
+    pub name: &'static str,
+    /// For the JSON Schema.
+    pub id: &'static str,
+    /// Its keys, in the canonical order.
+    pub fields: &'static [Field],
+    /// A lone scalar stands for a map with only this key.
+    pub shorthand: Option<&'static str>,
+    /// Rules between its keys; sees the canonical form.
+    pub check: Option<fn(&mut Reader<'_>, &Node)>,
+}
+
+impl Object {
+    /// The field with this key or alias.
+    pub fn field(&self, key: &str, kdl: bool) -> Option<&'static Field> {
+        self.fields
+            .iter()
+            .find(|field| field.key == key || field.aliases.contains(&key) || (kdl && field.kdl.contains(&key)))
+    }
+}
+
+const fn field(key: &'static str, shape: Shape, doc: &'static str) -> Field {
+    Field { key, aliases: &[], kdl: &[], shape, required: false, doc }
+}
+
+impl Field {
+    const fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    const fn kdl(mut self, names: &'static [&'static str]) -> Self {
+        self.kdl = names;
+        self
+    }
+}
+
+const NAMES: Shape = Shape::List(&Shape::Name);
+const REGEXES: Shape = Shape::List(&Shape::Regex);
+const TEXTS: Shape = Shape::List(&Shape::Text);
+const ENVIRONMENT: Shape = Shape::Map(KeyRule::Environment, &Shape::Text);
+const PARAMETERS: Shape = Shape::Map(KeyRule::Identifier, &Shape::ParameterValues);
+const MODE: Shape = Shape::Word(|| vec!["product", "zip"]);
+const COUNT: i64 = u32::MAX as i64;
+const MONTH: i64 = 31 * 86_400;
+
+/// The whole file.
+pub static WORKFLOW: Object = Object {
+    name: "the workflow",
+    id: "workflow",
+    shorthand: None,
+    check: Some(checks::workflow),
+    fields: &[
+        field("name", Shape::Name, "Name of the workflow.").required(),
+        field("user", Shape::Line, "Who it belongs to; whoever creates it unless set."),
+        field("description", Shape::Text, "Free text."),
+        field("project", Shape::Line, "Free text to group workflows by."),
+        field("metadata", Shape::Metadata, "Any data to keep with the workflow."),
+        field(
+            "variables",
+            Shape::Map(KeyRule::Identifier, &Shape::Text),
+            "Constants: `{name}` stands for the value in every text of the file.",
+        ),
+        field("env", ENVIRONMENT, "Environment variables of every job; a job's own win."),
+        field("parameters", PARAMETERS, "Parameters that jobs, files and user data take with `use_parameters`."),
+        field("parameter_mode", MODE, "How shared parameters combine: every combination, or side by side."),
+        field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one set of parameter values per row."),
+        field("use_pending_failed", Shape::Bool, "Failures that no rule covers wait for a verdict instead of failing."),
+        field("default_failure_handler", Shape::Name, "Failure handler of jobs that name none."),
+        field("checkpoint_exit_code", Shape::Int(1, 255), "Exit code that means: state saved, start me again."),
+        field(
+            "disown_seconds",
+            Shape::Int(60, MONTH),
+            "A silent runner without proof of death is given up after this long.",
+        ),
+        field(
+            "classification_threshold",
+            Shape::Number(0.0, 1.0),
+            "An agent's verdict below this confidence waits for a person.",
+        ),
+        field("agent", Shape::Steps(crate::steps::Part::Agent), "The agent program that `claude` steps call."),
+        field("resource_monitor", Shape::Object(&RESOURCE_MONITOR), "How resource use is watched."),
+        field("execution_config", Shape::Object(&EXECUTION), "How limits and output are treated.")
+            .alias(&["execution"]),
+        field(
+            "compute_node_wait_for_new_jobs_seconds",
+            Shape::Int(0, MONTH),
+            "A runner in an allocation leaves after this long without work.",
+        ),
+        field(
+            "compute_node_ignore_workflow_completion",
+            Shape::Bool,
+            "Runners stay although the workflow is complete.",
+        ),
+        field(
+            "compute_node_wait_for_healthy_database_minutes",
+            Shape::Int(0, 100_000),
+            "How long a runner keeps trying to reach the server.",
+        ),
+        field(
+            "compute_node_min_time_for_new_jobs_seconds",
+            Shape::Int(0, MONTH),
+            "A runner takes no new job when less time than this is left.",
+        ),
+        field(
+            "compute_node_expiration_buffer_seconds",
+            Shape::Ignored("runners now stop by themselves in time"),
+            "No effect.",
+        ),
+        field("jobs_sort_method", Shape::Ignored("give jobs a `priority` instead"), "No effect."),
+        field(
+            "enable_ro_crate",
+            Shape::Ignored("provenance is always recorded; there is no RO-Crate export"),
+            "No effect.",
+        ),
+        field("dynamic_jobs", Shape::Ignored("jobs cannot add jobs while they run; use `map`"), "No effect."),
+        field("access_groups", Shape::Refused("access is controlled by tokens, not by groups"), "Not supported."),
+        field("datasets", Shape::Refused("declare a directory as one of `files`"), "Not supported."),
+        field(
+            "slurm_defaults",
+            Shape::Map(KeyRule::SlurmOption, &Shape::Json),
+            "Any `sbatch` option for every allocation.",
+        ),
+        field("resource_requirements", Shape::List(&Shape::Object(&REQUIREMENTS)), "What jobs need to run."),
+        field("failure_handlers", Shape::List(&Shape::Object(&HANDLER)), "Named lists of retry rules.")
+            .kdl(&["failure_handler"]),
+        field("slurm_schedulers", Shape::List(&Shape::Object(&SCHEDULER)), "How to ask Slurm for nodes.")
+            .kdl(&["slurm_scheduler"]),
+        field("files", Shape::List(&Shape::Object(&FILE)), "Files that jobs read and write.").kdl(&["file"]),
+        field("user_data", Shape::List(&Shape::Object(&USER_DATA)), "Pieces of JSON that jobs read and write."),
+        field("jobs", Shape::List(&Shape::Object(&JOB)), "The jobs.").required().kdl(&["job"]),
+        field("actions", Shape::List(&Shape::Object(&ACTION)), "What happens at which trigger.").kdl(&["action"]),
+    ],
+};
+
+/// A job.
+pub static JOB: Object = Object {
+    name: "a job",
+    id: "job",
+    shorthand: None,
+    check: Some(checks::job),
+    fields: &[
+        field("name", Shape::Name, "Unique name; with `{parameter}` one job per value.").required(),
+        field("command", Shape::Text, "Shell text."),
+        field("steps", Shape::Steps(crate::steps::Part::Steps), "Steps instead of a command."),
+        field("map", Shape::Steps(crate::steps::Part::Map), "One instance of the steps per item."),
+        field("reduce", Shape::Steps(crate::steps::Part::Reduce), "Runs over the results of a map job."),
+        field("on_failure", Shape::Steps(crate::steps::Part::Handler), "What runs when a step fails."),
+        field("on_success", Shape::Steps(crate::steps::Part::Steps), "What runs after success."),
+        field("resume", Shape::Steps(crate::steps::Part::Resume), "Where a new attempt begins."),
+        field("dir", Shape::Steps(crate::steps::Part::Dir), "Directory the steps run in."),
+        field("invocation_script", Shape::Text, "Text put before the command."),
+        field("parameters", PARAMETERS, "One instance per combination of values."),
+        field("parameter_mode", MODE, "Every combination of the values, or side by side."),
+        field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
+        field("use_parameters", NAMES, "Names of the workflow's parameters to take."),
+        field("depends_on", NAMES, "Jobs that must succeed first.").kdl(&["depends_on", "depends_on_job"]),
+        field("depends_on_regexes", REGEXES, "The same, by regular expression.")
+            .kdl(&["depends_on_regexes", "depends_on_regex"]),
+        field("input_files", NAMES, "Files it reads.").kdl(&["input_file"]),
+        field("input_file_regexes", REGEXES, "The same, by regular expression.").kdl(&["input_file_regex"]),
+        field("output_files", NAMES, "Files it writes.").kdl(&["output_file"]),
+        field("output_file_regexes", REGEXES, "The same, by regular expression.").kdl(&["output_file_regex"]),
+        field("input_user_data", NAMES, "User data it reads."),
+        field("input_user_data_regexes", REGEXES, "The same, by regular expression.").kdl(&["input_user_data_regex"]),
+        field("output_user_data", NAMES, "User data it produces."),
+        field("output_user_data_regexes", REGEXES, "The same, by regular expression.").kdl(&["output_user_data_regex"]),
+        field("resource_requirements", Shape::Name, "What it needs, by name."),
+        field("failure_handler", Shape::Name, "What to do when it fails, by name."),
+        field("scheduler", Shape::Name, "Slurm scheduler that gets its nodes, by name."),
+        field("cancel_on_blocking_job_failure", Shape::Bool, "Canceled when a dependency fails; true unless set."),
+        field("priority", Shape::Int(-1_000_000_000, 1_000_000_000), "Higher runs first; 0 unless set."),
+        field("env", ENVIRONMENT, "Its environment variables."),
+        field("timeout", Shape::Runtime, "An attempt is ended after this long."),
+        field(
+            "max_lost_retries",
+            Shape::Int(0, 1_000_000),
+            "How often it starts again after its runner was lost; 3 unless set.",
+        ),
+        field("uses", NAMES, "Named limits it takes one unit of while it runs."),
+        field("label", Shape::Name, "Only runners with this label take it."),
+        field("stdio", Shape::Object(&STDIO), "Where its output goes."),
+        field("supports_termination", Shape::Ignored("every job now gets the termination signal first"), "No effect."),
+        field("input_datasets", Shape::Refused("declare a directory as one of `files`"), "Not supported."),
+        field("output_datasets", Shape::Refused("declare a directory as one of `files`"), "Not supported."),
+    ],
+};
+
+static FILE: Object = Object {
+    name: "a file",
+    id: "file",
+    shorthand: None,
+    check: Some(checks::parameterised),
+    fields: &[
+        field("name", Shape::Name, "Unique name.").required(),
+        field("path", Shape::Line, "Path, relative to the directory the workflow runs in.").required(),
+        field("parameters", PARAMETERS, "One file per combination of values."),
+        field("parameter_mode", MODE, "Every combination of the values, or side by side."),
+        field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
+        field("use_parameters", NAMES, "Names of the workflow's parameters to take."),
+        field("identifier", Shape::Ignored("there is no RO-Crate export"), "No effect."),
+    ],
+};
+
+static USER_DATA: Object = Object {
+    name: "user data",
+    id: "user_data",
+    shorthand: None,
+    check: Some(checks::parameterised),
+    fields: &[
+        field("name", Shape::Name, "Unique name.").required(),
+        field("data", Shape::Json, "Its value, unless a job produces it."),
+        field("is_ephemeral", Shape::Bool, "Cleared when the workflow is reinitialized."),
+        field("parameters", PARAMETERS, "One piece per combination of values."),
+        field("parameter_mode", MODE, "Every combination of the values, or side by side."),
+        field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
+        field("use_parameters", NAMES, "Names of the workflow's parameters to take."),
+    ],
+};
+
+static REQUIREMENTS: Object = Object {
+    name: "resource requirements",
+    id: "resource_requirements",
+    shorthand: None,
+    check: Some(checks::requirements),
+    fields: &[
+        field("name", Shape::Name, "Unique name.").required(),
+        field("num_cpus", Shape::Int(1, COUNT), "CPUs; 1 unless set."),
+        field("num_gpus", Shape::Int(0, COUNT), "GPUs; 0 unless set."),
+        field("num_nodes", Shape::Int(1, COUNT), "Nodes; 1 unless set."),
+        field("memory", Shape::Memory, "Memory, such as `8g`; not counted unless set."),
+        field("runtime", Shape::Runtime, "Longest time an attempt may take, such as `2h`; no limit unless set."),
+    ],
+};
+
+static HANDLER: Object = Object {
+    name: "a failure handler",
+    id: "failure_handler",
+    shorthand: None,
+    check: Some(checks::handler),
+    fields: &[
+        field("name", Shape::Name, "Unique name.").required(),
+        field("rules", Shape::List(&Shape::Object(&RULE)), "What to do about which failure.").required().kdl(&["rule"]),
+    ],
+};
+
+static RULE: Object = Object {
+    name: "a rule",
+    id: "rule",
+    shorthand: None,
+    check: Some(checks::rule),
+    fields: &[
+        field("exit_codes", Shape::List(&Shape::Int(-1024, 1024)), "Return codes it matches.")
+            .kdl(&["exit_codes", "exit_code"]),
+        field("match_all_exit_codes", Shape::Bool, "Matches every failure that no precise rule matches."),
+        field("signals", Shape::List(&Shape::Signal), "Signals it matches.").kdl(&["signals", "signal"]),
+        field("causes", Shape::List(&Shape::Word(causes)), "Causes it matches.").kdl(&["causes", "cause"]),
+        field("stderr_matches", REGEXES, "Regular expressions of which one must match the end of standard error."),
+        field("recovery_script", Shape::Text, "Shell text that runs before the next attempt."),
+        field(
+            "max_retries",
+            Shape::Int(0, 1_000_000),
+            "A retry is allowed while the attempt's number is lower; 3 unless set.",
+        )
+        .alias(&["max_attempts"]),
+        field("backoff", Shape::Object(&BACKOFF), "How long to wait before the next attempt."),
+        field(
+            "script_timeout",
+            Shape::Runtime,
+            "The recovery script is killed after this long; 10 minutes unless set.",
+        ),
+        field("on_script_failure", Shape::Word(|| vec!["continue", "fail"]), "What a failing recovery script means."),
+    ],
+};
+
+static BACKOFF: Object = Object {
+    name: "a backoff",
+    id: "backoff",
+    shorthand: Some("delay_seconds"),
+    check: None,
+    fields: &[
+        field("delay_seconds", Shape::Seconds, "Wait before the first retry.").required().alias(&["delay"]),
+        field("factor", Shape::Number(1.0, 1000.0), "Growth per retry; 2 unless set."),
+        field("max_seconds", Shape::Seconds, "Longest wait.").alias(&["max", "max_delay"]),
+        field("jitter", Shape::Number(0.0, 1.0), "0.1 spreads the wait over 90 % to 110 %."),
+    ],
+};
+
+static STDIO: Object = Object {
+    name: "stdio",
+    id: "stdio",
+    shorthand: Some("mode"),
+    check: None,
+    fields: &[
+        field(
+            "mode",
+            Shape::Word(|| vec!["separate", "combined", "no_stdout", "no_stderr", "none"]),
+            "Which output files there are.",
+        ),
+        field("delete_on_success", Shape::Bool, "Remove them when the attempt succeeds."),
+    ],
+};
+
+static RESOURCE_MONITOR: Object = Object {
+    name: "the resource monitor",
+    id: "resource_monitor",
+    shorthand: None,
+    check: None,
+    fields: &[
+        field("enabled", Shape::Bool, "Record peaks and averages; true unless set."),
+        field("granularity", GRANULARITY, "`time_series` keeps every sample as well."),
+        field("sample_interval_seconds", Shape::Number(0.1, 86_400.0), "Time between samples."),
+        field("jobs", Shape::Object(&MONITOR_JOBS), "The same settings as later Torc releases write them."),
+        field("compute_node", Shape::Ignored("only jobs are watched"), "No effect."),
+        field("flush_interval_seconds", Shape::Ignored("samples are written when the attempt ends"), "No effect."),
+        field("generate_plots", Shape::Ignored("plots are made on demand"), "No effect."),
+    ],
+};
+
+const GRANULARITY: Shape = Shape::Word(|| vec!["summary", "time_series"]);
+
+static MONITOR_JOBS: Object = Object {
+    name: "the resource monitor's jobs",
+    id: "resource_monitor_jobs",
+    shorthand: None,
+    check: None,
+    fields: &[
+        field("enabled", Shape::Bool, "Record peaks and averages; true unless set."),
+        field("granularity", GRANULARITY, "`time_series` keeps every sample as well."),
+    ],
+};
+
+static EXECUTION: Object = Object {
+    name: "the execution config",
+    id: "execution_config",
+    shorthand: None,
+    check: None,
+    fields: &[
+        field("mode", Shape::Word(|| vec!["direct", "slurm", "auto"]), "How jobs are started; always directly."),
+        field("limit_resources", Shape::Bool, "Memory is a limit, not only a wish; true unless set."),
+        field("termination_signal", Shape::Signal, "Asks a job to end; SIGTERM unless set."),
+        field("sigterm_lead_seconds", Shape::Seconds, "Time between that signal and SIGKILL; 10 unless set.")
+            .alias(&["grace_seconds"]),
+        field("timeout_exit_code", Shape::Int(1, 255), "Return code recorded for a timeout; 152 unless set."),
+        field(
+            "oom_exit_code",
+            Shape::Int(1, 255),
+            "Return code recorded for memory use beyond the limit; 137 unless set.",
+        ),
+        field("stdio", Shape::Object(&STDIO), "Where output goes unless a job says otherwise."),
+        field(
+            "sigkill_headroom_seconds",
+            Shape::Ignored("runners stop their jobs in time by themselves"),
+            "No effect.",
+        ),
+        field("staggered_start", Shape::Ignored("claims do not compete, so nothing needs staggering"), "No effect."),
+        field("srun_termination_signal", Shape::Ignored("jobs are not started through srun"), "No effect."),
+        field("enable_cpu_bind", Shape::Ignored("jobs are not started through srun"), "No effect."),
+        field("srun_mpi", Shape::Ignored("jobs are not started through srun"), "No effect."),
+    ],
+};
+
+static SCHEDULER: Object = Object {
+    name: "a Slurm scheduler",
+    id: "slurm_scheduler",
+    shorthand: None,
+    check: None,
+    fields: &[
+        field("name", Shape::Name, "Unique name.").required(),
+        field("account", Shape::Line, "Who pays."),
+        field("partition", Shape::Line, "Partition."),
+        field("nodes", Shape::Int(1, COUNT), "Nodes per allocation; 1 unless set."),
+        field("walltime", Shape::Walltime, "Length of an allocation; `01:00:00` unless set."),
+        field("mem", Shape::SlurmMemory, "Memory per node."),
+        field("gres", Shape::Line, "Generic resources, such as `gpu:1`."),
+        field("qos", Shape::Line, "Quality of service."),
+        field("ntasks_per_node", Shape::Int(1, COUNT), "Tasks per node."),
+        field("tmp", Shape::SlurmMemory, "Local disk."),
+        field("extra", Shape::Line, "Further options for the `#SBATCH` lines."),
+        field("serialize_allocations", Shape::Bool, "Run one allocation at a time."),
+    ],
+};
+
+static ACTION: Object = Object {
+    name: "an action",
+    id: "action",
+    shorthand: None,
+    check: Some(checks::action),
+    fields: &[
+        field("trigger_type", Shape::Word(triggers), "When.").required(),
+        field("action_type", Shape::Word(|| vec!["run_commands", "schedule_nodes"]), "What.").required(),
+        field("jobs", NAMES, "Jobs that the trigger speaks of.").kdl(&["jobs", "job"]),
+        field("job_name_regexes", REGEXES, "The same, by regular expression.")
+            .kdl(&["job_name_regexes", "job_name_regex"]),
+        field("commands", TEXTS, "Shell commands, one after the other.").kdl(&["command"]),
+        field("scheduler", Shape::Name, "Slurm scheduler, by name."),
+        field("scheduler_type", Shape::Word(|| vec!["slurm"]), "Always `slurm`."),
+        field("num_allocations", Shape::Int(1, 100_000), "How many allocations; 1 unless set."),
+        field("start_one_worker_per_node", Shape::Bool, "One runner on each node instead of one per allocation."),
+        field("max_parallel_jobs", Shape::Int(1, COUNT), "At most this many jobs at once, whatever they need."),
+        field("persistent", Shape::Bool, "Once per runner instead of once."),
+    ],
+};
+
+fn causes() -> Vec<&'static str> {
+    Cause::ALL.iter().map(|cause| cause.as_str()).collect()
+}
+
+fn triggers() -> Vec<&'static str> {
+    Trigger::ALL.iter().map(|trigger| trigger.as_str()).collect()
+}

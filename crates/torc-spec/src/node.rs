@@ -1,0 +1,222 @@
+//! The one tree that every format is read into: values with the place they were written at.
+
+use serde_json::{Map, Number, Value};
+
+/// A range of bytes in the source text. Specs that did not come from text have [`Span::NONE`] everywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// The byte after the last.
+    pub end: u32,
+}
+
+impl Span {
+    /// No place in any text.
+    pub const NONE: Self = Self { start: u32::MAX, end: u32::MAX };
+
+    /// From byte offsets; sources are limited to far less than 4 GiB.
+    pub fn new(start: usize, end: usize) -> Self {
+        let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX - 1);
+        Self { start: clamp(start), end: clamp(end.max(start)) }
+    }
+
+    /// There is no text behind it.
+    pub fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+}
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The value.
+    pub kind: Kind,
+    /// Its place.
+    pub span: Span,
+}
+
+/// The kinds of values that all four formats share.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// Nothing; the same as an absent key.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, with its spelling where that differs from how we print it (`007`, `1.10`, `0x1F`).
+    Number(Number, Option<Box<str>>),
+    /// Text.
+    Text(String),
+    /// Values in order.
+    List(Vec<Node>),
+    /// Keys in the order of the file; the front ends guarantee that they differ.
+    Map(Vec<Entry>),
+}
+
+/// One key of a map.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Its place.
+    pub key_span: Span,
+    /// What it maps to.
+    pub value: Node,
+}
+
+impl Node {
+    /// A node.
+    pub fn new(kind: Kind, span: Span) -> Self {
+        Self { kind, span }
+    }
+
+    /// A text node.
+    pub fn text(text: impl Into<String>, span: Span) -> Self {
+        Self::new(Kind::Text(text.into()), span)
+    }
+
+    /// The value of a key, if this is a map that has it.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    /// The entry of a key, if this is a map that has it.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        match &self.kind {
+            Kind::Map(entries) => entries.iter().find(|entry| entry.key == key),
+            _ => None,
+        }
+    }
+
+    /// The elements, if this is a list; else nothing.
+    pub fn items(&self) -> &[Self] {
+        match &self.kind {
+            Kind::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The text, if this is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What messages call this kind of value.
+    pub fn kind_name(&self) -> &'static str {
+        match &self.kind {
+            Kind::Null => "nothing",
+            Kind::Bool(_) => "true or false",
+            Kind::Number(..) => "a number",
+            Kind::Text(_) => "text",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a map",
+        }
+    }
+
+    /// The same value without places.
+    pub fn to_value(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(value) => Value::Bool(*value),
+            Kind::Number(number, _) => Value::Number(number.clone()),
+            Kind::Text(text) => Value::String(text.clone()),
+            Kind::List(items) => Value::Array(items.iter().map(Self::to_value).collect()),
+            Kind::Map(entries) => {
+                Value::Object(entries.iter().map(|e| (e.key.clone(), e.value.to_value())).collect::<Map<_, _>>())
+            }
+        }
+    }
+
+    /// The same value with no place at all.
+    pub fn from_value(value: Value) -> Self {
+        let kind = match value {
+            Value::Null => Kind::Null,
+            Value::Bool(value) => Kind::Bool(value),
+            Value::Number(number) => Kind::Number(number, None),
+            Value::String(text) => Kind::Text(text),
+            Value::Array(items) => Kind::List(items.into_iter().map(Self::from_value).collect()),
+            Value::Object(map) => Kind::Map(
+                map.into_iter()
+                    .map(|(key, value)| Entry { key, key_span: Span::NONE, value: Self::from_value(value) })
+                    .collect(),
+            ),
+        };
+        Self::new(kind, Span::NONE)
+    }
+}
+
+/// A key or an index on the way from the root to a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Key of a map.
+    Key(String),
+    /// Index into a list.
+    Index(usize),
+}
+
+impl From<&str> for Step {
+    fn from(key: &str) -> Self {
+        Self::Key(key.into())
+    }
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
+
+/// The way from the root to a node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Path(pub Vec<Step>);
+
+impl Path {
+    /// One step further.
+    pub fn join(&self, step: impl Into<Step>) -> Self {
+        let mut steps = self.0.clone();
+        steps.push(step.into());
+        Self(steps)
+    }
+
+    /// The deepest node on this path that exists under `root`.
+    pub fn resolve<'a>(&self, root: &'a Node) -> &'a Node {
+        let mut node = root;
+        for step in &self.0 {
+            let next = match (step, &node.kind) {
+                (Step::Key(key), _) => node.get(key),
+                (Step::Index(index), Kind::List(items)) => items.get(*index),
+                (Step::Index(_), _) => None,
+            };
+            match next {
+                Some(next) => node = next,
+                None => break,
+            }
+        }
+        node
+    }
+}
+
+impl std::fmt::Display for Path {
+    /// `jobs[3].depends_on[0]`, with quotes around keys that are not words.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (position, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Index(index) => write!(f, "[{index}]")?,
+                Step::Key(key) if !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
+                    write!(f, "{}{key}", if position > 0 { "." } else { "" })?;
+                }
+                Step::Key(key) => write!(f, "[{key:?}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Builds a [`Path`] out of keys and indexes.
+macro_rules! at {
+    ($($step:expr),* $(,)?) => { $crate::node::Path(vec![$($crate::node::Step::from($step)),*]) };
+}
+pub(crate) use at;

@@ -1,0 +1,254 @@
+//! Shell texts with `${files.input.NAME}` and its relatives: cut once per definition, filled in once per instance.
+
+use super::catalog::Catalog;
+use crate::shell::{Quotes, Scanner, special};
+use crate::template::{Quoting, Template, TemplateError};
+use serde_json::Value;
+use torc_model::plan::user_data_variable;
+
+/// A shell text cut at its references.
+#[derive(Debug)]
+pub struct Command {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Text(Template),
+    Reference(Reference),
+}
+
+/// `${files.input.NAME}`.
+#[derive(Debug)]
+struct Reference {
+    kind: ReferenceKind,
+    name: Template,
+    written: String,
+    quotes: Quotes,
+}
+
+/// What a reference names, and in which role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReferenceKind {
+    /// A file that is read.
+    InputFile,
+    /// A file that is written.
+    OutputFile,
+    /// User data that is read.
+    InputUserData,
+    /// User data that is written.
+    OutputUserData,
+}
+
+impl ReferenceKind {
+    const PREFIXES: [(&'static str, Self); 4] = [
+        ("${files.input.", Self::InputFile),
+        ("${files.output.", Self::OutputFile),
+        ("${user_data.input.", Self::InputUserData),
+        ("${user_data.output.", Self::OutputUserData),
+    ];
+
+    fn is_file(self) -> bool {
+        matches!(self, Self::InputFile | Self::OutputFile)
+    }
+}
+
+/// What came out of filling in a command.
+#[derive(Debug, Default)]
+pub struct Filled {
+    /// The shell text.
+    pub text: String,
+    /// What it reads and writes, as indexes into the catalog.
+    pub references: Vec<(ReferenceKind, u32)>,
+    /// What is doubtful.
+    pub doubts: Vec<Doubt>,
+}
+
+/// Something doubtful or wrong about a reference.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Doubt {
+    /// The reference as written.
+    pub written: String,
+    /// What about it.
+    pub message: String,
+    /// What to do.
+    pub help: Option<String>,
+    /// The command can not be used.
+    pub fatal: bool,
+}
+
+impl Command {
+    /// Cuts a shell text at its references and placeholders.
+    pub fn parse(text: &str, parameters: &[&str]) -> Result<Self, TemplateError> {
+        let mut pieces = Vec::new();
+        let mut scanner = Scanner::default();
+        let mut rest = text;
+        while let Some((at, prefix, kind, length)) = next_reference(rest) {
+            let (before, from) = rest.split_at(at);
+            scanner.advance(before);
+            pieces.push(Piece::Text(Template::parse(before, parameters, Quoting::Plain)?));
+            let written = &from[..length];
+            let name = Template::parse(&written[prefix..length - 1], parameters, Quoting::Plain)?;
+            pieces.push(Piece::Reference(Reference { kind, name, written: written.into(), quotes: scanner.quotes() }));
+            rest = &from[length..];
+        }
+        pieces.push(Piece::Text(Template::parse(rest, parameters, Quoting::Plain)?));
+        Ok(Self { pieces })
+    }
+
+    /// Which parameters the text uses outside of references.
+    pub fn uses(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pieces
+            .iter()
+            .filter_map(|piece| if let Piece::Text(text) = piece { Some(text) } else { None })
+            .flat_map(Template::uses)
+    }
+
+    /// Which parameters occur anywhere.
+    pub fn mentions(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pieces.iter().flat_map(|piece| match piece {
+            Piece::Text(text) => text.uses().collect::<Vec<_>>(),
+            Piece::Reference(reference) => reference.name.uses().collect(),
+        })
+    }
+
+    /// Fills in the rows of one instance: text from the first, references from all of them, separated by spaces.
+    pub fn fill(&self, rows: &[Vec<&Value>], catalog: &Catalog) -> Result<Filled, Doubt> {
+        let mut out = Filled::default();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => {
+                    out.text.push_str(&text.fill(&rows[0]).map_err(|message| Doubt::fatal(String::new(), message))?)
+                }
+                Piece::Reference(reference) => reference.fill(rows, catalog, &mut out)?,
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Position, length of the prefix, kind and whole length of the next reference; braces inside are placeholders.
+fn next_reference(text: &str) -> Option<(usize, usize, ReferenceKind, usize)> {
+    let mut from = 0;
+    while let Some(found) = text[from..].find("${") {
+        let at = from + found;
+        from = at + 2;
+        let known = ReferenceKind::PREFIXES.iter().find(|(prefix, _)| text[at..].starts_with(prefix));
+        let Some((prefix, kind)) = known else { continue };
+        let mut depth = 1;
+        for (offset, byte) in text[at + prefix.len()..].bytes().enumerate() {
+            match byte {
+                b'{' => depth += 1,
+                b'}' => depth -= 1,
+                b'\n' => break,
+                _ => {}
+            }
+            if depth == 0 {
+                return Some((at, prefix.len(), *kind, prefix.len() + offset + 1));
+            }
+        }
+    }
+    None
+}
+
+impl Doubt {
+    fn fatal(written: String, message: String) -> Self {
+        Self { written, message, help: None, fatal: true }
+    }
+}
+
+impl Reference {
+    fn fill(&self, rows: &[Vec<&Value>], catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
+        let mut names: Vec<String> = Vec::with_capacity(1);
+        for row in rows {
+            let name = self.name.fill(row).map_err(|message| Doubt::fatal(self.written.clone(), message))?;
+            if rows.len() == 1 || !names.contains(&name) {
+                names.push(name);
+            }
+            if self.name.is_constant() {
+                break;
+            }
+        }
+        for (position, name) in names.iter().enumerate() {
+            if position > 0 {
+                out.text.push(' ');
+            }
+            if self.kind.is_file() {
+                self.fill_file(name, catalog, out)?;
+            } else {
+                self.fill_user_data(name, catalog, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_file(&self, name: &str, catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
+        let index = catalog.file(name).ok_or_else(|| self.unknown("file", name, catalog.nearest_file(name)))?;
+        let path = &catalog.files[index as usize].path;
+        if let Some(c) = special(path, self.quotes) {
+            let message = format!("the path `{path}` contains `{}`, which the shell will interpret", c.escape_debug());
+            let help = match self.quotes {
+                Quotes::None => "put the reference in double quotes",
+                Quotes::Double => "put the reference in single quotes",
+                Quotes::Single => "choose another path",
+            };
+            out.doubts.push(Doubt { written: self.written.clone(), message, help: Some(help.into()), fatal: false });
+        }
+        out.text.push_str(path);
+        out.references.push((self.kind, index));
+        Ok(())
+    }
+
+    fn fill_user_data(&self, name: &str, catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
+        let index =
+            catalog.user_data(name).ok_or_else(|| self.unknown("user data", name, catalog.nearest_user_data(name)))?;
+        out.references.push((self.kind, index));
+        let variable = user_data_variable(name);
+        let Some(data) = &catalog.user_data[index as usize].data else {
+            // Not known yet: the runner exports the value that is current when the job starts.
+            match self.quotes {
+                Quotes::None => out.text.push_str(&format!("\"${{{variable}}}\"")),
+                Quotes::Double => out.text.push_str(&format!("${{{variable}}}")),
+                Quotes::Single => {
+                    out.text.push_str(&format!("${{{variable}}}"));
+                    let message =
+                        "the value is not known yet, and between single quotes only a nested shell will see it".into();
+                    let help = Some(format!("use double quotes, or read the environment variable `{variable}`"));
+                    out.doubts.push(Doubt { written: self.written.clone(), message, help, fatal: false });
+                }
+            }
+            return Ok(());
+        };
+        let text = data.to_string();
+        let scalar = matches!(data, Value::String(_))
+            && special(&text, Quotes::Single).is_none()
+            && !text.contains(['$', '`', '\\']);
+        let harmless = special(&text, self.quotes).is_none() || (self.quotes == Quotes::None && scalar);
+        if !harmless {
+            let fatal = self.quotes == Quotes::Single;
+            let message = if fatal {
+                format!("the value of `{name}` contains a single quote, which would end the quotes around it")
+            } else {
+                format!("the shell will interpret parts of the value of `{name}`")
+            };
+            let single = if fatal { "" } else { "put the reference in single quotes, or " };
+            let help = Some(format!("{single}read the environment variable `{variable}`"));
+            let doubt = Doubt { written: self.written.clone(), message, help, fatal };
+            if fatal {
+                return Err(doubt);
+            }
+            out.doubts.push(doubt);
+        }
+        out.text.push_str(&text);
+        Ok(())
+    }
+
+    fn unknown(&self, what: &str, name: &str, help: Option<String>) -> Doubt {
+        Doubt {
+            written: self.written.clone(),
+            message: format!("there is no {what} called `{name}`"),
+            help,
+            fatal: true,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! From spec to plan: expand parameters, resolve names, compute dependencies, check everything.
+
+mod catalog;
+mod command;
+mod expand;
+mod graph;
+mod matching;
+mod params;
+mod resolve;
+mod rest;
+
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::node::Path;
+use crate::spec::Spec;
+use std::collections::HashSet;
+use torc_model::plan::Plan;
+
+/// A plan and what analysis needs to know about how it came about.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub plan: Plan,
+    pub warnings: Diagnostics,
+    /// For each job of the plan, the index of its definition in the spec.
+    pub origins: Vec<usize>,
+}
+
+/// Makes a plan out of a spec.
+pub(crate) fn plan(spec: &Spec) -> Result<Planned, Diagnostics> {
+    let mut planner = Planner { spec, found: Diagnostics::default(), said: HashSet::new() };
+    let catalog = planner.catalog();
+    let jobs = planner.expand_jobs(&catalog);
+    planner.stop_on_errors()?;
+    let (jobs, origins) = planner.resolve_jobs(jobs, &catalog);
+    planner.stop_on_errors()?;
+    planner.check_cycles(&jobs, &catalog, &origins);
+    let plan = planner.assemble(jobs, catalog);
+    planner.stop_on_errors()?;
+    Ok(Planned { plan, warnings: planner.found, origins })
+}
+
+struct Planner<'a> {
+    spec: &'a Spec,
+    found: Diagnostics,
+    /// What was reported already: one definition can stand for thousands of instances.
+    said: HashSet<(String, String)>,
+}
+
+impl Planner<'_> {
+    fn stop_on_errors(&mut self) -> Result<(), Diagnostics> {
+        if self.found.has_errors() {
+            return Err(std::mem::take(&mut self.found));
+        }
+        Ok(())
+    }
+
+    /// Reports at a node, or at a part of its text; once per place and kind of message.
+    fn report(&mut self, path: &Path, part: &str, diagnostic: Diagnostic) {
+        let kind = format!("{:?}{}", diagnostic.severity, diagnostic.message.split('`').next().unwrap_or(""));
+        if self.said.insert((format!("{path} {part}"), kind)) {
+            self.found.push(diagnostic.at(self.spec.place(path, part)));
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.found.iter().any(|d| d.severity == Severity::Error)
+    }
+}

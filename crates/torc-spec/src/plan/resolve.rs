@@ -1,0 +1,245 @@
+//! Resolution: names and expressions become indexes, and files and user data become dependencies.
+
+use super::Planner;
+use super::catalog::Catalog;
+use super::command::ReferenceKind;
+use super::expand::{Instance, LISTS};
+use super::matching::{Matches, Names};
+use crate::diagnostic::{Diagnostic, excerpt, suggest};
+use crate::node::at;
+use std::collections::HashMap;
+use torc_model::plan::{Job, JobExtra};
+
+/// More dependencies than this are refused: the graph would not fit into memory.
+const MAX_EDGES: usize = 20_000_000;
+
+type Found<'a> = HashMap<&'a str, Result<Matches, String>>;
+
+/// How a list of names is looked up.
+struct Lookup<'a> {
+    what: &'static str,
+    names: &'a dyn Fn(&str) -> Option<u32>,
+    all: &'a [&'a str],
+    found: &'a Found<'a>,
+}
+
+impl Planner<'_> {
+    /// Resolves every reference of every job. Also gives the definition of each job.
+    pub fn resolve_jobs(&mut self, instances: Vec<Instance>, catalog: &Catalog) -> (Vec<Job>, Vec<usize>) {
+        let job_names: Vec<&str> = instances.iter().map(|instance| instance.name.as_str()).collect();
+        let file_names: Vec<&str> = catalog.files.iter().map(|file| file.name.as_str()).collect();
+        let data_names: Vec<&str> = catalog.user_data.iter().map(|data| data.name.as_str()).collect();
+        let index: HashMap<&str, u32> = job_names.iter().enumerate().map(|(i, name)| (*name, i as u32)).collect();
+        let patterns = |wanted: &'static [usize]| {
+            instances
+                .iter()
+                .flat_map(move |i| wanted.iter().flat_map(|list| &i.lists[*list]))
+                .map(|(_, pattern)| pattern.as_str())
+        };
+        let jobs_found = Names::new(job_names.clone()).match_all(patterns(&[1]));
+        let files_found = Names::new(file_names.clone()).match_all(patterns(&[3, 5]));
+        let data_found = Names::new(data_names.clone()).match_all(patterns(&[7, 9]));
+        let (by_job, by_file, by_data) = (
+            |name: &str| index.get(name).copied(),
+            |name: &str| catalog.file(name),
+            |name: &str| catalog.user_data(name),
+        );
+        let jobs = Lookup { what: "job", names: &by_job, all: &job_names, found: &jobs_found };
+        let files = Lookup { what: "file", names: &by_file, all: &file_names, found: &files_found };
+        let data = Lookup { what: "user data", names: &by_data, all: &data_names, found: &data_found };
+
+        let mut resolved = Vec::with_capacity(instances.len());
+        for (own, instance) in instances.iter().enumerate() {
+            let named =
+                |kind: ReferenceKind| instance.references.iter().filter(move |(k, _)| *k == kind).map(|(_, i)| *i);
+            let mut lists = [
+                self.resolve_list(instance, 0, &jobs, own),
+                self.resolve_list(instance, 2, &files, usize::MAX),
+                self.resolve_list(instance, 4, &files, usize::MAX),
+                self.resolve_list(instance, 6, &data, usize::MAX),
+                self.resolve_list(instance, 8, &data, usize::MAX),
+            ];
+            lists[1].extend(named(ReferenceKind::InputFile));
+            lists[2].extend(named(ReferenceKind::OutputFile));
+            lists[3].extend(named(ReferenceKind::InputUserData));
+            lists[4].extend(named(ReferenceKind::OutputUserData));
+            resolved.push(lists.map(sorted));
+        }
+        let jobs = self.link(&instances, resolved, catalog);
+        let origins = instances.iter().map(|instance| instance.origin).collect();
+        let finished = instances.into_iter().zip(jobs).map(|(instance, job)| self.finish(instance, job)).collect();
+        (finished, origins)
+    }
+
+    /// One list of names and the list of expressions that follows it in [`LISTS`].
+    fn resolve_list(&mut self, instance: &Instance, list: usize, lookup: &Lookup<'_>, own: usize) -> Vec<u32> {
+        let mut out = Vec::with_capacity(instance.lists[list].len());
+        for (position, name) in &instance.lists[list] {
+            match (lookup.names)(name) {
+                Some(found) => out.push(found),
+                None => {
+                    let at = at!["jobs", instance.origin, LISTS[list].key, *position as usize];
+                    let message = format!(
+                        "job `{}`: there is no {} called `{}`",
+                        excerpt(&instance.name),
+                        lookup.what,
+                        excerpt(name)
+                    );
+                    let family = format!("{name}_");
+                    let help = if lookup.what == "job" && lookup.all.iter().any(|job| job.starts_with(&family)) {
+                        Some(format!(
+                            "to depend on all jobs that begin with `{name}_`, write `depends_on_regexes: ['^{name}_']`"
+                        ))
+                    } else {
+                        suggest(name, lookup.all.iter().copied())
+                    };
+                    self.report(&at, "", Diagnostic::error(message).maybe_help(help));
+                }
+            }
+        }
+        for (position, pattern) in &instance.lists[list + 1] {
+            let at = || at!["jobs", instance.origin, LISTS[list + 1].key, *position as usize];
+            match &lookup.found[pattern.as_str()] {
+                Ok(matches) => {
+                    let before = out.len();
+                    out.extend(matches.iter().filter(|found| **found as usize != own));
+                    if out.len() == before {
+                        let message = format!(
+                            "job `{}`: `{}` matches no other {}",
+                            excerpt(&instance.name),
+                            excerpt(pattern),
+                            lookup.what
+                        );
+                        let plain: String =
+                            pattern.chars().filter(|c| c.is_alphanumeric() || matches!(c, '_' | '-')).collect();
+                        let help = suggest(&plain, lookup.all.iter().copied());
+                        self.report(&at(), "", Diagnostic::error(message).maybe_help(help));
+                    }
+                }
+                Err(error) => {
+                    let message = format!("cannot use `{}`: {}", excerpt(pattern), error.lines().last().unwrap_or(""));
+                    self.report(&at(), "", Diagnostic::error(message));
+                }
+            }
+        }
+        out
+    }
+
+    /// Adds the dependencies that files and user data bring.
+    fn link(&mut self, instances: &[Instance], resolved: Vec<[Vec<u32>; 5]>, catalog: &Catalog) -> Vec<[Vec<u32>; 5]> {
+        let mut file_producers: Vec<Vec<u32>> = vec![Vec::new(); catalog.files.len()];
+        let mut data_producers: Vec<Vec<u32>> = vec![Vec::new(); catalog.user_data.len()];
+        for (job, lists) in resolved.iter().enumerate() {
+            lists[2].iter().for_each(|file| file_producers[*file as usize].push(job as u32));
+            lists[4].iter().for_each(|data| data_producers[*data as usize].push(job as u32));
+        }
+        for (file, producers) in catalog.files.iter().zip(&file_producers) {
+            self.warn_producers(instances, "file", &file.name, producers);
+        }
+        for (data, producers) in catalog.user_data.iter().zip(&data_producers) {
+            self.warn_producers(instances, "user data", &data.name, producers);
+        }
+        let mut edges = 0usize;
+        let mut linked = Vec::with_capacity(resolved.len());
+        for (job, mut lists) in resolved.into_iter().enumerate() {
+            let [depends_on, input_files, _, input_data, _] = &mut lists;
+            for file in input_files.iter() {
+                depends_on.extend(&file_producers[*file as usize]);
+            }
+            for data in input_data.iter() {
+                depends_on.extend(&data_producers[*data as usize]);
+            }
+            *depends_on = sorted(std::mem::take(depends_on));
+            edges += depends_on.len();
+            if edges > MAX_EDGES {
+                let at = at!["jobs", instances[job].origin];
+                let message = format!("the jobs have more than {MAX_EDGES} dependencies");
+                let help =
+                    "put one job between the two groups: it depends on all of the first, and all of the second on it";
+                self.report(&at, "", Diagnostic::error(message).help(help));
+                return Vec::new();
+            }
+            linked.push(lists);
+        }
+        linked
+    }
+
+    fn warn_producers(&mut self, instances: &[Instance], what: &str, name: &str, producers: &[u32]) {
+        let [first, second, ..] = producers else { return };
+        let (first, second) = (&instances[*first as usize], &instances[*second as usize]);
+        let message = format!(
+            "{what} `{}` is written by {} jobs, such as `{}` and `{}`",
+            excerpt(name),
+            producers.len(),
+            excerpt(&first.name),
+            excerpt(&second.name)
+        );
+        let diagnostic = Diagnostic::warning(message).help("whoever reads it waits for all of them");
+        self.report(&at!["jobs", second.origin, "name"], "", diagnostic);
+    }
+
+    fn finish(&mut self, instance: Instance, lists: [Vec<u32>; 5]) -> Job {
+        let document = &self.spec.document;
+        let definition = &document.jobs[instance.origin];
+        let requirements: Vec<&str> = document.resource_requirements.iter().map(|r| r.name.as_str()).collect();
+        let handlers: Vec<&str> = document.failure_handlers.iter().map(|h| h.name.as_str()).collect();
+        let schedulers: Vec<&str> = document.slurm_schedulers.iter().map(|s| s.name.as_str()).collect();
+        let wanted = instance.resource_requirements.as_deref().filter(|name| *name != "default");
+        let resource_requirements = self.named(&instance, "resource_requirements", wanted, &requirements);
+        let failure_handler = self.named(&instance, "failure_handler", instance.failure_handler.as_deref(), &handlers);
+        let scheduler = self.named(&instance, "scheduler", instance.scheduler.as_deref(), &schedulers);
+        let [depends_on, input_files, output_files, input_user_data, output_user_data] =
+            lists.map(|list| list.into_iter().map(|i| i as usize).collect());
+        Job {
+            name: instance.name,
+            command: instance.command,
+            invocation_script: instance.invocation_script,
+            steps: instance.steps,
+            depends_on,
+            input_files,
+            output_files,
+            input_user_data,
+            output_user_data,
+            resource_requirements,
+            failure_handler,
+            scheduler,
+            cancel_on_blocking_job_failure: definition.cancel_on_blocking_job_failure.unwrap_or(true),
+            priority: definition.priority,
+            extra: JobExtra {
+                env: instance.env,
+                timeout: definition.timeout,
+                max_lost_retries: definition.max_lost_retries,
+                uses: instance.uses,
+                label: instance.label,
+                stdio: definition.stdio.or(None),
+                parameters: instance.parameters,
+                map: instance.map,
+            },
+        }
+    }
+
+    fn named(&mut self, instance: &Instance, key: &'static str, name: Option<&str>, known: &[&str]) -> Option<usize> {
+        let name = name?;
+        let found = known.iter().position(|known| *known == name);
+        if found.is_none() {
+            let what = match key {
+                "resource_requirements" => "resource requirements",
+                "failure_handler" => "failure handler",
+                _ => "Slurm scheduler",
+            };
+            let help = suggest(name, known.iter().copied());
+            let help = help.or_else(|| {
+                Some(format!("the workflow defines none; add `{key}{}`", if key.ends_with('s') { "" } else { "s" }))
+            });
+            let message = format!("job `{}`: there is no {what} called `{}`", excerpt(&instance.name), excerpt(name));
+            self.report(&at!["jobs", instance.origin, key], "", Diagnostic::error(message).maybe_help(help));
+        }
+        found
+    }
+}
+
+fn sorted(mut list: Vec<u32>) -> Vec<u32> {
+    list.sort_unstable();
+    list.dedup();
+    list
+}

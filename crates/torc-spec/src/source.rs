@@ -1,0 +1,178 @@
+//! Where a spec's text comes from and which format it has.
+
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The formats a spec can be written in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// YAML 1.2.
+    Yaml,
+    /// JSON.
+    Json,
+    /// JSON5: JSON with comments, trailing commas and bare keys.
+    Json5,
+    /// KDL 2.
+    Kdl,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Yaml, Self::Json, Self::Json5, Self::Kdl];
+
+    /// The usual file name extension.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Yaml => "yaml",
+            Self::Json => "json",
+            Self::Json5 => "json5",
+            Self::Kdl => "kdl",
+        }
+    }
+
+    /// By name or extension.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "yaml" | "yml" => Some(Self::Yaml),
+            "json" => Some(Self::Json),
+            "json5" => Some(Self::Json5),
+            "kdl" => Some(Self::Kdl),
+            _ => None,
+        }
+    }
+
+    /// By the extension of a path.
+    pub fn from_path(path: &Path) -> Option<Self> {
+        path.extension().and_then(|extension| extension.to_str()).and_then(Self::parse)
+    }
+
+    /// By the first characters that are neither space nor comment: a brace opens JSON5 (which includes JSON), a
+    /// word followed by a colon, a dash or `#` is YAML, `/-` or a word followed by a value is KDL.
+    pub fn detect(text: &str) -> Self {
+        let mut rest = text.trim_start_matches('\u{FEFF}').trim_start();
+        loop {
+            if let Some(comment) = rest.strip_prefix("//") {
+                rest = comment.split_once('\n').map_or("", |(_, after)| after).trim_start();
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                rest = comment.split_once("*/").map_or("", |(_, after)| after).trim_start();
+            } else {
+                break;
+            }
+        }
+        if rest.starts_with(['{', '[']) {
+            return Self::Json5;
+        }
+        if rest.starts_with("/-") {
+            return Self::Kdl;
+        }
+        let word = |c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.';
+        let after = rest
+            .strip_prefix('"')
+            .and_then(|quoted| quoted.split_once('"'))
+            .map_or_else(|| rest.trim_start_matches(word), |(_, after)| after);
+        if after.len() == rest.len() || rest.starts_with("- ") || rest.starts_with("---") {
+            return Self::Yaml;
+        }
+        match after.trim_start_matches([' ', '\t']).chars().next() {
+            Some(':') | None | Some('\n' | '\r') => Self::Yaml,
+            Some(_) => Self::Kdl,
+        }
+    }
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.extension())
+    }
+}
+
+/// The text of a spec.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// File name for messages.
+    pub name: String,
+    /// The text, not yet known to be UTF-8.
+    pub bytes: Vec<u8>,
+    /// How to read it.
+    pub format: Format,
+    /// Directory that `parameters_file` is relative to; without one such files can not be read.
+    pub base_dir: Option<PathBuf>,
+}
+
+impl Source {
+    /// Larger texts are refused. A spec with 100,000 jobs written one by one takes about 20 MB.
+    pub const MAX_BYTES: usize = 64 << 20;
+
+    /// A text that is already in memory.
+    pub fn new(name: impl Into<String>, text: impl Into<Vec<u8>>, format: Format) -> Self {
+        Self { name: name.into(), bytes: text.into(), format, base_dir: None }
+    }
+
+    /// Reads a file, or standard input for `-`. The extension decides the format, else the first characters.
+    pub fn read(path: &Path) -> Result<Self, Diagnostics> {
+        let fail = |error: std::io::Error| {
+            Diagnostics::from(Diagnostic::error(format!("cannot read `{}`: {error}", path.display())))
+        };
+        let (name, bytes, base_dir) = if path == Path::new("-") {
+            ("<stdin>".to_owned(), read_limited(&mut std::io::stdin().lock()).map_err(fail)?, PathBuf::from("."))
+        } else {
+            if path.is_dir() {
+                return Err(
+                    Diagnostic::error(format!("`{}` is a directory, not a workflow file", path.display())).into()
+                );
+            }
+            let mut file = std::fs::File::open(path).map_err(fail)?;
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let base_dir = parent.unwrap_or(Path::new(".")).to_owned();
+            (path.display().to_string(), read_limited(&mut file).map_err(fail)?, base_dir)
+        };
+        let format = Format::from_path(path).unwrap_or_else(|| Format::detect(&String::from_utf8_lossy(head(&bytes))));
+        Ok(Self { name, bytes, format, base_dir: Some(base_dir) })
+    }
+
+    /// With a directory for `parameters_file`.
+    pub fn in_dir(mut self, base_dir: impl Into<PathBuf>) -> Self {
+        self.base_dir = Some(base_dir.into());
+        self
+    }
+}
+
+/// Enough to look past a licence header.
+fn head(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(64 << 10)]
+}
+
+/// Reads at most one byte more than is allowed, so that the limit can be noticed without reading everything.
+pub(crate) fn read_limited(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(Source::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_words_tell_the_format() {
+        for (text, format) in [
+            ("name: x\njobs: []", Format::Yaml),
+            ("# hi\nname: x", Format::Yaml),
+            ("---\nname: x", Format::Yaml),
+            ("- shell: x", Format::Yaml),
+            ("\"name\": x", Format::Yaml),
+            ("name:\n  x", Format::Yaml),
+            ("", Format::Yaml),
+            ("{\"name\": 1}", Format::Json5),
+            ("// c\n{name: 1}", Format::Json5),
+            ("/* c */ {}", Format::Json5),
+            ("name \"x\"", Format::Kdl),
+            ("// c\nname \"x\"\n", Format::Kdl),
+            ("/- old \"x\"\nname \"x\"", Format::Kdl),
+            ("\u{FEFF}job \"a\" { command \"true\" }", Format::Kdl),
+        ] {
+            assert_eq!(Format::detect(text), format, "{text:?}");
+        }
+    }
+}

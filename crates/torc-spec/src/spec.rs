@@ -1,0 +1,199 @@
+//! A spec that has been read: canonical, complete in itself, not yet expanded.
+
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
+use crate::document::Document;
+use crate::front::{self, Builder, json, yaml};
+use crate::keys;
+use crate::node::{Kind, Node, Path};
+use crate::read::Reader;
+use crate::source::{Format, Source};
+use crate::{inline, template};
+use serde::Deserialize;
+use serde_json::Value;
+use torc_model::plan::Plan;
+
+/// A spec that has been read: canonical, complete in itself, not yet expanded. Two specs are equal if their canonical
+/// forms are, whatever format and spelling they were written in.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    tree: Node,
+    map: SourceMap,
+    pub(crate) document: Document,
+}
+
+/// What [`parse`] gives.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The spec.
+    pub spec: Spec,
+    /// What is doubtful about it.
+    pub warnings: Diagnostics,
+}
+
+impl PartialEq for Spec {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_value() == other.to_value()
+    }
+}
+
+/// Reads a spec. Errors come with their place, as many as can be found in one pass.
+pub fn parse(source: &Source) -> Result<Parsed, Diagnostics> {
+    let map = text_of(source)?;
+    let mut builder = Builder::new(&map);
+    let tree = match source.format {
+        Format::Yaml => yaml::parse(&map, &mut builder),
+        Format::Json => json::parse(&map, json::Dialect::Json, &mut builder),
+        Format::Json5 => json::parse(&map, json::Dialect::Json5, &mut builder),
+        Format::Kdl => front::kdl_tree::parse(&map, &mut builder),
+    };
+    let errors = builder.errors;
+    let tree = match tree {
+        Ok(tree) if !errors.has_errors() => tree,
+        Ok(_) | Err(front::Stop) => return Err(errors),
+    };
+    Spec::read(tree, map, source.format == Format::Kdl, source.base_dir.as_deref())
+}
+
+/// The text, if it is one.
+fn text_of(source: &Source) -> Result<SourceMap, Diagnostics> {
+    if source.bytes.len() > Source::MAX_BYTES {
+        let message = format!("`{}` is larger than {} MiB", source.name, Source::MAX_BYTES >> 20);
+        let help = "write jobs that differ only in a value as one job with `parameters`";
+        return Err(Diagnostic::error(message).help(help).into());
+    }
+    let (text, valid) = match std::str::from_utf8(&source.bytes) {
+        Ok(text) => (text, text.len()),
+        Err(error) => {
+            let valid = error.valid_up_to();
+            (std::str::from_utf8(&source.bytes[..valid]).unwrap_or_default(), valid)
+        }
+    };
+    let map = SourceMap::new(&source.name, text);
+    let fail = |at: usize, message: &str, help: &str| {
+        let place = map.place(crate::node::Span::new(at, at), String::new());
+        Err(Diagnostic::error(message).at(place).help(help).into())
+    };
+    if valid < source.bytes.len() {
+        return fail(valid, "the file is not UTF-8 text from here on", "save it in the UTF-8 encoding");
+    }
+    if let Some(at) = text.find('\0') {
+        return fail(at, "the file contains a NUL byte", "a workflow file is plain text");
+    }
+    Ok(map)
+}
+
+impl Spec {
+    fn read(tree: Node, map: SourceMap, kdl: bool, base_dir: Option<&std::path::Path>) -> Result<Parsed, Diagnostics> {
+        let variables = match tree.get("variables").map(|node| &node.kind) {
+            Some(Kind::Map(entries)) => entries.iter().map(|entry| entry.key.clone()).collect(),
+            _ => std::collections::HashSet::new(),
+        };
+        let deferred = !variables.is_empty();
+        let mut reader = Reader::new(&map, kdl).defer(variables);
+        let tree = reader.object(tree, &keys::WORKFLOW);
+        let mut found = reader.found;
+        let Some(mut tree) = tree.filter(|_| !found.has_errors()) else { return Err(found) };
+
+        inline::parameters_files(&mut tree, &map, base_dir, &mut found);
+        if found.has_errors() {
+            return Err(found);
+        }
+        let resolved = if deferred { Some(with_constants(&tree, &map, &mut found)?) } else { None };
+        let value = resolved.as_ref().unwrap_or(&tree).to_value();
+        let document = Document::deserialize(value).map_err(|error| {
+            Diagnostics::from(Diagnostic::error(format!("the spec passed all checks but cannot be used: {error}")))
+        })?;
+        Ok(Parsed { spec: Self { tree, map, document }, warnings: found })
+    }
+
+    /// Expands, resolves and checks; gives the plan and what is doubtful about it.
+    pub fn plan(&self) -> Result<(Plan, Diagnostics), Diagnostics> {
+        let planned = crate::plan::plan(self)?;
+        Ok((planned.plan, planned.warnings))
+    }
+
+    /// The workflow's name.
+    pub fn name(&self) -> &str {
+        &self.document.name
+    }
+
+    /// The canonical form as JSON: unexpanded, with the rows of parameter files written out.
+    pub fn to_value(&self) -> Value {
+        self.tree.to_value()
+    }
+
+    /// Reads a spec from JSON, as another Torc sent it. Places in messages are paths such as `jobs[0].name`.
+    pub fn from_value(value: Value) -> Result<Parsed, Diagnostics> {
+        let map = SourceMap::new("<request>", "");
+        let mut builder = Builder::new(&map);
+        if check_value(&value, 0, &mut builder).is_err() || builder.errors.has_errors() {
+            return Err(builder.errors);
+        }
+        Self::read(Node::from_value(value), map, false, None)
+    }
+
+    pub(crate) fn tree(&self) -> &Node {
+        &self.tree
+    }
+
+    /// The place of a node, or of a part of its text.
+    pub(crate) fn place(&self, path: &Path, part: &str) -> crate::diagnostic::Place {
+        let span = path.resolve(&self.tree).span;
+        self.map.place(self.map.narrow(span, part), path.to_string())
+    }
+}
+
+/// The limits that the front ends put on text hold for JSON values too.
+fn check_value(value: &Value, depth: usize, builder: &mut Builder<'_>) -> Result<(), front::Stop> {
+    builder.count(1, crate::node::Span::NONE)?;
+    builder.check_depth(depth, crate::node::Span::NONE)?;
+    match value {
+        Value::Array(items) => items.iter().try_for_each(|item| check_value(item, depth + 1, builder)),
+        Value::Object(map) => map.iter().try_for_each(|(key, value)| {
+            builder.text(key.clone(), crate::node::Span::NONE);
+            check_value(value, depth + 1, builder)
+        }),
+        Value::String(text) if text.contains('\0') => {
+            builder.error(crate::node::Span::NONE, "text contains a NUL character", None);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The tree with every `{variable}` replaced, read once more now that its texts mean something.
+fn with_constants(tree: &Node, map: &SourceMap, found: &mut Diagnostics) -> Result<Node, Diagnostics> {
+    let Some(Kind::Map(variables)) = tree.get("variables").map(|node| &node.kind) else { return Ok(tree.clone()) };
+    let constants: Vec<(&str, &str)> =
+        variables.iter().map(|entry| (entry.key.as_str(), entry.value.as_text().unwrap_or_default())).collect();
+    let mut resolved = tree.clone();
+    if let Kind::Map(entries) = &mut resolved.kind {
+        entries.retain(|entry| entry.key != "variables");
+    }
+    put_in(&mut resolved, &constants, map, found);
+    let mut reader = Reader::new(map, false);
+    let resolved = reader.object(resolved, &keys::WORKFLOW);
+    // Warnings of the first reading would come twice.
+    for diagnostic in reader.found.into_iter().filter(|d| d.severity == Severity::Error) {
+        found.push(diagnostic);
+    }
+    match resolved {
+        Some(resolved) if !found.has_errors() => Ok(resolved),
+        _ => Err(std::mem::take(found)),
+    }
+}
+
+fn put_in(node: &mut Node, constants: &[(&str, &str)], map: &SourceMap, found: &mut Diagnostics) {
+    match &mut node.kind {
+        Kind::Text(text) => match template::substitute(text, constants) {
+            Ok(new) => *text = new,
+            Err(error) => {
+                let place = map.place(map.narrow(node.span, &error.token), String::new());
+                found.push(Diagnostic::error(format!("cannot fill in `{}`: {}", error.token, error.message)).at(place));
+            }
+        },
+        Kind::List(items) => items.iter_mut().for_each(|item| put_in(item, constants, map, found)),
+        Kind::Map(entries) => entries.iter_mut().for_each(|entry| put_in(&mut entry.value, constants, map, found)),
+        Kind::Null | Kind::Bool(_) | Kind::Number(..) => {}
+    }
+}
