@@ -100,6 +100,24 @@ impl Workflow {
         self.settle_end(index, decision, facts, now)
     }
 
+    /// Decides for an attempt that had ended before anybody decided, or whose decision the job never heard of.
+    pub(super) fn decide_again(&mut self, index: u32, id: AttemptId, end: &End, now: i64) {
+        let decision = self.decide(index, id, end, 0.5);
+        let failed_for_good = self.jobs[index as usize].status == JobStatus::Failed;
+        if failed_for_good && decision.next.is_none() {
+            return;
+        }
+        let facts = json!({
+            "attempt_id": self.jobs[index as usize].attempt, "run_id": self.run, "return_code": end.return_code,
+            "cause": end.cause, "outcome": decision.outcome, "decision": decision.text,
+            "will_retry": decision.next.is_some(), "by": "crash recovery",
+        });
+        self.settle_end(index, decision, facts, now);
+        if failed_for_good {
+            self.reopen_dependents(index, now);
+        }
+    }
+
     /// Moves the job after its attempt ended, with everything that follows.
     fn settle_end(&mut self, index: u32, decision: Decision, facts: serde_json::Value, now: i64) -> Ended {
         let outcome = decision.outcome;

@@ -420,10 +420,15 @@ impl Workflow {
         }
     }
 
-    /// Queues the next attempt of a job that has just become ready.
-    pub(super) fn queue_attempt(&mut self, index: u32, next: Next, now: i64) -> AttemptId {
+    pub(super) fn new_attempt_id(&mut self) -> AttemptId {
         let id = AttemptId(self.next_attempt);
         self.next_attempt += 1;
+        id
+    }
+
+    /// Queues the next attempt of a job that has just become ready.
+    pub(super) fn queue_attempt(&mut self, index: u32, next: Next, now: i64) -> AttemptId {
+        let id = self.new_attempt_id();
         let run = self.run;
         // Two attempts of one job never overlap: an earlier one's process must be gone first.
         let waits_for = self.zombies.values().find(|(_, of)| *of == index).map(|(runner, _)| *runner);
@@ -526,6 +531,42 @@ impl Workflow {
                     | JobStatus::PendingFailed => {}
                 }
             }
+        }
+    }
+
+    /// Gives an attempt to the runner that stands for nobody, so that it can be ended like any other.
+    pub(super) fn hold_for_recovery(&mut self, index: u32, id: AttemptId, runner: RunnerId, token: String, now: i64) {
+        let job = &mut self.jobs[index as usize];
+        job.live = Some(id);
+        job.held = Some(Box::new(Held {
+            runner,
+            token,
+            key: "recovery".into(),
+            state: AttemptState::Claimed,
+            cancel_requested: false,
+            claimed_at: now,
+        }));
+        self.live.insert(id, index);
+        self.by_runner.entry(runner).or_default().insert(index);
+    }
+
+    /// Ends an attempt that its job, being where it is, can not have.
+    pub(super) fn drop_live(&mut self, index: u32, limits: &mut super::claim::Limits, now: i64) {
+        if self.jobs[index as usize].held.is_none() {
+            self.drop_queued(index, "crash recovery: its job had moved on", now);
+            return;
+        }
+        let id = self.jobs[index as usize].live;
+        self.release(index, limits);
+        if let Some(id) = id {
+            let end = super::change::End {
+                state: Some(AttemptState::Canceled),
+                at: now,
+                cause: Some(crate::status::Cause::Canceled),
+                error: Some("crash recovery: its job had moved on".into()),
+                ..Default::default()
+            };
+            self.record(Change::AttemptEnded(id, Box::new(end)));
         }
     }
 

@@ -1,0 +1,151 @@
+//! Is a runner alive? Three answers, because "unknown" is not "dead".
+//!
+//! Silence proves nothing: after the lease a runner is shown as out of contact and nothing happens to its jobs.
+//! Evidence of death acts at once. Without evidence a runner is given up only after the disown deadline, before
+//! which a runner that was cut off has ended its own jobs.
+
+use super::report::Lost;
+use crate::api::Evidence;
+use crate::status::Cause;
+
+/// What is known about a runner's process, from its own host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Process {
+    /// It is there: same pid, same start time.
+    Alive,
+    /// It is not: no such pid, or the pid belongs to a process that started at another time.
+    Gone,
+    /// Its host was started again since.
+    Rebooted,
+    /// It is on another host, or can not be seen from here.
+    Unknown,
+}
+
+/// What the batch system says about the allocation that a runner lives in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Allocation {
+    /// It has none.
+    None,
+    /// It is queued, running or suspended.
+    Alive,
+    /// It ended, for this reason.
+    Ended {
+        /// Lost, preempted, node_fail or timeout of the allocation.
+        cause: Cause,
+        /// What the batch system said.
+        text: String,
+    },
+    /// The batch system did not say.
+    Unknown,
+}
+
+/// What is known about a runner.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunnerLife<'a> {
+    /// Its host.
+    pub host: &'a str,
+    /// Its process id.
+    pub pid: i64,
+    /// Last word from it, ms since 1970.
+    pub last_seen: i64,
+    /// This server began to listen at this time; before, nobody could have been heard.
+    pub server_boot: i64,
+    /// Its lease, in ms.
+    pub lease: i64,
+    /// Its disown deadline, in ms.
+    pub disown: i64,
+    /// Its process.
+    pub process: Process,
+    /// Its allocation.
+    pub allocation: Allocation,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Life {
+    /// It was heard within its lease.
+    Alive,
+    /// It is out of contact; nothing is done to it.
+    Silent {
+        /// For so many ms.
+        silent_for: i64,
+    },
+    /// It is gone.
+    Dead(Lost),
+}
+
+impl RunnerLife<'_> {
+    /// Judges.
+    pub fn judge(&self, now: i64) -> Life {
+        let silent_for = now - self.last_seen.max(self.server_boot);
+        let dead =
+            |cause, source: &str, text| Life::Dead(Lost { cause, evidence: Evidence { source: source.into(), text } });
+        if let Allocation::Ended { cause, text } = &self.allocation {
+            return dead(*cause, "scheduler", text.clone());
+        }
+        match self.process {
+            Process::Gone => {
+                return dead(Cause::Lost, "node", format!("its runner (pid {} on {}) is gone", self.pid, self.host));
+            }
+            Process::Rebooted => {
+                return dead(Cause::Lost, "node", format!("{}, where it ran, was started again", self.host));
+            }
+            Process::Alive | Process::Unknown => {}
+        }
+        // A runner that can be seen running is slow, stopped or cut off; its own clock ends its jobs in time.
+        if silent_for > self.disown {
+            let text = format!("nothing was heard from its runner on {} for {} s", self.host, silent_for / 1000);
+            return dead(Cause::Lost, "journal", text);
+        }
+        if silent_for > self.lease { Life::Silent { silent_for } } else { Life::Alive }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn life() -> RunnerLife<'static> {
+        RunnerLife {
+            host: "n1",
+            pid: 7,
+            last_seen: 100_000,
+            server_boot: 0,
+            lease: 60_000,
+            disown: 2_400_000,
+            process: Process::Unknown,
+            allocation: Allocation::None,
+        }
+    }
+
+    #[test]
+    fn silence_alone_kills_nobody_before_the_deadline() {
+        assert_eq!(life().judge(150_000), Life::Alive);
+        assert_eq!(life().judge(200_000), Life::Silent { silent_for: 100_000 });
+        assert!(matches!(life().judge(2_500_001), Life::Dead(_)));
+    }
+
+    #[test]
+    fn the_clock_starts_again_with_the_server() {
+        let life = RunnerLife { server_boot: 10_000_000, ..life() };
+        assert_eq!(life.judge(10_050_000), Life::Alive);
+        assert!(matches!(life.judge(12_500_000), Life::Dead(_)));
+    }
+
+    #[test]
+    fn evidence_acts_at_once() {
+        for process in [Process::Gone, Process::Rebooted] {
+            let life = RunnerLife { process, ..life() };
+            assert!(matches!(life.judge(100_001), Life::Dead(Lost { cause: Cause::Lost, .. })), "{process:?}");
+        }
+        let ended = Allocation::Ended { cause: Cause::Preempted, text: "PREEMPTED".into() };
+        let life = RunnerLife { allocation: ended, ..life() };
+        assert!(matches!(life.judge(100_001), Life::Dead(Lost { cause: Cause::Preempted, .. })));
+    }
+
+    #[test]
+    fn a_batch_system_that_says_nothing_proves_nothing() {
+        let life = RunnerLife { allocation: Allocation::Unknown, ..life() };
+        assert_eq!(life.judge(150_000), Life::Alive);
+    }
+}

@@ -1,0 +1,204 @@
+//! Recovery of rows that do not fit together.
+//!
+//! Our own transactions never leave such rows behind; a database that was restored, edited or written by an
+//! older program may have them. Repairing twice changes nothing the second time.
+
+use super::change::{Change, End, NewAttempt};
+use super::claim::Limits;
+use super::machine::JobEvent;
+use super::report::Lost;
+use super::workflow::Workflow;
+use crate::api::Evidence;
+use crate::ids::{AttemptId, RunnerId};
+use crate::status::{AttemptState, Cause, JobStatus, Origin};
+use serde_json::json;
+use std::collections::HashMap;
+
+/// The newest ended attempt of a job in this run, as its row says.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LastEnd {
+    /// Its row.
+    pub id: AttemptId,
+    /// How it ended.
+    pub state: AttemptState,
+    /// What it ended with.
+    pub end: End,
+    /// What follows was decided and written with it.
+    pub decided: bool,
+}
+
+/// What was done to a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Repair {
+    /// It was held by nobody and had no attempt: one was written down as lost.
+    AttemptWritten,
+    /// Its attempt had ended without the job hearing of it.
+    Synchronized,
+    /// Its attempt had failed before anybody decided what follows.
+    Decided,
+    /// It was ready but nothing was queued for it.
+    Queued,
+    /// It had an attempt although it could not have one.
+    AttemptDropped,
+    /// It waited for what had already happened.
+    Released,
+}
+
+impl Workflow {
+    /// Makes rows fit together again, in the order of the jobs. `recovery` is the runner that stands for nobody.
+    pub fn repair(
+        &mut self,
+        ends: &HashMap<u32, LastEnd>,
+        recovery: RunnerId,
+        limits: &mut Limits,
+        now: i64,
+    ) -> Vec<(u32, Repair)> {
+        let mut done = Vec::new();
+        for index in 0..self.jobs.len() as u32 {
+            if let Some(repair) = self.repair_job(index, ends.get(&index), recovery, limits, now) {
+                let what = format!("{repair:?}");
+                self.event("job_repaired", Some(index), json!({"what": what}));
+                done.push((index, repair));
+            }
+        }
+        for index in 0..self.jobs.len() as u32 {
+            if self.repair_blocked(index, now) {
+                self.event("job_repaired", Some(index), json!({"what": "Released"}));
+                done.push((index, Repair::Released));
+            }
+        }
+        if !done.is_empty() {
+            self.finish();
+        }
+        done
+    }
+
+    fn repair_job(
+        &mut self,
+        index: u32,
+        last: Option<&LastEnd>,
+        recovery: RunnerId,
+        limits: &mut Limits,
+        now: i64,
+    ) -> Option<Repair> {
+        let job = &self.jobs[index as usize];
+        let undecided = last.filter(|l| !l.decided && l.state == AttemptState::Failed);
+        match job.status {
+            JobStatus::Pending | JobStatus::Running if job.held.is_some() => None,
+            JobStatus::Pending | JobStatus::Running => {
+                if job.live.is_some() {
+                    // Queued, not claimed: nobody started it.
+                    self.shift(index, JobEvent::Requeued, None);
+                    self.enqueue(index);
+                    return Some(Repair::Synchronized);
+                }
+                match last {
+                    None => {
+                        self.write_lost(index, recovery, limits, now);
+                        Some(Repair::AttemptWritten)
+                    }
+                    Some(last) => {
+                        self.follow(index, last, now);
+                        Some(if undecided.is_some() { Repair::Decided } else { Repair::Synchronized })
+                    }
+                }
+            }
+            JobStatus::Ready if job.live.is_none() => {
+                self.jobs[index as usize].attempt = self.jobs[index as usize].attempt.max(1);
+                if last.is_some() {
+                    self.jobs[index as usize].attempt += 1;
+                }
+                let retry_of = last.map(|l| l.id);
+                let next = super::workflow::Next { retry_of, ..super::workflow::Next::fresh(Origin::Recovered) };
+                self.queue_attempt(index, next, now);
+                Some(Repair::Queued)
+            }
+            JobStatus::Failed if job.live.is_none() => {
+                let last = undecided?;
+                let before = self.jobs[index as usize].attempt;
+                self.follow(index, last, now);
+                (self.jobs[index as usize].attempt != before).then_some(Repair::Decided)
+            }
+            JobStatus::Ready => None,
+            JobStatus::Uninitialized
+            | JobStatus::Blocked
+            | JobStatus::Completed
+            | JobStatus::Failed
+            | JobStatus::Canceled
+            | JobStatus::Terminated
+            | JobStatus::Disabled
+            | JobStatus::PendingFailed => {
+                job.live?;
+                self.drop_live(index, limits, now);
+                Some(Repair::AttemptDropped)
+            }
+        }
+    }
+
+    /// Writes the attempt that must have been there, as lost, and lets the normal path decide.
+    fn write_lost(&mut self, index: u32, recovery: RunnerId, limits: &mut Limits, now: i64) {
+        let run = self.run;
+        let job = &mut self.jobs[index as usize];
+        job.attempt = job.attempt.max(1);
+        let (number, job_id) = (job.attempt, job.id);
+        let id = self.new_attempt_id();
+        let new = NewAttempt {
+            id,
+            job: job_id,
+            run,
+            number,
+            origin: Origin::Recovered,
+            retry_of: None,
+            not_before: None,
+            recovery: None,
+            waits_for: None,
+            at: now,
+        };
+        self.record(Change::AttemptQueued(Box::new(new)));
+        let token = format!("recovery-{id}");
+        self.record(Change::AttemptClaimed {
+            id,
+            runner: recovery,
+            token: token.clone(),
+            key: "recovery".into(),
+            at: now,
+            memory: None,
+            time_limit: None,
+        });
+        self.hold_for_recovery(index, id, recovery, token, now);
+        let evidence = Evidence { source: "journal".into(), text: "the job was running but nobody had it".into() };
+        self.runner_lost(recovery, &Lost { cause: Cause::Lost, evidence }, limits, now);
+    }
+
+    /// Moves the job to where its ended attempt says it should be.
+    fn follow(&mut self, index: u32, last: &LastEnd, now: i64) {
+        self.jobs[index as usize].last = Some(last.id);
+        let mut end = last.end.clone();
+        end.at = now;
+        match last.state {
+            AttemptState::Completed => end.cause = None,
+            AttemptState::Canceled => end.cause = Some(Cause::Canceled),
+            AttemptState::Failed | AttemptState::Terminated => end.cause = end.cause.or(Some(Cause::Exit)),
+            AttemptState::Queued | AttemptState::Claimed | AttemptState::Running => return,
+        }
+        self.decide_again(index, last.id, &end, now);
+    }
+
+    fn repair_blocked(&mut self, index: u32, now: i64) -> bool {
+        if self.jobs[index as usize].status != JobStatus::Blocked {
+            return false;
+        }
+        let dead = self.jobs[index as usize].cancel_on_failure
+            && self.parents[index as usize].iter().any(|p| self.jobs[*p as usize].status.is_bad_end());
+        if dead {
+            self.shift(index, JobEvent::DependencyEndedBadly, Some("a job it depends on did not succeed"));
+            self.propagate(index, now);
+            return true;
+        }
+        if self.count_unmet(index) == 0 {
+            self.make_ready(index, JobEvent::DependenciesMet, Origin::Initial, now);
+            return true;
+        }
+        false
+    }
+}
