@@ -1,1 +1,12 @@
-//! .
+//! The server: an SQLite store with one writer, and the REST API in front of it.
+//!
+//! `boot` brings it up and down, `store` holds the state, `api` speaks HTTP. No SQL outside `store` and `boot`, no
+//! decision about a job outside `torc-model`.
+
+pub mod api;
+pub mod boot;
+mod clock;
+pub mod secret;
+pub mod store;
+
+pub use boot::{Options, RunningServer, Server, StartError, backup, read_token};

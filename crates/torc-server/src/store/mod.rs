@@ -46,6 +46,11 @@ impl Store {
         Ok(Self { writer: Handle::start(db)? })
     }
 
+    /// Waits until everything that was asked before is on disk.
+    pub async fn flush(&self) -> Result<(), Refusal> {
+        self.writer.call(|_| Ok(())).await
+    }
+
     /// Committed events from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<EventView>> {
         self.writer.subscribe()
@@ -244,8 +249,9 @@ fn plan(spec: serde_json::Value) -> Result<(torc_model::plan::Plan, Vec<String>)
         refusal.code = "invalid_spec";
         refusal
     };
-    let spec = torc_spec::Spec::from_value(spec).map_err(wrong)?;
-    let (plan, warnings) = spec.plan().map_err(wrong)?;
+    let torc_spec::Parsed { spec, mut warnings } = torc_spec::Spec::from_value(spec).map_err(wrong)?;
+    let (plan, more) = spec.plan().map_err(wrong)?;
+    warnings.extend(more);
     Ok((plan, warnings.iter().map(|w| w.message.clone()).collect()))
 }
 

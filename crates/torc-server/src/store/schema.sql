@@ -192,6 +192,8 @@ CREATE TABLE attempt (
 CREATE UNIQUE INDEX attempt_one_live ON attempt (job_id) WHERE state IN ('queued', 'claimed', 'running');
 CREATE UNIQUE INDEX attempt_one_retry ON attempt (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX attempt_live ON attempt (workflow_id) WHERE state IN ('queued', 'claimed', 'running');
+-- Results in the order in which they ended, their number, and the end of the last one.
+CREATE INDEX attempt_ended ON attempt (workflow_id, ended_ms) WHERE ended_ms IS NOT NULL;
 
 CREATE TRIGGER attempt_ended_is_frozen BEFORE UPDATE ON attempt
 WHEN OLD.state IN ('completed', 'failed', 'canceled', 'terminated')

@@ -1,0 +1,127 @@
+//! Answers that are not a success: always JSON, always with a word for programs and a sentence for people.
+
+use crate::store::Refusal;
+use crate::store::read::{Paging, ReadError};
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use torc_model::api::{ErrorBody, ErrorInfo};
+
+/// An answer that is not a success.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ApiError {
+    status: StatusCode,
+    info: ErrorInfo,
+}
+
+impl ApiError {
+    /// With a status, a stable word and a sentence.
+    pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        Self { status, info: ErrorInfo { code: code.into(), message: message.into(), hint: None, field: None } }
+    }
+
+    /// What to do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.info.hint = Some(hint.into());
+        self
+    }
+
+    /// The part of the request that is wrong.
+    pub fn field(mut self, field: impl Into<String>) -> Self {
+        self.info.field = Some(field.into());
+        self
+    }
+
+    /// A query parameter that says something impossible.
+    pub fn bad_query(field: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_query", message).field(field)
+    }
+
+    /// No token, or one that nobody knows.
+    pub fn unauthorized(message: &str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+            .hint("send `Authorization: Bearer TOKEN`; `torc server token` prints the token")
+    }
+
+    /// A good token, but not for this.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
+    }
+
+    /// There is no such thing.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    /// The server is about to end.
+    pub fn shutting_down() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "the server is shutting down")
+            .hint("send the request again; it is safe to repeat")
+    }
+
+    /// Our own fault. Details go to the log, not to the caller.
+    pub fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server made a mistake").hint("its log says more")
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let unauthorized = self.status == StatusCode::UNAUTHORIZED;
+        let mut response = (self.status, Json(ErrorBody { error: self.info })).into_response();
+        if unauthorized {
+            let headers = response.headers_mut();
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            // Strangers do not get to hold connections.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::NotFound { .. } => Self::not_found(error.to_string()),
+            ReadError::UnknownSort { .. } => Self::bad_query("sort_by", error.to_string()),
+            ReadError::Database(ref source) if is_busy(source) => {
+                tracing::warn!(%error, "a read had to wait too long");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "the database is busy").hint("try again")
+            }
+            ReadError::Database(_) | ReadError::Gone => {
+                tracing::error!(%error, "a read failed");
+                Self::internal()
+            }
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if status.is_server_error() {
+            tracing::error!(code = refusal.code, message = refusal.message, "a change failed");
+        }
+        let Refusal { code, message, hint, field, .. } = refusal;
+        Self { status, info: ErrorInfo { code: code.into(), message, hint, field } }
+    }
+}
+
+/// Refuses a page that nobody should ask for.
+pub fn check_paging(offset: Option<i64>, limit: Option<i64>) -> Result<(i64, i64), ApiError> {
+    let offset = offset.unwrap_or(0);
+    let limit = limit.unwrap_or(Paging::DEFAULT_LIMIT);
+    if offset < 0 {
+        return Err(ApiError::bad_query("offset", format!("`offset` is {offset}; it counts from 0")));
+    }
+    if !(1..=Paging::MAX_LIMIT).contains(&limit) {
+        let message = format!("`limit` is {limit}; it goes from 1 to {}", Paging::MAX_LIMIT);
+        return Err(ApiError::bad_query("limit", message).hint("ask for the rest with `offset`"));
+    }
+    Ok((offset, limit))
+}

@@ -1,0 +1,162 @@
+//! What handlers take from a request, with refusals in our own form.
+
+use super::error::ApiError;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use futures_util::StreamExt as _;
+use serde::de::DeserializeOwned;
+
+/// Largest body of most requests.
+pub const SMALL: usize = 8 << 20;
+/// Largest body with a whole workflow.
+pub const LARGE: usize = 256 << 20;
+/// Parsing more than this would keep other requests waiting, so it goes to a thread of its own.
+const PARSE_INLINE: usize = 256 << 10;
+/// A body that is too large is read on for this long, so that its sender gets to see the answer.
+const DRAIN: usize = 64 << 20;
+
+/// The body as JSON, at most `MAX` bytes.
+pub struct Body<T, const MAX: usize = SMALL>(pub T);
+
+impl<S, T, const MAX: usize> FromRequest<S> for Body<T, MAX>
+where
+    S: Send + Sync,
+    T: DeserializeOwned + Send + 'static,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        check_content_type(request.headers())?;
+        let bytes = read_body(request, MAX).await?;
+        parse(bytes).await.map(Self)
+    }
+}
+
+/// The body as JSON; nothing or `null` stands for the defaults.
+pub struct OptionalBody<T>(pub T);
+
+impl<S, T> FromRequest<S> for OptionalBody<T>
+where
+    S: Send + Sync,
+    T: DeserializeOwned + Default + Send + 'static,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let typed = check_content_type(request.headers());
+        let bytes = read_body(request, SMALL).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        typed?;
+        let value: Option<T> = parse(bytes).await?;
+        Ok(Self(value.unwrap_or_default()))
+    }
+}
+
+async fn read_body(request: Request, max: usize) -> Result<Vec<u8>, ApiError> {
+    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+    let mut stream = request.into_body().into_data_stream();
+    let mut bytes = Vec::with_capacity(announced.unwrap_or(0usize).min(SMALL));
+    let mut seen = 0usize;
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|_| {
+            ApiError::new(StatusCode::BAD_REQUEST, "incomplete_body", "the body broke off before its end")
+        })?;
+        seen += chunk.len();
+        if seen <= max {
+            bytes.extend_from_slice(&chunk);
+        } else if seen > max + DRAIN {
+            break;
+        }
+    }
+    if seen > max {
+        let message = format!("the body is larger than {} MiB", max >> 20);
+        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+            .hint("send the same in several requests"));
+    }
+    Ok(bytes)
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let essence = value.to_str().ok().and_then(|v| v.split(';').next()).map(|v| v.trim().to_ascii_lowercase());
+    match essence.as_deref() {
+        Some("application/json") => Ok(()),
+        Some(other) if other.starts_with("application/") && other.ends_with("+json") => Ok(()),
+        _ => Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "the body is not JSON")
+            .hint("send `Content-Type: application/json`")),
+    }
+}
+
+async fn parse<T: DeserializeOwned + Send + 'static>(bytes: Vec<u8>) -> Result<T, ApiError> {
+    if bytes.len() <= PARSE_INLINE {
+        return parse_now(&bytes);
+    }
+    let task = tokio::task::spawn_blocking(move || parse_now(&bytes));
+    task.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "parsing a body failed");
+        Err(ApiError::internal())
+    })
+}
+
+fn parse_now<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => wrong_field::<T>(bytes, error),
+        _ => ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", format!("the body is not valid JSON: {error}")),
+    })
+}
+
+/// Reads the body a second time, slower, to learn which field was wrong.
+fn wrong_field<T: DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> ApiError {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let path = serde_path_to_error::deserialize::<_, T>(&mut reader).err().map(|e| e.path().to_string());
+    let refusal = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_field", format!("wrong body: {error}"));
+    match path {
+        Some(path) if path != "." => refusal.field(path),
+        _ => refusal,
+    }
+}
+
+/// The query string. Repeated keys make a list; unknown keys are refused.
+pub struct Query<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let text = parts.uri.query().unwrap_or_default();
+        let reader = serde_html_form::Deserializer::from_bytes(text.as_bytes());
+        serde_path_to_error::deserialize(reader).map(Self).map_err(|error| {
+            let refusal = ApiError::new(StatusCode::BAD_REQUEST, "invalid_query", error.inner().to_string());
+            match error.path().to_string() {
+                path if path == "." => refusal,
+                path => refusal.field(path),
+            }
+        })
+    }
+}
+
+/// Numbers in the path.
+pub struct Path<T>(pub T);
+
+impl<S, T> FromRequestParts<S> for Path<T>
+where
+    S: Send + Sync,
+    T: DeserializeOwned + Send,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match axum::extract::Path::<T>::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(value)) => Ok(Self(value)),
+            Err(error) => {
+                let message = format!("the path is wrong: {}", error.body_text());
+                Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_path", message).hint("ids are whole numbers"))
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The output of attempts, in pieces.
+//!
+//! A caller names a job, never a path. The path comes from the runner's report, and only a file with the name that an
+//! attempt's output has is opened: a lie in a report does not turn this into a way to read other files.
+
+use super::auth::Caller;
+use super::error::ApiError;
+use super::extract::{Path, Query};
+use super::openapi::Refusals;
+use super::{Answer, App};
+use crate::store::read::AttemptLogs;
+use axum::Json;
+use axum::extract::State;
+use rustix::fs::{Mode, OFlags};
+use serde::Deserialize;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path as FilePath, PathBuf};
+use torc_model::api::LogView;
+use torc_model::ids::JobId;
+use utoipa::IntoParams;
+
+const DEFAULT_BYTES: i64 = 64 << 10;
+const MAX_BYTES: i64 = 1 << 20;
+
+/// Which piece of which output.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetLogs {
+    /// `stdout` (the default) or `stderr`.
+    pub stream: Option<String>,
+    /// Of this run; the newest unless given.
+    pub run_id: Option<i64>,
+    /// Of this attempt; the newest unless given.
+    pub attempt_id: Option<i64>,
+    /// Where to begin, in bytes; negative counts from the end.
+    pub offset: Option<i64>,
+    /// At most this many bytes; 65536 unless given.
+    #[param(minimum = 1, maximum = 1048576)]
+    pub limit: Option<i64>,
+}
+
+/// A piece of an attempt's output.
+#[utoipa::path(
+    get,
+    path = "/jobs/{id}/logs",
+    operation_id = "get_job_logs",
+    tag = "jobs",
+    params(("id" = i64, Path, description = "The job."), GetLogs),
+    responses((status = 200, description = "A piece of the output.", body = LogView), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn get_logs(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Query(query): Query<GetLogs>,
+) -> Answer<LogView> {
+    let job = JobId(id);
+    caller.check(app.reader().workflow_of_job(job).await?)?;
+    let stream = Stream::parse(query.stream.as_deref())?;
+    let limit = query.limit.unwrap_or(DEFAULT_BYTES);
+    if !(1..=MAX_BYTES).contains(&limit) {
+        return Err(ApiError::bad_query("limit", format!("`limit` is {limit}; it goes from 1 to {MAX_BYTES}")));
+    }
+    let logs = app.reader().find_logs(job, query.run_id, query.attempt_id).await?;
+    let logs = logs.ok_or_else(|| ApiError::not_found(format!("job {id} has no such attempt that has started")))?;
+    let task = tokio::task::spawn_blocking(move || {
+        let (path, file) = open(job, &logs, stream)?;
+        let piece = read_piece(&file, query.offset.unwrap_or(0), limit).map_err(|e| unreadable(&path, &e))?;
+        Ok(LogView {
+            job_id: job,
+            run_id: logs.run_id,
+            attempt_id: logs.attempt_id,
+            stream: stream.name().into(),
+            path: path.display().to_string(),
+            offset: piece.offset,
+            next_offset: piece.offset + piece.length,
+            size: piece.size,
+            text: piece.text,
+        })
+    });
+    task.await
+        .map_err(|error| {
+            tracing::error!(%error, "reading a log failed");
+            ApiError::internal()
+        })?
+        .map(Json)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    fn parse(text: Option<&str>) -> Result<Self, ApiError> {
+        match text {
+            None | Some("stdout") => Ok(Self::Stdout),
+            Some("stderr") => Ok(Self::Stderr),
+            Some(other) => {
+                Err(ApiError::bad_query("stream", format!("unknown stream `{other}` (known: stdout, stderr)")))
+            }
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+
+    fn extensions(self) -> [&'static str; 2] {
+        match self {
+            Self::Stdout => ["o", "log"],
+            Self::Stderr => ["e", "log"],
+        }
+    }
+}
+
+/// Opens the file of the stream: where the runner said, or where a running attempt's output is by convention.
+fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File), ApiError> {
+    let names = stream.extensions().map(|extension| {
+        let AttemptLogs { workflow_id, run_id, attempt_id, .. } = logs;
+        format!("job_wf{workflow_id}_j{job}_r{run_id}_a{attempt_id}.{extension}")
+    });
+    let reported = match stream {
+        Stream::Stdout => &logs.stdout_path,
+        Stream::Stderr => &logs.stderr_path,
+    };
+    let candidates: Vec<PathBuf> = match (reported, &logs.output_dir) {
+        (Some(path), _) => vec![path.into()],
+        (None, Some(directory)) => {
+            names.iter().map(|name| FilePath::new(directory).join("job_stdio").join(name)).collect()
+        }
+        (None, None) => Vec::new(),
+    };
+    let mut problem = ApiError::not_found(format!("there is no {} of this attempt", stream.name()));
+    for path in candidates {
+        let is_output =
+            path.is_absolute() && path.file_name().is_some_and(|n| names.iter().any(|name| n == name.as_str()));
+        if !is_output {
+            return Err(ApiError::not_found(format!("`{}` is not the output of this attempt", path.display())));
+        }
+        match open_regular(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) => problem = unreadable(&path, &error),
+        }
+    }
+    Err(problem)
+}
+
+/// Neither a link to somewhere else nor a pipe that would make us wait.
+fn open_regular(path: &FilePath) -> std::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a plain file")),
+    }
+}
+
+fn unreadable(path: &FilePath, error: &std::io::Error) -> ApiError {
+    ApiError::not_found(format!("can not read `{}`: {error}", path.display()))
+        .hint("it may be gone, or on a machine that the server can not see")
+}
+
+struct Piece {
+    offset: i64,
+    length: i64,
+    size: i64,
+    text: String,
+}
+
+fn read_piece(file: &File, offset: i64, limit: i64) -> std::io::Result<Piece> {
+    let size = i64::try_from(file.metadata()?.len()).unwrap_or(i64::MAX);
+    let offset = if offset < 0 { size.saturating_add(offset).max(0) } else { offset.min(size) };
+    let mut bytes = vec![0; limit.min(size - offset) as usize];
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read_at(&mut bytes[length..], (offset as u64) + length as u64) {
+            // The file shrank.
+            Ok(0) => break,
+            Ok(n) => length += n,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    bytes.truncate(length);
+    if offset + (length as i64) < size {
+        bytes.truncate(whole_characters(&bytes));
+    }
+    Ok(Piece { offset, length: bytes.len() as i64, size, text: String::from_utf8_lossy(&bytes).into_owned() })
+}
+
+/// The length without a character that was cut at the end, which the next piece will have whole.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let cut = (1..=bytes.len().min(3)).find(|back| bytes[bytes.len() - back] & 0b1100_0000 != 0b1000_0000);
+    let Some(back) = cut else { return bytes.len() };
+    let needed = match bytes[bytes.len() - back] {
+        0b1100_0000..=0b1101_1111 => 2,
+        0b1110_0000..=0b1110_1111 => 3,
+        0b1111_0000..=0b1111_0111 => 4,
+        _ => 1,
+    };
+    if needed > back && bytes.len() > back { bytes.len() - back } else { bytes.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_join_to_the_whole_text_and_never_cut_a_character() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let text = "aé€😀z\n".repeat(50);
+        std::fs::write(&path, &text).unwrap();
+        let file = open_regular(&path).unwrap();
+        for limit in 4..20 {
+            let (mut joined, mut offset) = (String::new(), 0);
+            while offset < text.len() as i64 {
+                let piece = read_piece(&file, offset, limit).unwrap();
+                assert!(piece.length > 0);
+                joined += &piece.text;
+                offset = piece.offset + piece.length;
+            }
+            assert_eq!(joined, text, "pieces of {limit}");
+        }
+        assert_eq!(read_piece(&file, -2, 10).unwrap().text, "z\n");
+        assert_eq!(read_piece(&file, i64::MIN, 1).unwrap().offset, 0);
+        assert_eq!(read_piece(&file, i64::MAX, 1).unwrap().text, "");
+    }
+
+    #[test]
+    fn binary_output_makes_progress() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, [0xffu8, 0x80, 0xc3, 0xf0, 0x00, 0x80, 0x80, 0x80, 0xe2]).unwrap();
+        let file = open_regular(&path).unwrap();
+        let mut offset = 0;
+        while offset < 9 {
+            let piece = read_piece(&file, offset, 1).unwrap();
+            assert_eq!(piece.length, 1);
+            offset += piece.length;
+        }
+    }
+
+    #[test]
+    fn only_the_attempts_own_files_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let secret = dir.path().join("secret");
+        std::fs::write(&secret, "s").unwrap();
+        let name = "job_wf1_j2_r3_a4.o";
+        let logs = |path: &FilePath| AttemptLogs {
+            workflow_id: torc_model::ids::WorkflowId(1),
+            run_id: 3,
+            attempt_id: 4,
+            stdout_path: Some(path.display().to_string()),
+            stderr_path: None,
+            output_dir: None,
+        };
+        let try_open = |path: &FilePath| open(JobId(2), &logs(path), Stream::Stdout).map(|(path, _)| path);
+        assert!(try_open(&secret).is_err());
+        let link = dir.path().join(name);
+        std::os::unix::fs::symlink(&secret, &link).unwrap();
+        assert!(try_open(&link).is_err());
+        std::fs::remove_file(&link).unwrap();
+        std::fs::write(&link, "output").unwrap();
+        assert_eq!(try_open(&link).unwrap(), link);
+        assert!(try_open(FilePath::new(name)).is_err());
+    }
+}

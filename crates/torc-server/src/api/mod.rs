@@ -1,0 +1,78 @@
+//! The REST API: one file per noun, one flat table of routes.
+//!
+//! Every request passes, from the outside in: panic guard, host check, token check, time limit, handler. Reads go to
+//! [`Reader`], changes to [`Store`]; handlers translate and check scopes, nothing else.
+//!
+//! To add a noun: write its file with `#[utoipa::path]` handlers and add one line to `router.rs`. A route is closed to
+//! workflow tokens unless its `security` says otherwise.
+
+mod actions;
+mod attempts;
+mod auth;
+mod error;
+mod events;
+mod extract;
+mod failure_handlers;
+mod files;
+mod guard;
+mod health;
+mod jobs;
+mod logs;
+mod openapi;
+mod query;
+mod requirements;
+mod results;
+mod router;
+mod runners;
+mod schedulers;
+mod user_data;
+mod why;
+mod workflows;
+
+pub use guard::Hosts;
+pub use openapi::document;
+pub use router::router;
+
+use crate::secret::Hash;
+use crate::store::Store;
+use crate::store::read::Reader;
+use auth::Auth;
+use axum::Json;
+use error::ApiError;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// What every handler may use. Cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    reader: Reader,
+    auth: Auth,
+    hosts: Hosts,
+    stop: CancellationToken,
+    started_ms: i64,
+}
+
+impl App {
+    /// Puts the parts together. `token` is the hash of the token that is good for everything; `stop` ends streams and
+    /// waiting claims.
+    pub fn new(store: Store, reader: Reader, token: Hash, hosts: Hosts, stop: CancellationToken) -> Self {
+        let auth = Auth::new(token, reader.clone());
+        Self { inner: Arc::new(Inner { store, reader, auth, hosts, stop, started_ms: crate::clock::now_ms() }) }
+    }
+
+    fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    fn reader(&self) -> &Reader {
+        &self.inner.reader
+    }
+}
+
+/// What a handler gives back.
+type Answer<T> = Result<Json<T>, ApiError>;

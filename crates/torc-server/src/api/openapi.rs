@@ -1,0 +1,134 @@
+//! The OpenAPI document, made from the handlers, and what it says about who may call what.
+//!
+//! A route's `security` in the document is not only text: `Access` is read from it.
+
+use super::router;
+use axum::http::{Method, header};
+use axum::response::IntoResponse;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use utoipa::openapi::response::{Response, ResponseBuilder};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr};
+use utoipa::{IntoResponses, Modify, OpenApi as _};
+
+/// The name of our security scheme; also used by the `security` of each route.
+const SCHEME: &str = "token";
+/// The role in `security` that a workflow token has.
+const WORKFLOW_ROLE: &str = "workflow";
+
+/// Who may call a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Everybody.
+    Open,
+    /// Every token; the handler checks that it is the right workflow's.
+    Workflow,
+    /// Only tokens that are good for everything.
+    All,
+}
+
+static ACCESS: LazyLock<HashMap<(Method, String), Access>> = LazyLock::new(|| {
+    let mut table = HashMap::new();
+    for (path, item) in &document().paths.paths {
+        for (method, operation) in [
+            (Method::GET, &item.get),
+            (Method::PUT, &item.put),
+            (Method::POST, &item.post),
+            (Method::DELETE, &item.delete),
+            (Method::PATCH, &item.patch),
+        ] {
+            let Some(operation) = operation else { continue };
+            // The document's own structs keep their content private; their JSON does not.
+            let security = serde_json::to_value(&operation.security).unwrap_or_default();
+            table.insert((method, path.clone()), access_of(&security));
+        }
+    }
+    table
+});
+
+/// `[]` or `[{}]`: open. A list of roles with ours: workflow tokens. Everything else: closed.
+fn access_of(security: &serde_json::Value) -> Access {
+    let Some(requirements) = security.as_array() else {
+        return Access::All;
+    };
+    if requirements.iter().all(|r| r.as_object().is_some_and(serde_json::Map::is_empty)) {
+        return Access::Open;
+    }
+    let has_role =
+        |r: &serde_json::Value| r[SCHEME].as_array().is_some_and(|roles| roles.contains(&WORKFLOW_ROLE.into()));
+    if requirements.iter().all(has_role) { Access::Workflow } else { Access::All }
+}
+
+impl Access {
+    /// Who may call this; what is not in the document is closed.
+    pub fn of(method: &Method, path: &str) -> Self {
+        ACCESS.get(&(method.clone(), path.to_string())).copied().unwrap_or(Self::All)
+    }
+}
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(title = "Torc", description = "Runs workflows of shell jobs and recovers them by itself."),
+    security(("token" = [])),
+    components(schemas(torc_model::api::ErrorBody)),
+    modifiers(&TokenScheme)
+)]
+pub(super) struct Base;
+
+struct TokenScheme;
+
+impl Modify for TokenScheme {
+    fn modify(&self, document: &mut OpenApi) {
+        let text = "The token in `server.json`, or one that is limited to a workflow. \
+                    Routes that a workflow's token may call have the role `workflow`.";
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(text)).build();
+        document.components.get_or_insert_default().add_security_scheme(SCHEME, SecurityScheme::Http(scheme));
+    }
+}
+
+/// The answers that every route may give beside its own.
+pub(super) struct Refusals;
+
+impl IntoResponses for Refusals {
+    fn responses() -> std::collections::BTreeMap<String, RefOr<Response>> {
+        let body = |text: &str| -> RefOr<Response> {
+            let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
+            ResponseBuilder::new().description(text).content("application/json", content).build().into()
+        };
+        [
+            ("401".into(), body("No token, or one that is not known.")),
+            ("403".into(), body("The token is not good for this.")),
+            ("default".into(), body("Refused; the body says why.")),
+        ]
+        .into()
+    }
+}
+
+/// The whole document.
+pub fn document() -> OpenApi {
+    router::table().into_openapi()
+}
+
+static TEXT: LazyLock<String> = LazyLock::new(|| {
+    // A document of plain maps and texts can not fail to become JSON.
+    document().to_pretty_json().unwrap_or_default()
+});
+
+/// This document.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "get_openapi",
+    tag = "server",
+    responses((status = 200, description = "This document.", body = Object), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn get_openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.as_str())
+}
+
+/// The document without routes, for the table to add to.
+pub(super) fn base() -> OpenApi {
+    Base::openapi()
+}

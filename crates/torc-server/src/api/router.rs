@@ -1,0 +1,76 @@
+//! The table of routes.
+
+use super::{
+    App, actions, attempts, auth, events, failure_handlers, files, guard, health, jobs, logs, openapi, requirements,
+    results, runners, schedulers, user_data, why, workflows,
+};
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use torc_model::api::BASE_PATH;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Every route, with its part of the OpenAPI document.
+pub(super) fn table() -> OpenApiRouter<App> {
+    let routes = OpenApiRouter::new()
+        .routes(routes!(health::get_health))
+        .routes(routes!(openapi::get_openapi))
+        .routes(routes!(workflows::list_workflows, workflows::create_workflow))
+        .routes(routes!(workflows::get_workflow, workflows::update_workflow, workflows::delete_workflow))
+        .routes(routes!(workflows::get_spec))
+        .routes(routes!(workflows::get_status))
+        .routes(routes!(workflows::get_is_complete))
+        .routes(routes!(workflows::initialize))
+        .routes(routes!(workflows::reinitialize))
+        .routes(routes!(workflows::reset_status))
+        .routes(routes!(workflows::cancel_workflow))
+        .routes(routes!(runners::claim))
+        .routes(routes!(events::list_events))
+        .routes(routes!(events::stream_events))
+        .routes(routes!(actions::list_actions))
+        .routes(routes!(actions::complete_action))
+        .routes(routes!(attempts::start))
+        .routes(routes!(attempts::complete))
+        .routes(routes!(attempts::heartbeat))
+        .routes(routes!(attempts::get_attempt))
+        .routes(routes!(results::list_results))
+        .routes(routes!(jobs::list_jobs))
+        .routes(routes!(jobs::cancel_jobs))
+        .routes(routes!(jobs::get_job, jobs::update_job))
+        .routes(routes!(jobs::list_attempts))
+        .routes(routes!(jobs::retry_job))
+        .routes(routes!(why::get_why))
+        .routes(routes!(logs::get_logs))
+        .routes(routes!(runners::list_runners, runners::register_runner))
+        .routes(routes!(runners::get_runner))
+        .routes(routes!(runners::goodbye))
+        .routes(routes!(files::list_files))
+        .routes(routes!(files::get_file))
+        .routes(routes!(user_data::list_user_data))
+        .routes(routes!(user_data::get_user_data, user_data::update_user_data))
+        .routes(routes!(requirements::list_requirements))
+        .routes(routes!(requirements::get_requirements))
+        .routes(routes!(failure_handlers::list_failure_handlers, failure_handlers::create_failure_handler))
+        .routes(routes!(
+            failure_handlers::get_failure_handler,
+            failure_handlers::update_failure_handler,
+            failure_handlers::delete_failure_handler
+        ))
+        .routes(routes!(schedulers::list_schedulers))
+        .routes(routes!(schedulers::get_scheduler));
+    OpenApiRouter::with_openapi(openapi::base()).nest(BASE_PATH, routes)
+}
+
+/// The routes with everything around them. The last layer is the outermost.
+pub fn router(app: App) -> Router {
+    let (routes, _) = table().split_for_parts();
+    routes
+        .fallback(guard::no_route)
+        .method_not_allowed_fallback(guard::no_method)
+        .layer(axum::middleware::from_fn(guard::limit_time))
+        .layer(from_fn_with_state(app.clone(), auth::check))
+        .layer(from_fn_with_state(app.clone(), guard::check_host))
+        .layer(CatchPanicLayer::custom(guard::on_panic))
+        .with_state(app)
+}

@@ -1,0 +1,134 @@
+//! Runners (`compute_nodes` on the wire): how they come, ask for work, and go.
+
+use super::auth::Caller;
+use super::error::ApiError;
+use super::extract::{Body, Path, Query};
+use super::openapi::Refusals;
+use super::query::list_query;
+use super::{Answer, App};
+use crate::clock::now_ms;
+use crate::store::read::RunnerFilter;
+use axum::Json;
+use axum::extract::State;
+use torc_model::api::{
+    ClaimRequest, ClaimResponse, Goodbye, GoodbyeAnswer, Page, RegisterRunner, RunnerRegistered, RunnerView,
+};
+use torc_model::ids::{RunnerId, WorkflowId};
+
+list_query! {
+    /// Which runners.
+    ListRunners {
+        /// Of this workflow.
+        workflow_id: Option<i64>,
+        /// On this host.
+        hostname: Option<String>,
+        /// Still there as far as known, or gone.
+        is_active: Option<bool>,
+    }
+}
+
+/// Lists runners.
+#[utoipa::path(
+    get,
+    path = "/compute_nodes",
+    operation_id = "list_compute_nodes",
+    tag = "compute nodes",
+    params(ListRunners),
+    responses((status = 200, description = "One page of runners.", body = Page<RunnerView>), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn list_runners(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListRunners>,
+) -> Answer<Page<RunnerView>> {
+    let paging = query.paging()?;
+    let filter = RunnerFilter {
+        workflow_id: caller.narrow(query.workflow_id)?,
+        hostname: query.hostname,
+        is_active: query.is_active,
+    };
+    Ok(Json(app.reader().list_runners(filter, paging, now_ms()).await?))
+}
+
+/// One runner.
+#[utoipa::path(
+    get,
+    path = "/compute_nodes/{id}",
+    operation_id = "get_compute_node",
+    tag = "compute nodes",
+    params(("id" = i64, Path, description = "The runner.")),
+    responses((status = 200, description = "The runner.", body = RunnerView), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn get_runner(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<RunnerView> {
+    let runner = app.reader().get_runner(RunnerId(id), now_ms()).await?;
+    caller.check(runner.workflow_id)?;
+    Ok(Json(runner))
+}
+
+/// A runner introduces itself. Safe to repeat.
+#[utoipa::path(
+    post,
+    path = "/compute_nodes",
+    operation_id = "register_compute_node",
+    tag = "compute nodes",
+    request_body = RegisterRunner,
+    responses((status = 200, description = "What it must know.", body = RunnerRegistered), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn register_runner(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<RegisterRunner>,
+) -> Answer<RunnerRegistered> {
+    caller.check(request.workflow_id)?;
+    Ok(Json(app.store().register_runner(request).await?))
+}
+
+/// A runner leaves. Safe to repeat.
+#[utoipa::path(
+    post,
+    path = "/compute_nodes/{id}/goodbye",
+    operation_id = "goodbye",
+    tag = "compute nodes",
+    params(("id" = i64, Path, description = "The runner.")),
+    request_body = Goodbye,
+    responses((status = 200, description = "What it must still do.", body = GoodbyeAnswer), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn goodbye(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Body(request): Body<Goodbye>,
+) -> Answer<GoodbyeAnswer> {
+    app.check_runner(caller, RunnerId(id)).await?;
+    Ok(Json(app.store().goodbye(RunnerId(id), request).await?))
+}
+
+/// A runner asks for work, and waits for it if it wants. Safe to repeat.
+#[utoipa::path(
+    post,
+    path = "/workflows/{id}/claim",
+    operation_id = "claim",
+    tag = "compute nodes",
+    params(("id" = i64, Path, description = "The workflow.")),
+    request_body = ClaimRequest,
+    responses((status = 200, description = "The attempts it now owns.", body = ClaimResponse), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn claim(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Body(request): Body<ClaimRequest>,
+) -> Answer<ClaimResponse> {
+    caller.check(WorkflowId(id))?;
+    app.check_runner(caller, request.runner_id).await?;
+    tokio::select! {
+        answer = app.store().claim(WorkflowId(id), request) => Ok(Json(answer?)),
+        // A repeat with the same key gets what this one may just have been given.
+        () = app.inner.stop.cancelled() => Err(ApiError::shutting_down()),
+    }
+}

@@ -1,0 +1,316 @@
+//! Workflows: their lists, their life, their progress.
+
+use super::auth::Caller;
+use super::error::ApiError;
+use super::extract::{Body, LARGE, OptionalBody, Path, Query};
+use super::openapi::Refusals;
+use super::query::list_query;
+use super::{Answer, App};
+use crate::clock::now_ms;
+use crate::store::read::WorkflowFilter;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+use torc_model::api::{
+    CreateWorkflow, IsCompleteView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, UpdateWorkflow,
+    WorkflowCreated, WorkflowView,
+};
+use torc_model::ids::{JobId, WorkflowId};
+use utoipa::IntoParams;
+
+list_query! {
+    /// Which workflows.
+    ListWorkflows {
+        /// Exactly this name.
+        name: Option<String>,
+        /// Exactly this owner.
+        user: Option<String>,
+        /// Exactly this project.
+        project: Option<String>,
+        /// A part of the name or the description.
+        search: Option<String>,
+        /// Archived ones instead of the others.
+        is_archived: Option<bool>,
+        /// Archived ones as well.
+        include_archived: Option<bool>,
+    }
+}
+
+/// Lists workflows.
+#[utoipa::path(
+    get,
+    path = "/workflows",
+    operation_id = "list_workflows",
+    tag = "workflows",
+    params(ListWorkflows),
+    responses((status = 200, description = "One page of workflows.", body = Page<WorkflowView>), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn list_workflows(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListWorkflows>,
+) -> Answer<Page<WorkflowView>> {
+    let paging = query.paging()?;
+    let hidden = !query.include_archived.unwrap_or_default();
+    let filter = WorkflowFilter {
+        id: caller.narrow(None)?,
+        name: query.name,
+        user: query.user,
+        project: query.project,
+        search: query.search,
+        is_archived: query.is_archived.or(hidden.then_some(false)),
+    };
+    Ok(Json(app.reader().list_workflows(filter, paging).await?))
+}
+
+/// Creates a workflow from a spec, in one transaction.
+#[utoipa::path(
+    post,
+    path = "/workflows",
+    operation_id = "create_workflow",
+    tag = "workflows",
+    request_body = CreateWorkflow,
+    responses((status = 200, description = "It is there.", body = WorkflowCreated), Refusals)
+)]
+pub async fn create_workflow(
+    State(app): State<App>,
+    Body(request): Body<CreateWorkflow, LARGE>,
+) -> Answer<WorkflowCreated> {
+    Ok(Json(app.store().create_workflow(request).await?))
+}
+
+/// One workflow.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}",
+    operation_id = "get_workflow",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "The workflow.", body = WorkflowView), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn get_workflow(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<WorkflowView> {
+    caller.check(WorkflowId(id))?;
+    Ok(Json(app.reader().get_workflow(WorkflowId(id)).await?))
+}
+
+/// Changes what a workflow says about itself.
+#[utoipa::path(
+    put,
+    path = "/workflows/{id}",
+    operation_id = "update_workflow",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    request_body = UpdateWorkflow,
+    responses((status = 200, description = "The workflow as it is now.", body = WorkflowView), Refusals)
+)]
+pub async fn update_workflow(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+    Body(request): Body<UpdateWorkflow>,
+) -> Answer<WorkflowView> {
+    app.store().update_workflow(WorkflowId(id), request).await?;
+    Ok(Json(app.reader().get_workflow(WorkflowId(id)).await?))
+}
+
+/// How to delete a workflow.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DeleteWorkflow {
+    /// Although jobs are running.
+    pub force: bool,
+}
+
+/// Deletes a workflow with everything that belongs to it.
+#[utoipa::path(
+    delete,
+    path = "/workflows/{id}",
+    operation_id = "delete_workflow",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow."), DeleteWorkflow),
+    responses((status = 200, description = "It is gone.", body = Value), Refusals)
+)]
+pub async fn delete_workflow(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+    Query(query): Query<DeleteWorkflow>,
+) -> Answer<Value> {
+    app.store().delete_workflow(WorkflowId(id), query.force).await?;
+    Ok(Json(serde_json::json!({})))
+}
+
+/// The spec a workflow was made from.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/spec",
+    operation_id = "get_workflow_spec",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "The spec, parameters expanded.", body = Value), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn get_spec(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<Value> {
+    caller.check(WorkflowId(id))?;
+    Ok(Json(app.reader().get_spec(WorkflowId(id)).await?))
+}
+
+/// A workflow's progress.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/status",
+    operation_id = "get_workflow_status",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "Its progress.", body = StatusView), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn get_status(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<StatusView> {
+    caller.check(WorkflowId(id))?;
+    Ok(Json(app.reader().workflow_status(WorkflowId(id), now_ms()).await?))
+}
+
+/// Whether every job of a workflow is final.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/is_complete",
+    operation_id = "is_workflow_complete",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "Whether it is complete.", body = IsCompleteView), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn get_is_complete(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<IsCompleteView> {
+    caller.check(WorkflowId(id))?;
+    Ok(Json(app.reader().is_complete(WorkflowId(id)).await?))
+}
+
+/// How to initialize.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct InitializeQuery {
+    /// Go on although input files are missing.
+    pub force: bool,
+}
+
+/// Starts a run with all jobs that are not initialized.
+#[utoipa::path(
+    post,
+    path = "/workflows/{id}/initialize",
+    operation_id = "initialize_workflow",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow."), InitializeQuery),
+    responses((status = 200, description = "The jobs that run.", body = ResetView), Refusals)
+)]
+pub async fn initialize(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+    Query(query): Query<InitializeQuery>,
+) -> Answer<ResetView> {
+    Ok(Json(app.store().initialize(WorkflowId(id), query.force).await?))
+}
+
+/// How to reinitialize; the body may say the same.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ReinitializeQuery {
+    /// Only tell what would happen.
+    pub dry_run: bool,
+    /// Go on although input files are missing.
+    pub force: bool,
+}
+
+/// Starts a run with what has changed since the last one.
+#[utoipa::path(
+    post,
+    path = "/workflows/{id}/reinitialize",
+    operation_id = "reinitialize_workflow",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow."), ReinitializeQuery),
+    request_body = Option<ReinitializeRequest>,
+    responses((status = 200, description = "The jobs that run again, and why.", body = ResetView), Refusals)
+)]
+pub async fn reinitialize(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+    Query(query): Query<ReinitializeQuery>,
+    OptionalBody(body): OptionalBody<ReinitializeRequest>,
+) -> Answer<ResetView> {
+    let request = ReinitializeRequest { dry_run: query.dry_run || body.dry_run, force: query.force || body.force };
+    Ok(Json(app.store().reinitialize(WorkflowId(id), request).await?))
+}
+
+/// Which jobs to reset; the body may say the same.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ResetQuery {
+    /// Only jobs that ended badly or wait for a verdict, and what follows them.
+    pub failed_only: bool,
+    /// Only tell what would happen.
+    pub dry_run: bool,
+    /// Go on although jobs are running.
+    pub force: bool,
+    /// Only these jobs, by name, and what follows them. May be repeated.
+    pub job: Vec<String>,
+    /// Only these jobs, by id, and what follows them. May be repeated.
+    pub job_id: Vec<i64>,
+}
+
+/// Resets jobs, so that they run again.
+#[utoipa::path(
+    post,
+    path = "/workflows/{id}/reset_status",
+    operation_id = "reset_workflow_status",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow."), ResetQuery),
+    request_body = Option<ResetRequest>,
+    responses((status = 200, description = "The jobs that run again, and why.", body = ResetView), Refusals)
+)]
+pub async fn reset_status(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+    Query(query): Query<ResetQuery>,
+    OptionalBody(body): OptionalBody<ResetRequest>,
+) -> Answer<ResetView> {
+    let mut jobs = body.jobs;
+    jobs.extend(query.job);
+    for job in query.job_id {
+        jobs.push(name_of(&app, WorkflowId(id), JobId(job)).await?);
+    }
+    let request = ResetRequest {
+        failed_only: query.failed_only || body.failed_only,
+        jobs,
+        dry_run: query.dry_run || body.dry_run,
+        force: query.force || body.force,
+    };
+    Ok(Json(app.store().reset_status(WorkflowId(id), request).await?))
+}
+
+async fn name_of(app: &App, workflow: WorkflowId, job: JobId) -> Result<String, ApiError> {
+    let view = app.reader().get_job(job).await?;
+    if view.workflow_id == workflow {
+        return Ok(view.name);
+    }
+    let message = format!("job {job} belongs to workflow {}", view.workflow_id);
+    Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "wrong_workflow", message).field("job_id"))
+}
+
+/// Cancels a workflow: nothing new starts, what runs is stopped.
+#[utoipa::path(
+    post,
+    path = "/workflows/{id}/cancel",
+    operation_id = "cancel_workflow",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "Its progress.", body = StatusView), Refusals)
+)]
+pub async fn cancel_workflow(State(app): State<App>, Path(id): Path<i64>) -> Answer<StatusView> {
+    app.store().cancel_workflow(WorkflowId(id)).await?;
+    Ok(Json(app.reader().workflow_status(WorkflowId(id), now_ms()).await?))
+}

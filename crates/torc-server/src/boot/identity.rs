@@ -1,0 +1,45 @@
+//! Which process this is, in a way that a reboot or a reused process id can not fake.
+
+use std::path::Path;
+
+/// The name of this machine.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Differs after every boot; None where the system does not tell.
+pub fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_string())
+}
+
+/// When a process began, in clock ticks since boot; None when there is no such process (or no way to tell).
+pub fn pid_start(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    parse_start(&stat)
+}
+
+/// Field 22 of `/proc/PID/stat`. The name in field 2 may hold spaces and brackets, so count from its end.
+fn parse_start(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_is_found_behind_a_hostile_name() {
+        let stat = "7 (a ) 1 2 (b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1";
+        assert_eq!(parse_start(stat), Some(4242));
+        assert_eq!(parse_start("7 (sh) S 1"), None);
+        assert_eq!(parse_start(""), None);
+    }
+
+    #[test]
+    fn this_process_has_a_start_and_no_process_has_none() {
+        assert!(pid_start(std::process::id()).is_some());
+        assert_eq!(pid_start(u32::MAX), None);
+    }
+}

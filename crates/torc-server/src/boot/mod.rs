@@ -1,0 +1,29 @@
+//! Everything between "start a server" and "it serves": private files, ownership of the database, its schema, the
+//! listener, and the way back down.
+//!
+//! ```text
+//! state directory 0700 -> lock file -> file system check -> database 0600 -> migrations -> token -> store -> listener
+//!                                                                                             -> server.json
+//! ```
+//!
+//! Nothing here decides about jobs.
+
+mod backup;
+mod database;
+mod error;
+mod file_system;
+mod identity;
+mod listen;
+mod lock;
+mod migrate;
+mod options;
+mod private;
+mod server;
+
+pub use backup::backup;
+pub use database::{Database, Journal};
+pub use error::StartError;
+pub use file_system::FileSystem;
+pub use lock::Owner;
+pub use options::Options;
+pub use server::{RunningServer, Server, read_token};

@@ -1,0 +1,49 @@
+//! How a server is to be started.
+
+use super::file_system::{self, FileSystem};
+use std::path::{Path, PathBuf};
+
+/// How a server is to be started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Holds the token and `server.json`, and the database unless `database` says otherwise. Made if missing.
+    pub state_dir: PathBuf,
+    /// Another place for the database.
+    pub database: Option<PathBuf>,
+    /// Name or address to listen on. Without it the server is reachable from this machine only.
+    pub host: Option<String>,
+    /// 0 takes any free port.
+    pub port: u16,
+    /// Further names that clients may use for this machine (in the `Host` header).
+    pub allowed_hosts: Vec<String>,
+    /// Lives inside `torc run` and ends with it.
+    pub embedded: bool,
+    /// Connections beyond this number wait.
+    pub max_connections: usize,
+    /// Tells where a path lives. Replaced by tests only.
+    pub detect_file_system: fn(&Path) -> std::io::Result<FileSystem>,
+}
+
+impl Options {
+    /// The name of the database file in a state directory.
+    pub const DATABASE: &str = "torc.db";
+
+    /// A server on a loopback port of its own.
+    pub fn new(state_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            state_dir: state_dir.into(),
+            database: None,
+            host: None,
+            port: 0,
+            allowed_hosts: Vec::new(),
+            embedded: false,
+            max_connections: 4096,
+            detect_file_system: file_system::detect,
+        }
+    }
+
+    /// Where the database is.
+    pub fn database_path(&self) -> PathBuf {
+        self.database.clone().unwrap_or_else(|| self.state_dir.join(Self::DATABASE))
+    }
+}

@@ -1,0 +1,234 @@
+//! A server from its start to its end.
+
+use super::database::Database;
+use super::error::StartError;
+use super::lock::Lock;
+use super::options::Options;
+use super::{backup, identity, listen, private};
+use crate::api::{self, App, Hosts};
+use crate::clock::now_ms;
+use crate::secret;
+use crate::store::Store;
+use crate::store::read::Reader;
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use torc_model::api::ServerFile;
+
+const TOKEN_FILE: &str = "token";
+const SERVER_FILE: &str = "server.json";
+/// Fewer characters can not hold enough randomness; more is not ours.
+const TOKEN_LENGTH: std::ops::RangeInclusive<usize> = 32..=512;
+
+/// Starts servers.
+pub struct Server;
+
+/// A server that serves. Dropping it stops it as well, without waiting for the end.
+pub struct RunningServer {
+    address: SocketAddr,
+    file: ServerFile,
+    database: PathBuf,
+    stop: CancellationToken,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Takes the state directory, opens the database, takes up the state in it and serves. When this returns, the
+    /// server answers and `server.json` says where.
+    pub async fn start(options: Options) -> Result<RunningServer, StartError> {
+        let (listener, host) = bind(&options).await?;
+        let address = listener.local_addr().map_err(|source| StartError::Listen { address: host.clone(), source })?;
+        let opened = tokio::task::spawn_blocking({
+            let options = options.clone();
+            move || open(&options)
+        });
+        let Opened { database, token, reader, store } =
+            opened.await.map_err(|e| StartError::Store { message: e.to_string() })??;
+
+        let stop = CancellationToken::new();
+        let names = options.allowed_hosts.iter().cloned().chain([host.clone(), identity::hostname()]);
+        let hosts = Hosts::new(address.ip(), names);
+        let app = App::new(store.clone(), reader, secret::hash(&token), hosts, stop.clone());
+        let file = ServerFile {
+            url: url(&host, address),
+            token,
+            pid: i64::from(std::process::id()),
+            hostname: identity::hostname(),
+            started_ms: now_ms(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        let server_file = options.state_dir.join(SERVER_FILE);
+        write_server_file(&server_file, &file)?;
+        tracing::info!(url = file.url, database = %database.path.display(), "serving");
+        let serving = listen::serve(listener, api::router(app), options.max_connections, stop.clone());
+        let ending = Ending { store, path: server_file, ours: file.clone(), lock: database.lock };
+        let task = tokio::spawn(async move {
+            serving.await;
+            ending.run().await;
+        });
+        Ok(RunningServer { address, file, database: database.path, stop, task: Some(task) })
+    }
+}
+
+impl RunningServer {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Scheme, address and port, without the base path.
+    pub fn url(&self) -> &str {
+        &self.file.url
+    }
+
+    /// The token that is good for everything.
+    pub fn token(&self) -> &str {
+        &self.file.token
+    }
+
+    /// Copies the database to `destination`, which must not exist, while the server goes on.
+    pub fn backup(&self, destination: &Path) -> Result<(), StartError> {
+        backup::backup(&self.database, destination)
+    }
+
+    /// Lets requests in flight end, ends streams, and gives the database free.
+    pub async fn shutdown(mut self) {
+        self.stop.cancel();
+        if let Some(task) = self.task.take()
+            && let Err(error) = task.await
+        {
+            tracing::error!(%error, "the server did not end in good order");
+        }
+    }
+
+    /// Waits until the server has ended.
+    pub async fn stopped(&mut self) {
+        if let Some(task) = self.task.as_mut() {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "the server did not end in good order");
+            }
+            self.task = None;
+        }
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+struct Opened {
+    database: OwnedDatabase,
+    token: String,
+    reader: Reader,
+    store: Store,
+}
+
+/// What is left of a [`Database`] when the store has its connection.
+struct OwnedDatabase {
+    path: PathBuf,
+    lock: Lock,
+}
+
+fn open(options: &Options) -> Result<Opened, StartError> {
+    private::ensure_directory(&options.state_dir)?;
+    let Database { writer, path, lock, .. } = Database::open(options)?;
+    let token = load_token(&options.state_dir.join(TOKEN_FILE))?;
+    let store = Store::open(writer).map_err(|source| StartError::Database {
+        doing: "take up the state in",
+        database: path.clone(),
+        source,
+    })?;
+    let reader = Reader::open(&path)?;
+    Ok(Opened { database: OwnedDatabase { path, lock }, token, reader, store })
+}
+
+/// What is left to do when nobody is served any more.
+struct Ending {
+    store: Store,
+    path: PathBuf,
+    ours: ServerFile,
+    lock: Lock,
+}
+
+impl Ending {
+    async fn run(self) {
+        // Requests that were cut off may still be on their way to the disk.
+        if let Err(refusal) = self.store.flush().await {
+            tracing::warn!(%refusal, "the last requests may not be on disk");
+        }
+        drop(self.store);
+        if let Err(error) = remove_server_file(&self.path, &self.ours) {
+            tracing::warn!(%error, path = %self.path.display(), "can not remove");
+        }
+        // Last: the next owner finds everything else done.
+        drop(self.lock);
+    }
+}
+
+async fn bind(options: &Options) -> Result<(TcpListener, String), StartError> {
+    let host = options.host.clone().unwrap_or_else(|| "127.0.0.1".into());
+    let listener = TcpListener::bind((host.as_str(), options.port)).await;
+    match listener {
+        Ok(listener) => Ok((listener, host)),
+        Err(source) => Err(StartError::Listen { address: format!("{host}:{}", options.port), source }),
+    }
+}
+
+/// The address that others can use: a server that listens everywhere is known by its machine's name.
+fn url(host: &str, address: SocketAddr) -> String {
+    let port = address.port();
+    if address.ip().is_unspecified() {
+        return format!("http://{}:{port}", identity::hostname());
+    }
+    if host.contains(':') { format!("http://[{host}]:{port}") } else { format!("http://{host}:{port}") }
+}
+
+/// The token in a state directory, if a server ever ran there.
+pub fn read_token(state_dir: &Path) -> Result<Option<String>, StartError> {
+    let path = state_dir.join(TOKEN_FILE);
+    match path.try_exists() {
+        Ok(false) => Ok(None),
+        Ok(true) => load_token(&path).map(Some),
+        Err(source) => Err(StartError::Io { doing: "look at", path, source }),
+    }
+}
+
+/// The token survives restarts, so that clients do not have to learn a new one.
+fn load_token(path: &Path) -> Result<String, StartError> {
+    let io = |doing| move |source| StartError::Io { doing, path: path.into(), source };
+    let mut text = String::new();
+    let file = private::open_file(path)?;
+    file.take(4096).read_to_string(&mut text).map_err(io("read"))?;
+    let token = text.trim();
+    if token.is_empty() {
+        let token = secret::new_token().map_err(|e| StartError::NoRandomness { message: e.to_string() })?;
+        private::write_file(path, token.as_bytes()).map_err(io("write"))?;
+        return Ok(token);
+    }
+    let is_token = TOKEN_LENGTH.contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
+    is_token.then(|| token.to_string()).ok_or_else(|| StartError::BadToken { path: path.into() })
+}
+
+fn write_server_file(path: &Path, file: &ServerFile) -> Result<(), StartError> {
+    let io = |source| StartError::Io { doing: "write", path: path.into(), source };
+    let text = serde_json::to_vec_pretty(file).map_err(|e| io(e.into()))?;
+    private::write_file(path, &text).map_err(io)
+}
+
+/// A later server may have written its own.
+fn remove_server_file(path: &Path, ours: &ServerFile) -> std::io::Result<()> {
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    match serde_json::from_slice::<ServerFile>(&text) {
+        Ok(file) if file == *ours => std::fs::remove_file(path),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,9 @@
+//! The wall clock, in the unit of the database.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970. A clock before that year reads 0.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,70 @@
+//! Files that jobs read or write.
+
+use super::page::{self, Filter, List, Paging, containing};
+use super::{ReadError, Reader};
+use rusqlite::Row;
+use torc_model::api::{FileView, Page};
+use torc_model::ids::WorkflowId;
+
+const LIST: List = List {
+    rows: "SELECT f.id, f.workflow_id, f.name, f.path, f.mtime_ms, f.size FROM file f",
+    table: "file f",
+    key: "f.id",
+    sorts: &[("id", "f.id"), ("name", "f.name"), ("path", "f.path")],
+};
+
+/// Which files.
+#[derive(Clone, Default, Debug)]
+pub struct FileFilter {
+    /// Of this workflow.
+    pub workflow_id: Option<i64>,
+    /// Exactly this name.
+    pub name: Option<String>,
+    /// Exactly this path.
+    pub path: Option<String>,
+    /// A part of the name or the path.
+    pub search: Option<String>,
+    /// Written by this job.
+    pub produced_by_job_id: Option<i64>,
+    /// Read by this job.
+    pub needed_by_job_id: Option<i64>,
+}
+
+impl Reader {
+    /// One page of files.
+    pub async fn list_files(&self, filter: FileFilter, paging: Paging) -> Result<Page<FileView>, ReadError> {
+        self.read(move |connection| {
+            let filter = Filter::default()
+                .with("f.workflow_id = ?", filter.workflow_id)
+                .with("f.name = ?", filter.name)
+                .with("f.path = ?", filter.path)
+                .with("(f.name || ' ' || f.path) LIKE ? ESCAPE '\\'", filter.search.as_deref().map(containing))
+                .with(
+                    "f.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'output_file')",
+                    filter.produced_by_job_id,
+                )
+                .with(
+                    "f.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'input_file')",
+                    filter.needed_by_job_id,
+                );
+            LIST.page(connection, filter, &paging, view)
+        })
+        .await
+    }
+
+    /// One file.
+    pub async fn get_file(&self, id: i64) -> Result<FileView, ReadError> {
+        self.read(move |connection| LIST.get(connection, "file", id, view)).await
+    }
+}
+
+fn view(row: &Row<'_>) -> rusqlite::Result<FileView> {
+    Ok(FileView {
+        id: row.get("id")?,
+        workflow_id: page::id(row, "workflow_id", WorkflowId)?,
+        name: row.get("name")?,
+        path: row.get("path")?,
+        mtime_ms: row.get("mtime_ms")?,
+        size: row.get("size")?,
+    })
+}

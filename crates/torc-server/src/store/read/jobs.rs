@@ -1,0 +1,168 @@
+//! Jobs, with the names of what they point to.
+
+use super::page::{self, Filter, List, Paging, containing};
+use super::{ReadError, Reader};
+use rusqlite::{Connection, Row};
+use std::collections::HashMap;
+use torc_model::api::{JobView, Page};
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::status::JobStatus;
+use torc_model::units::{Memory, Runtime};
+
+const LIST: List = List {
+    rows: "SELECT j.id, j.workflow_id, j.name, j.command, j.status, j.status_reason, j.attempt_id, j.priority, \
+           j.cancel_on_blocking_job_failure, j.held, j.extra, \
+           r.name AS resource_requirements, coalesce(r.num_cpus, 1) AS num_cpus, coalesce(r.num_gpus, 0) AS num_gpus, \
+           coalesce(r.num_nodes, 1) AS num_nodes, coalesce(j.memory_bytes, r.memory_bytes) AS memory_bytes, \
+           coalesce(j.runtime_seconds, r.runtime_seconds) AS runtime_seconds, \
+           h.name AS failure_handler, s.name AS scheduler, \
+           (SELECT a.return_code FROM attempt a WHERE a.job_id = j.id AND a.ended_ms IS NOT NULL \
+            ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1) AS return_code \
+           FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
+           LEFT JOIN failure_handler h ON h.id = j.failure_handler_id \
+           LEFT JOIN slurm_scheduler s ON s.id = j.scheduler_id",
+    table: "job j",
+    key: "j.id",
+    sorts: &[
+        ("id", "j.id"),
+        ("name", "j.name"),
+        ("status", "j.status"),
+        ("priority", "j.priority"),
+        ("position", "j.position"),
+        ("attempt_id", "j.attempt_id"),
+    ],
+};
+
+/// Which jobs.
+#[derive(Clone, Default, Debug)]
+pub struct JobFilter {
+    /// Of this workflow.
+    pub workflow_id: Option<i64>,
+    /// In one of these states; empty: any.
+    pub status: Vec<JobStatus>,
+    /// Exactly this name.
+    pub name: Option<String>,
+    /// A part of the name.
+    pub search: Option<String>,
+    /// Depends directly on this job.
+    pub upstream_job_id: Option<i64>,
+    /// Reads this file.
+    pub needs_file_id: Option<i64>,
+    /// Now on this runner.
+    pub compute_node_id: Option<i64>,
+    /// Held back, or not.
+    pub held: Option<bool>,
+}
+
+impl Reader {
+    /// One page of jobs.
+    pub async fn list_jobs(&self, filter: JobFilter, paging: Paging) -> Result<Page<JobView>, ReadError> {
+        self.read(move |connection| LIST.page(connection, conditions(filter), &paging, view)).await
+    }
+
+    /// One job, with its dependencies and rarer settings.
+    pub async fn get_job(&self, id: JobId) -> Result<JobView, ReadError> {
+        self.read(move |connection| {
+            let (mut job, extra) =
+                LIST.get(connection, "job", id.0, |row| Ok((view(row)?, page::json(row, "extra")?)))?;
+            job.extra = extra;
+            job.depends_on_job_ids = Some(dependencies(connection, job.workflow_id, id)?);
+            Ok(job)
+        })
+        .await
+    }
+
+    /// The names of a few jobs.
+    pub async fn names_of_jobs(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>, ReadError> {
+        self.read(move |connection| {
+            let mut names = HashMap::new();
+            for id in ids {
+                let name: Option<String> = page::find(connection, "SELECT name FROM job WHERE id = ?", id.0)?;
+                names.extend(name.map(|name| (id, name)));
+            }
+            Ok(names)
+        })
+        .await
+    }
+
+    /// The workflow of a job.
+    pub async fn workflow_of_job(&self, id: JobId) -> Result<WorkflowId, ReadError> {
+        self.read(move |connection| {
+            let found = page::find(connection, "SELECT workflow_id FROM job WHERE id = ?", id.0)?;
+            found.map(WorkflowId).ok_or(ReadError::NotFound { what: "job", id: id.0 })
+        })
+        .await
+    }
+}
+
+fn conditions(filter: JobFilter) -> Filter {
+    // As JSON text, so that any number of them is one value of one SQL text.
+    let status = (!filter.status.is_empty()).then(|| {
+        let codes: Vec<String> = filter.status.iter().map(|s| s.code().to_string()).collect();
+        format!("[{}]", codes.join(","))
+    });
+    Filter::default()
+        .with("j.workflow_id = ?", filter.workflow_id)
+        .with("j.status IN (SELECT value FROM json_each(?))", status)
+        .with("j.name = ?", filter.name)
+        .with("j.name LIKE ? ESCAPE '\\'", filter.search.as_deref().map(containing))
+        .with(
+            "j.id IN (SELECT d.job_id FROM job_depends_on d JOIN job u ON u.workflow_id = d.workflow_id \
+             WHERE u.id = ? AND d.depends_on_job_id = u.id)",
+            filter.upstream_job_id,
+        )
+        .with(
+            "EXISTS (SELECT 1 FROM job_item i WHERE i.job_id = j.id AND i.kind = 'input_file' AND i.item_id = ?)",
+            filter.needs_file_id,
+        )
+        .with(
+            "j.status IN (3, 4) AND EXISTS (SELECT 1 FROM attempt a WHERE a.job_id = j.id \
+             AND a.state IN ('queued', 'claimed', 'running') AND a.compute_node_id = ?)",
+            filter.compute_node_id,
+        )
+        .with("j.held = ?", filter.held)
+}
+
+fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
+    let status: i64 = row.get("status")?;
+    let memory: Option<i64> = row.get("memory_bytes")?;
+    let runtime: Option<i64> = row.get("runtime_seconds")?;
+    Ok(JobView {
+        id: page::id(row, "id", JobId)?,
+        workflow_id: page::id(row, "workflow_id", WorkflowId)?,
+        name: row.get("name")?,
+        command: row.get("command")?,
+        status: JobStatus::from_code(status).ok_or(rusqlite::Error::IntegralValueOutOfRange(4, status))?,
+        attempt_id: row.get("attempt_id")?,
+        priority: row.get("priority")?,
+        resource_requirements: row.get("resource_requirements")?,
+        num_cpus: row.get("num_cpus")?,
+        num_gpus: row.get("num_gpus")?,
+        num_nodes: row.get("num_nodes")?,
+        memory: memory.map(memory_text),
+        runtime: runtime.map(runtime_text),
+        failure_handler: row.get("failure_handler")?,
+        scheduler: row.get("scheduler")?,
+        cancel_on_blocking_job_failure: row.get("cancel_on_blocking_job_failure")?,
+        held: row.get("held")?,
+        status_reason: row.get("status_reason")?,
+        depends_on_job_ids: None,
+        extra: None,
+        return_code: row.get("return_code")?,
+    })
+}
+
+fn dependencies(connection: &Connection, workflow: WorkflowId, job: JobId) -> rusqlite::Result<Vec<JobId>> {
+    let sql = "SELECT depends_on_job_id FROM job_depends_on WHERE workflow_id = ? AND job_id = ? ORDER BY 1";
+    connection.prepare_cached(sql)?.query_map((workflow.0, job.0), |row| row.get(0).map(JobId))?.collect()
+}
+
+/// Bytes as people write them.
+pub fn memory_text(bytes: i64) -> String {
+    Memory(bytes.max(0).unsigned_abs()).to_string()
+}
+
+/// Seconds as people write them.
+pub fn runtime_text(seconds: i64) -> String {
+    Runtime(seconds.max(0).unsigned_abs()).to_string()
+}

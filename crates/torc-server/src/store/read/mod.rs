@@ -1,0 +1,37 @@
+//! Everything that only looks: lists and single rows, as the views of the API.
+//!
+//! A few read-only connections, used from blocking threads. Each call sees one state of the database. Nothing here
+//! can change anything: the connections themselves refuse it.
+
+mod actions;
+mod attempts;
+mod events;
+mod failure_handlers;
+mod files;
+mod jobs;
+mod page;
+mod pool;
+mod requirements;
+mod runners;
+mod schedulers;
+mod tokens;
+mod user_data;
+mod workflows;
+
+pub use actions::ActionFilter;
+pub use attempts::{AttemptFilter, AttemptLogs};
+pub use events::EventFilter;
+pub use failure_handlers::FailureHandlerFilter;
+pub use files::FileFilter;
+pub use jobs::JobFilter;
+pub use page::Paging;
+pub use pool::{ReadError, Reader};
+pub use requirements::RequirementsFilter;
+pub use runners::RunnerFilter;
+pub use schedulers::SchedulerFilter;
+pub use tokens::TokenScope;
+pub use user_data::UserDataFilter;
+pub use workflows::WorkflowFilter;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! One page of a list: filters, order and count, from SQL texts that are written here and values that are bound.
+
+use super::ReadError;
+use rusqlite::types::{FromSql, Value};
+use rusqlite::{Connection, Row, params_from_iter};
+use serde::de::DeserializeOwned;
+use torc_model::api::Page;
+
+/// Which part of a list, in which order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Paging {
+    /// Rows to skip.
+    pub offset: i64,
+    /// Rows to give at most.
+    pub limit: i64,
+    /// A key of the list; its default when None.
+    pub sort_by: Option<String>,
+    /// Last first.
+    pub reverse: bool,
+}
+
+impl Paging {
+    /// What a list gives when nobody says how much.
+    pub const DEFAULT_LIMIT: i64 = 1000;
+    /// What a list gives at most.
+    pub const MAX_LIMIT: i64 = 10_000;
+}
+
+impl Default for Paging {
+    fn default() -> Self {
+        Self { offset: 0, limit: Self::DEFAULT_LIMIT, sort_by: None, reverse: false }
+    }
+}
+
+/// The SQL of one list. `key` and the sort columns must be columns of `table`, so that the page's rows are found in a
+/// narrow query first and joined only then.
+pub struct List {
+    /// `SELECT ... FROM ...` with all joins and without conditions.
+    pub rows: &'static str,
+    /// The table whose rows are listed, with its alias.
+    pub table: &'static str,
+    /// Its key.
+    pub key: &'static str,
+    /// Names that callers may sort by, with their columns. The first one is the default.
+    pub sorts: &'static [(&'static str, &'static str)],
+}
+
+/// Conditions with their values, in order.
+#[derive(Default)]
+pub struct Filter {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Filter {
+    /// Adds a condition with one `?` when there is a value.
+    pub fn with<T: Into<Value>>(mut self, condition: &'static str, value: Option<T>) -> Self {
+        if let Some(value) = value {
+            self = self.always(condition);
+            self.values.push(value.into());
+        }
+        self
+    }
+
+    /// Adds a condition without a value.
+    pub fn always(mut self, condition: &'static str) -> Self {
+        self.sql.push_str(if self.sql.is_empty() { " WHERE " } else { " AND " });
+        self.sql.push_str(condition);
+        self
+    }
+}
+
+/// A pattern for `LIKE ? ESCAPE '\'` that finds `text` anywhere.
+pub fn containing(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}
+
+impl List {
+    /// Reads one page.
+    pub fn page<T>(
+        &self,
+        connection: &Connection,
+        filter: Filter,
+        paging: &Paging,
+        view: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Page<T>, ReadError> {
+        let order = self.order(paging)?;
+        let Self { rows, table, key, .. } = self;
+        let total_count = self.count(connection, &filter)?;
+        let conditions = filter.sql;
+        let sql = format!(
+            "{rows} WHERE {key} IN (SELECT {key} FROM {table}{conditions} ORDER BY {order} LIMIT ? OFFSET ?) \
+             ORDER BY {order}"
+        );
+        let mut values = filter.values;
+        values.push(paging.limit.into());
+        values.push(paging.offset.into());
+        let mut statement = connection.prepare_cached(&sql)?;
+        let items = statement.query_map(params_from_iter(values), view)?.collect::<rusqlite::Result<Vec<T>>>()?;
+        let has_more = paging.offset.saturating_add(items.len() as i64) < total_count && !items.is_empty();
+        Ok(Page { items, offset: paging.offset, total_count, has_more })
+    }
+
+    /// Reads one row by its key.
+    pub fn get<T>(
+        &self,
+        connection: &Connection,
+        what: &'static str,
+        id: i64,
+        view: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, ReadError> {
+        let mut statement = connection.prepare_cached(&format!("{} WHERE {} = ?", self.rows, self.key))?;
+        statement.query_row([id], view).map_err(|error| match error {
+            rusqlite::Error::QueryReturnedNoRows => ReadError::NotFound { what, id },
+            other => other.into(),
+        })
+    }
+
+    fn count(&self, connection: &Connection, filter: &Filter) -> rusqlite::Result<i64> {
+        let sql = format!("SELECT count(*) FROM {}{}", self.table, filter.sql);
+        connection.prepare_cached(&sql)?.query_row(params_from_iter(&filter.values), |row| row.get(0))
+    }
+
+    fn order(&self, paging: &Paging) -> Result<String, ReadError> {
+        let asked = paging.sort_by.as_deref();
+        let found = self.sorts.iter().find(|(name, _)| asked.is_none_or(|asked| asked == *name));
+        let Some((_, column)) = found else {
+            let known = self.sorts.iter().map(|(name, _)| *name).collect();
+            return Err(ReadError::UnknownSort { asked: asked.unwrap_or_default().into(), known });
+        };
+        let direction = if paging.reverse { "DESC" } else { "ASC" };
+        // The key breaks ties, so that pages neither overlap nor leave gaps.
+        Ok(format!("{column} {direction}, {} {direction}", self.key))
+    }
+}
+
+/// A column with JSON text, or NULL.
+pub fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| serde_json::from_str(&text).map_err(|e| conversion(row, column, e))).transpose()
+}
+
+/// A column with one of our words.
+pub fn word<T>(row: &Row<'_>, column: &str, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    parse(&text).ok_or_else(|| conversion(row, column, format!("unknown word `{text}`")))
+}
+
+/// A column with one of our words, or NULL.
+pub fn maybe_word<T>(row: &Row<'_>, column: &str, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<Option<T>> {
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| parse(&text).ok_or_else(|| conversion(row, column, format!("unknown word `{text}`")))).transpose()
+}
+
+/// A column whose value is wrapped by an id type.
+pub fn id<T>(row: &Row<'_>, column: &str, wrap: fn(i64) -> T) -> rusqlite::Result<T> {
+    row.get(column).map(wrap)
+}
+
+/// A column whose value is wrapped by an id type, or NULL.
+pub fn maybe_id<T>(row: &Row<'_>, column: &str, wrap: fn(i64) -> T) -> rusqlite::Result<Option<T>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(wrap))
+}
+
+/// A single value, None when there is no row.
+pub fn find<T: FromSql>(connection: &Connection, sql: &str, id: i64) -> rusqlite::Result<Option<T>> {
+    use rusqlite::OptionalExtension as _;
+    connection.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()
+}
+
+fn conversion(
+    row: &Row<'_>,
+    column: &str,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> rusqlite::Error {
+    let index = row.as_ref().column_index(column).unwrap_or_default();
+    rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: List = List { rows: "SELECT x, y FROM t", table: "t", key: "x", sorts: &[("id", "x"), ("name", "y")] };
+
+    fn table() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (x INTEGER PRIMARY KEY, y TEXT)").unwrap();
+        for (x, y) in [(1, "b"), (2, "a"), (3, "b"), (4, "100%"), (5, "1000")] {
+            connection.execute("INSERT INTO t VALUES (?1, ?2)", (x, y)).unwrap();
+        }
+        connection
+    }
+
+    fn ids(filter: Filter, paging: Paging) -> (Vec<i64>, i64, bool) {
+        let page = LIST.page(&table(), filter, &paging, |row| row.get(0)).unwrap();
+        (page.items, page.total_count, page.has_more)
+    }
+
+    #[test]
+    fn pages_follow_each_other_in_a_total_order() {
+        let by_name = |offset, reverse| Paging { offset, limit: 2, sort_by: Some("name".into()), reverse };
+        assert_eq!(ids(Filter::default(), by_name(0, false)), (vec![4, 5], 5, true));
+        assert_eq!(ids(Filter::default(), by_name(2, false)), (vec![2, 1], 5, true));
+        assert_eq!(ids(Filter::default(), by_name(4, false)), (vec![3], 5, false));
+        assert_eq!(ids(Filter::default(), by_name(0, true)), (vec![3, 1], 5, true));
+        assert_eq!(ids(Filter::default(), by_name(i64::MAX, true)), (vec![], 5, false));
+    }
+
+    #[test]
+    fn filters_bind_values_and_patterns_are_taken_literally() {
+        let filter = Filter::default().with("y = ?", Some("b".to_string())).with("x > ?", Some(1));
+        assert_eq!(ids(filter, Paging::default()), (vec![3], 1, false));
+        let filter = Filter::default().with("y LIKE ? ESCAPE '\\'", Some(containing("0%")));
+        assert_eq!(ids(filter, Paging::default()), (vec![4], 1, false));
+        let filter = Filter::default().with("x = ?", None::<i64>);
+        assert_eq!(ids(filter, Paging::default()).1, 5);
+    }
+
+    #[test]
+    fn unknown_order_is_refused_with_the_known_ones() {
+        let paging = Paging { sort_by: Some("x; DROP TABLE t".into()), ..Paging::default() };
+        let error = LIST.page(&table(), Filter::default(), &paging, |row| row.get::<_, i64>(0)).unwrap_err();
+        assert_eq!(error.to_string(), "can not sort by `x; DROP TABLE t` (known: id, name)");
+    }
+}

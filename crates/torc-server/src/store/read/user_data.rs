@@ -1,0 +1,70 @@
+//! Pieces of JSON that jobs hand to each other.
+
+use super::page::{self, Filter, List, Paging};
+use super::{ReadError, Reader};
+use rusqlite::Row;
+use torc_model::api::{Page, UserDataView};
+use torc_model::ids::WorkflowId;
+
+const LIST: List = List {
+    rows: "SELECT u.id, u.workflow_id, u.name, u.data, u.is_ephemeral FROM user_data u",
+    table: "user_data u",
+    key: "u.id",
+    sorts: &[("id", "u.id"), ("name", "u.name")],
+};
+
+/// Which pieces of user data.
+#[derive(Clone, Default, Debug)]
+pub struct UserDataFilter {
+    /// Of this workflow.
+    pub workflow_id: Option<i64>,
+    /// Exactly this name.
+    pub name: Option<String>,
+    /// Cleared by reinitialize, or kept.
+    pub is_ephemeral: Option<bool>,
+    /// Written by this job.
+    pub producer_job_id: Option<i64>,
+    /// Read by this job.
+    pub consumer_job_id: Option<i64>,
+}
+
+impl Reader {
+    /// One page of user data.
+    pub async fn list_user_data(
+        &self,
+        filter: UserDataFilter,
+        paging: Paging,
+    ) -> Result<Page<UserDataView>, ReadError> {
+        self.read(move |connection| {
+            let filter = Filter::default()
+                .with("u.workflow_id = ?", filter.workflow_id)
+                .with("u.name = ?", filter.name)
+                .with("u.is_ephemeral = ?", filter.is_ephemeral)
+                .with(
+                    "u.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'output_user_data')",
+                    filter.producer_job_id,
+                )
+                .with(
+                    "u.id IN (SELECT item_id FROM job_item WHERE job_id = ? AND kind = 'input_user_data')",
+                    filter.consumer_job_id,
+                );
+            LIST.page(connection, filter, &paging, view)
+        })
+        .await
+    }
+
+    /// One piece of user data.
+    pub async fn get_user_data(&self, id: i64) -> Result<UserDataView, ReadError> {
+        self.read(move |connection| LIST.get(connection, "user data", id, view)).await
+    }
+}
+
+fn view(row: &Row<'_>) -> rusqlite::Result<UserDataView> {
+    Ok(UserDataView {
+        id: row.get("id")?,
+        workflow_id: page::id(row, "workflow_id", WorkflowId)?,
+        name: row.get("name")?,
+        data: page::json(row, "data")?,
+        is_ephemeral: row.get("is_ephemeral")?,
+    })
+}

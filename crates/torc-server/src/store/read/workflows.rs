@@ -1,0 +1,174 @@
+//! Workflows and their progress.
+
+use super::page::{self, Filter, List, Paging, containing};
+use super::runners::lease_begin;
+use super::{ReadError, Reader};
+use rusqlite::{Connection, Row};
+use std::collections::BTreeMap;
+use torc_model::api::{IsCompleteView, Page, StatusView, WorkflowView};
+use torc_model::ids::WorkflowId;
+use torc_model::status::JobStatus;
+
+const LIST: List = List {
+    rows: "SELECT w.id, w.name, w.user, w.description, w.project, w.metadata, w.created_ms, w.run_id, w.is_canceled, \
+           w.is_archived, w.job_count, json_extract(w.settings, '$.use_pending_failed') AS use_pending_failed \
+           FROM workflow w",
+    table: "workflow w",
+    key: "w.id",
+    sorts: &[("id", "w.id"), ("name", "w.name"), ("user", "w.user"), ("created_ms", "w.created_ms")],
+};
+
+/// Which workflows.
+#[derive(Clone, Default, Debug)]
+pub struct WorkflowFilter {
+    /// Only this one.
+    pub id: Option<i64>,
+    /// Exactly this name.
+    pub name: Option<String>,
+    /// Exactly this owner.
+    pub user: Option<String>,
+    /// Exactly this project.
+    pub project: Option<String>,
+    /// A part of the name or the description.
+    pub search: Option<String>,
+    /// Archived ones, or the others.
+    pub is_archived: Option<bool>,
+}
+
+impl Reader {
+    /// One page of workflows.
+    pub async fn list_workflows(
+        &self,
+        filter: WorkflowFilter,
+        paging: Paging,
+    ) -> Result<Page<WorkflowView>, ReadError> {
+        self.read(move |connection| {
+            let filter = Filter::default()
+                .with("w.id = ?", filter.id)
+                .with("w.name = ?", filter.name)
+                .with("w.user = ?", filter.user)
+                .with("w.project = ?", filter.project)
+                .with(
+                    "(w.name || ' ' || coalesce(w.description, '')) LIKE ? ESCAPE '\\'",
+                    filter.search.as_deref().map(containing),
+                )
+                .with("w.is_archived = ?", filter.is_archived);
+            LIST.page(connection, filter, &paging, view)
+        })
+        .await
+    }
+
+    /// One workflow.
+    pub async fn get_workflow(&self, id: WorkflowId) -> Result<WorkflowView, ReadError> {
+        self.read(move |connection| LIST.get(connection, "workflow", id.0, view)).await
+    }
+
+    /// The spec it was made from.
+    pub async fn get_spec(&self, id: WorkflowId) -> Result<serde_json::Value, ReadError> {
+        self.read(move |connection| {
+            let mut statement = connection.prepare_cached("SELECT spec FROM workflow WHERE id = ?")?;
+            let spec = statement.query_row([id.0], |row| page::json(row, "spec"));
+            spec.map(Option::unwrap_or_default).map_err(|error| missing(error, id))
+        })
+        .await
+    }
+
+    /// Whether every job is final.
+    pub async fn is_complete(&self, id: WorkflowId) -> Result<IsCompleteView, ReadError> {
+        self.read(move |connection| {
+            let sql = "SELECT is_complete, is_canceled FROM workflow WHERE id = ?";
+            let view = connection.prepare_cached(sql)?.query_row([id.0], |row| {
+                Ok(IsCompleteView { workflow_id: id, is_complete: row.get(0)?, is_canceled: row.get(1)? })
+            });
+            view.map_err(|error| missing(error, id))
+        })
+        .await
+    }
+
+    /// How many workflows have begun and are not complete.
+    pub async fn count_active_workflows(&self) -> Result<i64, ReadError> {
+        self.read(|connection| {
+            let sql = "SELECT count(*) FROM workflow WHERE run_id > 0 AND is_complete = 0 AND is_archived = 0";
+            Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+        })
+        .await
+    }
+
+    /// A workflow's progress, as of `now_ms`.
+    pub async fn workflow_status(&self, id: WorkflowId, now_ms: i64) -> Result<StatusView, ReadError> {
+        self.read(move |connection| status(connection, id, now_ms)).await
+    }
+}
+
+fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {
+    Ok(WorkflowView {
+        id: page::id(row, "id", WorkflowId)?,
+        name: row.get("name")?,
+        user: row.get("user")?,
+        description: row.get("description")?,
+        project: row.get("project")?,
+        metadata: page::json(row, "metadata")?,
+        created_ms: row.get("created_ms")?,
+        run_id: row.get("run_id")?,
+        is_canceled: row.get("is_canceled")?,
+        is_archived: row.get("is_archived")?,
+        use_pending_failed: row.get::<_, Option<bool>>("use_pending_failed")?.unwrap_or_default(),
+        job_count: row.get("job_count")?,
+    })
+}
+
+fn status(connection: &Connection, id: WorkflowId, now_ms: i64) -> Result<StatusView, ReadError> {
+    let sql = "SELECT name, run_id, is_complete, is_canceled, is_archived, run_started_ms, \
+               (SELECT max(ended_ms) FROM attempt WHERE workflow_id = workflow.id AND ended_ms IS NOT NULL) \
+               FROM workflow WHERE id = ?";
+    let mut view = connection
+        .prepare_cached(sql)?
+        .query_row([id.0], |row| {
+            Ok(StatusView {
+                workflow_id: id,
+                name: row.get(0)?,
+                run_id: row.get(1)?,
+                counts: BTreeMap::new(),
+                total: 0,
+                is_complete: row.get(2)?,
+                is_canceled: row.get(3)?,
+                is_archived: row.get(4)?,
+                active_runners: 0,
+                lost_contact_runners: 0,
+                started_ms: row.get(5)?,
+                last_end_ms: row.get(6)?,
+            })
+        })
+        .map_err(|error| missing(error, id))?;
+    view.counts = counts(connection, id)?;
+    view.total = view.counts.values().sum();
+    let sql = "SELECT coalesce(sum(last_seen_ms >= ?2), 0), coalesce(sum(last_seen_ms < ?2), 0) \
+               FROM compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL";
+    let since = lease_begin(now_ms);
+    let mut statement = connection.prepare_cached(sql)?;
+    (view.active_runners, view.lost_contact_runners) =
+        statement.query_row((id.0, since), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(view)
+}
+
+/// Jobs per status; every status is there.
+fn counts(connection: &Connection, id: WorkflowId) -> rusqlite::Result<BTreeMap<String, i64>> {
+    let mut counts: BTreeMap<String, i64> = JobStatus::ALL.iter().map(|s| (s.as_str().into(), 0)).collect();
+    let sql = "SELECT status, count(*) FROM job WHERE workflow_id = ? GROUP BY status";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        // The schema admits no other codes.
+        if let Some(status) = JobStatus::from_code(row.get(0)?) {
+            counts.insert(status.as_str().into(), row.get(1)?);
+        }
+    }
+    Ok(counts)
+}
+
+fn missing(error: rusqlite::Error, id: WorkflowId) -> ReadError {
+    match error {
+        rusqlite::Error::QueryReturnedNoRows => ReadError::NotFound { what: "workflow", id: id.0 },
+        other => other.into(),
+    }
+}
