@@ -22,6 +22,7 @@ mod spec;
 mod steps;
 mod template;
 mod values;
+mod write;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity};
 pub use source::{Format, Source};

@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
             _ => self.shape(entry.value, &field.shape),
         };
         self.path.pop();
-        let value = value.filter(|value| field.required || !is_empty(value))?;
+        let value = value.filter(|value| field.required || matches!(field.shape, Shape::Json) || !is_empty(value))?;
         Some(Entry { key: field.key.into(), key_span: entry.key_span, value })
     }
 

@@ -14,7 +14,7 @@ use torc_model::plan::Plan;
 
 /// A spec that has been read: canonical, complete in itself, not yet expanded. Two specs are equal if their canonical
 /// forms are, whatever format and spelling they were written in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Spec {
     tree: Node,
     map: SourceMap,
@@ -33,6 +33,12 @@ pub struct Parsed {
 impl PartialEq for Spec {
     fn eq(&self, other: &Self) -> bool {
         self.to_value() == other.to_value()
+    }
+}
+
+impl std::fmt::Debug for Spec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Spec({})", self.to_value())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the whole crate through its public API.
 
+mod formats;
 mod golden;
 
 use torc_model::plan::Plan;
