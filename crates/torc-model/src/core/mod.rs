@@ -22,6 +22,7 @@ mod queue;
 mod repair;
 mod report;
 mod reset;
+mod restore;
 mod rules;
 mod workflow;
 
@@ -38,5 +39,6 @@ pub use machine::{AttemptEvent, IllegalEvent, JobEvent};
 pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
 pub use reset::{Reason, Seeds};
+pub use restore::{EndedRow, JobRow, LiveRow, Rows, ZombieRow};
 pub use rules::{CompiledHandler, Failure, RuleError, Verdict, signal_name, signal_number};
 pub use workflow::{Held, Job, NewJob, Refused, Workflow};

@@ -3,10 +3,12 @@
 use super::writer::{Runner, State};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::HashMap;
-use torc_model::core::{Class, CompiledHandler, Held, LimitUse, Limits, NewAction, NewJob, Workflow};
+use torc_model::core::{
+    Class, CompiledHandler, EndedRow, Held, JobRow, Limits, LiveRow, NewAction, NewJob, Rows, Workflow, ZombieRow,
+};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Rule, Settings};
-use torc_model::status::{ActionState, AttemptState, JobStatus, Trigger};
+use torc_model::status::{ActionState, AttemptState, JobStatus, Outcome, Trigger};
 
 /// Budget for losses of a job that sets none.
 pub const DEFAULT_MAX_LOST: u32 = 3;
@@ -56,7 +58,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for id in ids {
         if let Some(workflow) = self::workflow(db, WorkflowId(id))? {
-            count_limits(&mut state.limits, &workflow);
+            workflow.count_limits(&mut state.limits);
             state.workflows.insert(WorkflowId(id), workflow);
         }
     }
@@ -66,17 +68,6 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
 /// The named limits, nothing used yet.
 fn limits(_db: &Connection) -> rusqlite::Result<Limits> {
     Ok(Limits::default())
-}
-
-/// Adds what a loaded workflow uses of the named limits.
-pub fn count_limits(limits: &mut Limits, workflow: &Workflow) {
-    for job in workflow.jobs.iter().filter(|j| j.held.is_some()) {
-        for name in &workflow.classes[job.class as usize].uses {
-            if let Some(LimitUse { used, .. }) = limits.get_mut(name) {
-                *used += 1;
-            }
-        }
-    }
 }
 
 /// The Slurm scheduler that a runner was started for.
@@ -94,30 +85,12 @@ pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Work
     let Some((run, canceled, settings)) = head else { return Ok(None) };
     let settings: Settings = parse(&settings)?;
     let (handlers, handler_index) = handlers(db, id)?;
-    let mut workflow = Workflow::new(id, settings, handlers);
-    workflow.run = run;
-    workflow.canceled = canceled;
-    let stored = jobs(db, id, &handler_index, &mut workflow)?;
-    for (index, job) in stored.iter().enumerate() {
-        workflow.restore_job(index as u32, job.status, |j| {
-            j.attempt = job.attempt;
-            j.lost_retries = job.lost_retries;
-            j.refunds = job.refunds;
-            j.held_back = job.held_back;
-            j.canceled_by_dependency = job.canceled_by_dependency;
-        });
-    }
-    attempts(db, id, run, &mut workflow)?;
-    // The column starts at 1, as users know it; the engine counts attempts that were queued.
-    for job in &mut workflow.jobs {
-        let may_be_new = matches!(job.status, JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Canceled);
-        if may_be_new && job.attempt == 1 && job.live.is_none() && job.last.is_none() {
-            job.attempt = 0;
-        }
-    }
-    actions(db, id, &mut workflow)?;
-    workflow.settle();
-    Ok(Some(workflow))
+    let default_handler = settings.default_failure_handler.map(|h| h as u32);
+    let jobs = jobs(db, id, &handler_index, default_handler)?;
+    let (live, ended, zombies) = (live(db, id)?, ended(db, id, run)?, zombies(db, id)?);
+    let actions = actions(db, id, &jobs)?;
+    let rows = Rows { id, run, canceled, settings, handlers, jobs, live, ended, zombies, actions };
+    Ok(Some(rows.restore()))
 }
 
 type Handlers = (Vec<CompiledHandler>, HashMap<i64, u32>);
@@ -139,21 +112,12 @@ fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<Handlers> {
     Ok((handlers, index))
 }
 
-struct StoredJob {
-    status: JobStatus,
-    attempt: u32,
-    lost_retries: u32,
-    refunds: u32,
-    held_back: bool,
-    canceled_by_dependency: bool,
-}
-
 fn jobs(
     db: &Connection,
     id: WorkflowId,
     handlers: &HashMap<i64, u32>,
-    workflow: &mut Workflow,
-) -> rusqlite::Result<Vec<StoredJob>> {
+    default_handler: Option<u32>,
+) -> rusqlite::Result<Vec<JobRow>> {
     let mut ids = Vec::new();
     let mut statement = db.prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 ORDER BY id")?;
     for row in statement.query_map([id.0], |row| row.get::<_, i64>(0))? {
@@ -169,7 +133,6 @@ fn jobs(
             parents[job as usize].push(parent);
         }
     }
-    let default_handler = workflow.settings.default_failure_handler.map(|h| h as u32);
     let mut stored = Vec::with_capacity(ids.len());
     let mut statement = db.prepare_cached(
         "SELECT j.id, j.status, j.attempt_id, j.priority, j.position, j.failure_handler_id, j.scheduler_id,
@@ -180,7 +143,6 @@ fn jobs(
          WHERE j.workflow_id = ?1 ORDER BY j.id",
     )?;
     let mut rows = statement.query([id.0])?;
-    let mut at = 0;
     while let Some(row) = rows.next()? {
         let extra: JobExtra = match row.get_ref(11)? {
             rusqlite::types::ValueRef::Null => JobExtra::default(),
@@ -189,9 +151,8 @@ fn jobs(
         let handler: Option<i64> = row.get(5)?;
         let status: i64 = row.get(1)?;
         let status = JobStatus::from_code(status).ok_or_else(|| corrupt(format!("job status {status}")))?;
-        let attempt: u32 = row.get(2)?;
         let reason: Option<String> = row.get(12)?;
-        workflow.add_job(NewJob {
+        let job = NewJob {
             id: JobId(row.get(0)?),
             priority: row.get(3)?,
             position: row.get(4)?,
@@ -199,12 +160,12 @@ fn jobs(
             handler: handler.and_then(|h| handlers.get(&h).copied()).or(default_handler),
             cancel_on_failure: row.get(7)?,
             max_lost: extra.max_lost_retries.unwrap_or(DEFAULT_MAX_LOST),
-            parents: std::mem::take(&mut parents[at]),
-        });
-        at += 1;
-        stored.push(StoredJob {
+            parents: std::mem::take(&mut parents[stored.len()]),
+        };
+        stored.push(JobRow {
+            job,
             status,
-            attempt,
+            attempt: row.get(2)?,
             lost_retries: row.get(9)?,
             refunds: row.get(10)?,
             held_back: row.get(8)?,
@@ -228,60 +189,75 @@ fn class(row: &Row<'_>, extra: &JobExtra) -> rusqlite::Result<Class> {
     })
 }
 
-fn attempts(db: &Connection, id: WorkflowId, run: i64, workflow: &mut Workflow) -> rusqlite::Result<()> {
+fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
     let mut statement = db.prepare_cached(
-        "SELECT a.id, a.job_id, a.attempt_id, a.state, a.not_before_ms, a.waits_for_node, a.compute_node_id, a.token,
-                a.claim_key, a.cancel_requested, a.claimed_ms, a.retry_of, a.run_id
-         FROM attempt a WHERE a.workflow_id = ?1 AND a.state IN ('queued', 'claimed', 'running')",
+        "SELECT id, job_id, attempt_id, state, not_before_ms, waits_for_node, compute_node_id, token, claim_key,
+                cancel_requested, claimed_ms
+         FROM attempt WHERE workflow_id = ?1 AND state IN ('queued', 'claimed', 'running')",
     )?;
     let mut rows = statement.query([id.0])?;
+    let mut live = Vec::new();
     while let Some(row) = rows.next()? {
-        let Some(index) = workflow.find(JobId(row.get(1)?)) else { continue };
         let state: String = row.get(3)?;
         let state = AttemptState::parse(&state).ok_or_else(|| corrupt(format!("attempt state {state}")))?;
-        let live = AttemptId(row.get(0)?);
-        let waits_for: Option<i64> = row.get(5)?;
         let held = match state {
             AttemptState::Queued => None,
-            _ => Some(Box::new(Held {
+            _ => Some(Held {
                 runner: RunnerId(row.get(6)?),
                 token: row.get(7)?,
                 key: row.get::<_, Option<String>>(8)?.unwrap_or_default(),
                 state,
                 cancel_requested: row.get(9)?,
                 claimed_at: row.get::<_, Option<i64>>(10)?.unwrap_or(0),
-            })),
+            }),
         };
-        let job = &mut workflow.jobs[index as usize];
-        job.live = Some(live);
-        job.attempt = row.get(2)?;
-        job.not_before = row.get(4)?;
-        job.waits_for = waits_for.map(RunnerId);
-        job.held = held;
-        if let (Some(runner), Some(old)) = (waits_for, row.get::<_, Option<i64>>(11)?) {
-            workflow.restore_zombie(AttemptId(old), RunnerId(runner), index);
-        }
+        live.push(LiveRow {
+            id: AttemptId(row.get(0)?),
+            job: JobId(row.get(1)?),
+            number: row.get(2)?,
+            not_before: row.get(4)?,
+            waits_for: row.get::<_, Option<i64>>(5)?.map(RunnerId),
+            held,
+        });
     }
-    // Only ended attempts of this run matter for what follows: retries by rule, and which attempt was the last.
+    Ok(live)
+}
+
+/// Only ended attempts of this run matter for what follows: retries by rule, and which attempt was the last.
+fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<EndedRow>> {
     let mut statement = db.prepare_cached(
         "SELECT a.id, a.job_id, a.outcome, a.rule FROM attempt a JOIN job j ON j.id = a.job_id
          WHERE a.workflow_id = ?1 AND a.run_id = ?2 AND a.state IN ('completed', 'failed', 'canceled', 'terminated')
          AND (j.status <> 5) ORDER BY a.id",
     )?;
-    let mut rows = statement.query([id.0, run])?;
-    while let Some(row) = rows.next()? {
-        let Some(index) = workflow.find(JobId(row.get(1)?)) else { continue };
-        workflow.jobs[index as usize].last = Some(AttemptId(row.get(0)?));
-        let outcome: Option<String> = row.get(2)?;
-        let rule: Option<i64> = row.get(3)?;
-        if let (Some("Retried"), Some(rule)) = (outcome.as_deref(), rule) {
-            workflow.restore_rule_use(index, rule as usize);
-        }
-    }
-    Ok(())
+    let rows = statement.query_map([id.0, run], |row| {
+        Ok(EndedRow {
+            id: AttemptId(row.get(0)?),
+            job: JobId(row.get(1)?),
+            outcome: row.get::<_, Option<String>>(2)?.as_deref().and_then(Outcome::parse),
+            rule: row.get::<_, Option<i64>>(3)?.map(|rule| rule as usize),
+        })
+    })?;
+    rows.collect()
 }
 
-fn actions(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusqlite::Result<()> {
+/// Attempts that were ended over their runner's head (failed, yet canceled) and may still have a process.
+fn zombies(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<ZombieRow>> {
+    let mut statement = db.prepare_cached(
+        "SELECT a.id, a.job_id, a.compute_node_id FROM attempt a JOIN compute_node n ON n.id = a.compute_node_id
+         WHERE a.workflow_id = ?1 AND a.state = 'failed' AND a.cause = 'canceled' AND n.ended_ms IS NULL
+         AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = a.job_id AND b.id > a.id
+             AND (b.claimed_ms IS NOT NULL OR (b.state = 'queued' AND b.waits_for_node IS NULL)))",
+    )?;
+    let rows = statement.query_map([id.0], |row| {
+        Ok(ZombieRow { id: AttemptId(row.get(0)?), job: JobId(row.get(1)?), runner: RunnerId(row.get(2)?) })
+    })?;
+    rows.collect()
+}
+
+fn actions(db: &Connection, id: WorkflowId, jobs: &[JobRow]) -> rusqlite::Result<Vec<NewAction>> {
+    let index_of = |job: JobId| jobs.binary_search_by_key(&job, |row| row.job.id).ok().map(|i| i as u32);
+    let mut actions = Vec::new();
     let mut statement = db.prepare_cached(
         "SELECT id, trigger_type, what, job_ids, persistent, is_recovery, state, executed_by
          FROM workflow_action WHERE workflow_id = ?1 ORDER BY id",
@@ -292,19 +268,18 @@ fn actions(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusqlite
         let state: String = row.get(6)?;
         let what: ActionKind = parse(&what)?;
         let jobs: Vec<JobId> = parse(&jobs)?;
-        let new = NewAction {
+        actions.push(NewAction {
             id: ActionId(row.get(0)?),
             trigger: Trigger::parse(&trigger).ok_or_else(|| corrupt(format!("trigger {trigger}")))?,
-            jobs: jobs.into_iter().filter_map(|j| workflow.find(j)).collect(),
+            jobs: jobs.into_iter().filter_map(index_of).collect(),
             persistent: row.get(4)?,
             is_recovery: row.get(5)?,
             schedules_nodes: matches!(what, ActionKind::ScheduleNodes { .. }),
             state: ActionState::parse(&state).ok_or_else(|| corrupt(format!("action state {state}")))?,
             by: row.get::<_, Option<i64>>(7)?.map(RunnerId),
-        };
-        workflow.add_action(new);
+        });
     }
-    Ok(())
+    Ok(actions)
 }
 
 /// JSON out of the database.

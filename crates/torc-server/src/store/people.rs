@@ -284,7 +284,7 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
             .into());
     }
     // The engine's copy goes first: whatever follows, it must not outlive the rows.
-    tx.state.workflows.remove(&id);
+    reload(tx, id);
     tx.state.runners.retain(|_, runner| runner.workflow != id);
     tx.db.prepare_cached("DELETE FROM attempt WHERE workflow_id = ?1")?.execute([id.0])?;
     tx.db.prepare_cached("DELETE FROM job WHERE workflow_id = ?1")?.execute([id.0])?;
@@ -396,13 +396,7 @@ fn check_rules(name: &str, text: &str) -> Result<(), Failed> {
 /// Drops the engine's copy of a workflow whose rows were changed behind its back.
 fn reload(tx: &mut Tx<'_>, id: WorkflowId) {
     if let Some(workflow) = tx.state.workflows.remove(&id) {
-        for job in workflow.jobs.iter().filter(|j| j.held.is_some()) {
-            for name in &workflow.classes[job.class as usize].uses {
-                if let Some(limit) = tx.state.limits.get_mut(name) {
-                    limit.used -= 1;
-                }
-            }
-        }
+        workflow.discount_limits(&mut tx.state.limits);
     }
 }
 

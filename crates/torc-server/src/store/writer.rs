@@ -386,7 +386,7 @@ impl Tx<'_> {
     pub fn workflow(&mut self, id: WorkflowId) -> Result<&mut Workflow, Failed> {
         if !self.state.workflows.contains_key(&id) {
             let workflow = load::workflow(self.db, id)?.ok_or_else(|| Refusal::not_found("workflow", id.0))?;
-            load::count_limits(&mut self.state.limits, &workflow);
+            workflow.count_limits(&mut self.state.limits);
             self.state.workflows.insert(id, workflow);
         }
         self.touched.insert(id);

@@ -1,0 +1,177 @@
+//! From rows back to the engine: what a restart does. The store fills [`Rows`] from its database, the simulator
+//! from its tables; what follows is the same for both.
+
+use super::actions::NewAction;
+use super::claim::Limits;
+use super::rules::CompiledHandler;
+use super::workflow::{Held, NewJob, Workflow};
+use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use crate::plan::Settings;
+use crate::status::{JobStatus, Outcome};
+
+/// A job and where its row says it stands.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobRow {
+    /// What it is made from.
+    pub job: NewJob,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// Number of its current attempt; 1 also when it never had one.
+    pub attempt: u32,
+    /// Retries paid from the budget for losses.
+    pub lost_retries: u32,
+    /// Attempts that do not count against the user's rules.
+    pub refunds: u32,
+    /// Nobody may claim it.
+    pub held_back: bool,
+    /// Canceled because of a dependency, not by a person.
+    pub canceled_by_dependency: bool,
+}
+
+/// A queued, claimed or running attempt.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LiveRow {
+    /// Its row.
+    pub id: AttemptId,
+    /// Its job.
+    pub job: JobId,
+    /// Its number.
+    pub number: u32,
+    /// Not before this time.
+    pub not_before: Option<i64>,
+    /// It waits until this runner no longer has its predecessor's process.
+    pub waits_for: Option<RunnerId>,
+    /// Who has it.
+    pub held: Option<Held>,
+}
+
+/// An attempt that has ended in the current run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct EndedRow {
+    /// Its row.
+    pub id: AttemptId,
+    /// Its job.
+    pub job: JobId,
+    /// What the rules decided.
+    pub outcome: Option<Outcome>,
+    /// The rule that matched.
+    pub rule: Option<usize>,
+}
+
+/// An attempt that was ended over its runner's head, in any run, whose process may still exist: the runner has not
+/// ended, and no later attempt of the job was let go.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ZombieRow {
+    /// Its row.
+    pub id: AttemptId,
+    /// Its job.
+    pub job: JobId,
+    /// Who had it.
+    pub runner: RunnerId,
+}
+
+/// Everything that is stored about a workflow and matters to the engine.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Its id.
+    pub id: WorkflowId,
+    /// The run.
+    pub run: i64,
+    /// Somebody canceled it.
+    pub canceled: bool,
+    /// Its settings.
+    pub settings: Settings,
+    /// Its failure handlers.
+    pub handlers: Vec<CompiledHandler>,
+    /// Its jobs, ordered by id.
+    pub jobs: Vec<JobRow>,
+    /// Live attempts.
+    pub live: Vec<LiveRow>,
+    /// Ended attempts of this run, ordered by id. Those of completed jobs may be left out.
+    pub ended: Vec<EndedRow>,
+    /// Attempts whose process may outlive them.
+    pub zombies: Vec<ZombieRow>,
+    /// Actions; their jobs are given by index.
+    pub actions: Vec<NewAction>,
+}
+
+impl Rows {
+    /// The engine's state.
+    pub fn restore(self) -> Workflow {
+        let mut workflow = Workflow::new(self.id, self.settings, self.handlers);
+        workflow.run = self.run;
+        workflow.canceled = self.canceled;
+        for row in self.jobs {
+            let index = workflow.add_job(row.job);
+            workflow.restore_job(index, row.status, |job| {
+                job.attempt = row.attempt;
+                job.lost_retries = row.lost_retries;
+                job.refunds = row.refunds;
+                job.held_back = row.held_back;
+                job.canceled_by_dependency = row.canceled_by_dependency;
+            });
+        }
+        for row in self.live {
+            let Some(index) = workflow.find(row.job) else { continue };
+            let job = &mut workflow.jobs[index as usize];
+            job.live = Some(row.id);
+            job.attempt = row.number;
+            job.not_before = row.not_before;
+            job.waits_for = row.waits_for;
+            job.held = row.held.map(Box::new);
+        }
+        for row in self.zombies {
+            if let Some(index) = workflow.find(row.job) {
+                workflow.restore_zombie(row.id, row.runner, index);
+            }
+        }
+        for row in self.ended {
+            let Some(index) = workflow.find(row.job) else { continue };
+            workflow.jobs[index as usize].last = Some(row.id);
+            if let (Some(Outcome::Retried), Some(rule)) = (row.outcome, row.rule) {
+                workflow.restore_rule_use(index, rule);
+            }
+        }
+        // The column starts at 1, as users know it; the engine counts attempts that were queued.
+        for job in &mut workflow.jobs {
+            let may_be_new = matches!(job.status, JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Canceled);
+            if may_be_new && job.attempt == 1 && job.live.is_none() && job.last.is_none() {
+                job.attempt = 0;
+            }
+        }
+        for action in self.actions {
+            workflow.add_action(action);
+        }
+        workflow.settle();
+        workflow
+    }
+}
+
+impl Workflow {
+    /// Adds what this workflow uses of the named limits: attempts that runners have, and processes that outlived
+    /// theirs.
+    pub fn count_limits(&self, limits: &mut Limits) {
+        self.each_use(|name| {
+            if let Some(limit) = limits.get_mut(name) {
+                limit.used += 1;
+            }
+        });
+    }
+
+    /// Takes it away again, before this copy is dropped.
+    pub fn discount_limits(&self, limits: &mut Limits) {
+        self.each_use(|name| {
+            if let Some(limit) = limits.get_mut(name) {
+                limit.used -= 1;
+            }
+        });
+    }
+
+    fn each_use(&self, mut see: impl FnMut(&str)) {
+        let held = self.jobs.iter().filter(|job| job.held.is_some()).map(|job| job.class);
+        let zombies = self.zombies.values().map(|(_, index)| self.jobs[*index as usize].class);
+        for class in held.chain(zombies) {
+            self.classes[class as usize].uses.iter().for_each(|name| see(name));
+        }
+    }
+}
