@@ -37,7 +37,7 @@ pub struct RunningServer {
 
 impl Server {
     /// Takes the state directory, opens the database, takes up the state in it and serves. When this returns, the
-    /// server answers and `server.json` says where.
+    /// server answers and `server.json` says where (if it is to be announced).
     pub async fn start(options: Options) -> Result<RunningServer, StartError> {
         let (listener, host) = bind(&options).await?;
         let address = listener.local_addr().map_err(|source| StartError::Listen { address: host.clone(), source })?;
@@ -61,7 +61,9 @@ impl Server {
             version: env!("CARGO_PKG_VERSION").into(),
         };
         let server_file = options.state_dir.join(SERVER_FILE);
-        write_server_file(&server_file, &file)?;
+        if options.announce {
+            write_server_file(&server_file, &file)?;
+        }
         tracing::info!(url = file.url, database = %database.path.display(), "serving");
         let serving = listen::serve(listener, api::router(app), options.max_connections, stop.clone());
         let ending = Ending { store, path: server_file, ours: file.clone(), lock: database.lock };
