@@ -37,8 +37,8 @@ impl Client {
         self.with_time_limit(LARGE).delete::<serde_json::Value>(&format!("/workflows/{id}")).await.map(drop)
     }
 
-    /// Starts the first run, or the next.
-    pub async fn initialize_workflow(&self, id: WorkflowId) -> Result<StatusView, Error> {
+    /// Starts the first run, or goes on with what a reset left.
+    pub async fn initialize_workflow(&self, id: WorkflowId) -> Result<ResetView, Error> {
         self.with_time_limit(LARGE).post(&format!("/workflows/{id}/initialize"), &()).await
     }
 

@@ -41,10 +41,10 @@ pub enum Error {
     },
     /// The server did not answer.
     Unreachable {
-        /// Where we looked.
-        url: String,
-        /// Why, as far as known.
-        reason: String,
+        /// Where we looked and what happened.
+        message: String,
+        /// What to do about it.
+        hint: String,
     },
     /// The server inside this process could not start.
     Embedded {
@@ -92,9 +92,7 @@ impl Error {
         match self {
             Self::Usage { hint, .. } | Self::Embedded { hint, .. } => hint.as_deref(),
             Self::Refused { info, .. } => info.hint.as_deref(),
-            Self::Unreachable { .. } => {
-                Some("check `--url` (or `TORC_API_URL`), or leave it out to work with the local `.torc` directory")
-            }
+            Self::Unreachable { hint, .. } => Some(hint),
             Self::Spec { .. } | Self::Io { .. } | Self::OutputClosed => None,
         }
     }
@@ -106,10 +104,30 @@ impl fmt::Display for Error {
             Self::Usage { message, .. } => f.write_str(message),
             Self::Spec { rendered } => f.write_str(rendered.trim_end()),
             Self::Io { doing, path, source } => write!(f, "cannot {doing} `{}`: {source}", path.display()),
-            Self::Refused { info, .. } => f.write_str(&info.message),
-            Self::Unreachable { url, reason } => write!(f, "cannot reach the server at {url}: {reason}"),
+            Self::Refused { info, .. } => match &info.field {
+                Some(field) => write!(f, "{} (field `{field}`)", info.message),
+                None => f.write_str(&info.message),
+            },
+            Self::Unreachable { message, .. } => f.write_str(message),
             Self::Embedded { dir, reason, .. } => write!(f, "cannot open `{}`: {reason}", dir.display()),
             Self::OutputClosed => f.write_str("output closed"),
+        }
+    }
+}
+
+impl From<torc_client::Error> for Error {
+    fn from(error: torc_client::Error) -> Self {
+        match error {
+            torc_client::Error::Refused { status, info } => Self::Refused { status, info },
+            torc_client::Error::Config { message, hint } => Self::Usage { message, hint },
+            torc_client::Error::Unreachable { .. } => Self::Unreachable {
+                message: error.to_string(),
+                hint: "check `--url` (or `TORC_API_URL`), or leave it out to use the local `.torc` directory".into(),
+            },
+            torc_client::Error::Protocol { url, message } => Self::Unreachable {
+                message: format!("the answer from `{url}` was not understood: {message}"),
+                hint: "is this the address of a Torc server of the same version?".into(),
+            },
         }
     }
 }

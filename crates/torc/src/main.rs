@@ -4,6 +4,7 @@
 //! answers into text.
 
 mod cli;
+mod embedded;
 mod error;
 mod exit;
 mod output;

@@ -1,8 +1,26 @@
 //! The command line: one file per command. Each turns its arguments into calls and the answers into output.
 
+mod cancel;
 mod completions;
+mod create;
+mod describe;
+mod events;
+mod failure_handlers;
+mod interrupt;
+mod jobs;
+mod logs;
+mod paging;
+mod references;
+mod results;
+mod server;
+mod session;
+mod spec;
+mod status;
+mod user_data;
+mod why;
+mod workflows;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Format, Output};
 use clap::{Parser, Subcommand};
@@ -28,6 +46,26 @@ pub struct Cli {
 
 /// The commands by purpose; a test checks that none is missing.
 const COMMANDS: &str = "\
+Run:
+  create            Create a workflow from a spec, without running it
+
+Look:
+  status            Show how far a workflow is
+  why               Explain why a job is where it is
+  logs              Print what a job wrote to standard output and standard error
+  events            Show what happened in a workflow
+  results           Show how attempts ended: code, cause, time, CPU and memory
+
+Change:
+  cancel            Cancel a workflow: nothing new starts, what runs is stopped
+  jobs              List jobs, show them, and change single ones
+  workflows         List workflows, and start, reset, export or delete them
+  user-data         Read and write the values that jobs hand to each other
+  failure-handlers  Show the failure handlers of a workflow and their rules
+
+Serve:
+  server            Run a server by itself, back it up, show its token
+
 Help:
   completions       Print a completion script for a shell
 
@@ -69,7 +107,19 @@ struct Global {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Cancel(cancel::Args),
     Completions(completions::Args),
+    Create(create::Args),
+    Events(events::Args),
+    FailureHandlers(failure_handlers::Args),
+    Jobs(jobs::Args),
+    Logs(logs::Args),
+    Results(results::Args),
+    Server(server::Args),
+    Status(status::Args),
+    UserData(user_data::Args),
+    Why(why::Args),
+    Workflows(workflows::Args),
 }
 
 /// What every command may use.
@@ -79,6 +129,15 @@ pub struct Context {
     pub output: Output,
     /// How the server is found.
     pub locator: Locator,
+}
+
+/// Runs a command's asynchronous part. The runtime is made here, so that `torc --version` does not pay for it.
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::io("start", "worker threads"))?;
+    runtime.block_on(work)
 }
 
 /// How the server is found, as the user said it.
@@ -105,7 +164,19 @@ impl Cli {
             },
         };
         match self.command {
+            Command::Cancel(args) => args.execute(&context),
             Command::Completions(args) => args.execute(&context),
+            Command::Create(args) => args.execute(&context),
+            Command::Events(args) => args.execute(&context),
+            Command::FailureHandlers(args) => args.execute(&context),
+            Command::Jobs(args) => args.execute(&context),
+            Command::Logs(args) => args.execute(&context),
+            Command::Results(args) => args.execute(&context),
+            Command::Server(args) => args.execute(&context),
+            Command::Status(args) => args.execute(&context),
+            Command::UserData(args) => args.execute(&context),
+            Command::Why(args) => args.execute(&context),
+            Command::Workflows(args) => args.execute(&context),
         }
     }
 }

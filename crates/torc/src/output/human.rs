@@ -63,6 +63,11 @@ pub fn local_time(ms: i64) -> String {
     }
 }
 
+/// The time from then (ms since 1970) to now.
+pub fn since(ms: i64) -> String {
+    seconds((now_ms() - ms) as f64 / 1000.0)
+}
+
 /// Milliseconds since 1970, now.
 pub fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()

@@ -1,7 +1,10 @@
 //! The only place that prints. Standard output is data, standard error is talk.
 
+pub mod card;
 pub mod escape;
 pub mod human;
+pub mod progress;
+pub mod raw;
 pub mod table;
 
 use crate::error::{Error, Result};

@@ -1,0 +1,65 @@
+//! `torc create`: stores a workflow without running it.
+
+use super::session::Access;
+use super::{Context, spec};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::{escape, human};
+use std::path::PathBuf;
+use torc_client::Client;
+use torc_model::api::{CreateWorkflow, WorkflowCreated};
+
+/// Create a workflow from a spec, without running it
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc create sweep.yaml                       then `torc run sweep` or `torc runner sweep`
+  id=$(torc -f json create sweep.yaml | jq .id)")]
+pub struct Args {
+    /// Spec file (`-`: standard input)
+    spec: PathBuf,
+
+    /// Start the first run at once: jobs become ready for runners
+    #[arg(long)]
+    initialize: bool,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        let checked = spec::load(context, &self.spec)?;
+        context.with_server(Access::Create, async |client| {
+            let created = create(context, client, &checked, self.initialize).await?;
+            context.output.value(&created, describe)?;
+            Ok(Exit::Success)
+        })
+    }
+}
+
+/// Creates a workflow in one transaction. The server's warnings go to the user.
+pub async fn create(
+    context: &Context,
+    client: &Client,
+    checked: &spec::Checked,
+    initialize: bool,
+) -> Result<WorkflowCreated> {
+    let here = std::env::current_dir().map_err(Error::io("find", "."))?;
+    let body = CreateWorkflow {
+        spec: checked.value.clone(),
+        user: std::env::var("USER").ok().filter(|user| !user.is_empty()),
+        initialize,
+        key: None,
+        directory: Some(here.display().to_string()),
+    };
+    let created = client.create_workflow(&body).await?;
+    for warning in &created.warnings {
+        context.output.warn(escape::line(warning));
+    }
+    Ok(created)
+}
+
+/// ``created workflow 3 `sweep`: 7 jobs``.
+pub fn describe(created: &WorkflowCreated) -> String {
+    let jobs = human::count(created.job_count, "job");
+    format!("created workflow {} `{}`: {jobs}\n", created.id, escape::line(&created.name))
+}

@@ -1,0 +1,112 @@
+//! `torc events`: what happened, and what happens.
+
+use super::Context;
+use super::interrupt::Interrupts;
+use super::paging::Paging;
+use super::references::{self, LATEST};
+use super::session::Access;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::output::{escape, human};
+use serde_json::Value;
+use torc_client::{Client, Query};
+use torc_model::api::{EventView, Page, WorkflowView};
+
+/// Show what happened in a workflow
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc events                       everything in the latest workflow
+  torc events sweep --follow        and go on as it happens, until the workflow is complete
+  torc events --kind job_failed
+  torc -f json events --follow      one JSON object per line")]
+pub struct Args {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// Go on as things happen, until the workflow is complete
+    #[arg(long)]
+    follow: bool,
+
+    /// Only events of this kind, such as `job_failed`
+    #[arg(short, long)]
+    kind: Option<String>,
+
+    /// Only events after the one with this id
+    #[arg(long, value_name = "ID")]
+    after: Option<i64>,
+
+    #[command(flatten)]
+    paging: Paging,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        context.with_server(Access::Existing, async |client| {
+            let workflow = references::workflow(client, &self.workflow).await?;
+            if self.follow {
+                let mut interrupts = Interrupts::listen()?;
+                let followed = self.follow(context, client, &workflow);
+                tokio::select! {
+                    result = followed => result?,
+                    () = interrupts.next() => {}
+                }
+            } else {
+                self.list(context, client, &workflow).await?;
+            }
+            Ok(Exit::Success)
+        })
+    }
+
+    async fn list(&self, context: &Context, client: &Client, workflow: &WorkflowView) -> Result<()> {
+        let query = Query::new().maybe("kind", self.kind.as_ref()).maybe("after", self.after);
+        let path = format!("/workflows/{}/events", workflow.id);
+        let page: Page<EventView> = self.paging.fetch(client, &path, query).await?;
+        if context.output.is_json() {
+            return context.output.json(&serde_json::json!({ "events": page.items, "total_count": page.total_count }));
+        }
+        let lines: String = page.items.iter().map(line).collect();
+        context.output.data(&lines)
+    }
+
+    /// Prints events from the beginning (or `--after`) until the workflow is complete.
+    async fn follow(&self, context: &Context, client: &Client, workflow: &WorkflowView) -> Result<()> {
+        let mut stream = client.stream_events(workflow.id, Some(self.after.unwrap_or(0)));
+        loop {
+            let event = stream.next().await?;
+            if self.kind.as_ref().is_none_or(|kind| *kind == event.kind) {
+                let text = if context.output.is_json() {
+                    serde_json::to_string(&event).unwrap_or_default() + "\n"
+                } else {
+                    line(&event)
+                };
+                context.output.data(&text)?;
+            }
+            if event.kind == "workflow_completed" && client.workflow_status(workflow.id).await?.is_complete {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// `2026-03-01 14:05:09  job_failed  job 7 train_3  return_code=1`.
+fn line(event: &EventView) -> String {
+    let mut text = format!("{}  {:<20}", human::local_time(event.timestamp_ms), event.kind);
+    if let Some(job) = event.job_id {
+        text += &format!("  job {job}");
+    }
+    if let Value::Object(fields) = &event.data {
+        for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+            let value = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            text += &format!("  {name}={value}");
+        }
+    }
+    let mut text = escape::line(&text).into_owned();
+    text.push('\n');
+    text
+}

@@ -1,0 +1,299 @@
+//! `torc jobs`: lists jobs, shows one with its attempts, and changes single ones.
+
+use super::paging::Paging;
+use super::references::{self, JobArg, LATEST, WorkflowOption};
+use super::session::Access;
+use super::{Context, describe};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::card::Card;
+use crate::output::{Field, Table, human};
+use clap::Subcommand;
+use torc_client::{Client, Query};
+use torc_model::api::{AttemptView, CancelJobs, JobView, Page, UpdateJob};
+use torc_model::status::JobStatus;
+use torc_model::units::{Memory, Runtime};
+
+/// List jobs, show them, and change single ones
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc jobs list                       the jobs of the latest workflow
+  torc jobs list sweep -s failed       the failed jobs of the workflow `sweep`
+  torc jobs attempts train_3           every try of a job, with code, time and memory
+  torc jobs hold train_4 train_5       keep jobs from starting until `torc jobs release`")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List the jobs of a workflow
+    List(List),
+    /// Show one job
+    Get(One),
+    /// List the attempts of a job
+    Attempts(One),
+    /// Cancel jobs, and what depends on them
+    Cancel(Many),
+    /// Switch jobs off: they do not run, and what depends on them goes ahead
+    Disable(Many),
+    /// Switch disabled jobs on again
+    Enable(Many),
+    /// Keep jobs from starting
+    Hold(Many),
+    /// Let held jobs start
+    Release(Many),
+    /// Try a job again that ended badly
+    Retry(One),
+    /// Change what a job's next attempts get
+    Update(Update),
+}
+
+#[derive(clap::Args, Debug)]
+struct List {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// Only jobs with this status; may be repeated
+    #[arg(short, long, value_parser = parse_status)]
+    status: Vec<JobStatus>,
+
+    #[command(flatten)]
+    paging: Paging,
+}
+
+#[derive(clap::Args, Debug)]
+struct One {
+    #[command(flatten)]
+    job: JobArg,
+}
+
+#[derive(clap::Args, Debug)]
+struct Many {
+    /// Jobs: their ids, their names, or WORKFLOW/NAME
+    #[arg(required = true, value_name = "JOB")]
+    jobs: Vec<String>,
+
+    #[command(flatten)]
+    workflow: WorkflowOption,
+}
+
+#[derive(clap::Args, Debug)]
+struct Update {
+    #[command(flatten)]
+    job: JobArg,
+
+    /// Memory, such as `8g`
+    #[arg(long, value_parser = Memory::parse)]
+    memory: Option<Memory>,
+
+    /// Longest time, such as `2h30m`
+    #[arg(long, value_parser = Runtime::parse)]
+    runtime: Option<Runtime>,
+
+    /// Higher runs first
+    #[arg(long, allow_negative_numbers = true)]
+    priority: Option<i64>,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        context.with_server(Access::Existing, async |client| {
+            match self.command {
+                Command::List(args) => args.execute(context, client).await,
+                Command::Get(args) => {
+                    let job = args.job.find(client).await?;
+                    context.output.value(&client.get_job(job.id).await?, render)
+                }
+                Command::Attempts(args) => {
+                    let job = args.job.find(client).await?;
+                    let page = client.list_attempts(job.id).await?;
+                    context.output.list("attempts", &page.items, page.total_count, || attempts_table(&page.items))
+                }
+                Command::Cancel(args) => args.cancel(context, client).await,
+                Command::Disable(args) => args.change(context, client, "disabled", disable).await,
+                Command::Enable(args) => args.change(context, client, "enabled", enable).await,
+                Command::Hold(args) => args.change(context, client, "held", |_| Ok(hold(true))).await,
+                Command::Release(args) => args.change(context, client, "released", |_| Ok(hold(false))).await,
+                Command::Retry(args) => args.retry(context, client).await,
+                Command::Update(args) => args.execute(context, client).await,
+            }?;
+            Ok(Exit::Success)
+        })
+    }
+}
+
+impl List {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = references::workflow(client, &self.workflow).await?;
+        let mut query = Query::new().add("workflow_id", workflow.id);
+        if !self.status.is_empty() {
+            let names: Vec<&str> = self.status.iter().map(|s| s.as_str()).collect();
+            query = query.add("status", names.join(","));
+        }
+        let page: Page<JobView> = self.paging.fetch(client, "/jobs", query).await?;
+        context.output.list("jobs", &page.items, page.total_count, || jobs_table(&page.items))
+    }
+}
+
+impl Many {
+    async fn find(&self, client: &Client) -> Result<Vec<JobView>> {
+        let mut jobs = Vec::with_capacity(self.jobs.len());
+        for name in &self.jobs {
+            jobs.push(references::job(client, name, self.workflow.text()).await?);
+        }
+        Ok(jobs)
+    }
+
+    async fn cancel(self, context: &Context, client: &Client) -> Result<()> {
+        let jobs = self.find(client).await?;
+        let workflow_id = jobs[0].workflow_id;
+        if let Some(other) = jobs.iter().find(|job| job.workflow_id != workflow_id) {
+            return Err(Error::usage_hint(
+                format!("job {} is not of workflow {workflow_id} like the others", other.id),
+                "cancel the jobs of one workflow at a time",
+            ));
+        }
+        let body = CancelJobs { job_ids: jobs.iter().map(|job| job.id).collect() };
+        let canceled = client.cancel_jobs(&body).await?;
+        context
+            .output
+            .value(&canceled, |canceled| format!("canceled {}\n", human::count(canceled.job_ids.len() as i64, "job")))
+    }
+
+    async fn change(
+        self,
+        context: &Context,
+        client: &Client,
+        done: &str,
+        update: impl Fn(&JobView) -> Result<UpdateJob>,
+    ) -> Result<()> {
+        let jobs = self.find(client).await?;
+        let updates = jobs.iter().map(update).collect::<Result<Vec<_>>>()?;
+        let mut changed: Vec<JobView> = Vec::with_capacity(jobs.len());
+        for (job, update) in jobs.iter().zip(&updates) {
+            changed.push(client.update_job(job.id, update).await?);
+        }
+        if context.output.is_json() {
+            return context.output.list("jobs", &changed, changed.len() as i64, || jobs_table(&changed));
+        }
+        let lines: String = changed.iter().map(|job| format!("{done} {}\n", describe::job(job))).collect();
+        context.output.data(&lines)
+    }
+}
+
+impl One {
+    async fn retry(self, context: &Context, client: &Client) -> Result<()> {
+        let job = self.job.find(client).await?;
+        let workflow = client.get_workflow(job.workflow_id).await?;
+        // The person asks for exactly one more attempt, whatever the rules allowed.
+        let retried = client.retry_job(job.id, workflow.run_id, job.attempt_id + 1).await?;
+        context.output.value(&retried, |job| {
+            format!(
+                "attempt {} of {} is queued; `torc run {}` runs it\n",
+                job.attempt_id,
+                describe::job(job),
+                job.workflow_id
+            )
+        })
+    }
+}
+
+impl Update {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        if self.memory.is_none() && self.runtime.is_none() && self.priority.is_none() {
+            return Err(Error::usage_hint("nothing to change", "give `--memory`, `--runtime` or `--priority`"));
+        }
+        let job = self.job.find(client).await?;
+        let update =
+            UpdateJob { memory: self.memory, runtime: self.runtime, priority: self.priority, ..UpdateJob::default() };
+        let job = client.update_job(job.id, &update).await?;
+        context.output.value(&job, render)
+    }
+}
+
+fn disable(_: &JobView) -> Result<UpdateJob> {
+    Ok(UpdateJob { status: Some(JobStatus::Disabled), ..UpdateJob::default() })
+}
+
+fn enable(job: &JobView) -> Result<UpdateJob> {
+    if job.status != JobStatus::Disabled {
+        return Err(Error::usage(format!("{} is not disabled but {}", describe::job(job), job.status)));
+    }
+    Ok(UpdateJob { status: Some(JobStatus::Uninitialized), ..UpdateJob::default() })
+}
+
+fn hold(held: bool) -> UpdateJob {
+    UpdateJob { held: Some(held), ..UpdateJob::default() }
+}
+
+fn parse_status(text: &str) -> std::result::Result<JobStatus, String> {
+    let by_code = text.parse().ok().and_then(JobStatus::from_code);
+    JobStatus::parse(text).or(by_code).ok_or_else(|| {
+        let known: Vec<&str> = JobStatus::ALL.iter().map(|s| s.as_str()).collect();
+        format!("known statuses: {}", known.join(", "))
+    })
+}
+
+fn jobs_table(jobs: &[JobView]) -> Table {
+    let mut table = Table::new(["id", "name", "status", "attempt", "code", "note"]);
+    for job in jobs {
+        let note = if job.held { Some("held".to_string()) } else { job.status_reason.clone() };
+        table.row([
+            Field::number(job.id.0),
+            Field::text(&job.name),
+            Field::status(job.status),
+            Field::number(job.attempt_id),
+            Field::optional_number(job.return_code),
+            Field::text(note.unwrap_or_default()),
+        ]);
+    }
+    table
+}
+
+fn attempts_table(attempts: &[AttemptView]) -> Table {
+    let mut table =
+        Table::new(["run", "attempt", "state", "code", "cause", "time", "cpu", "memory", "host", "decision"]);
+    for attempt in attempts {
+        table.row([
+            Field::number(attempt.run_id),
+            Field::number(attempt.attempt_id),
+            Field::attempt_state(attempt.state),
+            Field::optional_number(attempt.return_code),
+            Field::optional(attempt.cause.map(|c| c.as_str())),
+            Field::optional(attempt.exec_seconds.map(human::seconds)),
+            Field::optional(attempt.cpu_seconds.map(human::seconds)),
+            Field::optional(attempt.peak_memory_bytes.map(human::bytes)),
+            Field::optional(attempt.hostname.as_ref()),
+            Field::text(attempt.decision.clone().unwrap_or_default()),
+        ]);
+    }
+    table
+}
+
+fn render(job: &JobView) -> String {
+    let mut card = Card::new(format!("{} (job {} of workflow {}): {}", job.name, job.id, job.workflow_id, job.status));
+    card.optional("reason", job.status_reason.as_ref());
+    if job.held {
+        card.line("held", "yes; `torc jobs release` lets it start");
+    }
+    card.line("attempt", job.attempt_id.to_string());
+    card.optional("code", job.return_code.map(|code| code.to_string()));
+    card.block("command", &job.command);
+    let memory = job.memory.as_ref().map(|m| format!(", memory {m}")).unwrap_or_default();
+    let runtime = job.runtime.as_ref().map(|r| format!(", runtime {r}")).unwrap_or_default();
+    let gpus = if job.num_gpus > 0 { format!(", {}", human::count(job.num_gpus, "GPU")) } else { String::new() };
+    card.line("needs", format!("{}{gpus}{memory}{runtime}", human::count(job.num_cpus, "CPU")));
+    card.line("priority", job.priority.to_string());
+    card.optional("handler", job.failure_handler.as_ref());
+    card.optional("scheduler", job.scheduler.as_ref());
+    if let Some(ids) = job.depends_on_job_ids.as_ref().filter(|ids| !ids.is_empty()) {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        card.line("depends on", format!("jobs {}", ids.join(", ")));
+    }
+    card.render()
+}

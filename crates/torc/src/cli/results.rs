@@ -1,0 +1,97 @@
+//! `torc results`: how attempts ended and what they used.
+
+use super::Context;
+use super::paging::Paging;
+use super::references::{self, LATEST};
+use super::session::Access;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::output::{Field, Table, human};
+use clap::Subcommand;
+use torc_client::{Client, Query};
+use torc_model::api::{AttemptView, Page};
+use torc_model::status::AttemptState;
+
+/// Show how attempts ended: code, cause, time, CPU and memory
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List the ended attempts of a workflow
+    List(List),
+}
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc results list                      the latest run of the latest workflow
+  torc results list sweep --failed
+  torc -f json results list 3 --all-runs")]
+struct List {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// Every run, not only the current one
+    #[arg(long)]
+    all_runs: bool,
+
+    /// Only attempts that did not succeed
+    #[arg(long)]
+    failed: bool,
+
+    #[command(flatten)]
+    paging: Paging,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        context.with_server(Access::Existing, async |client| {
+            match self.command {
+                Command::List(args) => args.execute(context, client).await?,
+            }
+            Ok(Exit::Success)
+        })
+    }
+}
+
+impl List {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = references::workflow(client, &self.workflow).await?;
+        let mut query = Query::new().add("workflow_id", workflow.id);
+        query = match self.all_runs {
+            true => query.add("all_runs", true),
+            false => query.add("run_id", workflow.run_id),
+        };
+        let mut page: Page<AttemptView> = self.paging.fetch(client, "/results", query).await?;
+        if self.failed {
+            page.items.retain(|result| result.state != AttemptState::Completed);
+            page.total_count = page.items.len() as i64;
+        }
+        context.output.list("results", &page.items, page.total_count, || results_table(&page.items))
+    }
+}
+
+fn results_table(results: &[AttemptView]) -> Table {
+    let mut table = Table::new(["job", "name", "run", "attempt", "state", "code", "cause", "time", "cpu", "memory"]);
+    for result in results {
+        table.row([
+            Field::number(result.job_id.0),
+            Field::text(&result.job_name),
+            Field::number(result.run_id),
+            Field::number(result.attempt_id),
+            Field::attempt_state(result.state),
+            Field::optional_number(result.return_code),
+            Field::optional(result.cause.map(|c| c.as_str())),
+            Field::optional(result.exec_seconds.map(human::seconds)),
+            Field::optional(result.cpu_seconds.map(human::seconds)),
+            Field::optional(result.peak_memory_bytes.map(human::bytes)),
+        ]);
+    }
+    table
+}

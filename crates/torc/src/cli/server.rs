@@ -1,0 +1,160 @@
+//! `torc server`: a server that runs by itself, its backups and its token.
+
+use super::interrupt::Interrupts;
+use super::session::{self, Access};
+use super::{Context, block_on};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use clap::Subcommand;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use torc_server::{Options, Server, StartError};
+
+/// Run a server by itself, back it up, show its token
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc server run                               on this machine only, at any free port
+  torc server run --host 0.0.0.0 --port 8080    for other machines
+  torc server backup copy.db                    while it runs or not
+  torc server token                             for `--token-file` on other machines")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run a server until it is told to stop
+    Run(Run),
+    /// Copy the database, also while a server uses it
+    Backup(Backup),
+    /// Print the token of the server
+    Token(Token),
+}
+
+#[derive(clap::Args, Debug)]
+struct Run {
+    /// Name or address to listen on [default: this machine only]
+    #[arg(short = 'H', long)]
+    host: Option<String>,
+
+    /// Port to listen on [default: any free one]
+    #[arg(short, long, default_value_t = 0, hide_default_value = true)]
+    port: u16,
+
+    /// Directory for the token and the database [default: `--dir`, or .torc]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+
+    /// Another place for the database
+    #[arg(long, value_name = "FILE")]
+    database: Option<PathBuf>,
+
+    /// A further name that clients use for this machine; may be repeated
+    #[arg(long, value_name = "NAME")]
+    allowed_host: Vec<String>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Backup {
+    /// File to write; it must not exist
+    file: PathBuf,
+
+    /// The database [default: the one in the state directory]
+    #[arg(long, value_name = "FILE")]
+    database: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Token {}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        match self.command {
+            Command::Run(args) => args.execute(context),
+            Command::Backup(args) => args.execute(context),
+            Command::Token(_) => token(context),
+        }
+    }
+}
+
+impl Run {
+    fn execute(self, context: &Context) -> Result<Exit> {
+        let state_dir = match self.state_dir {
+            Some(dir) => dir,
+            None => session::state_dir(&context.locator, Access::Create)?,
+        };
+        let mut options = Options::new(&state_dir);
+        options.host = self.host;
+        options.port = self.port;
+        options.database = self.database;
+        options.allowed_hosts = self.allowed_host;
+        block_on(async {
+            let mut interrupts = Interrupts::listen()?;
+            let mut server = Server::start(options).await.map_err(|error| cannot_start(&state_dir, error))?;
+            let token_file = state_dir.join("token");
+            if context.output.is_json() {
+                context.output.json(&json!({ "url": server.url(), "token_file": token_file }))?;
+            } else {
+                context.output.data(&format!("{}\n", server.url()))?;
+                context
+                    .output
+                    .talk(format_args!("the token is in `{}`; Ctrl-C stops the server", token_file.display()));
+            }
+            tokio::select! {
+                () = interrupts.next() => {
+                    context.output.talk("stopping");
+                    server.shutdown().await;
+                    Ok(Exit::Success)
+                }
+                () = server.stopped() => Err(Error::Embedded {
+                    dir: state_dir.clone(),
+                    reason: "the server ended by itself".into(),
+                    hint: Some("its log says why; `-v` shows more of it".into()),
+                }),
+            }
+        })
+    }
+}
+
+impl Backup {
+    fn execute(self, context: &Context) -> Result<Exit> {
+        let database = match self.database {
+            Some(file) => file,
+            None => session::state_dir(&context.locator, Access::Existing)?.join(Options::DATABASE),
+        };
+        torc_server::backup(&database, &self.file).map_err(|error| match error {
+            StartError::Io { doing: _, path, source } => Error::Io { doing: "write", path, source },
+            other => cannot_start(&database, other),
+        })?;
+        if context.output.is_json() {
+            context.output.json(&json!({ "database": database, "backup": self.file }))?;
+        } else {
+            context.output.talk(format_args!("wrote `{}`", self.file.display()));
+        }
+        Ok(Exit::Success)
+    }
+}
+
+fn token(context: &Context) -> Result<Exit> {
+    let dir = session::state_dir(&context.locator, Access::Existing)?;
+    let token = torc_server::read_token(&dir).map_err(|error| cannot_start(&dir, error))?;
+    let Some(token) = token else {
+        return Err(Error::usage_hint(
+            format!("there is no token in `{}`", dir.display()),
+            "a server makes one when it first starts",
+        ));
+    };
+    if context.output.is_json() {
+        context.output.json(&json!({ "token": token }))?;
+    } else {
+        context.output.data(&format!("{token}\n"))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn cannot_start(dir: &Path, error: StartError) -> Error {
+    Error::Embedded { dir: dir.into(), reason: error.to_string(), hint: error.hint() }
+}

@@ -1,0 +1,110 @@
+//! How a command reaches a server: the one that was named, the one that owns the local state, or one of its own.
+
+use super::{Context, Locator};
+use crate::embedded::{Embedded, Owner, Purpose};
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+use torc_client::Client;
+use torc_client::discovery::{self, STATE_DIR};
+
+/// File of the database inside the state directory; its presence makes a directory a state directory.
+const DATABASE: &str = "torc.db";
+
+/// What a command does when there is no local state yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// It only looks at or changes what is there: no state is an error.
+    Existing,
+    /// It creates something: the state directory is made here.
+    Create,
+}
+
+/// A way to a server for the length of one command.
+pub struct Session {
+    /// Talks to the server.
+    pub client: Client,
+    /// The server inside this process, if the command had to bring its own.
+    embedded: Option<Embedded>,
+}
+
+impl Session {
+    /// Finds the server, or starts one on the local state that answers this command only.
+    pub async fn open(locator: &Locator, access: Access) -> Result<Self> {
+        Self::open_for(locator, access, Purpose::Look).await
+    }
+
+    /// Finds the server, or starts one on the local state.
+    pub async fn open_for(locator: &Locator, access: Access, purpose: Purpose) -> Result<Self> {
+        if let Some(url) = &locator.url {
+            return Ok(Self { client: Client::new(url, &token_for(locator, url)?)?, embedded: None });
+        }
+        match Embedded::start(&state_dir(locator, access)?, purpose).await? {
+            Owner::Us(embedded) => Ok(Self { client: embedded.client()?, embedded: Some(embedded) }),
+            Owner::Other(client) => Ok(Self { client, embedded: None }),
+        }
+    }
+
+    /// Ends the command's own server, if there is one.
+    pub async fn close(self) {
+        if let Some(embedded) = self.embedded {
+            embedded.stop().await;
+        }
+    }
+}
+
+impl Context {
+    /// Opens a session, lets `work` use it, and closes it whatever happened.
+    pub fn with_server<T>(&self, access: Access, work: impl AsyncFnOnce(&Client) -> Result<T>) -> Result<T> {
+        super::block_on(async {
+            let session = Session::open(&self.locator, access).await?;
+            let result = work(&session.client).await;
+            session.close().await;
+            result
+        })
+    }
+}
+
+/// `--token-file`, else `TORC_TOKEN`, else the token of the local server when it has the same address.
+fn token_for(locator: &Locator, url: &str) -> Result<String> {
+    if let Some(file) = &locator.token_file {
+        return Ok(discovery::read_token_file(file)?);
+    }
+    if let Some(token) = std::env::var(discovery::ENV_TOKEN).ok().filter(|t| !t.trim().is_empty()) {
+        return Ok(token);
+    }
+    let local = state_dir(locator, Access::Existing).ok().and_then(|dir| discovery::read_server_file(&dir).ok());
+    match local.filter(|file| url.trim_end_matches('/').starts_with(&file.url)) {
+        Some(file) => Ok(file.token),
+        None => Err(Error::usage_hint(
+            format!("there is no token for the server at {url}"),
+            "name its file with `--token-file` (or `TORC_TOKEN_FILE`)",
+        )),
+    }
+}
+
+/// `--dir`, else the nearest `.torc` with a database, else (to create something) `.torc` right here.
+pub fn state_dir(locator: &Locator, access: Access) -> Result<PathBuf> {
+    let here = std::env::current_dir().map_err(Error::io("find", "."))?;
+    if let Some(dir) = &locator.dir {
+        let dir = here.join(dir);
+        return match access {
+            Access::Existing if !dir.join(DATABASE).is_file() => Err(no_state(&dir)),
+            Access::Existing | Access::Create => Ok(dir),
+        };
+    }
+    match access {
+        Access::Create => Ok(here.join(STATE_DIR)),
+        Access::Existing => here
+            .ancestors()
+            .map(|dir| dir.join(STATE_DIR))
+            .find(|dir| dir.join(DATABASE).is_file())
+            .ok_or_else(|| no_state(&here.join(STATE_DIR))),
+    }
+}
+
+fn no_state(dir: &Path) -> Error {
+    Error::usage_hint(
+        format!("there are no workflows here: `{}` has no database", dir.display()),
+        "start one with `torc run SPEC`, or name another place with `--dir` or `--url`",
+    )
+}

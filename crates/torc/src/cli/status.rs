@@ -1,0 +1,104 @@
+//! `torc status`: how far a workflow is.
+
+use super::references::{self, LATEST};
+use super::session::Access;
+use super::{Context, describe};
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::output::card::Card;
+use crate::output::{human, progress};
+use torc_client::{Client, Query};
+use torc_model::api::{JobView, StatusView};
+use torc_model::status::JobStatus;
+
+/// Failures that the card lists; `torc jobs list -s failed` has them all.
+const MAX_FAILURES: i64 = 10;
+
+/// Show how far a workflow is
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc status                  the latest workflow
+  torc status sweep            the newest workflow with this name
+  torc -f json status 3        for a program: counts per status, is_complete, ...")]
+pub struct Args {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        context.with_server(Access::Existing, async |client| {
+            let workflow = references::workflow(client, &self.workflow).await?;
+            let status = client.workflow_status(workflow.id).await?;
+            if context.output.is_json() {
+                context.output.json(&status)?;
+            } else {
+                let failures = failures(client, &status).await?;
+                context.output.data(&render(&status, &failures))?;
+            }
+            Ok(Exit::Success)
+        })
+    }
+}
+
+/// The first jobs that ended badly by themselves.
+async fn failures(client: &Client, status: &StatusView) -> Result<Vec<JobView>> {
+    let mut failures = Vec::new();
+    for bad in [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed] {
+        if status.counts.get(bad.as_str()).is_some_and(|count| *count > 0) {
+            let query =
+                Query::new().add("workflow_id", status.workflow_id).add("status", bad).add("limit", MAX_FAILURES);
+            failures.extend(client.list_jobs(&query).await?.items);
+        }
+    }
+    failures.truncate(MAX_FAILURES as usize);
+    Ok(failures)
+}
+
+fn render(status: &StatusView, failures: &[JobView]) -> String {
+    let mut card = Card::new(format!("{} (workflow {}, run {})", status.name, status.workflow_id, status.run_id));
+    card.styled(progress::bar(status));
+    card.styled(progress::counts(status));
+    card.line("state", state(status));
+    if let Some(started) = status.started_ms {
+        let end = status.last_end_ms.filter(|_| status.is_complete).unwrap_or_else(human::now_ms);
+        let took = human::seconds((end - started) as f64 / 1000.0);
+        card.line(
+            "started",
+            format!("{} ({took}{})", human::local_time(started), if status.is_complete { "" } else { " so far" }),
+        );
+    }
+    if status.lost_contact_runners > 0 {
+        card.line("runners", format!("{} active, {} silent", status.active_runners, status.lost_contact_runners));
+    } else if status.active_runners > 0 {
+        card.line("runners", format!("{} active", status.active_runners));
+    }
+    for job in failures {
+        card.line("failed", describe::failed_job(job));
+    }
+    let bad: i64 = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed]
+        .iter()
+        .filter_map(|s| status.counts.get(s.as_str()))
+        .sum();
+    if bad > failures.len() as i64 {
+        card.line("", format!("and {} more", human::grouped(bad - failures.len() as i64)));
+    }
+    if let Some(job) = failures.first() {
+        card.line("hint", format!("`torc why {}` explains a failure", job.id));
+    }
+    card.render()
+}
+
+fn state(status: &StatusView) -> String {
+    match (status.is_canceled, status.is_complete, status.active_runners) {
+        (true, true, _) => "canceled".into(),
+        (true, false, _) => "canceled, jobs are being stopped".into(),
+        (false, true, _) => "complete".into(),
+        (false, false, 0) if status.run_id == 0 => "not started".into(),
+        (false, false, 0) => format!("not complete, no runner (`torc run {}` goes on)", status.workflow_id),
+        (false, false, _) => "running".into(),
+    }
+}

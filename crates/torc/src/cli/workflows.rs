@@ -1,0 +1,346 @@
+//! `torc workflows`: lists workflows and moves whole ones through their life.
+
+use super::paging::Paging;
+use super::references::{self, LATEST};
+use super::session::Access;
+use super::{Context, cancel, create, describe};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::card::Card;
+use crate::output::{Field, Table, human};
+use clap::Subcommand;
+use serde_json::json;
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use torc_client::{Client, Query};
+use torc_model::api::{Page, ReinitializeRequest, ResetRequest, ResetView, WorkflowView};
+
+/// List workflows, and start, reset, export or delete them
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc workflows list
+  torc workflows reinitialize sweep --dry-run     what would run again, and why
+  torc workflows reset-status 3 --failed-only     let the failed jobs run again
+  torc workflows export latest -o sweep.json      the workflow as a spec file")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List workflows, newest first
+    List(List),
+    /// Show one workflow
+    Get(One),
+    /// Create a workflow from a spec (the same as `torc create`)
+    Create(create::Args),
+    /// Delete workflows with everything in them
+    Delete(Delete),
+    /// Start the first run: jobs become ready or blocked
+    Initialize(One),
+    /// Start the next run with what changed: inputs, definitions, missing outputs
+    Reinitialize(Reinitialize),
+    /// Let jobs run again: all, the failed ones, or named ones with what follows them
+    ResetStatus(Reset),
+    /// Find jobs whose runner is gone, and end their attempts
+    SyncStatus(SyncStatus),
+    /// Write a workflow as a spec file
+    Export(Export),
+    /// Cancel a workflow (the same as `torc cancel`)
+    Cancel(cancel::Args),
+}
+
+#[derive(clap::Args, Debug)]
+struct List {
+    /// Show archived workflows too
+    #[arg(long)]
+    include_archived: bool,
+
+    #[command(flatten)]
+    paging: Paging,
+}
+
+#[derive(clap::Args, Debug)]
+struct One {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+}
+
+#[derive(clap::Args, Debug)]
+struct Delete {
+    /// Workflows: their ids or names
+    #[arg(required = true, value_name = "WORKFLOW")]
+    workflows: Vec<String>,
+
+    /// Do not ask
+    #[arg(short, long, alias = "no-prompts")]
+    yes: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Reinitialize {
+    #[command(flatten)]
+    one: One,
+
+    /// Only list the jobs that would run again, and why
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Go on although input files are missing
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Reset {
+    #[command(flatten)]
+    one: One,
+
+    /// Only jobs that ended badly, and what follows them
+    #[arg(long, conflicts_with = "job")]
+    failed_only: bool,
+
+    /// Only this job and what follows it; may be repeated
+    #[arg(short, long, value_name = "NAME")]
+    job: Vec<String>,
+
+    /// Only list the jobs that would run again
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Go on although jobs are running
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct SyncStatus {
+    #[command(flatten)]
+    one: One,
+
+    /// Only list what would change
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Export {
+    #[command(flatten)]
+    one: One,
+
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        match self.command {
+            Command::Create(args) => return args.execute(context),
+            Command::Cancel(args) => return args.execute(context),
+            command => context.with_server(Access::Existing, async |client| command.execute(context, client).await)?,
+        }
+        Ok(Exit::Success)
+    }
+}
+
+impl Command {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        match self {
+            Self::List(args) => args.execute(context, client).await,
+            Self::Get(args) => {
+                let workflow = args.find(client).await?;
+                context.output.value(&workflow, render)
+            }
+            Self::Delete(args) => args.execute(context, client).await,
+            Self::Initialize(args) => {
+                let workflow = args.find(client).await?;
+                let reset = client.initialize_workflow(workflow.id).await?;
+                context.output.value(&reset, initialized)
+            }
+            Self::Reinitialize(args) => args.execute(context, client).await,
+            Self::ResetStatus(args) => args.execute(context, client).await,
+            Self::SyncStatus(args) => args.execute(context, client).await,
+            Self::Export(args) => args.execute(context, client).await,
+            Self::Create(_) | Self::Cancel(_) => unreachable!("handled before a session was opened"),
+        }
+    }
+}
+
+impl One {
+    async fn find(&self, client: &Client) -> Result<WorkflowView> {
+        references::workflow(client, &self.workflow).await
+    }
+}
+
+impl List {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let mut query = Query::new().add("sort_by", "id").add("reverse_sort", true);
+        if self.include_archived {
+            query = query.add("include_archived", true);
+        }
+        let page: Page<WorkflowView> = self.paging.fetch(client, "/workflows", query).await?;
+        context.output.list("workflows", &page.items, page.total_count, || workflows_table(&page.items))
+    }
+}
+
+impl Delete {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let mut workflows = Vec::new();
+        for name in &self.workflows {
+            workflows.push(references::workflow(client, name).await?);
+        }
+        if !self.yes {
+            confirm(&workflows)?;
+        }
+        for workflow in &workflows {
+            client.delete_workflow(workflow.id).await?;
+            if !context.output.is_json() {
+                context.output.data(&format!("deleted {}\n", describe::workflow(workflow)))?;
+            }
+        }
+        if context.output.is_json() {
+            let ids: Vec<_> = workflows.iter().map(|w| w.id).collect();
+            context.output.json(&json!({ "deleted": ids }))?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks on the terminal; without one, the answer must come with the call.
+fn confirm(workflows: &[WorkflowView]) -> Result<()> {
+    let names: Vec<String> = workflows.iter().map(describe::workflow).collect();
+    if !std::io::stdin().is_terminal() {
+        return Err(Error::usage_hint(
+            format!("deleting {} can not be undone", names.join(", ")),
+            "`--yes` says that you mean it",
+        ));
+    }
+    let mut err = std::io::stderr();
+    let asked = write!(err, "delete {} with all results? [y/N] ", names.join(", ")).and_then(|()| err.flush());
+    asked.map_err(Error::io("write", "standard error"))?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(Error::io("read", "standard input"))?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Error::usage("nothing was deleted")),
+    }
+}
+
+impl Reinitialize {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = self.one.find(client).await?;
+        let body = ReinitializeRequest { dry_run: self.dry_run, force: self.force };
+        let reset = client.reinitialize_workflow(workflow.id, &body).await?;
+        print_reset(context, &reset)
+    }
+}
+
+impl Reset {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = self.one.find(client).await?;
+        let body =
+            ResetRequest { failed_only: self.failed_only, jobs: self.job, dry_run: self.dry_run, force: self.force };
+        let reset = client.reset_status(workflow.id, &body).await?;
+        print_reset(context, &reset)
+    }
+}
+
+impl SyncStatus {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = self.one.find(client).await?;
+        let query = Query::new().add("dry_run", self.dry_run);
+        let reset: ResetView = client.post(&format!("/workflows/{}/sync_status{query}", workflow.id), &()).await?;
+        print_reset(context, &reset)
+    }
+}
+
+impl Export {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = self.one.find(client).await?;
+        let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
+        let Some(path) = self.output else { return context.output.json(&spec) };
+        let mut text = serde_json::to_string_pretty(&spec).unwrap_or_default();
+        text.push('\n');
+        std::fs::write(&path, text).map_err(Error::io("write", &path))?;
+        context.output.talk(format_args!("wrote {} to `{}`", describe::workflow(&workflow), path.display()));
+        Ok(())
+    }
+}
+
+fn print_reset(context: &Context, reset: &ResetView) -> Result<()> {
+    let output = context.output;
+    for warning in &reset.warnings {
+        output.warn(crate::output::escape::line(warning));
+    }
+    if output.is_json() {
+        return output.json(reset);
+    }
+    if !reset.jobs.is_empty() {
+        let mut table = Table::new(["id", "name", "was", "reason"]);
+        for job in &reset.jobs {
+            table.row([
+                Field::number(job.job_id.0),
+                Field::text(&job.name),
+                Field::status(job.from),
+                Field::text(&job.reason),
+            ]);
+        }
+        output.data(&table.render())?;
+    }
+    let jobs = human::count(reset.jobs.len() as i64, "job");
+    if reset.dry_run {
+        output.talk(format_args!("dry run: {jobs} would run again; nothing was changed"));
+    } else {
+        output.talk(format_args!("{jobs} will run again; `torc run {}` runs them", reset.workflow_id));
+    }
+    Ok(())
+}
+
+fn initialized(reset: &ResetView) -> String {
+    let jobs = human::count(reset.jobs.len() as i64, "job");
+    format!("run {} of workflow {} began with {jobs}\n", reset.run_id, reset.workflow_id)
+}
+
+fn workflows_table(workflows: &[WorkflowView]) -> Table {
+    let mut table = Table::new(["id", "name", "user", "created", "run", "jobs", "note"]);
+    for workflow in workflows {
+        let note = match (workflow.is_canceled, workflow.is_archived) {
+            (true, _) => "canceled",
+            (false, true) => "archived",
+            (false, false) => "",
+        };
+        table.row([
+            Field::number(workflow.id.0),
+            Field::text(&workflow.name),
+            Field::text(&workflow.user),
+            Field::text(human::local_time(workflow.created_ms)),
+            Field::number(workflow.run_id),
+            Field::number(workflow.job_count),
+            Field::text(note),
+        ]);
+    }
+    table
+}
+
+fn render(workflow: &WorkflowView) -> String {
+    let mut card = Card::new(format!("{} (workflow {})", workflow.name, workflow.id));
+    card.optional("description", workflow.description.as_ref());
+    card.optional("project", workflow.project.as_ref());
+    card.line("user", &workflow.user);
+    card.line("created", human::local_time(workflow.created_ms));
+    card.line("run", workflow.run_id.to_string());
+    card.line("jobs", human::grouped(workflow.job_count));
+    if workflow.is_canceled {
+        card.line("canceled", "yes");
+    }
+    if workflow.use_pending_failed {
+        card.line("failures", "wait for a verdict as pending_failed");
+    }
+    card.optional("metadata", workflow.metadata.as_ref().map(ToString::to_string));
+    card.render()
+}

@@ -1,0 +1,88 @@
+//! The server inside this process, on the local state directory.
+
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use torc_client::{Client, discovery};
+use torc_server::{Options, RunningServer, Server, StartError};
+
+/// Another process that only looks holds the database for a moment. Nothing tells when it lets go, so we ask again.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// A process that holds the database this long without answering is not about to let go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the server is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Answers this command and ends; nobody else may rely on it, so it does not say where it is.
+    Look,
+    /// Serves a run, and everybody who asks meanwhile.
+    Run {
+        /// The port of a server whose place it takes, so that those who use it find it again.
+        port: u16,
+    },
+}
+
+/// Who serves the state directory.
+pub enum Owner {
+    /// This process.
+    Us(Embedded),
+    /// Another process, reached like this.
+    Other(Client),
+}
+
+/// A server inside this process.
+pub struct Embedded {
+    server: RunningServer,
+    dir: PathBuf,
+}
+
+impl Embedded {
+    /// Takes the state directory, or finds out who has it.
+    pub async fn start(dir: &Path, purpose: Purpose) -> Result<Owner> {
+        let begin = Instant::now();
+        loop {
+            if let Some(client) = living_server(dir).await {
+                return Ok(Owner::Other(client));
+            }
+            match Server::start(options(dir, purpose)).await {
+                Ok(server) => return Ok(Owner::Us(Self { server, dir: dir.into() })),
+                Err(StartError::Owned { .. }) if begin.elapsed() < PATIENCE => tokio::time::sleep(ASK_AGAIN).await,
+                Err(error) => {
+                    return Err(Error::Embedded { dir: dir.into(), reason: error.to_string(), hint: error.hint() });
+                }
+            }
+        }
+    }
+
+    /// Talks to it.
+    pub fn client(&self) -> Result<Client> {
+        Ok(Client::new(self.server.url(), self.server.token())?)
+    }
+
+    /// Where its state is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Lets requests in flight end and gives the state free.
+    pub async fn stop(self) {
+        self.server.shutdown().await;
+    }
+}
+
+fn options(dir: &Path, purpose: Purpose) -> Options {
+    let mut options = Options::new(dir);
+    match purpose {
+        Purpose::Look => options.announce = false,
+        Purpose::Run { port } => options.port = port,
+    }
+    options
+}
+
+/// The server that `server.json` names, if it answers.
+pub async fn living_server(dir: &Path) -> Option<Client> {
+    let file = discovery::read_server_file(dir).ok()?;
+    let client = Client::new(&file.url, &file.token).ok()?;
+    client.health().await.ok().map(|_| client)
+}

@@ -1,0 +1,75 @@
+//! Help, versions, completions and calls that make no sense.
+
+use crate::support::Test;
+
+#[test]
+fn version_is_one_line() {
+    let done = Test::new().torc(["--version"]).success();
+    assert_eq!(done.stdout, format!("torc {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(done.stderr, "");
+}
+
+#[test]
+fn help_names_the_exit_codes() {
+    Test::new().torc(["--help"]).success().says("Exit codes: 0 all jobs succeeded, 1 some did not");
+}
+
+#[test]
+fn every_command_explains_itself_in_one_line() {
+    let help = Test::new().torc(["--help"]).success().stdout;
+    let commands: Vec<&str> = help
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.trim_start().starts_with('-'))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.contains(&"status") && commands.contains(&"completions"), "{commands:?}");
+    for command in commands {
+        let help = Test::new().torc([command, "--help"]).success().stdout;
+        let first = help.lines().next().unwrap_or_default();
+        assert!(first.len() > 10 && help.contains("Usage: torc"), "{command}: {help}");
+    }
+}
+
+#[test]
+fn completions_are_written_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        Test::new().torc(["completions", shell]).success().says("torc");
+    }
+}
+
+#[test]
+fn an_unknown_command_is_a_wrong_call() {
+    Test::new().torc(["staus"]).exit(2).tells("'staus'").tells("'status'");
+}
+
+#[test]
+fn without_any_state_looking_is_a_wrong_call_with_a_hint() {
+    for call in [vec!["status"], vec!["jobs", "list"], vec!["why", "x"], vec!["cancel", "latest"]] {
+        let test = Test::new();
+        let done = test.torc(&call).exit(2).tells("there are no workflows here").tells("hint: start one");
+        assert_eq!(done.stdout, "");
+        assert!(!test.exists(".torc"), "{call:?} left a directory behind");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_exit_3() {
+    // Port 1 is reserved and refuses at once.
+    let test = Test::new().file("token", "x");
+    let call = ["--url", "http://127.0.0.1:1", "--token-file", "token", "status"];
+    test.torc(call).exit(3).tells("no answer from the server at `http://127.0.0.1:1`").tells("hint:");
+}
+
+#[test]
+fn a_server_without_a_token_is_a_wrong_call() {
+    Test::new()
+        .torc(["--url", "http://127.0.0.1:1", "status"])
+        .exit(2)
+        .tells("there is no token")
+        .tells("--token-file");
+}
+
+#[test]
+fn an_empty_address_means_none() {
+    Test::new().torc(["status"]).env("TORC_API_URL", "").exit(2).tells("there are no workflows here");
+}

@@ -1,0 +1,4 @@
+//! Black-box tests of the real program: input text, command line, output text, exit code.
+
+mod basics;
+mod support;
