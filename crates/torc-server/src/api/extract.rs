@@ -50,8 +50,10 @@ where
             return Ok(Self(T::default()));
         }
         typed?;
-        let value: Option<T> = parse(bytes).await?;
-        Ok(Self(value.unwrap_or_default()))
+        match bytes.trim_ascii() {
+            b"null" => Ok(Self(T::default())),
+            _ => parse(bytes).await.map(Self),
+        }
     }
 }
 
@@ -104,9 +106,16 @@ async fn parse<T: DeserializeOwned + Send + 'static>(bytes: Vec<u8>) -> Result<T
 }
 
 fn parse_now<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    let invalid =
+        |error| ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", format!("the body is not valid JSON: {error}"));
+    // The library would take a list for an object, field by field.
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        serde_json::from_slice::<serde::de::IgnoredAny>(bytes).map_err(invalid)?;
+        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", "the body is not a JSON object"));
+    }
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => wrong_field::<T>(bytes, error),
-        _ => ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", format!("the body is not valid JSON: {error}")),
+        _ => invalid(error),
     })
 }
 

@@ -1,0 +1,165 @@
+//! The live stream of events.
+
+use crate::world::{OWNER, World, completion, request};
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+/// Reads messages off a stream.
+struct Messages {
+    body: Body,
+    text: String,
+}
+
+impl Messages {
+    async fn open(world: &World, query: &str, last_event_id: Option<&str>) -> Self {
+        let path = format!("/workflows/{}/events/stream{query}", world.first.workflow);
+        let mut request = request(Method::GET, &path, Some(OWNER), None);
+        if let Some(id) = last_event_id {
+            request.headers_mut().insert("last-event-id", id.parse().unwrap());
+        }
+        let response = world.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+        Self { body: response.into_body(), text: String::new() }
+    }
+
+    /// The next event; None when the stream has ended.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some((message, rest)) = self.text.split_once("\n\n") {
+                let field = |name: &str| message.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+                let found = field("data:").map(|data| {
+                    let event: Value = serde_json::from_str(data).unwrap();
+                    assert_eq!(field("id:"), Some(event["id"].to_string().as_str()), "{message}");
+                    assert_eq!(field("event:"), event["kind"].as_str(), "{message}");
+                    event
+                });
+                self.text = rest.to_string();
+                match found {
+                    Some(event) => return Some(event),
+                    None => continue,
+                }
+            }
+            let frame = self.body.frame().await?.unwrap();
+            self.text += std::str::from_utf8(frame.data_ref().unwrap()).unwrap();
+        }
+    }
+}
+
+async fn all_ids(world: &World) -> Vec<i64> {
+    let page = world.get(&format!("/workflows/{}/events", world.first.workflow)).await.ok();
+    page["items"].as_array().unwrap().iter().map(|e| e["id"].as_i64().unwrap()).collect()
+}
+
+async fn make_events(world: &World) {
+    let done = json!({"runner_id": world.first.runner, "items": [completion(&world.first.running, 0)]});
+    world.post("/attempts/complete", &done).await.ok();
+}
+
+#[tokio::test]
+async fn stream_repeats_the_past_and_goes_on_with_the_present() {
+    let world = World::new().await;
+    let past = all_ids(&world).await;
+    assert!(past.len() > 3, "{past:?}");
+    let mut stream = Messages::open(&world, "?after=0", None).await;
+    let mut seen = Vec::new();
+    for _ in &past {
+        seen.push(stream.next().await.unwrap()["id"].as_i64().unwrap());
+    }
+    assert_eq!(seen, past);
+    make_events(&world).await;
+    let all = all_ids(&world).await;
+    assert!(all.len() > past.len());
+    for id in &all[past.len()..] {
+        assert_eq!(stream.next().await.unwrap()["id"].as_i64(), Some(*id));
+    }
+}
+
+#[tokio::test]
+async fn stream_resumes_after_the_last_event() {
+    let world = World::new().await;
+    let past = all_ids(&world).await;
+    let middle = past[1].to_string();
+    // The header is what a browser sends by itself, so it is newer than the address.
+    let mut stream = Messages::open(&world, "?after=0", Some(&middle)).await;
+    assert_eq!(stream.next().await.unwrap()["id"].as_i64(), Some(past[2]));
+    let mut new_only = Messages::open(&world, "", None).await;
+    make_events(&world).await;
+    let next = all_ids(&world).await[past.len()];
+    assert_eq!(new_only.next().await.unwrap()["id"].as_i64(), Some(next));
+}
+
+#[tokio::test]
+async fn stream_tells_of_its_own_workflow_only() {
+    let world = World::new().await;
+    let mut stream = Messages::open(&world, "", None).await;
+    let other = json!({"runner_id": world.second.runner, "items": [completion(&world.second.running, 0)]});
+    world.post("/attempts/complete", &other).await.ok();
+    make_events(&world).await;
+    assert_eq!(stream.next().await.unwrap()["workflow_id"].as_i64(), Some(world.first.workflow));
+}
+
+#[tokio::test]
+async fn slow_reader_misses_nothing() {
+    let world = World::new().await;
+    let mut stream = Messages::open(&world, "?after=0", None).await;
+    assert!(stream.next().await.is_some());
+    // More than the channel holds, while the reader does not read.
+    let path = format!("/jobs/{}", world.first.job);
+    let connection = world.database();
+    connection
+        .execute_batch(&format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1700)
+             INSERT INTO event (workflow_id, timestamp_ms, kind, data) SELECT {}, 0, 'filler', '{{}}' FROM n;",
+            world.first.workflow
+        ))
+        .unwrap();
+    world.put(&path, &json!({"priority": 9})).await.ok();
+    let all = all_ids_paged(&world).await;
+    let mut last = 1;
+    while let Some(event) = stream.next().await {
+        let id = event["id"].as_i64().unwrap();
+        assert!(id > last, "in order and once");
+        last = id;
+        if id == *all.last().unwrap() {
+            break;
+        }
+    }
+    assert_eq!(last, *all.last().unwrap());
+}
+
+async fn all_ids_paged(world: &World) -> Vec<i64> {
+    let page = world.get(&format!("/workflows/{}/events?limit=10000", world.first.workflow)).await.ok();
+    page["items"].as_array().unwrap().iter().map(|e| e["id"].as_i64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn shutdown_ends_streams_and_waiting_claims() {
+    let world = World::new().await;
+    let mut stream = Messages::open(&world, "", None).await;
+    let mut wait = crate::world::claim(world.first.runner, "waits");
+    wait["wait_seconds"] = json!(60.0);
+    let path = format!("/workflows/{}/claim", world.first.workflow);
+    let claim = world.post(&path, &wait);
+    let stop = async {
+        tokio::task::yield_now().await;
+        world.stop.cancel();
+    };
+    let (answer, _) = tokio::join!(claim, stop);
+    assert_eq!((answer.status, answer.code()), (StatusCode::SERVICE_UNAVAILABLE, "shutting_down"));
+    assert_eq!(stream.next().await, None);
+}
+
+#[tokio::test]
+async fn bad_positions_are_refused() {
+    let world = World::new().await;
+    let path = format!("/workflows/{}/events/stream", world.first.workflow);
+    let mut bad = request(Method::GET, &path, Some(OWNER), None);
+    bad.headers_mut().insert("last-event-id", "x".parse().unwrap());
+    assert_eq!(world.send(bad).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(world.get(&format!("{path}?after=x")).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(world.get("/workflows/999/events/stream").await.status, StatusCode::NOT_FOUND);
+}

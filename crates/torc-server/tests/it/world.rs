@@ -1,0 +1,350 @@
+//! Two workflows with one of everything, behind the router, on a real database file.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, header};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use torc_server::api::{App, Hosts, router};
+use torc_server::boot::{Database, Options};
+use torc_server::secret;
+use torc_server::store::Store;
+use torc_server::store::read::Reader;
+use tower::ServiceExt as _;
+
+/// Good for everything.
+pub const OWNER: &str = "the-owner-token-of-the-tests-0123456789";
+pub const BASE: &str = "/torc-service/v1";
+
+/// An answer, taken apart.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: axum::http::HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The stable word of a refusal.
+    pub fn code(&self) -> &str {
+        self.body["error"]["code"].as_str().unwrap_or_default()
+    }
+
+    /// The body of a success.
+    pub fn ok(self) -> Value {
+        assert!(self.status.is_success(), "{self:?}");
+        self.body
+    }
+
+    /// A refusal has our form, whatever caused it.
+    pub fn check_form(&self) {
+        if self.status.is_success() {
+            return;
+        }
+        let error = &self.body["error"];
+        let is_text = |key: &str| error[key].as_str().is_some_and(|text| !text.is_empty());
+        assert!(is_text("code") && is_text("message"), "not our form: {self:?}");
+    }
+}
+
+/// The ids of one workflow's things.
+#[derive(Clone, Debug)]
+pub struct Ids {
+    pub workflow: i64,
+    pub job: i64,
+    pub running_job: i64,
+    pub attempt: i64,
+    pub runner: i64,
+    pub action: i64,
+    pub file: i64,
+    pub user_data: i64,
+    pub requirements: i64,
+    pub failure_handler: i64,
+    pub scheduler: i64,
+    /// A token good for this workflow only.
+    pub token: String,
+    /// A running attempt and the token that proves the right to it.
+    pub running: Value,
+}
+
+pub struct World {
+    pub router: Router,
+    pub first: Ids,
+    pub second: Ids,
+    pub stop: CancellationToken,
+    /// Keeps the lock.
+    database: Database,
+    pub dir: tempfile::TempDir,
+}
+
+/// One of everything.
+pub fn spec(name: &str) -> Value {
+    json!({
+        "name": name,
+        "files": [{"name": "f", "path": "f.txt"}],
+        "user_data": [{"name": "u", "data": {"n": 3}}],
+        "resource_requirements": [{"name": "small", "num_cpus": 1, "memory": "1g", "runtime": "PT10M"}],
+        "failure_handlers": [{"name": "h", "rules": [{"exit_codes": [10], "max_retries": 3}]}],
+        "slurm_schedulers": [{"name": "s", "account": "acct", "nodes": 1, "walltime": "00:30:00"}],
+        "jobs": [
+            {"name": "fails", "command": "exit 1", "resource_requirements": "small", "failure_handler": "h",
+             "output_files": ["f"]},
+            {"name": "runs", "command": "sleep 1", "input_user_data": ["u"]},
+            {"name": "waits", "command": "true", "depends_on": ["runs"], "scheduler": "s"}
+        ],
+        "actions": [{"trigger_type": "on_worker_start", "action_type": "run_commands", "commands": ["true"],
+                     "persistent": true}]
+    })
+}
+
+pub fn registration(workflow: i64, key: &str) -> Value {
+    json!({
+        "workflow_id": workflow, "key": key, "hostname": "here", "boot_id": "b", "pid": 1, "pid_start": 1,
+        "capacity": {"num_cpus": 4, "memory_bytes": 8589934592u64, "num_gpus": 0, "num_nodes": 1},
+        "kind": "local", "output_dir": "/nowhere"
+    })
+}
+
+pub fn claim(runner: i64, key: &str) -> Value {
+    json!({
+        "runner_id": runner, "key": key, "limit": 4, "wait_seconds": 0.0,
+        "capacity": {"num_cpus": 4, "memory_bytes": 8589934592u64, "num_gpus": 0, "num_nodes": 1}
+    })
+}
+
+pub fn completion(attempt: &Value, code: i64) -> Value {
+    json!({
+        "id": attempt["id"], "token": attempt["token"], "return_code": code, "started_ms": 1, "ended_ms": 2,
+        "exec_seconds": 0.5
+    })
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut database = Database::open(&Options::new(dir.path())).unwrap();
+        let spare = rusqlite::Connection::open_in_memory().unwrap();
+        let writer = std::mem::replace(&mut database.writer, spare);
+        let store = Store::open(writer).unwrap();
+        let reader = Reader::open(&database.path).unwrap();
+        let stop = CancellationToken::new();
+        let hosts = Hosts::new("127.0.0.1".parse().unwrap(), []);
+        let app = App::new(store, reader, secret::hash(OWNER), hosts, stop.clone());
+        let mut world =
+            Self { router: router(app), first: Ids::nothing(), second: Ids::nothing(), stop, database, dir };
+        world.first = world.fill("first").await;
+        world.second = world.fill("second").await;
+        world
+    }
+
+    async fn fill(&self, name: &str) -> Ids {
+        let created = self.post("/workflows", &json!({"spec": spec(name), "initialize": true})).await.ok();
+        let workflow = created["id"].as_i64().unwrap();
+        let registered = self.post("/compute_nodes", &registration(workflow, name)).await.ok();
+        let runner = registered["id"].as_i64().unwrap();
+        let claimed =
+            self.post(&format!("/workflows/{workflow}/claim"), &claim(runner, &format!("{name}-1"))).await.ok();
+        let attempts = claimed["attempts"].as_array().unwrap();
+        assert_eq!(attempts.len(), 2, "{claimed}");
+        let started: Vec<Value> =
+            attempts.iter().map(|a| json!({"id": a["id"], "token": a["token"], "pid": 5, "at_ms": 1})).collect();
+        self.post("/attempts/start", &json!({"runner_id": runner, "items": started})).await.ok();
+        let done = json!({"runner_id": runner, "items": [completion(&attempts[0], 1)]});
+        self.post("/attempts/complete", &done).await.ok();
+        let first_of = async |path: &str| {
+            let page = self.get(&format!("{path}?workflow_id={workflow}")).await.ok();
+            page["items"][0]["id"].as_i64().unwrap_or_else(|| panic!("nothing at {path}: {page}"))
+        };
+        let actions = self.get(&format!("/workflows/{workflow}/actions")).await.ok();
+        Ids {
+            workflow,
+            job: attempts[0]["job_id"].as_i64().unwrap(),
+            running_job: attempts[1]["job_id"].as_i64().unwrap(),
+            attempt: attempts[0]["id"].as_i64().unwrap(),
+            runner,
+            action: actions["items"][0]["id"].as_i64().unwrap(),
+            file: first_of("/files").await,
+            user_data: first_of("/user_data").await,
+            requirements: first_of("/resource_requirements").await,
+            failure_handler: first_of("/failure_handlers").await,
+            scheduler: first_of("/slurm_schedulers").await,
+            token: registered["job_token"].as_str().unwrap().to_string(),
+            running: attempts[1].clone(),
+        }
+    }
+
+    /// A request in all its details.
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let body = if bytes.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)))
+        };
+        Answer { status: head.status, headers: head.headers, body }
+    }
+
+    pub async fn call(&self, method: Method, path: &str, token: Option<&str>, body: Option<&Value>) -> Answer {
+        self.send(request(method, path, token, body)).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, Some(OWNER), None).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.call(Method::POST, path, Some(OWNER), Some(body)).await
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.call(Method::PUT, path, Some(OWNER), Some(body)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.call(Method::DELETE, path, Some(OWNER), None).await
+    }
+
+    /// The database as another program sees it.
+    pub fn database(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(&self.database.path).unwrap()
+    }
+}
+
+pub fn request(method: Method, path: &str, token: Option<&str>, body: Option<&Value>) -> Request<Body> {
+    let mut request =
+        Request::builder().method(method).uri(format!("{BASE}{path}")).header(header::HOST, "127.0.0.1:1");
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    match body {
+        Some(body) => request
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(serde_json::to_vec(body).unwrap()))
+            .unwrap(),
+        None => request.body(Body::empty()).unwrap(),
+    }
+}
+
+impl Ids {
+    fn nothing() -> Self {
+        Self {
+            workflow: 0,
+            job: 0,
+            running_job: 0,
+            attempt: 0,
+            runner: 0,
+            action: 0,
+            file: 0,
+            user_data: 0,
+            requirements: 0,
+            failure_handler: 0,
+            scheduler: 0,
+            token: String::new(),
+            running: Value::Null,
+        }
+    }
+
+    /// A path of the table with this workflow's ids in it. A new noun must be added here.
+    pub fn path(&self, template: &str) -> String {
+        let noun = template.split('/').nth(1).unwrap_or_default();
+        let id = match noun {
+            _ if !template.contains("{id}") => 0,
+            "workflows" => self.workflow,
+            "jobs" => self.job,
+            "attempts" => self.attempt,
+            "compute_nodes" => self.runner,
+            "actions" => self.action,
+            "files" => self.file,
+            "user_data" => self.user_data,
+            "resource_requirements" => self.requirements,
+            "failure_handlers" => self.failure_handler,
+            "slurm_schedulers" => self.scheduler,
+            other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
+        };
+        let path = template.replace("{id}", &id.to_string()).replace("{run_id}", "1");
+        assert!(!path.contains('{'), "the test can not fill `{template}`");
+        path
+    }
+
+    /// A good body for an operation that takes one. A new operation with a body must be added here.
+    pub fn body(&self, operation: &str) -> Value {
+        let running = json!({"id": self.running["id"], "token": self.running["token"]});
+        match operation {
+            "create_workflow" => json!({"spec": spec("new")}),
+            "update_workflow" => json!({"description": "text"}),
+            "reinitialize_workflow" => json!({"dry_run": true, "force": true}),
+            "reset_workflow_status" => json!({"failed_only": true, "dry_run": true}),
+            "claim" => claim(self.runner, "next"),
+            "complete_action" => json!({"runner_id": self.runner, "return_code": 0}),
+            "start_attempts" => {
+                json!({"runner_id": self.runner, "items": [{"id": running["id"], "token": running["token"], "pid": 7, "at_ms": 2}]})
+            }
+            "complete_attempts" => json!({"runner_id": self.runner, "items": [completion(&self.running, 0)]}),
+            "heartbeat" => json!({"runner_id": self.runner, "held": [running]}),
+            "cancel_jobs" => json!({"job_ids": [self.running_job]}),
+            "update_job" => json!({"priority": 5}),
+            "register_compute_node" => registration(self.workflow, &format!("again-{}", self.workflow)),
+            "goodbye" => json!({"reason": "done"}),
+            "update_user_data" => json!({"data": [1, 2]}),
+            "create_failure_handler" => json!({"workflow_id": self.workflow, "name": "new", "rules": "[]"}),
+            "update_failure_handler" => json!({"name": "other"}),
+            other => panic!("the test knows no body for `{other}`: add it to `Ids::body`"),
+        }
+    }
+
+    /// The query an operation can not do without.
+    pub fn query(&self, operation: &str) -> &'static str {
+        match operation {
+            "retry_job" => "?max_retries=3",
+            _ => "",
+        }
+    }
+}
+
+/// Every operation of the table, from the document that is made of it.
+pub fn operations() -> Vec<Operation> {
+    let document = serde_json::to_value(torc_server::api::document()).unwrap();
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            operations.push(Operation {
+                method: method.to_uppercase().parse().unwrap(),
+                path: path.strip_prefix(BASE).unwrap_or_else(|| panic!("{path} is outside")).to_string(),
+                id: operation["operationId"].as_str().unwrap().to_string(),
+                has_body: operation.get("requestBody").is_some(),
+                security: operation.get("security").cloned(),
+            });
+        }
+    }
+    assert!(operations.len() > 40, "the table can not be that small: {}", operations.len());
+    operations
+}
+
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub method: Method,
+    pub path: String,
+    pub id: String,
+    pub has_body: bool,
+    pub security: Option<Value>,
+}
+
+impl Operation {
+    pub fn is_open(&self) -> bool {
+        self.security == Some(json!([{}]))
+    }
+
+    pub fn is_for_workflows(&self) -> bool {
+        self.security == Some(json!([{"token": ["workflow"]}]))
+    }
+
+    /// A good request to this operation, about this workflow's things.
+    pub fn request(&self, ids: &Ids, token: Option<&str>) -> Request<Body> {
+        let body = self.has_body.then(|| ids.body(&self.id));
+        let path = format!("{}{}", ids.path(&self.path), ids.query(&self.id));
+        request(self.method.clone(), &path, token, body.as_ref())
+    }
+}
