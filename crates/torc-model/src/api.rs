@@ -1093,3 +1093,96 @@ pub struct LogView {
     /// The piece, bytes that are not UTF-8 replaced.
     pub text: String,
 }
+
+// --------------------------------------------------------------------- reservations, limits, recovery
+
+/// Asks for a pause of claims.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreateReservation {
+    /// `all`, `workflow:ID` or `limit:NAME`.
+    #[serde(default = "all_scope")]
+    pub scope: String,
+    /// Who asks, for people to read.
+    pub reserved_by: String,
+    /// It ends by itself after this long; 600 unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<i64>,
+}
+
+fn all_scope() -> String {
+    "all".into()
+}
+
+/// Proves the right to renew or release a reservation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ReservationToken {
+    /// Given when it was made.
+    pub token: String,
+    /// Renewal only: it ends this long from now; 600 unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<i64>,
+}
+
+/// A reservation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ReservationView {
+    /// Id.
+    pub id: i64,
+    /// `all`, `workflow:ID` or `limit:NAME`.
+    pub scope: String,
+    /// Who holds it.
+    pub reserved_by: String,
+    /// Since when, ms since 1970.
+    pub reserved_ms: i64,
+    /// Until when at most.
+    pub expires_ms: i64,
+    /// When it ended.
+    pub ended_ms: Option<i64>,
+    /// `ACTIVE`, `RELEASED` or `EXPIRED`.
+    pub status: String,
+    /// To renew or release it; only in the answer to its creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Attempts that still run in its scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub still_running: Option<i64>,
+}
+
+/// A named limit.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LimitView {
+    /// Its name.
+    pub name: String,
+    /// At most this many at once.
+    pub max: i64,
+    /// Taken now.
+    pub used: i64,
+}
+
+/// Sets a named limit.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SetLimit {
+    /// At most this many at once.
+    pub max: i64,
+}
+
+/// What a recovery did or would do.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct RecoveryView {
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// Runners found dead.
+    pub runners_ended: i64,
+    /// Attempts ended because their runner is gone.
+    pub running_jobs_recovered: i64,
+    /// Jobs that got a new attempt.
+    pub retries_created: i64,
+    /// Jobs whose rows did not fit together.
+    pub jobs_repaired: i64,
+    /// Reservations that ended.
+    pub reservations_expired: i64,
+    /// Runners out of contact to which nothing was done.
+    pub runners_silent: i64,
+    /// One line per job or runner.
+    pub details: Vec<String>,
+}

@@ -16,6 +16,8 @@ pub struct LimitUse {
     pub max: i64,
     /// Taken now, over all workflows and runners.
     pub used: i64,
+    /// Somebody reserved it.
+    pub paused: bool,
 }
 
 /// Named limits by name. A name nobody set has no limit.
@@ -157,6 +159,9 @@ pub(super) fn why_not(class: &Class, claim: &Claim<'_>, limits: &Limits, strict:
     }
     class.uses.iter().find_map(|name| {
         let limit = limits.get(name)?;
+        if limit.paused {
+            return Some(format!("limit `{name}` is reserved"));
+        }
         (limit.used >= limit.max).then(|| format!("limit `{name}` is used up ({} of {})", limit.used, limit.max))
     })
 }

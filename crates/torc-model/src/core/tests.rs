@@ -92,7 +92,7 @@ impl World {
             });
         }
         workflow.settle();
-        let limits = Limits::from([("licence".to_owned(), LimitUse { max: 1, used: 0 })]);
+        let limits = Limits::from([("licence".to_owned(), LimitUse { max: 1, ..LimitUse::default() })]);
         let capacity = Capacity { num_cpus: 3, memory_bytes: 1 << 30, num_nodes: 1, ..Capacity::default() };
         Self { workflow, ledger: Ledger::default(), limits, capacity, now: 1000, nonce: 7 }
     }

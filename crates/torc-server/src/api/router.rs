@@ -1,8 +1,8 @@
 //! The table of routes.
 
 use super::{
-    App, actions, attempts, auth, events, failure_handlers, files, guard, health, jobs, logs, openapi, requirements,
-    results, runners, schedulers, user_data, why, workflows,
+    App, actions, attempts, auth, events, failure_handlers, files, guard, health, jobs, limits, logs, openapi,
+    recovery, requirements, reservations, results, runners, schedulers, user_data, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -57,6 +57,13 @@ pub(super) fn table() -> OpenApiRouter<App> {
             failure_handlers::update_failure_handler,
             failure_handlers::delete_failure_handler
         ))
+        .routes(routes!(reservations::list_reservations, reservations::create_reservation))
+        .routes(routes!(reservations::get_reservation))
+        .routes(routes!(reservations::renew_reservation))
+        .routes(routes!(reservations::release_reservation))
+        .routes(routes!(limits::list_limits))
+        .routes(routes!(limits::set_limit, limits::delete_limit))
+        .routes(routes!(recovery::sync_status))
         .routes(routes!(schedulers::list_schedulers))
         .routes(routes!(schedulers::get_scheduler));
     OpenApiRouter::with_openapi(openapi::base()).nest(BASE_PATH, routes)

@@ -13,6 +13,15 @@ pub fn boot_id() -> Option<String> {
     Some(text.trim().to_string())
 }
 
+/// Boot and process id namespace: processes can be seen by each other only when both are the same.
+pub fn process_space() -> Option<String> {
+    let boot = boot_id()?;
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(space) => Some(format!("{boot}/{}", space.display())),
+        Err(_) => Some(boot),
+    }
+}
+
 /// When a process began, in clock ticks since boot; None when there is no such process (or no way to tell).
 pub fn pid_start(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;

@@ -12,7 +12,7 @@ mod backup;
 mod database;
 mod error;
 mod file_system;
-mod identity;
+pub(crate) mod identity;
 mod listen;
 mod lock;
 mod migrate;

@@ -18,6 +18,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use torc_model::api::ServerFile;
 
+/// Time between two looks for dead runners: a look costs a few file reads, a dead runner's jobs wait for it.
+const SWEEP: std::time::Duration = std::time::Duration::from_secs(2);
 const TOKEN_FILE: &str = "token";
 const SERVER_FILE: &str = "server.json";
 /// Fewer characters can not hold enough randomness; more is not ours.
@@ -48,7 +50,13 @@ impl Server {
         let Opened { database, token, reader, store } =
             opened.await.map_err(|e| StartError::Store { message: e.to_string() })??;
 
+        // Before anybody can claim: what died with an earlier server or runner is settled first.
+        let found = store.recover(None, true, false).await.map_err(|e| StartError::Store { message: e.to_string() })?;
+        for line in &found.details {
+            tracing::info!("recovery: {line}");
+        }
         let stop = CancellationToken::new();
+        tokio::spawn(sweep(store.clone(), stop.clone()));
         let names = options.allowed_hosts.iter().cloned().chain([host.clone(), identity::hostname()]);
         let hosts = Hosts::new(address.ip(), names);
         let app = App::new(store.clone(), reader, secret::hash(&token), hosts, stop.clone());
@@ -147,6 +155,20 @@ fn open(options: &Options) -> Result<Opened, StartError> {
     })?;
     let reader = Reader::open(&path)?;
     Ok(Opened { database: OwnedDatabase { path, lock }, token, reader, store })
+}
+
+/// Looks for dead runners again and again, until the server ends.
+async fn sweep(store: Store, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(SWEEP) => {}
+        }
+        match store.recover(None, false, false).await {
+            Ok(found) => found.details.iter().for_each(|line| tracing::debug!("sweep: {line}")),
+            Err(error) => tracing::error!(%error, "the sweep failed"),
+        }
+    }
 }
 
 /// What is left to do when nobody is served any more.

@@ -51,7 +51,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
         state.runners.insert(id, runner);
     }
     drop(statement);
-    state.limits = limits(db)?;
+    super::recovery::boot_state(db, &mut state)?;
     // Limits are counted over all workflows, so those that hold something must be known from the start.
     let mut statement =
         db.prepare("SELECT DISTINCT workflow_id FROM attempt WHERE state IN ('queued', 'claimed', 'running')")?;
@@ -66,8 +66,12 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
 }
 
 /// The named limits, nothing used yet.
-fn limits(_db: &Connection) -> rusqlite::Result<Limits> {
-    Ok(Limits::default())
+pub fn limits(db: &Connection) -> rusqlite::Result<Limits> {
+    let mut statement = db.prepare("SELECT name, max FROM named_limit")?;
+    let rows = statement.query_map([], |row| {
+        Ok((row.get(0)?, torc_model::core::LimitUse { max: row.get(1)?, ..Default::default() }))
+    })?;
+    rows.collect()
 }
 
 /// The Slurm scheduler that a runner was started for.

@@ -6,7 +6,9 @@ mod load;
 mod people;
 mod persist;
 pub mod read;
+mod recovery;
 mod refusal;
+mod reservations;
 mod runners;
 mod why;
 mod writer;
@@ -22,10 +24,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use torc_model::api::{
-    ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler, CreateWorkflow,
-    EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, RegisterRunner, ReinitializeRequest, ReportResults,
-    ResetRequest, ResetView, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
-    WorkflowCreated,
+    ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler, CreateReservation,
+    CreateWorkflow, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, LimitView, RecoveryView,
+    RegisterRunner, ReinitializeRequest, ReportResults, ReservationToken, ReservationView, ResetRequest, ResetView,
+    RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow, WorkflowCreated,
 };
 use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
@@ -159,6 +161,84 @@ impl Store {
         self.writer.call(move |tx| why::explain(tx, job)).await
     }
 
+    /// Recovery: ends what dead runners held, repairs rows, expires reservations. At boot before claims are served.
+    pub async fn recover(&self, scope: Option<WorkflowId>, boot: bool, dry_run: bool) -> Result<RecoveryView, Refusal> {
+        let mut suspects = self.writer.call(move |tx| recovery::suspects(tx, scope)).await?;
+        let suspects = tokio::task::spawn_blocking(move || {
+            recovery::look(&mut suspects);
+            suspects
+        })
+        .await
+        .map_err(|_| Refusal::internal("the runners could not be looked for"))?;
+        let mut view = RecoveryView { dry_run, ..RecoveryView::default() };
+        for suspect in suspects {
+            view = self
+                .writer
+                .call(move |tx| {
+                    recovery::judge(tx, &suspect, dry_run, &mut view)?;
+                    Ok(view)
+                })
+                .await?;
+        }
+        let broken = self.writer.call(move |tx| Ok(recovery::broken(tx.db, scope)?)).await?;
+        for id in broken {
+            view = self
+                .writer
+                .call(move |tx| {
+                    recovery::repair(tx, id, dry_run, &mut view)?;
+                    Ok(view)
+                })
+                .await?;
+        }
+        self.writer
+            .call(move |tx| {
+                recovery::expire_reservations(tx, boot, dry_run, &mut view)?;
+                Ok(view)
+            })
+            .await
+    }
+
+    /// Pauses claims in a scope.
+    pub async fn create_reservation(&self, request: CreateReservation) -> Result<ReservationView, Refusal> {
+        let token = new_token()?;
+        self.writer.call(move |tx| reservations::create(tx, &request, &token)).await
+    }
+
+    /// A reservation.
+    pub async fn reservation(&self, id: i64) -> Result<ReservationView, Refusal> {
+        self.writer.call(move |tx| reservations::get(tx, id)).await
+    }
+
+    /// The newest reservations.
+    pub async fn reservations(&self) -> Result<Vec<ReservationView>, Refusal> {
+        self.writer.call(|tx| reservations::list(tx)).await
+    }
+
+    /// Gives a reservation more time.
+    pub async fn renew_reservation(&self, id: i64, token: ReservationToken) -> Result<ReservationView, Refusal> {
+        self.writer.call(move |tx| reservations::renew(tx, id, &token)).await
+    }
+
+    /// Ends a reservation.
+    pub async fn release_reservation(&self, id: i64, token: ReservationToken) -> Result<ReservationView, Refusal> {
+        self.writer.call(move |tx| reservations::release(tx, id, &token)).await
+    }
+
+    /// All named limits and their use.
+    pub async fn limits(&self) -> Result<Vec<LimitView>, Refusal> {
+        self.writer.call(|tx| Ok(reservations::limits(tx))).await
+    }
+
+    /// Sets a named limit.
+    pub async fn set_limit(&self, name: String, max: i64) -> Result<LimitView, Refusal> {
+        self.writer.call(move |tx| reservations::set_limit(tx, &name, max)).await
+    }
+
+    /// Removes a named limit.
+    pub async fn delete_limit(&self, name: String) -> Result<(), Refusal> {
+        self.writer.call(move |tx| reservations::delete_limit(tx, &name)).await
+    }
+
     /// A runner introduces itself.
     pub async fn register_runner(&self, request: RegisterRunner) -> Result<RunnerRegistered, Refusal> {
         let token =
@@ -263,6 +343,10 @@ fn refuse_missing(files: &[facts::FileFact], force: bool) -> Result<(), Refusal>
     let names: Vec<_> = missing.iter().take(10).map(|f| format!("`{}` ({})", f.name, f.place.display())).collect();
     let message = format!("{} input files do not exist: {}", missing.len(), names.join(", "));
     Err(Refusal::conflict("missing_files", message).hint("make them, or go on with `--force`"))
+}
+
+fn new_token() -> Result<String, Refusal> {
+    crate::secret::new_token().map_err(|_| Refusal::internal("the system has no randomness to give"))
 }
 
 fn random() -> Result<u64, Refusal> {

@@ -134,9 +134,10 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
         request.completed.iter().map(|r| complete_one(tx, id, request.runner_id, r)).collect::<Result<_, _>>()?;
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
     response.actions = claim_actions(tx, id, request.runner_id)?;
+    let paused = super::reservations::paused(&tx.state.reservations, id, tx.now);
     let claimed = match repeated_claim(tx, id, request)? {
         Some(known) => known,
-        None if request.limit > 0 => claim_jobs(tx, id, request, nonce)?,
+        None if request.limit > 0 && paused.is_none() => claim_jobs(tx, id, request, nonce)?,
         None => Vec::new(),
     };
     response.attempts = claimed.into_iter().map(|c| packet(tx, &c)).collect::<Result<_, _>>()?;
@@ -147,9 +148,9 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
     let nothing_to_come = workflow.held_count() == 0
         && workflow.next_due().is_none()
         && (!workflow.has_ready() || workflow.never_fits(capacity));
-    response.idle = nothing_to_come && !response.workflow_complete && response.attempts.is_empty();
+    response.idle = paused.is_none() && nothing_to_come && !response.workflow_complete && response.attempts.is_empty();
     if response.attempts.is_empty() && request.limit > 0 {
-        response.reason = Some(reason(workflow, &response));
+        response.reason = Some(paused.unwrap_or_else(|| reason(workflow, &response)));
     }
     Ok(response)
 }

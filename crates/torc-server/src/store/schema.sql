@@ -240,3 +240,23 @@ CREATE TABLE token (
     created_ms INTEGER NOT NULL,
     note TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Named limits that jobs take one unit of (`uses`), over all workflows and runners.
+CREATE TABLE named_limit (
+    name TEXT PRIMARY KEY,
+    max INTEGER NOT NULL CHECK (max >= 0)
+) STRICT, WITHOUT ROWID;
+
+-- A reservation pauses claims in its scope: 'all', 'workflow:ID' or 'limit:NAME'. It never touches the queue.
+CREATE TABLE reservation (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope TEXT NOT NULL,
+    reserved_by TEXT NOT NULL,
+    token_hash TEXT NOT NULL,
+    reserved_ms INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    ended_ms INTEGER,
+    status TEXT NOT NULL CHECK (status IN ('ACTIVE', 'RELEASED', 'EXPIRED')),
+    CHECK ((ended_ms IS NULL) = (status = 'ACTIVE'))
+) STRICT;
+CREATE UNIQUE INDEX reservation_one_active ON reservation (scope) WHERE status = 'ACTIVE';

@@ -2,9 +2,11 @@
 
 use super::people;
 use super::refusal::Refusal;
+use super::reservations;
 use super::writer::{Failed, Tx};
 use torc_model::core::{Claim, Explanation, RunnerFacts};
 use torc_model::ids::JobId;
+use torc_model::status::JobStatus;
 
 /// Asks the engine.
 pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
@@ -35,5 +37,11 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
         .collect();
     let workflow = state.workflows.get(&id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
     let index = workflow.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
-    Ok(workflow.explain(index, &facts, limits, now))
+    let mut explanation = workflow.explain(index, &facts, limits, now);
+    if workflow.jobs[index as usize].status == JobStatus::Ready
+        && let Some(paused) = reservations::paused(&state.reservations, id, now)
+    {
+        explanation.summary = paused;
+    }
+    Ok(explanation)
 }

@@ -9,6 +9,7 @@
 //! savepoint is rolled back and the engine's copy of the workflow is thrown away: the next request loads it again.
 
 use super::refusal::Refusal;
+use super::reservations::Reservations;
 use super::{load, persist};
 use rusqlite::Connection;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -84,6 +85,9 @@ pub struct State {
     pub(super) workflows: HashMap<WorkflowId, Workflow>,
     pub(super) runners: HashMap<RunnerId, Runner>,
     pub(super) limits: Limits,
+    pub(super) reservations: Reservations,
+    /// This server began at this time.
+    pub(super) boot_ms: i64,
     pub(super) next_attempt: i64,
     pub(super) next_job: i64,
     /// Order of last use, for forgetting finished workflows.
@@ -130,7 +134,7 @@ pub struct Tx<'a> {
 impl Handle {
     /// Starts the writer thread. It ends when the last handle is gone.
     pub fn start(db: Connection) -> rusqlite::Result<Self> {
-        let state = load::boot(&db)?;
+        let state = State { boot_ms: crate::clock::now_ms(), ..load::boot(&db)? };
         db.set_prepared_statement_cache_capacity(128);
         let (sender, receiver) = channel();
         let (events, _) = broadcast::channel(8192);
@@ -226,13 +230,19 @@ impl Writer {
 
     /// How long the writer may sleep before some delayed attempt is due.
     fn time_to_next_due(&self) -> Duration {
-        let due = self.state.workflows.values().filter_map(Workflow::next_due).min();
+        let due = self.state.workflows.values().filter_map(Workflow::next_due);
+        let due = due
+            .chain(self.state.reservations.values().map(|r| r.expires).filter(|t| *t > crate::clock::now_ms()))
+            .min();
         let wait = due.map_or(3_600_000, |due| (due - crate::clock::now_ms()).clamp(1, 3_600_000));
         Duration::from_millis(wait as u64)
     }
 
     fn wake_due(&mut self) {
         let now = crate::clock::now_ms();
+        if self.state.reservations.values().any(|r| r.expires <= now) {
+            self.state.workflows.keys().for_each(|id| wake(&self.wakes, *id));
+        }
         for (id, workflow) in &mut self.state.workflows {
             if workflow.next_due().is_some_and(|due| due <= now) {
                 workflow.wake_delayed(now);
@@ -359,7 +369,9 @@ impl State {
         self.workflows.clear();
         self.recent.clear();
         match load::boot(db) {
-            Ok(fresh) => *self = Self { runners: std::mem::take(&mut self.runners), ..fresh },
+            Ok(fresh) => {
+                *self = Self { runners: std::mem::take(&mut self.runners), boot_ms: self.boot_ms, ..fresh };
+            }
             Err(error) => tracing::error!(%error, "the state could not be loaded again"),
         }
     }
@@ -412,6 +424,11 @@ impl Tx<'_> {
         self.state.next_attempt = next_attempt;
         self.write(id, changes)?;
         Ok(outcome?)
+    }
+
+    /// Everybody who waits for work looks again.
+    pub fn wake_all(&mut self) {
+        self.woken.extend(self.state.workflows.keys());
     }
 
     /// Writes down what a move of the engine did.

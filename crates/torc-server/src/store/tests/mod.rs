@@ -1,5 +1,7 @@
 //! The store on a real database: what the engine does is what the rows say, also after loading them again.
 
+mod recovery;
+
 use super::*;
 use serde_json::json;
 use std::path::Path;
@@ -14,7 +16,7 @@ fn open(path: &Path) -> Connection {
     let fresh: bool =
         db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).expect("a schema table");
     if fresh {
-        db.execute_batch(include_str!("schema.sql")).expect("the schema");
+        db.execute_batch(include_str!("../schema.sql")).expect("the schema");
     }
     db
 }

@@ -1,0 +1,313 @@
+//! Recovery: one procedure, three triggers (boot, sweep, on demand).
+//!
+//! Ends what dead runners held, repairs rows that do not fit together, and expires reservations. Each runner and
+//! each workflow is one transaction; running it again finds nothing to do and writes nothing.
+
+use super::load;
+use super::reservations;
+use super::runners::{self, LEASE_SECONDS};
+use super::writer::{Failed, Tx};
+use crate::boot::identity;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+use torc_model::api::RecoveryView;
+use torc_model::core::{Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow};
+use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::status::{AttemptState, Cause};
+
+/// A runner whose end nobody has recorded, as its row says.
+#[derive(Clone, Debug)]
+pub struct Suspect {
+    id: RunnerId,
+    workflow: WorkflowId,
+    host: String,
+    boot_id: String,
+    pid: i64,
+    pid_start: i64,
+    last_seen: i64,
+    disown: i64,
+    process: Process,
+}
+
+/// Runners that may be dead.
+pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspect>, Failed> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.last_seen_ms, w.settings ->> 'disown_seconds'
+         FROM compute_node c JOIN workflow w ON w.id = c.workflow_id
+         WHERE c.ended_ms IS NULL AND (?1 IS NULL OR c.workflow_id = ?1) ORDER BY c.id",
+    )?;
+    let rows = statement.query_map([scope.map(|id| id.0)], |row| {
+        Ok(Suspect {
+            id: RunnerId(row.get(0)?),
+            workflow: WorkflowId(row.get(1)?),
+            host: row.get(2)?,
+            boot_id: row.get(3)?,
+            pid: row.get(4)?,
+            pid_start: row.get(5)?,
+            last_seen: row.get(6)?,
+            disown: row.get::<_, Option<i64>>(7)?.unwrap_or(2400).saturating_mul(1000),
+            process: Process::Unknown,
+        })
+    })?;
+    let mut all = rows.collect::<Result<Vec<_>, _>>()?;
+    for suspect in &mut all {
+        // The row is written with heartbeats only; claims are heard too.
+        if let Some(known) = tx.state.runners.get(&suspect.id) {
+            suspect.last_seen = suspect.last_seen.max(known.last_seen);
+        }
+    }
+    Ok(all)
+}
+
+/// Looks for the suspects' processes. Only those on this host can be seen.
+pub fn look(suspects: &mut [Suspect]) {
+    let (host, boot) = (identity::hostname(), identity::process_space());
+    for suspect in suspects {
+        suspect.process = match boot.as_deref() {
+            Some(boot) if suspect.host == host => see(boot, suspect),
+            _ => Process::Unknown,
+        };
+    }
+}
+
+fn see(boot: &str, suspect: &Suspect) -> Process {
+    // Written as `BOOT` or `BOOT/NAMESPACE`: a process of another pid namespace can not be seen from here.
+    let split = |text: &str| match text.split_once('/') {
+        Some((boot, space)) => (boot.to_owned(), Some(space.to_owned())),
+        None => (text.to_owned(), None),
+    };
+    let ((here, my_space), (there, its_space)) = (split(boot), split(&suspect.boot_id));
+    if there.is_empty() {
+        return Process::Unknown;
+    }
+    if here != there {
+        return Process::Rebooted;
+    }
+    if my_space.is_some() && its_space.is_some() && my_space != its_space {
+        return Process::Unknown;
+    }
+    let found = u32::try_from(suspect.pid).ok().and_then(identity::pid_start);
+    match found {
+        Some(start) if i64::try_from(start) == Ok(suspect.pid_start) => Process::Alive,
+        Some(_) | None => Process::Gone,
+    }
+}
+
+/// Ends one suspect if it is dead.
+pub fn judge(tx: &mut Tx<'_>, suspect: &Suspect, dry_run: bool, view: &mut RecoveryView) -> Result<(), Failed> {
+    // It may have said something or left since it was listed.
+    let Some(known) = tx.state.runners.get(&suspect.id) else { return Ok(()) };
+    let life = RunnerLife {
+        host: &suspect.host,
+        pid: suspect.pid,
+        last_seen: suspect.last_seen.max(known.last_seen),
+        server_boot: tx.state.boot_ms,
+        lease: LEASE_SECONDS * 1000,
+        disown: suspect.disown,
+        process: suspect.process,
+        allocation: Allocation::None,
+    };
+    match life.judge(tx.now) {
+        Life::Alive => {}
+        Life::Silent { silent_for } => {
+            view.runners_silent += 1;
+            let line = format!(
+                "runner {} on {} has been silent for {} s; nothing was done",
+                suspect.id,
+                suspect.host,
+                silent_for / 1000
+            );
+            view.details.push(line);
+        }
+        Life::Dead(lost) => {
+            view.runners_ended += 1;
+            view.details.push(format!("runner {} on {} is dead: {}", suspect.id, suspect.host, lost.evidence.text));
+            end_dead(tx, suspect, &lost, dry_run, view)?;
+        }
+    }
+    Ok(())
+}
+
+fn end_dead(
+    tx: &mut Tx<'_>,
+    suspect: &Suspect,
+    lost: &Lost,
+    dry_run: bool,
+    view: &mut RecoveryView,
+) -> Result<(), Failed> {
+    let before = live_attempts(tx.workflow(suspect.workflow)?);
+    let held: Vec<JobId> = {
+        let workflow = tx.workflow(suspect.workflow)?;
+        workflow.held_by(suspect.id).map(|i| workflow.jobs[i as usize].id).collect()
+    };
+    view.running_jobs_recovered += held.len() as i64;
+    view.details.extend(held.iter().map(|job| format!("job {job}: its attempt was lost with runner {}", suspect.id)));
+    if dry_run {
+        return Ok(());
+    }
+    runners::end_runner(tx, suspect.id, suspect.workflow, lost, &lost.evidence.text)?;
+    view.retries_created += new_attempts(&before, &live_attempts(tx.workflow(suspect.workflow)?));
+    Ok(())
+}
+
+fn live_attempts(workflow: &Workflow) -> HashMap<JobId, AttemptId> {
+    workflow.jobs.iter().filter_map(|j| Some((j.id, j.live?))).collect()
+}
+
+fn new_attempts(before: &HashMap<JobId, AttemptId>, after: &HashMap<JobId, AttemptId>) -> i64 {
+    after.iter().filter(|(job, attempt)| before.get(job).is_some_and(|old| old != *attempt)).count() as i64
+}
+
+/// Workflows whose rows do not fit together, by the few ways in which they can fail to.
+pub fn broken(db: &Connection, scope: Option<WorkflowId>) -> rusqlite::Result<Vec<WorkflowId>> {
+    let mut statement = db.prepare_cached(
+        "WITH live AS (SELECT job_id, state, compute_node_id FROM attempt WHERE state IN ('queued', 'claimed', 'running'))
+         SELECT DISTINCT workflow_id FROM job j WHERE (?1 IS NULL OR workflow_id = ?1) AND (
+            (status IN (3, 4) AND NOT EXISTS (SELECT 1 FROM live WHERE job_id = j.id AND state <> 'queued'))
+            OR (status = 2 AND NOT EXISTS (SELECT 1 FROM live WHERE job_id = j.id AND state = 'queued'))
+            OR (status = 6 AND EXISTS (SELECT 1 FROM attempt a WHERE a.job_id = j.id AND a.state = 'failed' AND a.outcome IS NULL
+                AND a.error IS NOT 'a retry was asked for while it was running'
+                AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = j.id AND b.id > a.id))))
+         UNION
+         SELECT workflow_id FROM attempt a WHERE state IN ('queued', 'claimed', 'running') AND (?1 IS NULL OR workflow_id = ?1)
+            AND (SELECT status FROM job WHERE id = a.job_id) NOT IN (2, 3, 4)
+         UNION
+         SELECT workflow_id FROM attempt a WHERE state IN ('claimed', 'running') AND (?1 IS NULL OR workflow_id = ?1)
+            AND (SELECT ended_ms FROM compute_node WHERE id = a.compute_node_id) IS NOT NULL
+         ORDER BY 1",
+    )?;
+    statement.query_map([scope.map(|id| id.0)], |row| row.get(0).map(WorkflowId))?.collect()
+}
+
+/// Makes one workflow's rows fit together.
+pub fn repair(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool, view: &mut RecoveryView) -> Result<(), Failed> {
+    end_ownerless(tx, id, dry_run, view)?;
+    let ends = last_ends(tx, id)?;
+    let recovery = if dry_run { RunnerId(0) } else { stand_in(tx, id)? };
+    let mut done: Vec<(JobId, Repair)> = Vec::new();
+    let before = live_attempts(tx.workflow(id)?);
+    if dry_run {
+        let mut copy = tx.workflow(id)?.clone();
+        let mut limits = tx.state.limits.clone();
+        let repairs = copy.repair(&ends, recovery, &mut limits, tx.now);
+        done.extend(repairs.into_iter().map(|(i, what)| (copy.jobs[i as usize].id, what)));
+    } else {
+        done = tx.apply(id, |workflow, limits, now| {
+            let repairs = workflow.repair(&ends, recovery, limits, now);
+            Ok(repairs.into_iter().map(|(i, what)| (workflow.jobs[i as usize].id, what)).collect())
+        })?;
+        let after = live_attempts(tx.workflow(id)?);
+        let fresh = after.iter().filter(|(job, attempt)| before.get(job) != Some(attempt)).count();
+        view.retries_created += fresh as i64;
+    }
+    let lost = done.iter().filter(|(_, what)| matches!(what, Repair::AttemptWritten | Repair::Synchronized)).count();
+    view.running_jobs_recovered += lost as i64;
+    view.jobs_repaired += done.len() as i64;
+    view.details.extend(done.into_iter().map(|(job, what)| format!("job {job}: {}", describe(what))));
+    Ok(())
+}
+
+fn describe(what: Repair) -> &'static str {
+    match what {
+        Repair::AttemptWritten => "it was running without an attempt; one was written down as lost",
+        Repair::Synchronized => "its attempt had ended, the job had not heard of it",
+        Repair::Decided => "its attempt had failed before anybody decided what follows",
+        Repair::Queued => "it was ready but nothing was queued for it",
+        Repair::AttemptDropped => "it had an attempt that it could not have",
+        Repair::Released => "it waited for what had already happened",
+    }
+}
+
+/// Attempts whose runner has ended: nobody has them.
+fn end_ownerless(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool, view: &mut RecoveryView) -> Result<(), Failed> {
+    let known: Vec<RunnerId> = tx.state.runners.keys().copied().collect();
+    let workflow = tx.workflow(id)?;
+    let ghosts: Vec<RunnerId> = workflow.runners_with_work().into_iter().filter(|r| !known.contains(r)).collect();
+    for ghost in ghosts {
+        let held = tx.workflow(id)?.held_by(ghost).count();
+        view.running_jobs_recovered += held as i64;
+        view.details.push(format!("{held} attempts belonged to runner {ghost}, which has ended"));
+        if dry_run {
+            continue;
+        }
+        let text = format!("runner {ghost} had ended without giving it back");
+        let evidence = torc_model::api::Evidence { source: "journal".into(), text };
+        let lost = Lost { cause: Cause::Lost, evidence };
+        let before = live_attempts(tx.workflow(id)?);
+        tx.apply(id, |workflow, limits, now| Ok(workflow.runner_lost(ghost, &lost, limits, now)))?;
+        view.retries_created += new_attempts(&before, &live_attempts(tx.workflow(id)?));
+    }
+    Ok(())
+}
+
+/// The newest ended attempt of each unfinished job in the current run.
+fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Failed> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT a.job_id, a.id, a.state, a.outcome, a.return_code, a.signal, a.cause, a.stderr_tail, a.error
+         FROM attempt a JOIN job j ON j.id = a.job_id JOIN workflow w ON w.id = a.workflow_id
+         WHERE a.workflow_id = ?1 AND a.run_id = w.run_id AND j.status IN (2, 3, 4, 6)
+         AND a.state IN ('completed', 'failed', 'canceled', 'terminated') ORDER BY a.id",
+    )?;
+    let mut ends = HashMap::new();
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        let job = JobId(row.get(0)?);
+        let Some(index) = tx.state.workflows.get(&id).and_then(|w| w.find(job)) else { continue };
+        let (state, outcome, cause): (String, Option<String>, Option<String>) = (row.get(2)?, row.get(3)?, row.get(6)?);
+        let error: Option<String> = row.get(8)?;
+        let Some(state) = AttemptState::parse(&state) else { continue };
+        let by_retry = error.as_deref() == Some("a retry was asked for while it was running");
+        let end = End {
+            return_code: row.get(4)?,
+            signal: row.get(5)?,
+            cause: cause.as_deref().and_then(Cause::parse),
+            stderr_tail: row.get(7)?,
+            ..End::default()
+        };
+        ends.insert(index, LastEnd { id: AttemptId(row.get(1)?), state, end, decided: outcome.is_some() || by_retry });
+    }
+    Ok(ends)
+}
+
+/// A row that stands for the runner nobody knows, so that a lost attempt has an owner.
+fn stand_in(tx: &mut Tx<'_>, id: WorkflowId) -> Result<RunnerId, Failed> {
+    let key = format!("crash-recovery-{id}");
+    let known: Option<i64> = tx
+        .db
+        .prepare_cached("SELECT id FROM compute_node WHERE register_key = ?1")?
+        .query_row([&key], |row| row.get(0))
+        .optional()?;
+    let row = match known {
+        Some(row) => row,
+        None => tx
+            .db
+            .prepare_cached(
+                "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, capacity,
+                 output_dir, started_ms, last_seen_ms, ended_ms, end_reason)
+                 VALUES (?1, ?2, 'unknown', '', 0, 0, 'recovery', '{}', '', ?3, ?3, ?3, 'stands for a runner nobody knows')",
+            )?
+            .insert(params![id.0, key, tx.now])?,
+    };
+    Ok(RunnerId(row))
+}
+
+/// Ends reservations whose time has come, or all of them at boot: whoever held one was cut off.
+pub fn expire_reservations(tx: &mut Tx<'_>, boot: bool, dry_run: bool, view: &mut RecoveryView) -> Result<(), Failed> {
+    let due = reservations::due(tx, boot)?;
+    view.reservations_expired += due.len() as i64;
+    view.details
+        .extend(due.iter().map(|r| format!("reservation {} of `{}` by {} expired", r.id, r.scope, r.reserved_by)));
+    if !dry_run {
+        for reservation in due {
+            reservations::end(tx, reservation.id, &reservation.scope, "EXPIRED")?;
+        }
+    }
+    Ok(())
+}
+
+/// Loads what the writer keeps in memory about reservations.
+pub fn boot_state(db: &Connection, state: &mut super::writer::State) -> rusqlite::Result<()> {
+    state.limits = load::limits(db)?;
+    state.reservations = reservations::load(db)?;
+    Ok(())
+}
