@@ -8,5 +8,6 @@ pub mod api;
 pub mod core;
 pub mod ids;
 pub mod plan;
+pub mod slurm;
 pub mod status;
 pub mod units;

@@ -1,0 +1,134 @@
+//! From answers to a verdict about one allocation.
+
+use super::state::{Ending, Phase, Verdict};
+use super::{sacct, squeue};
+
+/// An allocation must be missing for this long, seen by at least two looks, before it counts as gone.
+pub const VANISHED_AFTER_MS: i64 = 5_000;
+
+/// What we know of an allocation ourselves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// `123` or `123_4`; `None` when the submission's answer was lost.
+    pub slurm_job_id: Option<String>,
+    /// Its unique name.
+    pub name: String,
+    /// Its place in an array, when it was submitted as one.
+    pub array_task: Option<i64>,
+    /// Since when looks have not found it, ms since 1970.
+    pub missing_since_ms: Option<i64>,
+}
+
+/// What one look at Slurm brought about one allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// Where it stands.
+    pub verdict: Verdict,
+    /// The id that Slurm knows it by, if it was found.
+    pub slurm_job_id: Option<String>,
+    /// It was not found; the caller keeps the first time this happened.
+    pub is_missing: bool,
+}
+
+/// Judges one allocation. Ids alone prove nothing: Slurm gives them away again after it lost its state.
+pub fn observe(known: &Known, queue: &squeue::Answer, accounting: Option<&sacct::Answer>, now_ms: i64) -> Look {
+    let rows = match queue {
+        squeue::Answer::Rows(rows) => rows,
+        squeue::Answer::Unreachable(why) => {
+            let verdict = Verdict::Unknown { why: why.clone() };
+            return Look { verdict, slurm_job_id: None, is_missing: false };
+        }
+    };
+    let is_it = |row: &&squeue::Row| {
+        row.name == known.name
+            && match &known.slurm_job_id {
+                Some(id) => row.id == *id,
+                None => task_of(&row.id) == known.array_task,
+            }
+    };
+    if let Some(row) = rows.iter().find(is_it) {
+        return Look { verdict: row.verdict(), slurm_job_id: Some(row.id.clone()), is_missing: false };
+    }
+    let missing = |verdict| Look { verdict, slurm_job_id: None, is_missing: true };
+    if let (Some(id), Some(sacct::Answer::Records(records))) = (&known.slurm_job_id, accounting)
+        && let Some(record) = sacct::newest(records, id, &known.name)
+        && let Verdict::Ended(ending) = record.verdict()
+    {
+        return missing(Verdict::Ended(ending));
+    }
+    match known.missing_since_ms {
+        Some(since) if now_ms.saturating_sub(since) >= VANISHED_AFTER_MS => missing(Verdict::Ended(Ending::vanished())),
+        _ => missing(Verdict::Unknown { why: "not in Slurm's queue; a second look will tell".into() }),
+    }
+}
+
+/// The task number in `123_4`.
+fn task_of(id: &str) -> Option<i64> {
+    id.split_once('_').and_then(|(_, task)| task.parse().ok())
+}
+
+/// A requeued allocation waits again: nothing of its earlier life runs any more.
+pub fn has_no_process(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Ended(_) => true,
+        Verdict::Alive { phase, .. } => *phase == Phase::Waiting,
+        Verdict::Unknown { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::Cause;
+
+    fn known(id: &str, name: &str) -> Known {
+        Known { slurm_job_id: Some(id.into()), name: name.into(), array_task: None, missing_since_ms: None }
+    }
+
+    fn rows(text: &str) -> squeue::Answer {
+        squeue::read(Some(0), text, "")
+    }
+
+    #[test]
+    fn an_unreachable_controller_is_unknown() {
+        let look = observe(&known("5", "a"), &squeue::read(None, "", ""), None, 0);
+        assert!(matches!(look.verdict, Verdict::Unknown { .. }) && !look.is_missing);
+    }
+
+    #[test]
+    fn missing_once_is_unknown_and_missing_for_a_while_is_gone() {
+        let empty = rows("");
+        let mut allocation = known("5", "a");
+        let first = observe(&allocation, &empty, None, 1_000);
+        assert!(first.is_missing && matches!(first.verdict, Verdict::Unknown { .. }));
+        allocation.missing_since_ms = Some(1_000);
+        assert!(matches!(observe(&allocation, &empty, None, 2_000).verdict, Verdict::Unknown { .. }));
+        assert_eq!(observe(&allocation, &empty, None, 6_000).verdict, Verdict::Ended(Ending::vanished()));
+    }
+
+    #[test]
+    fn a_reused_id_is_not_ours() {
+        let other = rows("5|RUNNING|n1|x|y|somebody-else|None\n");
+        assert!(observe(&known("5", "a"), &other, None, 0).is_missing);
+    }
+
+    #[test]
+    fn a_lost_submission_is_found_by_name_and_task() {
+        let queue = rows("7_0|PENDING||x|y|torc|Resources\n7_1|RUNNING|n1|x|y|torc|None\n");
+        let mut allocation = known("", "torc");
+        allocation.slurm_job_id = None;
+        allocation.array_task = Some(1);
+        let look = observe(&allocation, &queue, None, 0);
+        assert_eq!(look.slurm_job_id.as_deref(), Some("7_1"));
+        assert!(matches!(look.verdict, Verdict::Alive { phase: Phase::Running, .. }));
+    }
+
+    #[test]
+    fn accounting_counts_only_when_it_is_settled() {
+        let early = "JobID|JobName|Partition|State|End\n5|allocation||FAILED|2026-11-15T18:30:32\n";
+        let late = "JobID|JobName|Partition|State|End\n5|a|main|NODE_FAIL|2026-11-15T18:30:32\n";
+        let ask = |text: &str| observe(&known("5", "a"), &rows(""), Some(&sacct::read(Some(0), text, "")), 0).verdict;
+        assert!(matches!(ask(early), Verdict::Unknown { .. }));
+        assert!(matches!(ask(late), Verdict::Ended(e) if e.cause == Cause::NodeFail));
+    }
+}
