@@ -485,6 +485,8 @@ pub struct WorkflowView {
     /// The user's JSON.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
+    /// Where it was submitted from: jobs start and relative paths begin there.
+    pub directory: Option<String>,
     /// Created at, ms since 1970.
     pub created_ms: i64,
     /// The current run; 0 before the first initialize.

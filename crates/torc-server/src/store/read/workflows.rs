@@ -10,7 +10,7 @@ use torc_model::ids::WorkflowId;
 use torc_model::status::JobStatus;
 
 const LIST: List = List {
-    rows: "SELECT w.id, w.name, w.user, w.description, w.project, w.metadata, w.created_ms, w.run_id, w.is_canceled, \
+    rows: "SELECT w.id, w.name, w.user, w.description, w.project, w.metadata, w.directory, w.created_ms, w.run_id, w.is_canceled, \
            w.is_archived, w.job_count, json_extract(w.settings, '$.use_pending_failed') AS use_pending_failed \
            FROM workflow w",
     table: "workflow w",
@@ -108,6 +108,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {
         description: row.get("description")?,
         project: row.get("project")?,
         metadata: page::json(row, "metadata")?,
+        directory: row.get("directory")?,
         created_ms: row.get("created_ms")?,
         run_id: row.get("run_id")?,
         is_canceled: row.get("is_canceled")?,
