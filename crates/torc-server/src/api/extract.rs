@@ -110,7 +110,7 @@ fn parse_now<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
         |error| ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", format!("the body is not valid JSON: {error}"));
     // The library would take a list for an object, field by field.
     if !bytes.trim_ascii_start().starts_with(b"{") {
-        serde_json::from_slice::<serde::de::IgnoredAny>(bytes).map_err(invalid)?;
+        serde_json::from_slice::<serde_json::Value>(bytes).map_err(invalid)?;
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", "the body is not a JSON object"));
     }
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
