@@ -1,0 +1,91 @@
+//! One action: its commands, one after the other, until one fails.
+
+use crate::attempt::Context;
+use crate::process::{Order, Sink};
+use crate::supervisor::{Exit, How};
+use crate::sys;
+use torc_model::api::ActionPacket;
+use torc_model::ids::ActionId;
+use torc_model::plan::ActionKind;
+
+/// An action that is being executed.
+#[derive(Debug)]
+pub struct Action {
+    id: ActionId,
+    commands: Vec<String>,
+    next: usize,
+}
+
+/// How an action went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ActionResult {
+    /// Which.
+    pub id: ActionId,
+    /// Return code of its last command.
+    pub return_code: i64,
+    /// What a person should read.
+    pub error: Option<String>,
+}
+
+/// What follows.
+#[derive(Debug)]
+pub enum Next {
+    /// Another command.
+    Run(Box<Order>),
+    /// Nothing more.
+    Done(ActionResult),
+}
+
+impl Action {
+    /// Begins an action; its first process would be numbered `id`.
+    pub fn begin(packet: ActionPacket, context: &Context, id: u64) -> (Option<Self>, Next) {
+        match packet.what {
+            ActionKind::RunCommands { commands } => {
+                let mut action = Self { id: packet.id, commands, next: 0 };
+                let next = action.advance(context, id);
+                (matches!(next, Next::Run(_)).then_some(action), next)
+            }
+            ActionKind::ScheduleNodes { .. } => {
+                let error = Some("this runner can not schedule nodes".into());
+                (None, Next::Done(ActionResult { id: packet.id, return_code: 1, error }))
+            }
+        }
+    }
+
+    /// Its process has ended; a next one would be numbered `id`.
+    pub fn on_exit(&mut self, context: &Context, exit: &Exit, id: u64) -> Next {
+        let command = self.next.checked_sub(1).and_then(|n| self.commands.get(n)).map_or("", String::as_str);
+        let failure = match &exit.how {
+            How::Code(0) if exit.stop.is_none() => return self.advance(context, id),
+            How::Code(code) => (i64::from(*code), format!("exit code {code}")),
+            How::Signal(signal) => (i64::from(128 + signal), format!("killed by {}", sys::signal_name(*signal))),
+            How::NotStarted(error) => (i64::from(error.return_code), error.message.clone()),
+        };
+        let (return_code, why) = failure;
+        let error = Some(format!("command `{command}`: {why}"));
+        // Stopped with exit code 0 is not done either.
+        let return_code = if return_code == 0 { i64::from(128 + libc::SIGTERM) } else { return_code };
+        Next::Done(ActionResult { id: self.id, return_code, error })
+    }
+
+    fn advance(&mut self, context: &Context, id: u64) -> Next {
+        let Some(command) = self.commands.get(self.next) else {
+            return Next::Done(ActionResult { id: self.id, return_code: 0, error: None });
+        };
+        let path =
+            |ending| context.output_dir.join(format!("actions/action_wf{}_{}{ending}", context.workflow_id, self.id));
+        let sink = |path| if self.next == 0 { Sink::Create(path) } else { Sink::Append(path) };
+        let order = Order {
+            id,
+            tag: context.tag(id),
+            text: command.clone(),
+            env: context.env.clone().into_iter().chain(context.common_env()).collect(),
+            stdout: sink(path(".o")),
+            stderr: sink(path(".e")),
+            time_limit: None,
+            memory_limit: None,
+        };
+        self.next += 1;
+        Next::Run(Box::new(order))
+    }
+}

@@ -1,0 +1,468 @@
+//! One attempt: its recovery script, its command, and the report about both.
+//!
+//! States facts and never decides about a retry: that is the server's.
+
+use crate::process::{Order, Sink};
+use crate::supervisor::{Exit, How, StopReason};
+use crate::sys;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use torc_model::api::{AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult};
+use torc_model::ids::WorkflowId;
+use torc_model::plan::{Execution, OnScriptFailure, Stdio, StdioMode};
+use torc_model::status::Cause;
+
+/// How much of the end of standard error a failure's report carries.
+const TAIL_BYTES: u64 = 8 << 10;
+/// Names at most this many missing files; the rest is a number.
+const NAMED_FILES: usize = 10;
+
+/// What all attempts of a runner share.
+#[derive(Debug)]
+pub struct Context {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// This runner's own key: the first part of every tag.
+    pub key: String,
+    /// Where logs go; absolute.
+    pub output_dir: PathBuf,
+    /// Where relative paths of files start.
+    pub working_dir: PathBuf,
+    /// Holds the jobs' token.
+    pub token_file: PathBuf,
+    /// The server.
+    pub api_url: String,
+    /// Environment for every job.
+    pub env: BTreeMap<String, String>,
+    /// How to treat output and limits.
+    pub execution: Execution,
+    /// Exit code that means "continue me".
+    pub checkpoint_exit_code: Option<i64>,
+}
+
+impl Context {
+    /// Marks process number `id` and its descendants.
+    pub fn tag(&self, id: u64) -> String {
+        format!("{}/{id}", self.key)
+    }
+
+    /// The variables of everything that this runner starts.
+    pub fn common_env(&self) -> Vec<(String, String)> {
+        vec![
+            ("TORC_WORKFLOW_ID".into(), self.workflow_id.to_string()),
+            ("TORC_OUTPUT_DIR".into(), self.output_dir.display().to_string()),
+            ("TORC_API_URL".into(), self.api_url.clone()),
+            ("TORC_TOKEN_FILE".into(), self.token_file.display().to_string()),
+        ]
+    }
+
+    fn log_path(&self, packet: &AttemptPacket, ending: &str) -> PathBuf {
+        let (job, run, attempt) = (packet.job_id, packet.run_id, packet.attempt_id);
+        self.output_dir.join(format!("job_stdio/job_wf{}_j{job}_r{run}_a{attempt}{ending}", self.workflow_id))
+    }
+}
+
+/// An attempt that is being executed.
+#[derive(Debug)]
+pub struct Attempt {
+    packet: AttemptPacket,
+    gpus: Vec<String>,
+    stage: Stage,
+    script: Option<ScriptResult>,
+    has_started: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Script,
+    Command,
+}
+
+/// What follows the end of a process of an attempt.
+#[derive(Debug)]
+pub enum Next {
+    /// Another process.
+    Run(Box<Order>),
+    /// The report, which needs a look at files.
+    Report(Box<Finish>),
+}
+
+/// An attempt whose last process has ended.
+#[derive(Debug)]
+pub struct Finish {
+    packet: AttemptPacket,
+    stage: Stage,
+    script: Option<ScriptResult>,
+    exit: Exit,
+}
+
+impl Attempt {
+    /// An attempt that may use these GPUs.
+    pub fn new(packet: AttemptPacket, gpus: Vec<String>) -> Self {
+        let stage = if packet.recovery.is_some() { Stage::Script } else { Stage::Command };
+        Self { packet, gpus, stage, script: None, has_started: false }
+    }
+
+    /// Names it to the server.
+    pub fn reference(&self) -> AttemptRef {
+        AttemptRef { id: self.packet.id, token: self.packet.token.clone() }
+    }
+
+    /// One of its processes runs: its name, if the server is to be told because it is the first.
+    pub fn take_start(&mut self) -> Option<AttemptRef> {
+        (!std::mem::replace(&mut self.has_started, true)).then(|| self.reference())
+    }
+
+    /// The next process to run, numbered `id`.
+    pub fn order(&self, context: &Context, id: u64) -> Order {
+        match (self.stage, &self.packet.recovery) {
+            (Stage::Script, Some(script)) => {
+                let mut env = self.env(context, script.failed_attempt_id);
+                env.push(("TORC_RETURN_CODE".into(), script.return_code.to_string()));
+                Order {
+                    id,
+                    tag: context.tag(id),
+                    text: script.script.clone(),
+                    env,
+                    stdout: Sink::Create(context.log_path(&self.packet, "_recovery.o")),
+                    stderr: Sink::Create(context.log_path(&self.packet, "_recovery.e")),
+                    time_limit: u64::try_from(script.timeout_seconds).ok().map(Duration::from_secs),
+                    memory_limit: None,
+                }
+            }
+            (Stage::Script | Stage::Command, _) => {
+                let (stdout, stderr) = sinks(context, &self.packet);
+                let text = match &self.packet.invocation_script {
+                    Some(before) => format!("{before} {}", self.packet.command),
+                    None => self.packet.command.clone(),
+                };
+                let limit = self.packet.memory_bytes.filter(|_| context.execution.limit_resources);
+                Order {
+                    id,
+                    tag: context.tag(id),
+                    text,
+                    env: self.env(context, self.packet.attempt_id),
+                    stdout,
+                    stderr,
+                    time_limit: self
+                        .packet
+                        .time_limit_seconds
+                        .and_then(|s| u64::try_from(s).ok())
+                        .map(Duration::from_secs),
+                    memory_limit: limit.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0),
+                }
+            }
+        }
+    }
+
+    fn env(&self, context: &Context, attempt_id: i64) -> Vec<(String, String)> {
+        let pairs =
+            |map: &BTreeMap<String, String>| map.iter().map(|(n, v)| (n.clone(), v.clone())).collect::<Vec<_>>();
+        let mut env = pairs(&context.env);
+        env.extend(pairs(&self.packet.env));
+        env.extend(context.common_env());
+        env.push(("TORC_JOB_ID".into(), self.packet.job_id.to_string()));
+        env.push(("TORC_JOB_NAME".into(), self.packet.job_name.clone()));
+        env.push(("TORC_RUN_ID".into(), self.packet.run_id.to_string()));
+        env.push(("TORC_ATTEMPT_ID".into(), attempt_id.to_string()));
+        if !self.gpus.is_empty() {
+            let list = self.gpus.join(",");
+            for name in ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"] {
+                env.push((name.into(), list.clone()));
+            }
+        }
+        env
+    }
+
+    /// One of its processes has ended; a next one would be numbered `id`.
+    pub fn on_exit(mut self: Box<Self>, context: &Context, exit: Exit, id: u64) -> (Option<Box<Self>>, Next) {
+        if self.stage == Stage::Script {
+            let result = script_result(context, &self.packet, &exit);
+            let on_failure = self.packet.recovery.as_ref().map(|r| r.on_failure).unwrap_or_default();
+            let is_fatal = result.return_code != 0 && on_failure == OnScriptFailure::Fail;
+            // A script that was ended for a reason that is not its own takes the whole attempt with it.
+            let is_stopped = exit.stop.as_ref().is_some_and(|stop| !matches!(stop, StopReason::Timeout { .. }));
+            self.script = Some(result);
+            if !is_fatal && !is_stopped {
+                self.stage = Stage::Command;
+                let order = self.order(context, id);
+                return (Some(self), Next::Run(Box::new(order)));
+            }
+        }
+        let Self { packet, stage, script, .. } = *self;
+        (None, Next::Report(Box::new(Finish { packet, stage, script, exit })))
+    }
+}
+
+fn script_result(context: &Context, packet: &AttemptPacket, exit: &Exit) -> ScriptResult {
+    let verdict = judge(exit, &context.execution, None, &[]);
+    ScriptResult {
+        return_code: verdict.return_code,
+        exec_seconds: exit.wall.as_secs_f64(),
+        timed_out: matches!(exit.stop, Some(StopReason::Timeout { .. })),
+        stdout_path: Some(context.log_path(packet, "_recovery.o").display().to_string()),
+        stderr_path: Some(context.log_path(packet, "_recovery.e").display().to_string()),
+    }
+}
+
+fn stdio(context: &Context, packet: &AttemptPacket) -> Stdio {
+    packet.stdio.unwrap_or(context.execution.stdio)
+}
+
+fn sinks(context: &Context, packet: &AttemptPacket) -> (Sink, Sink) {
+    let file = |ending| Sink::Create(context.log_path(packet, ending));
+    match stdio(context, packet).mode {
+        StdioMode::Separate => (file(".o"), file(".e")),
+        StdioMode::Combined => (file(".log"), Sink::SameAsStdout),
+        StdioMode::NoStdout => (Sink::Null, file(".e")),
+        StdioMode::NoStderr => (file(".o"), Sink::Null),
+        StdioMode::None => (Sink::Null, Sink::Null),
+    }
+}
+
+impl Finish {
+    /// The report needs no look at any file.
+    pub fn is_quick(&self, context: &Context) -> bool {
+        self.exit.how == How::Code(0)
+            && self.exit.stop.is_none()
+            && self.packet.output_files.is_empty()
+            && !stdio(context, &self.packet).delete_on_success
+    }
+
+    /// Looks at files and makes the report.
+    pub fn report(self, context: &Context) -> CompletionReport {
+        let Self { packet, stage, script, exit } = self;
+        let is_clean = stage == Stage::Command && exit.how == How::Code(0) && exit.stop.is_none();
+        let missing = if is_clean { missing_files(context, &packet) } else { Vec::new() };
+        let mut verdict = judge(&exit, &context.execution, context.checkpoint_exit_code, &missing);
+        let (mut stdout, mut stderr) = match stage {
+            Stage::Command => sinks(context, &packet),
+            Stage::Script => {
+                verdict.blame_the_script();
+                let file = |ending| Sink::Create(context.log_path(&packet, ending));
+                (file("_recovery.o"), file("_recovery.e"))
+            }
+        };
+        let is_success = verdict.cause.is_none();
+        let tail_of = if stderr == Sink::SameAsStdout { stdout.path() } else { stderr.path() };
+        let stderr_tail = tail_of.filter(|_| !is_success).and_then(tail);
+        if is_success && stdio(context, &packet).delete_on_success {
+            for path in [stdout.path(), stderr.path()].into_iter().flatten() {
+                if let Err(error) = std::fs::remove_file(path) {
+                    tracing::warn!(path = %path.display(), %error, "can not remove a log file");
+                }
+            }
+            (stdout, stderr) = (Sink::Null, Sink::Null);
+        }
+        let text = |path: Option<&Path>| path.map(|p| p.display().to_string());
+        let stderr_path = if stderr == Sink::SameAsStdout { stdout.path() } else { stderr.path() };
+        let seconds = exit.wall.as_secs_f64();
+        let has_run = !matches!(exit.how, How::NotStarted(_));
+        let cpu = exit.cpu.as_secs_f64();
+        CompletionReport {
+            attempt: AttemptRef { id: packet.id, token: packet.token },
+            return_code: verdict.return_code,
+            signal: verdict.signal,
+            cause: verdict.cause,
+            error: verdict.error,
+            evidence: verdict.evidence,
+            started_ms: exit.started_ms,
+            ended_ms: exit.ended_ms,
+            exec_seconds: seconds,
+            cpu_seconds: has_run.then_some(cpu),
+            peak_memory_bytes: has_run.then(|| to_i64(exit.peak_memory_bytes)),
+            avg_memory_bytes: exit.usage.avg_memory_bytes().map(to_i64),
+            peak_cpu_percent: exit.usage.peak_cpu_percent,
+            avg_cpu_percent: (has_run && seconds > 0.0).then(|| cpu / seconds * 100.0),
+            stdout_path: text(stdout.path()),
+            stderr_path: text(stderr_path),
+            stderr_tail,
+            script,
+            steps: None,
+        }
+    }
+}
+
+/// The report about an attempt that never started.
+pub fn unstarted_report(packet: AttemptPacket, cause: Cause, error: &str, at_ms: i64) -> CompletionReport {
+    CompletionReport {
+        attempt: AttemptRef { id: packet.id, token: packet.token },
+        return_code: i64::from(128 + libc::SIGTERM),
+        signal: None,
+        cause: Some(cause),
+        error: Some(error.into()),
+        evidence: vec![evidence("journal", "it was not started".into())],
+        started_ms: at_ms,
+        ended_ms: at_ms,
+        exec_seconds: 0.0,
+        cpu_seconds: None,
+        peak_memory_bytes: None,
+        avg_memory_bytes: None,
+        peak_cpu_percent: None,
+        avg_cpu_percent: None,
+        stdout_path: None,
+        stderr_path: None,
+        stderr_tail: None,
+        script: None,
+        steps: None,
+    }
+}
+
+fn to_i64(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn missing_files(context: &Context, packet: &AttemptPacket) -> Vec<String> {
+    let is_missing = |path: &str| !context.working_dir.join(path).exists();
+    packet.output_files.iter().filter(|f| is_missing(&f.path)).map(|f| format!("`{}` ({})", f.path, f.name)).collect()
+}
+
+/// The end of a file, decoded lossily; None when there is nothing to read.
+fn tail(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes).ok()?;
+    (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What an ended process means.
+#[derive(Clone, PartialEq, Debug)]
+struct Verdict {
+    return_code: i64,
+    signal: Option<i64>,
+    cause: Option<Cause>,
+    error: Option<String>,
+    evidence: Vec<Evidence>,
+}
+
+impl Verdict {
+    fn blame_the_script(&mut self) {
+        if let Some(error) = &mut self.error {
+            *error = format!("the recovery script failed: {error}");
+        }
+    }
+}
+
+fn evidence(source: &str, text: String) -> Evidence {
+    Evidence { source: source.into(), text }
+}
+
+/// The cause of an end, from the strongest evidence to the weakest: what we did, what the kernel counted, what files
+/// are there, what the program said.
+fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missing: &[String]) -> Verdict {
+    let signal = match exit.how {
+        How::Signal(signal) => Some(i64::from(signal)),
+        How::Code(_) | How::NotStarted(_) => None,
+    };
+    let own_code = match &exit.how {
+        How::Code(code) => i64::from(*code),
+        How::Signal(signal) => i64::from(128 + signal),
+        How::NotStarted(error) => i64::from(error.return_code),
+    };
+    let mut found = Verdict { return_code: own_code, signal, cause: None, error: None, evidence: journal(exit) };
+    let mut set = |return_code: i64, cause: Cause, error: String| {
+        found.return_code = return_code;
+        found.cause = Some(cause);
+        found.error = Some(error);
+    };
+    // The signal that ended it when it obeyed; when it caught ours and left with a code, ours.
+    let by_signal =
+        128 + signal.or(exit.journal.last().map(|s| i64::from(s.signal))).unwrap_or(i64::from(libc::SIGTERM));
+    let kernel_kills = exit.memory.map_or(0, |m| m.oom_kills);
+    match (&exit.stop, &exit.how) {
+        (_, How::NotStarted(error)) => set(own_code, Cause::SpawnError, error.message.clone()),
+        (Some(StopReason::Canceled), _) => set(by_signal, Cause::Canceled, "canceled".into()),
+        (Some(StopReason::Stopped), _) => set(by_signal, Cause::Stopped, "the runner was told to stop".into()),
+        (Some(StopReason::NotOurs), _) => {
+            set(by_signal, Cause::Stopped, "the attempt was given to somebody else".into());
+        }
+        (Some(StopReason::OutOfContact), _) => {
+            set(by_signal, Cause::Stopped, "the runner could not reach the server and ended its jobs".into());
+        }
+        (Some(StopReason::RunnerTimeUp), _) => set(
+            i64::from(execution.timeout_exit_code),
+            Cause::Timeout,
+            "the runner's time was over before the job's end".into(),
+        ),
+        (Some(StopReason::Timeout { limit }), _) => set(
+            i64::from(execution.timeout_exit_code),
+            Cause::Timeout,
+            format!("ran longer than its limit of {} s", limit.as_secs_f64()),
+        ),
+        (Some(StopReason::Memory { used_bytes, limit_bytes }), _) => {
+            set(i64::from(execution.oom_exit_code), Cause::Oom, "used more memory than its limit".into());
+            found
+                .evidence
+                .push(evidence("node", format!("{used_bytes} bytes were in use; the limit is {limit_bytes}")));
+        }
+        (None, How::Code(0)) if missing.is_empty() => {}
+        (None, How::Code(0)) => {
+            let rest = missing.len().saturating_sub(NAMED_FILES);
+            let mut names = missing[..missing.len().min(NAMED_FILES)].join(", ");
+            if rest > 0 {
+                names += &format!(" and {rest} more");
+            }
+            set(1, Cause::MissingOutput, format!("exit code 0, but output files are missing: {names}"));
+            found.evidence.push(evidence("output", format!("missing: {names}")));
+        }
+        (None, How::Code(_) | How::Signal(_)) if kernel_kills > 0 => {
+            set(i64::from(execution.oom_exit_code), Cause::Oom, "used more memory than its limit".into());
+            let peak =
+                exit.memory.and_then(|m| m.peak_bytes).map(|b| format!("; highest use {b} bytes")).unwrap_or_default();
+            let text = format!("the kernel killed {kernel_kills} of its processes for exceeding the limit{peak}");
+            found.evidence.insert(0, evidence("kernel", text));
+        }
+        (None, How::Code(_) | How::Signal(_)) if exit.machine_oom => {
+            set(i64::from(execution.oom_exit_code), Cause::Oom, "killed because the machine ran out of memory".into());
+            let text = "the machine's count of out-of-memory kills rose when it died of SIGKILL";
+            found.evidence.push(evidence("kernel", text.into()));
+        }
+        (None, How::Code(code)) if checkpoint == Some(i64::from(*code)) => {
+            set(own_code, Cause::Checkpoint, "saved its state and asked to be continued".into());
+        }
+        (None, How::Code(code)) => set(own_code, Cause::Exit, format!("exit code {code}")),
+        (None, How::Signal(signal)) => {
+            set(own_code, Cause::Signal, format!("killed by {}", sys::signal_name(*signal)));
+        }
+    }
+    if found.cause.is_some() {
+        found.evidence.extend(own_words(&exit.how));
+    }
+    if !exit.survivors.is_empty() {
+        let text = format!("processes {:?} did not end although they were killed", exit.survivors);
+        found.evidence.push(evidence("node", text));
+    }
+    found
+}
+
+fn journal(exit: &Exit) -> Vec<Evidence> {
+    let line = |signal: i32, after: Duration| {
+        evidence("journal", format!("we sent {} after {:.1} s", sys::signal_name(signal), after.as_secs_f64()))
+    };
+    // A tree that does not die is killed again and again; once is enough for the record.
+    let mut lines: Vec<Evidence> = Vec::new();
+    let mut last = None;
+    for sent in &exit.journal {
+        if last != Some(sent.signal) {
+            lines.push(line(sent.signal, sent.after));
+        }
+        last = Some(sent.signal);
+    }
+    lines
+}
+
+fn own_words(how: &How) -> Option<Evidence> {
+    match how {
+        How::Code(code) => Some(evidence("exit", format!("exit code {code}"))),
+        How::Signal(signal) => Some(evidence("exit", format!("ended by {}", sys::signal_name(*signal)))),
+        How::NotStarted(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! Memory limits by control group, version 1 or 2, where the kernel lets us write them. Where it does not, the monitor
+//! enforces limits by sampling.
+//!
+//! A job joins its group by itself before its command begins (see [`JOIN_SCRIPT`]), so that nothing it does can happen
+//! outside, and no privileged call is needed between fork and exec.
+
+use crate::sys;
+use rustix::process::Signal;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Run by `sh` as `sh -c JOIN_SCRIPT torc <procs file> <program> <argument>...`. A failing join is not fatal: the group
+/// then stays empty, which shows in its peak, and sampling takes over.
+pub const JOIN_SCRIPT: &str = r#"{ echo $$ > "$1"; } 2>/dev/null; shift; exec "$@""#;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// The place below which a runner makes one group per limited process.
+#[derive(Debug)]
+pub struct Cgroups {
+    version: Version,
+    dir: PathBuf,
+}
+
+impl Cgroups {
+    /// Finds a place where groups with a memory limit can be made; `key` names this runner. None: not on this machine.
+    pub fn detect(key: &str) -> Option<Self> {
+        let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let own_pid = std::process::id().to_string();
+        own_dirs(&memberships, &mounts)
+            .into_iter()
+            .find_map(|(version, own)| Self::prepare(version, &own, key, &own_pid))
+    }
+
+    fn prepare(version: Version, own: &Path, key: &str, own_pid: &str) -> Option<Self> {
+        let dir = own.join(format!("torc-{key}"));
+        if version == Version::V2 {
+            delegate_memory(own, key, own_pid)?;
+        }
+        fs::create_dir(&dir).ok()?;
+        let cgroups = Self { version, dir };
+        if version == Version::V2 && fs::write(cgroups.dir.join("cgroup.subtree_control"), "+memory").is_err() {
+            return None;
+        }
+        // Permission to make a directory does not mean that limits can be set: try one.
+        let probe = cgroups.create("probe", 64 << 20).ok()?;
+        let works = probe.oom_kills().is_some();
+        probe.remove();
+        works.then_some(cgroups)
+    }
+
+    /// Makes a group that holds at most `limit_bytes`.
+    pub fn create(&self, name: &str, limit_bytes: u64) -> io::Result<Group> {
+        let group = Group { version: self.version, dir: self.dir.join(name) };
+        fs::create_dir(&group.dir)?;
+        let limit = limit_bytes.to_string();
+        let result = match self.version {
+            Version::V1 => {
+                let set = fs::write(group.dir.join("memory.limit_in_bytes"), &limit);
+                // Swap must not become a way around the limit; the file is absent where swap is not counted.
+                let _ = fs::write(group.dir.join("memory.memsw.limit_in_bytes"), &limit);
+                set
+            }
+            Version::V2 => {
+                let set = fs::write(group.dir.join("memory.max"), &limit);
+                let _ = fs::write(group.dir.join("memory.swap.max"), "0");
+                // Half a job is of no use: the kernel ends all of it.
+                let _ = fs::write(group.dir.join("memory.oom.group"), "1");
+                set
+            }
+        };
+        if result.is_err() {
+            group.remove();
+        }
+        result.map(|()| group)
+    }
+}
+
+impl Drop for Cgroups {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+/// One group with a limit.
+#[derive(Debug)]
+pub struct Group {
+    version: Version,
+    dir: PathBuf,
+}
+
+impl Group {
+    /// Whoever writes its pid there joins.
+    pub fn procs_file(&self) -> PathBuf {
+        self.dir.join("cgroup.procs")
+    }
+
+    /// How many processes the kernel has killed for exceeding the limit.
+    pub fn oom_kills(&self) -> Option<u64> {
+        let file = match self.version {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        };
+        let text = fs::read_to_string(self.dir.join(file)).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+    }
+
+    /// Highest use, file cache included. 0 means that nobody ever joined.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        let file = match self.version {
+            Version::V1 => "memory.max_usage_in_bytes",
+            Version::V2 => "memory.peak",
+        };
+        fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
+    }
+
+    /// Who is in it now.
+    pub fn pids(&self) -> Vec<i32> {
+        let text = fs::read_to_string(self.procs_file()).unwrap_or_default();
+        text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+    }
+
+    /// Kills everything in it.
+    pub fn kill(&self) {
+        if self.version == Version::V2 && fs::write(self.dir.join("cgroup.kill"), "1").is_ok() {
+            return;
+        }
+        for pid in self.pids() {
+            if let Err(error) = sys::signal_process(pid, Signal::KILL) {
+                tracing::warn!(pid, %error, "can not kill a process of an ended attempt");
+            }
+        }
+    }
+
+    /// Removes the empty group; a group that is not empty stays and is said to.
+    pub fn remove(&self) -> bool {
+        fs::remove_dir(&self.dir).is_ok()
+    }
+}
+
+/// Version 2 hands a controller to children only if their parent has no processes of its own. When we are alone in our
+/// group we move one level down; when others are there it is not ours to rearrange.
+fn delegate_memory(own: &Path, key: &str, own_pid: &str) -> Option<()> {
+    let words = |file: &str| fs::read_to_string(own.join(file)).ok();
+    if !words("cgroup.controllers")?.split_whitespace().any(|c| c == "memory") {
+        return None;
+    }
+    if words("cgroup.subtree_control")?.split_whitespace().any(|c| c == "memory") {
+        return Some(());
+    }
+    if fs::write(own.join("cgroup.subtree_control"), "+memory").is_ok() {
+        return Some(());
+    }
+    if words("cgroup.procs")?.split_whitespace().collect::<Vec<_>>() != [own_pid] {
+        return None;
+    }
+    let leaf = own.join(format!("torc-{key}-runner"));
+    fs::create_dir(&leaf).ok()?;
+    fs::write(leaf.join("cgroup.procs"), own_pid).ok()?;
+    fs::write(own.join("cgroup.subtree_control"), "+memory").ok()
+}
+
+/// The directories of our own groups that may control memory, version 2 first.
+fn own_dirs(memberships: &str, mountinfo: &str) -> Vec<(Version, PathBuf)> {
+    let mut found = Vec::new();
+    for line in mountinfo.lines() {
+        // 36 35 98:0 /root /mount/point rw,noatime - cgroup cgroup rw,memory
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let mut left = left.split(' ').skip(3);
+        let (Some(root), Some(point)) = (left.next(), left.next()) else { continue };
+        let mut right = right.split(' ');
+        let (kind, options) = (right.next().unwrap_or(""), right.nth(1).unwrap_or(""));
+        let version = match kind {
+            "cgroup2" => Version::V2,
+            "cgroup" if options.split(',').any(|o| o == "memory") => Version::V1,
+            _ => continue,
+        };
+        let membership = memberships.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':');
+            let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+            let matches = match version {
+                Version::V2 => number == "0" && controllers.is_empty(),
+                Version::V1 => controllers.split(',').any(|c| c == "memory"),
+            };
+            matches.then_some(path)
+        });
+        let Some(path) = membership else { continue };
+        // Inside a container the mount shows only a part of the tree.
+        let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
+        found.push((version, Path::new(point).join(below)));
+    }
+    found.sort_by_key(|(version, _)| *version == Version::V1);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_groups_are_found_in_hybrid_and_container_layouts() {
+        let memberships = "4:memory:/slurm/job_7\n2:cpu,cpuacct:/x\n0::/user.slice/a.scope\n";
+        let mountinfo = "30 24 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                         31 24 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+                         32 24 0:28 /user.slice /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n";
+        let expected = [
+            (Version::V2, PathBuf::from("/sys/fs/cgroup/unified/a.scope")),
+            (Version::V1, PathBuf::from("/sys/fs/cgroup/memory/slurm/job_7")),
+        ];
+        assert_eq!(own_dirs(memberships, mountinfo), expected);
+        assert_eq!(own_dirs("", mountinfo), []);
+    }
+
+    /// Version 2 with memory is not to be had on every machine: a directory of plain files stands in for the kernel's.
+    #[test]
+    fn version_2_moves_the_runner_down_only_when_it_is_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path();
+        fs::write(own.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
+        fs::write(own.join("cgroup.subtree_control"), "").unwrap();
+        fs::write(own.join("cgroup.procs"), "10\n11\n").unwrap();
+        // Plain files accept every write, so the kernel's refusal is played by a directory in the file's place.
+        fs::remove_file(own.join("cgroup.subtree_control")).unwrap();
+        fs::create_dir(own.join("cgroup.subtree_control")).unwrap();
+        assert_eq!(delegate_memory(own, "k", "10"), None);
+        assert!(!own.join("torc-k-runner").exists());
+        fs::remove_dir(own.join("cgroup.subtree_control")).unwrap();
+        fs::write(own.join("cgroup.subtree_control"), "cpu memory\n").unwrap();
+        assert_eq!(delegate_memory(own, "k", "10"), Some(()));
+        fs::write(own.join("cgroup.controllers"), "cpu pids\n").unwrap();
+        assert_eq!(delegate_memory(own, "k", "10"), None);
+    }
+
+    #[test]
+    fn version_2_files_are_written_and_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let cgroups = Cgroups { version: Version::V2, dir: dir.path().into() };
+        let group = cgroups.create("a1", 4096).unwrap();
+        assert_eq!(fs::read_to_string(group.dir.join("memory.max")).unwrap(), "4096");
+        assert_eq!(fs::read_to_string(group.dir.join("memory.oom.group")).unwrap(), "1");
+        assert_eq!(group.oom_kills(), None);
+        fs::write(group.dir.join("memory.events"), "low 0\noom 3\noom_kill 2\noom_group_kill 1\n").unwrap();
+        fs::write(group.dir.join("memory.peak"), "4096\n").unwrap();
+        fs::write(group.procs_file(), "5\n6\n").unwrap();
+        assert_eq!((group.oom_kills(), group.peak_bytes(), group.pids()), (Some(2), Some(4096), vec![5, 6]));
+    }
+}

@@ -1,0 +1,282 @@
+//! Nothing of a process may outlive it: finds and ends what left its group, its session or its parent.
+//!
+//! Everything here may take milliseconds and runs on the pool, never on the thread that owns the state.
+
+use crate::cgroup::Group;
+use crate::procfs::{self, Process, Table};
+use crate::sys::{self, Reap};
+use rustix::process::Signal;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A killed process that is still there after this long hangs in the kernel; we report and go on.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Dying takes a moment, and no event tells of the end of a process that is not our child.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Reads the process table once for all who want one of the same moment.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    last: Mutex<Option<Arc<Table>>>,
+}
+
+impl Scanner {
+    /// A table that shows everything that happened before `moment`.
+    pub fn table_since(&self, moment: Instant) -> io::Result<Arc<Table>> {
+        // Holding the lock while reading is the point: whoever waits here gets the table that is being read.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = last.as_ref().filter(|table| table.taken >= moment) {
+            return Ok(table.clone());
+        }
+        let table = Arc::new(Table::read()?);
+        *last = Some(table.clone());
+        Ok(table)
+    }
+}
+
+/// What the kernel's memory accounting says about an ended process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KernelMemory {
+    /// Processes it killed for exceeding the limit.
+    pub oom_kills: u64,
+    /// Highest use, file cache included.
+    pub peak_bytes: Option<u64>,
+}
+
+/// What was found after a process had ended.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Remains {
+    /// CPU time of what was killed.
+    pub cpu: Duration,
+    /// How many processes were still there.
+    pub killed: usize,
+    /// Processes that even SIGKILL did not end in time.
+    pub survivors: Vec<i32>,
+    /// What the control group counted.
+    pub memory: Option<KernelMemory>,
+}
+
+/// What to clean up after.
+#[derive(Debug)]
+pub struct Ended {
+    /// Marks its descendants.
+    pub tag: String,
+    /// Its process group, whose leader has been reaped and which has been sent SIGKILL.
+    pub pgid: i32,
+    /// Members of the group were still dying.
+    pub group_was_alive: bool,
+    /// Its control group.
+    pub cgroup: Option<Group>,
+    /// Look through the process table for escapees now, not at the next sweep.
+    pub scan: bool,
+    /// When the leader ended.
+    pub at: Instant,
+}
+
+/// Ends everything that is left of a process.
+pub fn clean_up(scanner: &Scanner, ended: Ended) -> Remains {
+    let mut remains = Remains::default();
+    let deadline = Instant::now() + PATIENCE;
+    if ended.group_was_alive {
+        drain_group(ended.pgid, deadline, &mut remains);
+    }
+    if let Some(group) = &ended.cgroup {
+        remains.memory =
+            Some(KernelMemory { oom_kills: group.oom_kills().unwrap_or(0), peak_bytes: group.peak_bytes() });
+        drain_cgroup(group, deadline, &mut remains);
+    }
+    if ended.scan || !remains.survivors.is_empty() {
+        let tags = HashSet::from([ended.tag]);
+        remains.killed += kill_tagged(scanner, &tags, ended.at, deadline, &mut remains.survivors);
+    }
+    remains
+}
+
+fn drain_group(pgid: i32, deadline: Instant, remains: &mut Remains) {
+    loop {
+        match sys::reap_group(pgid) {
+            Reap::Ended(reaped) => {
+                remains.cpu += reaped.cpu;
+                remains.killed += 1;
+            }
+            Reap::NoChild => return,
+            Reap::Alive if Instant::now() >= deadline => {
+                remains.survivors.push(pgid);
+                return;
+            }
+            Reap::Alive => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn drain_cgroup(group: &Group, deadline: Instant, remains: &mut Remains) {
+    let mut known: HashSet<i32> = HashSet::new();
+    loop {
+        for pid in &known {
+            if let Reap::Ended(reaped) = sys::reap(*pid) {
+                remains.cpu += reaped.cpu;
+            }
+        }
+        // An empty group can be removed; a process that is not yet gone keeps it.
+        if group.remove() {
+            break;
+        }
+        let pids = group.pids();
+        if Instant::now() >= deadline {
+            remains.survivors.extend(pids);
+            break;
+        }
+        if !pids.is_empty() {
+            group.kill();
+            known.extend(pids);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    remains.killed += known.len();
+}
+
+/// Kills every orphan that carries one of the tags, with everything below it. Answers how many there were.
+pub fn kill_tagged(
+    scanner: &Scanner,
+    tags: &HashSet<String>,
+    since: Instant,
+    deadline: Instant,
+    survivors: &mut Vec<i32>,
+) -> usize {
+    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let find = |table: &Table| {
+        let has_tag = |p: &&Process| !p.is_zombie && procfs::read_tag(p.pid).is_some_and(|tag| tags.contains(&tag));
+        table.descendants(table.children(own_pid).filter(has_tag).map(|p| p.pid))
+    };
+    kill_until_gone(scanner, find, since, deadline, survivors)
+}
+
+/// Kills what `find` finds, again and again until it finds nothing: a process may fork while it is being killed.
+pub fn kill_until_gone(
+    scanner: &Scanner,
+    find: impl Fn(&Table) -> Vec<Process>,
+    since: Instant,
+    deadline: Instant,
+    survivors: &mut Vec<i32>,
+) -> usize {
+    let mut killed: HashMap<i32, u64> = HashMap::new();
+    let mut since = since;
+    loop {
+        let found = match scanner.table_since(since) {
+            Ok(table) => find(&table),
+            Err(error) => {
+                tracing::warn!(%error, "can not read the process table");
+                return killed.len();
+            }
+        };
+        let living: Vec<&Process> = found.iter().filter(|p| !p.is_zombie).collect();
+        if living.is_empty() {
+            // What was killed has become our child by now.
+            killed.keys().for_each(|pid| {
+                sys::reap(*pid);
+            });
+            return killed.len();
+        }
+        if Instant::now() >= deadline {
+            survivors.extend(living.iter().map(|p| p.pid));
+            return killed.len();
+        }
+        for process in living {
+            signal_exactly(process, Signal::KILL);
+            killed.insert(process.pid, process.start);
+        }
+        std::thread::sleep(PAUSE);
+        killed.keys().for_each(|pid| {
+            sys::reap(*pid);
+        });
+        since = Instant::now();
+    }
+}
+
+/// Signals this process and no other that may have got its number since.
+pub fn signal_exactly(process: &Process, signal: Signal) {
+    let result = match sys::pidfd_open(process.pid) {
+        Ok(pidfd) => match procfs::find_process(process.pid) {
+            Some(now) if now.start == process.start => sys::signal_pidfd(pidfd.as_fd(), signal),
+            _ => Ok(()),
+        },
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => sys::signal_process(process.pid, signal),
+        Err(_) => Ok(()),
+    };
+    if let Err(error) = result {
+        tracing::warn!(pid = process.pid, %error, "can not signal a process");
+    }
+}
+
+/// What a sweep remembers for the next one.
+#[derive(Clone, Debug, Default)]
+pub struct Strangers {
+    /// Orphans without a tag, and the newest process that existed when each was first seen: it can only belong to that
+    /// one or an older one.
+    untagged: HashMap<(i32, u64), u64>,
+    /// Zombies without an owner.
+    zombies: HashSet<(i32, u64)>,
+}
+
+/// What a sweep must know.
+#[derive(Debug)]
+pub struct SweepOrder {
+    /// Tags of processes that have ended.
+    pub tags: HashSet<String>,
+    /// Leaders that live.
+    pub leaders: HashSet<i32>,
+    /// Number of the newest process.
+    pub newest: u64,
+    /// Number of the oldest process that lives, or one more than the newest.
+    pub oldest_living: u64,
+    /// From the last sweep.
+    pub strangers: Strangers,
+}
+
+/// Ends what ended processes left behind and reaps orphans. Answers with what the next sweep must know.
+pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
+    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let own_group = sys::own_group();
+    let now = Instant::now();
+    let mut survivors = Vec::new();
+    let killed = kill_tagged(scanner, &order.tags, now, now + PATIENCE, &mut survivors);
+    if killed > 0 || !survivors.is_empty() {
+        tracing::info!(killed, ?survivors, "ended processes that outlived their attempt");
+    }
+    let mut next = Strangers::default();
+    let Ok(table) = scanner.table_since(now) else { return next };
+    let mut doomed = Vec::new();
+    // What is in our own group was started by other parts of this program and is theirs to wait for.
+    for child in table.children(own_pid).filter(|p| p.group != own_group && !order.leaders.contains(&p.pid)) {
+        let key = (child.pid, child.start);
+        if child.is_zombie {
+            // Twice seen: not a leader whose end is just being handled.
+            if order.strangers.zombies.contains(&key) {
+                sys::reap(child.pid);
+            } else {
+                next.zombies.insert(key);
+            }
+        } else if procfs::read_tag(child.pid).is_none() {
+            match order.strangers.untagged.get(&key) {
+                Some(newest) if *newest < order.oldest_living => doomed.push(child.pid),
+                Some(newest) => drop(next.untagged.insert(key, *newest)),
+                None => drop(next.untagged.insert(key, order.newest)),
+            }
+        }
+    }
+    for process in table.descendants(doomed) {
+        tracing::info!(pid = process.pid, "ended an orphan without a tag");
+        signal_exactly(&process, Signal::KILL);
+    }
+    next
+}
+
+impl Strangers {
+    /// Something is left that a later sweep should look at.
+    pub fn is_empty(&self) -> bool {
+        self.untagged.is_empty() && self.zombies.is_empty()
+    }
+}

@@ -1,0 +1,212 @@
+//! Reads the process table from `/proc`: who descends from whom, and what each uses. Changes nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::time::Instant;
+
+/// Ticks per second of `/proc/*/stat`; fixed at 100 in the Linux user-space ABI of every architecture we build for.
+pub const TICKS_PER_SECOND: f64 = 100.0;
+/// The page size of `/proc/*/stat` memory fields.
+pub fn page_size() -> u64 {
+    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
+}
+
+/// Marks every process of an attempt, so that it is known even after it left its group and session.
+pub const TAG: &str = "TORC_ATTEMPT_TAG";
+/// Environments larger than this are not searched to their end.
+const MAX_ENVIRON_BYTES: u64 = 1 << 20;
+
+/// One process at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Process id.
+    pub pid: i32,
+    /// Its parent.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// It has ended and waits for its parent to notice.
+    pub is_zombie: bool,
+    /// User and system time in ticks, of waited-for children as well.
+    pub ticks: u64,
+    /// Start time in ticks since boot: with the pid it names a process for ever.
+    pub start: u64,
+    /// Resident memory in pages.
+    pub rss_pages: u64,
+}
+
+/// All processes at one moment.
+#[derive(Debug)]
+pub struct Table {
+    by_pid: HashMap<i32, Process>,
+    children: HashMap<i32, Vec<i32>>,
+    /// When reading began: what happened before is in the table.
+    pub taken: Instant,
+}
+
+impl Table {
+    /// Reads the whole table.
+    pub fn read() -> io::Result<Self> {
+        let taken = Instant::now();
+        let mut buffer = Vec::with_capacity(1024);
+        let mut by_pid = HashMap::new();
+        for entry in std::fs::read_dir("/proc")? {
+            let entry = entry?;
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            // A process that ended since it was listed is simply not there.
+            if let Some(process) = read_process(pid, &mut buffer) {
+                by_pid.insert(pid, process);
+            }
+        }
+        Ok(Self::new(by_pid, taken))
+    }
+
+    fn new(by_pid: HashMap<i32, Process>, taken: Instant) -> Self {
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for process in by_pid.values() {
+            children.entry(process.parent).or_default().push(process.pid);
+        }
+        Self { by_pid, children, taken }
+    }
+
+    /// One process.
+    pub fn find(&self, pid: i32) -> Option<&Process> {
+        self.by_pid.get(&pid)
+    }
+
+    /// The children of a process.
+    pub fn children(&self, pid: i32) -> impl Iterator<Item = &Process> {
+        self.children.get(&pid).into_iter().flatten().filter_map(|pid| self.by_pid.get(pid))
+    }
+
+    /// The roots that exist and everything below them, each once.
+    pub fn descendants(&self, roots: impl IntoIterator<Item = i32>) -> Vec<Process> {
+        let mut seen = HashSet::new();
+        let mut open: Vec<i32> = roots.into_iter().collect();
+        let mut found = Vec::new();
+        while let Some(pid) = open.pop() {
+            if !seen.insert(pid) {
+                continue;
+            }
+            found.extend(self.by_pid.get(&pid).copied());
+            open.extend(self.children.get(&pid).into_iter().flatten());
+        }
+        found
+    }
+}
+
+/// Reads one process.
+pub fn find_process(pid: i32) -> Option<Process> {
+    read_process(pid, &mut Vec::with_capacity(1024))
+}
+
+/// Start time of our own process, in ticks since boot.
+pub fn own_start() -> Option<u64> {
+    find_process(i32::try_from(std::process::id()).ok()?).map(|p| p.start)
+}
+
+fn read_process(pid: i32, buffer: &mut Vec<u8>) -> Option<Process> {
+    buffer.clear();
+    File::open(format!("/proc/{pid}/stat")).ok()?.read_to_end(buffer).ok()?;
+    parse_stat(buffer)
+}
+
+fn parse_stat(text: &[u8]) -> Option<Process> {
+    // The name is in parentheses and may itself contain any of them.
+    let name_end = text.iter().rposition(|b| *b == b')')?;
+    let pid = std::str::from_utf8(text.split(|b| *b == b' ').next()?).ok()?.parse().ok()?;
+    let fields: Vec<&str> = std::str::from_utf8(text.get(name_end + 2..)?).ok()?.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index).and_then(|f| f.parse::<i64>().ok());
+    let unsigned = |index: usize| number(index).map(|n| u64::try_from(n).unwrap_or(0));
+    Some(Process {
+        pid,
+        parent: i32::try_from(number(1)?).ok()?,
+        group: i32::try_from(number(2)?).ok()?,
+        is_zombie: matches!(*fields.first()?, "Z" | "X" | "x"),
+        ticks: unsigned(11)? + unsigned(12)? + unsigned(13)? + unsigned(14)?,
+        start: unsigned(19)?,
+        rss_pages: unsigned(21)?,
+    })
+}
+
+/// The tag in a process's environment, if it can be read and has one.
+pub fn read_tag(pid: i32) -> Option<String> {
+    let mut text = Vec::new();
+    File::open(format!("/proc/{pid}/environ")).ok()?.take(MAX_ENVIRON_BYTES).read_to_end(&mut text).ok()?;
+    find_tag(&text)
+}
+
+fn find_tag(environ: &[u8]) -> Option<String> {
+    environ.split(|b| *b == 0).find_map(|variable| {
+        let value = variable.strip_prefix(TAG.as_bytes())?.strip_prefix(b"=")?;
+        String::from_utf8(value.to_vec()).ok()
+    })
+}
+
+/// Pages of a process that may be shared with others.
+pub fn shared_pages(pid: i32) -> Option<u64> {
+    std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+/// Memory of a process with each shared page divided by its number of users. Expensive for large processes.
+pub fn proportional_bytes(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Tells this boot of the machine from every other.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|t| t.trim().to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: i32, parent: i32) -> (i32, Process) {
+        (pid, Process { pid, parent, group: pid, is_zombie: false, ticks: 0, start: 0, rss_pages: 0 })
+    }
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_no_trouble() {
+        let text =
+            b"42 (a) R (b c) S 7 40 41 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 12345 999 77 18446744073709551615";
+        let expected =
+            Process { pid: 42, parent: 7, group: 40, is_zombie: false, ticks: 100, start: 12345, rss_pages: 77 };
+        assert_eq!(parse_stat(text), Some(expected));
+        assert_eq!(parse_stat(b"42 (a"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn descendants_are_found_at_any_depth_and_once() {
+        let table = Table::new(
+            HashMap::from([process(1, 0), process(2, 1), process(3, 2), process(4, 3), process(5, 1)]),
+            Instant::now(),
+        );
+        let mut pids: Vec<i32> = table.descendants([2, 3, 99]).iter().map(|p| p.pid).collect();
+        pids.sort_unstable();
+        assert_eq!(pids, [2, 3, 4]);
+        assert_eq!(table.children(1).count(), 2);
+    }
+
+    #[test]
+    fn we_are_in_the_table() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let table = Table::read().unwrap();
+        let us = table.find(pid).unwrap();
+        assert!(us.rss_pages > 0 && us.start > 0 && !us.is_zombie);
+        assert_eq!(own_start(), Some(us.start));
+        assert!(proportional_bytes(pid).unwrap() > 0);
+        assert!(shared_pages(pid).unwrap() > 0);
+        assert!(!boot_id().is_empty());
+    }
+
+    #[test]
+    fn the_tag_is_found_only_as_a_whole_variable() {
+        assert_eq!(find_tag(b"A=1\0TORC_ATTEMPT_TAG=k/5\0B=2\0").as_deref(), Some("k/5"));
+        assert_eq!(find_tag(b"A=TORC_ATTEMPT_TAG=k\0TORC_ATTEMPT_TAGS=x\0"), None);
+    }
+}

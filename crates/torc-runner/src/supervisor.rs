@@ -1,0 +1,716 @@
+//! Owns all running processes: starts them, notices their end, ends them when told or when a limit is reached, and
+//! cleans up after them. Knows nothing of jobs, attempts or the server.
+//!
+//! ```text
+//!            start, stop                        pool: launch, clean up, sample, sweep
+//! executor ──────────────▶ supervisor ────────────────────────────▶ threads that may block
+//!          ◀────────────── one thread ◀──────────────────────────── (answers by mailbox)
+//!            Started, Ended     ▲ pidfds, alarms
+//! ```
+//!
+//! A process ends by itself, or it is stopped: the termination signal to its whole tree, then the grace period, then
+//! SIGKILL. When the leader of a stopped tree ends first, the others still get the rest of the grace.
+
+use crate::cleanup::{self, Ended, KernelMemory, Remains, Scanner, Strangers, SweepOrder};
+use crate::mailbox::Mailbox;
+use crate::monitor::{self, Sample, Usage, Watched};
+use crate::pool::Pool;
+use crate::process::{LaunchError, Launched, Order, Setup, launch};
+use crate::procfs::Table;
+use crate::sys::{self, Poller, Reap, Reaped};
+use crate::time;
+use rustix::process::Signal;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A task for the pool.
+pub type Task = Box<dyn FnOnce() + Send>;
+
+/// How often a stopped group whose leader has gone is looked at; its members are not our direct children at first.
+const LINGER_POLL: Duration = Duration::from_millis(20);
+/// A tree that was killed is killed again this often until its leader ends: it may have forked meanwhile.
+const KILL_AGAIN: Duration = Duration::from_millis(500);
+/// Escapees of short processes are found this long after their end...
+const SWEEP_AFTER: Duration = Duration::from_millis(500);
+/// ...or this long, on machines where looking through the process table is expensive.
+const SWEEP_AT_LATEST: Duration = Duration::from_millis(1500);
+/// A process that ran at least this long is looked after before its end is told: the look costs little in comparison.
+const SCAN_FROM: Duration = Duration::from_millis(100);
+/// Looking through the process table may take at most one part in this many of the time.
+const SCAN_SHARE: u32 = 20;
+/// Where only sampling enforces memory limits, it must be quick.
+const LIMIT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Settings that hold for all processes.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Between the termination signal and SIGKILL.
+    pub grace: Duration,
+    /// Asks a process to end.
+    pub termination: Signal,
+    /// Between two looks at what processes use; None: no looks.
+    pub sample_interval: Option<Duration>,
+}
+
+/// Why a process is ended by us.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StopReason {
+    /// Somebody canceled it.
+    Canceled,
+    /// The runner was told to stop.
+    Stopped,
+    /// It is no longer ours.
+    NotOurs,
+    /// The server could not be reached for too long.
+    OutOfContact,
+    /// The runner's own time is over.
+    RunnerTimeUp,
+    /// It ran too long.
+    Timeout {
+        /// Its limit.
+        limit: Duration,
+    },
+    /// It used too much memory.
+    Memory {
+        /// What it used.
+        used_bytes: u64,
+        /// Its limit.
+        limit_bytes: u64,
+    },
+}
+
+/// A signal that we sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// Which.
+    pub signal: i32,
+    /// When, since the start of the process.
+    pub after: Duration,
+}
+
+/// How a process ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum How {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It never ran.
+    NotStarted(LaunchError),
+}
+
+/// Everything that is known about an ended process.
+#[derive(Clone, Debug)]
+pub struct Exit {
+    /// Its number.
+    pub id: u64,
+    /// How it ended.
+    pub how: How,
+    /// Its start, in ms since 1970.
+    pub started_ms: i64,
+    /// Its end, in ms since 1970.
+    pub ended_ms: i64,
+    /// How long it ran.
+    pub wall: Duration,
+    /// CPU time of the whole tree.
+    pub cpu: Duration,
+    /// Highest memory: of the whole tree when it was looked at, else of its largest process.
+    pub peak_memory_bytes: u64,
+    /// What the looks saw.
+    pub usage: Usage,
+    /// Why we ended it.
+    pub stop: Option<StopReason>,
+    /// What we sent it.
+    pub journal: Vec<Sent>,
+    /// What the kernel's accounting says.
+    pub memory: Option<KernelMemory>,
+    /// The kernel killed something on this machine for lack of memory while this process died.
+    pub machine_oom: bool,
+    /// Processes that did not die.
+    pub survivors: Vec<i32>,
+}
+
+/// What the supervisor tells.
+#[derive(Debug)]
+pub enum ProcessEvent {
+    /// A process runs.
+    Started {
+        /// Its number.
+        id: u64,
+        /// Its process id and group.
+        pid: i32,
+        /// When, in ms since 1970.
+        at_ms: i64,
+    },
+    /// A process and everything it started is gone.
+    Ended(Box<Exit>),
+}
+
+/// Answers of the pool.
+#[derive(Debug)]
+pub enum Done {
+    /// A launch went well or badly.
+    Launched(u64, Result<Launched, LaunchError>),
+    /// A process ended (only where the kernel has no descriptors for processes).
+    LeaderEnded(u64),
+    /// A process has been cleaned up after.
+    CleanedUp(u64, Remains, Duration),
+    /// All processes have been looked at.
+    Sampled(Vec<Sample>, Option<u64>),
+    /// Leftovers have been swept, in this time.
+    Swept(Strangers, Duration),
+}
+
+struct Live {
+    order: Arc<Order>,
+    state: State,
+    stop: Option<Stop>,
+    journal: Vec<Sent>,
+    usage: Usage,
+    alarm: Option<Instant>,
+}
+
+enum State {
+    Starting,
+    Running(Launched),
+    /// The leader of a stopped process has ended, others of its group have not.
+    Lingering(Launched, Gone),
+    CleaningUp(Launched, Gone),
+}
+
+#[derive(Clone, Copy)]
+struct Gone {
+    status: ExitStatus,
+    cpu: Duration,
+    max_rss_bytes: u64,
+    at: Instant,
+    at_ms: i64,
+    machine_oom: bool,
+}
+
+struct Stop {
+    reason: StopReason,
+    kill_at: Instant,
+    is_killed: bool,
+}
+
+/// The owner of all processes.
+pub struct Supervisor {
+    setup: Arc<Setup>,
+    rules: Rules,
+    pool: Arc<Pool<Task>>,
+    answers: Mailbox<Done>,
+    poller: Poller,
+    scanner: Arc<Scanner>,
+    live: HashMap<u64, Live>,
+    alarms: BTreeSet<(Instant, u64)>,
+    next_sample: Option<Instant>,
+    is_sampling: bool,
+    machine_oom_kills: Option<u64>,
+    ended_tags: HashSet<String>,
+    next_sweep: Option<Instant>,
+    is_sweeping: bool,
+    sweep_cost: Duration,
+    strangers: Strangers,
+    next_scan: Instant,
+    newest: u64,
+}
+
+impl Supervisor {
+    /// Nothing runs yet. Answers of the pool come through `answers` and must be handed to [`Supervisor::on_done`].
+    pub fn new(setup: Setup, rules: Rules, pool: Arc<Pool<Task>>, answers: Mailbox<Done>) -> io::Result<Self> {
+        Ok(Self {
+            setup: Arc::new(setup),
+            rules,
+            pool,
+            answers,
+            poller: Poller::new()?,
+            scanner: Arc::default(),
+            live: HashMap::new(),
+            alarms: BTreeSet::new(),
+            next_sample: None,
+            is_sampling: false,
+            machine_oom_kills: monitor::machine_oom_kills(),
+            ended_tags: HashSet::new(),
+            next_sweep: None,
+            is_sweeping: false,
+            sweep_cost: Duration::ZERO,
+            strangers: Strangers::default(),
+            next_scan: Instant::now(),
+            newest: 0,
+        })
+    }
+
+    /// Where the ends of processes show; [`Supervisor::on_ready`] wants the keys. The key 0 is free for others.
+    pub fn poller(&mut self) -> &mut Poller {
+        &mut self.poller
+    }
+
+    /// Nothing runs and nothing is left to do.
+    pub fn is_idle(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// When [`Supervisor::on_time`] wants to be called.
+    pub fn next_alarm(&self) -> Option<Instant> {
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let sample = self.next_sample.filter(|_| !self.is_sampling);
+        let sweep = self.next_sweep.filter(|_| !self.is_sweeping);
+        [alarm, sample, sweep].into_iter().flatten().min()
+    }
+
+    /// Starts a process.
+    pub fn start(&mut self, order: Order, now: Instant) {
+        let id = order.id;
+        self.newest = self.newest.max(id);
+        let order = Arc::new(order);
+        let live = Live {
+            order: order.clone(),
+            state: State::Starting,
+            stop: None,
+            journal: Vec::new(),
+            usage: Usage::default(),
+            alarm: None,
+        };
+        self.live.insert(id, live);
+        self.plan_sample(&order, now);
+        let (setup, answers) = (self.setup.clone(), self.answers.clone());
+        self.pool.push(Box::new(move || answers.send(Done::Launched(id, launch(&setup, &order)))));
+    }
+
+    fn plan_sample(&mut self, order: &Order, now: Instant) {
+        let quick = order.memory_limit.filter(|_| self.setup.cgroups.is_none()).map(|_| LIMIT_INTERVAL);
+        let interval = [self.rules.sample_interval, quick].into_iter().flatten().min();
+        if let Some(at) = interval.map(|interval| now + interval) {
+            self.next_sample = Some(self.next_sample.map_or(at, |planned| planned.min(at)));
+        }
+    }
+
+    /// Ends processes: termination signal, grace, SIGKILL. Those that are being ended already stay as they are.
+    pub fn stop(&mut self, ids: &[u64], reason: &StopReason, now: Instant) {
+        let mut table = None;
+        for id in ids {
+            let Some(live) = self.live.get_mut(id).filter(|live| live.stop.is_none()) else { continue };
+            // What has just ended by itself was not ended by us.
+            match &live.state {
+                State::Starting => {}
+                State::Running(launched) if !sys::has_ended(launched.pid) => {}
+                State::Running(_) | State::Lingering(..) | State::CleaningUp(..) => continue,
+            }
+            live.stop = Some(Stop { reason: reason.clone(), kill_at: now + self.rules.grace, is_killed: false });
+            let signal = match reason {
+                // The memory is needed now, and the kernel would not ask either.
+                StopReason::Memory { .. } => Signal::KILL,
+                _ => self.rules.termination,
+            };
+            self.signal(*id, signal, &mut table, now);
+        }
+    }
+
+    /// Ends processes at once, the grace of those included that are being ended already.
+    pub fn kill(&mut self, ids: &[u64], reason: &StopReason, now: Instant) {
+        self.stop(ids, reason, now);
+        let mut table = None;
+        for id in ids {
+            self.signal(*id, Signal::KILL, &mut table, now);
+        }
+    }
+
+    /// All processes, the oldest first.
+    pub fn ids(&self) -> Vec<u64> {
+        let mut ids: Vec<u64> = self.live.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Signals the whole tree of a process and sets its next alarm.
+    fn signal(&mut self, id: u64, signal: Signal, table: &mut Option<Arc<Table>>, now: Instant) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        let launched = match &live.state {
+            // A process that is just being started is signaled as soon as it is there.
+            State::Starting => {
+                if let Some(stop) = live.stop.as_mut().filter(|_| signal == Signal::KILL) {
+                    stop.kill_at = now;
+                }
+                return;
+            }
+            State::Running(launched) | State::Lingering(launched, _) => launched,
+            State::CleaningUp(..) => return,
+        };
+        live.journal.push(Sent { signal: signal.as_raw(), after: now.saturating_duration_since(launched.started) });
+        if table.is_none() {
+            *table = self.scanner.table_since(now).ok();
+        }
+        if let Some(table) = table {
+            let watched = Watched { id, pid: launched.pid, tag: live.order.tag.clone(), memory_limit: None };
+            let tree = monitor::members(table, &[watched]).remove(&id).unwrap_or_default();
+            for process in tree.iter().filter(|p| !p.is_zombie && p.group != launched.pid) {
+                cleanup::signal_exactly(process, signal);
+            }
+        }
+        if let Err(error) = sys::signal_group(launched.pid, signal) {
+            tracing::warn!(pid = launched.pid, %error, "can not signal a process group");
+        }
+        let is_lingering = matches!(live.state, State::Lingering(..));
+        let at = match &mut live.stop {
+            Some(stop) if signal == Signal::KILL => {
+                stop.is_killed = true;
+                now + KILL_AGAIN
+            }
+            Some(stop) => stop.kill_at,
+            None => now + KILL_AGAIN,
+        };
+        self.set_alarm(id, Some(if is_lingering { now + LINGER_POLL } else { at }));
+    }
+
+    fn set_alarm(&mut self, id: u64, at: Option<Instant>) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        if let Some(old) = live.alarm.take() {
+            self.alarms.remove(&(old, id));
+        }
+        live.alarm = at;
+        if let Some(at) = at {
+            self.alarms.insert((at, id));
+        }
+    }
+
+    /// The leader of a process has ended, says the poller.
+    pub fn on_ready(&mut self, key: u64, now: Instant, out: &mut Vec<ProcessEvent>) {
+        let Some(live) = self.live.get_mut(&key) else { return };
+        match std::mem::replace(&mut live.state, State::Starting) {
+            State::Running(launched) => self.on_leader_end(key, launched, now, out),
+            other => live.state = other,
+        }
+    }
+
+    /// An answer of the pool.
+    pub fn on_done(&mut self, done: Done, now: Instant, out: &mut Vec<ProcessEvent>) {
+        match done {
+            Done::Launched(id, Ok(launched)) => self.on_launched(id, launched, now, out),
+            Done::Launched(id, Err(error)) => self.on_not_launched(id, error, out),
+            Done::LeaderEnded(id) => self.on_ready(id, now, out),
+            Done::CleanedUp(id, remains, cost) => {
+                self.next_scan = self.next_scan.max(now + cost * SCAN_SHARE);
+                self.on_cleaned_up(id, remains, now, out);
+            }
+            Done::Sampled(samples, oom_kills) => self.on_sampled(&samples, oom_kills, now),
+            Done::Swept(strangers, cost) => {
+                self.is_sweeping = false;
+                self.sweep_cost = cost;
+                self.strangers = strangers;
+                if !self.strangers.is_empty() {
+                    self.plan_sweep(now);
+                }
+            }
+        }
+    }
+
+    fn on_launched(&mut self, id: u64, mut launched: Launched, now: Instant, out: &mut Vec<ProcessEvent>) {
+        let pid = launched.pid;
+        match &launched.pidfd {
+            Some(pidfd) if self.poller.add(pidfd, id).is_ok() => {}
+            _ => {
+                launched.pidfd = None;
+                let answers = self.answers.clone();
+                let wait = move || {
+                    sys::wait_for_end(pid);
+                    answers.send(Done::LeaderEnded(id));
+                };
+                if let Err(error) = std::thread::Builder::new().stack_size(64 << 10).spawn(wait) {
+                    // Unwatched it would never end for us: better to end it now than to hang for ever.
+                    tracing::error!(%error, "can not watch a process");
+                    let _ = sys::signal_group(pid, Signal::KILL);
+                    sys::wait_for_end(pid);
+                    self.answers.send(Done::LeaderEnded(id));
+                }
+            }
+        }
+        let Some(live) = self.live.get_mut(&id) else { return };
+        let deadline = live.order.time_limit.map(|limit| launched.started + limit);
+        out.push(ProcessEvent::Started { id, pid, at_ms: launched.started_ms });
+        live.state = State::Running(launched);
+        match &live.stop {
+            None => self.set_alarm(id, deadline),
+            Some(stop) => {
+                let signal = if stop.kill_at <= now { Signal::KILL } else { self.rules.termination };
+                self.signal(id, signal, &mut None, now);
+            }
+        }
+    }
+
+    fn on_not_launched(&mut self, id: u64, error: LaunchError, out: &mut Vec<ProcessEvent>) {
+        let Some(live) = self.live.remove(&id) else { return };
+        let at_ms = time::now_ms();
+        out.push(ProcessEvent::Ended(Box::new(Exit {
+            id,
+            how: How::NotStarted(error),
+            started_ms: at_ms,
+            ended_ms: at_ms,
+            wall: Duration::ZERO,
+            cpu: Duration::ZERO,
+            peak_memory_bytes: 0,
+            usage: Usage::default(),
+            stop: live.stop.map(|stop| stop.reason),
+            journal: Vec::new(),
+            memory: None,
+            machine_oom: false,
+            survivors: Vec::new(),
+        })));
+    }
+
+    fn on_leader_end(&mut self, id: u64, mut launched: Launched, now: Instant, out: &mut Vec<ProcessEvent>) {
+        self.set_alarm(id, None);
+        // Closing it takes it out of the poller.
+        launched.pidfd = None;
+        let pid = launched.pid;
+        let keeps_grace = self.live.get(&id).and_then(|l| l.stop.as_ref()).is_some_and(|s| !s.is_killed);
+        if !keeps_grace && let Err(error) = sys::signal_group(pid, Signal::KILL) {
+            // While the leader is not reaped its number can not belong to another group.
+            tracing::warn!(pid, %error, "can not end the rest of a process group");
+        }
+        let Reap::Ended(Reaped { status, cpu, max_rss_bytes, .. }) = sys::reap(pid) else {
+            // Somebody else in this process has waited for it: nothing is known, which must not look like success.
+            tracing::error!(pid, "a child was reaped by somebody else");
+            let error = LaunchError { message: format!("the end of process {pid} was missed"), return_code: 127 };
+            self.on_not_launched(id, error, out);
+            return;
+        };
+        let is_sigkill = status.signal() == Some(libc::SIGKILL) || status.code() == Some(128 + libc::SIGKILL);
+        let machine_oom = is_sigkill && self.machine_oom_since_last_look();
+        let mut gone = Gone { status, cpu, max_rss_bytes, at: now, at_ms: time::now_ms(), machine_oom };
+        let is_alive = reap_rest(pid, &mut gone.cpu);
+        if is_alive && keeps_grace {
+            if let Some(live) = self.live.get_mut(&id) {
+                live.state = State::Lingering(launched, gone);
+            }
+            self.set_alarm(id, Some(now + LINGER_POLL));
+        } else {
+            self.clean_up(id, launched, gone, is_alive, now, out);
+        }
+    }
+
+    fn machine_oom_since_last_look(&mut self) -> bool {
+        let before = self.machine_oom_kills;
+        self.machine_oom_kills = monitor::machine_oom_kills();
+        matches!((before, self.machine_oom_kills), (Some(before), Some(after)) if after > before)
+    }
+
+    fn clean_up(
+        &mut self,
+        id: u64,
+        mut launched: Launched,
+        gone: Gone,
+        group_was_alive: bool,
+        now: Instant,
+        out: &mut Vec<ProcessEvent>,
+    ) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        let ran = gone.at.saturating_duration_since(launched.started);
+        let scan = live.stop.is_some() || (ran >= SCAN_FROM && now >= self.next_scan);
+        let tag = &live.order.tag;
+        if !scan {
+            self.ended_tags.insert(tag.clone());
+        }
+        let cgroup = launched.group.take();
+        if scan || group_was_alive || cgroup.is_some() {
+            let ended = Ended { tag: tag.clone(), pgid: launched.pid, group_was_alive, cgroup, scan, at: gone.at };
+            live.state = State::CleaningUp(launched, gone);
+            let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
+            self.pool.push(Box::new(move || {
+                let start = Instant::now();
+                let remains = cleanup::clean_up(&scanner, ended);
+                answers.send(Done::CleanedUp(id, remains, if scan { start.elapsed() } else { Duration::ZERO }));
+            }));
+        } else {
+            live.state = State::CleaningUp(launched, gone);
+            self.on_cleaned_up(id, Remains::default(), now, out);
+        }
+        // Even after a scan: an orphan without a tag is known only by being seen twice.
+        self.plan_sweep(now);
+    }
+
+    fn on_cleaned_up(&mut self, id: u64, remains: Remains, now: Instant, out: &mut Vec<ProcessEvent>) {
+        let Some(live) = self.live.remove(&id) else { return };
+        if let Some(alarm) = live.alarm {
+            self.alarms.remove(&(alarm, id));
+        }
+        let State::CleaningUp(launched, gone) = live.state else { return };
+        if !remains.survivors.is_empty() {
+            tracing::error!(pids = ?remains.survivors, "processes did not end although they were killed");
+            self.ended_tags.insert(live.order.tag.clone());
+            self.plan_sweep(now);
+        }
+        let how = match (gone.status.code(), gone.status.signal()) {
+            (Some(code), _) => How::Code(code),
+            (None, Some(signal)) => How::Signal(signal),
+            (None, None) => How::Code(gone.status.into_raw()),
+        };
+        out.push(ProcessEvent::Ended(Box::new(Exit {
+            id,
+            how,
+            started_ms: launched.started_ms,
+            ended_ms: gone.at_ms,
+            wall: gone.at.saturating_duration_since(launched.started),
+            cpu: gone.cpu + remains.cpu,
+            peak_memory_bytes: live.usage.peak_memory_bytes.max(gone.max_rss_bytes),
+            usage: live.usage,
+            stop: live.stop.map(|stop| stop.reason),
+            journal: live.journal,
+            memory: remains.memory,
+            machine_oom: gone.machine_oom,
+            survivors: remains.survivors,
+        })));
+    }
+
+    /// Does what is due.
+    pub fn on_time(&mut self, now: Instant, out: &mut Vec<ProcessEvent>) {
+        while let Some((at, id)) = self.alarms.first().copied().filter(|(at, _)| *at <= now) {
+            self.alarms.remove(&(at, id));
+            if let Some(live) = self.live.get_mut(&id) {
+                live.alarm = None;
+                self.on_alarm(id, now, out);
+            }
+        }
+        if !self.is_sampling && self.next_sample.is_some_and(|at| at <= now) {
+            self.take_sample(now);
+        }
+        if !self.is_sweeping && self.next_sweep.is_some_and(|at| at <= now) {
+            self.take_sweep();
+        }
+    }
+
+    fn on_alarm(&mut self, id: u64, now: Instant, out: &mut Vec<ProcessEvent>) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        let must_kill = live.stop.as_ref().is_some_and(|stop| stop.is_killed || stop.kill_at <= now);
+        match (&mut live.state, live.order.time_limit) {
+            (State::Running(_), Some(limit)) if live.stop.is_none() => {
+                self.stop(&[id], &StopReason::Timeout { limit }, now);
+            }
+            (State::Running(_), _) => self.signal(id, Signal::KILL, &mut None, now),
+            (State::Lingering(launched, gone), _) => {
+                let is_alive = reap_rest(launched.pid, &mut gone.cpu);
+                if is_alive && !must_kill {
+                    self.set_alarm(id, Some(now + LINGER_POLL));
+                    return;
+                }
+                if must_kill {
+                    self.signal(id, Signal::KILL, &mut None, now);
+                    self.set_alarm(id, None);
+                }
+                let Some(live) = self.live.get_mut(&id) else { return };
+                if let State::Lingering(launched, gone) = std::mem::replace(&mut live.state, State::Starting) {
+                    self.clean_up(id, launched, gone, is_alive, now, out);
+                }
+            }
+            (State::Starting | State::CleaningUp(..), _) => {}
+        }
+    }
+
+    fn take_sample(&mut self, now: Instant) {
+        self.next_sample = None;
+        let watched: Vec<Watched> = self
+            .live
+            .iter()
+            .filter_map(|(id, live)| match &live.state {
+                State::Running(launched) => Some(Watched {
+                    id: *id,
+                    pid: launched.pid,
+                    tag: live.order.tag.clone(),
+                    memory_limit: live.order.memory_limit,
+                }),
+                State::Starting | State::Lingering(..) | State::CleaningUp(..) => None,
+            })
+            .collect();
+        if self.live.is_empty() {
+            return;
+        }
+        for order in self.live.values().map(|live| live.order.clone()).collect::<Vec<_>>() {
+            self.plan_sample(&order, now);
+        }
+        self.is_sampling = true;
+        let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
+        self.pool.push(Box::new(move || {
+            let samples = match scanner.table_since(now) {
+                Ok(table) => monitor::sample(&table, &watched),
+                Err(error) => {
+                    tracing::warn!(%error, "can not read the process table");
+                    Vec::new()
+                }
+            };
+            answers.send(Done::Sampled(samples, monitor::machine_oom_kills()));
+        }));
+    }
+
+    fn on_sampled(&mut self, samples: &[Sample], oom_kills: Option<u64>, now: Instant) {
+        self.is_sampling = false;
+        self.machine_oom_kills = oom_kills.max(self.machine_oom_kills);
+        for sample in samples {
+            let Some(live) = self.live.get_mut(&sample.id) else { continue };
+            live.usage.add(sample);
+            if let Some(limit_bytes) = live.order.memory_limit.filter(|limit| sample.memory_bytes > *limit) {
+                let reason = StopReason::Memory { used_bytes: sample.memory_bytes, limit_bytes };
+                self.stop(&[sample.id], &reason, now);
+            }
+        }
+    }
+
+    fn plan_sweep(&mut self, now: Instant) {
+        let pause = (self.sweep_cost * SCAN_SHARE).clamp(SWEEP_AFTER, SWEEP_AT_LATEST);
+        self.next_sweep.get_or_insert(now + pause);
+    }
+
+    fn take_sweep(&mut self) {
+        self.next_sweep = None;
+        self.is_sweeping = true;
+        let order = self.sweep_order();
+        let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
+        self.pool.push(Box::new(move || {
+            let start = Instant::now();
+            let strangers = cleanup::sweep(&scanner, order);
+            answers.send(Done::Swept(strangers, start.elapsed()));
+        }));
+    }
+
+    fn sweep_order(&mut self) -> SweepOrder {
+        let leaders = self.live.values().filter_map(|live| match &live.state {
+            State::Running(launched) | State::Lingering(launched, _) | State::CleaningUp(launched, _) => {
+                Some(launched.pid)
+            }
+            State::Starting => None,
+        });
+        SweepOrder {
+            leaders: leaders.collect(),
+            tags: std::mem::take(&mut self.ended_tags),
+            newest: self.newest,
+            oldest_living: self.live.keys().min().copied().unwrap_or(self.newest + 1),
+            strangers: std::mem::take(&mut self.strangers),
+        }
+    }
+
+    /// The last look before the runner leaves: nothing of any process stays behind.
+    pub fn sweep_now(&mut self) {
+        // Twice, because an orphan without a tag must have been seen before it is taken for one.
+        for _ in 0..2 {
+            let order = self.sweep_order();
+            self.strangers = cleanup::sweep(&self.scanner, order);
+        }
+    }
+}
+
+/// Reaps what has died of a group whose leader is gone; adds its CPU time. Answers whether some of it still lives.
+fn reap_rest(pgid: i32, cpu: &mut Duration) -> bool {
+    loop {
+        match sys::reap_group(pgid) {
+            Reap::Ended(reaped) => *cpu += reaped.cpu,
+            Reap::Alive => return true,
+            Reap::NoChild => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

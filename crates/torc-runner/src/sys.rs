@@ -1,0 +1,301 @@
+//! The operating system, as far as no safe library offers it in the form we need. The only module with unsafe code.
+#![expect(unsafe_code, reason = "wait4 is the only call that tells what a child used, and no safe wrapper exists")]
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// A child that has ended and been reaped.
+#[derive(Clone, Copy, Debug)]
+pub struct Reaped {
+    /// Its process id, free for reuse from now on.
+    pub pid: i32,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// User and system time, its waited-for descendants included.
+    pub cpu: Duration,
+    /// Highest memory of the largest single process of them.
+    pub max_rss_bytes: u64,
+}
+
+/// What became of an attempt to reap.
+#[derive(Clone, Copy, Debug)]
+pub enum Reap {
+    /// One child is gone.
+    Ended(Reaped),
+    /// There are such children, and all of them live.
+    Alive,
+    /// There is no such child.
+    NoChild,
+}
+
+/// Reaps the child `pid`, without waiting.
+pub fn reap(pid: i32) -> Reap {
+    wait4(pid)
+}
+
+/// Reaps any one child in the process group, without waiting.
+pub fn reap_group(pgid: i32) -> Reap {
+    wait4(-pgid)
+}
+
+fn wait4(target: i32) -> Reap {
+    let mut status: libc::c_int = 0;
+    // SAFETY: `rusage` is plain data for which all zeroes is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live, writable variables of the right type.
+        let pid = unsafe { libc::wait4(target, &raw mut status, libc::WNOHANG, &raw mut usage) };
+        return match pid {
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => continue,
+            -1 => Reap::NoChild,
+            0 => Reap::Alive,
+            pid => Reap::Ended(Reaped {
+                pid,
+                status: ExitStatus::from_raw(status),
+                cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+                max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+            }),
+        };
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+/// The child has ended and waits to be reaped.
+pub fn has_ended(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else { return false };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(rustix::process::waitid(WaitId::Pid(pid), options), Ok(Some(_)))
+}
+
+/// Waits until the child has ended; it stays to be reaped.
+pub fn wait_for_end(pid: i32) {
+    let Some(pid) = Pid::from_raw(pid) else { return };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(WaitId::Pid(pid), options) {}
+}
+
+/// Signals a whole process group. A group that is gone is no error.
+pub fn signal_group(pgid: i32, signal: Signal) -> io::Result<()> {
+    // 0 and 1 would mean our own group and the init process.
+    let Some(pid) = Pid::from_raw(pgid).filter(|p| p.as_raw_nonzero().get() > 1) else { return Ok(()) };
+    ignore_gone(rustix::process::kill_process_group(pid, signal))
+}
+
+/// Signals the process behind a descriptor. A process that is gone is no error.
+pub fn signal_pidfd(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    ignore_gone(rustix::process::pidfd_send_signal(pidfd, signal))
+}
+
+/// Signals one process by number; only where descriptors for processes do not exist.
+pub fn signal_process(pid: i32, signal: Signal) -> io::Result<()> {
+    let Some(pid) = Pid::from_raw(pid).filter(|p| p.as_raw_nonzero().get() > 1) else { return Ok(()) };
+    ignore_gone(rustix::process::kill_process(pid, signal))
+}
+
+fn ignore_gone(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// A descriptor for a process: readable once it has ended, and never mistaken for another process with its number.
+pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+    let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// From now on orphans among our descendants become our children instead of init's, so that they can be found.
+pub fn become_subreaper() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Time since boot, suspended time included: what a lease is measured by.
+pub fn boottime() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Host name.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Our process group.
+pub fn own_group() -> i32 {
+    rustix::process::getpgrp().as_raw_nonzero().get()
+}
+
+/// Waits for many descriptors at once; each is known by a number.
+pub struct Poller {
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl Poller {
+    /// Nothing to wait for yet.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, events: Vec::with_capacity(64) })
+    }
+
+    /// Waits for `fd` to be readable, too. Closing `fd` takes it out again.
+    pub fn add(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)?)
+    }
+
+    /// Waits until something is readable or the time is up; appends the keys to `ready`.
+    pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<u64>) -> io::Result<()> {
+        let timeout = timeout.map(|t| rustix::event::Timespec {
+            tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(t.subsec_nanos()),
+        });
+        self.events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        }
+        ready.extend(self.events.iter().map(|event| event.data.u64()));
+        Ok(())
+    }
+}
+
+/// Wakes a [`Poller`] from another thread.
+#[derive(Debug)]
+pub struct Wake {
+    fd: OwnedFd,
+}
+
+impl Wake {
+    /// Not yet rung.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+    }
+
+    /// Makes the poller return.
+    pub fn ring(&self) {
+        // The only failure is a counter that is full, and then the poller wakes anyway.
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+    }
+
+    /// Takes back all rings.
+    pub fn clear(&self) {
+        let mut counter = [0; 8];
+        let _ = rustix::io::read(&self.fd, &mut counter);
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A signal by its name, with or without `SIG`; only those that make sense to end a job with.
+pub fn signal_by_name(name: &str) -> Option<Signal> {
+    let upper = name.to_ascii_uppercase();
+    Some(match upper.strip_prefix("SIG").unwrap_or(&upper) {
+        "HUP" => Signal::HUP,
+        "INT" => Signal::INT,
+        "QUIT" => Signal::QUIT,
+        "KILL" => Signal::KILL,
+        "USR1" => Signal::USR1,
+        "USR2" => Signal::USR2,
+        "TERM" => Signal::TERM,
+        "XCPU" => Signal::XCPU,
+        _ => return None,
+    })
+}
+
+/// The name of a signal number, for people.
+pub fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn spawn(script: &str) -> i32 {
+        i32::try_from(Command::new("/bin/sh").arg("-c").arg(script).spawn().unwrap().id()).unwrap()
+    }
+
+    #[test]
+    fn a_child_is_reaped_with_its_usage() {
+        let pid = spawn("exit 7");
+        wait_for_end(pid);
+        assert!(has_ended(pid));
+        let Reap::Ended(reaped) = reap(pid) else { panic!("not reaped") };
+        assert_eq!((reaped.pid, reaped.status.code()), (pid, Some(7)));
+        assert!(reaped.max_rss_bytes > 100_000);
+        assert!(matches!(reap(pid), Reap::NoChild));
+        assert!(!has_ended(pid));
+    }
+
+    #[test]
+    fn a_poller_sees_the_end_of_a_child_and_a_ring() {
+        let pid = spawn("exec sleep 100");
+        let pidfd = pidfd_open(pid).unwrap();
+        let wake = Wake::new().unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add(&pidfd, 5).unwrap();
+        poller.add(&wake, 6).unwrap();
+        let mut ready = Vec::new();
+        poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        assert!(ready.is_empty());
+        wake.ring();
+        poller.wait(None, &mut ready).unwrap();
+        assert_eq!(ready, [6]);
+        wake.clear();
+        ready.clear();
+        assert!(matches!(reap(pid), Reap::Alive));
+        signal_pidfd(pidfd.as_fd(), Signal::KILL).unwrap();
+        poller.wait(None, &mut ready).unwrap();
+        assert_eq!(ready, [5]);
+        let Reap::Ended(reaped) = reap(pid) else { panic!("not reaped") };
+        assert_eq!(reaped.status.signal(), Some(9));
+        signal_pidfd(pidfd.as_fd(), Signal::KILL).unwrap();
+        signal_process(pid, Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn signals_are_known_by_name() {
+        assert_eq!(signal_by_name("SIGTERM"), Some(Signal::TERM));
+        assert_eq!(signal_by_name("usr1"), Some(Signal::USR1));
+        assert_eq!(signal_by_name("SIGFOO"), None);
+        assert_eq!(signal_name(11), "SIGSEGV");
+        assert_eq!(signal_name(40), "signal 40");
+    }
+}
