@@ -2,6 +2,7 @@
 //!
 //! States facts and never decides about a retry: that is the server's.
 
+use crate::monitor::Sample;
 use crate::process::{Order, Sink};
 use crate::supervisor::{Exit, How, StopReason};
 use crate::sys;
@@ -41,6 +42,8 @@ pub struct Context {
     pub execution: Execution,
     /// Exit code that means "continue me".
     pub checkpoint_exit_code: Option<i64>,
+    /// Where every look at what attempts use is kept, if it is.
+    pub time_series: Option<PathBuf>,
 }
 
 impl Context {
@@ -104,6 +107,21 @@ impl Attempt {
     pub fn new(packet: AttemptPacket, gpus: Vec<String>) -> Self {
         let stage = if packet.recovery.is_some() { Stage::Script } else { Stage::Command };
         Self { packet, gpus, stage, script: None, has_started: false }
+    }
+
+    /// What was seen of it, as a line of the time series.
+    pub fn sample_line(&self, sample: &Sample, cpu_percent: Option<f64>, at_ms: i64) -> String {
+        let line = serde_json::json!({
+            "timestamp_ms": at_ms,
+            "job_id": self.packet.job_id,
+            "job_name": self.packet.job_name,
+            "run_id": self.packet.run_id,
+            "attempt_id": self.packet.attempt_id,
+            "cpu_percent": cpu_percent,
+            "memory_bytes": sample.memory_bytes,
+            "num_processes": sample.processes,
+        });
+        format!("{line}\n")
     }
 
     /// Names it to the server.

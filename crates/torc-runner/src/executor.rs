@@ -7,6 +7,7 @@ use crate::mailbox::Mailbox;
 use crate::pool::Pool;
 use crate::supervisor::{Done, ProcessEvent, StopReason, Supervisor, Task};
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 use torc_model::api::{ActionPacket, AttemptPacket, CompletionReport, StartReport};
@@ -37,8 +38,6 @@ pub struct Executor {
     reports: Mailbox<Box<CompletionReport>>,
     units: HashMap<u64, Unit>,
     by_attempt: HashMap<AttemptId, u64>,
-    /// Attempts whose report is being made.
-    finishing: usize,
     next_id: u64,
     process_events: Vec<ProcessEvent>,
 }
@@ -59,7 +58,6 @@ impl Executor {
             reports,
             units: HashMap::new(),
             by_attempt: HashMap::new(),
-            finishing: 0,
             next_id: 1,
             process_events: Vec::new(),
         }
@@ -145,13 +143,20 @@ impl Executor {
 
     /// A report is ready.
     pub fn on_report(&mut self, report: Box<CompletionReport>, out: &mut Vec<ExecutorEvent>) {
-        self.finishing -= 1;
         out.push(ExecutorEvent::Ended(report));
     }
 
     fn on_process_events(&mut self, mut events: Vec<ProcessEvent>, now: Instant, out: &mut Vec<ExecutorEvent>) {
+        let mut series = String::new();
         for event in events.drain(..) {
             match event {
+                ProcessEvent::Sampled { sample, cpu_percent } => {
+                    if self.context.time_series.is_some()
+                        && let Some(Unit::Attempt(attempt)) = self.units.get(&sample.id)
+                    {
+                        series += &attempt.sample_line(&sample, cpu_percent, crate::time::now_ms());
+                    }
+                }
                 ProcessEvent::Started { id, pid, at_ms } => {
                     if let Some(Unit::Attempt(attempt)) = self.units.get_mut(&id)
                         && let Some(attempt) = attempt.take_start()
@@ -185,8 +190,19 @@ impl Executor {
                 },
             }
         }
+        self.keep_series(series);
         // Keeps its memory for the next time.
         self.process_events = events;
+    }
+
+    fn keep_series(&self, lines: String) {
+        let Some(path) = self.context.time_series.clone().filter(|_| !lines.is_empty()) else { return };
+        self.pool.push(Box::new(move || {
+            let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+            if let Err(error) = file.and_then(|mut file| file.write_all(lines.as_bytes())) {
+                tracing::warn!(path = %path.display(), %error, "can not keep what attempts use");
+            }
+        }));
     }
 
     fn follow_attempt(&mut self, next: attempt::Next, now: Instant, out: &mut Vec<ExecutorEvent>) {
@@ -196,7 +212,6 @@ impl Executor {
                 out.push(ExecutorEvent::Ended(Box::new(finish.report(&self.context))));
             }
             attempt::Next::Report(finish) => {
-                self.finishing += 1;
                 let (context, reports) = (self.context.clone(), self.reports.clone());
                 self.pool.push(Box::new(move || reports.send(Box::new(finish.report(&context)))));
             }

@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn no_message_is_missed_whatever_the_order_of_ringing_and_hearing() {
         let (sender, inbox) = mailbox::<u32>().unwrap();
-        let mut poller = Poller::new().unwrap();
+        let poller = Poller::new().unwrap();
         poller.add(inbox.wake(), 0).unwrap();
         let threads: Vec<_> = (0..4)
             .map(|_| {

@@ -70,9 +70,9 @@ impl Table {
         Self { by_pid, children, taken }
     }
 
-    /// One process.
-    pub fn find(&self, pid: i32) -> Option<&Process> {
-        self.by_pid.get(&pid)
+    /// Every process.
+    pub fn all(&self) -> impl Iterator<Item = &Process> {
+        self.by_pid.values()
     }
 
     /// The children of a process.
@@ -196,7 +196,7 @@ mod tests {
     fn we_are_in_the_table() {
         let pid = i32::try_from(std::process::id()).unwrap();
         let table = Table::read().unwrap();
-        let us = table.find(pid).unwrap();
+        let us = table.all().find(|p| p.pid == pid).unwrap();
         assert!(us.rss_pages > 0 && us.start > 0 && !us.is_zombie);
         assert_eq!(own_start(), Some(us.start));
         assert!(proportional_bytes(pid).unwrap() > 0);

@@ -146,6 +146,13 @@ pub enum ProcessEvent {
         /// When, in ms since 1970.
         at_ms: i64,
     },
+    /// A process has been looked at.
+    Sampled {
+        /// What it uses.
+        sample: Sample,
+        /// CPU use since the last look, 100 per core.
+        cpu_percent: Option<f64>,
+    },
     /// A process and everything it started is gone.
     Ended(Box<Exit>),
 }
@@ -246,13 +253,8 @@ impl Supervisor {
     }
 
     /// Where the ends of processes show; [`Supervisor::on_ready`] wants the keys. The key 0 is free for others.
-    pub fn poller(&mut self) -> &mut Poller {
-        &mut self.poller
-    }
-
-    /// Nothing runs and nothing is left to do.
-    pub fn is_idle(&self) -> bool {
-        self.live.is_empty()
+    pub fn poller(&self) -> &Poller {
+        &self.poller
     }
 
     /// When [`Supervisor::on_time`] wants to be called.
@@ -397,7 +399,7 @@ impl Supervisor {
                 self.next_scan = self.next_scan.max(now + cost * SCAN_SHARE);
                 self.on_cleaned_up(id, remains, now, out);
             }
-            Done::Sampled(samples, oom_kills) => self.on_sampled(&samples, oom_kills, now),
+            Done::Sampled(samples, oom_kills) => self.on_sampled(samples, oom_kills, now, out),
             Done::Swept(strangers, cost) => {
                 self.is_sweeping = false;
                 self.sweep_cost = cost;
@@ -645,12 +647,13 @@ impl Supervisor {
         }));
     }
 
-    fn on_sampled(&mut self, samples: &[Sample], oom_kills: Option<u64>, now: Instant) {
+    fn on_sampled(&mut self, samples: Vec<Sample>, oom_kills: Option<u64>, now: Instant, out: &mut Vec<ProcessEvent>) {
         self.is_sampling = false;
         self.machine_oom_kills = oom_kills.max(self.machine_oom_kills);
         for sample in samples {
             let Some(live) = self.live.get_mut(&sample.id) else { continue };
-            live.usage.add(sample);
+            let cpu_percent = live.usage.add(&sample);
+            out.push(ProcessEvent::Sampled { sample, cpu_percent });
             if let Some(limit_bytes) = live.order.memory_limit.filter(|limit| sample.memory_bytes > *limit) {
                 let reason = StopReason::Memory { used_bytes: sample.memory_bytes, limit_bytes };
                 self.stop(&[sample.id], &reason, now);

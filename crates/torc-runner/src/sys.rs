@@ -4,6 +4,7 @@
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -12,8 +13,6 @@ use std::time::Duration;
 /// A child that has ended and been reaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Reaped {
-    /// Its process id, free for reuse from now on.
-    pub pid: i32,
     /// How it ended.
     pub status: ExitStatus,
     /// User and system time, its waited-for descendants included.
@@ -54,8 +53,7 @@ fn wait4(target: i32) -> Reap {
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => continue,
             -1 => Reap::NoChild,
             0 => Reap::Alive,
-            pid => Reap::Ended(Reaped {
-                pid,
+            _ => Reap::Ended(Reaped {
                 status: ExitStatus::from_raw(status),
                 cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
                 max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
@@ -137,15 +135,15 @@ pub fn own_group() -> i32 {
 }
 
 /// Waits for many descriptors at once; each is known by a number.
+#[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
-    events: Vec<epoll::Event>,
 }
 
 impl Poller {
     /// Nothing to wait for yet.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, events: Vec::with_capacity(64) })
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     /// Waits for `fd` to be readable, too. Closing `fd` takes it out again.
@@ -154,18 +152,17 @@ impl Poller {
     }
 
     /// Waits until something is readable or the time is up; appends the keys to `ready`.
-    pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<u64>) -> io::Result<()> {
+    pub fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>) -> io::Result<()> {
         let timeout = timeout.map(|t| rustix::event::Timespec {
             tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(t.subsec_nanos()),
         });
-        self.events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(()),
+        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; 64];
+        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+            Ok((events, _)) => ready.extend(events.iter().map(|event| event.data.u64())),
+            Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
-        ready.extend(self.events.iter().map(|event| event.data.u64()));
         Ok(())
     }
 }
@@ -258,7 +255,7 @@ mod tests {
         wait_for_end(pid);
         assert!(has_ended(pid));
         let Reap::Ended(reaped) = reap(pid) else { panic!("not reaped") };
-        assert_eq!((reaped.pid, reaped.status.code()), (pid, Some(7)));
+        assert_eq!(reaped.status.code(), Some(7));
         assert!(reaped.max_rss_bytes > 100_000);
         assert!(matches!(reap(pid), Reap::NoChild));
         assert!(!has_ended(pid));
@@ -269,7 +266,7 @@ mod tests {
         let pid = spawn("exec sleep 100");
         let pidfd = pidfd_open(pid).unwrap();
         let wake = Wake::new().unwrap();
-        let mut poller = Poller::new().unwrap();
+        let poller = Poller::new().unwrap();
         poller.add(&pidfd, 5).unwrap();
         poller.add(&wake, 6).unwrap();
         let mut ready = Vec::new();

@@ -42,6 +42,7 @@ fn context(dir: &Path) -> Context {
         env: BTreeMap::from([("A".into(), "workflow".into()), ("B".into(), "b".into())]),
         execution: Execution::default(),
         checkpoint_exit_code: Some(85),
+        time_series: None,
     }
 }
 

@@ -38,7 +38,7 @@ impl Bench {
             cgroups: cgroups(&key),
         };
         let rules = Rules { grace, termination: Signal::TERM, sample_interval };
-        let mut supervisor = Supervisor::new(setup, rules, pool, answers).unwrap();
+        let supervisor = Supervisor::new(setup, rules, pool, answers).unwrap();
         supervisor.poller().add(inbox.wake(), 0).unwrap();
         Self { supervisor, inbox, dir, key, events: Vec::new(), next_id: 1 }
     }
@@ -95,7 +95,7 @@ impl Bench {
         let find = |b: &Self| {
             b.events.iter().find_map(|e| match e {
                 ProcessEvent::Ended(exit) if exit.id == id => Some((**exit).clone()),
-                ProcessEvent::Ended(_) | ProcessEvent::Started { .. } => None,
+                _ => None,
             })
         };
         self.until("the end of a process", |b| find(b).is_some());
@@ -158,7 +158,7 @@ fn an_exit_code_and_both_streams_are_kept() {
     assert!(exit.stop.is_none() && exit.journal.is_empty() && exit.memory.is_none());
     assert!(exit.peak_memory_bytes > 500_000, "{}", exit.peak_memory_bytes);
     assert!(exit.ended_ms >= exit.started_ms && exit.wall > Duration::ZERO);
-    assert!(bench.supervisor.is_idle());
+    assert!(bench.supervisor.live.is_empty());
 }
 
 #[test]
@@ -433,7 +433,7 @@ fn many_processes_at_once_all_end() {
     for order in orders {
         bench.supervisor.start(order, Instant::now());
     }
-    bench.until("all of them", |b| b.supervisor.is_idle());
+    bench.until("all of them", |b| b.supervisor.live.is_empty());
     let mut codes = [0; 7];
     for event in &bench.events {
         if let ProcessEvent::Ended(exit) = event {

@@ -1,0 +1,246 @@
+//! What a runner is told, and what it tells.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use torc_client::Client;
+use torc_model::api::{Capacity, ReportVerdict};
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::status::{Cause, JobStatus, Outcome, Trigger};
+
+/// What a runner is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Talks to the server.
+    pub client: Client,
+    /// The workflow to work for.
+    pub workflow_id: WorkflowId,
+    /// What there is to share out among the jobs.
+    pub capacity: Capacity,
+    /// Names of the GPUs, as `CUDA_VISIBLE_DEVICES` takes them; numbers where there are fewer names than GPUs.
+    pub gpus: Vec<String>,
+    /// Where logs go.
+    pub output_dir: PathBuf,
+    /// Where jobs start and relative paths begin.
+    pub working_dir: PathBuf,
+    /// Between the termination signal and SIGKILL; the workflow's setting unless given.
+    pub grace: Option<Duration>,
+    /// Where it runs.
+    pub kind: Kind,
+    /// Takes jobs with this label.
+    pub label: Option<String>,
+    /// It must have ended after this long.
+    pub time_left: Option<Duration>,
+    /// How many attempts to hold beyond what can run at once.
+    pub prefetch: Prefetch,
+    /// What the batch system knows it by.
+    pub scheduler: Option<Value>,
+    /// Jobs of another Slurm scheduler are not taken even when there is nothing else.
+    pub strict_scheduler_match: bool,
+    /// How long to wait for a server that does not answer at the beginning.
+    pub patience: Duration,
+    /// Hears what happens.
+    pub events: Option<UnboundedSender<RunnerEvent>>,
+}
+
+impl Config {
+    /// A local runner with what this machine has.
+    pub fn new(client: Client, workflow_id: WorkflowId, output_dir: impl Into<PathBuf>) -> Self {
+        let (capacity, gpus) = crate::machine::detect();
+        Self {
+            client,
+            workflow_id,
+            capacity,
+            gpus,
+            output_dir: output_dir.into(),
+            working_dir: PathBuf::from("."),
+            grace: None,
+            kind: Kind::Local,
+            label: None,
+            time_left: None,
+            prefetch: Prefetch::Adaptive,
+            scheduler: None,
+            strict_scheduler_match: false,
+            patience: Duration::from_secs(30),
+            events: None,
+        }
+    }
+}
+
+/// Where a runner runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// On the user's machine: leaves as soon as there is nothing to do without help.
+    Local,
+    /// In a Slurm allocation: leaves after the workflow's idle time.
+    Slurm,
+}
+
+impl Kind {
+    /// On the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Slurm => "slurm",
+        }
+    }
+}
+
+/// How many attempts a runner holds beyond what can run at once, so that short jobs do not wait for the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prefetch {
+    /// Enough for some tens of milliseconds of work: none when jobs are long.
+    Adaptive,
+    /// This many.
+    Fixed(u32),
+}
+
+/// Whether to go on. A later one is stronger.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Shutdown {
+    /// Go on.
+    Run,
+    /// Take nothing new; end the jobs with grace, report and leave.
+    Stop,
+    /// End the jobs at once.
+    Kill,
+}
+
+/// Why a runner left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LeaveReason {
+    /// The workflow is complete.
+    Complete,
+    /// Nothing will ever become ready without outside help.
+    NothingToDo,
+    /// Nothing to do for too long.
+    Idle,
+    /// It was told to stop.
+    Stopped,
+    /// Its time is over.
+    TimeUp,
+    /// The server could not be reached for too long.
+    OutOfContact,
+    /// The server said no.
+    Refused(String),
+}
+
+impl std::fmt::Display for LeaveReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Complete => f.write_str("the workflow is complete"),
+            Self::NothingToDo => f.write_str("nothing can run without outside help"),
+            Self::Idle => f.write_str("there was no work for too long"),
+            Self::Stopped => f.write_str("it was told to stop"),
+            Self::TimeUp => f.write_str("its time is over"),
+            Self::OutOfContact => f.write_str("the server could not be reached"),
+            Self::Refused(message) => write!(f, "the server refused: {message}"),
+        }
+    }
+}
+
+/// What a runner did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// Its id at the server.
+    pub runner_id: RunnerId,
+    /// Why it left.
+    pub reason: LeaveReason,
+    /// Attempts that succeeded.
+    pub succeeded: u64,
+    /// Attempts that failed by themselves.
+    pub failed: u64,
+    /// Attempts that were ended from outside: canceled, or because the runner stopped.
+    pub ended: u64,
+    /// Results that could not be delivered; they wait in the output directory for the next runner.
+    pub undelivered: u64,
+}
+
+/// What happens, for whoever shows it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum RunnerEvent {
+    /// The server knows the runner.
+    Registered {
+        /// Its id.
+        runner_id: RunnerId,
+        /// The run.
+        run_id: i64,
+        /// What the server calls the workflow.
+        workflow_name: String,
+    },
+    /// An attempt runs.
+    Started {
+        /// Which.
+        attempt: AttemptId,
+        /// Its job.
+        job_id: JobId,
+        /// The job's name.
+        job_name: String,
+        /// 1, 2, 3...
+        attempt_id: i64,
+    },
+    /// An attempt has ended.
+    Ended {
+        /// Which.
+        attempt: AttemptId,
+        /// Its job.
+        job_id: JobId,
+        /// The job's name.
+        job_name: String,
+        /// 1, 2, 3...
+        attempt_id: i64,
+        /// Return code.
+        return_code: i64,
+        /// Why it failed.
+        cause: Option<Cause>,
+        /// What a person should read.
+        error: Option<String>,
+        /// How long it ran.
+        seconds: f64,
+    },
+    /// The server has decided what follows from an end.
+    Judged {
+        /// Which.
+        attempt: AttemptId,
+        /// Whether the report counted.
+        verdict: ReportVerdict,
+        /// What the rules decided.
+        outcome: Option<Outcome>,
+        /// The job's status now.
+        job_status: Option<JobStatus>,
+    },
+    /// An action begins.
+    ActionStarted {
+        /// Which.
+        action: ActionId,
+        /// Its trigger.
+        trigger: Trigger,
+    },
+    /// An action has ended.
+    ActionEnded {
+        /// Which.
+        action: ActionId,
+        /// Return code.
+        return_code: i64,
+        /// What a person should read.
+        error: Option<String>,
+    },
+    /// The server does not answer; jobs go on.
+    ServerLost {
+        /// What the network said.
+        message: String,
+    },
+    /// The server answers again.
+    ServerBack,
+    /// No new work is taken; what runs is being ended, if anything does.
+    Leaving {
+        /// Why.
+        reason: LeaveReason,
+    },
+    /// Something that people should know.
+    Warning {
+        /// One sentence.
+        message: String,
+    },
+}

@@ -1,0 +1,664 @@
+//! Decides what this runner takes, starts, stops, reports and when it leaves. No I/O, no clock, no threads: facts come
+//! in as events, and what is to be done goes out as effects.
+//!
+//! ```text
+//!   server ◀─ exchange lane: reports, and a claim in the same breath; one at a time
+//!          ◀─ listen lane:   one long poll; new work, cancels and actions come at once
+//!               │ events                effects │
+//!               ▼                               ▼
+//!            ┌──────────── dispatcher ────────────┐
+//!               ▲ Started, Ended        start, stop │
+//!            executor ◀────────────────────────────┘
+//! ```
+//!
+//! Reports that come while an exchange is on its way ride on the next one: full batches under load, no delay when idle.
+
+use crate::actions::ActionResult;
+use crate::attempt::unstarted_report;
+use crate::config::{LeaveReason, Prefetch, RunnerEvent, Shutdown};
+use crate::held::HeldList;
+use crate::resources::{Free, Share};
+use crate::supervisor::StopReason;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use torc_model::api::*;
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
+use torc_model::status::{Cause, Trigger};
+
+/// A listener waits this long at the server before it asks again.
+const LISTEN_SECONDS: f64 = 30.0;
+/// At most this many attempts in one answer.
+const CLAIM_LIMIT: i64 = 256;
+/// At most this many reports in one request; each may carry some kilobytes of output.
+const REPORT_LIMIT: usize = 256;
+/// Short jobs are held ready for about this much work.
+const PREFETCH_SECONDS: f64 = 0.05;
+/// More would keep work from other runners for no gain.
+const PREFETCH_LIMIT: f64 = 64.0;
+/// What could not be started for this long is given back, so that another runner may have it.
+const STALE: Duration = Duration::from_secs(5);
+/// A leaving runner waits this long for a server that does not answer.
+const FAREWELL: Duration = Duration::from_secs(15);
+
+/// What does not change while a runner works.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its id at the server.
+    pub runner_id: RunnerId,
+    /// First part of the keys of its claims.
+    pub key: String,
+    /// What it has.
+    pub capacity: Capacity,
+    /// Names of its GPUs.
+    pub gpus: Vec<String>,
+    /// How many attempts to hold ahead.
+    pub prefetch: Prefetch,
+    /// Leave as soon as nothing can run without outside help.
+    pub leave_when_stuck: bool,
+    /// Leave after this long without work.
+    pub idle_limit: Option<Duration>,
+    /// Stay although the workflow is complete.
+    pub ignore_completion: bool,
+    /// Jobs of another Slurm scheduler are not taken.
+    pub strict_scheduler_match: bool,
+    /// From then on everything must be ended.
+    pub end: Option<Instant>,
+}
+
+/// What happens to a runner.
+#[derive(Debug)]
+pub enum Event {
+    /// The exchange has been answered.
+    Exchanged(ClaimResponse),
+    /// The listener has been answered.
+    Heard(ClaimResponse),
+    /// A request got no answer; it is being repeated.
+    ServerLost(String),
+    /// The server said no, for good.
+    Refused(String),
+    /// A heartbeat has been answered.
+    Heartbeat(HeartbeatAnswer),
+    /// The server could not be reached for so long that it may soon give our attempts away.
+    OutOfContact,
+    /// An attempt runs.
+    Started(StartReport),
+    /// An attempt has ended.
+    Ended(Box<CompletionReport>),
+    /// An action has ended.
+    ActionEnded(ActionResult),
+    /// The server knows how an action ended.
+    ActionReported(ActionId),
+    /// Somebody asks us to stop.
+    Shutdown(Shutdown),
+    /// The server has said goodbye; these actions are left to do.
+    GoodbyeAnswered(Vec<ActionPacket>),
+    /// The server could not be told.
+    GoodbyeFailed(String),
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send an exchange.
+    Exchange(Arc<ClaimRequest>),
+    /// Send a listener.
+    Listen(ClaimRequest),
+    /// Start an attempt on these GPUs.
+    Start(Box<AttemptPacket>, Vec<String>),
+    /// End an attempt.
+    Stop(AttemptId, StopReason),
+    /// End everything.
+    StopAll(StopReason),
+    /// End everything at once.
+    KillAll(StopReason),
+    /// Execute an action.
+    RunAction(ActionPacket),
+    /// Tell the server how an action ended.
+    ReportAction(ActionResult),
+    /// Keep these results on disk until they are delivered.
+    Spool(Vec<CompletionReport>),
+    /// Everything on disk has been delivered.
+    ClearSpool,
+    /// Say goodbye.
+    Goodbye(String),
+    /// Tell whoever watches.
+    Tell(RunnerEvent),
+    /// All is done.
+    Exit,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Phase {
+    Working,
+    /// Takes nothing new; since when.
+    Draining(LeaveReason, Instant),
+    /// Has said goodbye, and perhaps been answered.
+    Leaving(LeaveReason, bool),
+}
+
+struct Active {
+    share: Share,
+    job_id: JobId,
+    job_name: String,
+    attempt_id: i64,
+    is_ours: bool,
+}
+
+struct RunningAction {
+    /// Jobs wait for it.
+    is_gate: bool,
+    has_ended: bool,
+}
+
+/// How many attempts ended how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Succeeded.
+    pub succeeded: u64,
+    /// Failed by themselves.
+    pub failed: u64,
+    /// Ended from outside.
+    pub ended: u64,
+}
+
+/// The owner of a runner's state.
+pub struct Dispatcher {
+    settings: Settings,
+    free: Free,
+    held: Arc<HeldList>,
+    queue: VecDeque<(Instant, AttemptPacket)>,
+    active: HashMap<AttemptId, Active>,
+    started: Vec<StartReport>,
+    completed: VecDeque<CompletionReport>,
+    exchange: Option<Arc<ClaimRequest>>,
+    is_listening: bool,
+    claims: u64,
+    phase: Phase,
+    actions: HashMap<ActionId, RunningAction>,
+    /// Moving average of how long attempts run.
+    average_seconds: Option<f64>,
+    is_lost: bool,
+    is_refused: bool,
+    is_hurried: bool,
+    spooled: HashSet<AttemptId>,
+    is_complete: bool,
+    is_stuck: bool,
+    idle_since: Option<Instant>,
+    has_left: bool,
+    /// How attempts ended so far.
+    pub counts: Counts,
+}
+
+impl Dispatcher {
+    /// A runner that has just been registered.
+    pub fn new(settings: Settings, held: Arc<HeldList>, now: Instant) -> Self {
+        Self {
+            free: Free::new(settings.capacity.clone(), settings.gpus.clone()),
+            settings,
+            held,
+            queue: VecDeque::new(),
+            active: HashMap::new(),
+            started: Vec::new(),
+            completed: VecDeque::new(),
+            exchange: None,
+            is_listening: false,
+            claims: 0,
+            phase: Phase::Working,
+            actions: HashMap::new(),
+            average_seconds: None,
+            is_lost: false,
+            is_refused: false,
+            is_hurried: false,
+            spooled: HashSet::new(),
+            is_complete: false,
+            is_stuck: false,
+            idle_since: Some(now),
+            has_left: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Why it left or is about to.
+    pub fn reason(&self) -> LeaveReason {
+        match &self.phase {
+            Phase::Working => LeaveReason::Stopped,
+            Phase::Draining(reason, _) | Phase::Leaving(reason, _) => reason.clone(),
+        }
+    }
+
+    /// Results that the server does not know of.
+    pub fn undelivered(&self) -> usize {
+        self.completed.len() + self.exchange.as_ref().map_or(0, |request| request.completed.len())
+    }
+
+    /// When [`Dispatcher::settle`] wants to be called even if nothing happens.
+    pub fn next_alarm(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Working => {
+                let idle = self.settings.idle_limit.and_then(|limit| self.idle_since.map(|since| since + limit));
+                let stale = self.queue.front().filter(|_| !self.is_gated()).map(|(since, _)| *since + STALE);
+                [idle, stale, self.settings.end].into_iter().flatten().min()
+            }
+            Phase::Draining(_, since) => (self.is_lost && self.active.is_empty()).then(|| *since + FAREWELL),
+            Phase::Leaving(..) => None,
+        }
+    }
+
+    /// Takes in a fact. What follows from it is decided by [`Dispatcher::settle`], once for all facts of a moment.
+    pub fn handle_event(&mut self, event: Event, now: Instant, out: &mut Vec<Effect>) {
+        match event {
+            Event::Exchanged(answer) => {
+                if let Some(request) = self.exchange.take() {
+                    self.on_acknowledged(&request, &answer, out);
+                }
+                self.on_answer(answer, now, out);
+            }
+            Event::Heard(answer) => {
+                self.is_listening = false;
+                self.on_answer(answer, now, out);
+            }
+            Event::ServerLost(message) => self.on_lost(message, out),
+            Event::Refused(message) => self.on_refused(message, now, out),
+            Event::Heartbeat(answer) => {
+                self.on_cancel(&answer.cancel, out);
+                self.on_not_ours(&answer.not_yours, out);
+                self.on_forgotten(&answer.forgotten, out);
+            }
+            Event::OutOfContact => {
+                self.on_lost("no answer for too long".into(), out);
+                self.drain(LeaveReason::OutOfContact, &StopReason::OutOfContact, now, out);
+            }
+            Event::Started(report) => self.on_started(report, out),
+            Event::Ended(report) => self.on_ended(*report, now, out),
+            Event::ActionEnded(result) => self.on_action_ended(result, now, out),
+            Event::ActionReported(id) => drop(self.actions.remove(&id)),
+            Event::Shutdown(Shutdown::Run) => {}
+            Event::Shutdown(Shutdown::Stop) => self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out),
+            Event::Shutdown(Shutdown::Kill) => {
+                self.is_hurried = true;
+                self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out);
+                out.push(Effect::KillAll(StopReason::Stopped));
+            }
+            Event::GoodbyeAnswered(actions) => self.on_goodbye_answered(actions, now, out),
+            Event::GoodbyeFailed(message) => {
+                out.push(Effect::Tell(RunnerEvent::Warning { message: format!("no goodbye: {message}") }));
+                self.exit(out);
+            }
+        }
+    }
+
+    fn on_acknowledged(&mut self, request: &ClaimRequest, answer: &ClaimResponse, out: &mut Vec<Effect>) {
+        let has_spool = !self.spooled.is_empty();
+        for report in &request.completed {
+            self.held.remove(report.attempt.id);
+            self.spooled.remove(&report.attempt.id);
+        }
+        if has_spool && self.spooled.is_empty() {
+            out.push(Effect::ClearSpool);
+        }
+        for result in &answer.completed {
+            out.push(Effect::Tell(RunnerEvent::Judged {
+                attempt: result.id,
+                verdict: result.result,
+                outcome: result.outcome,
+                job_status: result.job_status,
+            }));
+        }
+    }
+
+    fn on_answer(&mut self, answer: ClaimResponse, now: Instant, out: &mut Vec<Effect>) {
+        if std::mem::replace(&mut self.is_lost, false) {
+            out.push(Effect::Tell(RunnerEvent::ServerBack));
+        }
+        self.is_complete = answer.workflow_complete;
+        self.is_stuck = answer.idle;
+        self.on_cancel(&answer.cancel, out);
+        for action in answer.actions {
+            self.on_action(action, now, out);
+        }
+        for packet in answer.attempts {
+            self.on_granted(packet, now);
+        }
+    }
+
+    fn on_granted(&mut self, packet: AttemptPacket, now: Instant) {
+        if !self.held.insert(packet.id, &packet.token) {
+            return;
+        }
+        match self.phase {
+            Phase::Working => self.queue.push_back((now, packet)),
+            Phase::Draining(..) | Phase::Leaving(..) => {
+                self.give_back(packet, Cause::Stopped, "the runner was leaving")
+            }
+        }
+    }
+
+    /// Reports an attempt as over that never started.
+    fn give_back(&mut self, packet: AttemptPacket, cause: Cause, error: &str) {
+        self.completed.push_back(unstarted_report(packet, cause, error, crate::time::now_ms()));
+    }
+
+    fn on_cancel(&mut self, ids: &[AttemptId], out: &mut Vec<Effect>) {
+        for id in ids {
+            if let Some(packet) = self.take_queued(*id) {
+                self.give_back(packet, Cause::Canceled, "canceled");
+            } else if self.active.contains_key(id) {
+                out.push(Effect::Stop(*id, StopReason::Canceled));
+            }
+        }
+    }
+
+    fn on_not_ours(&mut self, ids: &[AttemptId], out: &mut Vec<Effect>) {
+        for id in ids {
+            if self.take_queued(*id).is_some() {
+                self.held.remove(*id);
+            } else if let Some(active) = self.active.get_mut(id) {
+                active.is_ours = false;
+                out.push(Effect::Stop(*id, StopReason::NotOurs));
+            }
+        }
+    }
+
+    fn on_forgotten(&mut self, ids: &[AttemptId], out: &mut Vec<Effect>) {
+        let lost: Vec<String> = ids.iter().filter(|id| !self.held.contains(**id)).map(ToString::to_string).collect();
+        if !lost.is_empty() {
+            let message = format!("the answer that granted attempts {} never arrived", lost.join(", "));
+            out.push(Effect::Tell(RunnerEvent::Warning { message }));
+        }
+    }
+
+    fn take_queued(&mut self, id: AttemptId) -> Option<AttemptPacket> {
+        let index = self.queue.iter().position(|(_, packet)| packet.id == id)?;
+        self.queue.remove(index).map(|(_, packet)| packet)
+    }
+
+    fn on_lost(&mut self, message: String, out: &mut Vec<Effect>) {
+        if std::mem::replace(&mut self.is_lost, true) {
+            return;
+        }
+        out.push(Effect::Tell(RunnerEvent::ServerLost { message }));
+        let in_flight = self.exchange.iter().flat_map(|request| &request.completed);
+        let reports: Vec<CompletionReport> = in_flight.chain(&self.completed).cloned().collect();
+        self.spool(reports, out);
+    }
+
+    fn spool(&mut self, reports: Vec<CompletionReport>, out: &mut Vec<Effect>) {
+        let new: Vec<_> = reports.into_iter().filter(|r| self.spooled.insert(r.attempt.id)).collect();
+        if !new.is_empty() {
+            out.push(Effect::Spool(new));
+        }
+    }
+
+    fn on_refused(&mut self, message: String, now: Instant, out: &mut Vec<Effect>) {
+        if std::mem::replace(&mut self.is_refused, true) || matches!(self.phase, Phase::Leaving(..)) {
+            return;
+        }
+        self.drain(LeaveReason::Refused(message), &StopReason::Stopped, now, out);
+        let in_flight = self.exchange.take();
+        let reports = in_flight.iter().flat_map(|r| &r.completed).chain(&self.completed).cloned().collect();
+        self.spool(reports, out);
+    }
+
+    fn on_started(&mut self, report: StartReport, out: &mut Vec<Effect>) {
+        if let Some(active) = self.active.get(&report.attempt.id) {
+            out.push(Effect::Tell(RunnerEvent::Started {
+                attempt: report.attempt.id,
+                job_id: active.job_id,
+                job_name: active.job_name.clone(),
+                attempt_id: active.attempt_id,
+            }));
+            self.started.push(report);
+        }
+    }
+
+    fn on_ended(&mut self, report: CompletionReport, now: Instant, out: &mut Vec<Effect>) {
+        let id = report.attempt.id;
+        let Some(active) = self.active.remove(&id) else { return };
+        self.free.give_back(active.share);
+        let average = self.average_seconds.map_or(report.exec_seconds, |old| old * 0.8 + report.exec_seconds * 0.2);
+        self.average_seconds = Some(average);
+        match report.cause {
+            None => self.counts.succeeded += 1,
+            Some(Cause::Canceled | Cause::Stopped) => self.counts.ended += 1,
+            Some(_) => self.counts.failed += 1,
+        }
+        out.push(Effect::Tell(RunnerEvent::Ended {
+            attempt: id,
+            job_id: active.job_id,
+            job_name: active.job_name,
+            attempt_id: active.attempt_id,
+            return_code: report.return_code,
+            cause: report.cause,
+            error: report.error.clone(),
+            seconds: report.exec_seconds,
+        }));
+        if self.active.is_empty() {
+            self.idle_since = Some(now);
+        }
+        if !active.is_ours {
+            self.held.remove(id);
+            return;
+        }
+        if self.is_lost || self.is_refused {
+            self.spool(vec![report.clone()], out);
+        }
+        self.completed.push_back(report);
+    }
+
+    fn on_action(&mut self, packet: ActionPacket, now: Instant, out: &mut Vec<Effect>) {
+        if self.actions.contains_key(&packet.id) {
+            return;
+        }
+        let is_gate = matches!(packet.trigger, Trigger::OnWorkerStart | Trigger::OnWorkflowStart);
+        self.actions.insert(packet.id, RunningAction { is_gate, has_ended: false });
+        out.push(Effect::Tell(RunnerEvent::ActionStarted { action: packet.id, trigger: packet.trigger }));
+        if matches!(self.phase, Phase::Draining(..)) {
+            let error = Some("the runner was leaving".into());
+            self.on_action_ended(ActionResult { id: packet.id, return_code: 143, error }, now, out);
+        } else {
+            out.push(Effect::RunAction(packet));
+        }
+    }
+
+    fn on_action_ended(&mut self, result: ActionResult, now: Instant, out: &mut Vec<Effect>) {
+        if let Some(action) = self.actions.get_mut(&result.id) {
+            action.has_ended = true;
+            if action.is_gate {
+                // What waited for the gate begins to wait for its turn only now.
+                self.queue.iter_mut().for_each(|(since, _)| *since = now);
+            }
+        }
+        out.push(Effect::Tell(RunnerEvent::ActionEnded {
+            action: result.id,
+            return_code: result.return_code,
+            error: result.error.clone(),
+        }));
+        out.push(Effect::ReportAction(result));
+    }
+
+    /// What prepares the worker or the workflow comes before any job.
+    fn is_gated(&self) -> bool {
+        self.actions.values().any(|action| action.is_gate && !action.has_ended)
+    }
+
+    fn on_goodbye_answered(&mut self, actions: Vec<ActionPacket>, now: Instant, out: &mut Vec<Effect>) {
+        if let Phase::Leaving(_, is_answered) = &mut self.phase {
+            *is_answered = true;
+        }
+        if self.is_hurried {
+            return self.exit(out);
+        }
+        for action in actions {
+            self.on_action(action, now, out);
+        }
+    }
+
+    /// Takes nothing new, gives back what has not started, and ends what has.
+    fn drain(&mut self, reason: LeaveReason, stop: &StopReason, now: Instant, out: &mut Vec<Effect>) {
+        if self.phase != Phase::Working {
+            return;
+        }
+        self.begin_leaving(reason, now, out);
+        for (_, packet) in std::mem::take(&mut self.queue) {
+            self.give_back(packet, Cause::Stopped, "the runner was leaving");
+        }
+        out.push(Effect::StopAll(stop.clone()));
+    }
+
+    fn begin_leaving(&mut self, reason: LeaveReason, now: Instant, out: &mut Vec<Effect>) {
+        out.push(Effect::Tell(RunnerEvent::Leaving { reason: reason.clone() }));
+        self.phase = Phase::Draining(reason, now);
+    }
+
+    fn exit(&mut self, out: &mut Vec<Effect>) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            out.push(Effect::Exit);
+        }
+    }
+
+    /// Decides what follows from everything that has happened up to now.
+    pub fn settle(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        if self.settings.end.is_some_and(|end| end <= now) {
+            self.drain(LeaveReason::TimeUp, &StopReason::RunnerTimeUp, now, out);
+        }
+        if self.phase == Phase::Working {
+            self.start_what_fits(out);
+            self.return_stale(now);
+        }
+        self.exchange_if_useful(now, out);
+        if self.phase == Phase::Working && !self.is_listening {
+            self.is_listening = true;
+            out.push(Effect::Listen(ClaimRequest { wait_seconds: LISTEN_SECONDS, ..self.claim(CLAIM_LIMIT, now) }));
+        }
+        self.leave_if_done(now, out);
+    }
+
+    fn return_stale(&mut self, now: Instant) {
+        let is_stale = self.queue.front().is_some_and(|(since, _)| *since + STALE <= now);
+        if !is_stale || self.is_gated() {
+            return;
+        }
+        // Whatever runs now runs long: hold nothing ahead until that has changed.
+        let waited = STALE.as_secs_f64();
+        self.average_seconds = Some(self.average_seconds.map_or(waited, |average| average.max(waited)));
+        for (_, packet) in std::mem::take(&mut self.queue) {
+            self.give_back(packet, Cause::Stopped, "it could not be started soon on this runner");
+        }
+    }
+
+    fn start_what_fits(&mut self, out: &mut Vec<Effect>) {
+        if self.is_gated() {
+            return;
+        }
+        while let Some((_, packet)) = self.queue.front() {
+            let Some(share) = self.free.take(packet) else { return };
+            let Some((_, packet)) = self.queue.pop_front() else { return };
+            let gpus = share.gpus.clone();
+            let active = Active {
+                share,
+                job_id: packet.job_id,
+                job_name: packet.job_name.clone(),
+                attempt_id: packet.attempt_id,
+                is_ours: true,
+            };
+            self.active.insert(packet.id, active);
+            self.idle_since = None;
+            out.push(Effect::Start(Box::new(packet), gpus));
+        }
+    }
+
+    fn exchange_if_useful(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        let has_news = !self.started.is_empty() || !self.completed.is_empty();
+        if self.exchange.is_some() || self.is_refused || !has_news || self.has_left {
+            return;
+        }
+        let limit = if self.phase == Phase::Working { CLAIM_LIMIT } else { 0 };
+        let count = self.completed.len().min(REPORT_LIMIT);
+        let request = Arc::new(ClaimRequest {
+            prefetch: self.prefetch(),
+            started: std::mem::take(&mut self.started),
+            completed: self.completed.drain(..count).collect(),
+            ..self.claim(limit, now)
+        });
+        self.exchange = Some(request.clone());
+        out.push(Effect::Exchange(request));
+    }
+
+    fn claim(&mut self, limit: i64, now: Instant) -> ClaimRequest {
+        self.claims += 1;
+        let left = self.settings.end.map(|end| end.saturating_duration_since(now).as_secs());
+        ClaimRequest {
+            runner_id: self.settings.runner_id,
+            key: format!("{}-{}", self.settings.key, self.claims),
+            limit,
+            capacity: self.settings.capacity.clone(),
+            time_left_seconds: left.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX)),
+            prefetch: 0,
+            wait_seconds: 0.0,
+            started: Vec::new(),
+            completed: Vec::new(),
+            strict_scheduler_match: self.settings.strict_scheduler_match,
+        }
+    }
+
+    fn prefetch(&self) -> i64 {
+        match (self.settings.prefetch, self.average_seconds) {
+            (Prefetch::Fixed(count), _) => i64::from(count),
+            (Prefetch::Adaptive, None) => 0,
+            (Prefetch::Adaptive, Some(average)) => {
+                let slots = self.settings.capacity.max_parallel_jobs.unwrap_or(self.settings.capacity.num_cpus).max(1);
+                // The cast saturates, and the value is small and not negative.
+                (PREFETCH_SECONDS * slots as f64 / average.max(1e-6)).min(PREFETCH_LIMIT) as i64
+            }
+        }
+    }
+
+    fn leave_if_done(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        let is_delivered = self.exchange.is_none() && self.completed.is_empty() && self.started.is_empty();
+        let is_idle = self.active.is_empty() && self.queue.is_empty();
+        let no_action_runs = self.actions.values().all(|action| action.has_ended);
+        match &self.phase {
+            Phase::Working if is_idle && is_delivered && self.actions.is_empty() => {
+                let is_over = |since: Instant| self.settings.idle_limit.is_some_and(|limit| since + limit <= now);
+                let reason = if self.is_complete && !self.settings.ignore_completion {
+                    LeaveReason::Complete
+                } else if self.is_stuck && self.settings.leave_when_stuck {
+                    LeaveReason::NothingToDo
+                } else if self.idle_since.is_some_and(is_over) {
+                    LeaveReason::Idle
+                } else {
+                    return;
+                };
+                self.begin_leaving(reason, now, out);
+                self.say_goodbye(out);
+            }
+            Phase::Working => {}
+            Phase::Draining(reason, since) if is_idle && no_action_runs => {
+                let can_not_tell = self.is_refused
+                    || (self.is_lost
+                        && (self.is_hurried || *reason == LeaveReason::OutOfContact || *since + FAREWELL <= now));
+                if can_not_tell {
+                    self.exit(out);
+                } else if is_delivered && self.actions.is_empty() {
+                    self.say_goodbye(out);
+                }
+            }
+            Phase::Draining(..) => {}
+            Phase::Leaving(_, is_answered) => {
+                if (*is_answered && self.actions.is_empty()) || (self.is_hurried && no_action_runs) {
+                    self.exit(out);
+                }
+            }
+        }
+    }
+
+    fn say_goodbye(&mut self, out: &mut Vec<Effect>) {
+        let reason = self.reason();
+        out.push(Effect::Goodbye(reason.to_string()));
+        self.phase = Phase::Leaving(reason, false);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,102 @@
+//! Says that the runner lives, from a thread and a runtime of its own: no load of jobs and no busy lane can hold it up.
+//! It also keeps the time that matters when nobody answers.
+
+use crate::dispatcher::Event;
+use crate::held::HeldList;
+use crate::lanes::Line;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use torc_model::api::{Heartbeat, HeartbeatAnswer};
+
+/// After a failure the next try comes soon: a server that restarts must not think us gone.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Ends the heartbeat when dropped.
+pub struct Pulse {
+    _stop: oneshot::Sender<()>,
+}
+
+/// How often, and how long silence may last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rhythm {
+    /// Between two heartbeats.
+    pub interval: Duration,
+    /// After this long without an answer the runner ends its own jobs.
+    pub fence: Duration,
+}
+
+impl Rhythm {
+    /// From what the server asks for. The fence leaves time to end the jobs before the server gives them away.
+    pub fn new(lease_seconds: i64, disown_seconds: i64) -> Self {
+        let seconds = |n: i64| Duration::from_secs(u64::try_from(n).unwrap_or(0));
+        let (lease, disown) = (seconds(lease_seconds), seconds(disown_seconds));
+        let margin = Duration::from_secs(60).min(disown / 3);
+        Self { interval: (lease / 3).max(Duration::from_millis(100)), fence: disown - margin }
+    }
+}
+
+/// Starts the heartbeat.
+pub fn start(line: &Line, held: Arc<HeldList>, rhythm: Rhythm) -> io::Result<Pulse> {
+    let (stop, stopped) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Its own connections: those of another runtime stand still when that runtime is busy.
+    let client = line.client.detached().map_err(io::Error::other)?;
+    let line = Line { client, ..line.clone() };
+    std::thread::Builder::new().name("torc-heartbeat".into()).stack_size(512 << 10).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = beat(line, held, rhythm) => {}
+                _ = stopped => {}
+            }
+        });
+    })?;
+    Ok(Pulse { _stop: stop })
+}
+
+async fn beat(line: Line, held: Arc<HeldList>, rhythm: Rhythm) {
+    let client = line.client.with_time_limit(rhythm.interval.max(Duration::from_secs(5)));
+    let mut is_fenced = false;
+    let mut pause = rhythm.interval;
+    loop {
+        // Not longer than until the fence, whatever the rhythm.
+        let to_fence = rhythm.fence.saturating_sub(line.contact.silence()).max(Duration::from_millis(100));
+        tokio::time::sleep(pause.min(to_fence)).await;
+        let body = Heartbeat { runner_id: line.runner_id, held: held.refs() };
+        match line.contact.track(client.heartbeat(&body)).await {
+            Ok(answer) => {
+                pause = rhythm.interval;
+                if answer != HeartbeatAnswer::default() {
+                    line.events.send(Event::Heartbeat(answer));
+                }
+            }
+            Err(error) if error.is_temporary() => {
+                pause = RETRY.min(rhythm.interval);
+                line.events.send(Event::ServerLost(error.to_string()));
+            }
+            Err(error) => {
+                line.events.send(Event::Refused(error.to_string()));
+                return;
+            }
+        }
+        if !is_fenced && line.contact.silence() >= rhythm.fence {
+            is_fenced = true;
+            line.events.send(Event::OutOfContact);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fence_comes_before_the_server_gives_up() {
+        let usual = Rhythm::new(60, 2400);
+        assert_eq!(usual, Rhythm { interval: Duration::from_secs(20), fence: Duration::from_secs(2340) });
+        let short = Rhythm::new(3, 30);
+        assert_eq!(short, Rhythm { interval: Duration::from_secs(1), fence: Duration::from_secs(20) });
+        assert_eq!(Rhythm::new(0, 0).interval, Duration::from_millis(100));
+    }
+}

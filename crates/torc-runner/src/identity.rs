@@ -1,0 +1,160 @@
+//! Which runner process it was, so that a later one can tell whether it is gone and end what it left.
+
+use crate::cleanup::{self, Scanner};
+use crate::procfs::{self, Table};
+use crate::sys;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const DIR: &str = ".torc_runners";
+
+/// Names a process for ever, on any host.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    /// Host name.
+    pub hostname: String,
+    /// Of the host: tells a reboot.
+    pub boot_id: String,
+    /// Process id.
+    pub pid: i32,
+    /// Start time in ticks since boot: tells a reused pid.
+    pub pid_start: u64,
+}
+
+impl Identity {
+    /// Ours.
+    pub fn own() -> Self {
+        Self {
+            hostname: sys::hostname(),
+            boot_id: procfs::boot_id(),
+            pid: i32::try_from(std::process::id()).unwrap_or(0),
+            pid_start: procfs::own_start().unwrap_or(0),
+        }
+    }
+
+    /// It certainly runs no more. Of other hosts nothing is known.
+    pub fn is_dead(&self) -> bool {
+        self.hostname == sys::hostname() && (self.boot_id != procfs::boot_id() || !self.is_running())
+    }
+
+    fn is_running(&self) -> bool {
+        procfs::find_process(self.pid).is_some_and(|p| p.start == self.pid_start && !p.is_zombie)
+    }
+}
+
+/// The files by which a runner is known to later ones; removed when it leaves in order.
+pub struct Presence {
+    record: PathBuf,
+    /// Holds the jobs' token; readable by its owner only.
+    pub token_file: PathBuf,
+}
+
+impl Presence {
+    /// Leaves word that this runner works here, and the token for its jobs.
+    pub fn announce(output_dir: &Path, key: &str, own: &Identity, job_token: &str) -> io::Result<Self> {
+        let dir = output_dir.join(DIR);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let presence = Self { record: dir.join(format!("{key}.json")), token_file: dir.join(format!("{key}.token")) };
+        write_private(&presence.token_file, job_token.as_bytes())?;
+        write_private(&presence.record, &serde_json::to_vec(own)?)?;
+        Ok(presence)
+    }
+
+    /// Takes it all back.
+    pub fn withdraw(self) {
+        for path in [&self.token_file, &self.record] {
+            if let Err(error) = fs::remove_file(path) {
+                tracing::warn!(path = %path.display(), %error, "can not remove a file of this runner");
+            }
+        }
+    }
+}
+
+fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    io::Write::write_all(&mut file, content)
+}
+
+/// Ends the processes of runners that died without ending them. Answers how many there were.
+pub fn end_leftovers(output_dir: &Path) -> usize {
+    let entries = fs::read_dir(output_dir.join(DIR)).into_iter().flatten().flatten();
+    let mut killed = 0;
+    for record in entries.map(|e| e.path()).filter(|path| path.extension().is_some_and(|ending| ending == "json")) {
+        let Some(owner) = fs::read(&record).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok()) else {
+            continue;
+        };
+        let Some(key) = record.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        if !owner.is_dead() {
+            continue;
+        }
+        if owner.boot_id == procfs::boot_id() {
+            let prefix = format!("{key}/");
+            let find = |table: &Table| {
+                let tagged =
+                    table.all().filter(|p| procfs::read_tag(p.pid).is_some_and(|tag| tag.starts_with(&prefix)));
+                table.descendants(tagged.map(|p| p.pid))
+            };
+            let now = Instant::now();
+            let mut survivors = Vec::new();
+            killed +=
+                cleanup::kill_until_gone(&Scanner::default(), find, now, now + Duration::from_secs(10), &mut survivors);
+            if !survivors.is_empty() {
+                tracing::error!(?survivors, "processes of a dead runner did not end");
+                continue;
+            }
+        }
+        for path in [record.with_extension("token"), record] {
+            if let Err(error) = fs::remove_file(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %path.display(), %error, "can not remove a file of a dead runner");
+            }
+        }
+    }
+    killed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Command;
+
+    #[test]
+    fn we_are_alive_and_another_start_or_boot_is_not_us() {
+        let own = Identity::own();
+        assert!(!own.is_dead());
+        assert!(Identity { pid_start: own.pid_start + 1, ..own.clone() }.is_dead());
+        assert!(Identity { boot_id: "other".into(), ..own.clone() }.is_dead());
+        assert!(!Identity { hostname: "elsewhere".into(), pid_start: 1, ..own }.is_dead());
+    }
+
+    #[test]
+    fn what_a_dead_runner_left_running_is_ended_and_a_living_one_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let dead = Identity { pid_start: 1, ..Identity::own() };
+        let (gone, here) = (format!("gone{}", std::process::id()), format!("here{}", std::process::id()));
+        Presence::announce(dir.path(), &gone, &dead, "t").unwrap();
+        let presence = Presence::announce(dir.path(), &here, &Identity::own(), "t").unwrap();
+        let mode = fs::metadata(&presence.token_file).unwrap().permissions().mode();
+        assert_eq!((mode & 0o777, fs::read_to_string(&presence.token_file).unwrap()), (0o600, "t".into()));
+
+        let spawn = |key: &str| {
+            Command::new("setsid").args(["sleep", "100"]).env(procfs::TAG, format!("{key}/1")).spawn().unwrap()
+        };
+        let (mut left, mut other) = (spawn(&gone), spawn(&here));
+        assert_eq!(end_leftovers(dir.path()), 1);
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        // Killed by us and, because it is our child here, already reaped.
+        assert!(left.wait().is_err() || !left.wait().unwrap().success());
+        assert_eq!(end_leftovers(dir.path()), 0);
+        presence.withdraw();
+        assert_eq!(fs::read_dir(dir.path().join(DIR)).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,365 @@
+//! Puts the parts together: registers, opens the lanes, starts the heartbeat, and runs the one thread that owns all
+//! state until the dispatcher says that all is done.
+
+use crate::attempt::Context;
+use crate::cgroup::Cgroups;
+use crate::config::{Config, Kind, RunnerEvent, Shutdown, Summary};
+use crate::dispatcher::{Dispatcher, Effect, Event, Settings};
+use crate::error::Error;
+use crate::executor::{Executor, ExecutorEvent};
+use crate::heartbeat::{self, Rhythm};
+use crate::held::HeldList;
+use crate::identity::{self, Identity, Presence};
+use crate::lanes::{Contact, Lanes, Line, Pauses};
+use crate::mailbox::{Inbox, mailbox};
+use crate::pool::Pool;
+use crate::process::Setup;
+use crate::spool::{self, Spool};
+use crate::supervisor::{Done, Rules, Supervisor, Task};
+use crate::sys;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{oneshot, watch};
+use torc_model::api::{CompletionReport, RegisterRunner, RunnerRegistered};
+
+/// Keys of the poller; processes have the numbers from 1 up.
+const DONE_KEY: u64 = 0;
+const REPORT_KEY: u64 = u64::MAX;
+const EVENT_KEY: u64 = u64::MAX - 1;
+/// A runner with a given end stops its jobs this long before, on top of the grace.
+const END_MARGIN: Duration = Duration::from_secs(10);
+
+/// A runner that has not begun yet.
+pub struct Runner {
+    config: Config,
+}
+
+impl Runner {
+    /// A runner as described.
+    pub fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// Works until there is nothing left to do or `shutdown` says stop. Must be called on a tokio runtime.
+    pub async fn run(self, shutdown: watch::Receiver<Shutdown>) -> Result<Summary, Error> {
+        let config = self.config;
+        let output_dir = prepare_output(&config.output_dir)?;
+        let working_dir = config.working_dir.canonicalize().map_err(|e| Error::io("use", &config.working_dir, e))?;
+        sys::become_subreaper().map_err(|e| Error::system("adopt orphans", e))?;
+
+        let blocking_dir = output_dir.clone();
+        let leftovers = tokio::task::spawn_blocking(move || identity::end_leftovers(&blocking_dir)).await;
+        let key = random_key().map_err(|e| Error::system("get random numbers", e))?;
+        let own = Identity::own();
+        let registered = register(&config, &key, &own, &output_dir).await?;
+        let tell = Teller { events: config.events.clone() };
+        tell.tell(|| RunnerEvent::Registered {
+            runner_id: registered.id,
+            run_id: registered.run_id,
+            workflow_name: registered.workflow_name.clone(),
+        });
+        if let Ok(count @ 1..) = leftovers {
+            tell.tell(|| RunnerEvent::Warning { message: format!("ended {count} processes that a dead runner left") });
+        }
+        let delivered = spool::deliver_abandoned(&config.client, &output_dir, config.workflow_id).await;
+        if delivered > 0 {
+            let message = format!("delivered {delivered} results of an earlier runner");
+            tell.tell(|| RunnerEvent::Warning { message });
+        }
+        let presence = Presence::announce(&output_dir, &key, &own, &registered.job_token)
+            .map_err(|e| Error::io("write to", &output_dir, e))?;
+
+        let (events, event_inbox) = mailbox().map_err(|e| Error::system("make a mailbox", e))?;
+        let line = Line {
+            client: config.client.clone(),
+            workflow_id: config.workflow_id,
+            runner_id: registered.id,
+            events: events.clone(),
+            contact: Arc::new(Contact::new()),
+        };
+        let held = Arc::new(HeldList::default());
+        let rhythm = Rhythm::new(registered.lease_seconds, registered.disown_seconds);
+        let pulse = heartbeat::start(&line, held.clone(), rhythm).map_err(|e| Error::system("start a thread", e))?;
+        let context = Arc::new(Context {
+            workflow_id: config.workflow_id,
+            key: key.clone(),
+            output_dir: output_dir.clone(),
+            working_dir,
+            token_file: presence.token_file.clone(),
+            api_url: config.client.url().into(),
+            env: registered.env.clone(),
+            execution: registered.execution.clone(),
+            checkpoint_exit_code: registered.checkpoint_exit_code,
+            time_series: time_series(&registered, &output_dir, &key)?,
+        });
+        let rules = rules(&config, &registered, &tell);
+        let dispatcher = Dispatcher::new(settings(&config, &registered, &rules, &key), held, Instant::now());
+        let spool = Spool::new(&output_dir, &key, registered.id, config.workflow_id, own);
+        let engine = Engine::new(dispatcher, context, rules, &key, event_inbox, Lanes::open(&line), spool, tell)?;
+
+        let watcher = tokio::spawn(async move {
+            let mut shutdown = shutdown;
+            loop {
+                let level = *shutdown.borrow_and_update();
+                events.send(Event::Shutdown(level));
+                // Nobody is left who could change their mind.
+                if shutdown.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        let (sender, receiver) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("torc-runner".into())
+            .spawn(move || drop(sender.send(engine.run())))
+            .map_err(|e| Error::system("start a thread", e))?;
+        let outcome = receiver.await;
+        watcher.abort();
+        drop(pulse);
+        presence.withdraw();
+        let (reason, counts, undelivered) = outcome.map_err(|_| Error::Broken)??;
+        Ok(Summary {
+            runner_id: registered.id,
+            reason,
+            succeeded: counts.succeeded,
+            failed: counts.failed,
+            ended: counts.ended,
+            undelivered: u64::try_from(undelivered).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+fn prepare_output(dir: &Path) -> Result<PathBuf, Error> {
+    for dir in [dir.join("job_stdio"), dir.join("actions")] {
+        std::fs::create_dir_all(&dir).map_err(|e| Error::io("make", &dir, e))?;
+    }
+    dir.canonicalize().map_err(|e| Error::io("use", dir, e))
+}
+
+fn time_series(registered: &RunnerRegistered, output_dir: &Path, key: &str) -> Result<Option<PathBuf>, Error> {
+    if !registered.resource_monitor.enabled || !registered.resource_monitor.time_series {
+        return Ok(None);
+    }
+    let dir = output_dir.join("resource_utilization");
+    std::fs::create_dir_all(&dir).map_err(|e| Error::io("make", &dir, e))?;
+    Ok(Some(dir.join(format!("samples_{key}.jsonl"))))
+}
+
+fn random_key() -> std::io::Result<String> {
+    let mut bytes = [0; 12];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+async fn register(config: &Config, key: &str, own: &Identity, output: &Path) -> Result<RunnerRegistered, Error> {
+    let body = RegisterRunner {
+        workflow_id: config.workflow_id,
+        key: key.into(),
+        hostname: own.hostname.clone(),
+        boot_id: own.boot_id.clone(),
+        pid: i64::from(own.pid),
+        pid_start: i64::try_from(own.pid_start).unwrap_or(0),
+        capacity: config.capacity.clone(),
+        time_left_seconds: config.time_left.map(|left| i64::try_from(left.as_secs()).unwrap_or(i64::MAX)),
+        kind: config.kind.as_str().into(),
+        scheduler: config.scheduler.clone(),
+        label: config.label.clone(),
+        output_dir: output.display().to_string(),
+    };
+    let deadline = Instant::now() + config.patience;
+    let mut pauses = Pauses::new();
+    loop {
+        match config.client.register_runner(&body).await {
+            Err(error) if error.is_temporary() && Instant::now() < deadline => pauses.pause().await,
+            other => return other.map_err(Error::Client),
+        }
+    }
+}
+
+fn rules(config: &Config, registered: &RunnerRegistered, tell: &Teller) -> Rules {
+    let execution = &registered.execution;
+    let termination = sys::signal_by_name(&execution.termination_signal).unwrap_or_else(|| {
+        let name = &execution.termination_signal;
+        tell.tell(|| RunnerEvent::Warning { message: format!("unknown signal `{name}`; jobs are ended by SIGTERM") });
+        rustix::process::Signal::TERM
+    });
+    let seconds = |s: f64| Duration::try_from_secs_f64(s).ok();
+    let monitor = &registered.resource_monitor;
+    let interval = seconds(monitor.sample_interval_seconds).map(|i| i.max(Duration::from_millis(200)));
+    Rules {
+        grace: config.grace.or(seconds(execution.grace_seconds)).unwrap_or(Duration::from_secs(10)),
+        termination,
+        sample_interval: interval.filter(|_| monitor.enabled),
+    }
+}
+
+fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: &str) -> Settings {
+    let idle = u64::try_from(registered.idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs);
+    Settings {
+        runner_id: registered.id,
+        key: key.into(),
+        capacity: config.capacity.clone(),
+        gpus: config.gpus.clone(),
+        prefetch: config.prefetch,
+        leave_when_stuck: config.kind == Kind::Local,
+        idle_limit: idle.filter(|_| config.kind != Kind::Local),
+        ignore_completion: registered.ignore_completion,
+        strict_scheduler_match: config.strict_scheduler_match,
+        end: config.time_left.map(|left| Instant::now() + left.saturating_sub(rules.grace + END_MARGIN)),
+    }
+}
+
+/// Tells whoever watches; makes nothing up when nobody does.
+#[derive(Clone)]
+struct Teller {
+    events: Option<UnboundedSender<RunnerEvent>>,
+}
+
+impl Teller {
+    fn tell(&self, event: impl FnOnce() -> RunnerEvent) {
+        if let Some(events) = &self.events {
+            // A watcher that has gone wants to hear no more.
+            let _ = events.send(event());
+        }
+    }
+}
+
+/// What the owning thread answers in the end: why it left, what it did, and how many results it could not deliver.
+type Outcome = (crate::config::LeaveReason, crate::dispatcher::Counts, usize);
+
+/// Everything that the owning thread owns.
+struct Engine {
+    dispatcher: Dispatcher,
+    executor: Executor,
+    done: Inbox<Done>,
+    reports: Inbox<Box<CompletionReport>>,
+    events: Inbox<Event>,
+    lanes: Lanes,
+    spool: Spool,
+    tell: Teller,
+}
+
+impl Engine {
+    #[expect(clippy::too_many_arguments, reason = "called once, where all parts meet")]
+    fn new(
+        dispatcher: Dispatcher,
+        context: Arc<Context>,
+        rules: Rules,
+        key: &str,
+        events: Inbox<Event>,
+        lanes: Lanes,
+        spool: Spool,
+        tell: Teller,
+    ) -> Result<Self, Error> {
+        let system = |e| Error::system("set up the watch over processes", e);
+        let setup = Setup {
+            shell: Setup::find_shell(),
+            env: Setup::inherited_env(),
+            working_dir: context.working_dir.clone(),
+            cgroups: if context.execution.limit_resources { Cgroups::detect(key) } else { None },
+        };
+        // As many as can start processes at once, and some for file systems that hang.
+        let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let pool: Arc<Pool<Task>> = Arc::new(Pool::new((2 * cpus).clamp(4, 32), |task: Task| task()));
+        let (done_sender, done) = mailbox().map_err(system)?;
+        let (report_sender, reports) = mailbox().map_err(system)?;
+        let supervisor = Supervisor::new(setup, rules, pool.clone(), done_sender).map_err(system)?;
+        let poller = supervisor.poller();
+        poller.add(done.wake(), DONE_KEY).map_err(system)?;
+        poller.add(reports.wake(), REPORT_KEY).map_err(system)?;
+        poller.add(events.wake(), EVENT_KEY).map_err(system)?;
+        let executor = Executor::new(context, supervisor, pool, report_sender);
+        Ok(Self { dispatcher, executor, done, reports, events, lanes, spool, tell })
+    }
+
+    fn run(mut self) -> Result<Outcome, Error> {
+        let mut ready = Vec::new();
+        let (mut done, mut reports, mut events) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut facts, mut effects) = (Vec::new(), Vec::new());
+        loop {
+            let now = Instant::now();
+            let alarms = [self.executor.supervisor().next_alarm(), self.dispatcher.next_alarm()];
+            let timeout = alarms.into_iter().flatten().min().map(|at| at.saturating_duration_since(now));
+            // Rounded up, so that an alarm that is due is really due when we look.
+            let timeout = timeout.map(|t| t + Duration::from_micros(100));
+            self.executor.supervisor().poller().wait(timeout, &mut ready).map_err(|e| Error::system("wait", e))?;
+            let now = Instant::now();
+            self.done.take(&mut done);
+            self.reports.take(&mut reports);
+            self.events.take(&mut events);
+            for message in done.drain(..) {
+                self.executor.on_done(message, now, &mut facts);
+            }
+            for report in reports.drain(..) {
+                self.executor.on_report(report, &mut facts);
+            }
+            for key in ready.drain(..).filter(|key| !matches!(*key, DONE_KEY | REPORT_KEY | EVENT_KEY)) {
+                self.executor.on_ready(key, now, &mut facts);
+            }
+            self.executor.on_time(now, &mut facts);
+            for event in events.drain(..) {
+                self.dispatcher.handle_event(event, now, &mut effects);
+            }
+            if self.settle(now, &mut facts, &mut effects) {
+                self.executor.supervisor().sweep_now();
+                return Ok((self.dispatcher.reason(), self.dispatcher.counts, self.dispatcher.undelivered()));
+            }
+        }
+    }
+
+    /// Lets the dispatcher decide and does what it says, until nothing follows. Answers whether all is done.
+    fn settle(&mut self, now: Instant, facts: &mut Vec<ExecutorEvent>, effects: &mut Vec<Effect>) -> bool {
+        loop {
+            for fact in facts.drain(..) {
+                let event = match fact {
+                    ExecutorEvent::Started(report) => Event::Started(report),
+                    ExecutorEvent::Ended(report) => Event::Ended(report),
+                    ExecutorEvent::ActionEnded(result) => Event::ActionEnded(result),
+                };
+                self.dispatcher.handle_event(event, now, effects);
+            }
+            self.dispatcher.settle(now, effects);
+            for effect in effects.drain(..) {
+                if matches!(effect, Effect::Exit) {
+                    return true;
+                }
+                self.apply(effect, now, facts);
+            }
+            // Some things end the moment they begin.
+            if facts.is_empty() {
+                return false;
+            }
+        }
+    }
+
+    fn apply(&mut self, effect: Effect, now: Instant, facts: &mut Vec<ExecutorEvent>) {
+        match effect {
+            Effect::Exchange(request) => self.lanes.exchange(request),
+            Effect::Listen(request) => self.lanes.listen(request),
+            Effect::Start(packet, gpus) => self.executor.start(*packet, gpus, now, facts),
+            Effect::Stop(attempt, reason) => self.executor.stop(attempt, &reason, now),
+            Effect::StopAll(reason) => self.executor.stop_all(&reason, now),
+            Effect::KillAll(reason) => self.executor.kill_all(&reason, now),
+            Effect::RunAction(packet) => self.executor.start_action(packet, now, facts),
+            Effect::ReportAction(result) => self.lanes.report_action(result),
+            Effect::Spool(reports) => {
+                if let Err(error) = self.spool.append(&reports) {
+                    let message = format!("results could not be kept on disk while the server is away: {error}");
+                    self.tell.tell(|| RunnerEvent::Warning { message });
+                }
+            }
+            Effect::ClearSpool => {
+                if let Err(error) = self.spool.clear() {
+                    tracing::warn!(%error, "can not remove delivered results");
+                }
+            }
+            Effect::Goodbye(reason) => self.lanes.goodbye(reason),
+            Effect::Tell(event) => self.tell.tell(|| event),
+            // Handled by the caller.
+            Effect::Exit => {}
+        }
+    }
+}
