@@ -37,6 +37,37 @@ pub struct MapSettings {
     pub fail_fast: bool,
 }
 
+/// What a job has to do with a map; kept with the job.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// It is the map: it finds the items and is done when they are.
+    Map(Box<MapSettings>),
+    /// It runs over the results of the map of this name.
+    Reduce(String),
+    /// It is an item of the map of this name.
+    Item {
+        /// The map.
+        of: String,
+        /// What identifies the item.
+        key: String,
+        /// The item.
+        item: Value,
+    },
+}
+
+impl Role {
+    /// Reads what a job keeps.
+    pub fn from_value(value: &Value) -> Result<Self, String> {
+        Self::deserialize(value).map_err(|error| format!("the map settings can not be read: {error}"))
+    }
+
+    /// As a job keeps it.
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("map settings have only text keys")
+    }
+}
+
 /// Where items come from.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -15,7 +15,7 @@ mod tree;
 
 pub use data::{EXPORT_MAX, EXPORT_TOTAL_MAX, Path, Piece, Select, lookup, show};
 pub use expr::{Expr, ExprError};
-pub use items::{Item, ItemError, MapSettings, Source, Tolerate, job_name, prepare};
+pub use items::{Item, ItemError, MapSettings, Role, Source, Tolerate, job_name, prepare};
 pub use outcome::{AfterHandler, AfterTry, HandlerEnd, Outcome, Word, after_handler, after_try, given_up, overall};
 pub use record::{ErrorKind, Report, Row, StepEvent};
 pub use retry::{Backoff, Only, Retry};
