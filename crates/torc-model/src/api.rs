@@ -1188,3 +1188,75 @@ pub struct RecoveryView {
     /// One line per job or runner.
     pub details: Vec<String>,
 }
+
+// ------------------------------------------------------------------------------------------ webhooks
+
+/// A new endpoint for webhooks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreateWebhook {
+    /// Where to post to, `https://...`.
+    pub url: String,
+    /// Signs each delivery (`whsec_` and base64, or any text); made up unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// Which events; empty: all. `job.run.completed`, `job.run.failed`, `job.run.skipped`, `job.pending_failed`,
+    /// `workflow.completed`.
+    #[serde(default)]
+    pub events: Vec<String>,
+    /// Only of this workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<WorkflowId>,
+    /// Loopback and private addresses are allowed, and so is `http://`.
+    #[serde(default)]
+    pub allow_private: bool,
+}
+
+/// An endpoint for webhooks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WebhookView {
+    /// Id.
+    pub id: i64,
+    /// Where to.
+    pub url: String,
+    /// Which events; empty: all.
+    pub events: Vec<String>,
+    /// Only of this workflow.
+    pub workflow_id: Option<WorkflowId>,
+    /// Loopback and private addresses are allowed.
+    pub allow_private: bool,
+    /// Since when, ms since 1970.
+    pub created_ms: i64,
+    /// Deliveries that wait.
+    pub pending: i64,
+    /// Deliveries that were given up.
+    pub dead: i64,
+    /// To verify signatures; only in the answer to its creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+/// A delivery to an endpoint.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DeliveryView {
+    /// Id; `webhook-id` of every try of it is `msg_ID`.
+    pub id: i64,
+    /// The endpoint.
+    pub webhook_id: i64,
+    /// The event.
+    pub event: String,
+    /// The body.
+    #[schema(value_type = Object)]
+    pub payload: Value,
+    /// `pending`, `delivered` or `dead`.
+    pub state: String,
+    /// How often it was tried.
+    pub tries: i64,
+    /// When it is tried next, ms since 1970.
+    pub next_try_ms: Option<i64>,
+    /// Why the last try failed.
+    pub last_error: Option<String>,
+    /// Since when.
+    pub created_ms: i64,
+    /// Delivered at.
+    pub delivered_ms: Option<i64>,
+}

@@ -6,6 +6,7 @@
 pub mod api;
 pub mod boot;
 mod clock;
+mod courier;
 pub mod secret;
 pub mod store;
 

@@ -29,6 +29,7 @@ mod router;
 mod runners;
 mod schedulers;
 mod user_data;
+mod webhooks;
 mod why;
 mod workflows;
 

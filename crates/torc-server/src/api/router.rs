@@ -2,7 +2,7 @@
 
 use super::{
     App, actions, attempts, auth, events, failure_handlers, files, guard, health, jobs, limits, logs, openapi,
-    recovery, requirements, reservations, results, runners, schedulers, user_data, why, workflows,
+    recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -64,6 +64,10 @@ pub(super) fn table() -> OpenApiRouter<App> {
         .routes(routes!(limits::list_limits))
         .routes(routes!(limits::set_limit, limits::delete_limit))
         .routes(routes!(recovery::sync_status))
+        .routes(routes!(webhooks::list_webhooks, webhooks::create_webhook))
+        .routes(routes!(webhooks::get_webhook, webhooks::delete_webhook))
+        .routes(routes!(webhooks::list_deliveries))
+        .routes(routes!(webhooks::redeliver))
         .routes(routes!(schedulers::list_schedulers))
         .routes(routes!(schedulers::get_scheduler));
     OpenApiRouter::with_openapi(openapi::base()).nest(BASE_PATH, routes)

@@ -57,6 +57,7 @@ impl Server {
         }
         let stop = CancellationToken::new();
         tokio::spawn(sweep(store.clone(), stop.clone()));
+        tokio::spawn(crate::courier::run(store.clone(), stop.clone()));
         let names = options.allowed_hosts.iter().cloned().chain([host.clone(), identity::hostname()]);
         let hosts = Hosts::new(address.ip(), names);
         let app = App::new(store.clone(), reader, secret::hash(&token), hosts, stop.clone());

@@ -10,6 +10,7 @@ mod recovery;
 mod refusal;
 mod reservations;
 mod runners;
+mod webhooks;
 mod why;
 mod writer;
 
@@ -18,6 +19,7 @@ mod tests;
 
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;
+pub use webhooks::Due as DueDelivery;
 
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -25,9 +27,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use torc_model::api::{
     ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler, CreateReservation,
-    CreateWorkflow, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, LimitView, RecoveryView,
-    RegisterRunner, ReinitializeRequest, ReportResults, ReservationToken, ReservationView, ResetRequest, ResetView,
-    RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow, WorkflowCreated,
+    CreateWebhook, CreateWorkflow, DeliveryView, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer,
+    LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults, ReservationToken, ReservationView,
+    ResetRequest, ResetView, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
+    WebhookView, WorkflowCreated,
 };
 use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
@@ -237,6 +240,55 @@ impl Store {
     /// Removes a named limit.
     pub async fn delete_limit(&self, name: String) -> Result<(), Refusal> {
         self.writer.call(move |tx| reservations::delete_limit(tx, &name)).await
+    }
+
+    /// All webhook endpoints.
+    pub async fn webhooks(&self) -> Result<Vec<WebhookView>, Refusal> {
+        self.writer.call(|tx| webhooks::list(tx)).await
+    }
+
+    /// One webhook endpoint.
+    pub async fn webhook(&self, id: i64) -> Result<WebhookView, Refusal> {
+        self.writer.call(move |tx| webhooks::get(tx, id)).await
+    }
+
+    /// Adds a webhook endpoint.
+    pub async fn create_webhook(&self, request: CreateWebhook) -> Result<WebhookView, Refusal> {
+        use base64::Engine as _;
+        let mut bytes = [0u8; 24];
+        getrandom::fill(&mut bytes).map_err(|_| Refusal::internal("the system has no randomness to give"))?;
+        let secret = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(bytes));
+        self.writer.call(move |tx| webhooks::create(tx, &request, &secret)).await
+    }
+
+    /// Removes a webhook endpoint.
+    pub async fn delete_webhook(&self, id: i64) -> Result<(), Refusal> {
+        self.writer.call(move |tx| webhooks::delete(tx, id)).await
+    }
+
+    /// An endpoint's newest deliveries.
+    pub async fn deliveries(&self, webhook: i64, state: Option<String>) -> Result<Vec<DeliveryView>, Refusal> {
+        self.writer.call(move |tx| webhooks::deliveries(tx, webhook, state.as_deref())).await
+    }
+
+    /// Tries a delivery again.
+    pub async fn redeliver(&self, id: i64) -> Result<DeliveryView, Refusal> {
+        self.writer.call(move |tx| webhooks::redeliver(tx, id)).await
+    }
+
+    /// Told whenever a delivery was written.
+    pub fn outbox(&self) -> Arc<tokio::sync::Notify> {
+        self.writer.outbox()
+    }
+
+    /// Deliveries to try now, and when the next one is due.
+    pub async fn due_deliveries(&self, limit: i64) -> Result<(Vec<DueDelivery>, Option<i64>), Refusal> {
+        self.writer.call(move |tx| webhooks::due(tx, limit)).await
+    }
+
+    /// Notes how a try went.
+    pub async fn delivery_tried(&self, id: i64, outcome: Result<(), String>) -> Result<(), Refusal> {
+        self.writer.call(move |tx| webhooks::tried(tx, id, &outcome)).await
     }
 
     /// A runner introduces itself.

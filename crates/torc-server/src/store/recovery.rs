@@ -309,5 +309,6 @@ pub fn expire_reservations(tx: &mut Tx<'_>, boot: bool, dry_run: bool, view: &mu
 pub fn boot_state(db: &Connection, state: &mut super::writer::State) -> rusqlite::Result<()> {
     state.limits = load::limits(db)?;
     state.reservations = reservations::load(db)?;
+    state.webhooks = super::webhooks::load(db)?;
     Ok(())
 }

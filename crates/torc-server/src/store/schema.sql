@@ -260,3 +260,31 @@ CREATE TABLE reservation (
     CHECK ((ended_ms IS NULL) = (status = 'ACTIVE'))
 ) STRICT;
 CREATE UNIQUE INDEX reservation_one_active ON reservation (scope) WHERE status = 'ACTIVE';
+
+CREATE TABLE webhook (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    url TEXT NOT NULL,
+    secret TEXT NOT NULL,
+    events TEXT NOT NULL,
+    workflow_id INTEGER REFERENCES workflow(id) ON DELETE CASCADE,
+    allow_private INTEGER NOT NULL CHECK (allow_private IN (0, 1)),
+    created_ms INTEGER NOT NULL
+) STRICT;
+
+-- The outbox: written with the event it tells of, emptied by the courier.
+CREATE TABLE webhook_delivery (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    webhook_id INTEGER NOT NULL REFERENCES webhook(id) ON DELETE CASCADE,
+    event_id INTEGER NOT NULL,
+    event TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('pending', 'delivered', 'dead')),
+    tries INTEGER NOT NULL DEFAULT 0,
+    next_try_ms INTEGER,
+    last_error TEXT,
+    created_ms INTEGER NOT NULL,
+    delivered_ms INTEGER,
+    UNIQUE (webhook_id, event_id),
+    CHECK ((next_try_ms IS NULL) = (state <> 'pending'))
+) STRICT;
+CREATE INDEX webhook_delivery_due ON webhook_delivery (next_try_ms) WHERE state = 'pending';

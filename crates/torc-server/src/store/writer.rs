@@ -10,13 +10,14 @@
 
 use super::refusal::Refusal;
 use super::reservations::Reservations;
+use super::webhooks::{self, Endpoint};
 use super::{load, persist};
 use rusqlite::Connection;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::sync::{Notify, broadcast, oneshot, watch};
 use torc_model::api::EventView;
 use torc_model::core::{Limits, Workflow};
 use torc_model::ids::{AttemptId, RunnerId, WorkflowId};
@@ -86,6 +87,7 @@ pub struct State {
     pub(super) runners: HashMap<RunnerId, Runner>,
     pub(super) limits: Limits,
     pub(super) reservations: Reservations,
+    pub(super) webhooks: Vec<Endpoint>,
     /// This server began at this time.
     pub(super) boot_ms: i64,
     pub(super) next_attempt: i64,
@@ -117,6 +119,7 @@ pub struct Handle {
     events: broadcast::Sender<Arc<EventView>>,
     wakes: Arc<Mutex<HashMap<WorkflowId, watch::Sender<u64>>>>,
     published: Arc<Mutex<Published>>,
+    outbox: Arc<Notify>,
 }
 
 /// One request's view of the writer, inside its savepoint.
@@ -127,6 +130,8 @@ pub struct Tx<'a> {
     pub(super) touched: &'a mut BTreeSet<WorkflowId>,
     pub(super) woken: &'a mut BTreeSet<WorkflowId>,
     pub(super) new_events: &'a mut Vec<EventView>,
+    /// Set when a delivery was written.
+    pub(super) outbox: &'a mut bool,
     /// Now, in ms since 1970.
     pub now: i64,
 }
@@ -138,13 +143,14 @@ impl Handle {
         db.set_prepared_statement_cache_capacity(128);
         let (sender, receiver) = channel();
         let (events, _) = broadcast::channel(8192);
-        let handle = Self { sender, events, wakes: Arc::default(), published: Arc::default() };
+        let handle = Self { sender, events, wakes: Arc::default(), published: Arc::default(), outbox: Arc::default() };
         let writer = Writer {
             db,
             state,
             wakes: handle.wakes.clone(),
             events: handle.events.clone(),
             published: handle.published.clone(),
+            outbox: handle.outbox.clone(),
         };
         std::thread::Builder::new()
             .name("torc-writer".into())
@@ -198,6 +204,11 @@ impl Handle {
         wakes.entry(id).or_insert_with(|| watch::channel(0).0).subscribe()
     }
 
+    /// Told whenever a delivery was written.
+    pub fn outbox(&self) -> Arc<Notify> {
+        self.outbox.clone()
+    }
+
     /// Jobs per status, if the workflow is in memory.
     pub fn counts(&self, id: WorkflowId) -> Option<[u32; 11]> {
         let published = self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -211,6 +222,7 @@ struct Writer {
     wakes: Arc<Mutex<HashMap<WorkflowId, watch::Sender<u64>>>>,
     events: broadcast::Sender<Arc<EventView>>,
     published: Arc<Mutex<Published>>,
+    outbox: Arc<Notify>,
 }
 
 impl Writer {
@@ -255,6 +267,7 @@ impl Writer {
         let mut touched = BTreeSet::new();
         let mut woken = BTreeSet::new();
         let mut new_events = Vec::new();
+        let mut outbox = false;
         let mut replies: Vec<Reply> = Vec::new();
         if let Err(error) = self.db.execute_batch("BEGIN IMMEDIATE") {
             (first.refuse)(broken(&error));
@@ -268,6 +281,7 @@ impl Writer {
                 touched: &mut touched,
                 woken: &mut woken,
                 new_events: &mut new_events,
+                outbox: &mut outbox,
                 now: crate::clock::now_ms(),
             };
             match run_in_savepoint(&mut tx, request.work) {
@@ -292,6 +306,9 @@ impl Writer {
         }
         for id in &woken {
             wake(&self.wakes, *id);
+        }
+        if outbox {
+            self.outbox.notify_one();
         }
         if self.events.receiver_count() > 0 {
             for event in new_events {
@@ -433,7 +450,13 @@ impl Tx<'_> {
 
     /// Writes down what a move of the engine did.
     pub fn write(&mut self, id: WorkflowId, changes: Vec<torc_model::core::Change>) -> Result<(), Failed> {
+        let known = self.new_events.len();
         let wakes = persist::write(self.db, id, changes, self.now, self.new_events)?;
+        if !self.state.webhooks.is_empty() {
+            for event in &self.new_events[known..] {
+                *self.outbox |= webhooks::enqueue(self.db, &self.state.webhooks, event)?;
+            }
+        }
         if wakes {
             self.woken.insert(id);
         }

@@ -262,9 +262,11 @@ impl Ids {
             "resource_requirements" => self.requirements,
             "failure_handlers" => self.failure_handler,
             "slurm_schedulers" => self.scheduler,
+            // There is none; who may not ask is refused all the same.
+            "reservations" | "webhooks" | "deliveries" => 1,
             other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
         };
-        let path = template.replace("{id}", &id.to_string()).replace("{run_id}", "1");
+        let path = template.replace("{id}", &id.to_string()).replace("{run_id}", "1").replace("{name}", "licence");
         assert!(!path.contains('{'), "the test can not fill `{template}`");
         path
     }
@@ -291,6 +293,11 @@ impl Ids {
             "update_user_data" => json!({"data": [1, 2]}),
             "create_failure_handler" => json!({"workflow_id": self.workflow, "name": "new", "rules": "[]"}),
             "update_failure_handler" => json!({"name": "other"}),
+            "sync_status" => json!({"dry_run": true}),
+            "create_reservation" => json!({"scope": "limit:licence", "reserved_by": "test", "ttl_seconds": 60}),
+            "renew_reservation" | "release_reservation" => json!({"token": "none"}),
+            "set_limit" => json!({"max": 2}),
+            "create_webhook" => json!({"url": "https://example.org/hook"}),
             other => panic!("the test knows no body for `{other}`: add it to `Ids::body`"),
         }
     }

@@ -1,6 +1,7 @@
 //! The store on a real database: what the engine does is what the rows say, also after loading them again.
 
 mod recovery;
+mod webhooks;
 
 use super::*;
 use serde_json::json;
