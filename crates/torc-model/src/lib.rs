@@ -10,5 +10,4 @@ pub mod ids;
 pub mod plan;
 pub mod slurm;
 pub mod status;
-pub mod steps;
 pub mod units;

@@ -107,17 +107,17 @@ impl Object {
     }
 }
 
-pub(crate) const fn field(key: &'static str, shape: Shape, doc: &'static str) -> Field {
+const fn field(key: &'static str, shape: Shape, doc: &'static str) -> Field {
     Field { key, aliases: &[], kdl: &[], shape, required: false, doc }
 }
 
 impl Field {
-    pub(crate) const fn required(mut self) -> Self {
+    const fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    pub(crate) const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
+    const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
         self
     }

@@ -1,7 +1,7 @@
 //! The server inside this process, on the local state directory.
 
 use crate::error::{Error, Result};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use torc_client::{Client, discovery};
 use torc_server::{Options, RunningServer, Server, StartError};
@@ -34,7 +34,6 @@ pub enum Owner {
 /// A server inside this process.
 pub struct Embedded {
     server: RunningServer,
-    dir: PathBuf,
 }
 
 impl Embedded {
@@ -46,7 +45,7 @@ impl Embedded {
                 return Ok(Owner::Other(client));
             }
             match Server::start(options(dir, purpose)).await {
-                Ok(server) => return Ok(Owner::Us(Self { server, dir: dir.into() })),
+                Ok(server) => return Ok(Owner::Us(Self { server })),
                 Err(StartError::Owned { .. }) if begin.elapsed() < PATIENCE => tokio::time::sleep(ASK_AGAIN).await,
                 Err(error) => {
                     return Err(Error::Embedded { dir: dir.into(), reason: error.to_string(), hint: error.hint() });
@@ -58,11 +57,6 @@ impl Embedded {
     /// Talks to it.
     pub fn client(&self) -> Result<Client> {
         Ok(Client::new(self.server.url(), self.server.token())?)
-    }
-
-    /// Where its state is.
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// Lets requests in flight end and gives the state free.

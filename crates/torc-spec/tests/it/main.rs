@@ -2,7 +2,6 @@
 
 mod formats;
 mod golden;
-mod steps;
 
 use torc_model::plan::Plan;
 use torc_spec::{Diagnostics, Format, Source, Spec};

@@ -24,6 +24,22 @@ pub fn attempt(attempt: &AttemptView) -> String {
     text
 }
 
+/// `memory 64.0 MiB, time 5m 00s`, if the attempt had any limit.
+pub fn limits(attempt: &AttemptView) -> Option<String> {
+    let memory = attempt.memory_bytes.map(|bytes| format!("memory {}", human::bytes(bytes)));
+    let time = attempt.time_limit_seconds.map(|seconds| format!("time {}", human::seconds(seconds as f64)));
+    let parts: Vec<String> = memory.into_iter().chain(time).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// `memory 37.8 MiB, CPU 1.2s`, as far as known.
+pub fn usage(attempt: &AttemptView) -> Option<String> {
+    let memory = attempt.peak_memory_bytes.map(|bytes| format!("memory {}", human::bytes(bytes)));
+    let cpu = attempt.cpu_seconds.map(|seconds| format!("CPU {}", human::seconds(seconds)));
+    let parts: Vec<String> = memory.into_iter().chain(cpu).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
 /// `train_3 (job 7): code 1, attempt 2: out of memory`.
 pub fn failed_job(job: &JobView) -> String {
     let mut text = format!("{} (job {})", job.name, job.id);

@@ -4,7 +4,10 @@ mod cancel;
 mod completions;
 mod create;
 mod describe;
+mod detach;
+mod drive;
 mod events;
+mod exec;
 mod failure_handlers;
 mod interrupt;
 mod jobs;
@@ -12,6 +15,9 @@ mod logs;
 mod paging;
 mod references;
 mod results;
+mod run;
+mod runner;
+mod runner_options;
 mod server;
 mod session;
 mod spec;
@@ -47,6 +53,8 @@ pub struct Cli {
 /// The commands by purpose; a test checks that none is missing.
 const COMMANDS: &str = "\
 Run:
+  run               Run a spec, or go on with a workflow
+  exec              Run plain commands as a workflow
   create            Create a workflow from a spec, without running it
 
 Look:
@@ -65,6 +73,7 @@ Change:
 
 Serve:
   server            Run a server by itself, back it up, show its token
+  runner            Take part in a workflow from any directory or machine
 
 Help:
   completions       Print a completion script for a shell
@@ -111,10 +120,13 @@ enum Command {
     Completions(completions::Args),
     Create(create::Args),
     Events(events::Args),
+    Exec(exec::Args),
     FailureHandlers(failure_handlers::Args),
     Jobs(jobs::Args),
     Logs(logs::Args),
     Results(results::Args),
+    Run(run::Args),
+    Runner(runner::Args),
     Server(server::Args),
     Status(status::Args),
     UserData(user_data::Args),
@@ -151,6 +163,22 @@ pub struct Locator {
     pub dir: Option<PathBuf>,
 }
 
+impl Locator {
+    /// The same as arguments of another call.
+    pub fn to_args(&self) -> Vec<std::ffi::OsString> {
+        let mut args = Vec::new();
+        let mut add = |name: &str, value: Option<&std::ffi::OsStr>| {
+            if let Some(value) = value {
+                args.extend([name.into(), value.to_os_string()]);
+            }
+        };
+        add("--url", self.url.as_ref().map(std::ffi::OsStr::new));
+        add("--token-file", self.token_file.as_ref().map(|file| file.as_os_str()));
+        add("--dir", self.dir.as_ref().map(|dir| dir.as_os_str()));
+        args
+    }
+}
+
 impl Cli {
     /// Runs the command.
     pub fn execute(self) -> Result<Exit> {
@@ -168,10 +196,13 @@ impl Cli {
             Command::Completions(args) => args.execute(&context),
             Command::Create(args) => args.execute(&context),
             Command::Events(args) => args.execute(&context),
+            Command::Exec(args) => args.execute(&context),
             Command::FailureHandlers(args) => args.execute(&context),
             Command::Jobs(args) => args.execute(&context),
             Command::Logs(args) => args.execute(&context),
             Command::Results(args) => args.execute(&context),
+            Command::Run(args) => args.execute(&context),
+            Command::Runner(args) => args.execute(&context),
             Command::Server(args) => args.execute(&context),
             Command::Status(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),

@@ -41,11 +41,8 @@ fn render(why: &WhyView) -> String {
     }
     if let Some(attempt) = &why.attempt {
         card.line("attempt", describe::attempt(attempt));
-        card.optional("error", attempt.error.as_ref());
-        for evidence in &attempt.evidence {
-            card.line("evidence", format!("{}: {}", evidence.source, evidence.text));
-        }
-        card.optional("decision", attempt.decision.as_ref());
+        card.optional("limits", describe::limits(attempt));
+        card.optional("used", describe::usage(attempt));
         card.optional("stdout", attempt.stdout_path.as_ref());
         card.optional("stderr", attempt.stderr_path.as_ref());
         if let Some(tail) = attempt.stderr_tail.as_ref().filter(|tail| !tail.trim().is_empty()) {

@@ -1,0 +1,333 @@
+//! Brings a workflow to its end and shows it: with a runner in this process, or by watching somebody else's.
+
+use super::Context;
+use super::interrupt::Interrupts;
+use super::run::title;
+use super::runner_options::RunnerOptions;
+use super::session::Session;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::progress::Progress;
+use crate::output::{escape, human};
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use torc_client::{Client, Query};
+use torc_model::api::{EventView, JobView, Page, RunnerView, StatusView, WorkflowView};
+use torc_model::ids::AttemptId;
+use torc_model::status::{Cause, JobStatus, Outcome};
+use torc_runner::{LeaveReason, Runner, RunnerEvent, Shutdown};
+
+/// However much happens, the counts are asked for this often at most.
+const REFRESH: Duration = Duration::from_millis(500);
+/// Events taken at once; a burst of short jobs must not mean one wake-up each.
+const BATCH: usize = 1024;
+/// Jobs that can not run are explained, this many at most.
+const MAX_EXPLAINED: i64 = 3;
+
+/// What to bring to its end, and how.
+pub struct Drive<'a> {
+    /// Where words go.
+    pub context: &'a Context,
+    /// The workflow.
+    pub workflow: WorkflowView,
+    /// What the runner may use.
+    pub options: &'a RunnerOptions,
+}
+
+/// Runs the workflow with a runner in this process.
+pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
+    let Drive { context, workflow, options } = drive;
+    let client = session.client.clone();
+    let mut status = client.workflow_status(workflow.id).await?;
+    if count(&status, JobStatus::Uninitialized) > 0 {
+        client.initialize_workflow(workflow.id).await?;
+        status = client.workflow_status(workflow.id).await?;
+    }
+    if status.is_complete {
+        context.output.talk(format_args!("{} is complete already", title(&workflow)));
+        return finish(context, &workflow, &status, None);
+    }
+    let mut interrupts = Interrupts::listen()?;
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let (stop, shutdown) = watch::channel(Shutdown::Run);
+    let mut config = options.config(&client, &workflow)?;
+    config.events = Some(events);
+    let progress = Progress::begin(context.output, &status);
+    let mut display = Display::new(client.clone(), &workflow, progress);
+    let mut running = std::pin::pin!(Runner::new(config).run(shutdown));
+    let mut batch = Vec::with_capacity(BATCH);
+    let left = loop {
+        tokio::select! {
+            left = &mut running => break left,
+            _ = inbox.recv_many(&mut batch, BATCH) => {
+                for event in batch.drain(..) {
+                    if let RunnerEvent::ServerLost { .. } = &event {
+                        session.take_over().await;
+                    }
+                    display.on_runner_event(event);
+                }
+            }
+            () = display.refresh_due() => display.refresh().await,
+            () = interrupts.next() => display.on_interrupt(&stop),
+        }
+    };
+    inbox.close();
+    while let Ok(event) = inbox.try_recv() {
+        display.on_runner_event(event);
+    }
+    display.progress.end();
+    let summary = left.map_err(runner_error)?;
+    let status = client.workflow_status(workflow.id).await?;
+    if summary.undelivered > 0 {
+        let results = human::count(i64::try_from(summary.undelivered).unwrap_or(i64::MAX), "result");
+        context.output.warn(format_args!("{results} could not be delivered; the next runner here delivers them"));
+    }
+    if !status.is_complete {
+        explain(context, &client, &workflow, &status, &summary.reason).await?;
+    }
+    finish(context, &workflow, &status, Some(&display.progress))
+}
+
+/// Watches a workflow that another process on this machine runs.
+pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) -> Result<Exit> {
+    let Drive { context, workflow, .. } = drive;
+    let client = session.client.clone();
+    context.output.talk(format_args!(
+        "{} is being run by process {} on this machine; watching it (Ctrl-C stops watching, not the run)",
+        title(&workflow),
+        runner.pid
+    ));
+    let mut interrupts = Interrupts::listen()?;
+    let mut events = client.stream_events(workflow.id, None);
+    let status = client.workflow_status(workflow.id).await?;
+    let mut display = Display::new(client.clone(), &workflow, Progress::begin(context.output, &status));
+    let mut ended = status.is_complete;
+    while !ended {
+        tokio::select! {
+            event = events.next() => {
+                let event = event?;
+                display.on_server_event(&event).await;
+                ended = event.kind == "workflow_completed" && client.is_complete(workflow.id).await?.is_complete;
+            }
+            () = display.refresh_due() => display.refresh().await,
+            () = interrupts.next() => break,
+        }
+    }
+    display.progress.end();
+    let status = client.workflow_status(workflow.id).await?;
+    finish(context, &workflow, &status, Some(&display.progress))
+}
+
+/// What is shown while a workflow runs.
+struct Display {
+    client: Client,
+    workflow: WorkflowView,
+    progress: Progress,
+    /// Bad ends that wait for the server's verdict.
+    bad_ends: HashMap<AttemptId, BadEnd>,
+    /// Something happened since the counts were asked for; when to ask again.
+    stale_at: Option<Instant>,
+    last_refresh: Instant,
+    interrupts: u32,
+}
+
+/// An attempt that ended badly.
+struct BadEnd {
+    job: String,
+    attempt_id: i64,
+    return_code: i64,
+    cause: Cause,
+    error: Option<String>,
+    seconds: f64,
+}
+
+impl Display {
+    fn new(client: Client, workflow: &WorkflowView, progress: Progress) -> Self {
+        Self {
+            client,
+            workflow: workflow.clone(),
+            progress,
+            bad_ends: HashMap::new(),
+            stale_at: None,
+            last_refresh: Instant::now(),
+            interrupts: 0,
+        }
+    }
+
+    fn on_runner_event(&mut self, event: RunnerEvent) {
+        self.stale_at.get_or_insert_with(|| (self.last_refresh + REFRESH).max(Instant::now()));
+        match event {
+            RunnerEvent::Ended { attempt, job_id, job_name, attempt_id, return_code, cause, error, seconds } => {
+                if let Some(cause) = cause {
+                    let job = format!("{} (job {job_id})", escape::line(&job_name));
+                    self.bad_ends.insert(attempt, BadEnd { job, attempt_id, return_code, cause, error, seconds });
+                }
+            }
+            RunnerEvent::Judged { attempt, outcome, job_status, .. } => {
+                if let Some(end) = self.bad_ends.remove(&attempt) {
+                    self.tell_bad_end(&end, outcome, job_status);
+                }
+            }
+            RunnerEvent::ActionEnded { action, return_code, error } if return_code != 0 => {
+                let error = error.map(|error| format!(": {}", escape::line(&error))).unwrap_or_default();
+                self.progress.tell(format_args!("action {action} failed with code {return_code}{error}"));
+            }
+            RunnerEvent::ServerLost { message } => {
+                self.progress.tell(format_args!("the server does not answer; jobs go on ({})", escape::line(&message)));
+            }
+            RunnerEvent::ServerBack => self.progress.tell("the server answers again"),
+            RunnerEvent::Warning { message } => {
+                self.progress.tell(format_args!("warning: {}", escape::line(&message)));
+            }
+            RunnerEvent::Registered { .. }
+            | RunnerEvent::Started { .. }
+            | RunnerEvent::ActionStarted { .. }
+            | RunnerEvent::ActionEnded { .. }
+            | RunnerEvent::Leaving { .. } => {}
+        }
+    }
+
+    fn tell_bad_end(&self, end: &BadEnd, outcome: Option<Outcome>, status: Option<JobStatus>) {
+        // What we stopped ourselves is told in one sentence, not per job.
+        if end.cause == Cause::Stopped {
+            return;
+        }
+        let word = match status {
+            Some(JobStatus::Ready | JobStatus::Blocked) => "retrying",
+            Some(JobStatus::Canceled) => "canceled",
+            Some(JobStatus::PendingFailed) => "needs a verdict",
+            Some(_) | None => "failed",
+        };
+        let attempt = match (end.attempt_id, outcome) {
+            (1, _) => String::new(),
+            (number, Some(Outcome::MaxRetriesExceeded)) => format!(", attempt {number} (the last)"),
+            (number, _) => format!(", attempt {number}"),
+        };
+        let error = end.error.as_ref().map(|error| format!(": {}", escape::line(error))).unwrap_or_default();
+        self.progress.tell(format_args!(
+            "{word}: {}: {}, code {}{attempt}, after {}{error}",
+            end.job,
+            end.cause,
+            end.return_code,
+            human::seconds(end.seconds),
+        ));
+    }
+
+    async fn on_server_event(&mut self, event: &EventView) {
+        self.stale_at.get_or_insert_with(|| (self.last_refresh + REFRESH).max(Instant::now()));
+        let (Some(job), "job_failed" | "job_terminated") = (event.job_id, event.kind.as_str()) else { return };
+        // A line with the id alone is better than none.
+        let name = self.client.get_job(job).await.map(|job| escape::line(&job.name).into_owned()).unwrap_or_default();
+        let code = event.data.get("return_code").and_then(serde_json::Value::as_i64).unwrap_or_default();
+        self.progress.tell(format_args!("failed: {name} (job {job}), code {code}"));
+    }
+
+    /// Waits until the counts should be asked for again; for ever when nothing happened.
+    async fn refresh_due(&self) {
+        match self.stale_at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn refresh(&mut self) {
+        self.stale_at = None;
+        self.last_refresh = Instant::now();
+        // Without an answer the display stays as it is; the runner tells when the server is gone.
+        if let Ok(status) = self.client.workflow_status(self.workflow.id).await {
+            self.progress.update(&status);
+        }
+    }
+
+    fn on_interrupt(&mut self, stop: &watch::Sender<Shutdown>) {
+        self.interrupts += 1;
+        let (level, words) = match self.interrupts {
+            1 => (
+                Shutdown::Stop,
+                "stopping: running jobs are asked to end and go back into the queue; Ctrl-C again kills them",
+            ),
+            _ => (Shutdown::Kill, "killing running jobs"),
+        };
+        self.progress.tell(words);
+        stop.send_replace(level);
+    }
+}
+
+fn count(status: &StatusView, which: JobStatus) -> i64 {
+    status.counts.get(which.as_str()).copied().unwrap_or_default()
+}
+
+/// Says why a run ended although the workflow is not complete.
+async fn explain(
+    context: &Context,
+    client: &Client,
+    workflow: &WorkflowView,
+    status: &StatusView,
+    reason: &LeaveReason,
+) -> Result<()> {
+    let waiting = count(status, JobStatus::PendingFailed);
+    match reason {
+        LeaveReason::Stopped | LeaveReason::TimeUp => {
+            context.output.talk(format_args!("stopped; `torc run {}` goes on", workflow.id));
+        }
+        _ if waiting > 0 => {
+            let jobs = human::count(waiting, "job");
+            context.output.talk(format_args!("{jobs} failed without a matching rule and wait for a verdict"));
+        }
+        reason => {
+            context.output.talk(format_args!("the runner left: {}", escape::line(&reason.to_string())));
+            let query = Query::new().add("workflow_id", workflow.id).add("status", "ready").add("limit", MAX_EXPLAINED);
+            let ready: Page<JobView> = client.list_jobs(&query).await?;
+            for job in ready.items {
+                let why = client.why(job.id).await?;
+                context.output.talk(format_args!("  {}: {}", escape::line(&job.name), escape::line(&why.summary)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The last words, the data for programs, and the exit code.
+fn finish(
+    context: &Context,
+    workflow: &WorkflowView,
+    status: &StatusView,
+    progress: Option<&Progress>,
+) -> Result<Exit> {
+    let good = count(status, JobStatus::Completed) + count(status, JobStatus::Disabled);
+    let mut text = format!(
+        "workflow {} {}: {} of {} succeeded",
+        workflow.id,
+        if status.is_complete { "complete" } else { "not complete" },
+        human::grouped(count(status, JobStatus::Completed)),
+        human::count(status.total, "job"),
+    );
+    for other in
+        [JobStatus::Failed, JobStatus::Terminated, JobStatus::Canceled, JobStatus::PendingFailed, JobStatus::Disabled]
+    {
+        if count(status, other) > 0 {
+            text += &format!(", {} {other}", human::grouped(count(status, other)));
+        }
+    }
+    if let Some(progress) = progress {
+        text += &format!(" in {}", progress.elapsed());
+    }
+    context.output.talk(text);
+    if count(status, JobStatus::Failed) + count(status, JobStatus::Terminated) > 0 {
+        context.output.talk("hint: `torc why JOB` explains a failure, `torc logs JOB` shows what it wrote");
+    }
+    if context.output.is_json() {
+        context.output.json(status)?;
+    }
+    Ok(if status.is_complete && good == status.total { Exit::Success } else { Exit::JobsFailed })
+}
+
+fn runner_error(error: torc_runner::Error) -> Error {
+    match error {
+        torc_runner::Error::Client(error) => error.into(),
+        torc_runner::Error::Io { what, path, source } => Error::Io { doing: what, path, source },
+        error @ (torc_runner::Error::System { .. } | torc_runner::Error::Broken) => Error::usage(error.to_string()),
+    }
+}

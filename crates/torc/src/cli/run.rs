@@ -1,0 +1,167 @@
+//! `torc run`: a spec becomes a workflow, or a workflow goes on, and a runner in this process does the work.
+
+use super::create;
+use super::drive::{self, Drive};
+use super::references;
+use super::runner_options::RunnerOptions;
+use super::session::{Access, Session};
+use super::spec::{self, Checked};
+use super::{Context, block_on, describe, detach};
+use crate::embedded::Purpose;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::escape;
+use std::path::Path;
+use torc_client::{Client, Query};
+use torc_model::api::{RunnerView, WorkflowView};
+
+/// Unfinished workflows of the same name that are compared with a spec, newest first.
+const MAX_COMPARED: i64 = 50;
+
+/// Run a spec, or go on with a workflow
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc run sweep.yaml                    create the workflow and run it to its end
+  torc run sweep.yaml                    again, after a crash or Ctrl-C: goes on where it stopped
+  torc run sweep.yaml --new              begin anew
+  torc run latest -j 4                   go on with the latest workflow, four jobs at once
+  torc run sweep.yaml --num-cpus 8 --memory 16g
+
+Ctrl-C asks running jobs to end and puts them back into the queue; a second Ctrl-C kills them.
+Exits with 0 when all jobs succeeded and with 1 when some did not.")]
+pub struct Args {
+    /// Spec file (`-`: standard input), or a workflow: its id, its name, or `latest`
+    #[arg(value_name = "SPEC|WORKFLOW")]
+    work: String,
+
+    /// Create a new workflow even if one of the same spec is not finished
+    #[arg(long)]
+    new: bool,
+
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+/// What `run` and `exec` share.
+#[derive(clap::Args, Debug)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub runner: RunnerOptions,
+
+    /// Work in the background; `torc status` shows how far it is
+    #[arg(long, visible_alias = "no-wait")]
+    pub detach: bool,
+}
+
+/// What to run.
+enum Work {
+    Spec(Checked),
+    Workflow(String),
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        match self.work(context)? {
+            Work::Spec(checked) => run_spec(context, checked, self.new, &self.options),
+            Work::Workflow(_) if self.new => {
+                Err(Error::usage_hint("`--new` needs a spec", "a workflow can only go on; give the spec file"))
+            }
+            Work::Workflow(name) => run_workflow(context, &name, &self.options),
+        }
+    }
+
+    /// A number or `latest` is a workflow; anything else is a file if there is one, or looks like one.
+    fn work(&self, context: &Context) -> Result<Work> {
+        let path = Path::new(&self.work);
+        let is_reference = self.work == references::LATEST || self.work.parse::<i64>().is_ok();
+        let looks_like_a_file =
+            self.work == "-" || self.work.contains('/') || torc_spec::Format::from_path(path).is_some();
+        if !is_reference && (looks_like_a_file || path.exists()) {
+            return spec::load(context, path).map(Work::Spec);
+        }
+        Ok(Work::Workflow(self.work.clone()))
+    }
+}
+
+/// Runs a checked spec: goes on with an unfinished workflow that was made from it, or creates one.
+pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOptions) -> Result<Exit> {
+    let find_or_create = async |client: &Client| {
+        if !new && let Some(workflow) = find_unfinished(client, &checked).await? {
+            context.output.talk(format_args!(
+                "going on with {}, which was made from the same spec; `--new` begins anew",
+                describe::workflow(&workflow)
+            ));
+            return Ok(workflow);
+        }
+        let created = create::create(context, client, &checked, true).await?;
+        context.output.talk(create::describe(&created).trim_end());
+        Ok(client.get_workflow(created.id).await?)
+    };
+    run_found(context, Access::Create, options, find_or_create)
+}
+
+fn run_workflow(context: &Context, name: &str, options: &RunOptions) -> Result<Exit> {
+    run_found(context, Access::Existing, options, async |client: &Client| references::workflow(client, name).await)
+}
+
+fn run_found(
+    context: &Context,
+    access: Access,
+    options: &RunOptions,
+    find: impl AsyncFnOnce(&Client) -> Result<WorkflowView>,
+) -> Result<Exit> {
+    if options.detach {
+        let workflow = context.with_server(access, find)?;
+        return detach::run_in_background(context, &workflow, &options.runner);
+    }
+    block_on(async {
+        let mut session = Session::open_for(&context.locator, access, Purpose::Run { port: 0 }).await?;
+        let result = async {
+            let workflow = find(&session.client).await?;
+            let drive = Drive { context, workflow, options: &options.runner };
+            match other_runner_here(&session.client, &drive.workflow).await? {
+                Some(runner) => drive::follow(&session, drive, &runner).await,
+                None => drive::run(&mut session, drive).await,
+            }
+        };
+        let result = result.await;
+        session.close().await;
+        result
+    })
+}
+
+/// The newest unfinished workflow that was made from this very spec in this very directory.
+async fn find_unfinished(client: &Client, checked: &Checked) -> Result<Option<WorkflowView>> {
+    let here = std::env::current_dir().map_err(Error::io("find", "."))?;
+    let query = Query::new()
+        .add("name", &checked.name)
+        .add("sort_by", "id")
+        .add("reverse_sort", true)
+        .add("limit", MAX_COMPARED);
+    for workflow in client.list_workflows(&query).await?.items {
+        let same_place = workflow.directory.as_deref().is_some_and(|dir| Path::new(dir) == here);
+        if !same_place || workflow.is_canceled || client.is_complete(workflow.id).await?.is_complete {
+            continue;
+        }
+        let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
+        if spec == checked.value {
+            return Ok(Some(workflow));
+        }
+    }
+    Ok(None)
+}
+
+/// A runner of this workflow that is alive on this machine. A second one would share out the same CPUs again.
+async fn other_runner_here(client: &Client, workflow: &WorkflowView) -> Result<Option<RunnerView>> {
+    let query = Query::new().add("workflow_id", workflow.id);
+    let runners: Vec<RunnerView> = client.list_all("/compute_nodes", &query).await?;
+    let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Ok(runners.into_iter().find(|runner| runner.state == "active" && runner.hostname == here))
+}
+
+/// The name of a workflow for messages.
+pub fn title(workflow: &WorkflowView) -> String {
+    format!("workflow {} `{}`", workflow.id, escape::line(&workflow.name))
+}

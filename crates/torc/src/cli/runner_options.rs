@@ -1,0 +1,100 @@
+//! What a runner may use, and where its logs go: the options that `run`, `exec` and `runner` share.
+
+use crate::error::{Error, Result};
+use std::path::PathBuf;
+use torc_client::Client;
+use torc_model::api::WorkflowView;
+use torc_model::units::{Memory, Runtime};
+
+/// Directory of logs inside the workflow's directory.
+const OUTPUT_DIR: &str = "output";
+
+/// What a runner may use.
+#[derive(clap::Args, Debug, Clone)]
+#[command(next_help_heading = "Runner options")]
+pub struct RunnerOptions {
+    /// Run at most N jobs at once, whatever they need
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub max_parallel_jobs: Option<i64>,
+
+    /// CPUs to share out [default: all of this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub num_cpus: Option<i64>,
+
+    /// Memory to share out, such as `16g` [default: all of this machine]
+    #[arg(long, value_name = "SIZE", value_parser = Memory::parse)]
+    pub memory: Option<Memory>,
+
+    /// Memory to share out, in GiB
+    #[arg(long, value_name = "N", conflicts_with = "memory")]
+    pub memory_gb: Option<f64>,
+
+    /// GPUs to share out [default: all of this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    pub num_gpus: Option<i64>,
+
+    /// Directory for logs [default: `output` beside the workflow]
+    #[arg(short, long, value_name = "DIR")]
+    pub output_dir: Option<PathBuf>,
+
+    /// Stop after this long, such as `2h`; what runs goes back into the queue
+    #[arg(long, value_name = "TIME", value_parser = Runtime::parse)]
+    pub time_limit: Option<Runtime>,
+
+    /// Take jobs with this label
+    #[arg(long)]
+    pub label: Option<String>,
+}
+
+impl RunnerOptions {
+    /// A runner for this workflow. Jobs start where the workflow was submitted from, if that is on this machine.
+    pub fn config(&self, client: &Client, workflow: &WorkflowView) -> Result<torc_runner::Config> {
+        let here = std::env::current_dir().map_err(Error::io("find", "."))?;
+        let submitted_from = workflow.directory.as_ref().map(PathBuf::from).filter(|dir| dir.is_dir());
+        let working_dir = submitted_from.unwrap_or_else(|| here.clone());
+        let output_dir = match &self.output_dir {
+            Some(dir) => here.join(dir),
+            None => working_dir.join(OUTPUT_DIR),
+        };
+        let mut config = torc_runner::Config::new(client.clone(), workflow.id, output_dir);
+        config.working_dir = working_dir;
+        config.label = self.label.clone();
+        config.time_left = self.time_limit.map(|limit| std::time::Duration::from_secs(limit.0));
+        let capacity = &mut config.capacity;
+        capacity.max_parallel_jobs = self.max_parallel_jobs;
+        capacity.num_cpus = self.num_cpus.unwrap_or(capacity.num_cpus);
+        capacity.num_gpus = self.num_gpus.unwrap_or(capacity.num_gpus);
+        if let Some(bytes) = self.memory_bytes()? {
+            capacity.memory_bytes = bytes;
+        }
+        Ok(config)
+    }
+
+    fn memory_bytes(&self) -> Result<Option<i64>> {
+        let memory = match (self.memory, self.memory_gb) {
+            (Some(memory), _) => memory,
+            (None, Some(gb)) => Memory::parse(&format!("{gb}g")).map_err(|error| Error::usage(error.to_string()))?,
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(i64::try_from(memory.0).unwrap_or(i64::MAX)))
+    }
+
+    /// The same options as arguments of another call.
+    pub fn to_args(&self) -> Vec<String> {
+        let mut args = Vec::new();
+        let mut add = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                args.push(format!("--{name}={value}"));
+            }
+        };
+        add("max-parallel-jobs", self.max_parallel_jobs.map(|n| n.to_string()));
+        add("num-cpus", self.num_cpus.map(|n| n.to_string()));
+        add("memory", self.memory.map(|m| m.to_string()));
+        add("memory-gb", self.memory_gb.map(|n| n.to_string()));
+        add("num-gpus", self.num_gpus.map(|n| n.to_string()));
+        add("output-dir", self.output_dir.as_ref().map(|dir| dir.display().to_string()));
+        add("time-limit", self.time_limit.map(|t| t.to_string()));
+        add("label", self.label.clone());
+        args
+    }
+}
