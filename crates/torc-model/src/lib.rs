@@ -10,4 +10,5 @@ pub mod ids;
 pub mod plan;
 pub mod slurm;
 pub mod status;
+pub mod steps;
 pub mod units;

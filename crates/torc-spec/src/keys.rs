@@ -107,17 +107,17 @@ impl Object {
     }
 }
 
-const fn field(key: &'static str, shape: Shape, doc: &'static str) -> Field {
+pub(crate) const fn field(key: &'static str, shape: Shape, doc: &'static str) -> Field {
     Field { key, aliases: &[], kdl: &[], shape, required: false, doc }
 }
 
 impl Field {
-    const fn required(mut self) -> Self {
+    pub(crate) const fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
+    pub(crate) const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
         self
     }

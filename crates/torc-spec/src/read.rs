@@ -40,6 +40,14 @@ impl<'a> Reader<'a> {
         self.found.push(diagnostic.at(place));
     }
 
+    /// Reads something one step further down.
+    pub fn inside<T>(&mut self, step: impl Into<Step>, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step.into());
+        let found = read(self);
+        self.path.pop();
+        found
+    }
+
     /// A place for a remark.
     pub fn place(&self, span: Span) -> crate::diagnostic::Place {
         self.map.place(span, String::new())

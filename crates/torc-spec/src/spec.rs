@@ -90,6 +90,7 @@ fn text_of(source: &Source) -> Result<SourceMap, Diagnostics> {
 
 impl Spec {
     fn read(tree: Node, map: SourceMap, kdl: bool, base_dir: Option<&std::path::Path>) -> Result<Parsed, Diagnostics> {
+        let tree = crate::steps::desugar(tree);
         let variables = match tree.get("variables").map(|node| &node.kind) {
             Some(Kind::Map(entries)) => entries.iter().map(|entry| entry.key.clone()).collect(),
             _ => std::collections::HashSet::new(),

@@ -128,7 +128,7 @@ impl Command {
 }
 
 /// Position, length of the prefix, kind and whole length of the next reference; braces inside are placeholders.
-fn next_reference(text: &str) -> Option<(usize, usize, ReferenceKind, usize)> {
+pub(crate) fn next_reference(text: &str) -> Option<(usize, usize, ReferenceKind, usize)> {
     let mut from = 0;
     while let Some(found) = text[from..].find("${") {
         let at = from + found;

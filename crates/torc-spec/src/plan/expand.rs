@@ -29,6 +29,7 @@ pub struct Instance {
     pub invocation_script: Option<String>,
     pub steps: Option<Value>,
     pub map: Option<Value>,
+    pub reduce: Option<String>,
     pub resource_requirements: Option<String>,
     pub failure_handler: Option<String>,
     pub scheduler: Option<String>,
@@ -364,13 +365,20 @@ impl Planner<'_> {
                 }
             }
         };
+        let sketch = crate::steps::sketch(job);
         let invocation_script = command(&job.invocation_script, "invocation_script");
-        let command = command(&job.command, "command");
+        let command = if sketch.is_some() { None } else { command(&job.command, "command") };
+        if sketch.is_some() && job.invocation_script.is_some() {
+            let message = "`invocation_script` has no effect on steps";
+            let diagnostic = Diagnostic::warning(message).help("write it into the steps that need it");
+            self.report(&at.join("invocation_script"), "", diagnostic);
+        }
         let singles = [
             ("resource_requirements", &job.resource_requirements),
             ("failure_handler", &job.failure_handler),
             ("scheduler", &job.scheduler),
             ("label", &job.label),
+            ("reduce", &job.reduce),
         ];
         let singles = singles
             .into_iter()
@@ -397,7 +405,7 @@ impl Planner<'_> {
                 .collect();
             lists.push(templates);
         }
-        let steps = self.json_template(job.steps.as_ref(), names, &at.join("steps"), false);
+        let steps = self.json_template(sketch.as_ref(), names, &at.join("steps"), false);
         let map = self.json_template(job.map.as_ref(), names, &at.join("map"), false);
         let fine =
             self.found.len() == before || !self.found.0[before..].iter().any(|d| d.severity == crate::Severity::Error);
@@ -501,9 +509,12 @@ impl Planner<'_> {
         };
         let steps = json(self, &template.steps, "steps")?;
         let map = json(self, &template.map, "map")?;
+        let steps = match steps {
+            Some(sketch) => Some(self.build_tree(sketch, job, &at, catalog, &mut references)?),
+            None => None,
+        };
         let constant = |i: &usize| rows.len() == 1 || rows.iter().all(|row| row[*i] == rows[0][*i]);
         let parameters = (0..names.len()).filter(constant).map(|i| (names[i].to_owned(), row[i].clone())).collect();
-        let _ = job;
         Some(Instance {
             origin,
             name: name.to_owned(),
@@ -515,12 +526,39 @@ impl Planner<'_> {
             failure_handler: single.next().flatten(),
             scheduler: single.next().flatten(),
             label: single.next().flatten(),
+            reduce: single.next().flatten(),
             env,
             uses,
             lists,
             references,
             parameters,
         })
+    }
+
+    /// The tree of one instance, checked.
+    fn build_tree(
+        &mut self,
+        sketch: Value,
+        job: &JobSpec,
+        at: &Path,
+        catalog: &Catalog,
+        references: &mut Vec<(ReferenceKind, u32)>,
+    ) -> Option<Value> {
+        let agent = self.spec.document.agent.as_ref();
+        match crate::steps::tree(sketch, agent, catalog) {
+            Ok(built) => {
+                for remark in crate::steps::check(&built.tree, at, job.map.is_some(), job.reduce.is_some()) {
+                    self.report(&remark.at, &remark.part, remark.diagnostic);
+                }
+                references.extend(built.references);
+                Some(built.tree.to_value())
+            }
+            Err(error) => {
+                let diagnostic = Diagnostic::error(error.message).maybe_help(error.help);
+                self.report(&at.join("steps"), &error.written, diagnostic);
+                None
+            }
+        }
     }
 
     fn doubt(&mut self, doubt: Doubt, at: &Path) {

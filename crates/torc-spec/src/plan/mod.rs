@@ -1,9 +1,10 @@
 //! From spec to plan: expand parameters, resolve names, compute dependencies, check everything.
 
-mod catalog;
-mod command;
+pub(crate) mod catalog;
+pub(crate) mod command;
 mod expand;
 mod graph;
+mod maps;
 mod matching;
 mod params;
 mod resolve;
@@ -31,6 +32,8 @@ pub(crate) fn plan(spec: &Spec) -> Result<Planned, Diagnostics> {
     let jobs = planner.expand_jobs(&catalog);
     planner.stop_on_errors()?;
     let (jobs, origins) = planner.resolve_jobs(jobs, &catalog);
+    planner.stop_on_errors()?;
+    let (jobs, origins) = planner.expand_maps(jobs, origins);
     planner.stop_on_errors()?;
     planner.check_cycles(&jobs, &catalog, &origins);
     let plan = planner.assemble(jobs, catalog);

@@ -7,6 +7,7 @@ use super::expand::{Instance, LISTS};
 use super::matching::{Matches, Names};
 use crate::diagnostic::{Diagnostic, excerpt, suggest};
 use crate::node::at;
+use serde_json::Value;
 use std::collections::HashMap;
 use torc_model::plan::{Job, JobExtra};
 
@@ -59,6 +60,33 @@ impl Planner<'_> {
                 self.resolve_list(instance, 6, &data, usize::MAX),
                 self.resolve_list(instance, 8, &data, usize::MAX),
             ];
+            if let Some(map) = &instance.reduce {
+                match by_job(map) {
+                    Some(index) => lists[0].push(index),
+                    None => {
+                        let message =
+                            format!("job `{}`: there is no job called `{}`", excerpt(&instance.name), excerpt(map));
+                        let help = suggest(map, job_names.iter().copied());
+                        let at = at!["jobs", instance.origin, "reduce"];
+                        self.report(&at, "", Diagnostic::error(message).maybe_help(help));
+                    }
+                }
+            }
+            if let Some(Value::String(name)) = instance.map.as_ref().and_then(|map| map.pointer("/items/user_data")) {
+                match by_data(name) {
+                    Some(index) => lists[3].push(index),
+                    None => {
+                        let message = format!(
+                            "job `{}`: there is no user data called `{}`",
+                            excerpt(&instance.name),
+                            excerpt(name)
+                        );
+                        let help = suggest(name, data_names.iter().copied());
+                        let at = at!["jobs", instance.origin, "map", "items", "user_data"];
+                        self.report(&at, "", Diagnostic::error(message).maybe_help(help));
+                    }
+                }
+            }
             lists[1].extend(named(ReferenceKind::InputFile));
             lists[2].extend(named(ReferenceKind::OutputFile));
             lists[3].extend(named(ReferenceKind::InputUserData));
@@ -188,6 +216,13 @@ impl Planner<'_> {
         let resource_requirements = self.named(&instance, "resource_requirements", wanted, &requirements);
         let failure_handler = self.named(&instance, "failure_handler", instance.failure_handler.as_deref(), &handlers);
         let scheduler = self.named(&instance, "scheduler", instance.scheduler.as_deref(), &schedulers);
+        let role = match crate::steps::role(instance.map.as_ref(), instance.reduce.as_deref()) {
+            Ok(role) => role.map(|role| role.to_value()),
+            Err(message) => {
+                self.report(&at!["jobs", instance.origin, "map"], "", Diagnostic::error(message));
+                None
+            }
+        };
         let [depends_on, input_files, output_files, input_user_data, output_user_data] =
             lists.map(|list| list.into_iter().map(|i| i as usize).collect());
         Job {
@@ -213,7 +248,7 @@ impl Planner<'_> {
                 label: instance.label,
                 stdio: definition.stdio.or(None),
                 parameters: instance.parameters,
-                map: instance.map,
+                map: role,
             },
         }
     }

@@ -2,6 +2,7 @@
 
 mod formats;
 mod golden;
+mod steps;
 
 use torc_model::plan::Plan;
 use torc_spec::{Diagnostics, Format, Source, Spec};

@@ -1,0 +1,148 @@
+//! What a step tree has done: rows, events and the report that goes to the server.
+
+use super::outcome::Outcome;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// In which way a step failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// A non-zero exit code.
+    Exit,
+    /// A signal.
+    Signal,
+    /// It took too long.
+    Timeout,
+    /// It could not be started.
+    Spawn,
+    /// The agent could not be called.
+    Agent,
+    /// `expect` did not hold.
+    Expect,
+    /// A check failed.
+    Validation,
+    /// A captured value was not what it should be.
+    Capture,
+    /// A variable has no value.
+    Variable,
+    /// The attempt's own time was over.
+    Walltime,
+}
+
+impl ErrorKind {
+    /// Every kind.
+    pub const ALL: [Self; 10] = [
+        Self::Exit,
+        Self::Signal,
+        Self::Timeout,
+        Self::Spawn,
+        Self::Agent,
+        Self::Expect,
+        Self::Validation,
+        Self::Capture,
+        Self::Variable,
+        Self::Walltime,
+    ];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exit => "exit",
+            Self::Signal => "signal",
+            Self::Timeout => "timeout",
+            Self::Spawn => "spawn",
+            Self::Agent => "agent",
+            Self::Expect => "expect",
+            Self::Validation => "validation",
+            Self::Capture => "capture",
+            Self::Variable => "variable",
+            Self::Walltime => "walltime",
+        }
+    }
+
+    /// The kind with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// One try of one step, or what a step came to.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Where in the tree: `steps[2].on_failure[0]`.
+    pub path: String,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `shell`, `claude`, `validate` or `steps`.
+    pub kind: String,
+    /// 1, 2, 3...; over retries and re-runs.
+    #[serde(rename = "try")]
+    pub nth: u32,
+    /// How this try ended: `ok` or `failed`; and in the last row of a step what the step came to.
+    pub outcome: Outcome,
+    /// Its exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i64>,
+    /// In which way it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_kind: Option<ErrorKind>,
+    /// What a person should read about the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Start, in ms since 1970.
+    pub started_ms: i64,
+    /// End.
+    pub ended_ms: i64,
+    /// Standard output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_path: Option<String>,
+    /// Standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_path: Option<String>,
+}
+
+/// Something that happened between the tries.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StepEvent {
+    /// `step_started`, `step_finished`, `retry_scheduled`, `handler_started`, `handler_finished`, `step_recovered`,
+    /// `step_ignored`.
+    pub kind: String,
+    /// When, in ms since 1970.
+    pub at_ms: i64,
+    /// Where in the tree.
+    pub path: String,
+    /// The rest.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub data: Map<String, Value>,
+}
+
+/// What a whole tree has done; travels with the attempt's report.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// Steps that failed and were recovered.
+    pub recovered: u32,
+    /// Steps whose failure was tolerated.
+    pub ignored: u32,
+    /// A handler failed whose failure is fatal: nobody may try again by himself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fatal: bool,
+    /// The step that failed for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_step: Option<String>,
+    /// Every try.
+    pub rows: Vec<Row>,
+    /// What happened, in order.
+    pub events: Vec<StepEvent>,
+    /// The captured values at the end.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub captures: Map<String, Value>,
+    /// The items that were found, when that was the work: key and item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<Vec<super::items::Item>>,
+}

@@ -1,0 +1,61 @@
+//! Maps whose items are written in the spec: each item becomes a job, and the map waits for them.
+
+use super::Planner;
+use crate::diagnostic::{Diagnostic, excerpt};
+use crate::node::at;
+use std::collections::HashMap;
+use torc_model::plan::Job;
+use torc_model::steps::{Role, Source, job_name, prepare};
+
+impl Planner<'_> {
+    /// Adds the jobs of all items that are known now. Also gives the definition of each job.
+    pub fn expand_maps(&mut self, mut jobs: Vec<Job>, mut origins: Vec<usize>) -> (Vec<Job>, Vec<usize>) {
+        let mut names: HashMap<String, usize> =
+            jobs.iter().enumerate().map(|(index, job)| (job.name.clone(), index)).collect();
+        let roles: Vec<Option<Role>> =
+            jobs.iter().map(|job| job.extra.map.as_ref().and_then(|map| Role::from_value(map).ok())).collect();
+        for (index, role) in roles.iter().enumerate() {
+            match role {
+                Some(Role::Map(settings)) => {
+                    let Source::List(items) = &settings.items else { continue };
+                    let prepared = match prepare(settings, items.clone()) {
+                        Ok(prepared) => prepared,
+                        Err(error) => {
+                            self.report(&at!["jobs", origins[index], "map"], "", Diagnostic::error(error.to_string()));
+                            continue;
+                        }
+                    };
+                    let parent = jobs[index].clone();
+                    for item in prepared {
+                        let name = job_name(&parent.name, &item.key);
+                        if names.insert(name.clone(), jobs.len()).is_some() {
+                            let message = format!("job `{}` is defined twice", excerpt(&name));
+                            self.report(&at!["jobs", origins[index], "map"], "", Diagnostic::error(message));
+                            continue;
+                        }
+                        let mut child = parent.clone();
+                        child.name = name;
+                        // The tree is the map's: stored once, however many items there are.
+                        child.steps = None;
+                        let role = Role::Item { of: parent.name.clone(), key: item.key, item: item.item };
+                        child.extra.map = Some(role.to_value());
+                        let position = jobs.len();
+                        jobs[index].depends_on.push(position);
+                        jobs.push(child);
+                        origins.push(origins[index]);
+                    }
+                }
+                Some(Role::Reduce(map)) => {
+                    let is_map =
+                        names.get(map).is_some_and(|index| matches!(roles.get(*index), Some(Some(Role::Map(_)))));
+                    if !is_map {
+                        let message = format!("`{}` is not a job with `map`", excerpt(map));
+                        self.report(&at!["jobs", origins[index], "reduce"], "", Diagnostic::error(message));
+                    }
+                }
+                Some(Role::Item { .. }) | None => {}
+            }
+        }
+        (jobs, origins)
+    }
+}
