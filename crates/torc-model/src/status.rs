@@ -210,6 +210,22 @@ words! {
 }
 
 words! {
+    /// Where an allocation (`scheduled_compute_node`) stands.
+    AllocationStatus {
+        /// Wanted; nobody has sent it to Slurm yet.
+        Planned = "planned",
+        /// Somebody is sending it, or was interrupted while doing so: Slurm may or may not have it.
+        Submitting = "submitting",
+        /// In Slurm's queue.
+        Pending = "pending",
+        /// Its runner has reported.
+        Active = "active",
+        /// Over, refused or given up.
+        Complete = "complete",
+    }
+}
+
+words! {
     /// What sets an action off.
     Trigger {
         /// The workflow was initialized.

@@ -191,6 +191,44 @@ impl Workflow {
         self.event("action_executed", None, json!({"action_id": id, "runner_id": runner, "error": error}));
     }
 
+    /// Triggered actions that ask for nodes; the server executes them itself, by writing down what is wanted.
+    pub fn triggered_schedules(&self) -> Vec<ActionId> {
+        let wanted = |a: &&Action| a.schedules_nodes && a.state == ActionState::Triggered;
+        self.actions.iter().filter(wanted).map(|a| a.id).collect()
+    }
+
+    /// The server executed an action that asks for nodes.
+    pub fn schedule_done(&mut self, id: ActionId, error: Option<String>) {
+        let Some(i) = self.actions.iter().position(|a| a.id == id) else { return };
+        let state = if error.is_some() { ActionState::Failed } else { ActionState::Executed };
+        self.move_action(i, state, None, error.clone());
+        self.event("action_executed", None, json!({"action_id": id, "error": error}));
+    }
+
+    /// Marks every action that asks for nodes and has not done so yet as executed, so that it never will.
+    pub fn retire_schedules(&mut self) -> usize {
+        let open = |a: &Action| a.schedules_nodes && matches!(a.state, ActionState::Waiting | ActionState::Triggered);
+        let open: Vec<usize> = (0..self.actions.len()).filter(|i| open(&self.actions[*i])).collect();
+        for i in &open {
+            self.move_action(*i, ActionState::Executed, None, None);
+        }
+        open.len()
+    }
+
+    /// Adds an action to a workflow that runs already; it is triggered at once if what it waits for has happened.
+    pub fn add_late_action(&mut self, new: NewAction) {
+        self.add_action(new);
+        let i = self.actions.len() - 1;
+        let action = &self.actions[i];
+        let open: BTreeSet<u32> =
+            action.jobs.iter().copied().filter(|j| !action.counts(self.jobs[*j as usize].status)).collect();
+        let over = action.is_about_jobs() && open.is_empty();
+        self.actions[i].open = open;
+        if over {
+            self.trigger(i);
+        }
+    }
+
     /// A runner is gone: what it was executing is there for the next one.
     pub(super) fn release_actions(&mut self, runner: RunnerId) {
         for i in 0..self.actions.len() {

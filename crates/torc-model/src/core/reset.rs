@@ -304,6 +304,21 @@ impl Workflow {
         self.event(if held_back { "job_held" } else { "job_released" }, Some(index), json!({}));
     }
 
+    /// Assigns a job to another Slurm scheduler, from its next attempt on.
+    pub fn assign_scheduler(&mut self, index: u32, scheduler: i64) {
+        let job = &self.jobs[index as usize];
+        let mut class = self.classes[job.next_class.unwrap_or(job.class) as usize].clone();
+        class.scheduler = Some(scheduler);
+        let class = self.class_of(class);
+        self.dequeue(index);
+        let job = &mut self.jobs[index as usize];
+        match job.held {
+            Some(_) => job.next_class = Some(class),
+            None => job.class = class,
+        }
+        self.enqueue(index);
+    }
+
     /// Gives a job other needs or another priority, from its next attempt on.
     pub fn adjust(&mut self, index: u32, memory: Option<u64>, runtime: Option<u64>, priority: Option<i64>) {
         let mut class = self.classes[self.jobs[index as usize].class as usize].clone();

@@ -16,6 +16,7 @@ pub mod sacct;
 pub mod script;
 pub mod squeue;
 pub mod state;
+pub mod wire;
 
 pub use observe::{Known, Look, observe};
 pub use state::{Ending, Phase, Verdict};

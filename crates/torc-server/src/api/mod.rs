@@ -7,6 +7,7 @@
 //! workflow tokens unless its `security` says otherwise.
 
 mod actions;
+mod allocations;
 mod attempts;
 mod auth;
 mod error;

@@ -1,8 +1,8 @@
 //! The table of routes.
 
 use super::{
-    App, actions, attempts, auth, events, failure_handlers, files, guard, health, jobs, limits, logs, openapi,
-    recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks, why, workflows,
+    App, actions, allocations, attempts, auth, events, failure_handlers, files, guard, health, jobs, limits, logs,
+    openapi, recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -69,7 +69,13 @@ pub(super) fn table() -> OpenApiRouter<App> {
         .routes(routes!(webhooks::list_deliveries))
         .routes(routes!(webhooks::redeliver))
         .routes(routes!(schedulers::list_schedulers))
-        .routes(routes!(schedulers::get_scheduler));
+        .routes(routes!(schedulers::get_scheduler))
+        .routes(routes!(allocations::list_allocations, allocations::create_allocations))
+        .routes(routes!(allocations::begin_submission))
+        .routes(routes!(allocations::report_submission))
+        .routes(routes!(allocations::observe_allocations))
+        .routes(routes!(allocations::get_allocation))
+        .routes(routes!(allocations::regenerate));
     OpenApiRouter::with_openapi(openapi::base()).nest(BASE_PATH, routes)
 }
 

@@ -25,5 +25,7 @@ pub use database::{Database, Journal};
 pub use error::StartError;
 pub use file_system::FileSystem;
 pub use lock::Owner;
+#[cfg(test)]
+pub(crate) use migrate::MIGRATIONS;
 pub use options::Options;
 pub use server::{RunningServer, Server, read_token};

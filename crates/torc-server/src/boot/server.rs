@@ -58,6 +58,7 @@ impl Server {
         let stop = CancellationToken::new();
         tokio::spawn(sweep(store.clone(), stop.clone()));
         tokio::spawn(crate::courier::run(store.clone(), stop.clone()));
+        tokio::spawn(execute_schedules(store.clone(), stop.clone()));
         let names = options.allowed_hosts.iter().cloned().chain([host.clone(), identity::hostname()]);
         let hosts = Hosts::new(address.ip(), names);
         let app = App::new(store.clone(), reader, secret::hash(&token), hosts, stop.clone());
@@ -168,6 +169,38 @@ async fn sweep(store: Store, stop: CancellationToken) {
         match store.recover(None, false, false).await {
             Ok(found) => found.details.iter().for_each(|line| tracing::debug!("sweep: {line}")),
             Err(error) => tracing::error!(%error, "the sweep failed"),
+        }
+    }
+}
+
+/// Executes actions that ask for nodes as soon as they are triggered, until the server ends.
+async fn execute_schedules(store: Store, stop: CancellationToken) {
+    let mut events = store.subscribe();
+    loop {
+        let waiting = match store.workflows_with_schedules().await {
+            Ok(waiting) => waiting,
+            Err(error) => {
+                tracing::error!(%error, "triggered actions could not be listed");
+                Vec::new()
+            }
+        };
+        for id in waiting {
+            if let Err(error) = store.execute_schedules(id).await {
+                tracing::error!(%error, %id, "nodes could not be asked for");
+            }
+        }
+        loop {
+            let event = tokio::select! {
+                () = stop.cancelled() => return,
+                event = events.recv() => event,
+            };
+            match event {
+                Ok(event) if event.kind == "action_triggered" => break,
+                Ok(_) => {}
+                // Whatever was missed may have been a trigger.
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => break,
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            }
         }
     }
 }

@@ -25,13 +25,12 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let mut state =
         State { next_attempt: next("attempt")?, next_job: next("job")?.max(stored.unwrap_or(1)), ..State::default() };
     let mut statement = db.prepare(
-        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, kind, last_seen_ms
+        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, last_seen_ms
          FROM compute_node WHERE ended_ms IS NULL",
     )?;
     let runners = statement.query_map([], |row| {
         let capacity: String = row.get(3)?;
         let scheduler: Option<String> = row.get(5)?;
-        let kind: String = row.get(7)?;
         let runner = Runner {
             workflow: WorkflowId(row.get(1)?),
             host: row.get(2)?,
@@ -39,8 +38,8 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             stop_by: row.get(4)?,
             scheduler: scheduler.as_deref().and_then(scheduler_config),
             label: row.get(6)?,
-            schedules_nodes: kind == "slurm",
-            last_seen: row.get(8)?,
+            schedules_nodes: false,
+            last_seen: row.get(7)?,
             told: Default::default(),
             greeted: true,
         };

@@ -1,5 +1,6 @@
 //! The store: all state, behind one writer and a few readers. No SQL outside this folder.
 
+mod allocations;
 mod create;
 mod facts;
 mod load;
@@ -8,6 +9,7 @@ mod persist;
 pub mod read;
 mod recovery;
 mod refusal;
+mod regenerate;
 mod reservations;
 mod runners;
 mod webhooks;
@@ -34,6 +36,10 @@ use torc_model::api::{
 };
 use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
+use torc_model::slurm::wire::{
+    Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView, ScheduleNodes,
+    SubmissionOrders, SubmissionReport,
+};
 use writer::{Handle, Tx};
 
 /// A claim waits at most this long; then the runner asks again.
@@ -289,6 +295,45 @@ impl Store {
     /// Notes how a try went.
     pub async fn delivery_tried(&self, id: i64, outcome: Result<(), String>) -> Result<(), Refusal> {
         self.writer.call(move |tx| webhooks::tried(tx, id, &outcome)).await
+    }
+
+    /// Writes down that allocations are wanted.
+    pub async fn schedule_nodes(&self, request: ScheduleNodes) -> Result<Allocations, Refusal> {
+        let nonce = random()?;
+        self.writer.call(move |tx| allocations::schedule(tx, &request, None, nonce)).await
+    }
+
+    /// Executes the triggered actions of a workflow that ask for nodes. Answers how many there were.
+    pub async fn execute_schedules(&self, id: WorkflowId) -> Result<usize, Refusal> {
+        let nonce = random()?;
+        self.writer.call(move |tx| allocations::execute_actions(tx, id, nonce)).await
+    }
+
+    /// Workflows with triggered actions that ask for nodes.
+    pub async fn workflows_with_schedules(&self) -> Result<Vec<WorkflowId>, Refusal> {
+        self.writer.call(|tx| Ok(allocations::waiting_workflows(tx)?)).await
+    }
+
+    /// Gives a submitter what waits to be sent to Slurm.
+    pub async fn begin_submission(&self, request: BeginSubmission) -> Result<SubmissionOrders, Refusal> {
+        let tokens = (0..allocations::MAX_ORDERS).map(|_| new_token()).collect::<Result<Vec<_>, _>>()?;
+        self.writer.call(move |tx| allocations::begin(tx, &request, &tokens)).await
+    }
+
+    /// A submitter tells how it went.
+    pub async fn report_submission(&self, report: SubmissionReport) -> Result<Allocations, Refusal> {
+        self.writer.call(move |tx| allocations::submitted(tx, &report)).await
+    }
+
+    /// Takes in what was seen of allocations in Slurm.
+    pub async fn observe_allocations(&self, seen: Observations) -> Result<ObservedView, Refusal> {
+        self.writer.call(move |tx| allocations::observe(tx, &seen)).await
+    }
+
+    /// Gives jobs that still have to run new schedulers.
+    pub async fn regenerate(&self, id: WorkflowId, request: RegenerateRequest) -> Result<RegeneratedView, Refusal> {
+        let nonce = random()?;
+        self.writer.call(move |tx| regenerate::regenerate(tx, id, &request, nonce)).await
     }
 
     /// A runner introduces itself.

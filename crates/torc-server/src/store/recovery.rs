@@ -26,13 +26,19 @@ pub struct Suspect {
     pid_start: i64,
     last_seen: i64,
     disown: i64,
+    /// It lives in an allocation of a batch system, which knows better why it ended.
+    in_allocation: bool,
     process: Process,
 }
+
+/// The batch system has this long to say why a runner in an allocation is gone, before "gone" is all there is.
+const SCHEDULER_FIRST_MS: i64 = LEASE_SECONDS * 1000;
 
 /// Runners that may be dead.
 pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspect>, Failed> {
     let mut statement = tx.db.prepare_cached(
-        "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.last_seen_ms, w.settings ->> 'disown_seconds'
+        "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.last_seen_ms, w.settings ->> 'disown_seconds',
+            c.scheduler ->> 'allocation_id' IS NOT NULL
          FROM compute_node c JOIN workflow w ON w.id = c.workflow_id
          WHERE c.ended_ms IS NULL AND (?1 IS NULL OR c.workflow_id = ?1) ORDER BY c.id",
     )?;
@@ -46,6 +52,7 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
             pid_start: row.get(5)?,
             last_seen: row.get(6)?,
             disown: row.get::<_, Option<i64>>(7)?.unwrap_or(2400).saturating_mul(1000),
+            in_allocation: row.get(8)?,
             process: Process::Unknown,
         })
     })?;
@@ -61,13 +68,28 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
 
 /// Looks for the suspects' processes. Only those on this host can be seen.
 pub fn look(suspects: &mut [Suspect]) {
-    let (host, boot) = (identity::hostname(), identity::process_space());
+    let (host, boot, now) = (identity::hostname(), identity::process_space(), crate::clock::now_ms());
     for suspect in suspects {
         suspect.process = match boot.as_deref() {
             Some(boot) if suspect.host == host => see(boot, suspect),
             _ => Process::Unknown,
         };
+        if suspect.in_allocation && now - suspect.last_seen < SCHEDULER_FIRST_MS {
+            suspect.process = Process::Unknown;
+        }
     }
+}
+
+/// The process of this runner can be seen from here, and it is gone.
+pub fn is_gone(tx: &mut Tx<'_>, id: RunnerId, workflow: WorkflowId) -> Result<bool, Failed> {
+    let found = suspects(tx, Some(workflow))?.into_iter().find(|s| s.id == id);
+    let (host, boot) = (identity::hostname(), identity::process_space());
+    Ok(match (found, boot) {
+        (Some(suspect), Some(boot)) if suspect.host == host => {
+            matches!(see(&boot, &suspect), Process::Gone | Process::Rebooted)
+        }
+        _ => false,
+    })
 }
 
 fn see(boot: &str, suspect: &Suspect) -> Process {

@@ -38,7 +38,12 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner, token: &str) -> Resul
         .optional()?;
     let runner = match known {
         Some(known) => RunnerId(known),
-        None => insert_runner(tx, request)?,
+        None => {
+            if let Some(scheduler) = &request.scheduler {
+                super::allocations::runner_arrived(tx, id, scheduler)?;
+            }
+            insert_runner(tx, request)?
+        }
     };
     tx.db
         .prepare_cached(
@@ -83,7 +88,8 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         stop_by,
         scheduler: scheduler.as_deref().and_then(scheduler_config),
         label: request.label.clone(),
-        schedules_nodes: request.kind == "slurm",
+        // The server executes actions that ask for nodes itself.
+        schedules_nodes: false,
         last_seen: tx.now,
         told: Default::default(),
         greeted: false,
@@ -469,6 +475,7 @@ pub fn goodbye(tx: &mut Tx<'_>, runner: RunnerId, goodbye: &Goodbye) -> Result<G
         },
     };
     end_runner(tx, runner, id, &lost, &goodbye.reason)?;
+    super::allocations::runner_left(tx, runner, &goodbye.reason)?;
     // After the end, so that they are not taken back with the rest.
     let actions = tx.apply(id, |workflow, _, _| {
         Ok(workflow.worker_actions(runner, Trigger::OnWorkerComplete, known.schedules_nodes))

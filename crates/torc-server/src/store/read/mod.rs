@@ -4,6 +4,7 @@
 //! can change anything: the connections themselves refuse it.
 
 mod actions;
+mod allocations;
 mod attempts;
 mod events;
 mod failure_handlers;
@@ -19,6 +20,7 @@ mod user_data;
 mod workflows;
 
 pub use actions::ActionFilter;
+pub use allocations::AllocationFilter;
 pub use attempts::{AttemptFilter, AttemptLogs};
 pub use events::EventFilter;
 pub use failure_handlers::FailureHandlerFilter;

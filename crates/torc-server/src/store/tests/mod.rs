@@ -1,5 +1,6 @@
 //! The store on a real database: what the engine does is what the rows say, also after loading them again.
 
+mod allocations;
 mod recovery;
 mod webhooks;
 
@@ -17,7 +18,9 @@ fn open(path: &Path) -> Connection {
     let fresh: bool =
         db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).expect("a schema table");
     if fresh {
-        db.execute_batch(include_str!("../schema.sql")).expect("the schema");
+        for migration in crate::boot::MIGRATIONS {
+            db.execute_batch(migration).expect("the schema");
+        }
     }
     db
 }

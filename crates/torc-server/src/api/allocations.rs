@@ -1,0 +1,167 @@
+//! Allocations in Slurm (`scheduled_compute_node`): asked for, sent, seen.
+
+use super::auth::Caller;
+use super::extract::{Body, Path, Query};
+use super::openapi::Refusals;
+use super::query::list_query;
+use super::{Answer, App};
+use crate::store::read::AllocationFilter;
+use axum::Json;
+use axum::extract::State;
+use torc_model::api::Page;
+use torc_model::ids::WorkflowId;
+use torc_model::slurm::wire::{
+    AllocationView, Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
+    ScheduleNodes, SubmissionOrders, SubmissionReport,
+};
+
+list_query! {
+    /// Which allocations.
+    ListAllocations {
+        /// Of this workflow.
+        workflow_id: Option<i64>,
+        /// `planned`, `submitting`, `pending`, `active` or `complete`.
+        status: Option<String>,
+        /// Of this Slurm job.
+        slurm_job_id: Option<String>,
+        /// With this name in Slurm.
+        name: Option<String>,
+    }
+}
+
+/// Lists allocations.
+#[utoipa::path(
+    get,
+    path = "/scheduled_compute_nodes",
+    operation_id = "list_scheduled_compute_nodes",
+    tag = "allocations",
+    params(ListAllocations),
+    responses((status = 200, description = "One page of allocations.", body = Page<AllocationView>), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn list_allocations(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListAllocations>,
+) -> Answer<Page<AllocationView>> {
+    let paging = query.paging()?;
+    let filter = AllocationFilter {
+        workflow_id: caller.narrow(query.workflow_id)?,
+        status: query.status,
+        slurm_job_id: query.slurm_job_id,
+        name: query.name,
+    };
+    Ok(Json(app.reader().list_allocations(filter, paging).await?))
+}
+
+/// One allocation.
+#[utoipa::path(
+    get,
+    path = "/scheduled_compute_nodes/{id}",
+    operation_id = "get_scheduled_compute_node",
+    tag = "allocations",
+    params(("id" = i64, Path, description = "The allocation.")),
+    responses((status = 200, description = "The allocation.", body = AllocationView), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn get_allocation(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<AllocationView> {
+    let allocation = app.reader().get_allocation(id).await?;
+    caller.check(allocation.workflow_id)?;
+    Ok(Json(allocation))
+}
+
+/// Asks for allocations; whoever can speak to Slurm sends them. A repeat with the same key changes nothing.
+#[utoipa::path(
+    post,
+    path = "/scheduled_compute_nodes",
+    operation_id = "create_scheduled_compute_nodes",
+    tag = "allocations",
+    request_body = ScheduleNodes,
+    responses((status = 200, description = "The allocations.", body = Allocations), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn create_allocations(
+    State(app): State<App>,
+    caller: Caller,
+    Body(request): Body<ScheduleNodes>,
+) -> Answer<Allocations> {
+    caller.check(WorkflowId(request.workflow_id))?;
+    Ok(Json(app.store().schedule_nodes(request).await?))
+}
+
+/// Takes up what waits to be sent to Slurm; nobody else gets it for two minutes.
+#[utoipa::path(
+    post,
+    path = "/scheduled_compute_nodes/begin",
+    operation_id = "begin_submission",
+    tag = "allocations",
+    request_body = BeginSubmission,
+    responses((status = 200, description = "What to send now.", body = SubmissionOrders), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn begin_submission(
+    State(app): State<App>,
+    caller: Caller,
+    Body(mut request): Body<BeginSubmission>,
+) -> Answer<SubmissionOrders> {
+    request.workflow_id = caller.narrow(request.workflow_id)?;
+    Ok(Json(app.store().begin_submission(request).await?))
+}
+
+/// Tells how sending went.
+#[utoipa::path(
+    post,
+    path = "/scheduled_compute_nodes/submitted",
+    operation_id = "report_submission",
+    tag = "allocations",
+    request_body = SubmissionReport,
+    responses((status = 200, description = "The allocations of that name.", body = Allocations), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn report_submission(
+    State(app): State<App>,
+    caller: Caller,
+    Body(report): Body<SubmissionReport>,
+) -> Answer<Allocations> {
+    caller.check(report.workflow_id)?;
+    Ok(Json(app.store().report_submission(report).await?))
+}
+
+/// Takes in what was seen of allocations in Slurm.
+#[utoipa::path(
+    post,
+    path = "/scheduled_compute_nodes/observe",
+    operation_id = "observe_scheduled_compute_nodes",
+    tag = "allocations",
+    request_body = Observations,
+    responses((status = 200, description = "What followed.", body = ObservedView), Refusals),
+    security(("token" = ["workflow"]))
+)]
+pub async fn observe_allocations(
+    State(app): State<App>,
+    caller: Caller,
+    Body(seen): Body<Observations>,
+) -> Answer<ObservedView> {
+    for item in &seen.items {
+        caller.check(app.reader().get_allocation(item.id).await?.workflow_id)?;
+    }
+    Ok(Json(app.store().observe_allocations(seen).await?))
+}
+
+/// Gives the jobs that still have to run new schedulers, and asks for nodes if so said.
+#[utoipa::path(
+    post,
+    path = "/workflows/{id}/regenerate",
+    operation_id = "regenerate",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    request_body = RegenerateRequest,
+    responses((status = 200, description = "What was done.", body = RegeneratedView), Refusals)
+)]
+pub async fn regenerate(
+    State(app): State<App>,
+    Path(id): Path<WorkflowId>,
+    Body(request): Body<RegenerateRequest>,
+) -> Answer<RegeneratedView> {
+    Ok(Json(app.store().regenerate(id, request).await?))
+}

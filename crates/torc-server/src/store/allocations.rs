@@ -1,0 +1,573 @@
+//! Allocations: what was asked for, what was sent to Slurm, what was seen of it, and what follows for runners.
+//!
+//! Whoever can speak to Slurm does the speaking; every decision and every record is made here, in one transaction.
+
+use super::load::parse;
+use super::persist::json;
+use super::recovery;
+use super::refusal::Refusal;
+use super::runners;
+use super::writer::{Failed, Tx};
+use rusqlite::{OptionalExtension, Row, params};
+use serde_json::json as value;
+use torc_model::api::Evidence;
+use torc_model::core::{Change, Lost};
+use torc_model::ids::{ActionId, RunnerId, WorkflowId};
+use torc_model::plan::{ActionKind, Settings, SlurmScheduler};
+use torc_model::slurm::observe::has_no_process;
+use torc_model::slurm::wire::{
+    AllocationView, Allocations, BeginSubmission, Observation, Observations, ObservedView, ScheduleNodes,
+    SubmissionOrder, SubmissionOrders, SubmissionOutcome, SubmissionReport,
+};
+use torc_model::slurm::{Phase, Verdict};
+use torc_model::status::{AllocationStatus, Cause};
+
+/// Longer than any `sbatch` may take; after that somebody else may take over, looking first.
+const SUBMIT_LEASE_MS: i64 = 120_000;
+
+/// A runner that spoke within this time is alive, whatever Slurm thinks: a dead `slurmd` does not end its jobs.
+const QUIET_MS: i64 = 30_000;
+
+/// Most allocations of one request.
+const MAX_COUNT: i64 = 1000;
+
+/// Most batch jobs that one submitter takes up at a time.
+pub const MAX_ORDERS: usize = 20;
+
+pub(super) const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.scheduler_id, s.name, n.name, n.array_task, n.status,
+    n.slurm_job_id, n.state, n.reason, n.cause, n.action_id, n.start_one_worker_per_node, n.max_parallel_jobs, n.created_ms,
+    n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms,
+    (SELECT count(*) FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.ended_ms IS NULL
+     AND c.scheduler ->> 'allocation_id' = n.id)
+    FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id";
+
+pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
+    let status: String = row.get(7)?;
+    let cause: Option<String> = row.get(11)?;
+    Ok(AllocationView {
+        id: row.get(0)?,
+        workflow_id: WorkflowId(row.get(1)?),
+        run_id: row.get(2)?,
+        scheduler_id: row.get(3)?,
+        scheduler: row.get(4)?,
+        name: row.get(5)?,
+        array_task: row.get(6)?,
+        // The table's CHECK allows nothing else.
+        status: AllocationStatus::parse(&status).unwrap_or(AllocationStatus::Complete),
+        slurm_job_id: row.get(8)?,
+        state: row.get(9)?,
+        reason: row.get(10)?,
+        cause: cause.as_deref().and_then(Cause::parse),
+        action_id: row.get::<_, Option<i64>>(12)?.map(ActionId),
+        start_one_worker_per_node: row.get(13)?,
+        max_parallel_jobs: row.get(14)?,
+        created_ms: row.get(15)?,
+        submitted_ms: row.get(16)?,
+        started_ms: row.get(17)?,
+        ended_ms: row.get(18)?,
+        missing_since_ms: row.get(19)?,
+        runners: row.get(20)?,
+    })
+}
+
+fn find(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationView>, Failed> {
+    Ok(tx.db.prepare_cached(&format!("{COLUMNS} WHERE n.id = ?1"))?.query_row([id], view).optional()?)
+}
+
+fn list_by_key(tx: &Tx<'_>, workflow: i64, key: &str) -> Result<Vec<AllocationView>, Failed> {
+    let sql = format!("{COLUMNS} WHERE n.workflow_id = ?1 AND n.request_key = ?2 ORDER BY n.id");
+    let mut statement = tx.db.prepare_cached(&sql)?;
+    let rows = statement.query_map(params![workflow, key], view)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Writes down that allocations are wanted. `nonce` makes their name unique in Slurm.
+pub fn schedule(
+    tx: &mut Tx<'_>,
+    request: &ScheduleNodes,
+    action: Option<ActionId>,
+    nonce: u64,
+) -> Result<Allocations, Failed> {
+    let id = WorkflowId(request.workflow_id);
+    let run = tx.workflow(id)?.run;
+    if request.key.is_empty() {
+        return Err(Refusal::invalid("key", "a key is needed, so that a repeat is harmless").into());
+    }
+    let known = list_by_key(tx, id.0, &request.key)?;
+    if !known.is_empty() {
+        return Ok(Allocations { items: known });
+    }
+    if !(1..=MAX_COUNT).contains(&request.count) {
+        return Err(Refusal::invalid("count", format!("must be between 1 and {MAX_COUNT}")).into());
+    }
+    let scheduler: Option<i64> = tx
+        .db
+        .prepare_cached("SELECT id FROM slurm_scheduler WHERE workflow_id = ?1 AND name = ?2")?
+        .query_row(params![id.0, request.scheduler], |row| row.get(0))
+        .optional()?;
+    let scheduler = scheduler
+        .ok_or_else(|| Refusal::unknown(format!("workflow {id} has no Slurm scheduler `{}`", request.scheduler)))?;
+    let name = format!("torc-wf{id}-s{scheduler}-{:08x}", nonce as u32);
+    let mut statement = tx.db.prepare_cached(
+        "INSERT INTO scheduled_compute_node (workflow_id, run_id, scheduler_id, request_key, name, array_task, action_id,
+         start_one_worker_per_node, max_parallel_jobs, status, created_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'planned', ?10)",
+    )?;
+    for task in 0..request.count {
+        statement.insert(params![
+            id.0,
+            run,
+            scheduler,
+            request.key,
+            name,
+            (request.count > 1).then_some(task),
+            action.map(|a| a.0),
+            request.start_one_worker_per_node,
+            request.max_parallel_jobs,
+            tx.now,
+        ])?;
+    }
+    drop(statement);
+    let data = value!({"name": name, "scheduler": request.scheduler, "count": request.count, "action_id": action});
+    tx.write(id, vec![Change::Event { kind: "allocations_planned", job: None, data }])?;
+    Ok(Allocations { items: list_by_key(tx, id.0, &request.key)? })
+}
+
+/// Executes the triggered actions that ask for nodes. Answers how many there were.
+pub fn execute_actions(tx: &mut Tx<'_>, id: WorkflowId, nonce: u64) -> Result<usize, Failed> {
+    let triggered = tx.workflow(id)?.triggered_schedules();
+    for (nth, action) in triggered.iter().enumerate() {
+        let error = match execute_action(tx, id, *action, nonce.wrapping_add(nth as u64)) {
+            Ok(()) => None,
+            Err(Failed::Refused(refusal)) => Some(refusal.message),
+            Err(broken) => return Err(broken),
+        };
+        tx.apply(id, |workflow, _, _| {
+            workflow.schedule_done(*action, error);
+            Ok(())
+        })?;
+    }
+    Ok(triggered.len())
+}
+
+/// Workflows with triggered actions that ask for nodes.
+pub fn waiting_workflows(tx: &Tx<'_>) -> rusqlite::Result<Vec<WorkflowId>> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT DISTINCT workflow_id FROM workflow_action WHERE state = 'triggered'
+         AND what ->> 'action_type' = 'schedule_nodes' ORDER BY 1",
+    )?;
+    statement.query_map([], |row| row.get(0).map(WorkflowId))?.collect()
+}
+
+fn execute_action(tx: &mut Tx<'_>, id: WorkflowId, action: ActionId, nonce: u64) -> Result<(), Failed> {
+    let (what, is_recovery): (String, bool) = tx
+        .db
+        .prepare_cached("SELECT what, is_recovery FROM workflow_action WHERE id = ?1")?
+        .query_row([action.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let ActionKind::ScheduleNodes {
+        scheduler,
+        num_allocations,
+        start_one_worker_per_node,
+        max_parallel_jobs,
+        scheduler_type,
+    } = parse(&what)?
+    else {
+        return Ok(());
+    };
+    if scheduler_type != "slurm" {
+        return Err(
+            Refusal::invalid("scheduler_type", format!("`{scheduler_type}` is not known (known: slurm)")).into()
+        );
+    }
+    let mut count = i64::from(num_allocations);
+    if is_recovery {
+        // What is there already serves these jobs as well; only the rest is asked for.
+        let runtime = longest_runtime(tx, id, action)?;
+        count -= usable(tx, id, &scheduler, runtime)?;
+    }
+    if count <= 0 {
+        return Ok(());
+    }
+    let run = tx.workflow(id)?.run;
+    let request = ScheduleNodes {
+        workflow_id: id.0,
+        scheduler,
+        count,
+        key: format!("action {action} of run {run}"),
+        start_one_worker_per_node,
+        max_parallel_jobs: max_parallel_jobs.map(i64::from),
+    };
+    schedule(tx, &request, Some(action), nonce).map(|_| ())
+}
+
+fn longest_runtime(tx: &mut Tx<'_>, id: WorkflowId, action: ActionId) -> Result<i64, Failed> {
+    let workflow = tx.workflow(id)?;
+    let jobs = workflow.actions.iter().find(|a| a.id == action).map(|a| a.jobs.clone()).unwrap_or_default();
+    let runtime = |j: &u32| workflow.classes[workflow.jobs[*j as usize].class as usize].runtime;
+    Ok(jobs.iter().filter_map(runtime).max().and_then(|r| i64::try_from(r).ok()).unwrap_or(60))
+}
+
+/// Allocations of a scheduler that are on their way, or run and still have this many seconds.
+pub fn usable(tx: &Tx<'_>, id: WorkflowId, scheduler: &str, seconds: i64) -> Result<i64, Failed> {
+    Ok(tx
+        .db
+        .prepare_cached(
+            "SELECT count(*) FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
+             WHERE n.workflow_id = ?1 AND s.name = ?2 AND (n.status IN ('planned', 'submitting', 'pending')
+                OR n.status = 'active' AND EXISTS (SELECT 1 FROM compute_node c WHERE c.workflow_id = n.workflow_id
+                    AND c.ended_ms IS NULL AND c.scheduler ->> 'allocation_id' = n.id
+                    AND (c.stop_by_ms IS NULL OR c.stop_by_ms - ?4 >= ?3 * 1000)))",
+        )?
+        .query_row(params![id.0, scheduler, seconds, tx.now], |row| row.get(0))?)
+}
+
+/// Gives a submitter what waits to be sent. Nobody else gets it until the submitter's time is over.
+pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission, tokens: &[String]) -> Result<SubmissionOrders, Failed> {
+    if request.submitter.is_empty() {
+        return Err(Refusal::invalid("submitter", "a name is needed, so that two do not send the same").into());
+    }
+    give_up_unneeded(tx, request.workflow_id)?;
+    let mut statement = tx.db.prepare_cached(
+        "SELECT name, min(workflow_id), count(*), max(status = 'submitting'), min(scheduler_id),
+            max(start_one_worker_per_node), max(max_parallel_jobs)
+         FROM scheduled_compute_node
+         WHERE (status = 'planned' OR status = 'submitting' AND submit_until_ms <= ?1) AND (?2 IS NULL OR workflow_id = ?2)
+         GROUP BY name ORDER BY min(id) LIMIT ?3",
+    )?;
+    let limit = tokens.len().min(MAX_ORDERS) as i64;
+    let rows = statement.query_map(params![tx.now, request.workflow_id, limit], |row| {
+        Ok((
+            row.get::<_, String>(0)?,
+            row.get::<_, i64>(1)?,
+            row.get::<_, i64>(2)?,
+            row.get::<_, bool>(3)?,
+            row.get::<_, i64>(4)?,
+            row.get::<_, bool>(5)?,
+            row.get::<_, Option<i64>>(6)?,
+        ))
+    })?;
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    drop(statement);
+    let mut orders = SubmissionOrders::default();
+    for ((name, workflow, count, look_first, scheduler_id, one_per_node, max_parallel_jobs), token) in
+        rows.into_iter().zip(tokens)
+    {
+        tx.db
+            .prepare_cached(
+                "UPDATE scheduled_compute_node SET status = 'submitting', submitter = ?2, submit_until_ms = ?3
+                 WHERE name = ?1 AND status IN ('planned', 'submitting')",
+            )?
+            .execute(params![name, request.submitter, tx.now + SUBMIT_LEASE_MS])?;
+        tx.db
+            .prepare_cached(
+                "INSERT INTO token (hash, workflow_id, scope, created_ms, note) VALUES (?1, ?2, 'workflow', ?3, ?4)",
+            )?
+            .execute(params![crate::secret::hash_text(token), workflow, tx.now, format!("runners of {name}")])?;
+        let (definition, settings, directory): (String, String, Option<String>) = tx
+            .db
+            .prepare_cached(
+                "SELECT s.definition, w.settings, w.directory FROM slurm_scheduler s JOIN workflow w ON w.id = s.workflow_id
+                 WHERE s.id = ?1",
+            )?
+            .query_row([scheduler_id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let settings: Settings = parse(&settings)?;
+        orders.items.push(SubmissionOrder {
+            workflow_id: WorkflowId(workflow),
+            name,
+            count,
+            look_first,
+            scheduler: parse::<SlurmScheduler>(&definition)?,
+            scheduler_id,
+            defaults: settings.slurm_defaults,
+            start_one_worker_per_node: one_per_node,
+            max_parallel_jobs,
+            directory,
+            token: token.clone(),
+        });
+    }
+    Ok(orders)
+}
+
+/// What was planned for a workflow that is over is not sent any more.
+fn give_up_unneeded(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
+    tx.db
+        .prepare_cached(
+            "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?1, reason = 'no longer needed'
+             WHERE status = 'planned' AND (?2 IS NULL OR workflow_id = ?2)
+             AND (SELECT is_complete OR is_canceled FROM workflow w WHERE w.id = workflow_id)",
+        )?
+        .execute(params![tx.now, workflow])?;
+    Ok(())
+}
+
+/// A submitter tells how it went.
+pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocations, Failed> {
+    let id = report.workflow_id;
+    let (kind, data) = match &report.outcome {
+        SubmissionOutcome::Submitted(job) => {
+            if job.is_empty() || !job.bytes().all(|b| b.is_ascii_digit()) {
+                return Err(Refusal::invalid("outcome", format!("`{job}` is not a Slurm job id")).into());
+            }
+            // A runner may have reported before its submitter did.
+            tx.db
+                .prepare_cached(
+                    "UPDATE scheduled_compute_node SET status = 'pending', submitted_ms = ?3, missing_since_ms = NULL,
+                     slurm_job_id = iif(array_task IS NULL, ?2, ?2 || '_' || array_task)
+                     WHERE name = ?1 AND status = 'submitting' AND workflow_id = ?4",
+                )?
+                .execute(params![report.name, job, tx.now, id.0])?;
+            ("allocations_submitted", value!({"name": report.name, "slurm_job_id": job}))
+        }
+        SubmissionOutcome::Refused(message) => {
+            tx.db
+                .prepare_cached(
+                    "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?3, state = 'REFUSED', reason = ?2
+                     WHERE name = ?1 AND status = 'submitting' AND workflow_id = ?4",
+                )?
+                .execute(params![report.name, message, tx.now, id.0])?;
+            ("allocations_refused", value!({"name": report.name, "message": message}))
+        }
+        SubmissionOutcome::Unknown(message) => {
+            tx.db
+                .prepare_cached(
+                    "UPDATE scheduled_compute_node SET submit_until_ms = ?3, reason = ?2
+                     WHERE name = ?1 AND status = 'submitting' AND submitter = ?4 AND workflow_id = ?5",
+                )?
+                .execute(params![report.name, message, tx.now, report.submitter, id.0])?;
+            ("allocations_unknown", value!({"name": report.name, "message": message}))
+        }
+    };
+    tx.write(id, vec![Change::Event { kind, job: None, data }])?;
+    let sql = format!("{COLUMNS} WHERE n.name = ?1 AND n.workflow_id = ?2 ORDER BY n.id");
+    let mut statement = tx.db.prepare_cached(&sql)?;
+    let rows = statement.query_map(params![report.name, id.0], view)?;
+    Ok(Allocations { items: rows.collect::<Result<_, _>>()? })
+}
+
+/// A runner reports from inside an allocation, before it is registered. Two Slurm jobs never share one allocation.
+pub fn runner_arrived(tx: &mut Tx<'_>, workflow: WorkflowId, scheduler: &serde_json::Value) -> Result<(), Failed> {
+    let Some(id) = scheduler["allocation_id"].as_i64() else { return Ok(()) };
+    let row = find(tx, id)?.filter(|a| a.workflow_id == workflow);
+    let row = row.ok_or_else(|| Refusal::not_found("allocation", id))?;
+    let job = scheduler["slurm_job_id"].as_str().unwrap_or_default();
+    if let Some(known) = &row.slurm_job_id
+        && known != job
+    {
+        let message = format!("allocation {id} is Slurm job {known}, not {job}");
+        return Err(Refusal::conflict("duplicate_allocation", message)
+            .hint("it was submitted twice; this one is not needed and ends")
+            .into());
+    }
+    // Slurm started the allocation again: the runner of its earlier life on this node is gone.
+    for runner in runners_of(tx, &row)? {
+        let node: Option<i64> = tx
+            .db
+            .prepare_cached("SELECT scheduler ->> 'node' FROM compute_node WHERE id = ?1")?
+            .query_row([runner.0], |r| r.get(0))?;
+        if node == scheduler["node"].as_i64() {
+            let text = format!("Slurm started allocation {id} (job {job}) again");
+            let lost = Lost { cause: Cause::Preempted, evidence: Evidence { source: "scheduler".into(), text } };
+            runners::end_runner(tx, runner, workflow, &lost, &lost.evidence.text)?;
+        }
+    }
+    tx.db
+        .prepare_cached(
+            "UPDATE scheduled_compute_node SET status = 'active', slurm_job_id = ?2, ended_ms = NULL, missing_since_ms = NULL,
+             cause = NULL, reason = NULL, state = 'RUNNING', started_ms = coalesce(started_ms, ?3),
+             submitted_ms = coalesce(submitted_ms, ?3) WHERE id = ?1",
+        )?
+        .execute(params![id, job, tx.now])?;
+    let data = value!({"allocation_id": id, "slurm_job_id": job});
+    tx.write(workflow, vec![Change::Event { kind: "allocation_started", job: None, data }])
+}
+
+/// A runner has left in good order; with the last one the allocation is over.
+pub fn runner_left(tx: &mut Tx<'_>, runner: RunnerId, reason: &str) -> Result<(), Failed> {
+    let allocation: Option<i64> = tx
+        .db
+        .prepare_cached("SELECT scheduler ->> 'allocation_id' FROM compute_node WHERE id = ?1")?
+        .query_row([runner.0], |row| row.get(0))
+        .optional()?
+        .flatten();
+    let Some(row) = allocation.map(|id| find(tx, id)).transpose()?.flatten() else { return Ok(()) };
+    if row.status == AllocationStatus::Active && row.runners == 0 {
+        complete(tx, &row, "LEFT", reason, None)?;
+    }
+    Ok(())
+}
+
+fn runners_of(tx: &Tx<'_>, row: &AllocationView) -> Result<Vec<RunnerId>, Failed> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT id FROM compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL AND scheduler ->> 'allocation_id' = ?2",
+    )?;
+    let rows = statement.query_map([row.workflow_id.0, row.id], |r| r.get(0).map(RunnerId))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn complete(tx: &mut Tx<'_>, row: &AllocationView, state: &str, why: &str, cause: Option<Cause>) -> Result<(), Failed> {
+    tx.db
+        .prepare_cached(
+            "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?2, state = ?3, reason = ?4, cause = ?5
+             WHERE id = ?1 AND status <> 'complete'",
+        )?
+        .execute(params![row.id, tx.now, state, why, cause.map(Cause::as_str)])?;
+    let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": state, "reason": why});
+    tx.write(row.workflow_id, vec![Change::Event { kind: "allocation_ended", job: None, data }])
+}
+
+/// Takes in what somebody saw of allocations in Slurm. Not knowing changes nothing.
+pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Failed> {
+    let mut view = ObservedView { dry_run: seen.dry_run, ..ObservedView::default() };
+    for item in &seen.items {
+        let Some(row) = find(tx, item.id)? else { continue };
+        if row.status == AllocationStatus::Complete || row.status == AllocationStatus::Planned {
+            continue;
+        }
+        match &item.verdict {
+            Verdict::Unknown { why } => unknown(tx, &row, item, why, &mut view)?,
+            Verdict::Alive { phase, reason } => alive(tx, &row, item, *phase, reason.as_deref(), &mut view)?,
+            Verdict::Ended(ending) => {
+                if end_runners(tx, &row, item, ending.cause, &ending.text, &mut view)? {
+                    let name = label(&row);
+                    view.allocations_ended += 1;
+                    view.pending_allocations_cleaned += i64::from(row.status != AllocationStatus::Active);
+                    view.details.push(format!("{name} is over: {}", ending.text));
+                    if !seen.dry_run {
+                        complete(tx, &row, &ending.state, &ending.text, Some(ending.cause))?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(view)
+}
+
+fn label(row: &AllocationView) -> String {
+    match &row.slurm_job_id {
+        Some(job) => format!("allocation {} (Slurm job {job})", row.id),
+        None => format!("allocation {} ({})", row.id, row.name),
+    }
+}
+
+fn unknown(
+    tx: &mut Tx<'_>,
+    row: &AllocationView,
+    item: &Observation,
+    why: &str,
+    view: &mut ObservedView,
+) -> Result<(), Failed> {
+    view.unknown += 1;
+    view.details.push(format!("{}: {why}; nothing was done", label(row)));
+    if item.is_missing && !view.dry_run && row.missing_since_ms.is_none() {
+        tx.db
+            .prepare_cached("UPDATE scheduled_compute_node SET missing_since_ms = ?2 WHERE id = ?1")?
+            .execute([row.id, tx.now])?;
+    }
+    Ok(())
+}
+
+fn alive(
+    tx: &mut Tx<'_>,
+    row: &AllocationView,
+    item: &Observation,
+    phase: Phase,
+    reason: Option<&str>,
+    view: &mut ObservedView,
+) -> Result<(), Failed> {
+    if let Some(hopeless) = reason.filter(|_| phase == Phase::Waiting).and_then(torc_model::slurm::state::never_starts)
+    {
+        view.details.push(format!("{} will not start: {hopeless}", label(row)));
+    }
+    let text = "Slurm put the allocation back into its queue";
+    let restarted = phase == Phase::Waiting && end_runners(tx, row, item, Cause::Preempted, text, view)?;
+    if view.dry_run {
+        return Ok(());
+    }
+    let state = match phase {
+        Phase::Waiting => "PENDING",
+        Phase::Running => "RUNNING",
+        Phase::Leaving => "COMPLETING",
+    };
+    let back = restarted || row.status == AllocationStatus::Submitting;
+    tx.db
+        .prepare_cached(
+            "UPDATE scheduled_compute_node SET state = ?2, reason = ?3, missing_since_ms = NULL,
+             slurm_job_id = coalesce(slurm_job_id, ?4), status = iif(?5 AND status <> 'complete', 'pending', status),
+             submitted_ms = coalesce(submitted_ms, ?6) WHERE id = ?1",
+        )?
+        .execute(params![row.id, state, reason, item.slurm_job_id, back, tx.now])?;
+    Ok(())
+}
+
+/// Ends the runners of an allocation that has no process any more. False: one of them still speaks.
+fn end_runners(
+    tx: &mut Tx<'_>,
+    row: &AllocationView,
+    item: &Observation,
+    cause: Cause,
+    text: &str,
+    view: &mut ObservedView,
+) -> Result<bool, Failed> {
+    debug_assert!(has_no_process(&item.verdict));
+    let runners = runners_of(tx, row)?;
+    for runner in &runners {
+        let spoke = tx.state.runners.get(runner).is_some_and(|known| tx.now - known.last_seen < QUIET_MS);
+        if spoke && !recovery::is_gone(tx, *runner, row.workflow_id)? {
+            view.unknown += 1;
+            view.details.push(format!("{}: {text}, but its runner has just spoken; nothing was done", label(row)));
+            return Ok(false);
+        }
+    }
+    for runner in runners {
+        let held = tx.workflow(row.workflow_id)?.held_by(runner).count();
+        view.runners_ended += 1;
+        view.slurm_jobs_failed += held as i64;
+        view.details.push(format!("runner {runner} in {} is gone: {text}", label(row)));
+        if view.dry_run {
+            continue;
+        }
+        // Of several jobs nobody can tell which one took the memory.
+        let cause = if cause == Cause::Oom && held != 1 { Cause::Lost } else { cause };
+        let job = row.slurm_job_id.as_deref().unwrap_or("?");
+        let evidence = Evidence { source: "scheduler".into(), text: format!("Slurm job {job}: {text}") };
+        runners::end_runner(tx, runner, row.workflow_id, &Lost { cause, evidence }, text)?;
+    }
+    Ok(true)
+}
+
+/// Makes a scheduler, or finds an equal one among those that these jobs already have.
+pub(super) fn scheduler_for(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    wanted: &SlurmScheduler,
+    current: &[i64],
+) -> Result<(i64, String, bool), Failed> {
+    for candidate in current {
+        let (name, definition): (String, String) = tx
+            .db
+            .prepare_cached("SELECT name, definition FROM slurm_scheduler WHERE id = ?1")?
+            .query_row([candidate], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let known: SlurmScheduler = parse(&definition)?;
+        if (SlurmScheduler { name: wanted.name.clone(), ..known }) == *wanted {
+            return Ok((*candidate, name, true));
+        }
+    }
+    let taken = |name: &str| -> Result<bool, Failed> {
+        Ok(tx
+            .db
+            .prepare_cached("SELECT 1 FROM slurm_scheduler WHERE workflow_id = ?1 AND name = ?2")?
+            .exists(params![id.0, name])?)
+    };
+    let mut name = wanted.name.clone();
+    let mut number = 2;
+    while taken(&name)? {
+        name = format!("{}_{number}", wanted.name);
+        number += 1;
+    }
+    let definition = SlurmScheduler { name: name.clone(), ..wanted.clone() };
+    let row = tx
+        .db
+        .prepare_cached("INSERT INTO slurm_scheduler (workflow_id, name, definition) VALUES (?1, ?2, ?3)")?
+        .insert(params![id.0, name, json(Some(&definition))?])?;
+    Ok((row, name, false))
+}

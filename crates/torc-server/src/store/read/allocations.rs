@@ -1,0 +1,51 @@
+//! Allocations in Slurm.
+
+use super::super::allocations::{COLUMNS, view};
+use super::page::{Filter, List, Paging};
+use super::{ReadError, Reader};
+use torc_model::api::Page;
+use torc_model::slurm::wire::AllocationView;
+
+const LIST: List = List {
+    rows: COLUMNS,
+    table: "scheduled_compute_node n",
+    key: "n.id",
+    sorts: &[("id", "n.id"), ("created_ms", "n.created_ms"), ("status", "n.status")],
+};
+
+/// Which allocations.
+#[derive(Clone, Default, Debug)]
+pub struct AllocationFilter {
+    /// Of this workflow.
+    pub workflow_id: Option<i64>,
+    /// In this status.
+    pub status: Option<String>,
+    /// Of this Slurm job.
+    pub slurm_job_id: Option<String>,
+    /// With this name in Slurm.
+    pub name: Option<String>,
+}
+
+impl Reader {
+    /// One page of allocations.
+    pub async fn list_allocations(
+        &self,
+        filter: AllocationFilter,
+        paging: Paging,
+    ) -> Result<Page<AllocationView>, ReadError> {
+        self.read(move |connection| {
+            let filter = Filter::default()
+                .with("n.workflow_id = ?", filter.workflow_id)
+                .with("n.status = ?", filter.status)
+                .with("n.slurm_job_id = ?", filter.slurm_job_id)
+                .with("n.name = ?", filter.name);
+            LIST.page(connection, filter, &paging, view)
+        })
+        .await
+    }
+
+    /// One allocation.
+    pub async fn get_allocation(&self, id: i64) -> Result<AllocationView, ReadError> {
+        self.read(move |connection| LIST.get(connection, "allocation", id, view)).await
+    }
+}

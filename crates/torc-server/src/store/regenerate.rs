@@ -1,0 +1,175 @@
+//! New schedulers and allocations for jobs that still have to run: all of it, or nothing.
+
+use super::allocations::{schedule, scheduler_for, usable};
+use super::persist::json;
+use super::refusal::Refusal;
+use super::writer::{Failed, Tx};
+use rusqlite::params;
+use torc_model::core::{Change, NewAction};
+use torc_model::ids::{ActionId, JobId, WorkflowId};
+use torc_model::plan::ActionKind;
+use torc_model::slurm::wire::{
+    RegenerateGroup, RegenerateRequest, RegeneratedScheduler, RegeneratedView, ScheduleNodes,
+};
+use torc_model::status::{ActionState, Trigger};
+
+/// Gives the jobs new schedulers. Actions that have not asked for nodes yet never will; groups whose jobs wait get
+/// recovery actions instead. What is already on its way counts, so that a second call asks for nothing more.
+pub fn regenerate(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &RegenerateRequest,
+    nonce: u64,
+) -> Result<RegeneratedView, Failed> {
+    let mut view = RegeneratedView::default();
+    if tx.workflow(id)?.canceled {
+        return Err(Refusal::conflict("canceled", format!("workflow {id} is canceled"))
+            .hint("reset or reinitialize it first")
+            .into());
+    }
+    view.actions_claimed = tx.apply(id, |workflow, _, _| Ok(workflow.retire_schedules()))? as i64;
+    for (nth, group) in request.groups.iter().enumerate() {
+        let done = one_group(tx, id, group, request.submit, nonce.wrapping_add(nth as u64), &mut view)?;
+        view.schedulers_created.push(done);
+    }
+    let data = serde_json::json!({
+        "schedulers": view.schedulers_created.len(), "allocations": view.allocations_created,
+        "actions": view.actions_created,
+    });
+    tx.write(id, vec![Change::Event { kind: "workflow_regenerated", job: None, data }])?;
+    Ok(view)
+}
+
+fn one_group(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    group: &RegenerateGroup,
+    submit: bool,
+    nonce: u64,
+    view: &mut RegeneratedView,
+) -> Result<RegeneratedScheduler, Failed> {
+    if group.levels.len() != group.allocations.len() || group.levels.iter().any(Vec::is_empty) {
+        return Err(Refusal::invalid("groups", "each level needs jobs and a number of allocations").into());
+    }
+    let jobs: Vec<JobId> = group.levels.iter().flatten().copied().collect();
+    let mut current = Vec::new();
+    for job in &jobs {
+        let scheduler: Option<i64> = tx
+            .db
+            .prepare_cached("SELECT scheduler_id FROM job WHERE id = ?1 AND workflow_id = ?2")?
+            .query_row([job.0, id.0], |row| row.get(0))
+            .map_err(|_| Refusal::not_found("job", job.0))?;
+        if let Some(scheduler) = scheduler.filter(|s| !current.contains(s)) {
+            current.push(scheduler);
+        }
+    }
+    let (scheduler_id, name, reused) = scheduler_for(tx, id, &group.scheduler, &current)?;
+    assign(tx, id, &jobs, scheduler_id)?;
+    let mut done = RegeneratedScheduler {
+        id: scheduler_id,
+        name: name.clone(),
+        reused,
+        num_allocations: 0,
+        job_count: jobs.len() as i64,
+        has_dependencies: group.has_dependencies,
+    };
+    if group.has_dependencies {
+        for (level, allocations) in group.levels.iter().zip(&group.allocations) {
+            add_recovery_action(tx, id, group, &name, level, *allocations)?;
+            view.actions_created += 1;
+        }
+    } else if submit {
+        let wanted: i64 = group.allocations.iter().sum();
+        let kept = kept(tx, id, &name, &current, &jobs)?.min(wanted);
+        view.allocations_kept += kept;
+        if wanted > kept {
+            let request = ScheduleNodes {
+                workflow_id: id.0,
+                scheduler: name,
+                count: wanted - kept,
+                key: format!("regenerate {nonce:016x}"),
+                start_one_worker_per_node: group.start_one_worker_per_node,
+                max_parallel_jobs: None,
+            };
+            let made = schedule(tx, &request, None, nonce)?.items.len() as i64;
+            view.allocations_created += made;
+            done.num_allocations = made;
+        }
+    }
+    Ok(done)
+}
+
+/// Allocations that serve these jobs already: of the scheduler they have now and of those they had.
+fn kept(tx: &mut Tx<'_>, id: WorkflowId, name: &str, current: &[i64], jobs: &[JobId]) -> Result<i64, Failed> {
+    let runtime = {
+        let workflow = tx.workflow(id)?;
+        let of = |j: &JobId| {
+            workflow.find(*j).and_then(|i| workflow.classes[workflow.jobs[i as usize].class as usize].runtime)
+        };
+        jobs.iter().filter_map(of).max().and_then(|r| i64::try_from(r).ok()).unwrap_or(60)
+    };
+    let mut names = vec![name.to_owned()];
+    for scheduler in current {
+        let other: String = tx
+            .db
+            .prepare_cached("SELECT name FROM slurm_scheduler WHERE id = ?1")?
+            .query_row([scheduler], |row| row.get(0))?;
+        if !names.contains(&other) {
+            names.push(other);
+        }
+    }
+    names.iter().map(|name| usable(tx, id, name, runtime)).sum()
+}
+
+fn assign(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[JobId], scheduler: i64) -> Result<(), Failed> {
+    for job in jobs {
+        tx.db.prepare_cached("UPDATE job SET scheduler_id = ?2 WHERE id = ?1")?.execute([job.0, scheduler])?;
+    }
+    tx.apply(id, |workflow, _, _| {
+        for job in jobs {
+            if let Some(index) = workflow.find(*job) {
+                workflow.assign_scheduler(index, scheduler);
+            }
+        }
+        Ok(())
+    })
+}
+
+fn add_recovery_action(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    group: &RegenerateGroup,
+    scheduler: &str,
+    jobs: &[JobId],
+    allocations: i64,
+) -> Result<(), Failed> {
+    let num_allocations = u32::try_from(allocations)
+        .map_err(|_| Refusal::invalid("groups", format!("{allocations} is not a number of allocations")))?;
+    let what = ActionKind::ScheduleNodes {
+        scheduler: scheduler.to_owned(),
+        scheduler_type: "slurm".into(),
+        num_allocations,
+        start_one_worker_per_node: group.start_one_worker_per_node,
+        max_parallel_jobs: None,
+    };
+    let row = tx
+        .db
+        .prepare_cached(
+            "INSERT INTO workflow_action (workflow_id, trigger_type, what, job_ids, persistent, is_recovery, state)
+             VALUES (?1, ?2, ?3, ?4, 0, 1, 'waiting')",
+        )?
+        .insert(params![id.0, Trigger::OnJobsReady.as_str(), json(Some(&what))?, json(Some(&jobs))?])?;
+    tx.apply(id, |workflow, _, _| {
+        workflow.add_late_action(NewAction {
+            id: ActionId(row),
+            trigger: Trigger::OnJobsReady,
+            jobs: jobs.iter().filter_map(|j| workflow.find(*j)).collect(),
+            persistent: false,
+            is_recovery: true,
+            schedules_nodes: true,
+            state: ActionState::Waiting,
+            by: None,
+        });
+        Ok(())
+    })
+}

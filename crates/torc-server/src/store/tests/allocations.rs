@@ -1,0 +1,179 @@
+//! Allocations: asked for once, sent once, ended only by evidence.
+
+use super::*;
+use torc_model::plan::{Action, ActionKind, SlurmScheduler};
+use torc_model::slurm::wire::{
+    BeginSubmission, Observation, Observations, RegenerateGroup, RegenerateRequest, ScheduleNodes, SubmissionOutcome,
+    SubmissionReport,
+};
+use torc_model::slurm::{Ending, Phase, Verdict};
+use torc_model::status::Trigger;
+
+fn scheduler(name: &str) -> SlurmScheduler {
+    SlurmScheduler {
+        name: name.into(),
+        account: "a".into(),
+        nodes: 1,
+        walltime: "00:10:00".into(),
+        ..SlurmScheduler::default()
+    }
+}
+
+fn plan() -> Plan {
+    let schedule = ActionKind::ScheduleNodes {
+        scheduler: "s".into(),
+        scheduler_type: "slurm".into(),
+        num_allocations: 2,
+        start_one_worker_per_node: false,
+        max_parallel_jobs: None,
+    };
+    let mut a = job("a", &[]);
+    a.scheduler = Some(0);
+    Plan {
+        name: "w".into(),
+        jobs: vec![a, job("b", &[0])],
+        slurm_schedulers: vec![scheduler("s")],
+        actions: vec![Action { trigger: Trigger::OnWorkflowStart, jobs: vec![], what: schedule, persistent: false }],
+        ..Plan::default()
+    }
+}
+
+impl Fixture {
+    async fn begin(&self, submitter: &str) -> Vec<torc_model::slurm::wire::SubmissionOrder> {
+        let request = BeginSubmission { workflow_id: None, submitter: submitter.into() };
+        self.store.begin_submission(request).await.expect("begun").items
+    }
+
+    async fn report(&self, name: &str, outcome: SubmissionOutcome) {
+        let report = SubmissionReport { workflow_id: self.id, name: name.into(), submitter: "me".into(), outcome };
+        self.store.report_submission(report).await.expect("reported");
+    }
+
+    async fn observe(&self, id: i64, verdict: Verdict, is_missing: bool) -> torc_model::slurm::wire::ObservedView {
+        let items = vec![Observation { id, verdict, slurm_job_id: None, is_missing }];
+        self.store.observe_allocations(Observations { items, dry_run: false }).await.expect("observed")
+    }
+
+    /// A runner that is not on this host.
+    async fn register_in(&mut self, allocation: i64, job: &str) -> Result<RunnerId, Refusal> {
+        let request = RegisterRunner {
+            workflow_id: self.id,
+            key: format!("in-{allocation}-{job}"),
+            hostname: "node7".into(),
+            boot_id: "b".into(),
+            pid: 1,
+            pid_start: 1,
+            capacity: capacity(),
+            time_left_seconds: Some(600),
+            kind: "slurm".into(),
+            scheduler: Some(json!({"allocation_id": allocation, "slurm_job_id": job, "node": 0})),
+            label: None,
+            output_dir: "output".into(),
+        };
+        self.store.register_runner(request).await.map(|r| r.id)
+    }
+}
+
+#[tokio::test]
+async fn a_triggered_action_is_written_down_and_sent_once() {
+    let fixture = Fixture::new(plan()).await;
+    assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(1));
+    assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0), "a second look finds nothing to do");
+    assert_eq!(fixture.scalar("SELECT count(*) FROM scheduled_compute_node WHERE status = 'planned'").await, 2);
+    let orders = fixture.begin("me").await;
+    assert_eq!((orders.len(), orders[0].count, orders[0].look_first), (1, 2, false));
+    assert!(fixture.begin("another").await.is_empty(), "nobody else sends it meanwhile");
+    fixture.report(&orders[0].name, SubmissionOutcome::Submitted("77".into())).await;
+    assert!(fixture.begin("another").await.is_empty());
+    let ids =
+        "SELECT count(*) FROM scheduled_compute_node WHERE status = 'pending' AND slurm_job_id IN ('77_0', '77_1')";
+    assert_eq!(fixture.scalar(ids).await, 2);
+}
+
+#[tokio::test]
+async fn after_an_interrupted_submission_the_next_one_looks_first() {
+    let mut fixture = Fixture::new(plan()).await;
+    fixture.store.execute_schedules(fixture.id).await.expect("executed");
+    let orders = fixture.begin("me").await;
+    fixture.report(&orders[0].name, SubmissionOutcome::Unknown("timed out".into())).await;
+    fixture.restart();
+    let again = fixture.begin("me too").await;
+    assert_eq!((again.len(), again[0].look_first, &again[0].name), (1, true, &orders[0].name));
+}
+
+#[tokio::test]
+async fn a_second_slurm_job_of_one_allocation_is_turned_away() {
+    let mut fixture = Fixture::new(plan()).await;
+    let request = ScheduleNodes {
+        workflow_id: fixture.id.0,
+        scheduler: "s".into(),
+        count: 1,
+        key: "k".into(),
+        ..ScheduleNodes::default()
+    };
+    let made = fixture.store.schedule_nodes(request.clone()).await.expect("made").items;
+    let again = fixture.store.schedule_nodes(request).await.expect("made").items;
+    assert_eq!(made, again, "a repeat changes nothing");
+    fixture.begin("me").await;
+    fixture.register_in(made[0].id, "5").await.expect("the first");
+    let refused = fixture.register_in(made[0].id, "6").await.unwrap_err();
+    assert_eq!(refused.code, "duplicate_allocation");
+}
+
+#[tokio::test]
+async fn only_evidence_ends_an_allocation_and_its_attempts() {
+    let mut fixture = Fixture::new(plan()).await;
+    fixture.store.execute_schedules(fixture.id).await.expect("executed");
+    let orders = fixture.begin("me").await;
+    fixture.report(&orders[0].name, SubmissionOutcome::Submitted("77".into())).await;
+    fixture.runner = fixture.register_in(1, "77_0").await.expect("registered");
+    assert_eq!(fixture.claim(vec![]).await.attempts.len(), 1);
+
+    let unknown = Verdict::Unknown { why: "squeue did not answer".into() };
+    assert_eq!(fixture.observe(1, unknown, true).await.unknown, 1);
+    let running = Verdict::Alive { phase: Phase::Running, reason: None };
+    fixture.observe(1, running, false).await;
+    let ending = Ending { state: "PREEMPTED".into(), cause: Cause::Preempted, text: "preempted".into() };
+    let speaks = fixture.observe(1, Verdict::Ended(ending.clone()), false).await;
+    assert_eq!((speaks.allocations_ended, speaks.unknown), (0, 1), "its runner has just spoken");
+
+    // A new server has not heard from it for a long time.
+    fixture
+        .store
+        .writer
+        .call(|tx| Ok(tx.db.execute("UPDATE compute_node SET last_seen_ms = 0", [])?))
+        .await
+        .expect("set");
+    fixture.restart();
+    let ended = fixture.observe(1, Verdict::Ended(ending), false).await;
+    assert_eq!((ended.allocations_ended, ended.runners_ended, ended.slurm_jobs_failed), (1, 1, 1), "{ended:?}");
+    let sql = "SELECT count(*) FROM attempt WHERE state = 'failed' AND cause = 'preempted' AND return_code = -128";
+    assert_eq!(fixture.scalar(sql).await, 1);
+    assert_eq!(fixture.statuses().await[0], ("a".into(), 2, 2), "it is ready again");
+    let cleaned = fixture.observe(2, Verdict::Ended(Ending::vanished()), true).await;
+    assert_eq!((cleaned.allocations_ended, cleaned.pending_allocations_cleaned), (1, 1));
+}
+
+#[tokio::test]
+async fn regenerating_twice_asks_for_nothing_more() {
+    let fixture = Fixture::new(plan()).await;
+    let ids: Vec<JobId> = vec![JobId(1), JobId(2)];
+    let group = |job: JobId, deferred: bool| RegenerateGroup {
+        scheduler: scheduler(if deferred { "x_deferred" } else { "x" }),
+        levels: vec![vec![job]],
+        allocations: vec![1],
+        has_dependencies: deferred,
+        start_one_worker_per_node: false,
+    };
+    let request = RegenerateRequest { groups: vec![group(ids[0], false), group(ids[1], true)], submit: true };
+    let first = fixture.store.regenerate(fixture.id, request.clone()).await.expect("regenerated");
+    assert_eq!((first.actions_claimed, first.actions_created), (1, 1), "{first:?}");
+    let second = fixture.store.regenerate(fixture.id, request).await.expect("regenerated");
+    assert_eq!((second.allocations_created, second.actions_created), (0, 1), "{second:?}");
+    assert!(second.schedulers_created.iter().all(|s| s.reused));
+    let sql = "SELECT count(*) FROM scheduled_compute_node";
+    assert_eq!(fixture.scalar(sql).await, 1);
+    let waiting = "SELECT count(*) FROM workflow_action WHERE state = 'waiting'";
+    assert_eq!(fixture.scalar(waiting).await, 1, "the first recovery action was retired");
+    assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0), "the spec's own action never fires");
+}
