@@ -8,6 +8,7 @@ mod error;
 mod http;
 mod people;
 mod runner;
+mod slurm;
 mod stream;
 
 pub use error::Error;

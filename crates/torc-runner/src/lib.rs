@@ -40,6 +40,7 @@ mod process;
 mod procfs;
 mod resources;
 mod runner;
+pub mod slurm;
 mod spool;
 mod supervisor;
 mod sys;

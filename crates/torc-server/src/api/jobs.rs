@@ -34,6 +34,8 @@ list_query! {
         active_compute_node_id: Option<i64>,
         /// Held back, or not.
         held: Option<bool>,
+        /// Say what each of them depends on.
+        include_depends_on: Option<bool>,
     }
 }
 
@@ -58,6 +60,7 @@ pub async fn list_jobs(State(app): State<App>, caller: Caller, Query(query): Que
         needs_file_id: query.needs_file_id,
         compute_node_id: query.active_compute_node_id,
         held: query.held,
+        with_dependencies: query.include_depends_on.unwrap_or_default(),
     };
     Ok(Json(app.reader().list_jobs(filter, paging).await?))
 }

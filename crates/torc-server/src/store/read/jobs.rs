@@ -52,12 +52,24 @@ pub struct JobFilter {
     pub compute_node_id: Option<i64>,
     /// Held back, or not.
     pub held: Option<bool>,
+    /// Say what each of them depends on.
+    pub with_dependencies: bool,
 }
 
 impl Reader {
     /// One page of jobs.
     pub async fn list_jobs(&self, filter: JobFilter, paging: Paging) -> Result<Page<JobView>, ReadError> {
-        self.read(move |connection| LIST.page(connection, conditions(filter), &paging, view)).await
+        self.read(move |connection| {
+            let with_dependencies = filter.with_dependencies;
+            let mut page = LIST.page(connection, conditions(filter), &paging, view)?;
+            if with_dependencies {
+                for job in &mut page.items {
+                    job.depends_on_job_ids = Some(dependencies(connection, job.workflow_id, job.id)?);
+                }
+            }
+            Ok(page)
+        })
+        .await
     }
 
     /// One job, with its dependencies and rarer settings.

@@ -1,0 +1,317 @@
+//! Sends what waits to be sent, exactly once, and tells the server what became of it.
+
+use super::command::Slurm;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use torc_client::{Client, Error, Query};
+use torc_model::ids::WorkflowId;
+use torc_model::slurm::script::{Submission, render, walltime_seconds};
+use torc_model::slurm::squeue::{Answer, Submitted};
+use torc_model::slurm::wire::{
+    AllocationView, BeginSubmission, Observation, Observations, ObservedView, SubmissionOrder, SubmissionOutcome,
+    SubmissionReport,
+};
+use torc_model::slurm::{Known, Verdict, observe, sacct};
+use torc_model::status::AllocationStatus;
+
+/// A request that Slurm took may need a moment until Slurm shows it.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Between two looks for an allocation that is missing.
+const MISSING_PAUSE: Duration = Duration::from_millis(5_500);
+/// Sent at most this often in one go.
+const MAX_TRIES: usize = 3;
+/// Slurm says no for now.
+const LATER: [&str; 4] = ["SubmitJobLimit", "MaxSubmitJob", "job submit limit", "temporarily unable to accept job"];
+
+/// Speaks to Slurm for the server.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    /// Talks to the server.
+    pub client: Client,
+    /// Talks to Slurm.
+    pub slurm: Slurm,
+    /// The program that runs inside an allocation.
+    pub program: PathBuf,
+    /// Where output goes; `output` beside the workflow unless given.
+    pub output_dir: Option<PathBuf>,
+    /// Names us to the server.
+    pub submitter: String,
+}
+
+/// What was sent, or not.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Sent {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Name in Slurm.
+    pub name: String,
+    /// So many allocations.
+    pub count: i64,
+    /// What came of it.
+    pub outcome: SubmissionOutcome,
+}
+
+/// What a look at Slurm brought.
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
+pub struct Synced {
+    /// Allocations that were looked for.
+    pub looked_at: usize,
+    /// Slurm could not be asked, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<String>,
+    /// What followed.
+    #[serde(flatten)]
+    pub seen: ObservedView,
+}
+
+impl Allocator {
+    /// For this process.
+    pub fn new(client: Client, output_dir: Option<PathBuf>) -> std::io::Result<Self> {
+        let program = std::env::current_exe()?;
+        let submitter = format!("{}:{}:{}", crate::sys::hostname(), std::process::id(), now_ms());
+        Ok(Self { client, slurm: Slurm::new(), program, output_dir, submitter })
+    }
+
+    /// Sends what waits, of one workflow or of all.
+    pub async fn submit_waiting(&self, workflow: Option<WorkflowId>) -> Result<Vec<Sent>, Error> {
+        let body = BeginSubmission { workflow_id: workflow.map(|id| id.0), submitter: self.submitter.clone() };
+        let orders = self.client.begin_submission(&body).await?.items;
+        let mut sent = Vec::new();
+        for order in orders {
+            let outcome = self.send(&order).await;
+            let report = SubmissionReport {
+                workflow_id: order.workflow_id,
+                name: order.name.clone(),
+                submitter: self.submitter.clone(),
+                outcome: outcome.clone(),
+            };
+            self.client.report_submission(&report).await?;
+            sent.push(Sent { workflow_id: order.workflow_id, name: order.name, count: order.count, outcome });
+        }
+        Ok(sent)
+    }
+
+    async fn send(&self, order: &SubmissionOrder) -> SubmissionOutcome {
+        let script = match self.write_script(order) {
+            Ok(script) => script,
+            Err(message) => return SubmissionOutcome::Refused(message),
+        };
+        let mut look_first = order.look_first;
+        for _ in 0..MAX_TRIES {
+            if look_first {
+                match self.find(&order.name).await {
+                    Ok(Some(id)) => return SubmissionOutcome::Submitted(id),
+                    Ok(None) => {}
+                    Err(why) => return SubmissionOutcome::Unknown(why),
+                }
+            }
+            match self.slurm.submit(&script).await {
+                Submitted::Id(id) => return SubmissionOutcome::Submitted(id),
+                Submitted::Refused(message) if LATER.iter().any(|text| message.contains(text)) => {
+                    return SubmissionOutcome::Unknown(message);
+                }
+                Submitted::Refused(message) => return SubmissionOutcome::Refused(message),
+                Submitted::Ambiguous(message) => {
+                    tracing::warn!(name = order.name, message, "looking whether Slurm took it");
+                    look_first = true;
+                }
+            }
+        }
+        SubmissionOutcome::Unknown("Slurm neither took nor refused it".into())
+    }
+
+    /// The id of the job with this name. Not found counts only when two looks agree.
+    async fn find(&self, name: &str) -> Result<Option<String>, String> {
+        for look in 0..2 {
+            match self.slurm.queue().await {
+                Answer::Unreachable(why) => return Err(why),
+                Answer::Rows(rows) => {
+                    if let Some(row) = rows.iter().find(|r| r.name == name) {
+                        return Ok(Some(row.id.split('_').next().unwrap_or(&row.id).to_owned()));
+                    }
+                }
+            }
+            if look == 0 {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }
+        Ok(None)
+    }
+
+    fn write_script(&self, order: &SubmissionOrder) -> Result<PathBuf, String> {
+        let here = || std::env::current_dir().map_err(|e| format!("can not find the current directory: {e}"));
+        let work_dir = order.directory.as_ref().map(PathBuf::from).map_or_else(here, Ok)?;
+        let output = work_dir.join(self.output_dir.as_deref().unwrap_or_else(|| Path::new("output")));
+        let private = output.join("slurm");
+        let io = |e: std::io::Error| format!("can not write to `{}`: {e}", private.display());
+        std::fs::create_dir_all(&output).map_err(io)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&private).map_err(io)?;
+        let token = private.join(format!("{}.token", order.name));
+        write_private(&token, &order.token).map_err(io)?;
+        let walltime = walltime_seconds(&order.scheduler.walltime).map_err(|e| e.to_string())?;
+        let mut command: Vec<String> =
+            vec![self.program.display().to_string(), "slurm".into(), "run-allocation".into()];
+        let mut add = |name: &str, value: String| command.push(format!("--{name}={value}"));
+        add("url", self.client.url().to_owned());
+        add("token-file", token.display().to_string());
+        add("workflow", order.workflow_id.to_string());
+        add("allocation", order.name.clone());
+        add("scheduler-id", order.scheduler_id.to_string());
+        add("walltime-seconds", walltime.to_string());
+        add("output-dir", output.display().to_string());
+        if let Some(jobs) = order.max_parallel_jobs {
+            add("max-parallel-jobs", jobs.to_string());
+        }
+        let text = render(&Submission {
+            scheduler: &order.scheduler,
+            defaults: &order.defaults,
+            name: &order.name,
+            count: u32::try_from(order.count).unwrap_or(1),
+            at_once: None,
+            output_dir: &output.display().to_string(),
+            work_dir: &work_dir.display().to_string(),
+            command: &command,
+            one_worker_per_node: order.start_one_worker_per_node,
+        })
+        .map_err(|e| format!("scheduler `{}`: {e}", order.scheduler.name))?;
+        let script = private.join(format!("{}.sh", order.name));
+        write_private(&script, &text).map_err(io)?;
+        Ok(script)
+    }
+
+    /// Looks at every allocation that is not over with one query, and tells the server. With `patience`, allocations
+    /// that are missing are looked for a second time, so that one call can settle them.
+    pub async fn sync(&self, workflow: Option<WorkflowId>, dry_run: bool, patience: bool) -> Result<Synced, Error> {
+        let mut first = self.look(workflow, dry_run).await?;
+        if patience && !dry_run && first.1 {
+            tokio::time::sleep(MISSING_PAUSE).await;
+            let second = self.look(workflow, dry_run).await?.0;
+            let mut details = std::mem::take(&mut first.0.seen.details);
+            details.retain(|line| !line.contains("a second look will tell"));
+            details.extend(second.seen.details.iter().cloned());
+            let (a, b) = (&first.0.seen, &second.seen);
+            first.0 = Synced {
+                looked_at: first.0.looked_at,
+                unreachable: second.unreachable,
+                seen: ObservedView {
+                    dry_run,
+                    allocations_ended: a.allocations_ended + b.allocations_ended,
+                    pending_allocations_cleaned: a.pending_allocations_cleaned + b.pending_allocations_cleaned,
+                    runners_ended: a.runners_ended + b.runners_ended,
+                    slurm_jobs_failed: a.slurm_jobs_failed + b.slurm_jobs_failed,
+                    unknown: b.unknown,
+                    details,
+                },
+            };
+        }
+        Ok(first.0)
+    }
+
+    /// One look; also says whether something was missing.
+    async fn look(&self, workflow: Option<WorkflowId>, dry_run: bool) -> Result<(Synced, bool), Error> {
+        let open = self.open_allocations(workflow).await?;
+        if open.is_empty() {
+            return Ok((Synced::default(), false));
+        }
+        let queue = self.slurm.queue().await;
+        let now = now_ms();
+        let known: Vec<Known> = open.iter().map(known).collect();
+        let missing: Vec<String> = known
+            .iter()
+            .filter(|k| observe(k, &queue, None, now).is_missing)
+            .filter_map(|k| k.slurm_job_id.clone())
+            .collect();
+        let accounting: Option<sacct::Answer> = match missing.is_empty() {
+            true => None,
+            false => Some(self.slurm.accounting(&missing).await),
+        };
+        let mut items = Vec::new();
+        let mut unsettled = false;
+        for (row, known) in open.iter().zip(&known) {
+            let look = observe(known, &queue, accounting.as_ref(), now);
+            // Being sent right now, or interrupted while being sent: whoever sends it looks for it.
+            if look.is_missing && row.status == AllocationStatus::Submitting {
+                continue;
+            }
+            unsettled |= look.is_missing && matches!(look.verdict, Verdict::Unknown { .. });
+            let observation = Observation {
+                id: row.id,
+                verdict: look.verdict,
+                slurm_job_id: look.slurm_job_id,
+                is_missing: look.is_missing,
+            };
+            items.push(observation);
+        }
+        let unreachable = match &queue {
+            Answer::Unreachable(why) => Some(why.clone()),
+            Answer::Rows(_) => None,
+        };
+        let seen = self.client.observe_allocations(&Observations { items, dry_run }).await?;
+        Ok((Synced { looked_at: open.len(), unreachable, seen }, unsettled))
+    }
+
+    /// Allocations that Slurm may know something of.
+    pub async fn open_allocations(&self, workflow: Option<WorkflowId>) -> Result<Vec<AllocationView>, Error> {
+        let mut open = Vec::new();
+        for status in [AllocationStatus::Submitting, AllocationStatus::Pending, AllocationStatus::Active] {
+            let mut query = Query::new().add("status", status);
+            if let Some(id) = workflow {
+                query = query.add("workflow_id", id);
+            }
+            open.extend(self.client.list_allocations(&query).await?);
+        }
+        Ok(open)
+    }
+
+    /// Takes back what waits in Slurm for a workflow that needs nothing any more. Only our own, by id and name.
+    pub async fn cancel_unneeded(&self, workflow: Option<WorkflowId>) -> Result<Vec<String>, Error> {
+        let mut canceled = Vec::new();
+        let open = self.open_allocations(workflow).await?;
+        let waiting: Vec<_> = open.iter().filter(|a| a.status == AllocationStatus::Pending && a.runners == 0).collect();
+        for id in waiting.iter().map(|a| a.workflow_id).collect::<std::collections::BTreeSet<_>>() {
+            let complete = self.client.is_complete(id).await?;
+            if complete.is_complete || complete.is_canceled {
+                let of_it = waiting.iter().filter(|a| a.workflow_id == id);
+                canceled.extend(of_it.filter_map(|a| a.slurm_job_id.clone()));
+            }
+        }
+        if !canceled.is_empty() {
+            let Answer::Rows(rows) = self.slurm.queue().await else { return Ok(Vec::new()) };
+            let names: Vec<&str> = waiting.iter().map(|a| a.name.as_str()).collect();
+            canceled.retain(|id| rows.iter().any(|r| r.id == *id && names.contains(&r.name.as_str())));
+            self.slurm.cancel(&canceled).await;
+            self.sync(workflow, false, false).await?;
+        }
+        Ok(canceled)
+    }
+}
+
+fn known(row: &AllocationView) -> Known {
+    Known {
+        slurm_job_id: row.slurm_job_id.clone(),
+        name: row.name.clone(),
+        array_task: row.array_task,
+        missing_since_ms: row.missing_since_ms,
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Whole or not at all, readable by its owner only from the first byte on.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let temporary = PathBuf::from(name);
+    match std::fs::remove_file(&temporary) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    std::fs::rename(&temporary, path)
+}

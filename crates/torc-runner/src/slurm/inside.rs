@@ -1,0 +1,131 @@
+//! A runner inside an allocation: what it may use, how long it has, and why it ends.
+
+use super::allocator::Allocator;
+use super::command::Slurm;
+use crate::config::{Config, Kind, RunnerEvent, Shutdown, Summary};
+use crate::runner::Runner;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use torc_client::{Client, Query};
+use torc_model::ids::WorkflowId;
+
+/// Between two looks whether the server wants more nodes.
+const SUBMIT_PAUSE: Duration = Duration::from_secs(10);
+/// What is left of Slurm's time between TERM and KILL after the jobs had theirs.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// What the submission script tells.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Name of the allocation in Slurm.
+    pub allocation: String,
+    /// The scheduler it was made by.
+    pub scheduler_id: i64,
+    /// What was asked for.
+    pub walltime_seconds: u64,
+    /// Where output goes.
+    pub output_dir: PathBuf,
+    /// Queue mode.
+    pub max_parallel_jobs: Option<i64>,
+}
+
+/// Runs a runner in this allocation until there is nothing left to do, its time is over, or Slurm wants it to end.
+pub async fn run(
+    client: Client,
+    inside: Inside,
+    shutdown: watch::Receiver<Shutdown>,
+    events: UnboundedSender<RunnerEvent>,
+) -> Result<Summary, String> {
+    let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let number = |name: &str| env(name).and_then(|v| v.parse::<i64>().ok());
+    let job = env("SLURM_JOB_ID").ok_or("`SLURM_JOB_ID` is not set: this is not inside a Slurm allocation")?;
+    let task = number("SLURM_ARRAY_TASK_ID");
+    let slurm_job_id = match (env("SLURM_ARRAY_JOB_ID"), task) {
+        (Some(array), Some(task)) => format!("{array}_{task}"),
+        _ => job.clone(),
+    };
+    let allocation_id = find_allocation(&client, &inside, task).await?;
+    let slurm = Slurm::new();
+    let mut config = Config::new(client.clone(), inside.workflow_id, &inside.output_dir);
+    config.kind = Kind::Slurm;
+    config.working_dir = std::env::current_dir().map_err(|e| format!("can not find the current directory: {e}"))?;
+    config.events = Some(events);
+    config.patience = Duration::from_secs(600);
+    config.capacity.max_parallel_jobs = inside.max_parallel_jobs;
+    config.capacity.num_nodes = match env("SLURM_STEP_NUM_TASKS").is_some() && number("SLURM_NODEID").is_some() {
+        // One runner on each node: each has its own node.
+        true if number("SLURM_STEP_NUM_TASKS").is_some_and(|n| n > 1) => 1,
+        _ => number("SLURM_JOB_NUM_NODES").unwrap_or(1),
+    };
+    if let Some(cpus) = number("SLURM_CPUS_ON_NODE") {
+        config.capacity.num_cpus = cpus;
+    }
+    let per_node = number("SLURM_MEM_PER_NODE");
+    let per_cpu = number("SLURM_MEM_PER_CPU").map(|mb| mb * config.capacity.num_cpus);
+    if let Some(megabytes) = per_node.or(per_cpu).filter(|mb| *mb > 0) {
+        config.capacity.memory_bytes = megabytes << 20;
+    }
+    // Without one of these Slurm gave us no GPUs, whatever the machine has.
+    let gpus = ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"].iter().find_map(|name| env(name));
+    config.gpus = gpus.map(|list| list.split(',').map(|g| g.trim().to_owned()).collect()).unwrap_or_default();
+    config.capacity.num_gpus = i64::try_from(config.gpus.len()).unwrap_or(0);
+    let left = slurm.time_left(&job).await.unwrap_or(Some(inside.walltime_seconds));
+    config.time_left = left.map(Duration::from_secs);
+    config.grace = slurm.kill_wait().await.map(|wait| wait.saturating_sub(LAST_WORDS).min(Duration::from_secs(10)));
+    let node = number("SLURM_NODEID").unwrap_or(0);
+    config.scheduler = Some(json!({
+        "scheduler_config_id": inside.scheduler_id,
+        "allocation_id": allocation_id,
+        "slurm_job_id": slurm_job_id,
+        "node": node,
+        "node_name": env("SLURMD_NODENAME"),
+    }));
+    let submitting = (node == 0 && Slurm::is_here()).then(|| tokio::spawn(submit_more(client, inside)));
+    let summary = Runner::new(config).run(shutdown).await.map_err(|e| e.to_string());
+    if let Some(task) = submitting {
+        task.abort();
+    }
+    summary
+}
+
+async fn find_allocation(client: &Client, inside: &Inside, task: Option<i64>) -> Result<i64, String> {
+    let query = Query::new().add("workflow_id", inside.workflow_id).add("name", &inside.allocation);
+    let deadline = std::time::Instant::now() + Duration::from_secs(600);
+    loop {
+        match client.list_allocations(&query).await {
+            Ok(rows) => {
+                let row = rows.iter().find(|r| r.array_task == task);
+                return row
+                    .map(|r| r.id)
+                    .ok_or_else(|| format!("the server knows no allocation `{}`", inside.allocation));
+            }
+            Err(torc_client::Error::Unreachable { .. }) if std::time::Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Sends further allocations that actions of the workflow ask for, in case nobody else can.
+async fn submit_more(client: Client, inside: Inside) {
+    let Ok(client) = client.detached() else { return };
+    let allocator = match Allocator::new(client, Some(inside.output_dir.clone())) {
+        Ok(allocator) => allocator,
+        Err(error) => {
+            tracing::warn!(%error, "further allocations can not be asked for from here");
+            return;
+        }
+    };
+    loop {
+        tokio::time::sleep(SUBMIT_PAUSE).await;
+        if let Err(error) = allocator.submit_waiting(Some(inside.workflow_id)).await {
+            tracing::debug!(%error, "waiting allocations could not be sent");
+        }
+    }
+}
