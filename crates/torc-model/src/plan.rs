@@ -6,7 +6,7 @@
 use crate::status::{Cause, Trigger};
 use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// A whole workflow, ready to be stored.
@@ -38,8 +38,8 @@ pub struct Plan {
     pub slurm_schedulers: Vec<SlurmScheduler>,
     /// What happens at which trigger.
     pub actions: Vec<Action>,
-    /// The canonical spec this plan was made from, for export and for re-reading.
-    pub spec: Value,
+    /// The canonical spec this plan was made from as JSON text, for export and for re-reading.
+    pub spec: String,
 }
 
 /// Workflow-wide settings; the database keeps them as one JSON text.
@@ -231,8 +231,8 @@ pub struct JobExtra {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
     /// The parameter values it was made from.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub parameters: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub parameters: Map<String, Value>,
     /// Map and reduce settings, in the canonical JSON form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<Value>,

@@ -153,13 +153,13 @@ impl Diagnostic {
             out.push_str(&format!("{:gutter$} = {}\n", "", printable(label)));
         }
         for note in &self.notes {
-            out.push_str(&format!("{:gutter$} = note: {}\n", "", printable(&note.message)));
+            out.push_str(&format!("{:gutter$} = note: {}\n", "", wrapped(&printable(&note.message), gutter + 9)));
             if let Some(place) = &note.place {
                 place.render(out, gutter, None, paint, Severity::Note);
             }
         }
         if let Some(help) = &self.help {
-            out.push_str(&format!("{:gutter$} = {}: {}\n", "", paint.help(), printable(help)));
+            out.push_str(&format!("{:gutter$} = {}: {}\n", "", paint.help(), wrapped(&printable(help), gutter + 9)));
         }
     }
 
@@ -252,6 +252,26 @@ fn printable(text: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
+/// Breaks a long remark into lines, indented like its first.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut column = indent;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column > indent && column + 1 + width > Window::WIDTH {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if !out.is_empty() {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width;
+    }
+    out
+}
+
 /// Shortens a text from the file for use inside a message.
 pub(crate) fn excerpt(text: &str) -> String {
     const MAX: usize = 80;
@@ -295,6 +315,11 @@ impl Diagnostics {
     /// One after the other.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()
+    }
+
+    /// Brings them into the order of the file.
+    pub fn sort(&mut self) {
+        self.0.sort_by_key(|d| d.place.as_ref().map(|place| (place.line, place.column)));
     }
 
     /// Adds all of another list.
@@ -421,7 +446,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let mut best: Option<(usize, &str)> = None;
     for candidate in known {
         let length = candidate.chars().count();
-        let allowed = (length.max(word.chars().count()) / 3).max(1);
+        // Of very short words nearly any two are near each other.
+        let longest = length.max(word.chars().count());
+        let allowed = if longest < 3 { 0 } else { (longest / 3).max(1) };
         if length.abs_diff(lower.chars().count()) > allowed {
             continue;
         }

@@ -51,13 +51,34 @@ pub(crate) enum Mode {
 }
 
 /// The keys that make one entry many.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct ParametersSpec {
-    pub parameters: Map<String, Value>,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ParametersSpec<'a> {
+    pub parameters: &'a Map<String, Value>,
     pub parameter_mode: Option<Mode>,
-    pub use_parameters: Vec<String>,
+    pub use_parameters: &'a [String],
 }
+
+impl ParametersSpec<'_> {
+    /// The key that the values come from.
+    pub fn source(self) -> &'static str {
+        if self.parameters.is_empty() { "use_parameters" } else { "parameters" }
+    }
+}
+
+macro_rules! parameters_of {
+    ($($name:ident),*) => {$(
+        impl $name {
+            pub fn parameters(&self) -> ParametersSpec<'_> {
+                ParametersSpec {
+                    parameters: &self.parameters,
+                    parameter_mode: self.parameter_mode,
+                    use_parameters: &self.use_parameters,
+                }
+            }
+        }
+    )*};
+}
+parameters_of!(JobSpec, FileSpec, UserDataSpec);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -118,21 +139,6 @@ pub(crate) struct UserDataSpec {
     pub parameter_mode: Option<Mode>,
     pub use_parameters: Vec<String>,
 }
-
-macro_rules! parameters_of {
-    ($($name:ident),*) => {$(
-        impl $name {
-            pub fn parameters(&self) -> ParametersSpec {
-                ParametersSpec {
-                    parameters: self.parameters.clone(),
-                    parameter_mode: self.parameter_mode,
-                    use_parameters: self.use_parameters.clone(),
-                }
-            }
-        }
-    )*};
-}
-parameters_of!(JobSpec, FileSpec, UserDataSpec);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

@@ -11,7 +11,7 @@ use std::path::Path;
 pub fn parameters_files(tree: &mut Node, map: &SourceMap, base_dir: Option<&Path>, found: &mut Diagnostics) {
     let constants: Vec<(String, String)> = match tree.get("variables").map(|node| &node.kind) {
         Some(Kind::Map(entries)) => {
-            entries.iter().map(|e| (e.key.clone(), e.value.as_text().unwrap_or_default().to_owned())).collect()
+            entries.iter().map(|e| (e.key.to_string(), e.value.as_text().unwrap_or_default().to_owned())).collect()
         }
         _ => Vec::new(),
     };
@@ -19,7 +19,9 @@ pub fn parameters_files(tree: &mut Node, map: &SourceMap, base_dir: Option<&Path
         let Some(entry) = node.entry("parameters_file").cloned() else { return };
         match columns(&entry.value, base_dir, &constants) {
             Ok(columns) => replace(node, &entry, columns),
-            Err(diagnostic) => found.push(diagnostic.at(map.place(entry.value.span, format!("{path}parameters_file")))),
+            Err(diagnostic) => {
+                found.push((*diagnostic).at(map.place(entry.value.span, format!("{path}parameters_file"))))
+            }
         }
     };
     inline(tree, String::new());
@@ -37,7 +39,7 @@ fn replace(node: &mut Node, file: &Entry, columns: Map<String, Value>) {
     let span = file.value.span;
     let entry = |key: &str, mut value: Node| {
         cover(&mut value, span);
-        Entry { key: key.into(), key_span: file.key_span, value }
+        Entry { key: key.to_owned().into(), key_span: file.key_span, value }
     };
     let Kind::Map(entries) = &mut node.kind else { return };
     if let Some(at) = entries.iter().position(|entry| entry.key == "parameters_file") {
@@ -63,21 +65,21 @@ fn columns(
     file: &Node,
     base_dir: Option<&Path>,
     constants: &[(String, String)],
-) -> Result<Map<String, Value>, Diagnostic> {
+) -> Result<Map<String, Value>, Box<Diagnostic>> {
     let constants: Vec<(&str, &str)> = constants.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let name = template::substitute(file.as_text().unwrap_or_default(), &constants)
         .map_err(|error| Diagnostic::error(error.message))?;
     let Some(base_dir) = base_dir else {
         let message = "a parameters file can only be read where the spec file is";
-        return Err(
-            Diagnostic::error(message).help("create the workflow with `torc create`, which sends the rows along")
-        );
+        return Err(Diagnostic::error(message)
+            .help("create the workflow with `torc create`, which sends the rows along")
+            .into());
     };
     let path = base_dir.join(&name);
     let fail = |error: std::io::Error| Diagnostic::error(format!("cannot read `{}`: {error}", path.display()));
     let bytes = std::fs::File::open(&path).and_then(|mut file| read_limited(&mut file)).map_err(fail)?;
     if bytes.len() > Source::MAX_BYTES {
-        return Err(Diagnostic::error(format!("`{name}` is larger than {} MiB", Source::MAX_BYTES >> 20)));
+        return Err(Diagnostic::error(format!("`{name}` is larger than {} MiB", Source::MAX_BYTES >> 20)).into());
     }
     let text = String::from_utf8(bytes).map_err(|_| Diagnostic::error(format!("`{name}` is not UTF-8 text")))?;
     let text = text.trim_start_matches('\u{FEFF}');
@@ -89,10 +91,11 @@ fn columns(
         "jsonl" | "ndjson" => json_lines(text),
         _ => {
             return Err(Diagnostic::error(format!("`{}` has no known extension", excerpt(&name)))
-                .help("use `.csv`, `.tsv`, `.json` or `.jsonl`"));
+                .help("use `.csv`, `.tsv`, `.json` or `.jsonl`")
+                .into());
         }
     };
-    rows.and_then(transpose).map_err(|message| Diagnostic::error(format!("`{}`: {message}", excerpt(&name))))
+    rows.and_then(transpose).map_err(|message| Diagnostic::error(format!("`{}`: {message}", excerpt(&name))).into())
 }
 
 type Row = Map<String, Value>;

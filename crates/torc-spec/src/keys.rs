@@ -495,6 +495,24 @@ static ACTION: Object = Object {
     ],
 };
 
+/// Everything with known keys.
+pub static OBJECTS: [&Object; 14] = [
+    &WORKFLOW,
+    &JOB,
+    &FILE,
+    &USER_DATA,
+    &REQUIREMENTS,
+    &HANDLER,
+    &RULE,
+    &BACKOFF,
+    &STDIO,
+    &RESOURCE_MONITOR,
+    &MONITOR_JOBS,
+    &EXECUTION,
+    &SCHEDULER,
+    &ACTION,
+];
+
 fn causes() -> Vec<&'static str> {
     Cause::ALL.iter().map(|cause| cause.as_str()).collect()
 }

@@ -1,6 +1,10 @@
 //! The one tree that every format is read into: values with the place they were written at.
 
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
+use serde::{Serialize, Serializer, forward_to_deserialize_any};
 use serde_json::{Map, Number, Value};
+use std::borrow::Cow;
 
 /// A range of bytes in the source text. Specs that did not come from text have [`Span::NONE`] everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +60,8 @@ pub enum Kind {
 /// One key of a map.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The key.
-    pub key: String,
+    /// The key; that of a known field is not copied.
+    pub key: Cow<'static, str>,
     /// Its place.
     pub key_span: Span,
     /// What it maps to.
@@ -125,7 +129,7 @@ impl Node {
             Kind::Text(text) => Value::String(text.clone()),
             Kind::List(items) => Value::Array(items.iter().map(Self::to_value).collect()),
             Kind::Map(entries) => {
-                Value::Object(entries.iter().map(|e| (e.key.clone(), e.value.to_value())).collect::<Map<_, _>>())
+                Value::Object(entries.iter().map(|e| (e.key.to_string(), e.value.to_value())).collect::<Map<_, _>>())
             }
         }
     }
@@ -140,7 +144,7 @@ impl Node {
             Value::Array(items) => Kind::List(items.into_iter().map(Self::from_value).collect()),
             Value::Object(map) => Kind::Map(
                 map.into_iter()
-                    .map(|(key, value)| Entry { key, key_span: Span::NONE, value: Self::from_value(value) })
+                    .map(|(key, value)| Entry { key: key.into(), key_span: Span::NONE, value: Self::from_value(value) })
                     .collect(),
             ),
         };
@@ -148,18 +152,85 @@ impl Node {
     }
 }
 
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.kind {
+            Kind::Null => serializer.serialize_unit(),
+            Kind::Bool(value) => serializer.serialize_bool(*value),
+            Kind::Number(number, _) => number.serialize(serializer),
+            Kind::Text(text) => serializer.serialize_str(text),
+            Kind::List(items) => serializer.collect_seq(items),
+            Kind::Map(entries) => serializer.collect_map(entries.iter().map(|entry| (&entry.key, &entry.value))),
+        }
+    }
+}
+
+/// Lets plain types be read from a tree without a copy of it in between.
+impl<'de> Deserializer<'de> for &'de Node {
+    type Error = de::value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match &self.kind {
+            Kind::Null => visitor.visit_unit(),
+            Kind::Bool(value) => visitor.visit_bool(*value),
+            Kind::Number(number, _) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(number), ..) => visitor.visit_u64(number),
+                (None, Some(number), _) => visitor.visit_i64(number),
+                (None, None, number) => visitor.visit_f64(number.unwrap_or_default()),
+            },
+            Kind::Text(text) => visitor.visit_borrowed_str(text),
+            Kind::List(items) => visitor.visit_seq(SeqDeserializer::new(items.iter())),
+            Kind::Map(entries) => {
+                visitor.visit_map(MapDeserializer::new(entries.iter().map(|entry| (&*entry.key, &entry.value))))
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match &self.kind {
+            Kind::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        visitor.visit_enum(self.as_text().unwrap_or_default().into_deserializer())
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
+
+impl<'de> IntoDeserializer<'de, de::value::Error> for &'de Node {
+    type Deserializer = Self;
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
 /// A key or an index on the way from the root to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Key of a map.
-    Key(String),
+    Key(Cow<'static, str>),
     /// Index into a list.
     Index(usize),
 }
 
 impl From<&str> for Step {
     fn from(key: &str) -> Self {
-        Self::Key(key.into())
+        Self::Key(key.to_owned().into())
     }
 }
 
@@ -215,8 +286,42 @@ impl std::fmt::Display for Path {
     }
 }
 
-/// Builds a [`Path`] out of keys and indexes.
-macro_rules! at {
-    ($($step:expr),* $(,)?) => { $crate::node::Path(vec![$($crate::node::Step::from($step)),*]) };
+/// A [`Path`] in the making, on the stack: most places are only needed if something is wrong there.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    parent: Option<&'a Self>,
+    step: AtStep<'a>,
 }
-pub(crate) use at;
+
+#[derive(Clone, Copy, Debug)]
+enum AtStep<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> At<'a> {
+    /// A key of the root.
+    pub const fn top(key: &'a str) -> Self {
+        Self { parent: None, step: AtStep::Key(key) }
+    }
+
+    /// A key of this.
+    pub const fn key(&'a self, key: &'a str) -> Self {
+        Self { parent: Some(self), step: AtStep::Key(key) }
+    }
+
+    /// An element of this.
+    pub const fn index(&'a self, index: usize) -> Self {
+        Self { parent: Some(self), step: AtStep::Index(index) }
+    }
+
+    /// The whole way.
+    pub fn path(&self) -> Path {
+        let mut path = self.parent.map(Self::path).unwrap_or_default();
+        path.0.push(match self.step {
+            AtStep::Key(key) => Step::Key(key.to_owned().into()),
+            AtStep::Index(index) => Step::Index(index),
+        });
+        path
+    }
+}

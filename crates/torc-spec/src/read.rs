@@ -4,7 +4,7 @@
 //! the workflow are left as they are: their meaning is checked when the variables have been put in.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap, excerpt, nearest, suggest};
-use crate::keys::{Field, KeyRule, Object, Shape};
+use crate::keys::{self, Field, KeyRule, Object, Shape};
 use crate::node::{Entry, Kind, Node, Path, Span, Step};
 use crate::template;
 use crate::values;
@@ -65,53 +65,54 @@ impl<'a> Reader<'a> {
         let entries = match node.kind {
             Kind::Map(entries) => entries,
             Kind::Text(_) | Kind::Number(..) | Kind::Bool(_) if object.shorthand.is_some() => {
-                let key = object.shorthand.unwrap_or_default().to_owned();
+                let key = object.shorthand.unwrap_or_default().into();
                 vec![Entry { key, key_span: span, value: node }]
             }
             _ => return self.expected(&node, &format!("{} (a map)", object.name)),
         };
-        let mut given: Vec<Option<Entry>> = object.fields.iter().map(|_| None).collect();
-        let mut seen: Vec<Option<Span>> = vec![None; object.fields.len()];
+        // With the position of the field, so that the keys can be brought into the canonical order.
+        let mut canonical: Vec<(usize, Entry)> = Vec::with_capacity(entries.len());
+        let mut seen: Vec<(usize, Span)> = Vec::with_capacity(entries.len());
+        let mut misspelt: Vec<&str> = Vec::new();
         for entry in entries {
             let Some(field) = object.field(&entry.key, self.kdl) else {
-                self.unknown_key(&entry, object);
+                misspelt.extend(self.unknown_key(&entry, object));
                 continue;
             };
             let position = object.fields.iter().position(|f| std::ptr::eq(f, field)).unwrap_or_default();
             if matches!(entry.value.kind, Kind::Null) {
                 continue;
             }
-            if let Some(first) = seen[position] {
-                let first = self.place(first);
+            if let Some((_, first)) = seen.iter().find(|(other, _)| *other == position) {
+                let first = self.place(*first);
                 let message = format!("`{}` and `{}` are the same key", entry.key, field.key);
                 self.report(entry.key_span, Diagnostic::error(message).remark_at("it was given here first", first));
                 continue;
             }
-            seen[position] = Some(entry.key_span);
             let key_span = entry.key_span;
+            seen.push((position, key_span));
             let errors = self.found.count(Severity::Error);
-            given[position] = self.value(entry, field);
-            if given[position].is_none() && self.found.count(Severity::Error) > errors {
-                // Lets the rules between keys tell a wrong value from an absent one.
-                given[position] =
-                    Some(Entry { key: field.key.into(), key_span, value: Node::new(Kind::Null, key_span) });
-            }
-        }
-        let mut missing = Vec::new();
-        let mut canonical = Vec::new();
-        for ((field, entry), seen) in object.fields.iter().zip(given).zip(seen) {
-            match entry {
-                Some(entry) => canonical.push(entry),
-                None if field.required && seen.is_none() => missing.push(field.key),
+            match self.value(entry, field) {
+                Some(entry) => canonical.push((position, entry)),
+                None if self.found.count(Severity::Error) > errors => {
+                    canonical.push((position, wrong(field, key_span)))
+                }
                 None => {}
             }
         }
-        for key in missing {
-            let message = format!("{} has no `{key}`", object.name);
-            let diagnostic = Diagnostic::error(message).label(format!("`{key}` is missing"));
-            let head = Span { start: span.start, end: self.first_line_end(span) };
-            self.report(if span.is_none() { span } else { head }, diagnostic);
+        for (position, field) in object.fields.iter().enumerate() {
+            if misspelt.contains(&field.key) && !seen.iter().any(|(other, _)| *other == position) {
+                // Whoever meant this key by another word has been told so.
+                canonical.push((position, wrong(field, span)));
+            } else if field.required && !seen.iter().any(|(other, _)| *other == position) {
+                let message = format!("{} has no `{}`", object.name, field.key);
+                let diagnostic = Diagnostic::error(message).label(format!("`{}` is missing", field.key));
+                let head = Span { start: span.start, end: self.first_line_end(span) };
+                self.report(if span.is_none() { span } else { head }, diagnostic);
+            }
         }
+        canonical.sort_by_key(|(position, _)| *position);
+        let canonical = canonical.into_iter().map(|(_, entry)| entry).collect();
         let mut node = Node::new(Kind::Map(canonical), span);
         if let Some(check) = object.check {
             check(self, &node);
@@ -128,26 +129,34 @@ impl<'a> Reader<'a> {
         span.start.saturating_add(u32::try_from(line).unwrap_or(0))
     }
 
-    fn unknown_key(&mut self, entry: &Entry, object: &'static Object) {
+    /// Reports an unknown key; gives the key that was probably meant.
+    fn unknown_key(&mut self, entry: &Entry, object: &'static Object) -> Option<&'static str> {
         let usable = |field: &&Field| !matches!(field.shape, Shape::Ignored(_) | Shape::Refused(_));
         let known = object.fields.iter().filter(usable).map(|field| field.key);
-        let others: Vec<&str> =
-            object.fields.iter().flat_map(|field| field.aliases.iter().chain(field.kdl).copied()).collect();
-        let help = match nearest(&entry.key, known.clone().chain(others.iter().copied())) {
-            Some(word) => object.field(word, true).map(|field| format!("did you mean `{}`?", field.key)),
-            None => {
+        let others = object.fields.iter().flat_map(|field| field.aliases.iter().chain(field.kdl).copied());
+        let meant = nearest(&entry.key, known.clone().chain(others)).and_then(|word| object.field(word, true));
+        let elsewhere: Vec<&str> = keys::OBJECTS
+            .iter()
+            .filter(|other| other.field(&entry.key, false).is_some())
+            .map(|other| other.name)
+            .collect();
+        let help = match (meant, elsewhere.as_slice()) {
+            (Some(field), _) => format!("did you mean `{}`?", field.key),
+            (None, []) => {
                 let words: Vec<String> = known.map(|key| format!("`{key}`")).collect();
-                Some(format!("known keys: {}", words.join(", ")))
+                format!("known keys: {}", words.join(", "))
             }
+            (None, owners) => format!("it is a key of {}", owners.join(" and of ")),
         };
         let message = format!("unknown key `{}` in {}", excerpt(&entry.key), object.name);
         self.path.push(Step::Key(entry.key.clone()));
-        self.report(entry.key_span, Diagnostic::error(message).maybe_help(help));
+        self.report(entry.key_span, Diagnostic::error(message).help(help));
         self.path.pop();
+        meant.map(|field| field.key)
     }
 
     fn value(&mut self, entry: Entry, field: &Field) -> Option<Entry> {
-        self.path.push(Step::from(field.key));
+        self.path.push(Step::Key(field.key.into()));
         let value = match field.shape {
             Shape::Ignored(reason) => {
                 let message = format!("`{}` has no effect", entry.key);
@@ -380,13 +389,13 @@ impl<'a> Reader<'a> {
                 );
                 continue;
             }
-            self.path.push(Step::Key(key.clone()));
+            self.path.push(Step::Key(key.clone().into()));
             let value = match entry.value.kind {
                 Kind::Null => self.expected(&entry.value, "a value"),
                 _ => self.shape(entry.value, shape),
             };
             self.path.pop();
-            read.extend(value.map(|value| Entry { key, key_span: entry.key_span, value }));
+            read.extend(value.map(|value| Entry { key: key.into(), key_span: entry.key_span, value }));
         }
         Some(Node::new(Kind::Map(read), span))
     }
@@ -413,6 +422,11 @@ impl<'a> Reader<'a> {
             Kind::Null | Kind::Map(_) => self.expected(&node, "values such as `1:10`, `[a, b]` or a list"),
         }
     }
+}
+
+/// Lets the rules between keys tell a wrong value from an absent one; taken out again after them.
+fn wrong(field: &Field, span: Span) -> Entry {
+    Entry { key: field.key.into(), key_span: span, value: Node::new(Kind::Null, span) }
 }
 
 /// Numbers whose spelling would be lost (`007`, `1.10`) are kept as the text that was written.

@@ -4,7 +4,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
 use crate::document::Document;
 use crate::front::{self, Builder, json, yaml};
 use crate::keys;
-use crate::node::{Kind, Node, Path};
+use crate::node::{At, Kind, Node, Path};
 use crate::read::Reader;
 use crate::source::{Format, Source};
 use crate::{inline, template};
@@ -92,7 +92,7 @@ impl Spec {
     fn read(tree: Node, map: SourceMap, kdl: bool, base_dir: Option<&std::path::Path>) -> Result<Parsed, Diagnostics> {
         let tree = crate::steps::desugar(tree);
         let variables = match tree.get("variables").map(|node| &node.kind) {
-            Some(Kind::Map(entries)) => entries.iter().map(|entry| entry.key.clone()).collect(),
+            Some(Kind::Map(entries)) => entries.iter().map(|entry| entry.key.to_string()).collect(),
             _ => std::collections::HashSet::new(),
         };
         let deferred = !variables.is_empty();
@@ -106,8 +106,7 @@ impl Spec {
             return Err(found);
         }
         let resolved = if deferred { Some(with_constants(&tree, &map, &mut found)?) } else { None };
-        let value = resolved.as_ref().unwrap_or(&tree).to_value();
-        let document = Document::deserialize(value).map_err(|error| {
+        let document = Document::deserialize(resolved.as_ref().unwrap_or(&tree)).map_err(|error| {
             Diagnostics::from(Diagnostic::error(format!("the spec passed all checks but cannot be used: {error}")))
         })?;
         Ok(Parsed { spec: Self { tree, map, document }, warnings: found })
@@ -129,6 +128,11 @@ impl Spec {
         self.tree.to_value()
     }
 
+    /// The same as text on one line.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(&self.tree).unwrap_or_default()
+    }
+
     /// Reads a spec from JSON, as another Torc sent it. Places in messages are paths such as `jobs[0].name`.
     pub fn from_value(value: Value) -> Result<Parsed, Diagnostics> {
         let map = SourceMap::new("<request>", "");
@@ -144,7 +148,11 @@ impl Spec {
     }
 
     /// The place of a node, or of a part of its text.
-    pub(crate) fn place(&self, path: &Path, part: &str) -> crate::diagnostic::Place {
+    pub(crate) fn place(&self, at: &At<'_>, part: &str) -> crate::diagnostic::Place {
+        self.place_of(&at.path(), part)
+    }
+
+    pub(crate) fn place_of(&self, path: &Path, part: &str) -> crate::diagnostic::Place {
         let span = path.resolve(&self.tree).span;
         self.map.place(self.map.narrow(span, part), path.to_string())
     }
@@ -172,7 +180,7 @@ fn check_value(value: &Value, depth: usize, builder: &mut Builder<'_>) -> Result
 fn with_constants(tree: &Node, map: &SourceMap, found: &mut Diagnostics) -> Result<Node, Diagnostics> {
     let Some(Kind::Map(variables)) = tree.get("variables").map(|node| &node.kind) else { return Ok(tree.clone()) };
     let constants: Vec<(&str, &str)> =
-        variables.iter().map(|entry| (entry.key.as_str(), entry.value.as_text().unwrap_or_default())).collect();
+        variables.iter().map(|entry| (&*entry.key, entry.value.as_text().unwrap_or_default())).collect();
     let mut resolved = tree.clone();
     if let Kind::Map(entries) = &mut resolved.kind {
         entries.retain(|entry| entry.key != "variables");

@@ -107,7 +107,7 @@ fn insert_workflow(tx: &Tx<'_>, request: &CreateWorkflow, plan: &Plan) -> rusqli
             plan.metadata.as_ref().map(ToString::to_string),
             request.directory,
             json(Some(&plan.settings))?,
-            plan.spec.to_string(),
+            plan.spec,
             tx.now,
             request.key,
             plan.jobs.len() as i64,

@@ -147,7 +147,7 @@ impl Parser<'_, '_> {
             self.at += 1;
             self.space()?;
             let value = self.value(depth + 1)?;
-            entries.push(Entry { key, key_span, value });
+            entries.push(Entry { key: key.into(), key_span, value });
             if !self.separator('}', start)? {
                 break;
             }

@@ -174,7 +174,7 @@ impl<'t> Parser<'t, '_, '_> {
         self.at += 1;
         self.node_space()?;
         let value = self.value()?;
-        Ok(Part::Property(Entry { key, key_span: Span::new(start, after), value }))
+        Ok(Part::Property(Entry { key: key.into(), key_span: Span::new(start, after), value }))
     }
 
     fn value(&mut self) -> Result<Node, Stop> {
@@ -302,7 +302,7 @@ impl<'t> Parser<'t, '_, '_> {
             let help = format!("write `#{word}` for the value or `\"{word}\"` for the text");
             return Err(self.builder.stop(span, format!("the bare word `{word}` is not allowed"), Some(&help)));
         }
-        if self.starts("\"") && (word == "r" || word == "r#") {
+        if word == "r" && (self.starts("\"") || self.starts("#")) {
             return Err(self.builder.stop(span, "this is how KDL 1 wrote raw text", Some("write `#\"...\"#`")));
         }
         if let Some(c) = word.chars().find(|c| is_disallowed(*c)) {

@@ -49,7 +49,7 @@ fn object_entries(
             None => {
                 let (key, key_span) = (node.name.clone(), node.name_span);
                 let value = generic(node, builder);
-                entries.push(Entry { key, key_span, value });
+                entries.push(Entry { key: key.into(), key_span, value });
             }
         }
     }
@@ -111,7 +111,7 @@ fn field_value(node: KdlNode, shape: Shape, builder: &mut Builder<'_>) -> Node {
             for child in node.children.into_iter().flatten() {
                 let (key, key_span) = (child.name.clone(), child.name_span);
                 let value = generic(child, builder);
-                entries.push(Entry { key, key_span, value });
+                entries.push(Entry { key: key.into(), key_span, value });
             }
             Node::new(Kind::Map(builder.unique(entries)), span)
         }
@@ -177,7 +177,7 @@ fn generic(node: KdlNode, builder: &mut Builder<'_>) -> Node {
     for child in children {
         let (key, key_span) = (child.name.clone(), child.name_span);
         let value = generic(child, builder);
-        entries.push(Entry { key, key_span, value });
+        entries.push(Entry { key: key.into(), key_span, value });
     }
     Node::new(Kind::Map(builder.unique(entries)), span)
 }

@@ -9,6 +9,7 @@ pub mod yaml;
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceMap, excerpt};
 use crate::node::{Entry, Kind, Node, Span};
 use serde_json::Number;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Deeper nesting is refused: no workflow needs it, and trees are walked by recursion.
@@ -111,7 +112,12 @@ impl<'a> Builder<'a> {
 
     /// Reports keys that occur twice, with both places, and keeps the first.
     pub fn unique(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
-        let mut seen: HashMap<String, Span> = HashMap::with_capacity(entries.len());
+        // Looking through a few keys is quicker than hashing them.
+        let few = |entries: &[Entry]| (1..entries.len()).all(|i| entries[..i].iter().all(|e| e.key != entries[i].key));
+        if entries.len() <= 16 && few(&entries) {
+            return entries;
+        }
+        let mut seen: HashMap<Cow<'static, str>, Span> = HashMap::with_capacity(entries.len());
         let mut kept = Vec::with_capacity(entries.len());
         for entry in entries {
             if let Some(first) = seen.get(&entry.key) {

@@ -4,7 +4,7 @@ use super::{Builder, Stop};
 use crate::diagnostic::{SourceMap, excerpt};
 use crate::node::{Entry, Kind, Node, Span};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Reads a text into a tree.
 pub fn parse<'a>(map: &'a SourceMap, builder: &mut Builder<'a>) -> Result<Node, Stop> {
@@ -141,7 +141,7 @@ impl Reader<'_, '_> {
     /// `<<: *base` or `<<: [*a, *b]`: keys of the map itself win, then those of the first base.
     fn merge(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
         let (merges, mut own): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.key == "<<");
-        let mut known: std::collections::HashSet<String> = own.iter().map(|entry| entry.key.clone()).collect();
+        let mut known: HashSet<std::borrow::Cow<'_, str>> = own.iter().map(|entry| entry.key.clone()).collect();
         for merge in merges {
             let bases = match merge.value.kind {
                 Kind::List(bases) => bases,
@@ -177,7 +177,7 @@ impl Reader<'_, '_> {
         match &mut open.content {
             Content::List(items) => items.push(node),
             Content::Map(entries, key) => match key.take() {
-                Some((key, key_span)) => entries.push(Entry { key, key_span, value: node }),
+                Some((key, key_span)) => entries.push(Entry { key: key.into(), key_span, value: node }),
                 None => {
                     let text = match node.kind {
                         Kind::Text(text) => text,
@@ -231,16 +231,24 @@ impl Reader<'_, '_> {
             || line.contains("- {");
         let help = if tab {
             Some("YAML is indented with spaces, not with tabs")
-        } else if error.info().contains("did not find expected") && line.contains('"') {
+        } else if error.info().contains("quoted scalar")
+            || (error.info().contains("did not find") && line.contains('"'))
+        {
             Some("is a quotation mark missing, or one too many?")
         } else if error.info().contains("mapping values are not allowed") {
             Some("text that contains `: ` must stand in quotes; else check the indentation")
+        } else if error.info().contains("block collection") || error.info().contains("block mapping") {
+            Some("check the indentation: the keys of one element stand in the same column")
         } else if braces {
             Some("text that begins with a special character such as `{`, `*` or `%` must stand in quotes")
         } else {
             None
         };
         let width = self.text[at..].chars().next().map_or(0, char::len_utf8);
+        if error.info().contains("recursion limit") {
+            let message = format!("nested more than {} levels deep", super::MAX_DEPTH);
+            return self.builder.stop(Span::new(at, at + width), message, None);
+        }
         let info = error.info().trim();
         self.builder.stop(Span::new(at, at + width), format!("this is not valid YAML: {info}"), help)
     }

@@ -3,7 +3,7 @@
 use super::Planner;
 use super::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, excerpt};
-use crate::node::at;
+use crate::node::At;
 use torc_model::plan::Job;
 
 impl Planner<'_> {
@@ -27,11 +27,11 @@ impl Planner<'_> {
         };
         let mut diagnostic = Diagnostic::error(message).label("the cycle begins here");
         for job in cycle.iter().skip(1).take(4) {
-            let place = self.spec.place(&at!["jobs", origins[*job], "name"], "");
+            let place = self.spec.place(&At::top("jobs").index(origins[*job]).key("name"), "");
             diagnostic = diagnostic.remark_at(format!("`{}` is part of it", excerpt(&jobs[*job].name)), place);
         }
         let help = "`a -> b` reads: a must succeed before b starts; remove one of these dependencies";
-        self.report(&at!["jobs", origins[cycle[0]], "name"], "", diagnostic.help(help));
+        self.report(&At::top("jobs").index(origins[cycle[0]]).key("name"), "", diagnostic.help(help));
     }
 }
 

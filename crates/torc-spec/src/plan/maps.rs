@@ -2,7 +2,7 @@
 
 use super::Planner;
 use crate::diagnostic::{Diagnostic, excerpt};
-use crate::node::at;
+use crate::node::At;
 use std::collections::HashMap;
 use torc_model::plan::Job;
 use torc_model::steps::{Role, Source, job_name, prepare};
@@ -21,7 +21,11 @@ impl Planner<'_> {
                     let prepared = match prepare(settings, items.clone()) {
                         Ok(prepared) => prepared,
                         Err(error) => {
-                            self.report(&at!["jobs", origins[index], "map"], "", Diagnostic::error(error.to_string()));
+                            self.report(
+                                &At::top("jobs").index(origins[index]).key("map"),
+                                "",
+                                Diagnostic::error(error.to_string()),
+                            );
                             continue;
                         }
                     };
@@ -30,7 +34,11 @@ impl Planner<'_> {
                         let name = job_name(&parent.name, &item.key);
                         if names.insert(name.clone(), jobs.len()).is_some() {
                             let message = format!("job `{}` is defined twice", excerpt(&name));
-                            self.report(&at!["jobs", origins[index], "map"], "", Diagnostic::error(message));
+                            self.report(
+                                &At::top("jobs").index(origins[index]).key("map"),
+                                "",
+                                Diagnostic::error(message),
+                            );
                             continue;
                         }
                         let mut child = parent.clone();
@@ -50,7 +58,11 @@ impl Planner<'_> {
                         names.get(map).is_some_and(|index| matches!(roles.get(*index), Some(Some(Role::Map(_)))));
                     if !is_map {
                         let message = format!("`{}` is not a job with `map`", excerpt(map));
-                        self.report(&at!["jobs", origins[index], "reduce"], "", Diagnostic::error(message));
+                        self.report(
+                            &At::top("jobs").index(origins[index]).key("reduce"),
+                            "",
+                            Diagnostic::error(message),
+                        );
                     }
                 }
                 Some(Role::Item { .. }) | None => {}

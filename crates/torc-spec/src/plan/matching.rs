@@ -3,13 +3,14 @@
 
 use aho_corasick::AhoCorasick;
 use regex::Regex;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Names, sorted once, against which expressions are matched.
 pub struct Names<'a> {
     names: Vec<&'a str>,
-    sorted: Vec<u32>,
+    sorted: OnceCell<Vec<u32>>,
 }
 
 /// The indexes of the names that an expression matches.
@@ -22,14 +23,16 @@ enum Pattern {
     /// Names that contain the text are candidates; the rest decides.
     Contains(String, Rest),
     /// Nothing can be said before matching.
-    Regex(Regex),
+    Regex,
 }
 
-/// What must hold besides containing a text.
+/// What must hold besides containing a text. Expressions are compiled when they are needed: thousands of them take
+/// hundreds of megabytes.
+#[derive(PartialEq)]
 enum Rest {
     Nothing,
     AtEnd,
-    Regex(Regex),
+    Regex,
 }
 
 /// Expressions that must look at every name may cost this many looks in all.
@@ -38,9 +41,7 @@ const MAX_LOOKS: usize = 100_000_000;
 impl<'a> Names<'a> {
     /// For a list of names.
     pub fn new(names: Vec<&'a str>) -> Self {
-        let mut sorted: Vec<u32> = (0..u32::try_from(names.len()).unwrap_or(u32::MAX)).collect();
-        sorted.sort_unstable_by_key(|index| names[*index as usize]);
-        Self { names, sorted }
+        Self { names, sorted: OnceCell::new() }
     }
 
     /// Matches every distinct expression; indexes are in the order of the names.
@@ -56,21 +57,19 @@ impl<'a> Names<'a> {
                 continue;
             }
             let matches = match Pattern::parse(pattern) {
-                Err(error) => Err(error),
-                Ok(Pattern::Exact(text)) => {
+                Pattern::Exact(text) => {
                     Ok(self.with_prefix(&text).filter(|i| self.names[*i as usize] == text).collect())
                 }
-                Ok(Pattern::Prefix(text)) => Ok(self.with_prefix(&text).collect()),
-                Ok(Pattern::Regex(regex)) => {
+                Pattern::Prefix(text) => Ok(self.with_prefix(&text).collect()),
+                Pattern::Regex => {
                     looks += self.names.len();
                     if looks > MAX_LOOKS {
                         Err("there are too many different expressions of this kind; begin them with plain text".into())
                     } else {
-                        let all = 0..self.sorted.len() as u32;
-                        Ok(all.filter(|i| regex.is_match(self.names[*i as usize])).collect())
+                        self.filtered(pattern, (0..self.names.len() as u32).collect())
                     }
                 }
-                Ok(Pattern::Contains(text, rest)) => {
+                Pattern::Contains(text, rest) => {
                     contained.push((pattern, text, rest));
                     Ok(Vec::new())
                 }
@@ -105,25 +104,33 @@ impl<'a> Names<'a> {
                 if list.last() == Some(&(index as u32)) {
                     continue;
                 }
-                let fits = match &texts[pattern].2 {
-                    Rest::Nothing => true,
-                    Rest::AtEnd => hit.end() == name.len(),
-                    Rest::Regex(regex) => regex.is_match(name),
-                };
-                if fits {
+                if texts[pattern].2 != Rest::AtEnd || hit.end() == name.len() {
                     list.push(index as u32);
                 }
             }
         }
-        for ((pattern, ..), matches) in texts.into_iter().zip(matches) {
-            found.insert(pattern, Ok(matches.into()));
+        for ((pattern, _, rest), matches) in texts.into_iter().zip(matches) {
+            let matches = if rest == Rest::Regex { self.filtered(pattern, matches) } else { Ok(matches) };
+            found.insert(pattern, matches.map(Matches::from));
         }
     }
 
+    /// Those of the candidates that an expression matches.
+    fn filtered(&self, pattern: &str, mut candidates: Vec<u32>) -> Result<Vec<u32>, String> {
+        let regex = Regex::new(pattern).map_err(|error| error.to_string())?;
+        candidates.retain(|i| regex.is_match(self.names[*i as usize]));
+        Ok(candidates)
+    }
+
     fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = u32> + '_ {
-        let start = self.sorted.partition_point(|i| self.names[*i as usize] < prefix);
+        let sorted = self.sorted.get_or_init(|| {
+            let mut sorted: Vec<u32> = (0..u32::try_from(self.names.len()).unwrap_or(u32::MAX)).collect();
+            sorted.sort_unstable_by_key(|index| self.names[*index as usize]);
+            sorted
+        });
+        let start = sorted.partition_point(|i| self.names[*i as usize] < prefix);
         let owned = prefix.to_owned();
-        self.sorted[start..].iter().copied().take_while(move |i| self.names[*i as usize].starts_with(&owned))
+        sorted[start..].iter().copied().take_while(move |i| self.names[*i as usize].starts_with(&owned))
     }
 }
 
@@ -133,14 +140,10 @@ fn in_order(mut indexes: Vec<u32>) -> Matches {
 }
 
 impl Pattern {
-    fn parse(pattern: &str) -> Result<Self, String> {
-        if let Some(simple) = Self::simple(pattern) {
-            return Ok(simple);
-        }
-        let regex = Regex::new(pattern).map_err(|error| error.to_string())?;
-        Ok(match required(pattern) {
-            Some(text) => Self::Contains(text, Rest::Regex(regex)),
-            None => Self::Regex(regex),
+    fn parse(pattern: &str) -> Self {
+        Self::simple(pattern).unwrap_or_else(|| match required(pattern) {
+            Some(text) => Self::Contains(text, Rest::Regex),
+            None => Self::Regex,
         })
     }
 

@@ -4,6 +4,8 @@ pub(crate) mod catalog;
 pub(crate) mod command;
 mod expand;
 mod graph;
+mod jobs;
+mod json;
 mod maps;
 mod matching;
 mod params;
@@ -11,7 +13,7 @@ mod resolve;
 mod rest;
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
-use crate::node::Path;
+use crate::node::{At, Path};
 use crate::spec::Spec;
 use std::collections::HashSet;
 use torc_model::plan::Plan;
@@ -28,16 +30,24 @@ pub(crate) struct Planned {
 /// Makes a plan out of a spec.
 pub(crate) fn plan(spec: &Spec) -> Result<Planned, Diagnostics> {
     let mut planner = Planner { spec, found: Diagnostics::default(), said: HashSet::new() };
+    let mut plan = planner.frame();
+    let errors = planner.found.count(Severity::Error);
     let catalog = planner.catalog();
     let jobs = planner.expand_jobs(&catalog);
-    planner.stop_on_errors()?;
+    if planner.found.count(Severity::Error) > errors {
+        // With some of the jobs missing, references to them would be reported as well.
+        planner.stop_on_errors()?;
+    }
     let (jobs, origins) = planner.resolve_jobs(jobs, &catalog);
-    planner.stop_on_errors()?;
     let (jobs, origins) = planner.expand_maps(jobs, origins);
+    plan.actions = planner.actions(&jobs);
     planner.stop_on_errors()?;
     planner.check_cycles(&jobs, &catalog, &origins);
-    let plan = planner.assemble(jobs, catalog);
     planner.stop_on_errors()?;
+    plan.jobs = jobs;
+    plan.files = catalog.files;
+    plan.user_data = catalog.user_data;
+    planner.found.sort();
     Ok(Planned { plan, warnings: planner.found, origins })
 }
 
@@ -51,20 +61,22 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn stop_on_errors(&mut self) -> Result<(), Diagnostics> {
         if self.found.has_errors() {
+            self.found.sort();
             return Err(std::mem::take(&mut self.found));
         }
         Ok(())
     }
 
     /// Reports at a node, or at a part of its text; once per place and kind of message.
-    fn report(&mut self, path: &Path, part: &str, diagnostic: Diagnostic) {
-        let kind = format!("{:?}{}", diagnostic.severity, diagnostic.message.split('`').next().unwrap_or(""));
-        if self.said.insert((format!("{path} {part}"), kind)) {
-            self.found.push(diagnostic.at(self.spec.place(path, part)));
-        }
+    fn report(&mut self, at: &At<'_>, part: &str, diagnostic: Diagnostic) {
+        self.report_at(&at.path(), part, diagnostic);
     }
 
-    fn failed(&self) -> bool {
-        self.found.iter().any(|d| d.severity == Severity::Error)
+    /// The same for a place that is known as a whole.
+    fn report_at(&mut self, path: &Path, part: &str, diagnostic: Diagnostic) {
+        let kind = format!("{:?}{}", diagnostic.severity, diagnostic.message.split('`').next().unwrap_or(""));
+        if self.said.insert((format!("{path} {part}"), kind)) {
+            self.found.push(diagnostic.at(self.spec.place_of(path, part)));
+        }
     }
 }

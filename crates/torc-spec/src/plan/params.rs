@@ -31,7 +31,7 @@ pub const MAX_INSTANCES: usize = 1_000_000;
 
 impl Rows {
     /// The rows of an entry: its own parameters alone, or those it takes from the workflow.
-    pub fn new(own: &ParametersSpec, shared: &Map<String, Value>, shared_mode: Mode) -> Result<Self, RowsError> {
+    pub fn new(own: ParametersSpec<'_>, shared: &Map<String, Value>, shared_mode: Mode) -> Result<Self, RowsError> {
         let from_own = !own.parameters.is_empty();
         let mode = own.parameter_mode.unwrap_or(if from_own { Mode::Product } else { shared_mode });
         let mut names = Vec::new();
@@ -89,18 +89,19 @@ impl Rows {
     }
 
     /// One row; the last parameter changes fastest.
-    pub fn row<'a>(&'a self, index: usize, out: &mut Vec<&'a Value>) {
-        out.clear();
+    pub fn row(&self, index: usize) -> Vec<&Value> {
         match self.mode {
-            Mode::Zip => out.extend(self.columns.iter().map(|column| &column[index])),
+            Mode::Zip => self.columns.iter().map(|column| &column[index]).collect(),
             Mode::Product => {
                 let mut rest = index;
-                out.extend(self.columns.iter().rev().map(|column| {
+                let from_last = self.columns.iter().rev().map(|column| {
                     let value = &column[rest % column.len()];
                     rest /= column.len();
                     value
-                }));
-                out.reverse();
+                });
+                let mut row: Vec<&Value> = from_last.collect();
+                row.reverse();
+                row
             }
         }
     }
@@ -114,11 +115,11 @@ mod tests {
     #[test]
     fn the_last_parameter_changes_fastest() {
         let Value::Object(parameters) = json!({"b": "1:2", "a": ["x", "y", "z"]}) else { unreachable!() };
-        let rows = Rows::new(&ParametersSpec { parameters, ..Default::default() }, &Map::new(), Mode::Product).unwrap();
-        let mut row = Vec::new();
+        let spec = ParametersSpec { parameters: &parameters, parameter_mode: None, use_parameters: &[] };
+        let rows = Rows::new(spec, &Map::new(), Mode::Product).unwrap();
         let all: Vec<String> = (0..rows.len())
             .map(|index| {
-                rows.row(index, &mut row);
+                let row = rows.row(index);
                 format!("{}{}", row[0], row[1].as_str().unwrap())
             })
             .collect();

@@ -3,10 +3,10 @@
 use super::Planner;
 use super::catalog::Catalog;
 use super::command::ReferenceKind;
-use super::expand::{Instance, LISTS};
+use super::jobs::{Instance, LISTS};
 use super::matching::{Matches, Names};
 use crate::diagnostic::{Diagnostic, excerpt, suggest};
-use crate::node::at;
+use crate::node::At;
 use serde_json::Value;
 use std::collections::HashMap;
 use torc_model::plan::{Job, JobExtra};
@@ -31,11 +31,9 @@ impl Planner<'_> {
         let file_names: Vec<&str> = catalog.files.iter().map(|file| file.name.as_str()).collect();
         let data_names: Vec<&str> = catalog.user_data.iter().map(|data| data.name.as_str()).collect();
         let index: HashMap<&str, u32> = job_names.iter().enumerate().map(|(i, name)| (*name, i as u32)).collect();
-        let patterns = |wanted: &'static [usize]| {
-            instances
-                .iter()
-                .flat_map(move |i| wanted.iter().flat_map(|list| &i.lists[*list]))
-                .map(|(_, pattern)| pattern.as_str())
+        let patterns = |wanted: &'static [u8]| {
+            let elements = instances.iter().flat_map(|instance| &instance.elements);
+            elements.filter(|element| wanted.contains(&element.list)).map(|element| element.text.as_str())
         };
         let jobs_found = Names::new(job_names.clone()).match_all(patterns(&[1]));
         let files_found = Names::new(file_names.clone()).match_all(patterns(&[3, 5]));
@@ -50,6 +48,7 @@ impl Planner<'_> {
         let data = Lookup { what: "user data", names: &by_data, all: &data_names, found: &data_found };
 
         let mut resolved = Vec::with_capacity(instances.len());
+        let mut edges = 0usize;
         for (own, instance) in instances.iter().enumerate() {
             let named =
                 |kind: ReferenceKind| instance.references.iter().filter(move |(k, _)| *k == kind).map(|(_, i)| *i);
@@ -60,37 +59,29 @@ impl Planner<'_> {
                 self.resolve_list(instance, 6, &data, usize::MAX),
                 self.resolve_list(instance, 8, &data, usize::MAX),
             ];
+            let jobs_at = At::top("jobs");
+            let at = jobs_at.index(instance.origin);
             if let Some(map) = &instance.reduce {
                 match by_job(map) {
                     Some(index) => lists[0].push(index),
-                    None => {
-                        let message =
-                            format!("job `{}`: there is no job called `{}`", excerpt(&instance.name), excerpt(map));
-                        let help = suggest(map, job_names.iter().copied());
-                        let at = at!["jobs", instance.origin, "reduce"];
-                        self.report(&at, "", Diagnostic::error(message).maybe_help(help));
-                    }
+                    None => self.unknown_name(instance, map, &jobs, &at.key("reduce")),
                 }
             }
             if let Some(Value::String(name)) = instance.map.as_ref().and_then(|map| map.pointer("/items/user_data")) {
                 match by_data(name) {
                     Some(index) => lists[3].push(index),
-                    None => {
-                        let message = format!(
-                            "job `{}`: there is no user data called `{}`",
-                            excerpt(&instance.name),
-                            excerpt(name)
-                        );
-                        let help = suggest(name, data_names.iter().copied());
-                        let at = at!["jobs", instance.origin, "map", "items", "user_data"];
-                        self.report(&at, "", Diagnostic::error(message).maybe_help(help));
-                    }
+                    None => self.unknown_name(instance, name, &data, &at.key("map").key("items").key("user_data")),
                 }
             }
             lists[1].extend(named(ReferenceKind::InputFile));
             lists[2].extend(named(ReferenceKind::OutputFile));
             lists[3].extend(named(ReferenceKind::InputUserData));
             lists[4].extend(named(ReferenceKind::OutputUserData));
+            edges += lists.iter().map(Vec::len).sum::<usize>();
+            if edges > MAX_EDGES {
+                self.too_many_edges(instance);
+                return (Vec::new(), Vec::new());
+            }
             resolved.push(lists.map(sorted));
         }
         let jobs = self.link(&instances, resolved, catalog);
@@ -100,57 +91,60 @@ impl Planner<'_> {
     }
 
     /// One list of names and the list of expressions that follows it in [`LISTS`].
-    fn resolve_list(&mut self, instance: &Instance, list: usize, lookup: &Lookup<'_>, own: usize) -> Vec<u32> {
-        let mut out = Vec::with_capacity(instance.lists[list].len());
-        for (position, name) in &instance.lists[list] {
-            match (lookup.names)(name) {
-                Some(found) => out.push(found),
-                None => {
-                    let at = at!["jobs", instance.origin, LISTS[list].key, *position as usize];
-                    let message = format!(
-                        "job `{}`: there is no {} called `{}`",
-                        excerpt(&instance.name),
-                        lookup.what,
-                        excerpt(name)
-                    );
-                    let family = format!("{name}_");
-                    let help = if lookup.what == "job" && lookup.all.iter().any(|job| job.starts_with(&family)) {
-                        Some(format!(
-                            "to depend on all jobs that begin with `{name}_`, write `depends_on_regexes: ['^{name}_']`"
-                        ))
-                    } else {
-                        suggest(name, lookup.all.iter().copied())
-                    };
-                    self.report(&at, "", Diagnostic::error(message).maybe_help(help));
+    fn resolve_list(&mut self, instance: &Instance, list: u8, lookup: &Lookup<'_>, own: usize) -> Vec<u32> {
+        let jobs = At::top("jobs");
+        let job = jobs.index(instance.origin);
+        let mut out = Vec::new();
+        for element in &instance.elements {
+            let key = job.key(LISTS[usize::from(element.list)].key);
+            let at = key.index(element.position as usize);
+            if element.list == list {
+                match (lookup.names)(&element.text) {
+                    Some(found) => out.push(found),
+                    None => self.unknown_name(instance, &element.text, lookup, &at),
                 }
-            }
-        }
-        for (position, pattern) in &instance.lists[list + 1] {
-            let at = || at!["jobs", instance.origin, LISTS[list + 1].key, *position as usize];
-            match &lookup.found[pattern.as_str()] {
-                Ok(matches) => {
-                    let before = out.len();
-                    out.extend(matches.iter().filter(|found| **found as usize != own));
-                    if out.len() == before {
-                        let message = format!(
-                            "job `{}`: `{}` matches no other {}",
-                            excerpt(&instance.name),
-                            excerpt(pattern),
-                            lookup.what
-                        );
-                        let plain: String =
-                            pattern.chars().filter(|c| c.is_alphanumeric() || matches!(c, '_' | '-')).collect();
-                        let help = suggest(&plain, lookup.all.iter().copied());
-                        self.report(&at(), "", Diagnostic::error(message).maybe_help(help));
+            } else if element.list == list + 1 {
+                match &lookup.found[element.text.as_str()] {
+                    Ok(matches) => {
+                        let before = out.len();
+                        out.extend(matches.iter().filter(|found| **found as usize != own));
+                        if out.len() == before {
+                            self.no_match(instance, &element.text, lookup, &at, !matches.is_empty());
+                        }
                     }
-                }
-                Err(error) => {
-                    let message = format!("cannot use `{}`: {}", excerpt(pattern), error.lines().last().unwrap_or(""));
-                    self.report(&at(), "", Diagnostic::error(message));
+                    Err(error) => {
+                        let reason = error.lines().last().unwrap_or("");
+                        let message = format!("cannot use `{}`: {reason}", excerpt(&element.text));
+                        self.report(&at, "", Diagnostic::error(message));
+                    }
                 }
             }
         }
         out
+    }
+
+    fn unknown_name(&mut self, instance: &Instance, name: &str, lookup: &Lookup<'_>, at: &At<'_>) {
+        let job = excerpt(&instance.name);
+        let message = format!("job `{job}`: there is no {} called `{}`", lookup.what, excerpt(name));
+        let family = format!("{name}_");
+        let help = if lookup.what == "job" && lookup.all.iter().any(|job| job.starts_with(&family)) {
+            Some(format!("to depend on all jobs that begin with `{family}`, write `depends_on_regexes: ['^{family}']`"))
+        } else {
+            suggest(name, lookup.all.iter().copied())
+        };
+        self.report(at, "", Diagnostic::error(message).maybe_help(help));
+    }
+
+    fn no_match(&mut self, instance: &Instance, pattern: &str, lookup: &Lookup<'_>, at: &At<'_>, itself: bool) {
+        let (job, shown) = (excerpt(&instance.name), excerpt(pattern));
+        if itself {
+            self.report(at, "", Diagnostic::error(format!("job `{job}`: `{shown}` matches only the job itself")));
+            return;
+        }
+        let plain: String = pattern.chars().filter(|c| c.is_alphanumeric() || matches!(c, '_' | '-')).collect();
+        let help = suggest(&plain, lookup.all.iter().copied());
+        let message = format!("job `{job}`: `{shown}` matches no {}", lookup.what);
+        self.report(at, "", Diagnostic::error(message).maybe_help(help));
     }
 
     /// Adds the dependencies that files and user data bring.
@@ -180,16 +174,18 @@ impl Planner<'_> {
             *depends_on = sorted(std::mem::take(depends_on));
             edges += depends_on.len();
             if edges > MAX_EDGES {
-                let at = at!["jobs", instances[job].origin];
-                let message = format!("the jobs have more than {MAX_EDGES} dependencies");
-                let help =
-                    "put one job between the two groups: it depends on all of the first, and all of the second on it";
-                self.report(&at, "", Diagnostic::error(message).help(help));
+                self.too_many_edges(&instances[job]);
                 return Vec::new();
             }
             linked.push(lists);
         }
         linked
+    }
+
+    fn too_many_edges(&mut self, instance: &Instance) {
+        let message = format!("the jobs have more than {MAX_EDGES} dependencies");
+        let help = "put one job between the two groups: it depends on all of the first, and all of the second on it";
+        self.report(&At::top("jobs").index(instance.origin).key("name"), "", Diagnostic::error(message).help(help));
     }
 
     fn warn_producers(&mut self, instances: &[Instance], what: &str, name: &str, producers: &[u32]) {
@@ -203,7 +199,7 @@ impl Planner<'_> {
             excerpt(&second.name)
         );
         let diagnostic = Diagnostic::warning(message).help("whoever reads it waits for all of them");
-        self.report(&at!["jobs", second.origin, "name"], "", diagnostic);
+        self.report(&At::top("jobs").index(second.origin).key("name"), "", diagnostic);
     }
 
     fn finish(&mut self, instance: Instance, lists: [Vec<u32>; 5]) -> Job {
@@ -219,7 +215,8 @@ impl Planner<'_> {
         let role = match crate::steps::role(instance.map.as_ref(), instance.reduce.as_deref()) {
             Ok(role) => role.map(|role| role.to_value()),
             Err(message) => {
-                self.report(&at!["jobs", instance.origin, "map"], "", Diagnostic::error(message));
+                let at = At::top("jobs");
+                self.report(&at.index(instance.origin).key("map"), "", Diagnostic::error(message));
                 None
             }
         };
@@ -257,17 +254,19 @@ impl Planner<'_> {
         let name = name?;
         let found = known.iter().position(|known| *known == name);
         if found.is_none() {
-            let what = match key {
-                "resource_requirements" => "resource requirements",
-                "failure_handler" => "failure handler",
-                _ => "Slurm scheduler",
+            let (message, list) = match key {
+                "resource_requirements" => ("there are no resource requirements called", "resource_requirements"),
+                "failure_handler" => ("there is no failure handler called", "failure_handlers"),
+                _ => ("there is no Slurm scheduler called", "slurm_schedulers"),
             };
             let help = suggest(name, known.iter().copied());
-            let help = help.or_else(|| {
-                Some(format!("the workflow defines none; add `{key}{}`", if key.ends_with('s') { "" } else { "s" }))
-            });
-            let message = format!("job `{}`: there is no {what} called `{}`", excerpt(&instance.name), excerpt(name));
-            self.report(&at!["jobs", instance.origin, key], "", Diagnostic::error(message).maybe_help(help));
+            let help = help.or_else(|| Some(format!("the workflow defines none; add `{list}`")));
+            let message = format!("job `{}`: {message} `{}`", excerpt(&instance.name), excerpt(name));
+            self.report(
+                &At::top("jobs").index(instance.origin).key(key),
+                "",
+                Diagnostic::error(message).maybe_help(help),
+            );
         }
         found
     }

@@ -1,11 +1,10 @@
 //! Everything beside the jobs: settings, requirements, handlers, schedulers, actions.
 
 use super::Planner;
-use super::catalog::Catalog;
 use super::matching::Names;
 use crate::diagnostic::{Diagnostic, excerpt, suggest};
 use crate::document::{ActionSpec, Document};
-use crate::node::{Path, at};
+use crate::node::At;
 use crate::template::{Quoting, Template};
 use std::collections::HashMap;
 use torc_model::plan::{
@@ -13,31 +12,24 @@ use torc_model::plan::{
 };
 
 impl Planner<'_> {
-    /// Puts the plan together.
-    pub fn assemble(&mut self, jobs: Vec<Job>, catalog: Catalog) -> Plan {
+    /// The plan without its jobs and what they touch.
+    pub fn frame(&mut self) -> Plan {
         let document = &self.spec.document;
         self.check_duplicates("resource_requirements", document.resource_requirements.iter().map(|r| r.name.as_str()));
         self.check_duplicates("failure_handlers", document.failure_handlers.iter().map(|h| h.name.as_str()));
         self.check_duplicates("slurm_schedulers", document.slurm_schedulers.iter().map(|s| s.name.as_str()));
-        let settings = self.settings(document);
-        let failure_handlers = self.handlers(document);
-        let slurm_schedulers = self.schedulers(document);
-        let actions = self.actions(document, &jobs);
         Plan {
             name: document.name.clone(),
             user: document.user.clone(),
             description: document.description.clone(),
             project: document.project.clone(),
             metadata: document.metadata.clone(),
-            settings,
-            jobs,
-            files: catalog.files,
-            user_data: catalog.user_data,
+            settings: self.settings(document),
             resource_requirements: requirements(document),
-            failure_handlers,
-            slurm_schedulers,
-            actions,
-            spec: if self.failed() { serde_json::Value::Null } else { self.spec.to_value() },
+            failure_handlers: self.handlers(document),
+            slurm_schedulers: self.schedulers(document),
+            spec: self.spec.to_json(),
+            ..Plan::default()
         }
     }
 
@@ -45,9 +37,13 @@ impl Planner<'_> {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, name) in names.enumerate() {
             let Some(first) = seen.insert(name, index) else { continue };
-            let place = self.spec.place(&at![key, first, "name"], "");
+            let place = self.spec.place(&At::top(key).index(first).key("name"), "");
             let message = format!("`{}` is defined twice in `{key}`", excerpt(name));
-            self.report(&at![key, index, "name"], "", Diagnostic::error(message).remark_at("first here", place));
+            self.report(
+                &At::top(key).index(index).key("name"),
+                "",
+                Diagnostic::error(message).remark_at("first here", place),
+            );
         }
     }
 
@@ -59,13 +55,13 @@ impl Planner<'_> {
             if found.is_none() {
                 let help = suggest(name, known().collect::<Vec<_>>());
                 let message = format!("there is no failure handler called `{}`", excerpt(name));
-                self.report(&at!["default_failure_handler"], "", Diagnostic::error(message).maybe_help(help));
+                self.report(&At::top("default_failure_handler"), "", Diagnostic::error(message).maybe_help(help));
             }
             found
         });
         if let Some(mode @ ("slurm" | "auto")) = document.execution_config.mode.as_deref() {
             let message = format!("execution mode `{mode}` has no effect: runners start jobs directly");
-            self.report(&at!["execution_config", "mode"], "", Diagnostic::warning(message));
+            self.report(&At::top("execution_config").key("mode"), "", Diagnostic::warning(message));
         }
         for (option, value) in &document.slurm_defaults {
             let scalar = match value {
@@ -74,7 +70,7 @@ impl Planner<'_> {
             };
             if !scalar {
                 let message = format!("`{option}` must be one line of text, a number or a boolean");
-                self.report(&at!["slurm_defaults", option.as_str()], "", Diagnostic::error(message));
+                self.report(&At::top("slurm_defaults").key(option.as_str()), "", Diagnostic::error(message));
             }
         }
         Settings {
@@ -100,7 +96,7 @@ impl Planner<'_> {
     }
 
     /// A text without parameters: only checks that no placeholder is left over.
-    fn plain(&mut self, text: &str, at: &Path) -> String {
+    fn plain(&mut self, text: &str, at: &At<'_>) -> String {
         match Template::parse(text, &[], Quoting::Plain).map(|template| template.fill(&[])) {
             Ok(Ok(text)) => text,
             Ok(Err(message)) => {
@@ -122,7 +118,10 @@ impl Planner<'_> {
             let mut rules = handler.rules.clone();
             for (number, rule) in rules.iter_mut().enumerate() {
                 if let Some(script) = &mut rule.recovery_script {
-                    *script = self.plain(script, &at!["failure_handlers", index, "rules", number, "recovery_script"]);
+                    *script = self.plain(
+                        script,
+                        &At::top("failure_handlers").index(index).key("rules").index(number).key("recovery_script"),
+                    );
                 }
             }
             handlers.push(FailureHandler { name: handler.name.clone(), rules });
@@ -138,7 +137,11 @@ impl Planner<'_> {
             if account.is_none() {
                 let message = format!("Slurm scheduler `{}` has no `account`", excerpt(&scheduler.name));
                 let help = "add `account`, here or once for all under `slurm_defaults`";
-                self.report(&at!["slurm_schedulers", index, "name"], "", Diagnostic::error(message).help(help));
+                self.report(
+                    &At::top("slurm_schedulers").index(index).key("name"),
+                    "",
+                    Diagnostic::error(message).help(help),
+                );
             }
             schedulers.push(SlurmScheduler {
                 name: scheduler.name.clone(),
@@ -158,7 +161,9 @@ impl Planner<'_> {
         schedulers
     }
 
-    fn actions(&mut self, document: &Document, jobs: &[Job]) -> Vec<Action> {
+    /// The actions, with their jobs.
+    pub fn actions(&mut self, jobs: &[Job]) -> Vec<Action> {
+        let document = &self.spec.document;
         if document.actions.is_empty() {
             return Vec::new();
         }
@@ -168,7 +173,8 @@ impl Planner<'_> {
         let found = Names::new(names.clone()).match_all(patterns);
         let mut actions = Vec::new();
         for (number, action) in document.actions.iter().enumerate() {
-            let at = at!["actions", number];
+            let list = At::top("actions");
+            let at = list.index(number);
             let mut chosen: Vec<usize> = Vec::new();
             for (position, name) in action.jobs.iter().enumerate() {
                 match index.get(name.as_str()) {
@@ -176,12 +182,13 @@ impl Planner<'_> {
                     None => {
                         let help = suggest(name, names.iter().copied());
                         let message = format!("there is no job called `{}`", excerpt(name));
-                        self.report(&at.join("jobs").join(position), "", Diagnostic::error(message).maybe_help(help));
+                        self.report(&at.key("jobs").index(position), "", Diagnostic::error(message).maybe_help(help));
                     }
                 }
             }
             for (position, pattern) in action.job_name_regexes.iter().enumerate() {
-                let at = at.join("job_name_regexes").join(position);
+                let list = at.key("job_name_regexes");
+                let at = list.index(position);
                 match &found[pattern.as_str()] {
                     Ok(matches) if matches.is_empty() => {
                         self.report(&at, "", Diagnostic::error(format!("`{}` matches no job", excerpt(pattern))));
@@ -202,10 +209,10 @@ impl Planner<'_> {
         actions
     }
 
-    fn action_kind(&mut self, document: &Document, action: &ActionSpec, at: &Path) -> ActionKind {
+    fn action_kind(&mut self, document: &Document, action: &ActionSpec, at: &At<'_>) -> ActionKind {
         if action.action_type == "run_commands" {
             let commands = action.commands.iter().enumerate();
-            let commands = commands.map(|(index, text)| self.plain(text, &at.join("commands").join(index))).collect();
+            let commands = commands.map(|(index, text)| self.plain(text, &at.key("commands").index(index))).collect();
             return ActionKind::RunCommands { commands };
         }
         let scheduler = action.scheduler.clone().unwrap_or_default();
@@ -214,7 +221,7 @@ impl Planner<'_> {
             let help = suggest(&scheduler, known.iter().copied());
             let help = help.or_else(|| Some("the workflow defines no `slurm_schedulers`".into()));
             let message = format!("there is no Slurm scheduler called `{}`", excerpt(&scheduler));
-            self.report(&at.join("scheduler"), "", Diagnostic::error(message).maybe_help(help));
+            self.report(&at.key("scheduler"), "", Diagnostic::error(message).maybe_help(help));
         }
         ActionKind::ScheduleNodes {
             scheduler,

@@ -230,7 +230,8 @@ fn string_step(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
 }
 
 fn map(span: Span, entries: Vec<(&str, Node)>) -> Node {
-    let entries = entries.into_iter().map(|(key, value)| Entry { key: key.into(), key_span: span, value }).collect();
+    let entries =
+        entries.into_iter().map(|(key, value)| Entry { key: key.to_owned().into(), key_span: span, value }).collect();
     Node::new(Kind::Map(entries), span)
 }
 
@@ -403,7 +404,7 @@ fn capture(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
         _ => {
             let name = reader.text(node, "the name of a variable, or a map of names and sources")?;
             let key = name.as_text().unwrap_or_default().to_owned();
-            vec![Entry { key, key_span: span, value: Node::text("stdout", span) }]
+            vec![Entry { key: key.into(), key_span: span, value: Node::text("stdout", span) }]
         }
     };
     let mut read = Vec::with_capacity(entries.len());
@@ -416,7 +417,7 @@ fn capture(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
             reader.report(entry.key_span, Diagnostic::error(message).help(help));
             continue;
         }
-        if RESERVED.contains(&entry.key.as_str()) {
+        if RESERVED.contains(&&*entry.key) {
             let message = format!("`{}` exists already and can not be captured", entry.key);
             reader.report(entry.key_span, Diagnostic::error(message).help("choose another name"));
             continue;

@@ -63,7 +63,7 @@ pub fn desugar(tree: Node) -> Node {
 }
 
 fn entry(key: &str, key_span: Span, value: Node) -> Entry {
-    Entry { key: key.into(), key_span, value }
+    Entry { key: key.to_owned().into(), key_span, value }
 }
 
 fn text(word: &str, span: Span) -> Node {

@@ -1,7 +1,9 @@
 //! Tests of the whole crate through its public API.
 
+mod errors;
 mod formats;
 mod golden;
+mod limits;
 mod steps;
 
 use torc_model::plan::Plan;
