@@ -749,6 +749,9 @@ pub struct RunnerView {
     pub scheduler: Option<Value>,
     /// Attempts it holds now.
     pub held: i64,
+    /// Why it gets no more work although it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<String>,
 }
 
 /// Why a job is where it is: the card of `torc why`.
@@ -762,6 +765,12 @@ pub struct WhyView {
     pub details: Vec<String>,
     /// The newest attempt, if there is one.
     pub attempt: Option<AttemptView>,
+    /// Why the newest ended attempt ended as it did, if that was not a plain success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<crate::recovery::Diagnosis>,
+    /// What recovery changed for this job, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adjustments: Vec<crate::recovery::AdjustmentView>,
     /// What a person can do.
     pub hints: Vec<String>,
 }

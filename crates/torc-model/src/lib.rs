@@ -8,6 +8,7 @@ pub mod api;
 pub mod core;
 pub mod ids;
 pub mod plan;
+pub mod recovery;
 pub mod slurm;
 pub mod status;
 pub mod steps;

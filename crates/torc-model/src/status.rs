@@ -32,6 +32,7 @@ macro_rules! words {
         }
     };
 }
+pub(crate) use words;
 
 words! {
     /// Where a job stands. The integers 0-10 (see [`JobStatus::code`]) are part of the contract with users.

@@ -68,6 +68,11 @@ pub struct Claimed {
 impl Workflow {
     /// Gives ready jobs to a runner, in the order of dispatch, as far as they fit.
     pub fn claim(&mut self, claim: &Claim<'_>, limits: &mut Limits) -> Vec<Claimed> {
+        self.claim_beside(claim, &[], limits)
+    }
+
+    /// Like [`Workflow::claim`], but passes over retries that would rather not go to the machine of these runners.
+    pub fn claim_beside(&mut self, claim: &Claim<'_>, neighbours: &[RunnerId], limits: &mut Limits) -> Vec<Claimed> {
         self.wake_delayed(claim.now);
         let mut room = Room::of(claim.capacity);
         let mut waiting = 0;
@@ -80,7 +85,9 @@ impl Workflow {
         let schedulers = if claim.strict_scheduler { &[true][..] } else { &[true, false][..] };
         for strict in schedulers {
             while given.len() < claim.limit {
-                let Some(index) = self.pick(claim, limits, *strict, |class| room.fits(class)) else { break };
+                let Some(index) = self.pick(claim, neighbours, limits, *strict, |class| room.fits(class)) else {
+                    break;
+                };
                 room.take(&self.classes[self.jobs[index as usize].class as usize]);
                 given.push(self.give(index, claim, given.len(), limits));
             }
@@ -89,7 +96,8 @@ impl Workflow {
         let mut ahead = claim.prefetch.saturating_sub(waiting);
         while ahead > 0 && given.len() < claim.limit {
             // What takes a named limit is not kept waiting on a runner: others may need the unit.
-            let next = self.pick(claim, limits, claim.scheduler.is_some(), |c| c.uses.is_empty() && whole.fits(c));
+            let strict = claim.scheduler.is_some();
+            let next = self.pick(claim, neighbours, limits, strict, |c| c.uses.is_empty() && whole.fits(c));
             let Some(index) = next else { break };
             given.push(self.give(index, claim, given.len(), limits));
             ahead -= 1;
@@ -97,16 +105,27 @@ impl Workflow {
         given
     }
 
-    fn pick(&self, claim: &Claim<'_>, limits: &Limits, strict: bool, fits: impl Fn(&Class) -> bool) -> Option<u32> {
-        let (_, key) = self.queue.first(|class| {
-            let class = &self.classes[class as usize];
-            fits(class) && why_not(class, claim, limits, strict).is_none()
-        })?;
+    fn pick(
+        &self,
+        claim: &Claim<'_>,
+        neighbours: &[RunnerId],
+        limits: &Limits,
+        strict: bool,
+        fits: impl Fn(&Class) -> bool,
+    ) -> Option<u32> {
+        let (_, key) = self.queue.first(
+            |class| {
+                let class = &self.classes[class as usize];
+                fits(class) && why_not(class, claim, limits, strict).is_none()
+            },
+            |index| !neighbours.is_empty() && self.shy.avoids(index, neighbours, claim.now),
+        )?;
         Some(key.2)
     }
 
     fn give(&mut self, index: u32, claim: &Claim<'_>, nth: usize, limits: &mut Limits) -> Claimed {
         let token = token(claim.nonce, nth as u64);
+        self.shy.forget(index);
         self.shift(index, JobEvent::Claimed, None);
         let class = self.jobs[index as usize].class as usize;
         for name in &self.classes[class].uses {

@@ -24,6 +24,7 @@ mod report;
 mod reset;
 mod restore;
 mod rules;
+mod shy;
 mod workflow;
 
 #[cfg(test)]

@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The order of dispatch: priority (higher first), position, index. Total, and the same after a restart.
 pub type Key = (Reverse<i64>, i64, u32);
 
+/// Jobs of a class that a claim may pass over; the rest waits behind them.
+const LOOK_AHEAD: usize = 64;
+
 /// Jobs that may be claimed, by class, and those that must wait for a time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Queue {
@@ -55,11 +58,12 @@ impl Queue {
         self.delayed.first().map(|(until, _)| *until)
     }
 
-    /// The first job in the order of dispatch among the classes that `fits` accepts.
-    pub fn first(&self, mut fits: impl FnMut(u32) -> bool) -> Option<(u32, Key)> {
+    /// The first job in the order of dispatch among the classes that `fits` accepts and the jobs that `skips` does
+    /// not pass over.
+    pub fn first(&self, mut fits: impl FnMut(u32) -> bool, skips: impl Fn(u32) -> bool) -> Option<(u32, Key)> {
         self.by_class
             .iter()
-            .filter_map(|(class, set)| set.first().map(|key| (*key, *class)))
+            .filter_map(|(class, set)| set.iter().take(LOOK_AHEAD).find(|key| !skips(key.2)).map(|key| (*key, *class)))
             .filter(|(_, class)| fits(*class))
             .min()
             .map(|(key, class)| (class, key))

@@ -4,6 +4,7 @@ use super::change::{Change, End};
 use super::claim::Limits;
 use super::machine::{AttemptEvent, JobEvent};
 use super::rules::{Failure, Verdict};
+use super::shy::PREFERENCE_MS;
 use super::workflow::{Next, Workflow};
 use crate::api::{Evidence, RecoveryScript};
 use crate::ids::{AttemptId, RunnerId};
@@ -90,6 +91,12 @@ impl Workflow {
         end.outcome = decision.outcome;
         end.rule = decision.rule;
         end.decision = (!decision.text.is_empty()).then(|| decision.text.clone());
+        let runner = held.runner;
+        let rather_elsewhere =
+            decision.next.as_ref().is_some_and(|n| matches!(n.origin, Origin::Handler | Origin::Lost));
+        if rather_elsewhere && self.by_runner.keys().any(|other| *other != runner) {
+            self.shy.avoid(index, runner, now + PREFERENCE_MS);
+        }
         self.release(index, limits);
         let number = self.jobs[index as usize].attempt;
         let facts = json!({

@@ -4,6 +4,7 @@ use super::change::{Change, End};
 use super::claim::Limits;
 use super::machine::JobEvent;
 use super::workflow::{Next, Refused, Workflow};
+use crate::ids::AttemptId;
 use crate::status::{AttemptState, Cause, JobStatus, Origin};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
@@ -197,6 +198,42 @@ impl Workflow {
             self.reopen_dependents(index, now);
         }
         self.finish();
+    }
+
+    /// A canceled workflow goes on: what was opened again may be claimed.
+    pub fn resume(&mut self) {
+        if self.canceled {
+            self.canceled = false;
+            self.record(Change::Workflow {
+                run: self.run,
+                canceled: false,
+                complete: self.is_complete(),
+                started: false,
+            });
+        }
+    }
+
+    /// An attempt turned out not to be its job's fault: it no longer counts against the user's rules, and a job that
+    /// had failed with it gets another one from the budget for losses. Tells whether it did.
+    pub fn refund(&mut self, index: u32, attempt: AttemptId, limits: &mut Limits, now: i64) -> bool {
+        let job = &mut self.jobs[index as usize];
+        job.refunds += 1;
+        let is_final = matches!(job.status, JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed);
+        if is_final && job.last == Some(attempt) && job.lost_retries < job.max_lost {
+            job.lost_retries += 1;
+            self.again(index, Origin::Lost, limits, now);
+            return true;
+        }
+        let change = Change::Job {
+            id: job.id,
+            status: job.status,
+            reason: None,
+            attempt: job.attempt.max(1),
+            lost_retries: job.lost_retries,
+            refunds: job.refunds,
+        };
+        self.record(change);
+        false
     }
 
     /// Ends a held attempt without its runner. Its process may still exist, so the next attempt must wait.

@@ -6,6 +6,7 @@ use super::class::Class;
 use super::machine::JobEvent;
 use super::queue::{Key, Queue};
 use super::rules::CompiledHandler;
+use super::shy::Shy;
 use crate::api::RecoveryScript;
 use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::Settings;
@@ -144,6 +145,8 @@ pub struct Workflow {
     pub classes: Vec<Class>,
     class_index: HashMap<Class, u32>,
     pub(super) queue: Queue,
+    /// Retries that would rather run elsewhere. Not stored: it is a preference.
+    pub(super) shy: Shy,
     pub(super) counts: [u32; 11],
     pub(super) live: HashMap<AttemptId, u32>,
     pub(super) by_runner: BTreeMap<RunnerId, BTreeSet<u32>>,
@@ -172,6 +175,7 @@ impl Workflow {
             classes: Vec::new(),
             class_index: HashMap::new(),
             queue: Queue::default(),
+            shy: Shy::default(),
             counts: [0; 11],
             live: HashMap::new(),
             by_runner: BTreeMap::new(),
@@ -333,7 +337,7 @@ impl Workflow {
 
     /// When the next delayed attempt is due.
     pub fn next_due(&self) -> Option<i64> {
-        self.queue.next_due()
+        self.queue.next_due().into_iter().chain(self.shy.next_end()).min()
     }
 
     /// Indexes of the jobs that this job depends on.
@@ -414,6 +418,7 @@ impl Workflow {
 
     /// Moves delayed jobs whose time has come to where claims look.
     pub fn wake_delayed(&mut self, now: i64) {
+        self.shy.expire(now);
         for index in self.queue.due(now) {
             self.jobs[index as usize].not_before = None;
             self.enqueue(index);

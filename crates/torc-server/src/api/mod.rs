@@ -22,6 +22,7 @@ mod limits;
 mod logs;
 mod openapi;
 mod query;
+mod recover;
 mod recovery;
 mod requirements;
 mod reservations;

@@ -2,7 +2,7 @@
 
 use super::{
     App, actions, allocations, attempts, auth, events, failure_handlers, files, guard, health, jobs, limits, logs,
-    openapi, recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks, why, workflows,
+    openapi, recover, recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -68,6 +68,8 @@ pub(super) fn table() -> OpenApiRouter<App> {
         .routes(routes!(webhooks::get_webhook, webhooks::delete_webhook))
         .routes(routes!(webhooks::list_deliveries))
         .routes(routes!(webhooks::redeliver))
+        .routes(routes!(recover::recover_workflow))
+        .routes(routes!(recover::list_adjustments))
         .routes(routes!(schedulers::list_schedulers))
         .routes(routes!(schedulers::get_scheduler))
         .routes(routes!(allocations::list_allocations, allocations::create_allocations))

@@ -11,6 +11,7 @@ use axum::extract::State;
 use torc_model::api::{AttemptView, JobView, WhyView};
 use torc_model::core::Explanation;
 use torc_model::ids::JobId;
+use torc_model::recovery::{Diagnosis, Facts, Kind, diagnose};
 use torc_model::status::{AttemptState, JobStatus};
 
 /// Why a job is where it is.
@@ -29,9 +30,20 @@ pub async fn get_why(State(app): State<App>, caller: Caller, Path(id): Path<i64>
     let job = app.reader().get_job(JobId(id)).await?;
     let newest = Paging { limit: 1, reverse: true, ..Paging::default() };
     let attempt = app.reader().list_attempts(JobId(id), newest).await?.items.pop();
+    // A retry waits or runs: what is to be explained is the attempt before it.
+    let ended = match &attempt {
+        Some(live) if live.state.is_live() => match live.retry_of {
+            Some(before) => Some(app.reader().get_attempt(before).await?),
+            None => None,
+        },
+        other => other.clone(),
+    };
+    let adjustments = app.reader().list_adjustments(job.workflow_id, Some(JobId(id)), Paging::default()).await?.items;
+    let diagnosis = ended.as_ref().and_then(|ended| diagnose(&Facts::from(ended)));
     let mut details = blockers(&app, &explanation).await?;
-    details.extend(attempt.as_ref().map(ending).unwrap_or_default());
-    Ok(Json(WhyView { summary: explanation.summary, details, hints: hints(&job), attempt, job }))
+    details.extend(ended.as_ref().map(ending).unwrap_or_default());
+    let hints = hints(&job, diagnosis.as_ref());
+    Ok(Json(WhyView { summary: explanation.summary, details, hints, attempt, job, diagnosis, adjustments }))
 }
 
 async fn blockers(app: &App, explanation: &Explanation) -> Result<Vec<String>, ApiError> {
@@ -64,27 +76,35 @@ fn ending(attempt: &AttemptView) -> Vec<String> {
     if let Some(code) = attempt.return_code {
         line += &format!(", return code {code}");
     }
-    let evidence = attempt.evidence.iter().map(|e| format!("evidence ({}): {}", e.source, e.text));
-    [line].into_iter().chain(attempt.error.clone()).chain(evidence).chain(attempt.decision.clone()).collect()
+    [line].into_iter().chain(attempt.decision.clone()).collect()
 }
 
-fn hints(job: &JobView) -> Vec<String> {
+fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
     let (id, workflow) = (job.id, job.workflow_id);
+    let logs = format!("`torc logs {id}` shows its output");
+    let advice = diagnosis.and_then(|d| d.kind.advice()).map(str::to_owned);
     match job.status {
         JobStatus::Uninitialized => vec![format!("`torc workflows initialize {workflow}` starts the run")],
-        JobStatus::Failed | JobStatus::Terminated => vec![
-            format!("`torc logs {id}` shows its output"),
-            format!("`torc workflows reset-status {workflow} --failed-only` lets what failed run again"),
-        ],
-        JobStatus::PendingFailed => vec![
-            format!("`torc logs {id}` shows its output"),
-            "it waits for a verdict: set its status to `ready` to try again, or to `failed` to give up".into(),
-        ],
+        JobStatus::Failed | JobStatus::Terminated => {
+            let repair = match diagnosis.filter(|d| d.is_sure()).map(|d| d.kind) {
+                Some(Kind::Oom) => format!("`torc recover {workflow}` gives it more memory and runs it again"),
+                Some(Kind::Timeout) => format!("`torc recover {workflow}` gives it more time and runs it again"),
+                Some(Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Walltime | Kind::Stopped) => {
+                    format!("`torc recover {workflow}` runs it again")
+                }
+                Some(_) | None => format!("`torc jobs retry {id}` runs it again as it is"),
+            };
+            advice.into_iter().chain([repair, logs]).collect()
+        }
+        JobStatus::PendingFailed => {
+            let verdict = "it waits for a verdict: set its status to `ready` to try again, or to `failed` to give up";
+            advice.into_iter().chain([verdict.into(), logs]).collect()
+        }
         JobStatus::Canceled => {
             vec![format!("`torc workflows reset-status {workflow}` lets it run again")]
         }
         JobStatus::Running => vec![format!("`torc logs {id} --follow` shows its output")],
-        JobStatus::Ready if job.held => vec!["set `held` to false to let it go".into()],
+        JobStatus::Ready if job.held => vec![format!("`torc jobs release {id}` lets it go")],
         JobStatus::Blocked | JobStatus::Ready | JobStatus::Pending | JobStatus::Completed | JobStatus::Disabled => {
             Vec::new()
         }

@@ -9,7 +9,11 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use std::path::{Path, PathBuf};
 
 /// Every migration ever released, in order; entries are appended, never changed once released.
-pub const MIGRATIONS: &[&str] = &[include_str!("../store/schema.sql"), include_str!("../store/migration_2.sql")];
+pub const MIGRATIONS: &[&str] = &[
+    include_str!("../store/schema.sql"),
+    include_str!("../store/migration_2.sql"),
+    include_str!("../store/migration_3.sql"),
+];
 
 /// "Torc" in ASCII, in the header of every database of ours.
 const APPLICATION_ID: i64 = 0x546f_7263;

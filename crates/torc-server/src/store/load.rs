@@ -25,7 +25,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let mut state =
         State { next_attempt: next("attempt")?, next_job: next("job")?.max(stored.unwrap_or(1)), ..State::default() };
     let mut statement = db.prepare(
-        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, last_seen_ms
+        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, last_seen_ms, quarantine
          FROM compute_node WHERE ended_ms IS NULL",
     )?;
     let runners = statement.query_map([], |row| {
@@ -42,6 +42,8 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             last_seen: row.get(7)?,
             told: Default::default(),
             greeted: true,
+            health: Default::default(),
+            quarantine: row.get(8)?,
         };
         Ok((RunnerId(row.get(0)?), runner))
     })?;

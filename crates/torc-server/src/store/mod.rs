@@ -1,12 +1,14 @@
 //! The store: all state, behind one writer and a few readers. No SQL outside this folder.
 
 mod allocations;
+mod bad_nodes;
 mod create;
 mod facts;
 mod load;
 mod people;
 mod persist;
 pub mod read;
+mod recover;
 mod recovery;
 mod refusal;
 mod regenerate;
@@ -36,6 +38,7 @@ use torc_model::api::{
 };
 use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
+use torc_model::recovery::{RecoverRequest, RecoverView};
 use torc_model::slurm::wire::{
     Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView, ScheduleNodes,
     SubmissionOrders, SubmissionReport,
@@ -205,6 +208,11 @@ impl Store {
                 Ok(view)
             })
             .await
+    }
+
+    /// Recovers what failed, as each diagnosis asks for, or tells what would be done.
+    pub async fn recover_failed(&self, id: WorkflowId, request: RecoverRequest) -> Result<RecoverView, Refusal> {
+        self.writer.call(move |tx| recover::recover(tx, id, &request)).await
     }
 
     /// Pauses claims in a scope.

@@ -31,7 +31,8 @@ fn locate(tx: &mut Tx<'_>, job: JobId) -> Result<(WorkflowId, u32), Failed> {
     Ok((id, index))
 }
 
-fn refuse_archived(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
+/// Refuses to change what was put away.
+pub fn refuse_archived(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
     let archived: Option<bool> = tx
         .db
         .prepare_cached("SELECT is_archived FROM workflow WHERE id = ?1")?

@@ -93,6 +93,8 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         last_seen: tx.now,
         told: Default::default(),
         greeted: false,
+        health: Default::default(),
+        quarantine: None,
     };
     tx.state.runners.insert(id, runner);
     let data = serde_json::json!({"runner_id": id, "hostname": request.hostname, "pid": request.pid});
@@ -140,7 +142,8 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
         request.completed.iter().map(|r| complete_one(tx, id, request.runner_id, r)).collect::<Result<_, _>>()?;
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
     response.actions = claim_actions(tx, id, request.runner_id)?;
-    let paused = super::reservations::paused(&tx.state.reservations, id, tx.now);
+    let paused = super::reservations::paused(&tx.state.reservations, id, tx.now)
+        .or_else(|| super::bad_nodes::quarantined(tx, request.runner_id));
     let claimed = match repeated_claim(tx, id, request)? {
         Some(known) => known,
         None if request.limit > 0 && paused.is_none() => claim_jobs(tx, id, request, nonce)?,
@@ -194,6 +197,7 @@ fn claim_jobs(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u6
     if let Some(known) = tx.state.runners.get_mut(&request.runner_id) {
         known.capacity = request.capacity.clone();
     }
+    let neighbours = super::bad_nodes::neighbours(tx, id, &runner);
     tx.apply(id, |workflow, limits, _| {
         if workflow.canceled {
             return Ok(Vec::new());
@@ -211,7 +215,7 @@ fn claim_jobs(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u6
             now: claim_now,
             nonce,
         };
-        Ok(workflow.claim(&claim, limits))
+        Ok(workflow.claim_beside(&claim, &neighbours, limits))
     })
 }
 
@@ -340,7 +344,10 @@ pub fn complete_one(
     };
     let end = end_of(report, tx.now);
     let unit = (attempt.0.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;
+    let (job, cause) = (tx.workflow(id)?.jobs[index as usize].id, end.cause);
     let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits, unit)))?;
+    let cause = if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { cause };
+    super::bad_nodes::ended(tx, id, runner, (job, attempt), cause, report.exec_seconds)?;
     Ok(ReportResult {
         id: attempt,
         result: ReportVerdict::Accepted,

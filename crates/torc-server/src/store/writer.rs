@@ -21,6 +21,7 @@ use tokio::sync::{Notify, broadcast, oneshot, watch};
 use torc_model::api::EventView;
 use torc_model::core::{Limits, Workflow};
 use torc_model::ids::{AttemptId, RunnerId, WorkflowId};
+use torc_model::recovery::Health;
 
 /// Requests that share one commit at most. Enough that the flush no longer counts, few enough to answer soon.
 const GROUP: usize = 256;
@@ -78,6 +79,10 @@ pub struct Runner {
     pub told: HashSet<AttemptId>,
     /// It has had its `on_worker_start` actions.
     pub greeted: bool,
+    /// What its latest attempts tell about its machine.
+    pub health: Health,
+    /// Why it gets no more work.
+    pub quarantine: Option<String>,
 }
 
 /// Everything the writer knows besides the database.

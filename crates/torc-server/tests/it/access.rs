@@ -43,6 +43,7 @@ async fn workflow_tokens_may_call_exactly_these() {
         "heartbeat",
         "is_workflow_complete",
         "list_actions",
+        "list_adjustments",
         "list_compute_nodes",
         "list_events",
         "list_failure_handlers",

@@ -4,6 +4,7 @@
 //! can change anything: the connections themselves refuse it.
 
 mod actions;
+mod adjustments;
 mod allocations;
 mod attempts;
 mod events;

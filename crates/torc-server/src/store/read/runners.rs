@@ -94,5 +94,6 @@ fn view(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<RunnerView> {
         end_reason: row.get("end_reason")?,
         scheduler: page::json(row, "scheduler")?,
         held: row.get("held")?,
+        quarantine: row.get("quarantine")?,
     })
 }

@@ -1,6 +1,8 @@
 //! The store on a real database: what the engine does is what the rows say, also after loading them again.
 
 mod allocations;
+mod bad_nodes;
+mod recover;
 mod recovery;
 mod webhooks;
 

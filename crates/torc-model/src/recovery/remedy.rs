@@ -1,0 +1,304 @@
+//! What would repair a failure: more memory, more time, the same again, or nothing that a machine may decide.
+
+use super::diagnosis::Diagnosis;
+use super::kind::Kind;
+use crate::units::{Memory, Runtime};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// How far recovery may go.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Policy {
+    /// Memory after an out-of-memory kill, times this.
+    pub memory_multiplier: f64,
+    /// Runtime after a timeout, times this.
+    pub runtime_multiplier: f64,
+    /// Failures without a known remedy are tried again as they are.
+    pub retry_unknown: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { memory_multiplier: 1.5, runtime_multiplier: 1.5, retry_unknown: false }
+    }
+}
+
+/// The most there is to give.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Caps {
+    /// Memory of the largest node known.
+    pub memory_bytes: Option<u64>,
+    /// The longest time known to be available.
+    pub runtime_seconds: Option<u64>,
+}
+
+/// What the job has now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Current {
+    /// Memory for its next attempt.
+    pub memory_bytes: Option<u64>,
+    /// Runtime for its next attempt.
+    pub runtime_seconds: Option<u64>,
+    /// Its own `timeout`, which ends an attempt whatever `runtime` says.
+    pub timeout_seconds: Option<u64>,
+    /// Highest memory use of the failed attempt.
+    pub peak_memory_bytes: Option<u64>,
+}
+
+/// A number that changes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Change {
+    /// `memory`, `runtime` or `timeout`.
+    pub field: String,
+    /// Before, in bytes or seconds; absent when there was no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<i64>,
+    /// After, in bytes or seconds.
+    pub to: i64,
+}
+
+impl Change {
+    fn new(field: &str, from: Option<u64>, to: u64) -> Self {
+        let signed = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
+        Self { field: field.into(), from: from.map(signed), to: signed(to) }
+    }
+
+    /// A value of this field as people write it.
+    pub fn written(&self, value: i64) -> String {
+        let value = value.max(0).unsigned_abs();
+        match self.field.as_str() {
+            "memory" => Memory(value).to_string(),
+            _ => Runtime(value).friendly(),
+        }
+    }
+}
+
+/// What is done about a failed job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Another attempt with more memory.
+    MoreMemory,
+    /// Another attempt with more time.
+    MoreTime,
+    /// Another attempt, nothing changed.
+    Again,
+    /// Nothing, unless somebody asks for it.
+    Skip,
+    /// Nothing can be done.
+    Impossible,
+}
+
+impl Action {
+    /// The job runs again.
+    pub const fn is_retry(self) -> bool {
+        matches!(self, Self::MoreMemory | Self::MoreTime | Self::Again)
+    }
+
+    /// As the table of `torc recover` writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MoreMemory => "more memory",
+            Self::MoreTime => "more time",
+            Self::Again => "again",
+            Self::Skip => "skip",
+            Self::Impossible => "impossible",
+        }
+    }
+}
+
+/// What is done about a failed job, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Remedy {
+    /// What.
+    pub action: Action,
+    /// What changes for its next attempts.
+    pub changes: Vec<Change>,
+    /// One sentence.
+    pub why: String,
+}
+
+impl Remedy {
+    fn new(action: Action, why: impl Into<String>) -> Self {
+        Self { action, changes: Vec::new(), why: why.into() }
+    }
+
+    /// Chooses what to do about a diagnosed failure.
+    pub fn choose(diagnosis: &Diagnosis, current: &Current, caps: &Caps, policy: &Policy) -> Self {
+        match diagnosis.kind {
+            Kind::Oom if diagnosis.is_sure() => more_memory(current, caps, policy),
+            Kind::Timeout if diagnosis.is_sure() => more_time(current, caps, policy),
+            Kind::Walltime => Self::new(Action::Again, "its runner's time was over, not its own"),
+            Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Stopped | Kind::Checkpoint => {
+                Self::new(Action::Again, format!("not its fault: {}", diagnosis.kind.title()))
+            }
+            Kind::Canceled => Self::new(Action::Skip, "somebody canceled it on purpose"),
+            Kind::Oom
+            | Kind::Timeout
+            | Kind::GpuOom
+            | Kind::MissingOutput
+            | Kind::CommandNotFound
+            | Kind::Permission
+            | Kind::SpawnError
+            | Kind::Killed
+            | Kind::Crash
+            | Kind::DiskFull
+            | Kind::Quota
+            | Kind::Network
+            | Kind::FileSystem
+            | Kind::ProcessLimit
+            | Kind::License
+            | Kind::MissingModule
+            | Kind::MissingFile
+            | Kind::MpiAbort
+            | Kind::ProgramError
+            | Kind::Unknown => match policy.retry_unknown {
+                true => Self::new(Action::Again, "no known remedy; tried again because that was asked for"),
+                false => Self::new(Action::Skip, format!("no known remedy for: {}", diagnosis.kind.title())),
+            },
+        }
+    }
+}
+
+fn more_memory(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
+    // Without enforcement an attempt may have used more than it asked for; what it used is what it needs at least.
+    let base = current.memory_bytes.into_iter().chain(current.peak_memory_bytes).max().filter(|b| *b > 0);
+    let Some(base) = base else {
+        return Remedy::new(
+            Action::Impossible,
+            "cannot be recovered because it asks for no memory and nothing tells how much it used",
+        );
+    };
+    let wanted = Memory(base).scaled(policy.memory_multiplier).0.max(base);
+    let had = current.memory_bytes;
+    let (to, why) = match caps.memory_bytes {
+        Some(cap) if base >= cap => {
+            let why = format!(
+                "cannot be recovered because it needs more than {} and the largest node known has {}",
+                Memory(base),
+                Memory(cap)
+            );
+            return Remedy::new(Action::Impossible, why);
+        }
+        Some(cap) if wanted > cap => (cap, format!("out of memory; the largest node known has {}", Memory(cap))),
+        Some(_) | None => (wanted, format!("out of memory; {} x {}", Memory(base), policy.memory_multiplier)),
+    };
+    if had.is_some_and(|had| to <= had) {
+        let why =
+            format!("cannot be recovered because a multiplier of {} gives no more memory", policy.memory_multiplier);
+        return Remedy::new(Action::Impossible, why);
+    }
+    Remedy { action: Action::MoreMemory, changes: vec![Change::new("memory", had, to)], why }
+}
+
+fn more_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
+    let limit = current.runtime_seconds.into_iter().chain(current.timeout_seconds).min().filter(|s| *s > 0);
+    let Some(limit) = limit else {
+        return Remedy::new(Action::Again, "it ran too long, but has no limit of its own to raise");
+    };
+    let wanted = Runtime(limit).scaled(policy.runtime_multiplier).0;
+    let (to, why) = match caps.runtime_seconds {
+        Some(cap) if limit >= cap => {
+            let why = format!(
+                "cannot be recovered because it needs more than {} and no more than {} is to be had",
+                Runtime(limit).friendly(),
+                Runtime(cap).friendly()
+            );
+            return Remedy::new(Action::Impossible, why);
+        }
+        Some(cap) if wanted > cap => {
+            (cap, format!("ran too long; no more than {} is to be had", Runtime(cap).friendly()))
+        }
+        Some(_) | None => {
+            (wanted, format!("ran too long; {} x {}", Runtime(limit).friendly(), policy.runtime_multiplier))
+        }
+    };
+    if to <= limit {
+        let why =
+            format!("cannot be recovered because a multiplier of {} gives no more time", policy.runtime_multiplier);
+        return Remedy::new(Action::Impossible, why);
+    }
+    // Whichever limit is in the way is raised, and none is ever lowered.
+    let raise =
+        |field: &str, had: Option<u64>| had.filter(|had| *had < to).map(|had| Change::new(field, Some(had), to));
+    let changes =
+        raise("runtime", current.runtime_seconds).into_iter().chain(raise("timeout", current.timeout_seconds));
+    Remedy { action: Action::MoreTime, changes: changes.collect(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn oom(confidence: f64) -> Diagnosis {
+        Diagnosis { kind: Kind::Oom, confidence, summary: String::new(), proof: vec![], doubts: vec![] }
+    }
+
+    fn choose(diagnosis: &Diagnosis, current: Current, caps: Caps) -> Remedy {
+        Remedy::choose(diagnosis, &current, &caps, &Policy::default())
+    }
+
+    fn memory(current: Option<u64>, peak: Option<u64>, cap: Option<u64>) -> Remedy {
+        let current = Current { memory_bytes: current, peak_memory_bytes: peak, ..Current::default() };
+        choose(&oom(0.99), current, Caps { memory_bytes: cap, runtime_seconds: None })
+    }
+
+    fn to(remedy: &Remedy) -> Option<i64> {
+        remedy.changes.first().map(|c| c.to)
+    }
+
+    #[test]
+    fn memory_grows_by_half_and_is_never_lowered() {
+        let gib = GIB as i64;
+        assert_eq!(to(&memory(Some(4 * GIB), Some(4 * GIB), None)), Some(6 * gib));
+        // The sampled peak is lower than what was asked for: the request still counts.
+        assert_eq!(to(&memory(Some(10 * GIB), Some(4 * GIB), None)), Some(15 * gib));
+        // It used more than it asked for.
+        assert_eq!(to(&memory(Some(GIB), Some(3 * GIB), None)), Some(9 * gib / 2));
+        assert_eq!(to(&memory(None, Some(2 * GIB), None)), Some(3 * gib));
+        assert_eq!(memory(None, None, None).action, Action::Impossible);
+    }
+
+    #[test]
+    fn no_node_gives_more_than_it_has() {
+        let gib = GIB as i64;
+        assert_eq!(to(&memory(Some(6 * GIB), None, Some(8 * GIB))), Some(8 * gib), "as much as there is");
+        let full = memory(Some(8 * GIB), None, Some(8 * GIB));
+        assert_eq!(full.action, Action::Impossible);
+        assert_eq!(full.why, "cannot be recovered because it needs more than 8g and the largest node known has 8g");
+    }
+
+    #[test]
+    fn the_limit_that_was_in_the_way_is_raised() {
+        let timeout = Diagnosis { kind: Kind::Timeout, ..oom(0.99) };
+        let current = Current { runtime_seconds: Some(3600), timeout_seconds: Some(10), ..Current::default() };
+        let remedy = choose(&timeout, current, Caps::default());
+        assert_eq!(remedy.changes, [Change::new("timeout", Some(10), 15)]);
+        let both = Current { runtime_seconds: Some(60), timeout_seconds: Some(50), ..Current::default() };
+        let remedy = choose(&timeout, both, Caps::default());
+        assert_eq!(remedy.changes, [Change::new("runtime", Some(60), 75), Change::new("timeout", Some(50), 75)]);
+    }
+
+    #[test]
+    fn what_is_not_sure_is_left_alone() {
+        let current = Current { memory_bytes: Some(GIB), ..Current::default() };
+        let policy = Policy { retry_unknown: true, ..Policy::default() };
+        assert_eq!(Remedy::choose(&oom(0.5), &current, &Caps::default(), &Policy::default()).action, Action::Skip);
+        let asked = Remedy::choose(&oom(0.5), &current, &Caps::default(), &policy);
+        assert_eq!((asked.action, asked.changes.len()), (Action::Again, 0));
+    }
+
+    #[test]
+    fn every_kind_has_an_answer_and_a_cancel_is_never_undone() {
+        let policy = Policy { retry_unknown: true, ..Policy::default() };
+        for kind in Kind::ALL {
+            let diagnosis = Diagnosis { kind: *kind, ..oom(0.99) };
+            let current = Current { memory_bytes: Some(GIB), runtime_seconds: Some(60), ..Current::default() };
+            let remedy = Remedy::choose(&diagnosis, &current, &Caps::default(), &policy);
+            assert_eq!(remedy.action.is_retry(), *kind != Kind::Canceled, "{kind}");
+            assert!(!remedy.why.is_empty());
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Wire types of recovery.
+
+use super::diagnosis::Diagnosis;
+use super::remedy::{Action, Change};
+use crate::api::RecoveryView;
+use crate::ids::{JobId, WorkflowId};
+use crate::status::JobStatus;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// How to recover a workflow.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct RecoverRequest {
+    /// Only tell what would happen.
+    pub dry_run: bool,
+    /// Memory after an out-of-memory kill, times this.
+    pub memory_multiplier: f64,
+    /// Runtime after a timeout, times this.
+    pub runtime_multiplier: f64,
+    /// Try failures without a known remedy again as they are.
+    pub retry_unknown: bool,
+    /// Who asks, for the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// An automatic round: counted, and refused when this many were made in this run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<i64>,
+    /// Memory of the largest node that can be had, in bytes, when the caller knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_memory_bytes: Option<i64>,
+    /// The longest time that can be had, in seconds, when the caller knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_runtime_seconds: Option<i64>,
+}
+
+impl Default for RecoverRequest {
+    fn default() -> Self {
+        let policy = super::remedy::Policy::default();
+        Self {
+            dry_run: false,
+            memory_multiplier: policy.memory_multiplier,
+            runtime_multiplier: policy.runtime_multiplier,
+            retry_unknown: policy.retry_unknown,
+            by: None,
+            max_rounds: None,
+            max_memory_bytes: None,
+            max_runtime_seconds: None,
+        }
+    }
+}
+
+/// What a recovery did or would do.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RecoverView {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// The run; recovery stays in it.
+    pub run_id: i64,
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// Memory after an out-of-memory kill was multiplied by this.
+    pub memory_multiplier: f64,
+    /// Runtime after a timeout was multiplied by this.
+    pub runtime_multiplier: f64,
+    /// Automatic rounds in this run, this one included.
+    pub rounds: i64,
+    /// What the check for dead runners found first.
+    pub orphans: RecoveryView,
+    /// Every job that had ended badly or waits for a verdict, in the order of the workflow.
+    pub jobs: Vec<RecoverJob>,
+    /// Jobs that run again.
+    pub jobs_to_retry: Vec<JobId>,
+    /// Canceled jobs that wait again for those.
+    pub reopened: Vec<JobId>,
+    /// Jobs that got more memory.
+    pub oom_fixed: i64,
+    /// Jobs that got more time.
+    pub timeout_fixed: i64,
+    /// Jobs without a known remedy that run again as they are.
+    pub unknown_retried: i64,
+    /// Jobs that were left as they are.
+    pub other_failures: i64,
+}
+
+/// What is done about one job.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RecoverJob {
+    /// The job.
+    pub job_id: JobId,
+    /// Its name.
+    pub name: String,
+    /// Where it stood.
+    pub status: JobStatus,
+    /// The attempt that failed.
+    pub attempt_id: i64,
+    /// What happened.
+    pub diagnosis: Diagnosis,
+    /// What is done about it.
+    pub action: Action,
+    /// What changes for its next attempts.
+    pub changes: Vec<Change>,
+    /// Why this.
+    pub reason: String,
+}
+
+/// A change that recovery (or `reports resources --correct`) made to a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AdjustmentView {
+    /// Id.
+    pub id: i64,
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// The job.
+    pub job_id: JobId,
+    /// Its name.
+    pub job_name: String,
+    /// The run.
+    pub run_id: i64,
+    /// The attempt that gave the reason.
+    pub attempt_id: i64,
+    /// What changed.
+    #[serde(flatten)]
+    pub change: Change,
+    /// Why.
+    pub why: String,
+    /// Who asked for it.
+    pub by: String,
+    /// When, ms since 1970.
+    pub created_ms: i64,
+}

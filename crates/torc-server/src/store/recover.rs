@@ -1,0 +1,349 @@
+//! `torc recover`: gives every failed job what its diagnosis asks for, in one transaction.
+//!
+//! The table of a dry run comes from the same code; a dry run stops before the first change.
+
+use super::load::parse;
+use super::refusal::Refusal;
+use super::writer::{Failed, Tx};
+use rusqlite::{Connection, params};
+use serde_json::json;
+use std::collections::BTreeSet;
+use torc_model::api::{Capacity, Evidence};
+use torc_model::core::Change as Row;
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::plan::JobExtra;
+use torc_model::recovery::{
+    Action, Caps, Change, Current, Diagnosis, Facts, Kind, Policy, RecoverJob, RecoverRequest, RecoverView, Remedy,
+    diagnose,
+};
+use torc_model::status::{Cause, JobStatus, Origin};
+use torc_model::units::Runtime;
+
+/// Multipliers beyond this are a slip of the finger.
+const LARGEST_MULTIPLIER: f64 = 100.0;
+
+/// A job that ended badly, with its newest ended attempt.
+struct Failure {
+    job: JobId,
+    name: String,
+    status: JobStatus,
+    is_permanent: bool,
+    attempt: i64,
+    current: Current,
+    diagnosis: Diagnosis,
+}
+
+/// Recovers what can be, or tells what would be recovered.
+pub fn recover(tx: &mut Tx<'_>, id: WorkflowId, request: &RecoverRequest) -> Result<RecoverView, Failed> {
+    let policy = policy(request)?;
+    check(tx, id)?;
+    let rounds = rounds(tx, id)?;
+    if let Some(max) = request.max_rounds.filter(|max| rounds >= *max) {
+        let message = format!("{rounds} rounds of recovery were made in this run; the limit is {max}");
+        return Err(Refusal::conflict("rounds_exhausted", message)
+            .hint(format!("`torc recover {id}` recovers it all the same"))
+            .into());
+    }
+    let failures = failures(tx, id)?;
+    if failures.is_empty() {
+        return Err(nothing_failed(tx, id)?.into());
+    }
+    let caps = caps(tx.db, id, request)?;
+    let jobs: Vec<RecoverJob> = failures.into_iter().map(|failure| plan(failure, &caps, &policy)).collect();
+    let by = request.by.clone().unwrap_or_else(|| "recover".into());
+    let reopened = match request.dry_run {
+        true => would_reopen(tx, id, &jobs)?,
+        false => apply(tx, id, &jobs, &by)?,
+    };
+    let retried: Vec<&RecoverJob> = jobs.iter().filter(|job| job.action.is_retry()).collect();
+    let count = |action: Action| jobs.iter().filter(|job| job.action == action).count() as i64;
+    let unknown = |job: &&&RecoverJob| job.action == Action::Again && is_unknown(&job.diagnosis);
+    let round = !request.dry_run && request.max_rounds.is_some() && !retried.is_empty();
+    if round {
+        let run = tx.workflow(id)?.run;
+        tx.db
+            .prepare_cached(
+                "INSERT INTO recovery_round (workflow_id, run_id, made_by, jobs, created_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![id.0, run, by, retried.len() as i64, tx.now])?;
+    }
+    Ok(RecoverView {
+        workflow_id: id,
+        run_id: tx.workflow(id)?.run,
+        dry_run: request.dry_run,
+        memory_multiplier: policy.memory_multiplier,
+        runtime_multiplier: policy.runtime_multiplier,
+        rounds: rounds + i64::from(round),
+        orphans: torc_model::api::RecoveryView::default(),
+        jobs_to_retry: retried.iter().map(|job| job.job_id).collect(),
+        reopened,
+        oom_fixed: count(Action::MoreMemory),
+        timeout_fixed: count(Action::MoreTime),
+        unknown_retried: retried.iter().filter(unknown).count() as i64,
+        other_failures: count(Action::Skip) + count(Action::Impossible),
+        jobs,
+    })
+}
+
+fn policy(request: &RecoverRequest) -> Result<Policy, Refusal> {
+    let fields = [("memory_multiplier", request.memory_multiplier), ("runtime_multiplier", request.runtime_multiplier)];
+    for (field, value) in fields {
+        if !(1.0..=LARGEST_MULTIPLIER).contains(&value) {
+            return Err(Refusal::invalid(field, format!("must be between 1 and {LARGEST_MULTIPLIER}; it is {value}")));
+        }
+    }
+    Ok(Policy {
+        memory_multiplier: request.memory_multiplier,
+        runtime_multiplier: request.runtime_multiplier,
+        retry_unknown: request.retry_unknown,
+    })
+}
+
+/// What must hold before anything is recovered. Other jobs may run.
+fn check(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
+    super::people::refuse_archived(tx, id)?;
+    let workflow = tx.workflow(id)?;
+    if workflow.run == 0 {
+        return Err(Refusal::conflict("not_initialized", format!("workflow {id} was never started"))
+            .hint(format!("`torc run {id}` starts it"))
+            .into());
+    }
+    if workflow.canceled && workflow.held_count() > 0 {
+        let message =
+            format!("workflow {id} was canceled and {} of its jobs are still being stopped", workflow.held_count());
+        return Err(Refusal::conflict("being_canceled", message).hint("wait until they have ended").into());
+    }
+    Ok(())
+}
+
+fn nothing_failed(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Refusal, Failed> {
+    let workflow = tx.workflow(id)?;
+    let counts = workflow.counts();
+    let count = |status: JobStatus| counts[status as usize];
+    let (message, hint) = if count(JobStatus::Completed) + count(JobStatus::Disabled) == workflow.jobs.len() as u32 {
+        (format!("every job of workflow {id} succeeded"), None)
+    } else if count(JobStatus::Canceled) > 0 {
+        let hint = format!("`torc workflows reset-status {id} --failed-only` runs canceled jobs again");
+        (format!("no job of workflow {id} failed; {} were canceled", count(JobStatus::Canceled)), Some(hint))
+    } else {
+        let hint = format!("`torc run {id}` goes on with it");
+        (format!("no job of workflow {id} has failed so far"), Some(hint))
+    };
+    Ok(Refusal::conflict("nothing_to_recover", message).maybe_hint(hint))
+}
+
+fn rounds(tx: &mut Tx<'_>, id: WorkflowId) -> Result<i64, Failed> {
+    let run = tx.workflow(id)?.run;
+    let sql = "SELECT count(*) FROM recovery_round WHERE workflow_id = ?1 AND run_id = ?2";
+    Ok(tx.db.prepare_cached(sql)?.query_row([id.0, run], |row| row.get(0))?)
+}
+
+fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT j.id, j.name, j.status, j.status_reason, j.extra,
+                coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
+                a.attempt_id, a.return_code, a.signal, a.cause, a.error, a.evidence, a.exec_seconds,
+                a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.stderr_tail
+         FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
+         LEFT JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
+            ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
+         WHERE j.workflow_id = ?1 AND j.status IN (6, 8, 10) ORDER BY j.id",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    let mut failures = Vec::new();
+    while let Some(row) = rows.next()? {
+        let status = JobStatus::from_code(row.get(2)?).unwrap_or(JobStatus::Failed);
+        let reason: Option<String> = row.get(3)?;
+        let extra: JobExtra = row.get::<_, Option<String>>(4)?.as_deref().map(parse).transpose()?.unwrap_or_default();
+        let evidence: Vec<Evidence> =
+            row.get::<_, Option<String>>(12)?.as_deref().map(parse).transpose()?.unwrap_or_default();
+        let cause: Option<String> = row.get(10)?;
+        let (error, tail): (Option<String>, Option<String>) = (row.get(11)?, row.get(17)?);
+        let peak: Option<i64> = row.get(15)?;
+        let facts = Facts {
+            // A job that failed without a word of its own still failed.
+            cause: cause.as_deref().and_then(Cause::parse).or(Some(Cause::Exit)),
+            return_code: row.get(8)?,
+            signal: row.get(9)?,
+            error: error.as_deref(),
+            evidence: &evidence,
+            exec_seconds: row.get(13)?,
+            time_limit_seconds: row.get(14)?,
+            peak_memory_bytes: peak,
+            memory_bytes: row.get(16)?,
+            stderr_tail: tail.as_deref().unwrap_or(""),
+        };
+        let Some(diagnosis) = diagnose(&facts) else { continue };
+        let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok());
+        failures.push(Failure {
+            job: JobId(row.get(0)?),
+            name: row.get(1)?,
+            status,
+            is_permanent: reason.as_deref() == Some("classified as permanent"),
+            attempt: row.get::<_, Option<i64>>(7)?.unwrap_or(1),
+            current: Current {
+                memory_bytes: unsigned(row.get(5)?),
+                runtime_seconds: unsigned(row.get(6)?),
+                timeout_seconds: extra.timeout.map(|t| t.0),
+                peak_memory_bytes: unsigned(peak),
+            },
+            diagnosis,
+        });
+    }
+    Ok(failures)
+}
+
+/// The largest machine that has worked for this workflow, unless the caller knows better. Slurm allocations say nothing
+/// about the largest node of a cluster.
+fn caps(db: &Connection, id: WorkflowId, request: &RecoverRequest) -> Result<Caps, Failed> {
+    let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok()).filter(|v| *v > 0);
+    let mut caps = Caps {
+        memory_bytes: unsigned(request.max_memory_bytes),
+        runtime_seconds: unsigned(request.max_runtime_seconds),
+    };
+    if caps.memory_bytes.is_some() {
+        return Ok(caps);
+    }
+    let mut statement = db.prepare_cached("SELECT kind, capacity FROM compute_node WHERE workflow_id = ?1")?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        let (kind, capacity): (String, String) = (row.get(0)?, row.get(1)?);
+        if kind == "slurm" {
+            return Ok(Caps { memory_bytes: None, ..caps });
+        }
+        let capacity: Capacity = parse(&capacity)?;
+        caps.memory_bytes = caps.memory_bytes.max(unsigned(Some(capacity.memory_bytes / capacity.num_nodes.max(1))));
+    }
+    Ok(caps)
+}
+
+fn plan(failure: Failure, caps: &Caps, policy: &Policy) -> RecoverJob {
+    let remedy = if failure.is_permanent {
+        Remedy { action: Action::Skip, changes: Vec::new(), why: "it was classified as permanent".into() }
+    } else {
+        Remedy::choose(&failure.diagnosis, &failure.current, caps, policy)
+    };
+    RecoverJob {
+        job_id: failure.job,
+        name: failure.name,
+        status: failure.status,
+        attempt_id: failure.attempt,
+        diagnosis: failure.diagnosis,
+        action: remedy.action,
+        changes: remedy.changes,
+        reason: remedy.why,
+    }
+}
+
+/// It runs again although nobody knows a remedy.
+fn is_unknown(diagnosis: &Diagnosis) -> bool {
+    !matches!(
+        diagnosis.kind,
+        Kind::Lost
+            | Kind::Preempted
+            | Kind::NodeFail
+            | Kind::Stopped
+            | Kind::Checkpoint
+            | Kind::Walltime
+            | Kind::Timeout
+    )
+}
+
+fn canceled(tx: &mut Tx<'_>, id: WorkflowId) -> Result<BTreeSet<JobId>, Failed> {
+    let workflow = tx.workflow(id)?;
+    Ok(workflow.jobs.iter().filter(|j| j.status == JobStatus::Canceled).map(|j| j.id).collect())
+}
+
+/// What a recovery would open again: tried on a copy of the engine's state.
+fn would_reopen(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[RecoverJob]) -> Result<Vec<JobId>, Failed> {
+    let before = canceled(tx, id)?;
+    let now = tx.now;
+    let mut limits = tx.state.limits.clone();
+    let mut copy = tx.workflow(id)?.clone();
+    for job in jobs.iter().filter(|job| job.action.is_retry()) {
+        if let Some(index) = copy.find(job.job_id) {
+            copy.again(index, Origin::Recovered, &mut limits, now);
+        }
+    }
+    Ok(copy.jobs.iter().filter(|j| before.contains(&j.id) && j.status != JobStatus::Canceled).map(|j| j.id).collect())
+}
+
+fn apply(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[RecoverJob], by: &str) -> Result<Vec<JobId>, Failed> {
+    let before = canceled(tx, id)?;
+    let chosen: Vec<&RecoverJob> = jobs.iter().filter(|job| job.action.is_retry()).collect();
+    if chosen.is_empty() {
+        return Ok(Vec::new());
+    }
+    tx.apply(id, |workflow, _, _| {
+        workflow.resume();
+        Ok(())
+    })?;
+    for job in &chosen {
+        adjust(tx, id, job.job_id, job.attempt_id, &job.changes, &job.reason, by)?;
+        let index = tx.workflow(id)?.find(job.job_id).ok_or_else(|| Refusal::not_found("job", job.job_id.0))?;
+        tx.apply(id, |workflow, limits, now| {
+            workflow.again(index, Origin::Recovered, limits, now);
+            Ok(())
+        })?;
+    }
+    let reopened: Vec<JobId> = before.difference(&canceled(tx, id)?).copied().collect();
+    let data = json!({"by": by, "jobs": chosen.len(), "reopened": reopened.len(), "left": jobs.len() - chosen.len()});
+    tx.write(id, vec![Row::Event { kind: "workflow_recovered", job: None, data }])?;
+    Ok(reopened)
+}
+
+/// Gives a job other limits of its own and writes down why.
+pub fn adjust(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    job: JobId,
+    attempt: i64,
+    changes: &[Change],
+    why: &str,
+    by: &str,
+) -> Result<(), Failed> {
+    let index = tx.workflow(id)?.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
+    let run = tx.workflow(id)?.run;
+    for change in changes {
+        let to = u64::try_from(change.to).ok();
+        let (memory, runtime) = match change.field.as_str() {
+            "memory" => (to, None),
+            "runtime" => (None, to),
+            _ => (None, None),
+        };
+        if memory.is_some() || runtime.is_some() {
+            tx.apply(id, |workflow, _, _| {
+                workflow.adjust(index, memory, runtime, None);
+                Ok(())
+            })?;
+            tx.db
+                .prepare_cached(
+                    "UPDATE job SET memory_bytes = coalesce(?2, memory_bytes),
+                     runtime_seconds = coalesce(?3, runtime_seconds) WHERE id = ?1",
+                )?
+                .execute(params![job.0, memory.map(|_| change.to), runtime.map(|_| change.to)])?;
+        } else if change.field == "timeout" {
+            raise_timeout(tx.db, job, change.to)?;
+        }
+        tx.db
+            .prepare_cached(
+                "INSERT INTO adjustment (workflow_id, job_id, run_id, attempt_id, field, from_value, to_value, why,
+                 made_by, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute(params![id.0, job.0, run, attempt, change.field, change.from, change.to, why, by, tx.now])?;
+        let data = json!({"field": change.field, "from": change.from.map(|v| change.written(v)),
+                          "to": change.written(change.to), "why": why, "by": by});
+        tx.write(id, vec![Row::Event { kind: "job_adjusted", job: Some(job), data }])?;
+    }
+    Ok(())
+}
+
+fn raise_timeout(db: &Connection, job: JobId, seconds: i64) -> Result<(), Failed> {
+    let extra: Option<String> =
+        db.prepare_cached("SELECT extra FROM job WHERE id = ?1")?.query_row([job.0], |row| row.get(0))?;
+    let mut extra: JobExtra = extra.as_deref().map(parse).transpose()?.unwrap_or_default();
+    extra.timeout = u64::try_from(seconds).ok().map(Runtime);
+    let text = super::persist::json(Some(&extra))?;
+    db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?.execute(params![job.0, text])?;
+    Ok(())
+}
