@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 use torc_model::api::*;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::recovery::{RecoverRequest, RecoverView};
 
 /// Creating or resetting a workflow of a million jobs takes a while.
 const LARGE: Duration = Duration::from_secs(600);
@@ -70,6 +71,11 @@ impl Client {
     /// A workflow's progress.
     pub async fn workflow_status(&self, id: WorkflowId) -> Result<StatusView, Error> {
         self.get(&format!("/workflows/{id}/status")).await
+    }
+
+    /// Recovers what failed, or tells what would be done.
+    pub async fn recover(&self, id: WorkflowId, body: &RecoverRequest) -> Result<RecoverView, Error> {
+        self.with_time_limit(LARGE).post(&format!("/workflows/{id}/recover"), body).await
     }
 
     /// One page of events; `query` may hold `after` (an event id), `limit` and filters.

@@ -2,7 +2,8 @@
 
 use super::{
     App, actions, allocations, attempts, auth, events, failure_handlers, files, guard, health, jobs, limits, logs,
-    openapi, recover, recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks, why, workflows,
+    openapi, recover, recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks, why,
+    workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;

@@ -293,7 +293,7 @@ impl Ids {
             "update_user_data" => json!({"data": [1, 2]}),
             "create_failure_handler" => json!({"workflow_id": self.workflow, "name": "new", "rules": "[]"}),
             "update_failure_handler" => json!({"name": "other"}),
-            "sync_status" => json!({"dry_run": true}),
+            "sync_status" | "recover_workflow" => json!({"dry_run": true}),
             "create_reservation" => json!({"scope": "limit:licence", "reserved_by": "test", "ttl_seconds": 60}),
             "renew_reservation" | "release_reservation" => json!({"token": "none"}),
             "set_limit" => json!({"max": 2}),

@@ -255,7 +255,8 @@ impl Display {
     }
 }
 
-fn count(status: &StatusView, which: JobStatus) -> i64 {
+/// Jobs with this status.
+pub fn count(status: &StatusView, which: JobStatus) -> i64 {
     status.counts.get(which.as_str()).copied().unwrap_or_default()
 }
 
@@ -290,7 +291,7 @@ async fn explain(
 }
 
 /// The last words, the data for programs, and the exit code.
-fn finish(
+pub fn finish(
     context: &Context,
     workflow: &WorkflowView,
     status: &StatusView,

@@ -45,8 +45,8 @@ enum Command {
     Hold(Many),
     /// Let held jobs start
     Release(Many),
-    /// Try a job again that ended badly
-    Retry(One),
+    /// Try jobs again that ended badly
+    Retry(Many),
     /// Change what a job's next attempts get
     Update(Update),
 }
@@ -165,6 +165,23 @@ impl Many {
             .value(&canceled, |canceled| format!("canceled {}\n", human::count(canceled.job_ids.len() as i64, "job")))
     }
 
+    async fn retry(self, context: &Context, client: &Client) -> Result<()> {
+        let mut retried: Vec<JobView> = Vec::with_capacity(self.jobs.len());
+        for job in self.find(client).await? {
+            let run_id = client.get_workflow(job.workflow_id).await?.run_id;
+            // The person asks for exactly one more attempt, whatever the rules allowed.
+            retried.push(client.retry_job(job.id, run_id, job.attempt_id + 1).await?);
+        }
+        if context.output.is_json() {
+            return context.output.list("jobs", &retried, retried.len() as i64, || jobs_table(&retried));
+        }
+        let line = |job: &JobView| {
+            let (number, id) = (job.attempt_id, job.workflow_id);
+            format!("attempt {number} of {} is queued; `torc run {id}` runs it\n", describe::job(job))
+        };
+        context.output.data(&retried.iter().map(line).collect::<String>())
+    }
+
     async fn change(
         self,
         context: &Context,
@@ -183,23 +200,6 @@ impl Many {
         }
         let lines: String = changed.iter().map(|job| format!("{done} {}\n", describe::job(job))).collect();
         context.output.data(&lines)
-    }
-}
-
-impl One {
-    async fn retry(self, context: &Context, client: &Client) -> Result<()> {
-        let job = self.job.find(client).await?;
-        let workflow = client.get_workflow(job.workflow_id).await?;
-        // The person asks for exactly one more attempt, whatever the rules allowed.
-        let retried = client.retry_job(job.id, workflow.run_id, job.attempt_id + 1).await?;
-        context.output.value(&retried, |job| {
-            format!(
-                "attempt {} of {} is queued; `torc run {}` runs it\n",
-                job.attempt_id,
-                describe::job(job),
-                job.workflow_id
-            )
-        })
     }
 }
 

@@ -13,7 +13,10 @@ mod interrupt;
 mod jobs;
 mod logs;
 mod paging;
+mod plot;
+mod recover;
 mod references;
+mod reports;
 mod results;
 mod run;
 mod runner;
@@ -23,6 +26,7 @@ mod session;
 mod spec;
 mod status;
 mod user_data;
+mod watch;
 mod why;
 mod workflows;
 
@@ -56,6 +60,8 @@ Run:
   run               Run a spec, or go on with a workflow
   exec              Run plain commands as a workflow
   create            Create a workflow from a spec, without running it
+  recover           Recover what failed: more memory, more time, or the same again
+  watch             Watch a workflow, and recover it when jobs fail
 
 Look:
   status            Show how far a workflow is
@@ -63,6 +69,8 @@ Look:
   logs              Print what a job wrote to standard output and standard error
   events            Show what happened in a workflow
   results           Show how attempts ended: code, cause, time, CPU and memory
+  reports           Sum up failures, and what jobs used against what they asked for
+  plot              Draw what jobs used over time
 
 Change:
   cancel            Cancel a workflow: nothing new starts, what runs is stopped
@@ -124,12 +132,16 @@ enum Command {
     FailureHandlers(failure_handlers::Args),
     Jobs(jobs::Args),
     Logs(logs::Args),
+    Plot(plot::Args),
+    Recover(recover::Args),
+    Reports(reports::Args),
     Results(results::Args),
     Run(run::Args),
     Runner(runner::Args),
     Server(server::Args),
     Status(status::Args),
     UserData(user_data::Args),
+    Watch(watch::Args),
     Why(why::Args),
     Workflows(workflows::Args),
 }
@@ -200,12 +212,16 @@ impl Cli {
             Command::FailureHandlers(args) => args.execute(&context),
             Command::Jobs(args) => args.execute(&context),
             Command::Logs(args) => args.execute(&context),
+            Command::Plot(args) => args.execute(&context),
+            Command::Recover(args) => args.execute(&context),
+            Command::Reports(args) => args.execute(&context),
             Command::Results(args) => args.execute(&context),
             Command::Run(args) => args.execute(&context),
             Command::Runner(args) => args.execute(&context),
             Command::Server(args) => args.execute(&context),
             Command::Status(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),
+            Command::Watch(args) => args.execute(&context),
             Command::Why(args) => args.execute(&context),
             Command::Workflows(args) => args.execute(&context),
         }

@@ -6,6 +6,7 @@ use super::{Context, describe};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::card::Card;
+use crate::output::human;
 use torc_model::api::WhyView;
 
 /// Explain why a job is where it is
@@ -38,6 +39,26 @@ fn render(why: &WhyView) -> String {
     card.plain(&why.summary);
     for detail in &why.details {
         card.plain(format!("- {detail}"));
+    }
+    if let Some(diagnosis) = &why.diagnosis {
+        let sure = (diagnosis.confidence * 100.0).round();
+        card.line("what", format!("{} ({sure} % sure): {}", diagnosis.kind.title(), diagnosis.summary));
+        for proof in &diagnosis.proof {
+            let place = match (proof.start, proof.end) {
+                (Some(start), Some(end)) => format!(" (bytes {start}-{end} of the end of stderr)"),
+                _ => String::new(),
+            };
+            card.line("evidence", format!("{}: {}{place}", proof.source, proof.text));
+        }
+        for doubt in &diagnosis.doubts {
+            card.line("but", doubt);
+        }
+    }
+    for adjustment in &why.adjustments {
+        let change = super::recover::written(&adjustment.change);
+        let when = human::local_time(adjustment.created_ms);
+        let source = format!("{} ({}, {when})", adjustment.why, adjustment.by);
+        card.line("changed", format!("{change} after attempt {}: {source}", adjustment.attempt_id));
     }
     if let Some(attempt) = &why.attempt {
         card.line("attempt", describe::attempt(attempt));

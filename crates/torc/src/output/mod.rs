@@ -1,6 +1,7 @@
 //! The only place that prints. Standard output is data, standard error is talk.
 
 pub mod card;
+pub mod chart;
 pub mod escape;
 pub mod human;
 pub mod progress;

@@ -1,0 +1,210 @@
+//! `torc plot`: draws what jobs used over time from the samples that runners kept.
+
+use super::references::{self, LATEST};
+use super::session::Access;
+use super::{Context, describe};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::chart::{self, Line, Panel};
+use crate::output::{escape, human};
+use clap::Subcommand;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use torc_client::{Client, Query};
+use torc_model::api::{JobView, WorkflowView};
+
+/// Folder of the samples inside the output directory.
+const SAMPLES_DIR: &str = "resource_utilization";
+/// Names in the legend.
+const MAX_LEGEND: usize = 8;
+
+/// Draw what jobs used over time
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// CPU and memory of every job over time, as one page or picture
+    Resources(Resources),
+}
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc plot resources                          writes resources_wf1.html for the latest workflow
+  torc plot resources sweep -o use.svg         only the picture
+  torc plot resources sweep --job train_3
+
+The workflow must keep samples: `resource_monitor: {granularity: time_series}` in the spec.")]
+struct Resources {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// File to write; `.svg` for the picture alone
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Only this job; may be repeated
+    #[arg(long, value_name = "NAME")]
+    job: Vec<String>,
+
+    /// Output directory of the runners [default: `output` beside the workflow]
+    #[arg(long, value_name = "DIR")]
+    samples: Option<PathBuf>,
+}
+
+/// One look at one attempt, as runners write it.
+#[derive(Deserialize)]
+struct Sample {
+    timestamp_ms: i64,
+    job_id: i64,
+    job_name: String,
+    run_id: i64,
+    attempt_id: i64,
+    cpu_percent: Option<f64>,
+    memory_bytes: f64,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        let Command::Resources(args) = self.command;
+        context.with_server(Access::Existing, async |client| {
+            args.execute(context, client).await?;
+            Ok(Exit::Success)
+        })
+    }
+}
+
+impl Resources {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = references::workflow(client, &self.workflow).await?;
+        let jobs: Vec<JobView> = client.list_all("/jobs", &Query::new().add("workflow_id", workflow.id)).await?;
+        let known: BTreeSet<i64> = jobs.iter().map(|job| job.id.0).collect();
+        let wanted = |sample: &Sample| {
+            known.contains(&sample.job_id) && (self.job.is_empty() || self.job.contains(&sample.job_name))
+        };
+        let dir = self.samples_dir(&workflow)?;
+        let mut samples = read(&dir)?;
+        samples.retain(wanted);
+        if samples.is_empty() {
+            return Err(Error::usage_hint(
+                format!("there are no samples of {} in `{}`", describe::workflow(&workflow), dir.display()),
+                "keep them with `resource_monitor: {granularity: time_series}` in the spec, or name the runners' output \
+                 directory with `--samples`",
+            ));
+        }
+        let path = self.output.clone().unwrap_or_else(|| format!("resources_wf{}.html", workflow.id).into());
+        let text = render(&workflow, &samples, path.extension().is_some_and(|end| end == "svg"));
+        std::fs::write(&path, text).map_err(Error::io("write", &path))?;
+        let answer = serde_json::json!({"workflow_id": workflow.id, "file": path, "samples": samples.len()});
+        context.output.value(&answer, |_| format!("{}\n", escape::line(&path.display().to_string())))
+    }
+
+    fn samples_dir(&self, workflow: &WorkflowView) -> Result<PathBuf> {
+        let here = std::env::current_dir().map_err(Error::io("find", "."))?;
+        let output = match &self.samples {
+            Some(dir) => here.join(dir),
+            None => workflow.directory.as_ref().map_or(here, PathBuf::from).join("output"),
+        };
+        let inside = output.join(SAMPLES_DIR);
+        Ok(if inside.is_dir() { inside } else { output })
+    }
+}
+
+fn read(dir: &Path) -> Result<Vec<Sample>> {
+    let mut samples = Vec::new();
+    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(samples) };
+    for path in entries.flatten().map(|entry| entry.path()).filter(|p| p.extension().is_some_and(|e| e == "jsonl")) {
+        let file = std::fs::File::open(&path).map_err(Error::io("read", &path))?;
+        for line in BufReader::new(file).lines() {
+            let line = line.map_err(Error::io("read", &path))?;
+            // The last line may be cut off where a runner was killed.
+            samples.extend(serde_json::from_str::<Sample>(&line).ok());
+        }
+    }
+    samples.sort_by_key(|sample| sample.timestamp_ms);
+    Ok(samples)
+}
+
+fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String {
+    let begin = samples.first().map_or(0, |s| s.timestamp_ms);
+    let at = |sample: &Sample| (sample.timestamp_ms - begin) as f64 / 1000.0;
+    let seconds = samples.last().map_or(0.0, at);
+    let mut attempts: BTreeMap<(i64, i64, i64), Vec<&Sample>> = BTreeMap::new();
+    for sample in samples {
+        attempts.entry((sample.job_id, sample.run_id, sample.attempt_id)).or_default().push(sample);
+    }
+    let mut lines: Vec<(f64, Line, Line)> = Vec::new();
+    for ((_, run, attempt), of) in &attempts {
+        let mut name = of[0].job_name.clone();
+        if (*run, *attempt) != (1, 1) {
+            name += &format!(" (run {run}, attempt {attempt})");
+        }
+        let peak = of.iter().map(|s| s.memory_bytes).fold(0.0, f64::max);
+        let memory = of.iter().map(|s| (at(s), s.memory_bytes)).collect();
+        let cpu = of.iter().map(|s| (at(s), s.cpu_percent.unwrap_or(0.0) / 100.0)).collect();
+        lines.push((peak, Line { name: name.clone(), points: memory }, Line { name, points: cpu }));
+    }
+    // The hungriest get the colours.
+    lines.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let legend: Vec<String> = lines.iter().take(MAX_LEGEND).map(|(_, line, _)| line.name.clone()).collect();
+    let peak_job = lines.first().map(|(peak, line, _)| (line.name.clone(), *peak));
+    let (memory, cpu): (Vec<Line>, Vec<Line>) = lines.into_iter().map(|(_, memory, cpu)| (memory, cpu)).unzip();
+    let total_memory = total(samples, &at, |s| s.memory_bytes);
+    let total_cpu = total(samples, &at, |s| s.cpu_percent.unwrap_or(0.0) / 100.0);
+    let highest = |points: &[(f64, f64)]| points.iter().map(|(_, v)| *v).fold(0.0, f64::max);
+    let bytes = |v: f64| human::bytes(v as i64);
+    let panels = [
+        Panel { title: "Memory", lines: &memory, total: &total_memory, unit: |v| human::bytes(v as i64) },
+        Panel { title: "CPUs in use", lines: &cpu, total: &total_cpu, unit: |v| format!("{v:.1}") },
+    ];
+    let svg = chart::svg(&panels, seconds);
+    if only_svg {
+        return svg;
+    }
+    let mut facts = vec![
+        ("time".to_string(), human::seconds(seconds)),
+        ("attempts seen".into(), human::grouped(attempts.len() as i64)),
+        ("memory, all together".into(), bytes(highest(&total_memory))),
+        ("CPUs, all together".into(), format!("{:.1}", highest(&total_cpu))),
+    ];
+    facts.extend(peak_job.map(|(name, peak)| ("most memory".into(), format!("{} in {name}", bytes(peak)))));
+    let title = format!("Resources of workflow {} ({})", workflow.id, workflow.name);
+    chart::page(&title, &facts, &svg, &legend)
+}
+
+/// The sum over all attempts that were seen last; one that was not seen for a while has ended.
+fn total(samples: &[Sample], at: &impl Fn(&Sample) -> f64, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
+    let last_seen: HashMap<(i64, i64, i64), i64> =
+        samples.iter().map(|s| ((s.job_id, s.run_id, s.attempt_id), s.timestamp_ms)).collect();
+    let mut now: HashMap<(i64, i64, i64), f64> = HashMap::new();
+    let mut ended = Vec::new();
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for sample in samples {
+        let key = (sample.job_id, sample.run_id, sample.attempt_id);
+        ended.retain(|(old, when)| {
+            let is_over = *when < sample.timestamp_ms;
+            if is_over {
+                now.remove(old);
+            }
+            !is_over
+        });
+        now.insert(key, value(sample));
+        if last_seen.get(&key) == Some(&sample.timestamp_ms) {
+            ended.push((key, sample.timestamp_ms));
+        }
+        let (time, sum) = (at(sample), now.values().sum());
+        match points.last_mut().filter(|(t, _)| *t == time) {
+            Some(point) => point.1 = sum,
+            None => points.push((time, sum)),
+        }
+    }
+    points
+}

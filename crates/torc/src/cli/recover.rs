@@ -1,0 +1,211 @@
+//! `torc recover`: gives every failed job what its diagnosis asks for and queues it again.
+
+use super::references::{self, LATEST};
+use super::session::Access;
+use super::{Context, describe};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::{Field, Table, escape, human};
+use std::path::Path;
+use tokio::process::Command;
+use torc_client::Client;
+use torc_model::api::WorkflowView;
+use torc_model::ids::WorkflowId;
+use torc_model::recovery::{Action, Change, Kind, RecoverJob, RecoverRequest, RecoverView};
+
+/// Recover what failed: more memory, more time, or the same again
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc recover                             the latest workflow
+  torc recover sweep --dry-run             show what would be done, change nothing
+  torc recover 3 --memory-multiplier 2     twice the memory instead of one and a half times
+  torc recover 3 --retry-unknown           also try again what has no known remedy
+  torc recover 3 --recovery-hook ./fix.sh  run `./fix.sh 3` first if there are such failures
+
+Only the jobs that are recovered and their canceled descendants run again. Changes belong to the job, are never lower
+than before, and stay in its history (`torc why JOB`).
+Exits with 0 when jobs were queued (or would be) and with 1 when nothing could be recovered.")]
+pub struct Args {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// Show what would be done and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+/// How far recovery may go: what `recover` and `watch` share.
+#[derive(clap::Args, Debug, Clone)]
+pub struct Options {
+    /// Memory after an out-of-memory kill, times this
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.5)]
+    memory_multiplier: f64,
+
+    /// Runtime after a timeout, times this
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.5)]
+    runtime_multiplier: f64,
+
+    /// Try failures without a known remedy again as they are
+    #[arg(long)]
+    retry_unknown: bool,
+
+    /// Command to run first when there are failures without a known remedy; gets the workflow's id as its argument
+    /// and in `TORC_WORKFLOW_ID`. When it succeeds they are tried again, when it fails nothing is recovered
+    #[arg(long, value_name = "COMMAND")]
+    recovery_hook: Option<String>,
+}
+
+/// What a call of recovery came to.
+pub enum Outcome {
+    /// The server's answer.
+    Done(Box<RecoverView>),
+    /// The hook failed; nothing was recovered.
+    HookFailed(String),
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        context.with_server(Access::Existing, async |client| {
+            let workflow = references::workflow(client, &self.workflow).await?;
+            let view = match self.options.recover(context, client, workflow.id, self.dry_run, None).await? {
+                Outcome::Done(view) => view,
+                Outcome::HookFailed(message) => {
+                    context.output.warn(message);
+                    return Ok(Exit::JobsFailed);
+                }
+            };
+            context.output.value(&*view, render)?;
+            if !context.output.is_json() {
+                self.talk(context, client, &workflow, &view).await?;
+            }
+            Ok(if view.jobs_to_retry.is_empty() { Exit::JobsFailed } else { Exit::Success })
+        })
+    }
+
+    async fn talk(
+        &self,
+        context: &Context,
+        client: &Client,
+        workflow: &WorkflowView,
+        view: &RecoverView,
+    ) -> Result<()> {
+        for line in &view.orphans.details {
+            context.output.talk(format_args!("first: {}", escape::line(line)));
+        }
+        let jobs = human::count(view.jobs_to_retry.len() as i64, "job");
+        let reopened = match view.reopened.len() {
+            0 => String::new(),
+            many => format!(", {} they had canceled again", human::count(many as i64, "job")),
+        };
+        match (view.jobs_to_retry.is_empty(), self.dry_run) {
+            (true, _) => {
+                context.output.talk(format_args!("nothing of {} could be recovered", describe::workflow(workflow)))
+            }
+            (false, true) => context.output.talk(format_args!("{jobs} would run again{reopened}; nothing was changed")),
+            (false, false) => context.output.talk(format_args!("{jobs} queued again{reopened}")),
+        }
+        let unknown = view.jobs.iter().any(|job| job.action == Action::Skip && job.diagnosis.kind != Kind::Canceled);
+        if unknown && !self.options.retry_unknown {
+            context
+                .output
+                .talk("hint: `--retry-unknown` tries skipped jobs again as they are; `torc why JOB` explains one");
+        }
+        let active = client.workflow_status(workflow.id).await?.active_runners;
+        if !self.dry_run && !view.jobs_to_retry.is_empty() && active == 0 {
+            context.output.talk(format_args!("hint: no runner is active; `torc run {}` runs them", workflow.id));
+        }
+        Ok(())
+    }
+}
+
+impl Options {
+    /// Recovers a workflow, with the hook if that is needed. `max_rounds` makes it an automatic round.
+    pub async fn recover(
+        &self,
+        context: &Context,
+        client: &Client,
+        id: WorkflowId,
+        dry_run: bool,
+        max_rounds: Option<i64>,
+    ) -> Result<Outcome> {
+        let mut request = RecoverRequest {
+            dry_run,
+            memory_multiplier: self.memory_multiplier,
+            runtime_multiplier: self.runtime_multiplier,
+            retry_unknown: self.retry_unknown,
+            by: Some(self.author(max_rounds.is_some())),
+            max_rounds,
+            ..RecoverRequest::default()
+        };
+        if let Some(hook) = &self.recovery_hook {
+            let plan = client.recover(id, &RecoverRequest { dry_run: true, ..request.clone() }).await?;
+            let is_unknown = |job: &&RecoverJob| job.action == Action::Skip && job.diagnosis.kind != Kind::Canceled;
+            let unknown = plan.jobs.iter().filter(is_unknown).count();
+            if unknown > 0 {
+                request.retry_unknown = true;
+                if !dry_run {
+                    let failures = human::count(unknown as i64, "failure");
+                    context
+                        .output
+                        .talk(format_args!("{failures} without a known remedy: running `{}`", escape::line(hook)));
+                    if let Some(failed) = run_hook(hook, id).await? {
+                        return Ok(Outcome::HookFailed(failed));
+                    }
+                }
+            }
+        }
+        Ok(Outcome::Done(Box::new(client.recover(id, &request).await?)))
+    }
+
+    fn author(&self, is_watch: bool) -> String {
+        let user = std::env::var("USER").unwrap_or_else(|_| "somebody".into());
+        format!("{user} ({})", if is_watch { "torc watch" } else { "torc recover" })
+    }
+}
+
+/// Runs the hook; answers with a sentence when it failed.
+async fn run_hook(hook: &str, id: WorkflowId) -> Result<Option<String>> {
+    let program = hook.split_whitespace().next().unwrap_or_default();
+    // A script that lies here is meant, although a shell would only look for it on PATH.
+    let here = if !program.contains('/') && Path::new(program).is_file() { "./" } else { "" };
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(format!("{here}{hook} \"$@\""))
+        .arg("recovery-hook")
+        .arg(id.to_string())
+        .env("TORC_WORKFLOW_ID", id.to_string())
+        .status()
+        .await
+        .map_err(Error::io("run", hook))?;
+    Ok((!status.success()).then(|| format!("the recovery hook failed ({status}); nothing was recovered")))
+}
+
+/// `1g -> 1536m`.
+pub fn written(change: &Change) -> String {
+    let from = change.from.map_or_else(|| "no limit".into(), |from| change.written(from));
+    format!("{} {from} -> {}", change.field, change.written(change.to))
+}
+
+fn render(view: &RecoverView) -> String {
+    let mut table = Table::new(["job", "name", "attempt", "what happened", "sure", "action", "change", "why"]);
+    for job in &view.jobs {
+        let changes: Vec<String> = job.changes.iter().map(written).collect();
+        table.row([
+            Field::number(job.job_id.0),
+            Field::text(&job.name),
+            Field::number(job.attempt_id),
+            Field::text(job.diagnosis.kind.title()),
+            Field::right(format!("{:.0} %", job.diagnosis.confidence * 100.0)),
+            Field::text(job.action.as_str()),
+            Field::optional((!changes.is_empty()).then(|| changes.join(", "))),
+            Field::text(&job.reason),
+        ]);
+    }
+    table.render()
+}

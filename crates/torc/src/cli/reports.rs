@@ -1,0 +1,316 @@
+//! `torc reports`: what failed and why, and what jobs used against what they asked for.
+
+use super::references::{self, LATEST};
+use super::session::Access;
+use super::{Context, describe};
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::output::{Field, Table, human};
+use clap::Subcommand;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use torc_client::{Client, Query};
+use torc_model::api::{AttemptView, JobView, UpdateJob, WorkflowView};
+use torc_model::ids::JobId;
+use torc_model::recovery::usage::{Asked, Summary, Use, summarize};
+use torc_model::recovery::{Facts, Kind, diagnose};
+use torc_model::status::{AttemptState, Cause};
+use torc_model::units::{Memory, Runtime};
+
+/// Names of jobs that one group of failures shows.
+const MAX_NAMED: usize = 3;
+
+/// Sum up failures, and what jobs used against what they asked for
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc reports summary                 what failed, why, and how often
+  torc reports resources sweep         highest memory, CPU and time per group, with suggestions
+  torc reports resources --per-job
+  torc reports resources --correct     give the jobs what fits")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// What failed and why, grouped by cause and message
+    Summary(SummaryArgs),
+    /// What jobs used against what they asked for, with suggestions
+    Resources(Resources),
+}
+
+#[derive(clap::Args, Debug)]
+struct SummaryArgs {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// Every attempt of every run, not only the last attempt of each job
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Resources {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// One line per job instead of one per group of jobs with the same requirements
+    #[arg(long)]
+    per_job: bool,
+
+    /// Give the jobs what is suggested, for their next attempts
+    #[arg(long)]
+    correct: bool,
+}
+
+/// Failures of one kind with one message.
+#[derive(Serialize)]
+struct Group {
+    kind: Kind,
+    message: String,
+    count: i64,
+    jobs: Vec<JobId>,
+    names: Vec<String>,
+}
+
+/// One line of `reports resources`.
+#[derive(Serialize)]
+struct Line {
+    group: String,
+    jobs: i64,
+    asked_cpus: i64,
+    asked_memory: Option<String>,
+    asked_runtime: Option<String>,
+    #[serde(flatten)]
+    summary: Summary,
+    #[serde(skip)]
+    members: Vec<JobId>,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        context.with_server(Access::Existing, async |client| {
+            match self.command {
+                Command::Summary(args) => args.execute(context, client).await?,
+                Command::Resources(args) => args.execute(context, client).await?,
+            }
+            Ok(Exit::Success)
+        })
+    }
+}
+
+async fn results(client: &Client, workflow: &WorkflowView, all: bool) -> Result<Vec<AttemptView>> {
+    let mut query = Query::new().add("workflow_id", workflow.id);
+    if all {
+        query = query.add("all_runs", true);
+    }
+    Ok(client.list_all("/results", &query).await?)
+}
+
+impl SummaryArgs {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = references::workflow(client, &self.workflow).await?;
+        let groups = group(&results(client, &workflow, self.all).await?);
+        let failures: i64 = groups.iter().map(|g| g.count).sum();
+        if context.output.is_json() {
+            return context
+                .output
+                .json(&serde_json::json!({"workflow_id": workflow.id, "failures": failures, "groups": groups}));
+        }
+        if groups.is_empty() {
+            context.output.talk(format_args!("no failures in {}", describe::workflow(&workflow)));
+            return Ok(());
+        }
+        let mut table = Table::new(["count", "what happened", "message", "jobs"]);
+        for group in &groups {
+            let more = if group.jobs.len() > MAX_NAMED { ", ..." } else { "" };
+            table.row([
+                Field::number(group.count),
+                Field::text(group.kind.title()),
+                Field::text(&group.message),
+                Field::text(format!("{}{more}", group.names.join(", "))),
+            ]);
+        }
+        context.output.data(&table.render())?;
+        context.output.talk(format_args!("{} in {}", human::count(failures, "failure"), describe::workflow(&workflow)));
+        Ok(())
+    }
+}
+
+/// Failures by kind and message, the most frequent first.
+fn group(results: &[AttemptView]) -> Vec<Group> {
+    let mut groups: BTreeMap<(Kind, String), Group> = BTreeMap::new();
+    let is_failure = |r: &&AttemptView| r.state != AttemptState::Completed && r.started_ms.is_some();
+    for result in results.iter().filter(is_failure) {
+        let Some(diagnosis) = diagnose(&Facts::from(result)) else { continue };
+        let message = template(diagnosis.message());
+        let group = groups.entry((diagnosis.kind, message.clone())).or_insert_with(|| Group {
+            kind: diagnosis.kind,
+            message,
+            count: 0,
+            jobs: Vec::new(),
+            names: Vec::new(),
+        });
+        group.count += 1;
+        if !group.jobs.contains(&result.job_id) {
+            group.jobs.push(result.job_id);
+            if group.names.len() < MAX_NAMED {
+                group.names.push(result.job_name.clone());
+            }
+        }
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+    groups
+}
+
+/// The message without what differs from job to job: numbers become `N`.
+fn template(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    let mut in_number = false;
+    for c in message.chars() {
+        if c.is_ascii_digit() {
+            if !in_number {
+                out.push('N');
+            }
+            in_number = true;
+        } else {
+            in_number = false;
+            out.push(c);
+        }
+    }
+    out
+}
+
+impl Resources {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = references::workflow(client, &self.workflow).await?;
+        let jobs: Vec<JobView> = client.list_all("/jobs", &Query::new().add("workflow_id", workflow.id)).await?;
+        let lines = lines(&jobs, &results(client, &workflow, true).await?, self.per_job);
+        context.output.list("resources", &lines, lines.len() as i64, || table(&lines))?;
+        let suggested = lines.iter().filter(|line| has_suggestion(&line.summary)).count();
+        match (self.correct, suggested) {
+            (true, 0) => context.output.talk("nothing to correct"),
+            (true, _) => correct(context, client, &lines).await?,
+            (false, 0) => {}
+            (false, _) => context.output.talk("hint: `--correct` gives the jobs what is suggested"),
+        }
+        Ok(())
+    }
+}
+
+fn has_suggestion(summary: &Summary) -> bool {
+    summary.suggested_memory.is_some() || summary.suggested_runtime.is_some()
+}
+
+async fn correct(context: &Context, client: &Client, lines: &[Line]) -> Result<()> {
+    let mut changed = 0;
+    for line in lines.iter().filter(|line| has_suggestion(&line.summary)) {
+        let update = UpdateJob {
+            memory: line.summary.suggested_memory.as_deref().and_then(|m| Memory::parse(m).ok()),
+            runtime: line.summary.suggested_runtime.as_deref().and_then(|r| Runtime::parse(r).ok()),
+            reason: Some(format!("reports resources: {}", line.summary.notes.join("; "))),
+            ..UpdateJob::default()
+        };
+        for job in &line.members {
+            client.update_job(*job, &update).await?;
+            changed += 1;
+        }
+    }
+    context.output.talk(format_args!("{} changed, for their next attempts", human::count(changed, "job")));
+    Ok(())
+}
+
+fn lines(jobs: &[JobView], results: &[AttemptView], per_job: bool) -> Vec<Line> {
+    let mut uses: BTreeMap<JobId, Vec<Use>> = BTreeMap::new();
+    for result in results.iter().filter(|r| r.started_ms.is_some()) {
+        uses.entry(result.job_id).or_default().push(Use {
+            peak_memory_bytes: result.peak_memory_bytes.and_then(|m| u64::try_from(m).ok()),
+            peak_cpu_percent: result.peak_cpu_percent,
+            exec_seconds: result.exec_seconds,
+            was_cut_short: result.cause.is_some_and(|cause| cause != Cause::Exit),
+        });
+    }
+    let mut groups: BTreeMap<(String, i64, Option<String>, Option<String>), Vec<&JobView>> = BTreeMap::new();
+    for job in jobs {
+        let name = if per_job {
+            job.name.clone()
+        } else {
+            job.resource_requirements.clone().unwrap_or_else(|| "default".into())
+        };
+        groups.entry((name, job.num_cpus, job.memory.clone(), job.runtime.clone())).or_default().push(job);
+    }
+    let mut lines = Vec::new();
+    for ((group, cpus, memory, runtime), members) in groups {
+        let asked = Asked {
+            memory_bytes: memory.as_deref().and_then(|m| Memory::parse(m).ok()).map(|m| m.0),
+            runtime_seconds: runtime.as_deref().and_then(|r| Runtime::parse(r).ok()).map(|r| r.0),
+            num_cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+        };
+        let used: Vec<Use> = members.iter().filter_map(|job| uses.get(&job.id)).flatten().cloned().collect();
+        if used.is_empty() {
+            continue;
+        }
+        lines.push(Line {
+            group,
+            jobs: members.len() as i64,
+            asked_cpus: cpus,
+            asked_memory: memory,
+            asked_runtime: runtime,
+            summary: summarize(&used, &asked),
+            members: members.iter().map(|job| job.id).collect(),
+        });
+    }
+    lines
+}
+
+fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new([
+        "group",
+        "jobs",
+        "tries",
+        "memory",
+        "peak",
+        "runtime",
+        "longest",
+        "cpus",
+        "peak cpu",
+        "suggestion",
+    ]);
+    for line in lines {
+        let s = &line.summary;
+        let memory = s.suggested_memory.as_ref().map(|m| format!("memory {m}"));
+        let runtime = s.suggested_runtime.as_ref().map(|r| format!("runtime {r}"));
+        let cpus = s.suggested_cpus.map(|n| format!("{n} CPUs"));
+        let suggestions: Vec<String> = memory.into_iter().chain(runtime).chain(cpus).collect();
+        table.row([
+            Field::text(&line.group),
+            Field::number(line.jobs),
+            Field::number(s.attempts),
+            Field::optional(line.asked_memory.as_ref()),
+            Field::optional(s.peak_memory_bytes.map(human::bytes)),
+            Field::optional(line.asked_runtime.as_ref()),
+            Field::optional(s.longest_seconds.map(human::seconds)),
+            Field::number(line.asked_cpus),
+            Field::optional(s.peak_cpu_percent.map(|p| format!("{p:.0} %"))),
+            Field::optional((!suggestions.is_empty()).then(|| suggestions.join(", "))),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_differ_in_numbers_only_are_one() {
+        assert_eq!(template("file part_17.csv, line 3"), template("file part_204.csv, line 88"));
+        assert_ne!(template("KeyError: 'a'"), template("KeyError: 'b'"));
+    }
+}

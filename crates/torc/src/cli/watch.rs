@@ -1,0 +1,352 @@
+//! `torc watch`: follows a workflow by its events, tells failures as they happen, and recovers it if asked.
+
+use super::drive::{self, count};
+use super::interrupt::Interrupts;
+use super::recover::{self, Outcome};
+use super::references::{self, LATEST};
+use super::runner_options::RunnerOptions;
+use super::session::{Access, Session};
+use super::{Context, block_on, run};
+use crate::embedded::Purpose;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::progress::{self, Progress};
+use crate::output::{escape, human};
+use std::fs::{File, OpenOptions};
+use std::future::Future;
+use std::io::Write;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use torc_client::{Client, Query};
+use torc_model::api::{EventView, JobView, RunnerView, SlurmSchedulerView, StatusView, WorkflowView};
+use torc_model::status::JobStatus;
+use torc_runner::{Runner, Shutdown, Summary};
+
+/// However much happens, the counts are asked for this often at most.
+const REFRESH: Duration = Duration::from_millis(300);
+/// Names of waiting jobs that are told.
+const MAX_NAMED: i64 = 10;
+
+/// Watch a workflow, and recover it when jobs fail
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc watch                             tell what happens in the latest workflow until it is complete
+  torc watch sweep --recover             recover failures, three rounds at most
+  torc watch 3 --recover --max-retries 5 --memory-multiplier 2 --log-file watch.log
+
+Ctrl-C stops watching. Exits with 0 when all jobs succeeded and with 1 when some did not.")]
+pub struct Args {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// Recover failures when nothing else runs
+    #[arg(short, long)]
+    recover: bool,
+
+    /// Rounds of recovery in this run of the workflow, counted over restarts of `watch`
+    #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i64).range(0..))]
+    max_retries: i64,
+
+    /// Tell the number of jobs per status whenever it changes
+    #[arg(long)]
+    show_job_counts: bool,
+
+    /// Also write everything that is told to this file
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    options: recover::Options,
+
+    #[command(flatten)]
+    runner: RunnerOptions,
+}
+
+type OwnRunner = Pin<Box<dyn Future<Output = std::result::Result<Summary, torc_runner::Error>>>>;
+
+/// Everything that one call of `watch` knows.
+struct Watch<'a> {
+    context: &'a Context,
+    args: &'a Args,
+    client: Client,
+    workflow: WorkflowView,
+    progress: Progress,
+    log: Option<File>,
+    /// Something happened since the last look.
+    stale_at: Option<Instant>,
+    /// Recovery was tried and nothing has happened since.
+    is_tried: bool,
+    /// What was said last about being stuck.
+    last_stuck: String,
+    last_counts: String,
+    own: Option<OwnRunner>,
+    stop: watch::Sender<Shutdown>,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        block_on(async {
+            let mut session = Session::open_for(&context.locator, Access::Existing, Purpose::Run { port: 0 }).await?;
+            let result = self.watch(context, &mut session).await;
+            session.close().await;
+            result
+        })
+    }
+
+    async fn watch(&self, context: &Context, session: &mut Session) -> Result<Exit> {
+        let client = session.client.clone();
+        let workflow = references::workflow(&client, &self.workflow).await?;
+        let log = match &self.log_file {
+            Some(path) => {
+                Some(OpenOptions::new().create(true).append(true).open(path).map_err(Error::io("write", path))?)
+            }
+            None => None,
+        };
+        // Before the first look, so that nothing falls between the look and the stream.
+        let newest = Query::new().add("sort_by", "id").add("reverse_sort", true).add("limit", 1);
+        let last = client.list_events(workflow.id, &newest).await?.items.first().map_or(0, |event| event.id);
+        let mut events = client.stream_events(workflow.id, Some(last));
+        let status = client.workflow_status(workflow.id).await?;
+        let mut watch = Watch {
+            context,
+            args: self,
+            client: client.clone(),
+            progress: Progress::begin(context.output, &status),
+            workflow,
+            log,
+            stale_at: Some(Instant::now()),
+            is_tried: false,
+            last_stuck: String::new(),
+            last_counts: String::new(),
+            own: None,
+            stop: watch::channel(Shutdown::Run).0,
+        };
+        let mut interrupts = Interrupts::listen()?;
+        let mut interrupted = 0;
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    Ok(event) => watch.on_event(&event).await,
+                    // The process that served the local state has ended: this one takes its place.
+                    Err(error) => {
+                        session.take_over().await;
+                        watch.client.health().await.map_err(|_| Error::from(error))?;
+                    }
+                },
+                left = run_own(&mut watch.own) => watch.on_runner_left(left),
+                () = due(watch.stale_at) => {
+                    if watch.own.is_none() && interrupted > 0 {
+                        break;
+                    }
+                    if watch.look().await? {
+                        break;
+                    }
+                }
+                () = interrupts.next() => {
+                    interrupted += 1;
+                    if watch.own.is_none() {
+                        break;
+                    }
+                    watch.tell(if interrupted == 1 { "stopping: running jobs go back into the queue" } else { "killing running jobs" });
+                    watch.stop.send_replace(if interrupted == 1 { Shutdown::Stop } else { Shutdown::Kill });
+                }
+            }
+        }
+        watch.progress.end();
+        let status = client.workflow_status(watch.workflow.id).await?;
+        drive::finish(context, &watch.workflow, &status, Some(&watch.progress))
+    }
+}
+
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn run_own(own: &mut Option<OwnRunner>) -> std::result::Result<Summary, torc_runner::Error> {
+    match own {
+        Some(runner) => runner.await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Watch<'_> {
+    fn tell(&mut self, line: impl std::fmt::Display) {
+        let line = line.to_string();
+        self.progress.tell(&line);
+        if let Some(log) = &mut self.log
+            && let Err(error) = writeln!(log, "{} {line}", human::local_time(human::now_ms()))
+        {
+            self.log = None;
+            self.progress.tell(format_args!("warning: the log file can not be written any more: {error}"));
+        }
+    }
+
+    async fn on_event(&mut self, event: &EventView) {
+        self.stale_at.get_or_insert_with(|| Instant::now() + REFRESH);
+        if event.kind.starts_with("job_") || event.kind.starts_with("runner_") {
+            self.is_tried = false;
+        }
+        let text = |key: &str| event.data.get(key).and_then(|v| v.as_str()).map(|s| escape::line(s).into_owned());
+        let word = match event.kind.as_str() {
+            "job_failed" => "failed",
+            "job_terminated" => "ended by a limit",
+            "job_pending_failed" => "failed, needs a verdict",
+            "job_retried" => "retrying",
+            "job_adjusted" => "changed",
+            "runner_quarantined" => {
+                let why = text("why").unwrap_or_default();
+                self.tell(format_args!("runner on {} gets no more work: {why}", text("hostname").unwrap_or_default()));
+                return;
+            }
+            "runner_ended" | "workflow_recovered" | "workflow_canceled" => {
+                let what = event.kind.replace('_', " ");
+                let reason = text("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+                self.tell(format_args!("{what}{reason}"));
+                return;
+            }
+            _ => return,
+        };
+        let Some(job) = event.job_id else { return };
+        // A line with the id alone is better than none.
+        let name = self.client.get_job(job).await.map(|job| escape::line(&job.name).into_owned()).unwrap_or_default();
+        let mut line = format!("{word}: {name} (job {job})");
+        if let Some(cause) = text("cause") {
+            line += &format!(", {cause}");
+        }
+        if let Some(code) = event.data.get("return_code").and_then(serde_json::Value::as_i64) {
+            line += &format!(", code {code}");
+        }
+        if let (Some(field), Some(to)) = (text("field"), text("to")) {
+            line += &format!(", {field} {} -> {to}", text("from").unwrap_or_else(|| "no limit".into()));
+        }
+        if let Some(reason) = text("decision").or_else(|| text("why")) {
+            line += &format!(": {reason}");
+        }
+        self.tell(line);
+    }
+
+    fn on_runner_left(&mut self, left: std::result::Result<Summary, torc_runner::Error>) {
+        self.own = None;
+        self.stale_at = Some(Instant::now());
+        match left {
+            Ok(summary) => self.tell(format_args!("the local runner left: {}", summary.reason)),
+            Err(error) => self.tell(format_args!("the local runner failed: {error}")),
+        }
+    }
+
+    /// Looks at the counts and does what follows. Answers whether the watch is over.
+    async fn look(&mut self) -> Result<bool> {
+        self.stale_at = None;
+        let status = self.client.workflow_status(self.workflow.id).await?;
+        self.progress.update(&status);
+        if self.args.show_job_counts {
+            let counts = progress::counts(&status);
+            if counts != self.last_counts {
+                self.tell(&counts);
+                self.last_counts = counts;
+            }
+        }
+        let bad = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
+        let bad: i64 = bad.iter().map(|s| count(&status, *s)).sum();
+        let moving = [JobStatus::Ready, JobStatus::Pending, JobStatus::Running].iter().any(|s| count(&status, *s) > 0);
+        if bad > 0 && !moving && self.args.recover && !self.is_tried && !status.is_canceled {
+            self.is_tried = true;
+            if self.recover().await? {
+                self.stale_at = Some(Instant::now());
+                return Ok(false);
+            }
+        }
+        if status.is_complete {
+            return Ok(true);
+        }
+        self.handle_stuck(&status).await?;
+        Ok(false)
+    }
+
+    /// One round. Answers whether jobs were queued.
+    async fn recover(&mut self) -> Result<bool> {
+        let rounds = Some(self.args.max_retries);
+        let outcome = self.args.options.recover(self.context, &self.client, self.workflow.id, false, rounds).await;
+        match outcome {
+            Ok(Outcome::Done(view)) => {
+                let (again, left) = (view.jobs_to_retry.len() as i64, view.other_failures);
+                if again > 0 {
+                    self.tell(format_args!(
+                        "recovery round {} of {}: {} queued again, {left} left as they are",
+                        view.rounds,
+                        self.args.max_retries,
+                        human::count(again, "job")
+                    ));
+                } else {
+                    self.tell(format_args!("{} can not be recovered", human::count(left, "failure")));
+                }
+                Ok(again > 0)
+            }
+            Ok(Outcome::HookFailed(message)) => {
+                self.tell(message);
+                Ok(false)
+            }
+            // Said once, with the reason; the watch then ends as the jobs did.
+            Err(Error::Refused { status, info }) if status == 409 => {
+                self.tell(format_args!("no recovery: {}", escape::line(&info.message)));
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Nothing moves by itself: says why, and starts a runner here when that helps after a recovery.
+    async fn handle_stuck(&mut self, status: &StatusView) -> Result<()> {
+        let ready = count(status, JobStatus::Ready);
+        let waiting = count(status, JobStatus::PendingFailed);
+        if status.active_runners == 0 && self.own.is_none() && ready > 0 {
+            if self.args.recover && self.is_local().await? {
+                self.tell("no runner is active: starting one here");
+                let config = self.args.runner.config(&self.client, &self.workflow)?;
+                self.own = Some(Box::pin(Runner::new(config).run(self.stop.subscribe())));
+                return Ok(());
+            }
+            let title = run::title(&self.workflow);
+            self.say_stuck(format!("no runner is active for {title}; `torc run {}` goes on", self.workflow.id));
+        } else if waiting > 0 {
+            let query = Query::new()
+                .add("workflow_id", self.workflow.id)
+                .add("status", "pending_failed")
+                .add("limit", MAX_NAMED);
+            let page = self.client.list_jobs(&query).await?;
+            let name = |job: &JobView| format!("{} (job {})", escape::line(&job.name), job.id);
+            let names: Vec<String> = page.items.iter().map(name).collect();
+            let more = if page.has_more { ", ..." } else { "" };
+            self.say_stuck(format!(
+                "{} for a verdict: {}{more}",
+                if waiting == 1 { "1 job waits".into() } else { format!("{} jobs wait", human::grouped(waiting)) },
+                names.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    fn say_stuck(&mut self, line: String) {
+        if line != self.last_stuck {
+            self.tell(&line);
+            self.last_stuck = line;
+        }
+    }
+
+    /// Nothing of this workflow was ever meant for Slurm.
+    async fn is_local(&self) -> Result<bool> {
+        let query = Query::new().add("workflow_id", self.workflow.id);
+        let runners: Vec<RunnerView> = self.client.list_all("/compute_nodes", &query).await?;
+        let schedulers: Vec<SlurmSchedulerView> = self.client.list_all("/slurm_schedulers", &query).await?;
+        Ok(schedulers.is_empty() && runners.iter().all(|runner| runner.kind != "slurm"))
+    }
+}
