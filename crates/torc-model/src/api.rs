@@ -894,7 +894,7 @@ pub struct HealthSummary {
 }
 
 /// Content of `server.json` in the state directory: how to reach the server that owns it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFile {
     /// Scheme, address and port, without the base path.
     pub url: String,
@@ -908,6 +908,13 @@ pub struct ServerFile {
     pub started_ms: i64,
     /// Version of the program.
     pub version: String,
+}
+
+impl std::fmt::Debug for ServerFile {
+    /// Without the token, which must not reach a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerFile").field("url", &self.url).field("pid", &self.pid).finish_non_exhaustive()
+    }
 }
 
 // --------------------------------------------------------------------------------- requests from people

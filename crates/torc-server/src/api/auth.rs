@@ -16,6 +16,7 @@ use axum::response::Response;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use subtle::ConstantTimeEq as _;
+use tokio::sync::Semaphore;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
 
 /// Beyond this many remembered answers the memory is emptied; asking the database again is cheap.
@@ -28,6 +29,8 @@ pub struct Auth {
     /// Scopes of tokens and workflows of runners never change, so they are looked up once.
     tokens: Mutex<HashMap<Hash, TokenScope>>,
     runners: Mutex<HashMap<RunnerId, WorkflowId>>,
+    /// Unknown tokens are looked up one at a time: strangers must not keep the readers busy.
+    strangers: Semaphore,
 }
 
 /// Who is asking.
@@ -42,7 +45,7 @@ pub enum Caller {
 impl Auth {
     /// `master` is the hash of the token that is good for everything.
     pub fn new(master: Hash, reader: Reader) -> Self {
-        Self { master, reader, tokens: Mutex::default(), runners: Mutex::default() }
+        Self { master, reader, tokens: Mutex::default(), runners: Mutex::default(), strangers: Semaphore::new(1) }
     }
 
     async fn scope(&self, token: &str) -> Result<Option<TokenScope>, ApiError> {
@@ -53,6 +56,7 @@ impl Auth {
         if let Some(scope) = recall(&self.tokens, &hash) {
             return Ok(Some(scope));
         }
+        let _turn = self.strangers.acquire().await;
         let found = self.reader.find_token(hash).await?;
         if let Some(scope) = found {
             remember(&self.tokens, hash, scope);

@@ -58,7 +58,7 @@ pub async fn check_host(State(app): State<App>, request: Request, next: Next) ->
     let known = authority(request.headers(), request.uri()).is_some_and(|authority| hosts.allow(authority));
     if !known {
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", "this server has another name")
-            .hint("use the address in `server.json`, or start the server with `--allow-host NAME`"));
+            .hint("use the address in `server.json`, or start the server with `--allowed-host NAME`"));
     }
     if is_cross_site(request.headers(), hosts) {
         return Err(ApiError::forbidden("requests from other sites are not served"));

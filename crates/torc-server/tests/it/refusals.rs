@@ -169,3 +169,14 @@ async fn a_bad_spec_is_explained_and_leaves_nothing() {
     }
     assert_eq!(count(), before);
 }
+
+#[tokio::test]
+async fn a_body_that_never_comes_is_given_up() {
+    let world = World::new().await;
+    // From here on only this request waits, so the clock jumps to its time limit.
+    tokio::time::pause();
+    let nothing = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let path = format!("/workflows/{}", world.first.workflow);
+    let answer = world.send(raw(Method::PUT, &path, Body::from_stream(nothing))).await;
+    assert_eq!((answer.status, answer.code()), (StatusCode::REQUEST_TIMEOUT, "timeout"));
+}

@@ -90,8 +90,8 @@ impl Reader {
                 .with("a.compute_node_id = ?", filter.compute_node_id);
             if filter.latest {
                 conditions = conditions.always(
-                    "a.id = (SELECT b.id FROM attempt b WHERE b.job_id = a.job_id AND b.ended_ms IS NOT NULL \
-                     ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)",
+                    "NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = a.job_id \
+                     AND (b.run_id, b.attempt_id) > (a.run_id, a.attempt_id) AND b.ended_ms IS NOT NULL)",
                 );
             }
             RESULTS.page(connection, conditions, &paging, view)
