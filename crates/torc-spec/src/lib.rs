@@ -7,15 +7,18 @@
 //!
 //! Nothing here touches a server, a clock or, apart from `parameters_file`, the file system.
 
+mod analysis;
 mod checks;
 mod diagnostic;
 mod document;
 mod front;
 mod inline;
 mod keys;
+mod lint;
 mod node;
 mod plan;
 mod read;
+mod render;
 mod shell;
 mod source;
 mod spec;
@@ -24,6 +27,7 @@ mod template;
 mod values;
 mod write;
 
+pub use analysis::{Analysis, Checked, Graph, GraphNode, Machine, Stage};
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity};
 pub use source::{Format, Source};
 pub use spec::{Parsed, Spec, parse};

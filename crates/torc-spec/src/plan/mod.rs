@@ -3,7 +3,7 @@
 pub(crate) mod catalog;
 pub(crate) mod command;
 mod expand;
-mod graph;
+pub(crate) mod graph;
 mod jobs;
 mod json;
 mod maps;

@@ -1,6 +1,7 @@
 //! The command line: one file per command. Each turns its arguments into calls and the answers into output.
 
 mod cancel;
+mod check;
 mod completions;
 mod create;
 mod describe;
@@ -12,6 +13,7 @@ mod failure_handlers;
 mod interrupt;
 mod jobs;
 mod logs;
+mod new;
 mod paging;
 mod plot;
 mod recover;
@@ -60,6 +62,8 @@ Run:
   run               Run a spec, or go on with a workflow
   exec              Run plain commands as a workflow
   create            Create a workflow from a spec, without running it
+  check             Check a spec and show what it would do, without touching anything
+  new               Write a small commented example to begin with
   recover           Recover what failed: more memory, more time, or the same again
   watch             Watch a workflow, and recover it when jobs fail
 
@@ -125,6 +129,7 @@ struct Global {
 #[derive(Subcommand, Debug)]
 enum Command {
     Cancel(cancel::Args),
+    Check(check::Args),
     Completions(completions::Args),
     Create(create::Args),
     Events(events::Args),
@@ -132,6 +137,7 @@ enum Command {
     FailureHandlers(failure_handlers::Args),
     Jobs(jobs::Args),
     Logs(logs::Args),
+    New(new::Args),
     Plot(plot::Args),
     Recover(recover::Args),
     Reports(reports::Args),
@@ -203,8 +209,14 @@ impl Cli {
                 dir: dir.filter(|d| !d.as_os_str().is_empty()),
             },
         };
+        let draws = matches!(format, Format::Dot | Format::Mermaid | Format::Svg);
+        if draws && !matches!(self.command, Command::Check(_)) {
+            let message = "only `torc check` draws graphs; the formats are `table` and `json`".to_owned();
+            return Err(Error::Usage { message, hint: None });
+        }
         match self.command {
             Command::Cancel(args) => args.execute(&context),
+            Command::Check(args) => args.execute(&context),
             Command::Completions(args) => args.execute(&context),
             Command::Create(args) => args.execute(&context),
             Command::Events(args) => args.execute(&context),
@@ -212,6 +224,7 @@ impl Cli {
             Command::FailureHandlers(args) => args.execute(&context),
             Command::Jobs(args) => args.execute(&context),
             Command::Logs(args) => args.execute(&context),
+            Command::New(args) => args.execute(&context),
             Command::Plot(args) => args.execute(&context),
             Command::Recover(args) => args.execute(&context),
             Command::Reports(args) => args.execute(&context),

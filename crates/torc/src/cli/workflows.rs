@@ -22,7 +22,7 @@ Examples:
   torc workflows list
   torc workflows reinitialize sweep --dry-run     what would run again, and why
   torc workflows reset-status 3 --failed-only     let the failed jobs run again
-  torc workflows export latest -o sweep.json      the workflow as a spec file")]
+  torc workflows export latest -o sweep.kdl       the workflow as a spec file, in any format")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -131,9 +131,17 @@ struct Export {
     #[command(flatten)]
     one: One,
 
-    /// Write to this file instead of standard output
+    /// Write to this file instead of standard output; its extension tells the format
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// Format: yaml, json, json5 or kdl
+    #[arg(long = "as", value_name = "FORMAT", value_parser = spec_format)]
+    format: Option<torc_spec::Format>,
+}
+
+fn spec_format(name: &str) -> std::result::Result<torc_spec::Format, String> {
+    torc_spec::Format::parse(name).ok_or_else(|| "the formats are yaml, json, json5 and kdl".into())
 }
 
 impl Args {
@@ -263,9 +271,13 @@ impl Export {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
         let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
-        let Some(path) = self.output else { return context.output.json(&spec) };
-        let mut text = serde_json::to_string_pretty(&spec).unwrap_or_default();
-        text.push('\n');
+        let by_name = self.output.as_deref().and_then(torc_spec::Format::from_path);
+        let format = self.format.or(by_name).unwrap_or(torc_spec::Format::Json);
+        let text = match torc_spec::Spec::from_value(spec) {
+            Ok(parsed) => parsed.spec.write(format),
+            Err(errors) => return Err(Error::Spec { rendered: errors.render(false) }),
+        };
+        let Some(path) = self.output else { return context.output.data(&text) };
         std::fs::write(&path, text).map_err(Error::io("write", &path))?;
         context.output.talk(format_args!("wrote {} to `{}`", describe::workflow(&workflow), path.display()));
         Ok(())

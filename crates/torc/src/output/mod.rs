@@ -21,6 +21,15 @@ pub enum Format {
     Table,
     /// For programs.
     Json,
+    /// Graphviz; only `torc check`.
+    #[value(hide = true)]
+    Dot,
+    /// Mermaid; only `torc check`.
+    #[value(hide = true)]
+    Mermaid,
+    /// A drawing; only `torc check`.
+    #[value(hide = true)]
+    Svg,
 }
 
 /// Where a command's words go.

@@ -1,0 +1,173 @@
+//! What a plan would do: stages, widths, the critical path, and the graph in several notations.
+
+use crate::diagnostic::Diagnostics;
+use crate::lint;
+use crate::plan::{self, graph};
+use crate::spec::Spec;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use torc_model::plan::{Job, Plan};
+
+/// The size of the largest node that is known, to tell jobs that would never start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// CPUs.
+    pub num_cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// GPUs; none if nobody counted.
+    pub num_gpus: Option<u32>,
+}
+
+/// A plan with everything that can be said about it beforehand.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The plan.
+    pub plan: Plan,
+    /// Its shape.
+    pub analysis: Analysis,
+    /// What is doubtful.
+    pub warnings: Diagnostics,
+}
+
+/// The shape of a plan.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Analysis {
+    /// Name of the workflow.
+    pub name: String,
+    /// How many jobs there are.
+    pub jobs: usize,
+    /// How many dependencies there are.
+    pub dependencies: usize,
+    /// Most jobs in one stage: how many could run at once.
+    pub width: usize,
+    /// Jobs of one stage can run at the same time.
+    pub stages: Vec<Stage>,
+    /// The chain that takes longest, by the runtimes that jobs ask for, else by the number of jobs.
+    pub critical_path: Vec<String>,
+    /// How long that chain takes at most, if every job in it has a runtime.
+    pub critical_seconds: Option<u64>,
+    /// The graph: one node per job, or one per definition if there are many jobs.
+    pub graph: Graph,
+}
+
+/// Jobs that can run at the same time.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Stage {
+    /// How many jobs.
+    pub jobs: usize,
+    /// Indexes of the graph's nodes.
+    pub nodes: Vec<usize>,
+}
+
+/// Nodes and edges.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Graph {
+    /// The nodes.
+    pub nodes: Vec<GraphNode>,
+    /// From a node to one that waits for it.
+    pub edges: Vec<(usize, usize)>,
+}
+
+/// One job, or all instances of a definition in one stage.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GraphNode {
+    /// Name of the job or of the definition.
+    pub name: String,
+    /// How many jobs it stands for.
+    pub jobs: usize,
+    /// From 1.
+    pub stage: usize,
+}
+
+impl GraphNode {
+    /// The name, with the number of jobs if it is not one.
+    pub fn label(&self) -> String {
+        if self.jobs == 1 { self.name.clone() } else { format!("{} x{}", self.name, self.jobs) }
+    }
+}
+
+/// Above this number of jobs a drawing shows definitions instead.
+const MAX_DRAWN: usize = 60;
+
+impl Spec {
+    /// Plans, and looks for everything doubtful. Touches nothing but the names of input files.
+    pub fn check(&self, machine: Option<Machine>) -> Result<Checked, Diagnostics> {
+        let planned = plan::plan(self)?;
+        let mut warnings = planned.warnings;
+        warnings.extend(lint::lint(self, &planned.plan, &planned.origins, machine));
+        warnings.sort();
+        let analysis = analyse(self, &planned.plan, &planned.origins);
+        Ok(Checked { plan: planned.plan, analysis, warnings })
+    }
+}
+
+fn runtime(plan: &Plan, job: &Job) -> Option<u64> {
+    let asked = job.resource_requirements.and_then(|index| plan.resource_requirements[index].runtime);
+    match (asked, job.extra.timeout) {
+        (Some(a), Some(b)) => Some(a.0.min(b.0)),
+        (one, other) => one.or(other).map(|runtime| runtime.0),
+    }
+}
+
+fn analyse(spec: &Spec, plan: &Plan, origins: &[usize]) -> Analysis {
+    let order = graph::topological(&plan.jobs);
+    let mut stage = vec![0usize; plan.jobs.len()];
+    // Longest chain up to and including each job: seconds, then jobs, and the job before it.
+    let mut longest: Vec<(u64, usize, Option<usize>)> = vec![(0, 0, None); plan.jobs.len()];
+    for index in order {
+        let job = &plan.jobs[index];
+        stage[index] = job.depends_on.iter().map(|parent| stage[*parent] + 1).max().unwrap_or(0);
+        let before = job.depends_on.iter().copied().max_by_key(|parent| {
+            let (seconds, jobs, _) = longest[*parent];
+            (seconds, jobs, std::cmp::Reverse(*parent))
+        });
+        let (seconds, jobs) = before.map_or((0, 0), |parent| (longest[parent].0, longest[parent].1));
+        longest[index] = (seconds + runtime(plan, job).unwrap_or(0), jobs + 1, before);
+    }
+    let end = (0..plan.jobs.len()).max_by_key(|job| (longest[*job].0, longest[*job].1, std::cmp::Reverse(*job)));
+    let mut chain: Vec<usize> = std::iter::successors(end, |job| longest[*job].2).collect();
+    chain.reverse();
+    let known = chain.iter().all(|job| runtime(plan, &plan.jobs[*job]).is_some());
+    let graph = graph_of(spec, plan, origins, &stage);
+    let count = stage.iter().map(|stage| stage + 1).max().unwrap_or(0);
+    let mut stages: Vec<Stage> = (0..count).map(|_| Stage { jobs: 0, nodes: Vec::new() }).collect();
+    stage.iter().for_each(|stage| stages[*stage].jobs += 1);
+    for (index, node) in graph.nodes.iter().enumerate() {
+        stages[node.stage - 1].nodes.push(index);
+    }
+    Analysis {
+        name: plan.name.clone(),
+        jobs: plan.jobs.len(),
+        dependencies: plan.jobs.iter().map(|job| job.depends_on.len()).sum(),
+        width: stages.iter().map(|stage| stage.jobs).max().unwrap_or(0),
+        stages,
+        critical_seconds: (known && !chain.is_empty()).then(|| chain.last().map_or(0, |job| longest[*job].0)),
+        critical_path: chain.into_iter().map(|job| plan.jobs[job].name.clone()).collect(),
+        graph,
+    }
+}
+
+fn graph_of(spec: &Spec, plan: &Plan, origins: &[usize], stage: &[usize]) -> Graph {
+    let many = plan.jobs.len() > MAX_DRAWN;
+    let mut groups: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    let mut nodes: Vec<GraphNode> = Vec::new();
+    let mut node_of = Vec::with_capacity(plan.jobs.len());
+    for (index, job) in plan.jobs.iter().enumerate() {
+        let key = if many { (origins[index], stage[index]) } else { (index, 0) };
+        let node = *groups.entry(key).or_insert_with(|| {
+            nodes.push(GraphNode { name: job.name.clone(), jobs: 0, stage: stage[index] + 1 });
+            nodes.len() - 1
+        });
+        nodes[node].jobs += 1;
+        if nodes[node].jobs == 2 {
+            nodes[node].name.clone_from(&spec.document.jobs[origins[index]].name);
+        }
+        node_of.push(node);
+    }
+    let mut edges = BTreeSet::new();
+    for (index, job) in plan.jobs.iter().enumerate() {
+        edges.extend(job.depends_on.iter().map(|parent| (node_of[*parent], node_of[index])));
+    }
+    Graph { nodes, edges: edges.into_iter().collect() }
+}

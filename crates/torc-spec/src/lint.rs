@@ -1,0 +1,249 @@
+//! Doubts that are no mistakes: names nobody uses, jobs that fit nowhere, rules that never match.
+
+use crate::analysis::Machine;
+use crate::diagnostic::{Diagnostic, Diagnostics, excerpt};
+use crate::node::At;
+use crate::spec::Spec;
+use crate::template;
+use std::collections::{HashMap, HashSet};
+use torc_model::plan::{ActionKind, Plan};
+use torc_model::units::{Memory, Runtime};
+
+/// Looks for everything doubtful in a plan.
+pub(crate) fn lint(spec: &Spec, plan: &Plan, origins: &[usize], machine: Option<Machine>) -> Diagnostics {
+    let mut lint = Lint { spec, plan, origins, found: Diagnostics::default() };
+    lint.unused();
+    lint.unread();
+    lint.rules();
+    lint.sizes(machine);
+    lint.schedulers();
+    lint.found
+}
+
+struct Lint<'a> {
+    spec: &'a Spec,
+    plan: &'a Plan,
+    origins: &'a [usize],
+    found: Diagnostics,
+}
+
+impl Lint<'_> {
+    fn say(&mut self, at: &At<'_>, diagnostic: Diagnostic) {
+        self.found.push(diagnostic.at(self.spec.place(at, "")));
+    }
+
+    fn unused(&mut self) {
+        let (spec, plan) = (self.spec, self.plan);
+        let document = &spec.document;
+        let requirements: HashSet<usize> = plan.jobs.iter().filter_map(|job| job.resource_requirements).collect();
+        let handlers: HashSet<usize> = plan
+            .jobs
+            .iter()
+            .filter_map(|job| job.failure_handler)
+            .chain(plan.settings.default_failure_handler)
+            .collect();
+        let mut schedulers: HashSet<&str> =
+            plan.jobs.iter().filter_map(|job| job.scheduler).map(|i| plan.slurm_schedulers[i].name.as_str()).collect();
+        for action in &plan.actions {
+            if let ActionKind::ScheduleNodes { scheduler, .. } = &action.what {
+                schedulers.insert(scheduler);
+            }
+        }
+        let mut report = |key: &str, index: usize, what: &str, name: &str| {
+            let message = format!("{what} `{}` is never used", excerpt(name));
+            self.say(&At::top(key).index(index).key("name"), Diagnostic::warning(message));
+        };
+        for (index, entry) in plan.resource_requirements.iter().enumerate().filter(|(i, _)| !requirements.contains(i)) {
+            report("resource_requirements", index, "resource requirement", &entry.name);
+        }
+        for (index, entry) in plan.failure_handlers.iter().enumerate().filter(|(i, _)| !handlers.contains(i)) {
+            report("failure_handlers", index, "failure handler", &entry.name);
+        }
+        for (index, entry) in plan.slurm_schedulers.iter().enumerate() {
+            if !schedulers.contains(entry.name.as_str()) {
+                report("slurm_schedulers", index, "Slurm scheduler", &entry.name);
+            }
+        }
+        let takers = document.jobs.iter().map(|job| &job.use_parameters);
+        let takers = takers.chain(document.files.iter().map(|file| &file.use_parameters));
+        let taken: HashSet<&String> =
+            takers.chain(document.user_data.iter().map(|data| &data.use_parameters)).flatten().collect();
+        for name in document.parameters.keys().filter(|name| !taken.contains(name)) {
+            let message = format!("no entry takes parameter `{name}` with `use_parameters`");
+            self.say(&At::top("parameters").key(name), Diagnostic::warning(message));
+        }
+        if let Some(crate::node::Kind::Map(variables)) = spec.tree().get("variables").map(|node| &node.kind) {
+            let text = spec.tree().to_value().to_string();
+            let used: HashSet<&str> = template::names(&text).collect();
+            for variable in variables.iter().filter(|variable| !used.contains(&*variable.key)) {
+                let message = format!("variable `{}` is never used", variable.key);
+                self.say(&At::top("variables").key(&variable.key), Diagnostic::warning(message));
+            }
+        }
+    }
+
+    /// Files and user data that no job touches, outputs that nobody reads, and two names for one path.
+    fn unread(&mut self) {
+        let plan = self.plan;
+        let mut file_use = vec![(false, false); plan.files.len()];
+        let mut data_use = vec![(false, false); plan.user_data.len()];
+        for job in &plan.jobs {
+            job.input_files.iter().for_each(|file| file_use[*file].0 = true);
+            job.output_files.iter().for_each(|file| file_use[*file].1 = true);
+            job.input_user_data.iter().for_each(|data| data_use[*data].0 = true);
+            job.output_user_data.iter().for_each(|data| data_use[*data].1 = true);
+        }
+        let files = plan.files.iter().map(|file| file.name.as_str()).zip(&file_use);
+        let data = plan.user_data.iter().map(|data| data.name.as_str()).zip(&data_use);
+        for (what, names) in [("file", files.collect::<Vec<_>>()), ("user data", data.collect())] {
+            let pick = |wanted: (bool, bool)| -> Vec<&str> {
+                names.iter().filter(|(_, usage)| **usage == wanted).map(|(name, _)| *name).collect()
+            };
+            let list = |names: &[&str]| {
+                let shown: Vec<String> = names.iter().take(5).map(|name| format!("`{}`", excerpt(name))).collect();
+                format!("{}{}", shown.join(", "), if names.len() > 5 { ", ..." } else { "" })
+            };
+            let (untouched, unread) = (pick((false, false)), pick((false, true)));
+            if !untouched.is_empty() {
+                let message = format!("{} {what} never used: {}", untouched.len(), list(&untouched));
+                self.found.push(Diagnostic::warning(message));
+            }
+            if !unread.is_empty() {
+                let message = format!("{} {what} written that no job reads: {}", unread.len(), list(&unread));
+                self.found.push(Diagnostic::note(message));
+            }
+        }
+        let mut paths: HashMap<&str, &str> = HashMap::new();
+        for file in &plan.files {
+            if let Some(first) = paths.insert(&file.path, &file.name) {
+                let (first, second) = (excerpt(first), excerpt(&file.name));
+                let message = format!("files `{first}` and `{second}` have the same path `{}`", excerpt(&file.path));
+                let help = "jobs only wait for each other through the same name";
+                self.found.push(Diagnostic::warning(message).help(help));
+            }
+        }
+    }
+
+    fn rules(&mut self) {
+        for (index, handler) in self.plan.failure_handlers.iter().enumerate() {
+            let mut codes: HashSet<i32> = HashSet::new();
+            let mut all = false;
+            for (number, rule) in handler.rules.iter().enumerate() {
+                let only_codes = rule.signals.is_empty() && rule.causes.is_empty() && rule.stderr_matches.is_empty();
+                let shadowed = only_codes
+                    && if rule.match_all_exit_codes {
+                        all
+                    } else {
+                        rule.exit_codes.iter().all(|code| codes.contains(code))
+                    };
+                let impossible =
+                    only_codes && !rule.match_all_exit_codes && rule.exit_codes.iter().all(|code| *code > 255);
+                let why = match (shadowed, impossible) {
+                    (true, _) => Some("an earlier rule takes all of its failures"),
+                    (false, true) => Some("exit codes end at 255"),
+                    (false, false) => None,
+                };
+                let list = At::top("failure_handlers");
+                let entry = list.index(index);
+                let rules = entry.key("rules");
+                let at = rules.index(number);
+                if let Some(why) = why {
+                    self.say(&at, Diagnostic::warning("this rule can never match").label(why));
+                } else if rule.max_retries < 2 && rule.recovery_script.is_some() {
+                    let diagnostic = Diagnostic::warning("this recovery script never runs")
+                        .label("the rule allows no second attempt");
+                    self.say(&at, diagnostic.help("`max_retries` counts attempts: 2 allows one retry"));
+                }
+                if only_codes && !rule.match_all_exit_codes {
+                    codes.extend(&rule.exit_codes);
+                }
+                all |= rule.match_all_exit_codes && only_codes;
+            }
+        }
+    }
+
+    /// Jobs that fit into no node: the machine at hand, or what their scheduler asks for.
+    fn sizes(&mut self, machine: Option<Machine>) {
+        let plan = self.plan;
+        let mut said: HashSet<usize> = HashSet::new();
+        for (job, origin) in plan.jobs.iter().zip(self.origins) {
+            let Some(index) = job.resource_requirements else { continue };
+            let wanted = &plan.resource_requirements[index];
+            let mut reasons = Vec::new();
+            if let Some(scheduler) = job.scheduler.map(|index| &plan.slurm_schedulers[index]) {
+                if let (Some(runtime), Ok(walltime)) = (wanted.runtime, Runtime::parse(&scheduler.walltime))
+                    && runtime > walltime
+                {
+                    reasons.push(format!(
+                        "its runtime {} is longer than the allocation's {}",
+                        runtime.friendly(),
+                        walltime.friendly()
+                    ));
+                }
+                // A bare number is megabytes to Slurm, and 0 the whole node.
+                let mem = scheduler.mem.as_deref().filter(|mem| mem.ends_with(|c: char| c.is_ascii_alphabetic()));
+                if let (Some(memory), Some(Ok(mem))) = (wanted.memory, mem.map(Memory::parse))
+                    && memory > mem
+                {
+                    reasons.push(format!("it needs {memory} of memory, the allocation has {mem} per node"));
+                }
+                if wanted.num_nodes > scheduler.nodes {
+                    reasons
+                        .push(format!("it needs {} nodes, the allocation has {}", wanted.num_nodes, scheduler.nodes));
+                }
+            } else if let (Some(machine), true) = (machine, plan.slurm_schedulers.is_empty()) {
+                if wanted.num_cpus > machine.num_cpus {
+                    reasons.push(format!("it needs {} CPUs, this machine has {}", wanted.num_cpus, machine.num_cpus));
+                }
+                if wanted.memory.is_some_and(|memory| memory.0 > machine.memory_bytes) {
+                    let have = Memory(machine.memory_bytes >> 20 << 20);
+                    let memory = wanted.memory.unwrap_or_default();
+                    reasons.push(format!("it needs {memory} of memory, this machine has {have}"));
+                }
+                if machine.num_gpus.is_some_and(|gpus| wanted.num_gpus > gpus) {
+                    reasons.push(format!("it needs {} GPUs, this machine has fewer", wanted.num_gpus));
+                }
+            }
+            if !reasons.is_empty() && said.insert(*origin) {
+                let message = format!("job `{}` would never start: {}", excerpt(&job.name), reasons.join("; "));
+                self.say(&At::top("jobs").index(*origin).key("resource_requirements"), Diagnostic::warning(message));
+            }
+        }
+    }
+
+    /// Nodes that would stand idle.
+    fn schedulers(&mut self) {
+        let plan = self.plan;
+        let per_node: HashSet<&str> = plan
+            .actions
+            .iter()
+            .filter_map(|action| match &action.what {
+                ActionKind::ScheduleNodes { scheduler, start_one_worker_per_node: true, .. } => {
+                    Some(scheduler.as_str())
+                }
+                _ => None,
+            })
+            .collect();
+        for (index, scheduler) in plan.slurm_schedulers.iter().enumerate() {
+            let mut users = plan.jobs.iter().filter(|job| job.scheduler == Some(index)).peekable();
+            if scheduler.nodes < 2 || per_node.contains(scheduler.name.as_str()) || users.peek().is_none() {
+                continue;
+            }
+            let needs = |job: &torc_model::plan::Job| {
+                job.resource_requirements.map_or(1, |i| plan.resource_requirements[i].num_nodes)
+            };
+            if !users.any(|job| needs(job) == scheduler.nodes) {
+                let message = format!(
+                    "Slurm scheduler `{}` asks for {} nodes, but none of its jobs uses as many",
+                    excerpt(&scheduler.name),
+                    scheduler.nodes
+                );
+                let help = "set `start_one_worker_per_node: true` in its action, or give the jobs `num_nodes`";
+                self.say(
+                    &At::top("slurm_schedulers").index(index).key("nodes"),
+                    Diagnostic::warning(message).help(help),
+                );
+            }
+        }
+    }
+}

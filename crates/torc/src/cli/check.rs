@@ -1,0 +1,75 @@
+//! `torc check`: validates a spec and shows what it would do. Needs no server and writes nothing.
+
+use super::Context;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::Format;
+use serde_json::json;
+use std::path::PathBuf;
+use torc_spec::{Diagnostics, Machine, Severity, Source};
+
+/// Check a spec and show what it would do, without touching anything
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc check sweep.yaml                     mistakes, doubts, stages and the critical path
+  torc check sweep.yaml --format dot | dot -Tpng > sweep.png
+  torc check - --format json < sweep.kdl    the same for programs
+
+Formats: table, json, dot, mermaid, svg. Exit code 2 if the spec is wrong.")]
+pub struct Args {
+    /// Spec file (`-`: standard input)
+    spec: PathBuf,
+
+    /// Treat warnings as errors
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        let output = context.output;
+        let wrong = |errors: &Diagnostics| -> Result<Exit> {
+            if output.is_json() {
+                output.json(&json!({ "valid": false, "errors": errors, "warnings": [] }))?;
+                return Ok(Exit::Usage);
+            }
+            Err(Error::Spec { rendered: errors.render(console::colors_enabled_stderr()) })
+        };
+        let parsed = match Source::read(&self.spec).and_then(|source| torc_spec::parse(&source)) {
+            Ok(parsed) => parsed,
+            Err(errors) => return wrong(&errors),
+        };
+        let checked = match parsed.spec.check(Some(machine())) {
+            Ok(checked) => checked,
+            Err(errors) => return wrong(&errors),
+        };
+        let mut warnings = parsed.warnings;
+        warnings.extend(checked.warnings);
+        let failed = self.strict && warnings.count(Severity::Warning) > 0;
+        if !output.is_json() && !warnings.is_empty() {
+            output.talk(warnings.render(console::colors_enabled_stderr()));
+        }
+        let analysis = &checked.analysis;
+        match output.format {
+            Format::Json => {
+                output.json(&json!({ "valid": !failed, "errors": [], "warnings": warnings, "plan": analysis }))?;
+            }
+            Format::Table => output.data(&analysis.to_text())?,
+            Format::Dot => output.data(&analysis.graph.to_dot())?,
+            Format::Mermaid => output.data(&analysis.graph.to_mermaid())?,
+            Format::Svg => output.data(&analysis.graph.to_svg())?,
+        }
+        Ok(if failed { Exit::Usage } else { Exit::Success })
+    }
+}
+
+/// What this machine offers; GPUs are not counted here.
+fn machine() -> Machine {
+    let cpus =
+        std::thread::available_parallelism().map_or(u32::MAX, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
+    let info = rustix::system::sysinfo();
+    let memory_bytes = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
+    Machine { num_cpus: cpus, memory_bytes, num_gpus: None }
+}
