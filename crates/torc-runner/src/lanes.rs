@@ -119,7 +119,10 @@ impl Lanes {
 
 async fn run_exchanges(line: Line, mut requests: UnboundedReceiver<Arc<ClaimRequest>>) {
     while let Some(request) = requests.recv().await {
-        match line.insist(|| line.client.claim(line.workflow_id, &request)).await {
+        torc_failpoint::hit("runner.before_claim");
+        let answer = line.insist(|| line.client.claim(line.workflow_id, &request)).await;
+        torc_failpoint::hit("runner.after_answer");
+        match answer {
             Ok(answer) => line.events.send(Event::Exchanged(answer)),
             Err(error) => line.events.send(Event::Refused(error.to_string())),
         }
@@ -128,7 +131,10 @@ async fn run_exchanges(line: Line, mut requests: UnboundedReceiver<Arc<ClaimRequ
 
 async fn run_listener(line: Line, mut requests: UnboundedReceiver<ClaimRequest>) {
     while let Some(request) = requests.recv().await {
-        match line.insist(|| line.client.claim(line.workflow_id, &request)).await {
+        torc_failpoint::hit("runner.before_claim");
+        let answer = line.insist(|| line.client.claim(line.workflow_id, &request)).await;
+        torc_failpoint::hit("runner.after_answer");
+        match answer {
             Ok(answer) => line.events.send(Event::Heard(answer)),
             Err(error) => line.events.send(Event::Refused(error.to_string())),
         }

@@ -151,8 +151,10 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
         .stderr(stderr)
         .process_group(0);
     let (started, started_ms) = (Instant::now(), time::now_ms());
+    torc_failpoint::hit("runner.before_spawn");
     match command.spawn() {
         Ok(child) => {
+            torc_failpoint::hit("runner.after_spawn");
             // A pid is never negative nor larger than the kernel's limit of 2^22.
             let pid = child.id() as i32;
             Ok(Launched { pid, pidfd: sys::pidfd_open(pid).ok(), group, started, started_ms })

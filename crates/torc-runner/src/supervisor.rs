@@ -481,6 +481,7 @@ impl Supervisor {
             self.on_not_launched(id, error, out);
             return;
         };
+        torc_failpoint::hit("runner.after_exit");
         let is_sigkill = status.signal() == Some(libc::SIGKILL) || status.code() == Some(128 + libc::SIGKILL);
         let machine_oom = is_sigkill && self.machine_oom_since_last_look();
         let mut gone = Gone { status, cpu, max_rss_bytes, at: now, at_ms: time::now_ms(), machine_oom };

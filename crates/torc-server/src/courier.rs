@@ -55,10 +55,12 @@ async fn round(store: &Store) -> Result<Duration, crate::store::Refusal> {
             return Ok(Duration::from_millis(wait as u64));
         }
         let tries = due.into_iter().map(|delivery| async move {
+            torc_failpoint::hit("courier.before_post");
             let outcome = match tokio::time::timeout(TRY, deliver(&delivery)).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(format!("no answer within {} s", TRY.as_secs())),
             };
+            torc_failpoint::hit("courier.after_post");
             store.delivery_tried(delivery.id, outcome).await
         });
         for noted in futures_util::future::join_all(tries).await {

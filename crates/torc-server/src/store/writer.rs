@@ -295,6 +295,7 @@ impl Writer {
             }
             next = if replies.len() < GROUP { requests.try_recv().ok() } else { None };
         }
+        torc_failpoint::hit("store.before_commit");
         let committed = self.db.execute_batch("COMMIT").map_err(|error| {
             let refusal = broken(&error);
             // Whether it is still open or not, nothing of it may stay.
@@ -305,6 +306,7 @@ impl Writer {
             self.state.forget_all(&self.db);
             new_events.clear();
         }
+        torc_failpoint::hit("store.after_commit");
         self.publish(&touched);
         for reply in replies {
             reply(committed.clone());

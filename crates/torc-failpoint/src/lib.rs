@@ -1,0 +1,54 @@
+//! Failpoints: named places where a test can kill the process, as a crash would.
+//!
+//! `TORC_FAILPOINT=store.before_commit:3` kills the process with SIGKILL the third time it comes to that place. Builds
+//! without debug assertions have no failpoints: the call is empty.
+
+/// Every place there is; a test goes through all of them.
+pub const ALL: &[&str] = &[
+    "store.before_commit",
+    "store.after_commit",
+    "courier.before_post",
+    "courier.after_post",
+    "runner.before_claim",
+    "runner.after_answer",
+    "runner.before_spawn",
+    "runner.after_spawn",
+    "runner.after_exit",
+];
+
+/// Dies here if the environment says so.
+#[inline]
+pub fn hit(name: &str) {
+    #[cfg(debug_assertions)]
+    armed::hit(name);
+    #[cfg(not(debug_assertions))]
+    let _ = name;
+}
+
+#[cfg(debug_assertions)]
+mod armed {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    struct Armed {
+        name: String,
+        left: AtomicU64,
+    }
+
+    static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+
+    pub fn hit(name: &str) {
+        let armed = ARMED.get_or_init(|| {
+            let text = std::env::var("TORC_FAILPOINT").ok()?;
+            let (name, nth) = text.split_once(':').unwrap_or((&text, "1"));
+            Some(Armed { name: name.to_owned(), left: AtomicU64::new(nth.parse().unwrap_or(1)) })
+        });
+        if let Some(armed) = armed
+            && armed.name == name
+            && armed.left.fetch_sub(1, Ordering::SeqCst) == 1
+        {
+            // As a power cut would: no destructor runs, nothing is flushed.
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        }
+    }
+}
