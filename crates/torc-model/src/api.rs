@@ -423,16 +423,21 @@ pub struct Heartbeat {
     pub runner_id: RunnerId,
     /// What it holds.
     pub held: Vec<AttemptRef>,
+    /// Attempts that an answer spoke of and that it does not have: their process is gone, or the answer that granted
+    /// them never arrived and will not be followed. Repeated until a heartbeat with them was answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<AttemptId>,
 }
 
 /// What a heartbeat learns.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct HeartbeatAnswer {
-    /// Attempts that must be stopped and reported.
+    /// Attempts that must be stopped and reported (or, when the runner does not have them, named in `gone`).
     pub cancel: Vec<AttemptId>,
     /// Attempts that are no longer the runner's: stop them, their reports will not count.
     pub not_yours: Vec<AttemptId>,
-    /// Attempts the server gave it but that it did not list, claimed at least 30 s ago.
+    /// Attempts the server gave it but that it did not list, claimed at least 30 s ago. It must name those that it
+    /// does not have in `gone` and never start them.
     pub forgotten: Vec<AttemptId>,
 }
 

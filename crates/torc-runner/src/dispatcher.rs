@@ -345,6 +345,8 @@ impl Dispatcher {
                 self.give_back(packet, Cause::Canceled, "canceled");
             } else if self.active.contains_key(id) {
                 out.push(Effect::Stop(*id, StopReason::Canceled));
+            } else if !self.held.contains(*id) {
+                self.held.disclaim(*id);
             }
         }
     }
@@ -352,7 +354,7 @@ impl Dispatcher {
     fn on_not_ours(&mut self, ids: &[AttemptId], out: &mut Vec<Effect>) {
         for id in ids {
             if self.take_queued(*id).is_some() {
-                self.held.remove(*id);
+                self.held.disclaim(*id);
             } else if let Some(active) = self.active.get_mut(id) {
                 active.is_ours = false;
                 out.push(Effect::Stop(*id, StopReason::NotOurs));
@@ -361,9 +363,11 @@ impl Dispatcher {
     }
 
     fn on_forgotten(&mut self, ids: &[AttemptId], out: &mut Vec<Effect>) {
-        let lost: Vec<String> = ids.iter().filter(|id| !self.held.contains(**id)).map(ToString::to_string).collect();
+        let lost: Vec<AttemptId> = ids.iter().copied().filter(|id| !self.held.contains(*id)).collect();
         if !lost.is_empty() {
-            let message = format!("the answer that granted attempts {} never arrived", lost.join(", "));
+            lost.iter().for_each(|id| self.held.disclaim(*id));
+            let names: Vec<String> = lost.iter().map(ToString::to_string).collect();
+            let message = format!("the answer that granted attempts {} never arrived", names.join(", "));
             out.push(Effect::Tell(RunnerEvent::Warning { message }));
         }
     }
@@ -437,7 +441,7 @@ impl Dispatcher {
             self.idle_since = Some(now);
         }
         if !active.is_ours {
-            self.held.remove(id);
+            self.held.disclaim(id);
             return;
         }
         if self.is_lost || self.is_refused {

@@ -63,9 +63,10 @@ async fn beat(line: Line, held: Arc<HeldList>, rhythm: Rhythm) {
         // Not longer than until the fence, whatever the rhythm.
         let to_fence = rhythm.fence.saturating_sub(line.contact.silence()).max(Duration::from_millis(100));
         tokio::time::sleep(pause.min(to_fence)).await;
-        let body = Heartbeat { runner_id: line.runner_id, held: held.refs() };
+        let body = Heartbeat { runner_id: line.runner_id, held: held.refs(), gone: held.untold() };
         match line.contact.track(client.heartbeat(&body)).await {
             Ok(answer) => {
+                held.told(&body.gone);
                 pause = rhythm.interval;
                 if answer != HeartbeatAnswer::default() {
                     line.events.send(Event::Heartbeat(answer));

@@ -1,6 +1,6 @@
 //! Which attempts this runner holds, known to the thread that owns the state and to the one that sends heartbeats.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use torc_model::api::AttemptRef;
 use torc_model::ids::AttemptId;
@@ -9,6 +9,16 @@ use torc_model::ids::AttemptId;
 #[derive(Debug, Default)]
 pub struct HeldList {
     tokens: Mutex<HashMap<AttemptId, String>>,
+    absent: Mutex<Absent>,
+}
+
+/// Attempts that the server asked about and that are not here.
+#[derive(Debug, Default)]
+struct Absent {
+    /// The server does not know yet.
+    untold: BTreeSet<AttemptId>,
+    /// Never to be started, even when the answer that grants them still arrives.
+    all: BTreeSet<AttemptId>,
 }
 
 impl HeldList {
@@ -16,9 +26,31 @@ impl HeldList {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds one; false when it was there.
+    fn absent(&self) -> MutexGuard<'_, Absent> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds one; false when it was there, or when it must not be started any more.
     pub fn insert(&self, id: AttemptId, token: &str) -> bool {
-        self.lock().insert(id, token.into()).is_none()
+        !self.absent().all.contains(&id) && self.lock().insert(id, token.into()).is_none()
+    }
+
+    /// It is not here (any more), and the server will be told so.
+    pub fn disclaim(&self, id: AttemptId) {
+        let mut absent = self.absent();
+        absent.all.insert(id);
+        absent.untold.insert(id);
+        self.lock().remove(&id);
+    }
+
+    /// What the server must be told to be absent.
+    pub fn untold(&self) -> Vec<AttemptId> {
+        self.absent().untold.iter().copied().collect()
+    }
+
+    /// The server was told so.
+    pub fn told(&self, ids: &[AttemptId]) {
+        self.absent().untold.retain(|id| !ids.contains(id));
     }
 
     /// Takes one out.

@@ -191,7 +191,7 @@ impl Workflow {
         let dead = self.jobs[index as usize].cancel_on_failure
             && self.parents[index as usize].iter().any(|p| self.jobs[*p as usize].status.is_bad_end());
         if dead {
-            self.shift(index, JobEvent::DependencyEndedBadly, Some("a job it depends on did not succeed"));
+            self.shift(index, JobEvent::DependencyEndedBadly, Some(super::workflow::DEPENDENCY_FAILED));
             self.propagate(index, now);
             return true;
         }

@@ -172,11 +172,18 @@ impl Workflow {
 
     /// Takes the attempt from its runner and gives back what it used.
     pub(super) fn release(&mut self, index: u32, limits: &mut Limits) {
+        if let Some(class) = self.take_away(index) {
+            self.give_back(class, limits);
+        }
+    }
+
+    /// Takes the attempt from its runner. Answers with the class whose share is still taken.
+    pub(super) fn take_away(&mut self, index: u32) -> Option<u32> {
         let job = &mut self.jobs[index as usize];
-        let Some(held) = job.held.take() else { return };
+        let held = job.held.take()?;
         let id = job.live.take().expect("a held job has a live attempt");
         job.last = Some(id);
-        let class = job.class as usize;
+        let class = job.class;
         job.class = job.next_class.take().unwrap_or(job.class);
         self.live.remove(&id);
         if let Some(set) = self.by_runner.get_mut(&held.runner) {
@@ -185,7 +192,12 @@ impl Workflow {
                 self.by_runner.remove(&held.runner);
             }
         }
-        for name in &self.classes[class].uses {
+        Some(class)
+    }
+
+    /// Frees what an attempt of this class used of named limits.
+    fn give_back(&self, class: u32, limits: &mut Limits) {
+        for name in &self.classes[class as usize].uses {
             if let Some(limit) = limits.get_mut(name) {
                 limit.used -= 1;
             }
@@ -282,7 +294,8 @@ impl Workflow {
         let number = job.attempt - job.refunds.min(job.attempt.saturating_sub(1));
         let uses = self.rule_uses.get(&(index, rule)).copied().unwrap_or(0);
         let said = format!("rule {} of failure handler `{handler}` speaks of {}", rule + 1, describe(failure));
-        if number >= found.max_retries || uses + 1 >= found.max_retries {
+        // Every retry by a rule raises the number, so this bounds each rule too.
+        if number >= found.max_retries {
             let text = format!("{said}; attempt {number} of {}, no more retries", found.max_retries);
             let event = match failure.cause {
                 Cause::Timeout => JobEvent::TerminatedForGood,
@@ -319,37 +332,46 @@ impl Workflow {
         for index in &held {
             self.ended(*index, lost_end(lost, now), limits, 0.5);
         }
-        self.runner_has_only(runner, &[]);
+        let zombies: Vec<_> = self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id).collect();
+        for id in zombies {
+            self.process_gone(runner, id, limits);
+        }
         self.release_actions(runner);
         held.len()
     }
 
-    /// The runner said which attempts' processes it still has: processes of other attempts are gone, so that
-    /// their successors may start.
-    pub fn runner_has_only(&mut self, runner: RunnerId, present: &[AttemptId]) {
-        let gone: Vec<_> = self
-            .zombies
-            .iter()
-            .filter(|(id, (r, _))| *r == runner && !present.contains(id))
-            .map(|(id, (_, index))| (*id, *index))
-            .collect();
-        for (id, index) in gone {
-            self.zombies.remove(&id);
-            let job = &mut self.jobs[index as usize];
-            if job.waits_for.take().is_some()
-                && let Some(live) = job.live
-            {
-                self.record(Change::AttemptUnleashed(live));
-                self.enqueue(index);
-            }
+    /// The process of an attempt that was ended over its runner's head is gone: its successor may start, and what it
+    /// used of named limits is free. Only the runner can say so, about an attempt that it was asked about; that it
+    /// does not mention an attempt proves nothing, because its word may be older than the attempt.
+    pub fn process_gone(&mut self, runner: RunnerId, attempt: AttemptId, limits: &mut Limits) {
+        let Some((_, index)) = self.zombies.get(&attempt).copied().filter(|(r, _)| *r == runner) else { return };
+        self.zombies.remove(&attempt);
+        self.give_back(self.jobs[index as usize].class, limits);
+        let others = self.zombies.values().any(|(_, of)| *of == index);
+        let job = &mut self.jobs[index as usize];
+        if !others
+            && job.waits_for.take().is_some()
+            && let Some(live) = job.live
+        {
+            self.record(Change::AttemptUnleashed(live));
+            self.enqueue(index);
         }
     }
 
-    /// A single process of an ended attempt is gone (its runner's late report says so).
-    pub fn process_gone(&mut self, runner: RunnerId, attempt: AttemptId) {
-        let others: Vec<_> =
-            self.zombies.iter().filter(|(id, (r, _))| *r == runner && **id != attempt).map(|(id, _)| *id).collect();
-        self.runner_has_only(runner, &others);
+    /// The runner was asked about an attempt and does not have it: the answer that granted it never arrived, and
+    /// should it still arrive, the runner will not start it. It goes back to the queue at no cost.
+    pub fn never_arrived(&mut self, runner: RunnerId, attempt: AttemptId, limits: &mut Limits, now: i64) {
+        let Some(index) = self.find_live(attempt) else { return };
+        let held = self.jobs[index as usize].held.as_ref();
+        if held.is_some_and(|h| h.runner == runner && h.state == AttemptState::Claimed) {
+            let end = End {
+                at: now,
+                cause: Some(Cause::Stopped),
+                error: Some("it never reached its runner".into()),
+                ..End::default()
+            };
+            self.ended(index, end, limits, 0.5);
+        }
     }
 
     /// Attempts of this runner that it must stop: because somebody said so, or because they are no longer its own.

@@ -1,9 +1,8 @@
 //! What people do to jobs: initialize, reset, retry, classify, cancel, hold, disable, adjust.
 
 use super::change::{Change, End};
-use super::claim::Limits;
 use super::machine::JobEvent;
-use super::workflow::{Next, Refused, Workflow};
+use super::workflow::{DEPENDENCY_FAILED, Next, Refused, Workflow};
 use crate::ids::AttemptId;
 use crate::status::{AttemptState, Cause, JobStatus, Origin};
 use serde_json::json;
@@ -86,7 +85,7 @@ impl Workflow {
         let next_run = self.held_count() == 0;
         for (index, _) in chosen {
             self.drop_queued(*index, "the job was reset", now);
-            self.shift(*index, JobEvent::Reset, None);
+            // The counters first: the move writes them down.
             let job = &mut self.jobs[*index as usize];
             if next_run {
                 job.attempt = 0;
@@ -94,6 +93,7 @@ impl Workflow {
             job.refunds = job.attempt;
             job.lost_retries = 0;
             job.last = job.last.filter(|_| !next_run);
+            self.shift(*index, JobEvent::Reset, None);
         }
         let again: HashSet<u32> = chosen.iter().map(|(index, _)| *index).collect();
         self.rule_uses.retain(|(index, _), _| !again.contains(index));
@@ -102,6 +102,7 @@ impl Workflow {
             self.run += 1;
             self.rule_uses.clear();
             self.requeue_ready(now);
+            self.begin_idle();
         }
         let complete = self.is_complete();
         self.record(Change::Workflow { run: self.run, canceled: false, complete, started: false });
@@ -123,6 +124,22 @@ impl Workflow {
                 Change::Job { id: job.id, status: job.status, reason: None, attempt: 1, lost_retries: 0, refunds: 0 };
             self.record(change);
             self.queue_attempt(index, Next::fresh(Origin::Initial), now);
+        }
+    }
+
+    /// A new run began: jobs that have not run in it have no attempt in it, whatever they had before.
+    fn begin_idle(&mut self) {
+        for index in 0..self.jobs.len() {
+            let job = &mut self.jobs[index];
+            if matches!(job.status, JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled) {
+                let was = (job.attempt.max(1), job.refunds, job.lost_retries);
+                (job.attempt, job.refunds, job.lost_retries, job.last) = (0, 0, 0, None);
+                if was != (1, 0, 0) {
+                    let (id, status) = (job.id, job.status);
+                    let reason = job.canceled_by_dependency.then_some(DEPENDENCY_FAILED);
+                    self.record(Change::Job { id, status, reason, attempt: 1, lost_retries: 0, refunds: 0 });
+                }
+            }
         }
     }
 
@@ -152,9 +169,7 @@ impl Workflow {
                     && w.jobs[*index as usize].cancel_on_failure
                     && w.parents[*index as usize].iter().any(|p| w.jobs[*p as usize].status.is_bad_end())
             };
-            if hopeless(self)
-                && self.shift(*index, JobEvent::DependencyEndedBadly, Some("a job it depends on did not succeed"))
-            {
+            if hopeless(self) && self.shift(*index, JobEvent::DependencyEndedBadly, Some(DEPENDENCY_FAILED)) {
                 self.propagate(*index, now);
             }
         }
@@ -164,11 +179,15 @@ impl Workflow {
     }
 
     /// `POST /jobs/{id}/retry/{run_id}?max_retries=N`: one more attempt, while its number allows it.
-    pub fn retry(&mut self, index: u32, run: i64, max: i64, limits: &mut Limits, now: i64) -> Result<(), Refused> {
+    pub fn retry(&mut self, index: u32, run: i64, max: i64, now: i64) -> Result<(), Refused> {
         let job = &self.jobs[index as usize];
         if run != self.run {
             let message = format!("run {run} was given but the workflow is in run {}", self.run);
             return Err(Refused::new("run_mismatch", message));
+        }
+        if self.canceled {
+            return Err(Refused::new("workflow_canceled", "the workflow is canceled; nothing of it would be started")
+                .hint("reset its jobs with `reset-status`, then initialize it"));
         }
         if !matches!(job.status, JobStatus::Running | JobStatus::Failed | JobStatus::Terminated) {
             let message =
@@ -179,14 +198,14 @@ impl Workflow {
             let message = format!("job {} is at attempt {} of {max}; no more retries", job.id, job.attempt);
             return Err(Refused::new("max_retries_exceeded", message));
         }
-        self.again(index, Origin::Manual, limits, now);
+        self.again(index, Origin::Manual, now);
         Ok(())
     }
 
     /// Opens a job that ended badly (or ends the attempt that runs) and queues its next attempt.
-    pub fn again(&mut self, index: u32, origin: Origin, limits: &mut Limits, now: i64) {
+    pub fn again(&mut self, index: u32, origin: Origin, now: i64) {
         let was_final = self.jobs[index as usize].status.is_final();
-        self.end_over_its_head(index, limits, now);
+        self.end_over_its_head(index, now);
         let job = &mut self.jobs[index as usize];
         job.attempt += 1;
         let (number, retry_of) = (job.attempt, job.last);
@@ -215,19 +234,19 @@ impl Workflow {
 
     /// An attempt turned out not to be its job's fault: it no longer counts against the user's rules, and a job that
     /// had failed with it gets another one from the budget for losses. Tells whether it did.
-    pub fn refund(&mut self, index: u32, attempt: AttemptId, limits: &mut Limits, now: i64) -> bool {
+    pub fn refund(&mut self, index: u32, attempt: AttemptId, now: i64) -> bool {
         let job = &mut self.jobs[index as usize];
         job.refunds += 1;
         let is_final = matches!(job.status, JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed);
         if is_final && job.last == Some(attempt) && job.lost_retries < job.max_lost {
             job.lost_retries += 1;
-            self.again(index, Origin::Lost, limits, now);
+            self.again(index, Origin::Lost, now);
             return true;
         }
         let change = Change::Job {
             id: job.id,
             status: job.status,
-            reason: None,
+            reason: job.canceled_by_dependency.then_some(DEPENDENCY_FAILED),
             attempt: job.attempt.max(1),
             lost_retries: job.lost_retries,
             refunds: job.refunds,
@@ -236,11 +255,12 @@ impl Workflow {
         false
     }
 
-    /// Ends a held attempt without its runner. Its process may still exist, so the next attempt must wait.
-    fn end_over_its_head(&mut self, index: u32, limits: &mut Limits, now: i64) {
+    /// Ends a held attempt without its runner. Its process may still exist, so the next attempt must wait, and what it
+    /// uses of named limits stays taken.
+    fn end_over_its_head(&mut self, index: u32, now: i64) {
         let job = &self.jobs[index as usize];
         let (Some(runner), Some(id)) = (job.held.as_ref().map(|h| h.runner), job.live) else { return };
-        self.release(index, limits);
+        self.take_away(index);
         self.zombies.insert(id, (runner, index));
         let end = End {
             state: Some(AttemptState::Failed),
@@ -253,7 +273,7 @@ impl Workflow {
     }
 
     /// A verdict on a job that waits for one: try again, or give up.
-    pub fn classify(&mut self, index: u32, retry: bool, limits: &mut Limits, now: i64) -> Result<(), Refused> {
+    pub fn classify(&mut self, index: u32, retry: bool, now: i64) -> Result<(), Refused> {
         let job = &self.jobs[index as usize];
         if !self.settings.use_pending_failed {
             return Err(Refused::new("not_opted_in", "the workflow does not use `pending_failed`")
@@ -264,7 +284,7 @@ impl Workflow {
             return Err(Refused::new("wrong_status", message));
         }
         if retry {
-            self.again(index, Origin::Classified, limits, now);
+            self.again(index, Origin::Classified, now);
         } else {
             self.shift(index, JobEvent::FailedForGood, Some("classified as permanent"));
             self.event("job_failed", Some(index), json!({"by": "classification", "run_id": self.run}));

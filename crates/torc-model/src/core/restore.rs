@@ -132,10 +132,15 @@ impl Rows {
                 workflow.restore_rule_use(index, rule);
             }
         }
-        // The column starts at 1, as users know it; the engine counts attempts that were queued.
+        // The column starts at 1, as users know it; the engine counts attempts that were queued. A job that was reset
+        // while the run went on has had its attempts refunded.
         for job in &mut workflow.jobs {
-            let may_be_new = matches!(job.status, JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Canceled);
-            if may_be_new && job.attempt == 1 && job.live.is_none() && job.last.is_none() {
+            let may_be_new = matches!(
+                job.status,
+                JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled
+            );
+            let has_none = job.live.is_none() && job.last.is_none() && job.refunds == 0;
+            if may_be_new && has_none && job.attempt == 1 {
                 job.attempt = 0;
             }
         }

@@ -169,10 +169,10 @@ impl World {
             }
             15 => {
                 let run = self.workflow.run;
-                let _ = self.workflow.retry(index, run, 4, &mut self.limits, self.now);
+                let _ = self.workflow.retry(index, run, 4, self.now);
             }
             16 => {
-                let _ = self.workflow.classify(index, pick.is_multiple_of(2), &mut self.limits, self.now);
+                let _ = self.workflow.classify(index, pick.is_multiple_of(2), self.now);
             }
             17 => self.workflow.hold(index, pick.is_multiple_of(2)),
             18 => {
@@ -193,10 +193,17 @@ impl World {
                 if pick.is_multiple_of(4) {
                     self.workflow.cancel(self.now);
                 } else {
-                    self.workflow.runner_has_only(RunnerId(runner), &[]);
+                    self.bury(runner);
                 }
             }
             _ => self.now += 3000,
+        }
+    }
+
+    /// The runner says that all processes it was asked about are gone.
+    fn bury(&mut self, runner: i64) {
+        for id in self.workflow.orders_for(RunnerId(runner)) {
+            self.workflow.process_gone(RunnerId(runner), id, &mut self.limits);
         }
     }
 
@@ -233,10 +240,12 @@ impl World {
             licences += i64::from(job.held.is_some() && !w.classes[job.class as usize].uses.is_empty());
         }
         assert_eq!(counts, w.counts);
+        let uses = |index: &u32| !w.classes[w.jobs[*index as usize].class as usize].uses.is_empty();
+        licences += w.zombies.values().filter(|(_, index)| uses(index)).count() as i64;
         assert!(licences <= 1, "a named limit was exceeded");
         assert_eq!(self.limits["licence"].used, licences);
         let all_final = w.jobs.iter().all(|j| j.status.is_final());
-        assert_eq!(w.is_complete(), w.run > 0 && all_final);
+        assert_eq!(w.is_complete(), all_final);
         let live = self.ledger.attempts.values().filter(|(_, s)| s.is_live()).count();
         assert_eq!(live, w.live.len());
     }
@@ -248,13 +257,13 @@ impl World {
             self.now += 3_600_000;
             self.workflow.initialize(self.now);
             for runner in 1..4 {
-                self.workflow.runner_has_only(RunnerId(runner), &[]);
+                self.bury(runner);
                 self.claim(runner, 100, 0);
             }
             for index in 0..self.workflow.jobs.len() as u32 {
                 self.workflow.hold(index, false);
                 if self.workflow.jobs[index as usize].status == JobStatus::PendingFailed {
-                    self.workflow.classify(index, false, &mut self.limits, self.now).expect("it waits for a verdict");
+                    self.workflow.classify(index, false, self.now).expect("it waits for a verdict");
                 }
                 if self.workflow.jobs[index as usize].held.is_some() {
                     self.end(index, None, 0);
@@ -348,7 +357,7 @@ fn a_late_success_does_not_hide_an_early_failure() {
     assert_eq!(statuses, ["completed", "failed", "completed", "canceled", "canceled"]);
     world.check();
     // A retry of b brings d and e back.
-    world.workflow.retry(1, 1, 3, &mut world.limits, 5).expect("it may be retried");
+    world.workflow.retry(1, 1, 3, 5).expect("it may be retried");
     let statuses: Vec<_> = world.workflow.jobs.iter().map(|j| j.status.as_str()).collect();
     assert_eq!(statuses, ["completed", "ready", "completed", "blocked", "blocked"]);
     world.check();
@@ -384,15 +393,86 @@ fn a_retry_of_a_running_attempt_waits_for_its_process() {
     world.claim(1, 1, 0);
     world.workflow.started(0, 1, 1);
     let old = world.workflow.jobs[0].live.expect("it runs");
-    world.workflow.retry(0, 1, 3, &mut world.limits, 5).expect("it may be retried");
+    world.workflow.retry(0, 1, 3, 5).expect("it may be retried");
     assert_eq!(world.workflow.jobs[0].status, JobStatus::Ready);
     assert_eq!(world.workflow.orders_for(RunnerId(1)), [old], "its runner is told to stop the old one");
     world.claim(2, 1, 0);
     assert_eq!(world.workflow.jobs[0].status, JobStatus::Ready, "nobody may start it yet");
-    world.workflow.process_gone(RunnerId(1), old);
+    world.workflow.process_gone(RunnerId(1), old, &mut world.limits);
     world.claim(2, 1, 0);
     assert_eq!(world.workflow.jobs[0].status, JobStatus::Pending);
     world.check();
+}
+
+#[test]
+fn a_process_that_outlived_its_attempt_keeps_its_share_of_a_limit() {
+    let mut world = World::new(&[], &[false; 6], false, false);
+    world.capacity.num_cpus = 100;
+    world.workflow.initialize(0);
+    world.claim(1, 6, 0);
+    let users: Vec<u32> = (0..6).filter(|i| !limit_of(*i as usize).is_empty()).collect();
+    let first = users.iter().copied().find(|i| world.workflow.jobs[*i as usize].held.is_some()).expect("one has it");
+    world.workflow.started(first, 1, 1);
+    let old = world.workflow.jobs[first as usize].live.expect("it runs");
+    world.workflow.retry(first, 1, 3, 5).expect("it may be retried");
+    world.claim(2, 6, 0);
+    assert!(users.iter().all(|i| world.workflow.jobs[*i as usize].held.is_none()), "its process still uses the limit");
+    world.check();
+    world.workflow.process_gone(RunnerId(1), old, &mut world.limits);
+    world.claim(2, 6, 0);
+    assert_eq!(users.iter().filter(|i| world.workflow.jobs[**i as usize].held.is_some()).count(), 1);
+    world.check();
+}
+
+#[test]
+fn an_attempt_that_never_arrived_goes_back_at_no_cost() {
+    let mut world = World::new(&[], &[false], false, false);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    let lost = world.workflow.jobs[0].live.expect("it was claimed");
+    world.workflow.never_arrived(RunnerId(2), lost, &mut world.limits, 5);
+    assert_eq!(world.workflow.jobs[0].status, JobStatus::Pending, "another runner has no say");
+    world.workflow.never_arrived(RunnerId(1), lost, &mut world.limits, 5);
+    let job = &world.workflow.jobs[0];
+    assert_eq!((job.status, job.attempt, job.refunds, job.lost_retries), (JobStatus::Ready, 2, 1, 0));
+    world.check();
+}
+
+#[test]
+fn a_reset_writes_the_counters_it_sets() {
+    let mut world = World::new(&[], &[false], true, false);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    world.lose(1);
+    world.workflow.take_changes();
+    world.reset(&Seeds::All);
+    let written = world.workflow.take_changes().into_iter().find_map(|c| match c {
+        Change::Job { status: JobStatus::Uninitialized, attempt, lost_retries, refunds, .. } => {
+            Some((attempt, lost_retries, refunds))
+        }
+        _ => None,
+    });
+    assert_eq!(written, Some((1, 0, 0)));
+}
+
+#[test]
+fn a_workflow_that_is_canceled_before_it_began_is_complete() {
+    let mut world = World::new(&[], &[false, false], false, false);
+    world.workflow.cancel(1);
+    world.check();
+    assert!(world.workflow.is_complete());
+}
+
+#[test]
+fn nothing_of_a_canceled_workflow_is_retried() {
+    let mut world = World::new(&[], &[false, false], false, false);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    let index = world.held(0).expect("one is held");
+    world.end(index, Some(Cause::Exit), 1);
+    world.workflow.cancel(5);
+    let refused = world.workflow.retry(index, 1, 3, 6).expect_err("it would wait for ever");
+    assert_eq!(refused.code, "workflow_canceled");
 }
 
 #[test]

@@ -39,6 +39,9 @@ impl Refused {
     }
 }
 
+/// Why a job was canceled with the one it depends on; its row says so, and a restart knows it by these words.
+pub(super) const DEPENDENCY_FAILED: &str = "a job it depends on did not succeed";
+
 /// An attempt that a runner has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
@@ -307,10 +310,10 @@ impl Workflow {
         self.counts
     }
 
-    /// Every job is final (and there is at least one run).
+    /// Every job is final. A workflow without jobs is complete once it was initialized.
     pub fn is_complete(&self) -> bool {
         let done: u32 = JobStatus::ALL.iter().filter(|s| s.is_final()).map(|s| self.counts[*s as usize]).sum();
-        self.run > 0 && done as usize == self.jobs.len()
+        (self.run > 0 || done > 0) && done as usize == self.jobs.len()
     }
 
     /// Attempts that some runner has.
@@ -493,7 +496,7 @@ impl Workflow {
                         self.make_ready(child, JobEvent::DependenciesMet, Origin::Initial, now);
                     }
                 } else if self.jobs[parent as usize].status.is_bad_end()
-                    && self.shift(child, JobEvent::DependencyEndedBadly, Some("a job it depends on did not succeed"))
+                    && self.shift(child, JobEvent::DependencyEndedBadly, Some(DEPENDENCY_FAILED))
                 {
                     let because = self.jobs[parent as usize].id;
                     self.event("job_canceled", Some(child), json!({"because_of_job_id": because}));

@@ -251,6 +251,7 @@ fn what_is_no_longer_ours_is_stopped_and_not_reported() {
     assert_eq!(desk.on(Event::Heartbeat(answer)), ["stop 1 NotOurs"]);
     assert_eq!(desk.ended(1, 1.0, Some(Cause::Stopped)), [""; 0]);
     assert_eq!(desk.held.refs(), [reference(2)]);
+    assert_eq!(desk.held.untold(), [AttemptId(1), AttemptId(3)], "the server hears that they are gone");
 }
 
 #[test]
@@ -263,6 +264,10 @@ fn only_a_grant_that_never_arrived_is_worth_a_word() {
     };
     assert_eq!(desk.on(Event::Heartbeat(forgotten(&[1]))), [""; 0]);
     assert_eq!(desk.on(Event::Heartbeat(forgotten(&[1, 7]))), ["tell Warning"]);
+    assert_eq!(desk.held.untold(), [AttemptId(7)]);
+    assert!(!desk.held.insert(AttemptId(7), "late"), "what was said to be absent is never started");
+    desk.held.told(&[AttemptId(7)]);
+    assert!(desk.held.untold().is_empty());
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn quarantine(
     let mut again = 0;
     for (job, attempt) in burnt {
         let Some(index) = tx.workflow(id)?.find(*job) else { continue };
-        again += usize::from(tx.apply(id, |w, limits, now| Ok(w.refund(index, *attempt, limits, now)))?);
+        again += usize::from(tx.apply(id, |w, _, now| Ok(w.refund(index, *attempt, now)))?);
     }
     let data =
         json!({"runner_id": runner, "hostname": host, "why": why, "refunded": burnt.len(), "queued_again": again});

@@ -317,7 +317,7 @@ pub fn update_workflow(tx: &mut Tx<'_>, id: WorkflowId, update: &UpdateWorkflow)
 /// One more attempt, with the four checks.
 pub fn retry(tx: &mut Tx<'_>, job: JobId, run_id: i64, max_retries: i64) -> Result<(), Failed> {
     let (id, index) = locate(tx, job)?;
-    tx.apply(id, |workflow, limits, now| workflow.retry(index, run_id, max_retries, limits, now))
+    tx.apply(id, |workflow, _, now| workflow.retry(index, run_id, max_retries, now))
 }
 
 /// Changes a job.
@@ -355,8 +355,8 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
 
 fn set_status(tx: &mut Tx<'_>, id: WorkflowId, index: u32, status: JobStatus) -> Result<(), Failed> {
     match status {
-        JobStatus::Ready => tx.apply(id, |w, limits, now| w.classify(index, true, limits, now)),
-        JobStatus::Failed => tx.apply(id, |w, limits, now| w.classify(index, false, limits, now)),
+        JobStatus::Ready => tx.apply(id, |w, _, now| w.classify(index, true, now)),
+        JobStatus::Failed => tx.apply(id, |w, _, now| w.classify(index, false, now)),
         JobStatus::Disabled => tx.apply(id, |w, _, now| w.disable(index, now)),
         JobStatus::Canceled => tx.apply(id, |w, _, now| w.cancel_job(index, now)),
         JobStatus::Uninitialized => {

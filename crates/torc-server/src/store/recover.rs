@@ -258,11 +258,10 @@ fn canceled(tx: &mut Tx<'_>, id: WorkflowId) -> Result<BTreeSet<JobId>, Failed> 
 fn would_reopen(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[RecoverJob]) -> Result<Vec<JobId>, Failed> {
     let before = canceled(tx, id)?;
     let now = tx.now;
-    let mut limits = tx.state.limits.clone();
     let mut copy = tx.workflow(id)?.clone();
     for job in jobs.iter().filter(|job| job.action.is_retry()) {
         if let Some(index) = copy.find(job.job_id) {
-            copy.again(index, Origin::Recovered, &mut limits, now);
+            copy.again(index, Origin::Recovered, now);
         }
     }
     Ok(copy.jobs.iter().filter(|j| before.contains(&j.id) && j.status != JobStatus::Canceled).map(|j| j.id).collect())
@@ -281,8 +280,8 @@ fn apply(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[RecoverJob], by: &str) -> Resu
     for job in &chosen {
         adjust(tx, id, job.job_id, job.attempt_id, &job.changes, &job.reason, by)?;
         let index = tx.workflow(id)?.find(job.job_id).ok_or_else(|| Refusal::not_found("job", job.job_id.0))?;
-        tx.apply(id, |workflow, limits, now| {
-            workflow.again(index, Origin::Recovered, limits, now);
+        tx.apply(id, |workflow, _, now| {
+            workflow.again(index, Origin::Recovered, now);
             Ok(())
         })?;
     }

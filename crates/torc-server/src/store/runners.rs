@@ -435,8 +435,8 @@ fn late_end(
             "attempt": attempt, "runner_id": runner, "return_code": report.return_code, "cause": report.cause,
         });
         tx.write(id, vec![Change::Event { kind: "late_result", job: None, data }])?;
-        tx.apply(id, |workflow, _, _| {
-            workflow.process_gone(runner, attempt);
+        tx.apply(id, |workflow, limits, _| {
+            workflow.process_gone(runner, attempt, limits);
             Ok(())
         })?;
     }
@@ -456,9 +456,11 @@ pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, F
         .execute([beat.runner_id.0, tx.now])?;
     let runner = beat.runner_id;
     let present: Vec<AttemptId> = beat.held.iter().map(|a| a.id).collect();
-    let now = tx.now;
-    tx.apply(id, |workflow, _, _| {
-        workflow.runner_has_only(runner, &present);
+    tx.apply(id, |workflow, limits, now| {
+        for attempt in &beat.gone {
+            workflow.process_gone(runner, *attempt, limits);
+            workflow.never_arrived(runner, *attempt, limits, now);
+        }
         let not_yours =
             beat.held.iter().filter(|a| workflow.may_report(a.id, runner, &a.token).is_none()).map(|a| a.id).collect();
         let forgotten = workflow.claimed_before(runner, now - FORGOTTEN_MS);

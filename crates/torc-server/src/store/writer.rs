@@ -393,8 +393,15 @@ impl State {
         self.workflows.clear();
         self.recent.clear();
         match load::boot(db) {
-            Ok(fresh) => {
-                *self = Self { runners: std::mem::take(&mut self.runners), boot_ms: self.boot_ms, ..fresh };
+            Ok(mut fresh) => {
+                // Which runners there are, the rows say: one may have come or gone in what was rolled back. What is
+                // known only here (when it was last heard, what it was told) stays.
+                for (id, runner) in &mut fresh.runners {
+                    if let Some(known) = self.runners.remove(id) {
+                        *runner = known;
+                    }
+                }
+                *self = Self { boot_ms: self.boot_ms, ..fresh };
             }
             Err(error) => tracing::error!(%error, "the state could not be loaded again"),
         }
