@@ -1,0 +1,68 @@
+//! People: they intervene at bad moments, and in the end they look after what waits for them.
+
+use crate::wire::{Request, Wish};
+use crate::world::{Client, Event, World};
+use torc_model::core::Seeds;
+use torc_model::status::JobStatus;
+
+/// Between two looks of the person who tends the workflows.
+const LOOK: i64 = 20_000;
+
+impl World {
+    /// Somebody does something, sensible or not.
+    pub(crate) fn intervene(&mut self) {
+        let flow = self.rng.below(self.scenario.flows.len() as u64) as usize;
+        let count = self.scenario.flows[flow].jobs.len() as u64;
+        let index = self.rng.below(count) as u32;
+        let row = &self.server.durable.flows[flow];
+        let status = row.jobs[index as usize].status;
+        let run = row.run;
+        let wish = match self.rng.below(20) {
+            0..=6 => {
+                let max = self.rng.pick(&[2, 5, 20]);
+                // What runs is the interesting case.
+                let running = row.jobs.iter().position(|j| j.status == JobStatus::Running).map(|i| i as u32);
+                let index = running.filter(|_| self.rng.chance(700)).unwrap_or(index);
+                Wish::Retry { index, run, max }
+            }
+            7 | 8 if status == JobStatus::PendingFailed => Wish::Classify(index, self.rng.chance(500)),
+            7..=9 => Wish::CancelJob(index),
+            10 => Wish::Cancel,
+            11 => Wish::Reset(Seeds::All),
+            12 => Wish::Reset(Seeds::FailedOnly),
+            13 | 14 => Wish::Reset(Seeds::Named(vec![index])),
+            15 | 16 => Wish::Hold(index, self.rng.chance(500)),
+            17 => Wish::Disable(index),
+            18 => Wish::Adjust(index, self.rng.below(1 << 20), self.rng.range(0, 3)),
+            _ => Wish::Initialize,
+        };
+        self.stats.wishes += 1;
+        self.send(Client::Person, Request::Person(flow, wish));
+    }
+
+    /// Starts what is not initialized; once faults have stopped also releases what is held and judges what waits.
+    pub(crate) fn tend(&mut self) {
+        for flow in 0..self.scenario.flows.len() {
+            let jobs = &self.server.durable.flows[flow].jobs;
+            let mut wishes = Vec::new();
+            let fresh = jobs.iter().any(|j| j.status == JobStatus::Uninitialized);
+            if self.is_calm {
+                for (index, job) in jobs.iter().enumerate() {
+                    if job.held {
+                        wishes.push(Wish::Hold(index as u32, false));
+                    }
+                    if job.status == JobStatus::PendingFailed {
+                        wishes.push(Wish::Classify(index as u32, index % 3 == 0 && job.attempt < 8));
+                    }
+                }
+            }
+            if fresh && (self.is_calm || self.rng.chance(700)) {
+                wishes.push(Wish::Initialize);
+            }
+            for wish in wishes {
+                self.send(Client::Person, Request::Person(flow, wish));
+            }
+        }
+        self.plan(self.now + LOOK, Event::Tend);
+    }
+}

@@ -1,0 +1,64 @@
+//! Deliberate defects. Each must be found by the invariants: a simulator that finds nothing proves nothing.
+
+use clap::ValueEnum;
+
+/// A defect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Sabotage {
+    /// A report counts for the job's live attempt whatever its token.
+    TokensIgnored,
+    /// The attempt that a retry queues is not written.
+    RetryNotWritten,
+    /// A lost attempt's end is not written: it is queued again without having ended.
+    LossNotWritten,
+    /// An order to cancel is not written.
+    CancelNotWritten,
+    /// The end of a runner is not written.
+    RunnerEndNotWritten,
+    /// Answers leave before the commit.
+    AnswersBeforeCommit,
+    /// Named limits are not counted at boot.
+    LimitsForgottenAtBoot,
+    /// Dependencies are not loaded.
+    DependenciesForgotten,
+    /// The budget for losses is not enforced.
+    LossesUnbounded,
+    /// The budget of rules is not enforced.
+    RulesUnbounded,
+    /// A heartbeat that does not list a process is taken as proof that it is gone.
+    AbsenceIsProof,
+    /// A restart forgets which processes outlived their attempt.
+    ZombiesForgotten,
+    /// After a failed commit the engine goes on with what it had in memory.
+    MemoryOutlivesRollback,
+    /// A runner is given up when its lease runs out.
+    LeaseKills,
+    /// Every runner is given up when the server starts.
+    BootKills,
+    /// Silence is measured with a clock that jumps.
+    WallClockLeases,
+    /// A dead runner's attempts are queued again before its processes can be gone.
+    EvidenceActsTooSoon,
+    /// Nobody looks for dead runners.
+    NoSweep,
+    /// A runner that is cut off lets its jobs run.
+    NoSelfFence,
+    /// A runner gives up a claim whose answer was lost and does not look at what it was given.
+    ForgottenClaims,
+    /// A runner ignores orders to stop.
+    OrdersIgnored,
+    /// A runner drops a report whose answer was lost.
+    ReportsDropped,
+}
+
+impl Sabotage {
+    /// As it is written on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// All of them.
+    pub fn all() -> &'static [Self] {
+        Self::value_variants()
+    }
+}

@@ -1,0 +1,339 @@
+//! The database of the simulation: the rows that the engine's changes imply, with the constraints of the schema.
+
+use crate::scenario::Scenario;
+use torc_model::core::{Change, EndedRow, Held, JobRow, LiveRow, Rows, ZombieRow};
+use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
+
+/// A row of `attempt`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AttemptRow {
+    /// Its id.
+    pub id: AttemptId,
+    /// Its job.
+    pub job: JobId,
+    /// The run.
+    pub run: i64,
+    /// Its number.
+    pub number: u32,
+    /// Where it stands.
+    pub state: AttemptState,
+    /// Where it came from.
+    pub origin: Origin,
+    /// The attempt it retries.
+    pub retry_of: Option<AttemptId>,
+    /// Not before this time.
+    pub not_before: Option<i64>,
+    /// Waits until this runner has no process of the job any more.
+    pub waits_for: Option<RunnerId>,
+    /// Who took it.
+    pub runner: Option<RunnerId>,
+    /// Fencing token.
+    pub token: Option<String>,
+    /// The claim that took it.
+    pub key: Option<String>,
+    /// Its runner must stop it.
+    pub cancel_requested: bool,
+    /// When it was claimed.
+    pub claimed_at: Option<i64>,
+    /// Why it ended badly.
+    pub cause: Option<Cause>,
+    /// What the rules decided.
+    pub outcome: Option<Outcome>,
+    /// The rule that matched.
+    pub rule: Option<usize>,
+    /// Somebody else than its runner ended it.
+    pub ended_by_others: bool,
+}
+
+/// The columns of `job` that change.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobColumns {
+    /// Where it stands.
+    pub status: JobStatus,
+    /// Canceled because of a dependency.
+    pub by_dependency: bool,
+    /// Number of the current attempt.
+    pub attempt: u32,
+    /// Retries after losses.
+    pub lost_retries: u32,
+    /// Attempts that cost nothing.
+    pub refunds: u32,
+    /// Held back.
+    pub held: bool,
+    /// Own memory.
+    pub memory: Option<u64>,
+    /// Own priority.
+    pub priority: Option<i64>,
+}
+
+/// A row of `workflow`, with its jobs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowRow {
+    /// The run.
+    pub run: i64,
+    /// Canceled.
+    pub canceled: bool,
+    /// Complete.
+    pub complete: bool,
+    /// Its jobs.
+    pub jobs: Vec<JobColumns>,
+}
+
+/// A row of `compute_node`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunnerRow {
+    /// Its workflow.
+    pub flow: usize,
+    /// Where it lives.
+    pub slot: usize,
+    /// Which process of that place.
+    pub incarnation: u32,
+    /// It registered with this word.
+    pub key: u64,
+    /// It has ended.
+    pub ended: bool,
+}
+
+/// One write.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Write {
+    /// Of the engine, for this workflow.
+    Change(usize, Change),
+    /// A new runner; its id is the next one.
+    RunnerNew(RunnerRow),
+    /// A runner has ended.
+    RunnerEnded(RunnerId),
+    /// A job's own memory and priority.
+    Adjusted(usize, usize, Option<u64>, Option<i64>),
+}
+
+/// All rows.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tables {
+    /// Workflows.
+    pub flows: Vec<FlowRow>,
+    /// Attempts, ordered by id.
+    pub attempts: Vec<AttemptRow>,
+    /// Runners; the id is the index plus one.
+    pub runners: Vec<RunnerRow>,
+}
+
+impl Tables {
+    /// What creation wrote.
+    pub fn new(scenario: &Scenario) -> Self {
+        let job = JobColumns {
+            status: JobStatus::Uninitialized,
+            by_dependency: false,
+            attempt: 1,
+            lost_retries: 0,
+            refunds: 0,
+            held: false,
+            memory: None,
+            priority: None,
+        };
+        let flows = scenario
+            .flows
+            .iter()
+            .map(|f| FlowRow { run: 0, canceled: false, complete: false, jobs: vec![job.clone(); f.jobs.len()] })
+            .collect();
+        Self { flows, attempts: Vec::new(), runners: Vec::new() }
+    }
+
+    /// A row of `attempt`.
+    pub fn attempt(&self, id: AttemptId) -> Option<&AttemptRow> {
+        self.attempts.binary_search_by_key(&id, |a| a.id).ok().map(|i| &self.attempts[i])
+    }
+
+    /// A row of `compute_node`.
+    pub fn runner(&self, id: RunnerId) -> Option<&RunnerRow> {
+        self.runners.get(usize::try_from(id.0 - 1).ok()?)
+    }
+
+    /// The live attempt of a job.
+    pub fn live(&self, job: JobId) -> Option<&AttemptRow> {
+        self.attempts.iter().rev().find(|a| a.job == job && a.state.is_live())
+    }
+
+    /// First free row number.
+    pub fn next_attempt(&self) -> i64 {
+        self.attempts.last().map_or(1, |a| a.id.0 + 1)
+    }
+
+    fn live_mut(&mut self, id: AttemptId) -> Result<&mut AttemptRow, String> {
+        let at = self.attempts.binary_search_by_key(&id, |a| a.id).map_err(|_| format!("there is no attempt {id}"))?;
+        let row = &mut self.attempts[at];
+        if row.state.is_live() { Ok(row) } else { Err(format!("attempt {id} has ended and must never change")) }
+    }
+
+    /// Writes; an error is what the schema would have refused.
+    pub fn write(&mut self, scenario: &Scenario, write: &Write) -> Result<(), String> {
+        match write {
+            Write::Change(flow, change) => self.change(scenario, *flow, change)?,
+            Write::RunnerNew(row) => {
+                if self.runners.iter().any(|r| r.key == row.key) {
+                    return Err(format!("two runners registered with key {}", row.key));
+                }
+                self.runners.push(row.clone());
+            }
+            Write::RunnerEnded(id) => {
+                if let Some(row) = self.runners.get_mut((id.0 - 1) as usize) {
+                    row.ended = true;
+                }
+            }
+            Write::Adjusted(flow, index, memory, priority) => {
+                let job = &mut self.flows[*flow].jobs[*index];
+                job.memory = memory.or(job.memory);
+                job.priority = priority.or(job.priority);
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, scenario: &Scenario, flow: usize, change: &Change) -> Result<(), String> {
+        let place = |job: JobId| match scenario.place(job) {
+            Some((f, index)) if f == flow => Ok(index),
+            _ => Err(format!("job {job} is not of workflow {flow}")),
+        };
+        match change {
+            Change::Job { id, status, reason, attempt, lost_retries, refunds } => {
+                let job = &mut self.flows[flow].jobs[place(*id)?];
+                job.status = *status;
+                job.by_dependency = reason.is_some_and(|r| r.starts_with("a job it depends on"));
+                (job.attempt, job.lost_retries, job.refunds) = (*attempt, *lost_retries, *refunds);
+            }
+            Change::JobHeld(id, held) => self.flows[flow].jobs[place(*id)?].held = *held,
+            Change::AttemptQueued(new) => {
+                place(new.job)?;
+                if let Some(live) = self.live(new.job) {
+                    return Err(format!("attempts {} and {} of job {} are both live", live.id, new.id, new.job));
+                }
+                for other in self.attempts.iter().filter(|a| a.job == new.job) {
+                    if (other.run, other.number) == (new.run, new.number) {
+                        return Err(format!(
+                            "attempt {} of job {} in run {} exists twice",
+                            new.number, new.job, new.run
+                        ));
+                    }
+                    if other.retry_of.is_some() && other.retry_of == new.retry_of {
+                        return Err(format!("attempt {:?} of job {} was retried twice", new.retry_of, new.job));
+                    }
+                }
+                if self.attempts.last().is_some_and(|a| a.id >= new.id) {
+                    return Err(format!("attempt {} does not get a new row", new.id));
+                }
+                self.attempts.push(AttemptRow {
+                    id: new.id,
+                    job: new.job,
+                    run: new.run,
+                    number: new.number,
+                    state: AttemptState::Queued,
+                    origin: new.origin,
+                    retry_of: new.retry_of,
+                    not_before: new.not_before,
+                    waits_for: new.waits_for,
+                    runner: None,
+                    token: None,
+                    key: None,
+                    cancel_requested: false,
+                    claimed_at: None,
+                    cause: None,
+                    outcome: None,
+                    rule: None,
+                    ended_by_others: false,
+                });
+            }
+            Change::AttemptUnleashed(id) => self.live_mut(*id)?.waits_for = None,
+            Change::AttemptClaimed { id, runner, token, key, at, .. } => {
+                let row = self.live_mut(*id)?;
+                if row.state != AttemptState::Queued {
+                    return Err(format!("attempt {id} was claimed while {}", row.state));
+                }
+                row.state = AttemptState::Claimed;
+                row.runner = Some(*runner);
+                row.token = Some(token.clone());
+                row.key = Some(key.clone());
+                row.claimed_at = Some(*at);
+            }
+            Change::AttemptStarted { id, .. } => self.live_mut(*id)?.state = AttemptState::Running,
+            Change::AttemptCancelRequested(id) => self.live_mut(*id)?.cancel_requested = true,
+            Change::AttemptEnded(id, end) => {
+                let row = self.live_mut(*id)?;
+                row.state = end.state.filter(|s| !s.is_live()).ok_or_else(|| format!("attempt {id} ended as live"))?;
+                row.cause = end.cause;
+                row.outcome = end.outcome;
+                row.rule = end.rule;
+                let by_others = |e: &str| e.starts_with("crash recovery") || e.starts_with("a retry was asked");
+                row.ended_by_others = end.error.as_deref().is_some_and(by_others);
+            }
+            Change::Event { .. } | Change::Action { .. } => {}
+            Change::Workflow { run, canceled, complete, .. } => {
+                let row = &mut self.flows[flow];
+                (row.run, row.canceled, row.complete) = (*run, *canceled, *complete);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a restart reads of one workflow, as the store does.
+    pub fn rows(&self, scenario: &Scenario, flow: usize) -> Rows {
+        let plan = &scenario.flows[flow];
+        let row = &self.flows[flow];
+        let jobs = plan.jobs.iter().zip(&row.jobs).map(|(job, columns)| {
+            let mut job = job.clone();
+            job.priority = columns.priority.unwrap_or(job.priority);
+            job.class.memory = columns.memory.or(job.class.memory);
+            JobRow {
+                job,
+                status: columns.status,
+                attempt: columns.attempt,
+                lost_retries: columns.lost_retries,
+                refunds: columns.refunds,
+                held_back: columns.held,
+                canceled_by_dependency: columns.status == JobStatus::Canceled && columns.by_dependency,
+            }
+        });
+        let mine: Vec<&AttemptRow> =
+            self.attempts.iter().filter(|a| scenario.place(a.job).is_some_and(|(f, _)| f == flow)).collect();
+        let status = |a: &AttemptRow| scenario.place(a.job).map(|(_, index)| row.jobs[index].status);
+        let ended = mine
+            .iter()
+            .filter(|a| !a.state.is_live() && a.run == row.run && status(a) != Some(JobStatus::Completed))
+            .map(|a| EndedRow { id: a.id, job: a.job, outcome: a.outcome, rule: a.rule });
+        let zombies = mine.iter().filter_map(|a| {
+            let runner = a.runner.filter(|r| self.runner(*r).is_some_and(|r| !r.ended))?;
+            let over_its_head = a.state == AttemptState::Failed && a.cause == Some(Cause::Canceled);
+            let let_go =
+                |b: &&AttemptRow| b.claimed_at.is_some() || (b.state == AttemptState::Queued && b.waits_for.is_none());
+            let followed = mine.iter().any(|b| b.job == a.job && b.id > a.id && let_go(b));
+            (over_its_head && !followed).then_some(ZombieRow { id: a.id, job: a.job, runner })
+        });
+        Rows {
+            id: WorkflowId(flow as i64 + 1),
+            run: row.run,
+            canceled: row.canceled,
+            settings: plan.settings.clone(),
+            handlers: plan.handlers.clone(),
+            jobs: jobs.collect(),
+            live: mine.iter().filter(|a| a.state.is_live()).map(|a| live_row(a)).collect(),
+            ended: ended.collect(),
+            zombies: zombies.collect(),
+            actions: Vec::new(),
+        }
+    }
+}
+
+fn live_row(a: &AttemptRow) -> LiveRow {
+    let held = match (a.state, a.runner) {
+        (AttemptState::Claimed | AttemptState::Running, Some(runner)) => Some(Held {
+            runner,
+            token: a.token.clone().unwrap_or_default(),
+            key: a.key.clone().unwrap_or_default(),
+            state: a.state,
+            cancel_requested: a.cancel_requested,
+            claimed_at: a.claimed_at.unwrap_or(0),
+        }),
+        _ => None,
+    };
+    LiveRow { id: a.id, job: a.job, number: a.number, not_before: a.not_before, waits_for: a.waits_for, held }
+}

@@ -1,0 +1,677 @@
+//! The world: one queue of events, one clock, one stream of chance. No threads, no real time.
+
+use crate::check::{Checker, same, same_limits};
+use crate::rng::Rng;
+use crate::runner::{Runner, Tick};
+use crate::sabotage::Sabotage;
+use crate::scenario::{Faults, Scenario, Sight};
+use crate::server::Server;
+use crate::tables::Write;
+use crate::wire::{Answer, Request};
+use crate::witness::Witness;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use torc_model::core::{Allocation, Change, Life, Process, RunnerLife};
+use torc_model::ids::RunnerId;
+use torc_model::status::{Cause, JobStatus};
+
+/// A runner is shown as out of contact after this long.
+const LEASE: i64 = 60_000;
+
+/// Between two looks at the runners.
+const SWEEP: i64 = 10_000;
+
+/// A process that was seen gone is taken for dead after this long: until then its children may still be dying.
+pub const GUARD: i64 = 5_000;
+
+/// A client gives a call up after this long.
+pub const PATIENCE: i64 = 10_000;
+
+/// After faults have stopped, everything must have ended within this time.
+const END_WITHIN: i64 = 6 * 3_600_000;
+
+/// More events than any honest history has.
+const MOST_EVENTS: u64 = 400_000;
+
+/// Who made a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Client {
+    /// A runner's loop that reports and claims.
+    Exchange(usize, u32),
+    /// A runner's heartbeat.
+    Beat(usize, u32),
+    /// Somebody.
+    Person,
+}
+
+/// Something that will happen.
+#[derive(Debug)]
+pub enum Event {
+    /// A request reaches the server.
+    Arrive(Client, u64, Rc<Request>),
+    /// An answer reaches its client.
+    Answered(Client, u64, Box<Answer>),
+    /// A call failed: refused, broken off or given up.
+    Failed(Client, u64),
+    /// A transaction reaches the disk.
+    Commit(u32),
+    /// The server looks for dead runners.
+    Sweep(u32),
+    /// The server process starts.
+    ServerUp,
+    /// A runner's own events.
+    Runner(usize, u32, Tick),
+    /// The processes of a dead runner are gone.
+    Orphans(usize, u32),
+    /// A runner process starts.
+    RunnerUp(usize),
+    /// The server dies.
+    ServerCrash,
+    /// A runner dies.
+    RunnerCrash,
+    /// A runner's network is cut.
+    Cut,
+    /// The server's clock jumps.
+    ClockJump,
+    /// A runner stands still for a while.
+    Stall,
+    /// A runner leaves.
+    Leave,
+    /// Somebody intervenes.
+    People,
+    /// Somebody looks after what waits for people.
+    Tend,
+    /// Faults stop.
+    Calm,
+}
+
+struct Scheduled {
+    at: i64,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The heap gives the greatest first.
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+/// What a history consisted of.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Stats {
+    /// Events.
+    pub events: u64,
+    /// Simulated ms.
+    pub time: i64,
+    /// Processes that ran.
+    pub processes: u64,
+    /// Deaths of the server.
+    pub server_crashes: u64,
+    /// Deaths of runners.
+    pub runner_crashes: u64,
+    /// Messages that were lost, repeated or late.
+    pub messages_hurt: u64,
+    /// Commits that failed.
+    pub failed_commits: u64,
+    /// Interventions of people.
+    pub wishes: u64,
+}
+
+impl Stats {
+    /// Adds another history.
+    pub fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.time += other.time;
+        self.processes += other.processes;
+        self.server_crashes += other.server_crashes;
+        self.runner_crashes += other.runner_crashes;
+        self.messages_hurt += other.messages_hurt;
+        self.failed_commits += other.failed_commits;
+        self.wishes += other.wishes;
+    }
+}
+
+impl std::fmt::Display for Stats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} events in {:.2} simulated years; {} processes, {} server crashes, {} runner crashes, {} messages lost, \
+             repeated or late, {} failed commits, {} interventions",
+            self.events,
+            self.time as f64 / (365.25 * 86_400_000.0),
+            self.processes,
+            self.server_crashes,
+            self.runner_crashes,
+            self.messages_hurt,
+            self.failed_commits,
+            self.wishes,
+        )
+    }
+}
+
+/// Everything.
+pub struct World {
+    pub(crate) scenario: Rc<Scenario>,
+    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) rng: Rng,
+    pub(crate) now: i64,
+    pub(crate) server: Server,
+    pub(crate) runners: Vec<Runner>,
+    pub(crate) witness: Witness,
+    pub(crate) checker: Checker,
+    pub(crate) stats: Stats,
+    /// Faults have stopped.
+    pub(crate) is_calm: bool,
+    violation: Option<String>,
+    trace: Option<Vec<String>>,
+    queue: BinaryHeap<Scheduled>,
+    order: u64,
+    calls: u64,
+    commits: u64,
+    is_commit_planned: bool,
+    replies: Vec<(Client, u64, Answer)>,
+}
+
+impl World {
+    /// The beginning of the history of this seed.
+    pub fn new(seed: u64, sabotage: Option<Sabotage>, trace: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let scenario = Rc::new(Scenario::draw(&mut rng));
+        let mut world = Self {
+            sabotage,
+            now: 0,
+            server: Server::new(scenario.clone(), sabotage),
+            runners: scenario.slots.iter().map(|_| Runner::default()).collect(),
+            witness: Witness::default(),
+            checker: Checker::new(scenario.clone()),
+            stats: Stats::default(),
+            is_calm: false,
+            violation: None,
+            trace: trace.then(Vec::new),
+            queue: BinaryHeap::new(),
+            order: 0,
+            calls: 0,
+            commits: 0,
+            is_commit_planned: false,
+            replies: Vec::new(),
+            rng,
+            scenario,
+        };
+        world.note(|w| format!("{:#?}", w.scenario));
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        for slot in 0..self.runners.len() {
+            let at = self.rng.range(0, 2_000);
+            self.plan(at, Event::RunnerUp(slot));
+        }
+        self.plan(0, Event::Tend);
+        self.plan(SWEEP, Event::Sweep(1));
+        self.plan(self.scenario.faults.until, Event::Calm);
+        let kinds: [(fn(&Faults) -> i64, Event); 7] = [
+            (|f| f.server_crash, Event::ServerCrash),
+            (|f| f.runner_crash, Event::RunnerCrash),
+            (|f| f.cut, Event::Cut),
+            (|f| f.clock_jump, Event::ClockJump),
+            (|f| f.stall, Event::Stall),
+            (|f| f.leave, Event::Leave),
+            (|f| f.people, Event::People),
+        ];
+        for (mean, event) in kinds {
+            self.plan_fault(mean(&self.scenario.faults), event);
+        }
+    }
+
+    /// Plays until the end. An error is a violation with its trace.
+    pub fn play(mut self) -> (Stats, Result<(), String>, Vec<String>) {
+        let end = self.scenario.faults.until + END_WITHIN;
+        while self.violation.is_none() && !self.is_over() {
+            let Some(next) = self.queue.pop() else {
+                self.fail("nothing happens any more".into());
+                break;
+            };
+            self.now = next.at;
+            self.stats.events += 1;
+            if self.now > end || self.stats.events > MOST_EVENTS {
+                self.fail(self.unfinished());
+                break;
+            }
+            self.happen(next.event);
+        }
+        if self.violation.is_none() {
+            let last = self.checker.check_acknowledged(&self.server.durable);
+            self.demand(last);
+        }
+        self.stats.time = self.now;
+        self.stats.processes = self.witness.processes.len() as u64;
+        (self.stats, self.violation.map_or(Ok(()), Err), self.trace.unwrap_or_default())
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_calm && self.server.is_up && self.server.pending.is_empty() && self.all_complete()
+    }
+
+    fn all_complete(&self) -> bool {
+        self.server.durable.flows.iter().all(|f| f.complete)
+    }
+
+    fn unfinished(&self) -> String {
+        let mut stuck = Vec::new();
+        for (flow, row) in self.server.durable.flows.iter().enumerate().filter(|(_, f)| !f.complete) {
+            for (index, job) in row.jobs.iter().enumerate().filter(|(_, j)| !j.status.is_final()) {
+                let id = self.scenario.flows[flow].jobs[index].id;
+                let live = self.server.durable.live(id);
+                stuck.push(format!("job {id} is {} with {live:?}", job.status));
+            }
+        }
+        format!("lost job: faults have stopped but the workflows do not end: {}", stuck.join("; "))
+    }
+
+    // ------------------------------------------------------------------------------------------ tools
+
+    /// Something happens at this time.
+    pub(crate) fn plan(&mut self, at: i64, event: Event) {
+        self.order += 1;
+        self.queue.push(Scheduled { at: at.max(self.now), order: self.order, event });
+    }
+
+    fn plan_fault(&mut self, mean: i64, event: Event) {
+        if mean > 0 && !self.is_calm {
+            let at = self.now + self.rng.wait(mean);
+            self.plan(at, event);
+        }
+    }
+
+    /// Writes a line of the trace, if somebody wants one.
+    pub(crate) fn note(&mut self, line: impl FnOnce(&Self) -> String) {
+        if self.trace.is_some() {
+            let text = format!("{:>10.3} {}", self.now as f64 / 1000.0, line(self));
+            self.trace.get_or_insert_default().push(text);
+        }
+    }
+
+    pub(crate) fn fail(&mut self, what: String) {
+        self.note(|_| format!("VIOLATION {what}"));
+        self.violation.get_or_insert(what);
+    }
+
+    pub(crate) fn demand(&mut self, verdict: Result<(), String>) {
+        if let Err(what) = verdict {
+            self.fail(what);
+        }
+    }
+
+    /// Chance of a fault; none once faults have stopped.
+    pub(crate) fn hits(&mut self, rate: fn(&Faults) -> u32) -> bool {
+        !self.is_calm && self.rng.chance(rate(&self.scenario.faults))
+    }
+
+    // ------------------------------------------------------------------------------------------ network
+
+    /// Sends a request; the number names the call.
+    pub(crate) fn send(&mut self, client: Client, request: Request) -> u64 {
+        self.calls += 1;
+        let call = self.calls;
+        self.note(|_| format!("{client:?} #{call} sends {request:?}"));
+        if self.is_cut(client) || self.hits(|f| f.drop) {
+            self.stats.messages_hurt += 1;
+            self.note(|_| format!("#{call} is lost"));
+            self.plan(self.now + PATIENCE, Event::Failed(client, call));
+            return call;
+        }
+        let request = Rc::new(request);
+        let at = self.arrival(client, call);
+        self.plan(at, Event::Arrive(client, call, request.clone()));
+        if self.hits(|f| f.repeat) {
+            self.stats.messages_hurt += 1;
+            let again = self.arrival(client, call);
+            self.plan(again, Event::Arrive(client, call, request));
+        }
+        call
+    }
+
+    /// When a message arrives; a client does not wait longer than it has patience.
+    fn arrival(&mut self, client: Client, call: u64) -> i64 {
+        let mut delay = self.rng.range(1, 20);
+        if self.hits(|f| f.late) {
+            self.stats.messages_hurt += 1;
+            delay = self.rng.pick(&[500, 3_000, 20_000, 90_000]);
+            if delay >= PATIENCE {
+                self.plan(self.now + PATIENCE, Event::Failed(client, call));
+            }
+        }
+        self.now + delay
+    }
+
+    fn is_cut(&self, client: Client) -> bool {
+        match client {
+            Client::Exchange(slot, _) | Client::Beat(slot, _) => self.runners[slot].cut_until > self.now,
+            Client::Person => false,
+        }
+    }
+
+    fn reply(&mut self, client: Client, call: u64, answer: Answer) {
+        if self.is_cut(client) || self.hits(|f| f.drop) {
+            self.stats.messages_hurt += 1;
+            self.note(|_| format!("the answer to #{call} is lost"));
+            self.plan(self.now + PATIENCE, Event::Failed(client, call));
+            return;
+        }
+        let at = self.arrival(client, call);
+        self.plan(at, Event::Answered(client, call, Box::new(answer)));
+    }
+
+    // ------------------------------------------------------------------------------------------ events
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrive(client, call, request) => self.on_arrival(client, call, &request),
+            Event::Answered(client, call, answer) => match client {
+                Client::Exchange(..) | Client::Beat(..) => self.on_answer(client, call, *answer),
+                Client::Person => self.note(|_| format!("#{call} is answered {answer:?}")),
+            },
+            Event::Failed(client, call) => self.on_failed_call(client, call),
+            Event::Commit(epoch) => self.on_commit(epoch),
+            Event::Sweep(epoch) => self.on_sweep(epoch),
+            Event::ServerUp => self.on_server_up(),
+            Event::Runner(slot, incarnation, tick) => self.on_tick(slot, incarnation, tick),
+            Event::Orphans(slot, incarnation) => self.witness.end_all(slot, incarnation, self.now),
+            Event::RunnerUp(slot) => self.on_runner_up(slot),
+            Event::Calm => self.on_calm(),
+            Event::Tend => self.tend(),
+            Event::ServerCrash
+            | Event::RunnerCrash
+            | Event::Cut
+            | Event::ClockJump
+            | Event::Stall
+            | Event::Leave
+            | Event::People => self.on_fault(event),
+        }
+    }
+
+    fn on_fault(&mut self, event: Event) {
+        if self.is_calm {
+            return;
+        }
+        let slot = self.rng.below(self.runners.len() as u64) as usize;
+        let faults = self.scenario.clone();
+        let faults = &faults.faults;
+        let mean = match event {
+            Event::ServerCrash => {
+                self.crash_server();
+                faults.server_crash
+            }
+            Event::RunnerCrash => {
+                self.crash_runner(slot);
+                faults.runner_crash
+            }
+            Event::Cut => {
+                let length = self.rng.pick(&[2_000, 15_000, 45_000, 120_000, 200_000]);
+                self.note(|_| format!("the network of slot {slot} is cut for {} s", length / 1000));
+                self.runners[slot].cut_until = self.now + length;
+                faults.cut
+            }
+            Event::ClockJump => {
+                let jump = self.rng.pick(&[-3_600_000, -60_000, -2_000, 1_000, 90_000, 3_600_000, 7_200_000]);
+                self.note(|_| format!("the server's clock jumps by {} s", jump / 1000));
+                self.server.clock_offset += jump;
+                faults.clock_jump
+            }
+            Event::Stall => {
+                let length = self.rng.range(100, 30_000);
+                self.note(|_| format!("slot {slot} stands still for {length} ms"));
+                self.runners[slot].stalled_until = self.now + length;
+                faults.stall
+            }
+            Event::Leave => {
+                self.leave(slot);
+                faults.leave
+            }
+            Event::People => {
+                self.intervene();
+                faults.people
+            }
+            _ => return,
+        };
+        self.plan_fault(mean, event);
+    }
+
+    fn on_calm(&mut self) {
+        self.note(|_| "faults stop".into());
+        self.is_calm = true;
+        for runner in &mut self.runners {
+            (runner.cut_until, runner.stalled_until) = (0, 0);
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------ server
+
+    fn crash_server(&mut self) {
+        if !self.server.is_up {
+            return;
+        }
+        self.note(|w| format!("the server dies with {} writes pending", w.server.pending.len()));
+        self.stats.server_crashes += 1;
+        self.server.crash();
+        self.is_commit_planned = false;
+        for (client, call, _) in std::mem::take(&mut self.replies) {
+            self.plan(self.now + 5, Event::Failed(client, call));
+        }
+        let down = self.rng.pick(&[50, 1_000, 5_000, 30_000, 120_000]);
+        self.plan(self.now + down, Event::ServerUp);
+    }
+
+    fn on_arrival(&mut self, client: Client, call: u64, request: &Request) {
+        if !self.server.is_up {
+            self.plan(self.now + 5, Event::Failed(client, call));
+            return;
+        }
+        let fails = self.hits(|f| f.savepoint);
+        let nonce = self.rng.word();
+        let heard = match request {
+            Request::Claim { runner, .. } | Request::Heartbeat { runner, .. } => Some(*runner),
+            Request::Register { .. } | Request::Goodbye(_) | Request::Person(..) => None,
+        };
+        if let Some(runner) = heard.filter(|r| self.server.runners.contains_key(r)) {
+            self.checker.heard.insert(runner, self.now);
+        }
+        let answer = match self.server.handle(request, self.now, nonce, fails) {
+            Ok(answer) => answer,
+            Err(what) => return self.fail(format!("schema: {what}")),
+        };
+        self.note(|_| format!("the server takes #{call}: {answer:?}"));
+        if self.sabotage == Some(Sabotage::AnswersBeforeCommit) {
+            self.reply(client, call, answer);
+        } else {
+            self.replies.push((client, call, answer));
+        }
+        self.plan_commit();
+    }
+
+    fn plan_commit(&mut self) {
+        if !self.is_commit_planned {
+            self.is_commit_planned = true;
+            let at = self.now + self.rng.range(1, 15);
+            self.plan(at, Event::Commit(self.server.epoch));
+        }
+    }
+
+    fn on_commit(&mut self, epoch: u32) {
+        if !self.server.is_up || epoch != self.server.epoch {
+            return;
+        }
+        self.is_commit_planned = false;
+        if self.hits(|f| f.crash_at_commit) {
+            if self.rng.chance(500) {
+                self.commit();
+            }
+            return self.crash_server();
+        }
+        if self.hits(|f| f.commit) {
+            self.note(|_| "the commit fails".into());
+            self.stats.failed_commits += 1;
+            self.server.forget(self.now);
+            for (client, call, _) in std::mem::take(&mut self.replies) {
+                self.reply(client, call, Answer::Broken);
+            }
+            return;
+        }
+        let ready = self.commit();
+        for (client, call, answer) in std::mem::take(&mut self.replies) {
+            self.reply(client, call, answer);
+        }
+        if ready {
+            self.wake_runners();
+        }
+    }
+
+    /// Writes to disk and checks what became durable. Tells whether a job became ready.
+    fn commit(&mut self) -> bool {
+        let mut ready = false;
+        let writes = std::mem::take(&mut self.server.pending);
+        for write in &writes {
+            if let Err(what) = self.server.durable.write(&self.scenario, write) {
+                self.fail(format!("schema: {what}"));
+                return false;
+            }
+            ready |= matches!(write, Write::Change(_, Change::Job { status: JobStatus::Ready, .. }));
+            let verdict = self.checker.on_write(write, &self.server.durable, &self.witness, &self.server, self.now);
+            self.demand(verdict);
+        }
+        if !writes.is_empty() {
+            let verdict = self.checker.on_commit(&self.server.durable);
+            self.demand(verdict);
+        }
+        self.commits += 1;
+        if self.commits.is_multiple_of(8) {
+            self.compare();
+        }
+        ready
+    }
+
+    /// The engine must be what a restart would make of the rows.
+    fn compare(&mut self) {
+        for flow in 0..self.server.flows.len() {
+            let restored = self.server.restored(&self.server.durable, flow);
+            let verdict = same(&self.server.flows[flow], &restored);
+            self.demand(verdict);
+        }
+        let verdict = same_limits(&self.server.limits, &self.server.flows, &self.scenario);
+        self.demand(verdict);
+    }
+
+    fn on_server_up(&mut self) {
+        self.server.boot(self.now);
+        self.note(|w| format!("the server starts, process {}", w.server.epoch));
+        let verdict = self.checker.check_acknowledged(&self.server.durable);
+        self.demand(verdict);
+        let batch_system_answers = self.rng.chance(700);
+        // One transaction per runner; the server may die between two of them.
+        for (runner, life) in self.judged(&self.server, batch_system_answers, true) {
+            let Life::Dead(lost) = life else { continue };
+            self.note(|_| format!("recovery ends runner {runner}: {}", lost.evidence.text));
+            if let Err(what) = self.server.end_runner(runner, &lost, self.now) {
+                return self.fail(format!("schema: {what}"));
+            }
+            self.commit();
+            if self.hits(|f| f.crash_at_commit) {
+                return self.crash_server();
+            }
+        }
+        self.recover_again(batch_system_answers);
+        self.compare();
+        self.plan(self.now + SWEEP, Event::Sweep(self.server.epoch));
+    }
+
+    /// A second recovery, from the rows that the first one left, finds nothing to do.
+    fn recover_again(&mut self, batch_system_answers: bool) {
+        let again = self.server.twin(self.now);
+        for (runner, life) in self.judged(&again, batch_system_answers, true) {
+            if let Life::Dead(lost) = life {
+                let what = lost.evidence.text;
+                return self.fail(format!("recovery is not idempotent: it would end runner {runner} again: {what}"));
+            }
+        }
+    }
+
+    fn on_sweep(&mut self, epoch: u32) {
+        if !self.server.is_up || epoch != self.server.epoch {
+            return;
+        }
+        let batch_system_answers = self.rng.chance(700);
+        for (runner, life) in self.judged(&self.server, batch_system_answers, false) {
+            let Life::Dead(lost) = life else { continue };
+            self.note(|_| format!("the sweep ends runner {runner}: {}", lost.evidence.text));
+            if let Err(what) = self.server.end_runner(runner, &lost, self.now) {
+                return self.fail(format!("schema: {what}"));
+            }
+            self.plan_commit();
+        }
+        let slots = self.scenario.clone();
+        let verdict = self.checker.check_ghosts(&self.server, self.now, |slot, disown| match slots.slots[slot].sight {
+            Sight::Local => GUARD + 8 * SWEEP,
+            Sight::Remote | Sight::Slurm => disown + 8 * SWEEP,
+        });
+        self.demand(verdict);
+        self.plan(self.now + SWEEP, Event::Sweep(epoch));
+    }
+
+    /// What the server thinks of its runners.
+    fn judged(&self, server: &Server, batch_system_answers: bool, at_boot: bool) -> Vec<(RunnerId, Life)> {
+        if self.sabotage == Some(Sabotage::NoSweep) {
+            return Vec::new();
+        }
+        let judge = |(id, known): (&RunnerId, &crate::server::Known)| {
+            let by_wall = self.sabotage == Some(Sabotage::WallClockLeases);
+            let died = self.checker.ended.get(&(known.slot, known.incarnation));
+            let guard = if self.sabotage == Some(Sabotage::EvidenceActsTooSoon) { 0 } else { GUARD };
+            let gone_for = died.map(|at| self.now - at);
+            let sight = self.scenario.slots[known.slot].sight;
+            let process = match (sight, gone_for) {
+                (Sight::Local, Some(ms)) if ms >= guard => Process::Gone,
+                (Sight::Local, _) => Process::Alive,
+                (Sight::Remote | Sight::Slurm, _) => Process::Unknown,
+            };
+            let allocation = match (sight, gone_for) {
+                (Sight::Local | Sight::Remote, _) => Allocation::None,
+                (Sight::Slurm, _) if !batch_system_answers => Allocation::Unknown,
+                (Sight::Slurm, Some(ms)) if ms >= 30_000 => {
+                    Allocation::Ended { cause: Cause::NodeFail, text: "NODE_FAIL".into() }
+                }
+                (Sight::Slurm, _) => Allocation::Alive,
+            };
+            let disown = self.scenario.flows[known.flow].disown();
+            let life = RunnerLife {
+                host: "host",
+                pid: i64::from(known.incarnation),
+                last_seen: if by_wall { known.heard_wall } else { known.heard },
+                server_boot: if by_wall { 0 } else { server.booted },
+                lease: LEASE,
+                disown: if self.sabotage == Some(Sabotage::LeaseKills) { LEASE } else { disown },
+                process: if at_boot && self.sabotage == Some(Sabotage::BootKills) { Process::Gone } else { process },
+                allocation,
+            };
+            (*id, life.judge(if by_wall { self.now + server.clock_offset } else { self.now }))
+        };
+        server.runners.iter().map(judge).collect()
+    }
+}
