@@ -19,6 +19,7 @@ mod node;
 mod plan;
 mod read;
 mod render;
+mod schema;
 mod shell;
 mod source;
 mod spec;
@@ -29,5 +30,6 @@ mod write;
 
 pub use analysis::{Analysis, Checked, Graph, GraphNode, Machine, Stage};
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity};
+pub use schema::json_schema;
 pub use source::{Format, Source};
 pub use spec::{Parsed, Spec, parse};

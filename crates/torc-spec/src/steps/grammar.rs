@@ -471,3 +471,22 @@ fn agent_command(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
     }
     Some(words)
 }
+
+/// The keys that a part may have, if it is a map with known keys.
+pub fn part_object(part: Part) -> Option<&'static Object> {
+    match part {
+        Part::Steps => Some(&STEP),
+        Part::Handler => Some(&HANDLER),
+        Part::Map => Some(&MAP),
+        Part::Items => Some(&ITEMS),
+        Part::Agent => Some(&AGENT),
+        Part::Reduce
+        | Part::Resume
+        | Part::Dir
+        | Part::AgentCommand
+        | Part::Capture
+        | Part::Expression
+        | Part::Only
+        | Part::Tolerate => None,
+    }
+}

@@ -10,6 +10,6 @@ mod sugar;
 mod tree;
 
 pub(crate) use flow::check;
-pub use grammar::{Part, read};
+pub use grammar::{Part, part_object, read};
 pub use sugar::desugar;
 pub(crate) use tree::{role, sketch, tree};

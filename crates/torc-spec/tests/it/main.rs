@@ -1,6 +1,7 @@
 //! Tests of the whole crate through its public API.
 
 mod errors;
+mod examples;
 mod formats;
 mod golden;
 mod limits;
