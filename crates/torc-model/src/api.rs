@@ -488,7 +488,7 @@ pub struct WorkflowView {
     /// Free text to group by.
     pub project: Option<String>,
     /// The user's JSON.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Value>)]
     pub metadata: Option<Value>,
     /// Where it was submitted from: jobs start and relative paths begin there.
     pub directory: Option<String>,
@@ -661,7 +661,7 @@ pub struct AttemptView {
     /// How that script went.
     pub script: Option<ScriptResult>,
     /// What the steps did.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Value>)]
     pub steps: Option<Value>,
 }
 
@@ -750,7 +750,7 @@ pub struct RunnerView {
     /// Why it left.
     pub end_reason: Option<String>,
     /// What the batch system knows it by.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Value>)]
     pub scheduler: Option<Value>,
     /// Attempts it holds now.
     pub held: i64,
@@ -853,7 +853,7 @@ pub struct UserDataView {
     /// Unique in the workflow.
     pub name: String,
     /// Its value.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Value>)]
     pub data: Option<Value>,
     /// Cleared by reinitialize.
     pub is_ephemeral: bool,
@@ -889,13 +889,6 @@ pub struct Health {
     pub started_ms: i64,
     /// Workflows held in memory.
     pub active_workflows: i64,
-}
-
-/// What the server tells about itself without a token.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct HealthSummary {
-    /// `ok`, or `recovering` while claims are not yet served.
-    pub status: String,
 }
 
 /// Content of `server.json` in the state directory: how to reach the server that owns it.
@@ -966,7 +959,7 @@ pub struct UpdateWorkflow {
     pub project: Option<String>,
     /// The user's JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Value>)]
     pub metadata: Option<Value>,
     /// Hide it from lists, or show it again.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -1022,7 +1015,7 @@ pub struct GoodbyeAnswer {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct UpdateUserData {
     /// Any JSON; null clears it.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub data: Value,
 }
 

@@ -5,9 +5,9 @@ use std::fmt;
 
 /// Defines an enum whose variants have one stable text each, used in SQL, JSON and on the command line.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+    ($(#[doc = $doc:literal])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
         pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant),* }
 
         impl $name {
@@ -30,6 +30,19 @@ macro_rules! words {
                 f.pad(self.as_str())
             }
         }
+
+        // The derived schema would list the names of the variants: it can not see texts that come from a macro.
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                let words = Self::ALL.iter().map(|word| word.as_str());
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::Type::String)
+                    .description(Some(concat!($($doc),*).trim()))
+                    .enum_values(Some(words))
+                    .into()
+            }
+        }
+        impl utoipa::ToSchema for $name {}
     };
 }
 pub(crate) use words;

@@ -5,17 +5,29 @@ use super::{Answer, App};
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use torc_model::api::{Health, HealthSummary};
 use utoipa::ToSchema;
 
-/// What the caller may know.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-pub enum HealthAnswer {
-    /// With a token.
-    Full(Health),
-    /// Without one.
-    Summary(HealthSummary),
+/// The server's own state: `torc_model::api::Health` for those with a token, only the status for others.
+#[derive(Serialize, Default, ToSchema)]
+pub struct HealthAnswer {
+    /// `ok`.
+    pub status: String,
+    /// Version of the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub version: Option<String>,
+    /// Process id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub pid: Option<i64>,
+    /// Since when, ms since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub started_ms: Option<i64>,
+    /// Workflows that have begun and are not complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub active_workflows: Option<i64>,
 }
 
 /// Whether the server is well. Without a token only one word.
@@ -30,13 +42,13 @@ pub enum HealthAnswer {
 pub async fn get_health(State(app): State<App>, caller: Caller) -> Answer<HealthAnswer> {
     let status = "ok".to_string();
     if caller == Caller::Stranger {
-        return Ok(Json(HealthAnswer::Summary(HealthSummary { status })));
+        return Ok(Json(HealthAnswer { status, ..HealthAnswer::default() }));
     }
-    Ok(Json(HealthAnswer::Full(Health {
+    Ok(Json(HealthAnswer {
         status,
-        version: env!("CARGO_PKG_VERSION").into(),
-        pid: i64::from(std::process::id()),
-        started_ms: app.inner.started_ms,
-        active_workflows: app.reader().count_active_workflows().await?,
-    })))
+        version: Some(env!("CARGO_PKG_VERSION").into()),
+        pid: Some(i64::from(std::process::id())),
+        started_ms: Some(app.inner.started_ms),
+        active_workflows: Some(app.reader().count_active_workflows().await?),
+    }))
 }

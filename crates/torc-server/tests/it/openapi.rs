@@ -69,3 +69,23 @@ fn integers_are_wide_and_references_lead_somewhere() {
         }
     }
 }
+
+/// What the server says must be among the words that the document lists.
+#[test]
+fn words_are_the_ones_on_the_wire() {
+    use torc_model::status::{ActionState, AttemptState, Cause, JobStatus, Origin, Outcome, Trigger};
+    let document = serde_json::to_value(torc_server::api::document()).unwrap();
+    let check = |name: &str, words: Vec<Value>| {
+        assert_eq!(document["components"]["schemas"][name]["enum"], Value::from(words), "{name}");
+    };
+    fn wire<T: serde::Serialize>(all: &[T]) -> Vec<Value> {
+        all.iter().map(|word| serde_json::to_value(word).unwrap()).collect()
+    }
+    check("JobStatus", wire(JobStatus::ALL));
+    check("AttemptState", wire(AttemptState::ALL));
+    check("Cause", wire(Cause::ALL));
+    check("Origin", wire(Origin::ALL));
+    check("Outcome", wire(Outcome::ALL));
+    check("ActionState", wire(ActionState::ALL));
+    check("Trigger", wire(Trigger::ALL));
+}
