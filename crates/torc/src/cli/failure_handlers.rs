@@ -11,9 +11,9 @@ use crate::output::{Field, Table};
 use clap::Subcommand;
 use serde_json::Value;
 use torc_client::{Client, Query};
-use torc_model::api::{FailureHandlerView, Page};
+use torc_model::api::{CreateFailureHandler, FailureHandlerView, Page, UpdateFailureHandler};
 
-/// Show the failure handlers of a workflow and their rules
+/// Show and change the failure handlers of a workflow
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -26,6 +26,39 @@ enum Command {
     List(List),
     /// Show one failure handler with its rules
     Get(One),
+    /// Add a failure handler to a workflow
+    Create(Create),
+    /// Change a failure handler; failures from now on see the new rules
+    Update(Update),
+    /// Delete a failure handler; its jobs have none then
+    Delete(One),
+}
+
+#[derive(clap::Args, Debug)]
+struct Create {
+    /// Its name, unique in the workflow
+    name: String,
+
+    /// JSON list of rules, such as `[{"exit_codes": [10], "max_retries": 3}]`
+    #[arg(long)]
+    rules: String,
+
+    #[command(flatten)]
+    workflow: WorkflowOption,
+}
+
+#[derive(clap::Args, Debug)]
+struct Update {
+    #[command(flatten)]
+    which: One,
+
+    /// Another name
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Other rules, as a JSON list
+    #[arg(long)]
+    rules: Option<String>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -54,6 +87,21 @@ impl Args {
             match self.command {
                 Command::List(args) => args.execute(context, client).await?,
                 Command::Get(args) => context.output.value(&args.find(client).await?, render)?,
+                Command::Create(args) => {
+                    let workflow_id = args.workflow.find(client).await?.id;
+                    let new = CreateFailureHandler { workflow_id, name: args.name, rules: args.rules };
+                    context.output.value(&client.create_failure_handler(&new).await?, render)?;
+                }
+                Command::Update(args) => {
+                    let id = args.which.find(client).await?.id;
+                    let update = UpdateFailureHandler { name: args.name, rules: args.rules };
+                    context.output.value(&client.update_failure_handler(id, &update).await?, render)?;
+                }
+                Command::Delete(args) => {
+                    let handler = args.find(client).await?;
+                    client.delete_failure_handler(handler.id).await?;
+                    context.output.value(&handler, |h| format!("deleted failure handler {} `{}`\n", h.id, h.name))?;
+                }
             }
             Ok(Exit::Success)
         })

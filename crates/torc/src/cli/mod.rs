@@ -12,6 +12,7 @@ mod exec;
 mod failure_handlers;
 mod interrupt;
 mod jobs;
+mod limits;
 mod logs;
 mod new;
 mod paging;
@@ -19,6 +20,7 @@ mod plot;
 mod recover;
 mod references;
 mod reports;
+mod reservations;
 mod results;
 mod run;
 mod runner;
@@ -29,6 +31,7 @@ mod spec;
 mod status;
 mod user_data;
 mod watch;
+mod webhooks;
 mod why;
 mod workflows;
 
@@ -81,7 +84,10 @@ Change:
   jobs              List jobs, show them, and change single ones
   workflows         List workflows, and start, reset, export or delete them
   user-data         Read and write the values that jobs hand to each other
-  failure-handlers  Show the failure handlers of a workflow and their rules
+  failure-handlers  Show and change the failure handlers of a workflow
+  limits            Show and set named limits, such as licences, that jobs take with `uses`
+  reservations      Pause the start of new jobs for a while, to have something to yourself
+  webhooks          Tell other programs when jobs and workflows end
 
 Serve:
   server            Run a server by itself, back it up, show its token
@@ -136,11 +142,13 @@ enum Command {
     Exec(exec::Args),
     FailureHandlers(failure_handlers::Args),
     Jobs(jobs::Args),
+    Limits(limits::Args),
     Logs(logs::Args),
     New(new::Args),
     Plot(plot::Args),
     Recover(recover::Args),
     Reports(reports::Args),
+    Reservations(reservations::Args),
     Results(results::Args),
     Run(run::Args),
     Runner(runner::Args),
@@ -148,6 +156,7 @@ enum Command {
     Status(status::Args),
     UserData(user_data::Args),
     Watch(watch::Args),
+    Webhooks(webhooks::Args),
     Why(why::Args),
     Workflows(workflows::Args),
 }
@@ -223,11 +232,13 @@ impl Cli {
             Command::Exec(args) => args.execute(&context),
             Command::FailureHandlers(args) => args.execute(&context),
             Command::Jobs(args) => args.execute(&context),
+            Command::Limits(args) => args.execute(&context),
             Command::Logs(args) => args.execute(&context),
             Command::New(args) => args.execute(&context),
             Command::Plot(args) => args.execute(&context),
             Command::Recover(args) => args.execute(&context),
             Command::Reports(args) => args.execute(&context),
+            Command::Reservations(args) => args.execute(&context),
             Command::Results(args) => args.execute(&context),
             Command::Run(args) => args.execute(&context),
             Command::Runner(args) => args.execute(&context),
@@ -235,6 +246,7 @@ impl Cli {
             Command::Status(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),
             Command::Watch(args) => args.execute(&context),
+            Command::Webhooks(args) => args.execute(&context),
             Command::Why(args) => args.execute(&context),
             Command::Workflows(args) => args.execute(&context),
         }

@@ -1,0 +1,95 @@
+//! `torc reservations`: pauses of claims.
+
+use super::Context;
+use super::session::Access;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::output::{Field, Table};
+use clap::Subcommand;
+use torc_model::api::{CreateReservation, Page, ReservationToken, ReservationView};
+use torc_model::units::Runtime;
+
+/// Pause the start of new jobs for a while, to have something to yourself
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List the newest reservations
+    List,
+    /// Reserve: no new job starts in the scope until it is released or its time is over
+    Create {
+        /// `all`, `workflow:ID` or `limit:NAME`
+        #[arg(default_value = "all")]
+        scope: String,
+        /// It ends by itself after this long
+        #[arg(long, default_value = "10m", value_parser = Runtime::parse)]
+        ttl: Runtime,
+        /// Who asks
+        #[arg(long, env = "USER", default_value = "unknown", hide_env_values = true)]
+        by: String,
+    },
+    /// Give a reservation more time
+    Renew {
+        /// Its id
+        id: i64,
+        /// The token that was printed when it was made
+        token: String,
+        /// It ends this long from now
+        #[arg(long, default_value = "10m", value_parser = Runtime::parse)]
+        ttl: Runtime,
+    },
+    /// Release a reservation
+    Release {
+        /// Its id
+        id: i64,
+        /// The token that was printed when it was made
+        token: String,
+    },
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        context.with_server(Access::Create, async |client| {
+            let made: ReservationView = match self.command {
+                Command::List => {
+                    let page: Page<ReservationView> = client.get("/reservations").await?;
+                    context.output.list("reservations", &page.items, page.total_count, || table(&page.items))?;
+                    return Ok(Exit::Success);
+                }
+                Command::Create { scope, ttl, by } => {
+                    let ttl_seconds = Some(i64::try_from(ttl.0).unwrap_or(i64::MAX));
+                    client.post("/reservations", &CreateReservation { scope, reserved_by: by, ttl_seconds }).await?
+                }
+                Command::Renew { id, token, ttl } => {
+                    let ttl_seconds = Some(i64::try_from(ttl.0).unwrap_or(i64::MAX));
+                    client.post(&format!("/reservations/{id}/renew"), &ReservationToken { token, ttl_seconds }).await?
+                }
+                Command::Release { id, token } => {
+                    let body = ReservationToken { token, ttl_seconds: None };
+                    client.post(&format!("/reservations/{id}/release"), &body).await?
+                }
+            };
+            context.output.value(&made, describe)?;
+            Ok(Exit::Success)
+        })
+    }
+}
+
+fn table(reservations: &[ReservationView]) -> Table {
+    let mut table = Table::new(["id", "scope", "by", "status"]);
+    for r in reservations {
+        table.row([Field::number(r.id), Field::text(&r.scope), Field::text(&r.reserved_by), Field::text(&r.status)]);
+    }
+    table
+}
+
+fn describe(r: &ReservationView) -> String {
+    let running = r.still_running.unwrap_or(0);
+    let token = r.token.as_ref().map(|t| format!("token {t}\n")).unwrap_or_default();
+    format!("reservation {} of `{}` is {}; {running} jobs still run in it\n{token}", r.id, r.scope, r.status)
+}
