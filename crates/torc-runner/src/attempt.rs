@@ -402,6 +402,12 @@ fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missing: &
         (Some(StopReason::OutOfContact), _) => {
             set(by_signal, Cause::Stopped, "the runner could not reach the server and ended its jobs".into());
         }
+        // It was asked to end in time and saved its state: that is what the code is for.
+        (Some(StopReason::RunnerTimeUp | StopReason::Timeout { .. }), How::Code(code))
+            if checkpoint == Some(i64::from(*code)) =>
+        {
+            set(own_code, Cause::Checkpoint, "saved its state when its time was over".into());
+        }
         (Some(StopReason::RunnerTimeUp), _) => set(
             i64::from(execution.timeout_exit_code),
             Cause::Timeout,
@@ -418,7 +424,13 @@ fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missing: &
                 .evidence
                 .push(evidence("node", format!("{used_bytes} bytes were in use; the limit is {limit_bytes}")));
         }
-        (None, How::Code(0)) if missing.is_empty() => {}
+        // The program may have coped with it, so it is no failure; but people should see it.
+        (None, How::Code(0)) if missing.is_empty() => {
+            if kernel_kills > 0 {
+                let text = format!("the kernel killed {kernel_kills} of its processes for exceeding the memory limit");
+                found.evidence.push(evidence("kernel", text));
+            }
+        }
         (None, How::Code(0)) => {
             let rest = missing.len().saturating_sub(NAMED_FILES);
             let mut names = missing[..missing.len().min(NAMED_FILES)].join(", ");

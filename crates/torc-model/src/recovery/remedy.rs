@@ -6,6 +6,9 @@ use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// A use this far beyond the limit is no matter of measuring: the limit was not enforced.
+const BEYOND: f64 = 1.25;
+
 /// How far recovery may go.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Policy {
@@ -161,8 +164,10 @@ impl Remedy {
 }
 
 fn more_memory(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
-    // Without enforcement an attempt may have used more than it asked for; what it used is what it needs at least.
-    let base = current.memory_bytes.into_iter().chain(current.peak_memory_bytes).max().filter(|b| *b > 0);
+    // Without enforcement an attempt may have used much more than it asked for; then that is what it needs at least.
+    let peak =
+        current.peak_memory_bytes.filter(|peak| *peak as f64 > current.memory_bytes.unwrap_or(0) as f64 * BEYOND);
+    let base = peak.or(current.memory_bytes).filter(|b| *b > 0);
     let Some(base) = base else {
         return Remedy::new(
             Action::Impossible,

@@ -101,7 +101,8 @@ impl Args {
         let jobs = human::count(view.jobs_to_retry.len() as i64, "job");
         let reopened = match view.reopened.len() {
             0 => String::new(),
-            many => format!(", {} they had canceled again", human::count(many as i64, "job")),
+            1 => ", and 1 canceled job waits for them again".into(),
+            many => format!(", and {} canceled jobs wait for them again", human::grouped(many as i64)),
         };
         match (view.jobs_to_retry.is_empty(), self.dry_run) {
             (true, _) => {

@@ -85,6 +85,8 @@ struct Watch<'a> {
     last_stuck: String,
     last_counts: String,
     own: Option<OwnRunner>,
+    /// A runner of our own could do nothing for what is ready; another one could not either.
+    is_runner_useless: bool,
     stop: watch::Sender<Shutdown>,
 }
 
@@ -125,6 +127,7 @@ impl Args {
             last_stuck: String::new(),
             last_counts: String::new(),
             own: None,
+            is_runner_useless: false,
             stop: watch::channel(Shutdown::Run).0,
         };
         let mut interrupts = Interrupts::listen()?;
@@ -238,8 +241,14 @@ impl Watch<'_> {
         self.own = None;
         self.stale_at = Some(Instant::now());
         match left {
-            Ok(summary) => self.tell(format_args!("the local runner left: {}", summary.reason)),
-            Err(error) => self.tell(format_args!("the local runner failed: {error}")),
+            Ok(summary) => {
+                self.is_runner_useless = summary.succeeded + summary.failed + summary.ended == 0;
+                self.tell(format_args!("the local runner left: {}", summary.reason));
+            }
+            Err(error) => {
+                self.is_runner_useless = true;
+                self.tell(format_args!("the local runner failed: {error}"));
+            }
         }
     }
 
@@ -261,6 +270,7 @@ impl Watch<'_> {
         if bad > 0 && !moving && self.args.recover && !self.is_tried && !status.is_canceled {
             self.is_tried = true;
             if self.recover().await? {
+                self.is_runner_useless = false;
                 self.stale_at = Some(Instant::now());
                 return Ok(false);
             }
@@ -309,7 +319,7 @@ impl Watch<'_> {
         let ready = count(status, JobStatus::Ready);
         let waiting = count(status, JobStatus::PendingFailed);
         if status.active_runners == 0 && self.own.is_none() && ready > 0 {
-            if self.args.recover && self.is_local().await? {
+            if self.args.recover && !self.is_runner_useless && self.is_local().await? {
                 self.tell("no runner is active: starting one here");
                 let config = self.args.runner.config(&self.client, &self.workflow)?;
                 self.own = Some(Box::pin(Runner::new(config).run(self.stop.subscribe())));

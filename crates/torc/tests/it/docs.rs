@@ -93,7 +93,9 @@ fn lines_match(expected: &[&str], actual: &[&str]) -> bool {
         (None, Some(_)) => false,
         (Some((&"...", rest)), _) => (0..=actual.len()).any(|skip| lines_match(rest, &actual[skip..])),
         (Some(_), None) => false,
-        (Some((line, rest)), Some((first, others))) => text_matches(line.trim_end(), first) && lines_match(rest, others),
+        (Some((line, rest)), Some((first, others))) => {
+            text_matches(line.trim_end(), first) && lines_match(rest, others)
+        }
     }
 }
 
@@ -126,6 +128,11 @@ fn readme() {
 #[test]
 fn tutorial() {
     check("docs/tutorial.md");
+}
+
+#[test]
+fn recovery() {
+    check("docs/recovery.md");
 }
 
 #[test]

@@ -5,4 +5,5 @@ mod crash;
 mod golden;
 mod handlers;
 mod outcomes;
+mod recovery;
 mod support;

@@ -1,0 +1,273 @@
+//! Real failures of real programs: what is said about them, and what recovery makes of them.
+
+use crate::support::{Test, text};
+use serde_json::Value;
+
+/// Takes this many MiB, a little at a time.
+const HOG: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    long mib = argc > 1 ? atol(argv[1]) : 300;
+    for (long i = 0; i < mib; i++) {
+        char *p = malloc(1 << 20);
+        if (!p) return 3;
+        memset(p, 1, 1 << 20);
+    }
+    return 0;
+}
+"#;
+
+/// A directory with the memory hog in it.
+fn with_hog(spec: &str) -> Test {
+    let test = Test::new().spec(spec).file("hog.c", HOG);
+    test.shell("cc -O0 -o hog hog.c").success();
+    test
+}
+
+fn why(test: &Test, job: &str) -> Value {
+    test.torc(["-f", "json", "why", job]).success().json()
+}
+
+/// The job's memory for its next attempt.
+fn memory(test: &Test, job: &str) -> String {
+    text(&test.torc(["-f", "json", "jobs", "get", job]).success().json()["memory"]).to_string()
+}
+
+#[test]
+fn causes_of_real_programs_are_found() {
+    let test = with_hog(
+        r#"
+name: failures
+checkpoint_exit_code: 85
+files: [{name: out, path: never.txt}]
+resource_requirements:
+  - {name: small, num_cpus: 1, memory: 80m, runtime: 1m}
+  - {name: short, num_cpus: 1, memory: 200m, runtime: 2s}
+jobs:
+  - {name: hog, resource_requirements: small, command: "bash -c './hog 300; exit $?'"}
+  - {name: traceback, command: "python3 -c 'd = {}; d[1]'"}
+  - {name: segv, command: "python3 -c 'import ctypes; ctypes.string_at(0)'"}
+  - {name: outside, command: "(sleep 0.3; kill -KILL $$) & sleep 30"}
+  - name: stubborn
+    timeout: 1s
+    command: |
+      setsid sh -c 'trap "" TERM; while :; do sleep 1000; done' &
+      trap "" TERM
+      while :; do sleep 1; done
+  - {name: forgetful, command: "true", output_files: [out]}
+  - {name: full_disk, command: "dd if=/dev/zero of=/dev/full bs=1k count=1"}
+  - {name: says_killed, command: "echo Killed >&2; exit 1"}
+  - {name: own_bug, command: "echo 'db: connection refused' >&2; python3 -c 'raise ValueError(3)'"}
+  - {name: refused, command: "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 1))'"}
+  - {name: nearly_late, resource_requirements: short, command: "sleep 1.8; exit 1"}
+  - {name: not_there, command: "no_such_program_at_all"}
+  - {name: continues, command: "test -f saved || { touch saved; exit 85; }"}
+"#,
+    );
+    test.run().expect(1);
+    let expected = [
+        ("hog", "oom"),
+        ("traceback", "program_error"),
+        ("segv", "crash"),
+        ("outside", "killed"),
+        ("stubborn", "timeout"),
+        ("forgetful", "missing_output"),
+        ("full_disk", "disk_full"),
+        ("says_killed", "program_error"),
+        ("own_bug", "program_error"),
+        ("refused", "network"),
+        ("nearly_late", "unknown"),
+        ("not_there", "command_not_found"),
+    ];
+    let mut misses = Vec::new();
+    for (job, kind) in expected {
+        let card = why(&test, job);
+        let diagnosis = &card["diagnosis"];
+        println!("{job:<12} {:<18} {:.2}  {}", text(&diagnosis["kind"]), diagnosis["confidence"], diagnosis["summary"]);
+        if diagnosis["kind"] != kind {
+            misses.push(format!("{job}: expected {kind}, {diagnosis}"));
+        }
+        assert!(!diagnosis["proof"].as_array().expect("proof").is_empty(), "{job}: {diagnosis}");
+        assert!(!card["hints"].as_array().expect("hints").is_empty(), "{job}: {card}");
+    }
+    assert!(misses.is_empty(), "{}", misses.join("\n"));
+    let attempt = test.last_attempt("continues");
+    assert_eq!(
+        (&attempt["attempt_id"], &attempt["state"], &attempt["origin"]),
+        (&2.into(), &"completed".into(), &"requeued".into())
+    );
+    test.torc(["why", "hog"]).success().says("evidence").says("kernel").says("torc recover");
+    let summary = test.torc(["reports", "summary"]).success();
+    summary.says("out of memory").says("ValueError: N").says("the disk is full");
+}
+
+const MIXED: &str = r#"
+name: mixed
+resource_requirements:
+  - {name: shared, num_cpus: 1, memory: 100m, runtime: 1m}
+jobs:
+  - {name: hungry, resource_requirements: shared, command: "./hog 120"}
+  - {name: slow, timeout: 1s, command: "test -f waited || { touch waited; sleep 30; }"}
+  - {name: bug, command: "test -f fixed"}
+  - {name: fine, resource_requirements: shared, command: "true"}
+  - {name: after, command: "touch after.txt", depends_on: [hungry, slow]}
+  - {name: after_bug, command: "touch after_bug.txt", depends_on: [bug]}
+"#;
+
+#[test]
+fn recover_repairs_what_it_can_and_leaves_the_rest() {
+    let test = with_hog(MIXED);
+    test.run().expect(1);
+    let bytes = || std::fs::read(test.path(".torc/torc.db")).expect("a database");
+    let before = bytes();
+    let dry = test.torc(["-f", "json", "recover", "--dry-run"]).done().expect(0).json();
+    assert!(bytes() == before, "a dry run changed the database");
+    let done = test.torc(["-f", "json", "recover"]).done().expect(0).json();
+    assert_eq!(dry["jobs"], done["jobs"]);
+    assert_eq!(dry["jobs_to_retry"], done["jobs_to_retry"]);
+    assert_eq!(
+        (&done["oom_fixed"], &done["timeout_fixed"], &done["other_failures"]),
+        (&1.into(), &1.into(), &1.into())
+    );
+    assert_eq!(
+        test.statuses(),
+        ["hungry ready", "slow ready", "bug failed", "fine completed", "after blocked", "after_bug canceled"]
+    );
+    assert_eq!((memory(&test, "hungry"), memory(&test, "fine")), ("150m".into(), "100m".into()));
+    test.torc(["run", "latest"]).done().expect(1);
+    assert_eq!(
+        test.statuses(),
+        ["hungry completed", "slow completed", "bug failed", "fine completed", "after completed", "after_bug canceled"]
+    );
+    let attempt = test.last_attempt("hungry");
+    assert_eq!(
+        (&attempt["run_id"], &attempt["attempt_id"], &attempt["origin"]),
+        (&1.into(), &2.into(), &"recovered".into())
+    );
+    test.torc(["why", "hungry"]).success().says("memory 100m -> 150m");
+    // What is left has no known remedy.
+    test.torc(["recover"]).done().expect(1).tells("nothing").tells("--retry-unknown");
+}
+
+#[test]
+fn a_hook_decides_over_unknown_failures() {
+    let test = Test::new().spec("name: hooked\njobs:\n  - {name: bug, command: 'test -f fixed'}\n");
+    test.run().expect(1);
+    test.write("bad.sh", "#!/bin/sh\necho \"$1 $TORC_WORKFLOW_ID\" > seen.txt\nexit 3\n");
+    test.write("good.sh", "#!/bin/sh\ntouch fixed\n");
+    test.shell("chmod +x bad.sh good.sh").success();
+    test.torc(["recover", "--recovery-hook", "bad.sh"]).done().expect(1).tells("hook failed");
+    assert_eq!(test.read("seen.txt"), "1 1\n");
+    assert_eq!(test.statuses(), ["bug failed"]);
+    test.torc(["recover", "--recovery-hook", "./good.sh"]).done().expect(0);
+    test.torc(["run", "latest"]).done().expect(0);
+    assert_eq!(test.statuses(), ["bug completed"]);
+}
+
+#[test]
+fn refusals_of_recover_say_why() {
+    let test = Test::new().spec("name: good\njobs:\n  - {name: a, command: 'true'}\n");
+    test.run().expect(0);
+    test.torc(["recover"]).done().expect(2).tells("every job of workflow 1 succeeded");
+    test.torc(["recover", "--memory-multiplier", "0.5"]).done().expect(2).tells("between 1 and 100");
+    test.torc(["recover", "7"]).done().expect(2);
+}
+
+#[test]
+fn no_job_gets_more_memory_than_the_machine_has() {
+    let test = with_hog(
+        "name: large\nresource_requirements:\n  - {name: r, num_cpus: 1, memory: 150m}\njobs:\n  - {name: hungry, \
+         resource_requirements: r, command: './hog 400'}\n",
+    );
+    test.torc(["run", "workflow.yaml", "--memory", "200m"]).done().expect(1);
+    test.torc(["recover"]).done().expect(0).says("150m -> 200m").says("largest node known has 200m");
+    test.torc(["run", "latest", "--memory", "200m"]).done().expect(1);
+    test.torc(["recover"]).done().expect(1).says("cannot be recovered because");
+}
+
+#[test]
+fn watch_recovers_with_a_runner_of_its_own_and_counts_its_rounds() {
+    let test = with_hog(
+        "name: watched\nresource_requirements:\n  - {name: r, num_cpus: 1, memory: 100m}\njobs:\n  - {name: hungry, \
+         resource_requirements: r, command: './hog 200'}\n  - {name: after, command: 'true', depends_on: [hungry]}\n",
+    );
+    test.run().expect(1);
+    // 100m -> 150m is not enough, and one round is all there is, however often it is started.
+    let first = test.torc(["watch", "--recover", "--max-retries", "1", "--log-file", "w.log"]).done().expect(1);
+    first.tells("recovery round 1 of 1").tells("starting one here").tells("no recovery: 1 rounds");
+    test.torc(["watch", "--recover", "--max-retries", "1"]).done().expect(1).tells("no recovery: 1 rounds");
+    assert!(test.read("w.log").contains("recovery round 1 of 1"));
+    // 150m -> 225m is.
+    test.torc(["watch", "--recover", "--max-retries", "2"]).done().expect(0).tells("2 of 2 jobs succeeded");
+    assert_eq!(memory(&test, "hungry"), "225m");
+}
+
+#[test]
+fn watch_names_jobs_that_wait_for_a_verdict_and_goes_on() {
+    let test = Test::new().spec(
+        "name: asking\nuse_pending_failed: true\njobs:\n  - {name: odd, command: 'exit 9'}\n  - {name: after, command: \
+         'true', depends_on: [odd]}\n",
+    );
+    test.run().expect(1);
+    let mut watch = test.torc(["watch", "--recover"]).spawn();
+    watch.wait_for_stderr("1 job waits for a verdict: odd (job 1)");
+    test.torc(["cancel", "1"]).success();
+    watch.wait().expect(1).tells("0 of 2 jobs succeeded");
+}
+
+#[test]
+fn single_jobs_can_be_held_released_disabled_canceled_and_retried() {
+    let test = Test::new().spec(
+        "name: control\njobs:\n  - {name: a, command: 'true'}\n  - {name: b, command: 'true'}\n  - {name: c, command: \
+         'exit 1'}\n  - {name: d, command: 'exit 1'}\n  - {name: e, command: 'true'}\n",
+    );
+    test.torc(["create", "workflow.yaml"]).success();
+    test.torc(["workflows", "initialize", "1"]).success();
+    test.torc(["jobs", "hold", "a", "b"]).success();
+    test.torc(["jobs", "disable", "e"]).success();
+    test.torc(["run", "1"]).done().expect(1);
+    assert_eq!(test.statuses(), ["a ready", "b ready", "c failed", "d failed", "e disabled"]);
+    test.torc(["jobs", "retry", "c", "d"]).success().says("attempt 2 of c").says("attempt 2 of d");
+    test.torc(["jobs", "cancel", "b"]).success();
+    test.torc(["jobs", "release", "a"]).success();
+    test.torc(["run", "1"]).done().expect(1);
+    assert_eq!(test.statuses(), ["a completed", "b canceled", "c failed", "d failed", "e disabled"]);
+    let results = test.torc(["-f", "json", "results", "list", "--failed"]).success().json();
+    assert_eq!(results["results"].as_array().expect("results").iter().filter(|r| r["cause"] == "exit").count(), 4);
+}
+
+#[test]
+fn what_jobs_used_is_reported_corrected_and_drawn() {
+    let test = with_hog(
+        r#"
+name: learning
+resource_monitor: {granularity: time_series, sample_interval_seconds: 0.1}
+resource_requirements:
+  - {name: huge, num_cpus: 1, memory: 900m, runtime: 2h}
+jobs:
+  - {name: "one<&>", resource_requirements: huge, command: "./hog 60; sleep 0.6"}
+  - {name: two, resource_requirements: huge, command: "./hog 90; sleep 0.6"}
+"#,
+    );
+    test.run().expect(0);
+    let report = test.torc(["-f", "json", "reports", "resources"]).success().json();
+    let line = &report["resources"][0];
+    assert_eq!((&line["group"], &line["jobs"]), (&"huge".into(), &2.into()), "{report}");
+    let peak = line["peak_memory_bytes"].as_i64().expect("a peak");
+    assert!((85 << 20..200 << 20).contains(&peak), "{peak}");
+    assert_eq!(line["suggested_runtime"], "PT1M", "{line}");
+    test.torc(["reports", "resources", "--correct"]).success().tells("2 jobs changed");
+    let after = memory(&test, "two");
+    assert_eq!(after, text(&line["suggested_memory"]), "{line}");
+    test.torc(["plot", "resources", "-o", "use.html"]).success().says("use.html");
+    let page = test.read("use.html");
+    assert!(page.contains("one&lt;&amp;&gt;") && !page.contains("one<&>"), "names are escaped");
+    assert!(page.contains("<polyline") && page.contains("Memory") && page.contains("CPUs in use"));
+    for outside in ["http-equiv", "<script", "src=", "@import"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    test.torc(["plot", "resources", "-o", "use.svg", "--job", "two"]).success();
+    assert!(test.read("use.svg").starts_with("<svg "));
+    test.torc(["plot", "resources", "--job", "nobody"]).done().expect(2).tells("no samples");
+}
