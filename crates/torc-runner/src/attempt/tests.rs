@@ -131,7 +131,7 @@ fn verdicts_follow_the_strongest_evidence() {
                 .into(),
             format!("137 Some(9) oom | used more memory than its limit | {kernel}; exit: ended by SIGKILL"),
             format!("137 None oom | used more memory than its limit | {kernel}; exit: exit code 137"),
-            "0 None success |  | ".into(),
+            "0 None success |  | kernel: the kernel killed 2 of its processes for exceeding the memory limit".into(),
             "137 Some(9) canceled | canceled | journal: we sent SIGKILL after 0.0 s; exit: ended by SIGKILL".into(),
             "137 Some(9) oom | killed because the machine ran out of memory | kernel: the machine's count of \
              out-of-memory kills rose when it died of SIGKILL; exit: ended by SIGKILL"
@@ -288,4 +288,27 @@ fn an_attempt_that_never_started_says_so() {
     let report = unstarted_report(packet(), Cause::Stopped, "the runner was told to stop", 5);
     assert_eq!((report.return_code, report.cause, report.exec_seconds), (143, Some(Cause::Stopped), 0.0));
     assert_eq!((report.started_ms, report.cpu_seconds), (5, None));
+}
+
+#[test]
+fn a_state_saved_when_the_time_was_over_is_a_checkpoint() {
+    let limit = Duration::from_secs(60);
+    for stop in [StopReason::RunnerTimeUp, StopReason::Timeout { limit }] {
+        let saved = Exit { stop: Some(stop.clone()), ..exit(How::Code(85)) };
+        let verdict = judge(&saved, &Execution::default(), Some(85), &[]);
+        assert_eq!((verdict.cause, verdict.return_code), (Some(Cause::Checkpoint), 85), "{stop:?}");
+        let other = Exit { stop: Some(stop), ..exit(How::Code(1)) };
+        assert_eq!(judge(&other, &Execution::default(), Some(85), &[]).cause, Some(Cause::Timeout));
+    }
+    // A person's word is stronger.
+    let canceled = Exit { stop: Some(StopReason::Canceled), ..exit(How::Code(85)) };
+    assert_eq!(judge(&canceled, &Execution::default(), Some(85), &[]).cause, Some(Cause::Canceled));
+}
+
+#[test]
+fn a_success_with_a_killed_child_is_a_success_with_evidence() {
+    let memory = Some(KernelMemory { oom_kills: 1, peak_bytes: Some(7) });
+    let verdict = judge(&Exit { memory, ..exit(How::Code(0)) }, &Execution::default(), None, &[]);
+    assert_eq!((verdict.cause, verdict.return_code), (None, 0));
+    assert_eq!(verdict.evidence.iter().map(|e| e.source.as_str()).collect::<Vec<_>>(), ["kernel"]);
 }

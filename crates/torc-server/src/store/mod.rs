@@ -80,7 +80,14 @@ impl Store {
         let spec = request.spec.clone();
         let planned = tokio::task::spawn_blocking(move || plan(spec)).await;
         let (plan, warnings) = planned.map_err(|_| Refusal::internal("the spec could not be planned"))??;
-        self.writer.call(move |tx| create::create(tx, &request, &plan, warnings)).await
+        let initialize = request.initialize;
+        let created = self.writer.call(move |tx| create::create(tx, &request, &plan, warnings)).await?;
+        if initialize {
+            // What the run begins with; without it the next reinitialize would take every input for new.
+            let files = self.look_at_files(created.id).await?;
+            self.writer.call(move |tx| Ok(facts::record(tx.db, &files)?)).await?;
+        }
+        Ok(created)
     }
 
     /// Makes every uninitialized job blocked or ready.

@@ -226,6 +226,9 @@ async fn correct(context: &Context, client: &Client, lines: &[Line]) -> Result<(
     Ok(())
 }
 
+/// Group, CPUs, memory and runtime: jobs that share them share a line.
+type Request = (String, i64, Option<String>, Option<String>);
+
 fn lines(jobs: &[JobView], results: &[AttemptView], per_job: bool) -> Vec<Line> {
     let mut uses: BTreeMap<JobId, Vec<Use>> = BTreeMap::new();
     for result in results.iter().filter(|r| r.started_ms.is_some()) {
@@ -236,7 +239,7 @@ fn lines(jobs: &[JobView], results: &[AttemptView], per_job: bool) -> Vec<Line> 
             was_cut_short: result.cause.is_some_and(|cause| cause != Cause::Exit),
         });
     }
-    let mut groups: BTreeMap<(String, i64, Option<String>, Option<String>), Vec<&JobView>> = BTreeMap::new();
+    let mut groups: BTreeMap<Request, Vec<&JobView>> = BTreeMap::new();
     for job in jobs {
         let name = if per_job {
             job.name.clone()

@@ -306,7 +306,7 @@ impl Watch<'_> {
                 Ok(false)
             }
             // Said once, with the reason; the watch then ends as the jobs did.
-            Err(Error::Refused { status, info }) if status == 409 => {
+            Err(Error::Refused { status: 409, info }) => {
                 self.tell(format_args!("no recovery: {}", escape::line(&info.message)));
                 Ok(false)
             }

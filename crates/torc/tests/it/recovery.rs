@@ -271,3 +271,61 @@ jobs:
     assert!(test.read("use.svg").starts_with("<svg "));
     test.torc(["plot", "resources", "--job", "nobody"]).done().expect(2).tells("no samples");
 }
+
+#[test]
+fn what_changed_runs_again_and_nothing_else() {
+    let test = Test::new().spec(
+        r#"
+name: chain
+files:
+  - {name: in1, path: in1.txt}
+  - {name: in2, path: in2.txt}
+  - {name: mid1, path: mid1.txt}
+  - {name: mid2, path: mid2.txt}
+jobs:
+  - {name: one, command: "cp in1.txt mid1.txt", input_files: [in1], output_files: [mid1]}
+  - {name: two, command: "cp in2.txt mid2.txt", input_files: [in2], output_files: [mid2]}
+  - {name: both, command: "cat mid1.txt mid2.txt", input_files: [mid1, mid2]}
+"#,
+    );
+    test.write("in1.txt", "1");
+    test.write("in2.txt", "2");
+    test.run().expect(0);
+    let again = |test: &Test| {
+        let plan = test.torc(["-f", "json", "workflows", "reinitialize", "1", "--dry-run"]).success().json();
+        let jobs = plan["jobs"].as_array().expect("jobs").clone();
+        jobs.iter().map(|job| format!("{}: {}", text(&job["name"]), text(&job["reason"]))).collect::<Vec<_>>()
+    };
+    assert!(again(&test).is_empty());
+    test.write("in1.txt", "longer than before");
+    let changed = again(&test);
+    assert_eq!(changed.len(), 2, "{changed:?}");
+    assert!(changed[0].starts_with("one: ") && changed[1].starts_with("both: "), "{changed:?}");
+    test.torc(["workflows", "reinitialize", "1"]).success();
+    test.torc(["run", "1"]).done().expect(0);
+    std::fs::remove_file(test.path("mid2.txt")).expect("an output");
+    let gone = again(&test);
+    assert!(gone.len() == 2 && gone[0].starts_with("two: ") && gone[1].starts_with("both: "), "{gone:?}");
+}
+
+#[test]
+fn one_job_can_be_reset_while_another_runs() {
+    let test = Test::new().spec(
+        "name: partly\njobs:\n  - {name: long, command: 'touch begun; while test ! -f go; do sleep 0.1; done'}\n  - {name: \
+         quick, command: 'echo x >> quick.txt'}\n  - {name: after, command: 'echo x >> after.txt', depends_on: [quick]}\n  \
+         - {name: other, command: 'echo x >> other.txt'}\n",
+    );
+    let run = test.torc(["run", "workflow.yaml", "-j", "4"]).spawn();
+    test.shell("until test -f begun && test -f after.txt && test -f other.txt; do sleep 0.05; done; torc -q jobs list > /dev/null")
+        .success();
+    let settled = || test.statuses()[1..].iter().all(|job| job.ends_with("completed"));
+    while !settled() {}
+    test.torc(["workflows", "reset-status", "1", "--job", "quick"]).success();
+    test.torc(["workflows", "initialize", "1"]).success();
+    test.shell("until test $(cat after.txt | wc -l) = 2; do sleep 0.05; done; touch go").success();
+    run.wait().expect(0);
+    assert_eq!(
+        (test.read("quick.txt"), test.read("after.txt"), test.read("other.txt")),
+        ("x\nx\n".into(), "x\nx\n".into(), "x\n".into())
+    );
+}
