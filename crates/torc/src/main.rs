@@ -8,6 +8,7 @@ mod embedded;
 mod error;
 mod exit;
 mod output;
+mod slurm_service;
 
 use clap::Parser;
 use std::process::ExitCode;

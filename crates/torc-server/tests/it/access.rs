@@ -22,9 +22,11 @@ async fn workflow_tokens_may_call_exactly_these() {
     let mut open: Vec<String> = operations().into_iter().filter(Operation::is_for_workflows).map(|o| o.id).collect();
     open.sort();
     let expected = [
+        "begin_submission",
         "claim",
         "complete_action",
         "complete_attempts",
+        "create_scheduled_compute_nodes",
         "get_attempt",
         "get_compute_node",
         "get_failure_handler",
@@ -34,6 +36,7 @@ async fn workflow_tokens_may_call_exactly_these() {
         "get_job_why",
         "get_openapi",
         "get_resource_requirements",
+        "get_scheduled_compute_node",
         "get_slurm_scheduler",
         "get_user_data",
         "get_workflow",
@@ -52,10 +55,13 @@ async fn workflow_tokens_may_call_exactly_these() {
         "list_jobs",
         "list_resource_requirements",
         "list_results",
+        "list_scheduled_compute_nodes",
         "list_slurm_schedulers",
         "list_user_data",
         "list_workflows",
+        "observe_scheduled_compute_nodes",
         "register_compute_node",
+        "report_submission",
         "start_attempts",
         "stream_events",
         "update_user_data",

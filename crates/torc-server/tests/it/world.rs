@@ -62,6 +62,7 @@ pub struct Ids {
     pub requirements: i64,
     pub failure_handler: i64,
     pub scheduler: i64,
+    pub allocation: i64,
     /// A token good for this workflow only.
     pub token: String,
     /// A running attempt and the token that proves the right to it.
@@ -157,6 +158,9 @@ impl World {
             page["items"][0]["id"].as_i64().unwrap_or_else(|| panic!("nothing at {path}: {page}"))
         };
         let actions = self.get(&format!("/workflows/{workflow}/actions")).await.ok();
+        let wanted = json!({"workflow_id": workflow, "scheduler": "s", "count": 1, "key": "k"});
+        let allocations = self.post("/scheduled_compute_nodes", &wanted).await.ok();
+        let allocation = allocations["items"][0]["id"].as_i64().unwrap();
         Ids {
             workflow,
             job: attempts[0]["job_id"].as_i64().unwrap(),
@@ -169,6 +173,7 @@ impl World {
             requirements: first_of("/resource_requirements").await,
             failure_handler: first_of("/failure_handlers").await,
             scheduler: first_of("/slurm_schedulers").await,
+            allocation,
             token: registered["job_token"].as_str().unwrap().to_string(),
             running: attempts[1].clone(),
         }
@@ -242,6 +247,7 @@ impl Ids {
             requirements: 0,
             failure_handler: 0,
             scheduler: 0,
+            allocation: 0,
             token: String::new(),
             running: Value::Null,
         }
@@ -262,6 +268,7 @@ impl Ids {
             "resource_requirements" => self.requirements,
             "failure_handlers" => self.failure_handler,
             "slurm_schedulers" => self.scheduler,
+            "scheduled_compute_nodes" => self.allocation,
             // There is none; who may not ask is refused all the same.
             "reservations" | "webhooks" | "deliveries" => 1,
             other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
@@ -290,6 +297,17 @@ impl Ids {
             "update_job" => json!({"priority": 5}),
             "register_compute_node" => registration(self.workflow, &format!("again-{}", self.workflow)),
             "goodbye" => json!({"reason": "done"}),
+            "create_scheduled_compute_nodes" => {
+                json!({"workflow_id": self.workflow, "scheduler": "s", "count": 2, "key": "more"})
+            }
+            "begin_submission" => json!({"workflow_id": self.workflow, "submitter": "me"}),
+            "report_submission" => {
+                json!({"workflow_id": self.workflow, "name": "x", "submitter": "me", "outcome": {"submitted": "7"}})
+            }
+            "observe_scheduled_compute_nodes" => {
+                json!({"items": [{"id": self.allocation, "verdict": {"verdict": "unknown", "why": "down"}}]})
+            }
+            "regenerate" => json!({"groups": [], "submit": false}),
             "update_user_data" => json!({"data": [1, 2]}),
             "create_failure_handler" => json!({"workflow_id": self.workflow, "name": "new", "rules": "[]"}),
             "update_failure_handler" => json!({"name": "other"}),

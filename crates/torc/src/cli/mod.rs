@@ -10,6 +10,7 @@ mod drive;
 mod events;
 mod exec;
 mod failure_handlers;
+mod hpc;
 mod interrupt;
 mod jobs;
 mod limits;
@@ -27,8 +28,10 @@ mod runner;
 mod runner_options;
 mod server;
 mod session;
+mod slurm;
 mod spec;
 mod status;
+mod submit;
 mod user_data;
 mod watch;
 mod webhooks;
@@ -65,6 +68,7 @@ Run:
   run               Run a spec, or go on with a workflow
   exec              Run plain commands as a workflow
   create            Create a workflow from a spec, without running it
+  submit            Create a workflow and ask Slurm for its nodes
   check             Check a spec and show what it would do, without touching anything
   new               Write a small commented example to begin with
   recover           Recover what failed: more memory, more time, or the same again
@@ -88,6 +92,10 @@ Change:
   limits            Show and set named limits, such as licences, that jobs take with `uses`
   reservations      Pause the start of new jobs for a while, to have something to yourself
   webhooks          Tell other programs when jobs and workflows end
+
+Slurm:
+  slurm             Ask a Slurm cluster for nodes, look at them, and recover them
+  hpc               Show what clusters offer, and describe this one
 
 Serve:
   server            Run a server by itself, back it up, show its token
@@ -141,6 +149,7 @@ enum Command {
     Events(events::Args),
     Exec(exec::Args),
     FailureHandlers(failure_handlers::Args),
+    Hpc(hpc::Args),
     Jobs(jobs::Args),
     Limits(limits::Args),
     Logs(logs::Args),
@@ -153,7 +162,9 @@ enum Command {
     Run(run::Args),
     Runner(runner::Args),
     Server(server::Args),
+    Slurm(slurm::Args),
     Status(status::Args),
+    Submit(submit::Args),
     UserData(user_data::Args),
     Watch(watch::Args),
     Webhooks(webhooks::Args),
@@ -231,6 +242,7 @@ impl Cli {
             Command::Events(args) => args.execute(&context),
             Command::Exec(args) => args.execute(&context),
             Command::FailureHandlers(args) => args.execute(&context),
+            Command::Hpc(args) => args.execute(&context),
             Command::Jobs(args) => args.execute(&context),
             Command::Limits(args) => args.execute(&context),
             Command::Logs(args) => args.execute(&context),
@@ -243,7 +255,9 @@ impl Cli {
             Command::Run(args) => args.execute(&context),
             Command::Runner(args) => args.execute(&context),
             Command::Server(args) => args.execute(&context),
+            Command::Slurm(args) => args.execute(&context),
             Command::Status(args) => args.execute(&context),
+            Command::Submit(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),
             Command::Watch(args) => args.execute(&context),
             Command::Webhooks(args) => args.execute(&context),

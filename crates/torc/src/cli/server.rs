@@ -103,7 +103,14 @@ impl Run {
                     .output
                     .talk(format_args!("the token is in `{}`; Ctrl-C stops the server", token_file.display()));
             }
+            let client = torc_client::Client::new(server.url(), server.token())?;
+            let mut slurm = std::pin::pin!(async {
+                crate::slurm_service::run(client).await;
+                // Without Slurm there is nothing to do, which is no reason to stop.
+                std::future::pending::<()>().await;
+            });
             tokio::select! {
+                () = &mut slurm => Ok(Exit::Success),
                 () = interrupts.next() => {
                     context.output.talk("stopping");
                     server.shutdown().await;

@@ -1,0 +1,69 @@
+//! `torc slurm`: allocations on a Slurm cluster.
+
+mod allocations;
+mod doctor;
+mod generate;
+mod parse_logs;
+mod plan;
+mod regenerate;
+mod run_allocation;
+mod sacct;
+mod schedule_nodes;
+
+pub use plan::{PlanView, plan_of, render as render_plan};
+pub use schedule_nodes::{describe as describe_sent, send_waiting};
+
+use super::Context;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use clap::Subcommand;
+
+/// Ask a Slurm cluster for nodes, look at them, and recover them
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc slurm generate sweep.yaml --account abc -o sweep_slurm.yaml    then `torc submit sweep_slurm.yaml`
+  torc slurm regenerate sweep --account abc --submit                  after allocations were lost
+  torc slurm allocations sweep                                        what was asked for and what became of it
+  torc slurm doctor                                                   what in this site's configuration will hurt")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Generate(generate::Args),
+    Regenerate(regenerate::Args),
+    ScheduleNodes(schedule_nodes::Args),
+    Allocations(allocations::Args),
+    Sacct(sacct::Args),
+    ParseLogs(parse_logs::Args),
+    Doctor(doctor::Args),
+    #[command(hide = true)]
+    RunAllocation(run_allocation::Args),
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        match self.command {
+            Command::Generate(args) => args.execute(context),
+            Command::Regenerate(args) => args.execute(context),
+            Command::ScheduleNodes(args) => args.execute(context),
+            Command::Allocations(args) => args.execute(context),
+            Command::Sacct(args) => args.execute(context),
+            Command::ParseLogs(args) => args.execute(context),
+            Command::Doctor(args) => args.execute(context),
+            Command::RunAllocation(args) => args.execute(context),
+        }
+    }
+}
+
+/// Slurm's programs are needed here.
+pub fn require_slurm() -> Result<()> {
+    if torc_runner::slurm::Slurm::is_here() {
+        return Ok(());
+    }
+    Err(Error::usage_hint("`sbatch` and `squeue` are not on the PATH", "call this on a login node of the cluster"))
+}

@@ -1,0 +1,104 @@
+//! `torc slurm run-allocation`: what a submission script starts. Not for people.
+
+use crate::cli::interrupt::Interrupts;
+use crate::cli::session::{Access, Session};
+use crate::cli::{Context, block_on};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::escape;
+use std::path::PathBuf;
+use tokio::sync::{mpsc, watch};
+use torc_model::ids::WorkflowId;
+use torc_runner::slurm::{Inside, run_inside};
+use torc_runner::{RunnerEvent, Shutdown};
+
+/// Run jobs inside a Slurm allocation
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The workflow
+    #[arg(long)]
+    workflow: WorkflowId,
+
+    /// Name of the allocation
+    #[arg(long)]
+    allocation: String,
+
+    /// Scheduler it was made by
+    #[arg(long)]
+    scheduler_id: i64,
+
+    /// What was asked for
+    #[arg(long)]
+    walltime_seconds: u64,
+
+    /// Directory for logs
+    #[arg(long)]
+    output_dir: PathBuf,
+
+    /// Queue mode
+    #[arg(long)]
+    max_parallel_jobs: Option<i64>,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        block_on(async {
+            let mut interrupts = Interrupts::listen()?;
+            let session = Session::open(&context.locator, Access::Existing).await?;
+            let (events, mut inbox) = mpsc::unbounded_channel();
+            let (stop, shutdown) = watch::channel(Shutdown::Run);
+            let inside = Inside {
+                workflow_id: self.workflow,
+                allocation: self.allocation,
+                scheduler_id: self.scheduler_id,
+                walltime_seconds: self.walltime_seconds,
+                output_dir: self.output_dir,
+                max_parallel_jobs: self.max_parallel_jobs,
+            };
+            let mut running = std::pin::pin!(run_inside(session.client.clone(), inside, shutdown, events));
+            let ended = loop {
+                tokio::select! {
+                    ended = &mut running => break ended,
+                    event = inbox.recv() => if let Some(event) = event { tell(context, &event) },
+                    () = interrupts.next() => {
+                        context.output.talk("Slurm wants this allocation to end; stopping the jobs");
+                        // The first one asks, further ones insist.
+                        stop.send_modify(|level| *level = if *level == Shutdown::Run { Shutdown::Stop } else { Shutdown::Kill });
+                    }
+                }
+            };
+            while let Ok(event) = inbox.try_recv() {
+                tell(context, &event);
+            }
+            let summary = ended.map_err(Error::usage)?;
+            context.output.talk(format_args!(
+                "left because {}: {} succeeded, {} failed, {} ended from outside",
+                summary.reason, summary.succeeded, summary.failed, summary.ended
+            ));
+            session.close().await;
+            Ok(Exit::Success)
+        })
+    }
+}
+
+fn tell(context: &Context, event: &RunnerEvent) {
+    let output = context.output;
+    match event {
+        RunnerEvent::Registered { runner_id, run_id, workflow_name } => {
+            output.talk(format_args!("runner {runner_id} works for `{}`, run {run_id}", escape::line(workflow_name)));
+        }
+        RunnerEvent::Started { job_name, attempt_id, .. } => {
+            output.talk(format_args!("started {} (attempt {attempt_id})", escape::line(job_name)));
+        }
+        RunnerEvent::Ended { job_name, attempt_id, return_code, cause, .. } => {
+            let cause = cause.map_or(String::new(), |c| format!(", {c}"));
+            output.talk(format_args!("ended {} (attempt {attempt_id}): {return_code}{cause}", escape::line(job_name)));
+        }
+        RunnerEvent::ServerLost { message } => output.warn(format_args!("the server does not answer: {message}")),
+        RunnerEvent::ServerBack => output.talk("the server answers again"),
+        RunnerEvent::Leaving { reason } => output.talk(format_args!("leaving: {reason}")),
+        RunnerEvent::Warning { message } => output.warn(escape::line(message)),
+        RunnerEvent::Judged { .. } | RunnerEvent::ActionStarted { .. } | RunnerEvent::ActionEnded { .. } => {}
+    }
+}
