@@ -1,0 +1,183 @@
+//! The cluster that the tests use, and a place of their own for each of them.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A test's directory, its server, and the cluster, which it has for itself.
+pub struct Cluster {
+    pub dir: tempfile::TempDir,
+    /// Held for as long as the test runs: tests break the cluster on purpose.
+    _lock: File,
+}
+
+/// The cluster, or a message why there is none. In CI a missing cluster is a failure.
+pub fn cluster() -> Option<Cluster> {
+    let lab = std::env::var_os("SLURM_LAB_DIR").map(PathBuf::from).filter(|lab| lab.join("env").is_file());
+    let Some(lab) = lab.filter(|_| std::env::var_os("SLURM_CONF").is_some()) else {
+        let how = "no Slurm cluster: `scripts/slurm-lab start`, then `eval \"$(scripts/slurm-lab env)\"`";
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{how}");
+        eprintln!("skipped: {how}");
+        return None;
+    };
+    let lock = File::create(lab.join("test.lock")).expect("a lock file");
+    lock.lock().expect("the cluster for ourselves");
+    let cluster = Cluster { dir: tempfile::tempdir().expect("a directory"), _lock: lock };
+    cluster.heal();
+    Some(cluster)
+}
+
+/// The cluster has this: `SLURM_LAB_SACCT` or `SLURM_LAB_OOM`.
+pub fn has(what: &str) -> bool {
+    std::env::var(what).as_deref() == Ok("1")
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.heal();
+        let file = self.dir.path().join(".torc/server.json");
+        let pid = std::fs::read_to_string(file).ok().and_then(|t| serde_json::from_str::<Value>(&t).ok());
+        if let Some(pid) = pid.and_then(|v| v["pid"].as_i64()) {
+            run(self.dir.path(), "kill", &[&pid.to_string()]);
+        }
+    }
+}
+
+fn run(dir: &Path, program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).current_dir(dir).output().unwrap_or_else(|e| panic!("{program}: {e}"))
+}
+
+impl Cluster {
+    /// Whatever an earlier test did to it: all daemons run, all nodes are there, nothing is queued.
+    fn heal(&self) {
+        for name in ["slurmctld", "slurmd.n1", "slurmd.n2", "slurmd.n3", "slurmd.g1"] {
+            self.lab(&["signal", name, "CONT"]);
+        }
+        let full: &[&str] = if has("SLURM_LAB_SACCT") { &["start", "--full"] } else { &["start"] };
+        assert!(self.lab(full).status.success(), "the cluster does not come back");
+        for node in ["n1", "n2", "n3", "g1"] {
+            run(self.dir.path(), "scontrol", &["update", &format!("nodename={node}"), "state=resume"]);
+        }
+        run(self.dir.path(), "scancel", &["--user", "root"]);
+        self.wait("an empty queue", 60, || self.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty());
+    }
+
+    /// `scripts/slurm-lab`.
+    pub fn lab(&self, arguments: &[&str]) -> Output {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/slurm-lab");
+        run(self.dir.path(), &script.display().to_string(), arguments)
+    }
+
+    /// A program of Slurm.
+    pub fn slurm(&self, program: &str, arguments: &[&str]) -> String {
+        String::from_utf8_lossy(&run(self.dir.path(), program, arguments).stdout).into_owned()
+    }
+
+    /// Runs `torc`; it must succeed.
+    pub fn torc(&self, arguments: &[&str]) -> String {
+        let output = self.try_torc(arguments);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "torc {arguments:?}: {}\n{out}\n{err}", output.status);
+        out.into_owned()
+    }
+
+    /// Runs `torc`.
+    pub fn try_torc(&self, arguments: &[&str]) -> Output {
+        run(self.dir.path(), env!("CARGO_BIN_EXE_torc"), arguments)
+    }
+
+    /// Runs `torc -f json`; it must succeed.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.torc(&[&["-f", "json"], arguments].concat());
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+
+    /// Writes a spec and submits it.
+    pub fn submit(&self, spec: &str) -> Value {
+        std::fs::write(self.dir.path().join("spec.yaml"), spec).expect("written");
+        self.json(&["submit", "spec.yaml"])
+    }
+
+    /// The allocations of the newest workflow.
+    pub fn allocations(&self) -> Vec<Value> {
+        self.json(&["slurm", "allocations"])["scheduled_compute_nodes"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Jobs per status of the newest workflow.
+    pub fn counts(&self) -> BTreeMap<String, i64> {
+        let status = self.json(&["status"]);
+        let counts = status["counts"].as_object().unwrap_or_else(|| panic!("no counts: {status}"));
+        counts.iter().map(|(k, v)| (k.clone(), v.as_i64().unwrap_or(0))).collect()
+    }
+
+    /// How the attempts of the newest workflow ended: (job, attempt, state, cause).
+    pub fn attempts(&self) -> Vec<(String, i64, String, String)> {
+        let results = self.json(&["results", "list"]);
+        let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
+        let rows = results["results"].as_array().cloned().unwrap_or_default();
+        rows.iter()
+            .map(|r| (text(&r["job_name"]), r["attempt_id"].as_i64().unwrap_or(0), text(&r["state"]), text(&r["cause"])))
+            .collect()
+    }
+
+    /// Waits until `ready`; nothing tells, so it looks again and again.
+    pub fn wait(&self, what: &str, seconds: u64, ready: impl Fn() -> bool) {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        while !ready() {
+            assert!(Instant::now() < until, "no {what} after {seconds} s");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Waits until every job of the newest workflow has succeeded.
+    pub fn wait_for_success(&self, jobs: i64, seconds: u64) {
+        let done = || self.counts().get("completed").copied().unwrap_or(0) == jobs;
+        let until = Instant::now() + Duration::from_secs(seconds);
+        while !done() {
+            let stuck = Instant::now() >= until;
+            assert!(!stuck, "{:?}\n{:?}\n{:#?}", self.counts(), self.allocations(), self.attempts());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Waits until so many jobs of the newest workflow run.
+    pub fn wait_for_running(&self, jobs: i64) {
+        self.wait("running job", 60, || self.counts().get("running").copied().unwrap_or(0) >= jobs);
+    }
+
+    /// Each job's witness: how often it wrote its line at its end.
+    pub fn witnesses(&self) -> BTreeMap<String, usize> {
+        let mut seen = BTreeMap::new();
+        let text = std::fs::read_to_string(self.dir.path().join("witness")).unwrap_or_default();
+        for line in text.lines() {
+            *seen.entry(line.to_owned()).or_default() += 1;
+        }
+        seen
+    }
+
+    /// Every job succeeded exactly once, by its own witness.
+    pub fn assert_witnessed_once(&self, jobs: usize) {
+        let seen = self.witnesses();
+        assert_eq!(seen.len(), jobs, "{seen:?}");
+        assert!(seen.values().all(|n| *n == 1), "{seen:?}");
+    }
+
+    /// The newest allocation's id in Slurm.
+    pub fn slurm_job(&self) -> String {
+        let all = self.allocations();
+        let id = all.last().and_then(|a| a["slurm_job_id"].as_str());
+        id.unwrap_or_else(|| panic!("not in Slurm: {all:?}")).to_owned()
+    }
+
+    /// Asks for new allocations, twice: the second call must not ask for more.
+    pub fn regenerate(&self, more: &[&str]) {
+        let arguments = [&["slurm", "regenerate", "latest", "--account", "a", "--submit"], more].concat();
+        self.json(&arguments);
+        let before = self.allocations().len();
+        self.json(&arguments);
+        assert_eq!(self.allocations().len(), before, "a second regenerate asked for more");
+    }
+}
