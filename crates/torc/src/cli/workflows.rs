@@ -261,9 +261,8 @@ impl Reset {
 impl SyncStatus {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
-        let query = Query::new().add("dry_run", self.dry_run);
-        let reset: ResetView = client.post(&format!("/workflows/{}/sync_status{query}", workflow.id), &()).await?;
-        print_reset(context, &reset)
+        let view = super::slurm::synchronize(client, workflow.id, self.dry_run).await?;
+        context.output.value(&view, super::slurm::render_sync)
     }
 }
 

@@ -119,7 +119,9 @@ impl Cluster {
         let text = |v: &Value| v.as_str().unwrap_or("").to_owned();
         let rows = results["results"].as_array().cloned().unwrap_or_default();
         rows.iter()
-            .map(|r| (text(&r["job_name"]), r["attempt_id"].as_i64().unwrap_or(0), text(&r["state"]), text(&r["cause"])))
+            .map(|r| {
+                (text(&r["job_name"]), r["attempt_id"].as_i64().unwrap_or(0), text(&r["state"]), text(&r["cause"]))
+            })
             .collect()
     }
 
@@ -170,6 +172,15 @@ impl Cluster {
         let all = self.allocations();
         let id = all.last().and_then(|a| a["slurm_job_id"].as_str());
         id.unwrap_or_else(|| panic!("not in Slurm: {all:?}")).to_owned()
+    }
+
+    /// The process of the one runner that works here.
+    pub fn runner_pid(&self) -> String {
+        let dir = self.dir.path().join("output/.torc_runners");
+        let files = std::fs::read_dir(&dir).expect("runners").flatten().map(|e| e.path());
+        let record = files.filter(|f| f.extension().is_some_and(|e| e == "json")).last().expect("a runner");
+        let record: Value = serde_json::from_slice(&std::fs::read(record).expect("readable")).expect("JSON");
+        record["pid"].to_string()
     }
 
     /// Asks for new allocations, twice: the second call must not ask for more.

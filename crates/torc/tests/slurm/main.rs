@@ -91,13 +91,14 @@ fn a_runner_that_dies_with_its_allocation_is_found_by_asking_slurm() {
     cluster.submit(&spec("main", 2, 8.0, ""));
     cluster.wait_for_running(2);
     // No time for last words: the runner can not say that it leaves.
-    cluster.slurm("scancel", &["--signal=KILL", "--full", &cluster.slurm_job()]);
+    cluster.slurm("kill", &["-KILL", &cluster.runner_pid()]);
     cluster.wait("end in Slurm", 60, || cluster.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty());
     cluster.torc(&["workflows", "sync-status", "latest"]);
     cluster.wait("ended allocation", 90, || cluster.allocations()[0]["status"] == "complete");
     cluster.wait("ready job", 60, || cluster.counts().get("ready") == Some(&2));
     let lost = cluster.attempts().into_iter().filter(|a| a.3 == "lost").count();
     assert_eq!(lost, 2, "{:?}", cluster.attempts());
+    assert_eq!(cluster.allocations()[0]["state"], "FAILED", "{:?}", cluster.allocations());
     cluster.regenerate(&[]);
     cluster.wait_for_success(2, 90);
     cluster.assert_witnessed_once(2);
@@ -185,16 +186,16 @@ fn a_submission_whose_answer_is_lost_is_found_and_not_repeated() {
 #[test]
 fn a_runner_stops_before_its_walltime_and_the_rest_goes_on_elsewhere() {
     let Some(cluster) = cluster() else { return };
-    let text = spec("main", 3, 14.0, "").replace("00:10:00", "00:01:00").replace("runtime: 1m", "runtime: 16s");
+    let text = spec("main", 5, 14.0, "").replace("00:10:00", "00:01:00").replace("runtime: 1m", "runtime: 16s");
     let text = text.replace("ntasks_per_node: 4", "ntasks_per_node: 1");
     cluster.submit(&text);
-    // One job at a time, 16 s each: the third does not fit into the minute any more, so nobody starts it.
+    // One job at a time, 16 s each: not all of them fit into the minute.
     cluster.wait("ended allocation", 120, || cluster.allocations()[0]["status"] == "complete");
     assert_eq!(cluster.attempts().iter().filter(|a| a.2 == "failed").count(), 0, "{:?}", cluster.attempts());
     assert!(cluster.counts().get("ready").copied().unwrap_or(0) >= 1, "{:?}", cluster.counts());
     cluster.regenerate(&[]);
-    cluster.wait_for_success(3, 120);
-    cluster.assert_witnessed_once(3);
+    cluster.wait_for_success(5, 180);
+    cluster.assert_witnessed_once(5);
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn a_job_over_its_memory_is_out_of_memory_and_leaves_the_others_alone() {
         eprintln!("skipped: this machine has no memory control groups");
         return;
     }
-    let hog = "  - {name: hog, command: 'head -c 900m /dev/zero | tail | sleep 1', resource_requirements: small, scheduler: s}\n";
+    let hog = "  - {name: hog, command: 'head -c 900m /dev/zero | tail > /dev/null', resource_requirements: small, scheduler: s}\n";
     let text = spec("main", 2, 3.0, "").replace("actions:", &format!("{hog}actions:"));
     cluster.submit(&text);
     cluster.wait("failed job", 60, || cluster.counts().get("failed") == Some(&1));
@@ -218,7 +219,9 @@ fn thirty_lost_allocations_never_become_two_at_once() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(&spec("main", 1, 30.0, ""));
     for cycle in 0..30 {
-        cluster.wait("allocation in Slurm", 60, || cluster.allocations().last().is_some_and(|a| a["slurm_job_id"].is_string()));
+        cluster.wait("allocation in Slurm", 60, || {
+            cluster.allocations().last().is_some_and(|a| a["slurm_job_id"].is_string())
+        });
         let names = cluster.slurm("squeue", &["-h", "-o", "%j"]);
         assert!(names.lines().filter(|n| n.starts_with("torc-wf")).count() <= 1, "cycle {cycle}: {names}");
         cluster.slurm("scancel", &[&cluster.slurm_job()]);

@@ -9,9 +9,11 @@ mod regenerate;
 mod run_allocation;
 mod sacct;
 mod schedule_nodes;
+mod sync;
 
 pub use plan::{PlanView, plan_of, render as render_plan};
 pub use schedule_nodes::{describe as describe_sent, send_waiting};
+pub use sync::{render as render_sync, synchronize};
 
 use super::Context;
 use crate::error::{Error, Result};
