@@ -2,7 +2,7 @@
 
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::{Context, describe};
+use super::{Context, describe, slurm};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table, escape, human};
@@ -34,6 +34,10 @@ pub struct Args {
     /// Show what would be done and change nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Do not ask Slurm for nodes for the recovered jobs
+    #[arg(long)]
+    no_schedule: bool,
 
     #[command(flatten)]
     options: Options,
@@ -73,6 +77,16 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
+            let for_slurm = slurm::is_for_slurm(client, &workflow).await?;
+            if for_slurm {
+                // Jobs whose allocation is gone must not look as if they ran.
+                let synced = slurm::synchronize(client, workflow.id, self.dry_run).await?;
+                if let Some(why) = synced.slurm.and_then(|s| s.unreachable) {
+                    context
+                        .output
+                        .warn(format_args!("Slurm does not answer, so nothing was concluded: {}", escape::line(&why)));
+                }
+            }
             let view = match self.options.recover(context, client, workflow.id, self.dry_run, None).await? {
                 Outcome::Done(view) => view,
                 Outcome::HookFailed(message) => {
@@ -81,6 +95,14 @@ impl Args {
                 }
             };
             context.output.value(&*view, render)?;
+            if for_slurm
+                && !self.dry_run
+                && !self.no_schedule
+                && !view.jobs_to_retry.is_empty()
+                && let Some((_, sent)) = slurm::reschedule(client, &workflow, None).await?
+            {
+                context.output.talk(slurm::describe_sent(&sent).trim_end());
+            }
             if !context.output.is_json() {
                 self.talk(context, client, &workflow, &view).await?;
             }

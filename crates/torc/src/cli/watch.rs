@@ -6,7 +6,7 @@ use super::recover::{self, Outcome};
 use super::references::{self, LATEST};
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
-use super::{Context, block_on, run};
+use super::{Context, block_on, run, slurm};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -27,6 +27,8 @@ use torc_runner::{Runner, Shutdown, Summary};
 
 /// However much happens, the counts are asked for this often at most.
 const REFRESH: Duration = Duration::from_millis(300);
+/// Between two looks at Slurm, which answers for all allocations at once.
+const LOOK_AT_SLURM: Duration = Duration::from_secs(15);
 /// Names of waiting jobs that are told.
 const MAX_NAMED: i64 = 10;
 
@@ -64,6 +66,9 @@ pub struct Args {
     options: recover::Options,
 
     #[command(flatten)]
+    slurm: slurm::AutoOptions,
+
+    #[command(flatten)]
     runner: RunnerOptions,
 }
 
@@ -88,6 +93,9 @@ struct Watch<'a> {
     /// A runner of our own could do nothing for what is ready; another one could not either.
     is_runner_useless: bool,
     stop: watch::Sender<Shutdown>,
+    /// The workflow's nodes come from Slurm.
+    auto_schedule: Option<slurm::AutoSchedule>,
+    slurm_at: Option<Instant>,
 }
 
 impl Args {
@@ -115,6 +123,10 @@ impl Args {
         let last = client.list_events(workflow.id, &newest).await?.items.first().map_or(0, |event| event.id);
         let mut events = client.stream_events(workflow.id, Some(last));
         let status = client.workflow_status(workflow.id).await?;
+        let output_dir = self.runner.output_dir.clone();
+        let auto_schedule = slurm::is_for_slurm(&client, &workflow)
+            .await?
+            .then(|| slurm::AutoSchedule::new(self.slurm.clone(), self.recover, output_dir));
         let mut watch = Watch {
             context,
             args: self,
@@ -129,6 +141,8 @@ impl Args {
             own: None,
             is_runner_useless: false,
             stop: watch::channel(Shutdown::Run).0,
+            slurm_at: auto_schedule.as_ref().map(|_| Instant::now()),
+            auto_schedule,
         };
         let mut interrupts = Interrupts::listen()?;
         let mut interrupted = 0;
@@ -143,6 +157,7 @@ impl Args {
                     }
                 },
                 left = run_own(&mut watch.own) => watch.on_runner_left(left),
+                () = due(watch.slurm_at) => watch.look_at_slurm().await?,
                 () = due(watch.stale_at) => {
                     if watch.own.is_none() && interrupted > 0 {
                         break;
@@ -271,6 +286,7 @@ impl Watch<'_> {
             self.is_tried = true;
             if self.recover().await? {
                 self.is_runner_useless = false;
+                self.slurm_at = self.auto_schedule.as_ref().map(|_| Instant::now());
                 self.stale_at = Some(Instant::now());
                 return Ok(false);
             }
@@ -280,6 +296,17 @@ impl Watch<'_> {
         }
         self.handle_stuck(&status).await?;
         Ok(false)
+    }
+
+    /// Ends what Slurm has ended, and asks for nodes if that is due.
+    async fn look_at_slurm(&mut self) -> Result<()> {
+        self.slurm_at = Some(Instant::now() + LOOK_AT_SLURM);
+        if let Some(auto_schedule) = &mut self.auto_schedule {
+            for line in auto_schedule.tick(&self.client, &self.workflow).await? {
+                self.tell(escape::line(&line));
+            }
+        }
+        Ok(())
     }
 
     /// One round. Answers whether jobs were queued.
@@ -326,7 +353,14 @@ impl Watch<'_> {
                 return Ok(());
             }
             let title = run::title(&self.workflow);
-            self.say_stuck(format!("no runner is active for {title}; `torc run {}` goes on", self.workflow.id));
+            let id = self.workflow.id;
+            let how = match self.auto_schedule {
+                Some(_) => {
+                    format!("`torc slurm regenerate {id} --submit` asks for nodes, `--auto-schedule` does it here")
+                }
+                None => format!("`torc run {id}` goes on"),
+            };
+            self.say_stuck(format!("no runner is active for {title}; {how}"));
         } else if waiting > 0 {
             let query = Query::new()
                 .add("workflow_id", self.workflow.id)

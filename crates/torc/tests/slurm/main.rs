@@ -215,6 +215,31 @@ fn a_job_over_its_memory_is_out_of_memory_and_leaves_the_others_alone() {
 }
 
 #[test]
+fn watch_asks_for_nodes_when_they_are_gone() {
+    let Some(cluster) = cluster() else { return };
+    cluster.submit(&spec("main", 3, 4.0, ""));
+    cluster.wait_for_running(3);
+    cluster.slurm("scancel", &[&cluster.slurm_job()]);
+    cluster.wait("ready job", 60, || cluster.counts().get("ready") == Some(&3));
+    // It ends when the workflow is complete, with 0 only if every job succeeded.
+    cluster.torc(&["watch", "latest", "--auto-schedule"]);
+    cluster.assert_witnessed_once(3);
+    assert_eq!(cluster.allocations().len(), 2);
+}
+
+#[test]
+fn recover_asks_for_nodes_for_what_failed() {
+    let Some(cluster) = cluster() else { return };
+    let text = spec("main", 2, 0.2, "").replace(WITNESS, &format!("test -e fixed && {WITNESS}"));
+    cluster.submit(&text);
+    cluster.wait("failed job", 60, || cluster.counts().get("failed") == Some(&2));
+    std::fs::write(cluster.dir.path().join("fixed"), "").expect("written");
+    cluster.torc(&["recover", "latest", "--retry-unknown"]);
+    cluster.wait_for_success(2, 90);
+    cluster.assert_witnessed_once(2);
+}
+
+#[test]
 fn thirty_lost_allocations_never_become_two_at_once() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(&spec("main", 1, 30.0, ""));

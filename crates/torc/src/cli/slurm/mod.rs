@@ -1,6 +1,7 @@
 //! `torc slurm`: allocations on a Slurm cluster.
 
 mod allocations;
+mod auto_schedule;
 mod doctor;
 mod generate;
 mod parse_logs;
@@ -11,6 +12,7 @@ mod sacct;
 mod schedule_nodes;
 mod sync;
 
+pub use auto_schedule::{AutoOptions, AutoSchedule, is_for_slurm, reschedule};
 pub use plan::{PlanView, plan_of, render as render_plan};
 pub use schedule_nodes::{describe as describe_sent, send_waiting};
 pub use sync::{render as render_sync, synchronize};

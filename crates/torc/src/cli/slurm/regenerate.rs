@@ -109,7 +109,7 @@ fn summary(done: &RegeneratedView, sent: &[Sent]) -> String {
 }
 
 /// The account that the workflow's schedulers use, if they agree.
-async fn account_of(client: &Client, workflow: &WorkflowView) -> Result<String> {
+pub async fn account_of(client: &Client, workflow: &WorkflowView) -> Result<String> {
     let query = Query::new().add("workflow_id", workflow.id);
     let schedulers = client.list_slurm_schedulers(&query).await?.items;
     let mut accounts: Vec<String> =
