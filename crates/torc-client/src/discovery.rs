@@ -117,6 +117,7 @@ mod tests {
         ServerFile {
             url: "http://127.0.0.1:1".into(),
             token: "secret".into(),
+            embedded: false,
             pid: 1,
             hostname: "h".into(),
             started_ms: 5,

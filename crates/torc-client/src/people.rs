@@ -38,9 +38,10 @@ impl Client {
         self.with_time_limit(LARGE).delete::<serde_json::Value>(&format!("/workflows/{id}")).await.map(drop)
     }
 
-    /// Starts the first run, or goes on with what a reset left.
-    pub async fn initialize_workflow(&self, id: WorkflowId) -> Result<ResetView, Error> {
-        self.with_time_limit(LARGE).post(&format!("/workflows/{id}/initialize"), &()).await
+    /// Starts the first run, or goes on with what a reset left; with `force` although input files are missing.
+    pub async fn initialize_workflow(&self, id: WorkflowId, force: bool) -> Result<ResetView, Error> {
+        let query = Query::new().add("force", force);
+        self.with_time_limit(LARGE).post(&format!("/workflows/{id}/initialize{query}"), &()).await
     }
 
     /// Starts the next run with what changed; a dry run only says what that would be.

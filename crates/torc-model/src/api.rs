@@ -792,6 +792,9 @@ pub struct CreateWorkflow {
     /// Initialize it in the same transaction.
     #[serde(default)]
     pub initialize: bool,
+    /// Initialize it although input files are missing.
+    #[serde(default)]
+    pub force: bool,
     /// Made by the client: a repeat answers with the same workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -898,6 +901,9 @@ pub struct ServerFile {
     pub url: String,
     /// Good for everything.
     pub token: String,
+    /// It lives inside a `torc run` and ends with it; another one may then take its place.
+    #[serde(default)]
+    pub embedded: bool,
     /// Process id.
     pub pid: i64,
     /// Host name.

@@ -27,8 +27,13 @@ pub enum Purpose {
 pub enum Owner {
     /// This process.
     Us(Embedded),
-    /// Another process, reached like this.
-    Other(Client),
+    /// Another process.
+    Other {
+        /// Talks to it.
+        client: Client,
+        /// It is a `torc run`: its server ends with it.
+        is_run: bool,
+    },
 }
 
 /// A server inside this process.
@@ -41,8 +46,8 @@ impl Embedded {
     pub async fn start(dir: &Path, purpose: Purpose) -> Result<Owner> {
         let begin = Instant::now();
         loop {
-            if let Some(client) = living_server(dir).await {
-                return Ok(Owner::Other(client));
+            if let Some(owner) = find_other(dir).await {
+                return Ok(owner);
             }
             match Server::start(options(dir, purpose)).await {
                 Ok(server) => return Ok(Owner::Us(Self { server })),
@@ -67,6 +72,7 @@ impl Embedded {
 
 fn options(dir: &Path, purpose: Purpose) -> Options {
     let mut options = Options::new(dir);
+    options.embedded = true;
     match purpose {
         Purpose::Look => options.announce = false,
         Purpose::Run { port } => options.port = port,
@@ -75,8 +81,9 @@ fn options(dir: &Path, purpose: Purpose) -> Options {
 }
 
 /// The server that `server.json` names, if it answers.
-pub async fn living_server(dir: &Path) -> Option<Client> {
+async fn find_other(dir: &Path) -> Option<Owner> {
     let file = discovery::read_server_file(dir).ok()?;
     let client = Client::new(&file.url, &file.token).ok()?;
-    client.health().await.ok().map(|_| client)
+    client.health().await.ok()?;
+    Some(Owner::Other { client, is_run: file.embedded })
 }

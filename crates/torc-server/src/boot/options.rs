@@ -16,6 +16,8 @@ pub struct Options {
     pub port: u16,
     /// Further names that clients may use for this machine (in the `Host` header).
     pub allowed_hosts: Vec<String>,
+    /// Lives inside `torc run` and ends with it; `server.json` says so.
+    pub embedded: bool,
     /// Tell others in `server.json` where it is. One that only answers its own process for a moment does not.
     pub announce: bool,
     /// Connections beyond this number wait.
@@ -36,6 +38,7 @@ impl Options {
             host: None,
             port: 0,
             allowed_hosts: Vec::new(),
+            embedded: false,
             announce: true,
             max_connections: 4096,
             detect_file_system: file_system::detect,

@@ -65,6 +65,7 @@ impl Server {
         let file = ServerFile {
             url: url(&host, address),
             token,
+            embedded: options.embedded,
             pid: i64::from(std::process::id()),
             hostname: identity::hostname(),
             started_ms: now_ms(),

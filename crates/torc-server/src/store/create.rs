@@ -1,5 +1,6 @@
 //! Creating a workflow: one plan, one transaction, all or nothing.
 
+use super::facts::{self, FileFact};
 use super::load::DEFAULT_MAX_LOST;
 use super::persist::json;
 use super::refusal::Refusal;
@@ -12,11 +13,12 @@ use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::{ActionKind, Job, Plan, Requirements};
 use torc_model::status::ActionState;
 
-/// Stores a plan. A repeat with the same key answers with the workflow that the first one made.
+/// Stores a plan, with what was seen of its files if it is initialized at once. A repeat with the same key answers with the workflow that the first one made.
 pub fn create(
     tx: &mut Tx<'_>,
     request: &CreateWorkflow,
     plan: &Plan,
+    seen: &[FileFact],
     warnings: Vec<String>,
 ) -> Result<WorkflowCreated, Failed> {
     if let Some(known) = find_by_key(tx.db, request.key.as_deref())? {
@@ -27,6 +29,8 @@ pub fn create(
     let handlers = insert_handlers(tx.db, id, plan)?;
     let schedulers = insert_schedulers(tx.db, id, plan)?;
     let files = insert_files(tx.db, id, plan)?;
+    let seen: Vec<FileFact> = seen.iter().zip(&files).map(|(f, id)| FileFact { id: *id, ..f.clone() }).collect();
+    facts::record(tx.db, &seen)?;
     let user_data = insert_user_data(tx.db, id, plan)?;
     let first = tx.state.next_job;
     tx.state.next_job += plan.jobs.len() as i64;

@@ -1,10 +1,11 @@
 //! What the disk says about a workflow's files, and which jobs that makes run again.
 
 use rusqlite::{Connection, params};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 use torc_model::ids::{JobId, WorkflowId};
+use torc_model::plan::{File, Job, Plan};
 
 /// A file may be this much younger than the job that wrote it: clocks of file systems are coarse.
 const SLACK_MS: i64 = 2_000;
@@ -53,6 +54,22 @@ pub fn list(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<FileFact>> 
         })
     })?;
     rows.collect()
+}
+
+/// The files of a plan that is not stored yet, in its order and not yet looked at.
+pub fn of_plan(plan: &Plan, directory: Option<&str>) -> Vec<FileFact> {
+    let used = |by: fn(&Job) -> &Vec<usize>| -> HashSet<usize> { plan.jobs.iter().flat_map(by).copied().collect() };
+    let (outputs, inputs) = (used(|job| &job.output_files), used(|job| &job.input_files));
+    let fact = |(index, file): (usize, &File)| FileFact {
+        id: 0,
+        name: file.name.clone(),
+        path: file.path.clone(),
+        place: directory.map_or_else(|| PathBuf::from(&file.path), |dir| Path::new(dir).join(&file.path)),
+        is_source: !outputs.contains(&index),
+        is_input: inputs.contains(&index),
+        found: None,
+    };
+    plan.files.iter().enumerate().map(fact).collect()
 }
 
 /// Looks at every file.

@@ -77,17 +77,22 @@ impl Store {
 
     /// Creates a workflow out of a spec: one transaction, all or nothing.
     pub async fn create_workflow(&self, request: CreateWorkflow) -> Result<WorkflowCreated, Refusal> {
-        let spec = request.spec.clone();
-        let planned = tokio::task::spawn_blocking(move || plan(spec)).await;
-        let (plan, warnings) = planned.map_err(|_| Refusal::internal("the spec could not be planned"))??;
-        let initialize = request.initialize;
-        let created = self.writer.call(move |tx| create::create(tx, &request, &plan, warnings)).await?;
-        if initialize {
-            // What the run begins with; without it the next reinitialize would take every input for new.
-            let files = self.look_at_files(created.id).await?;
-            self.writer.call(move |tx| Ok(facts::record(tx.db, &files)?)).await?;
+        let (spec, directory) = (request.spec.clone(), request.directory.clone());
+        let prepared = tokio::task::spawn_blocking(move || {
+            let (plan, warnings) = plan(spec)?;
+            let mut files = facts::of_plan(&plan, directory.as_deref());
+            facts::look(&mut files);
+            Ok((plan, warnings, files))
+        });
+        let (plan, warnings, mut files) =
+            prepared.await.map_err(|_| Refusal::internal("the spec could not be planned"))??;
+        if request.initialize {
+            refuse_missing(&files, request.force)?;
+        } else {
+            // Initialize looks at them when it comes.
+            files.clear();
         }
-        Ok(created)
+        self.writer.call(move |tx| create::create(tx, &request, &plan, &files, warnings)).await
     }
 
     /// Makes every uninitialized job blocked or ready.

@@ -22,6 +22,19 @@ pub struct Args {
     /// Start the first run at once: jobs become ready for runners
     #[arg(long)]
     initialize: bool,
+
+    /// Initialize although input files are missing
+    #[arg(long, requires = "initialize")]
+    force: bool,
+}
+
+/// How the first run of a new workflow begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// Only if all input files are there.
+    Careful,
+    /// Although input files are missing.
+    Force,
 }
 
 impl Args {
@@ -29,25 +42,27 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         let checked = spec::load(context, &self.spec)?;
         context.with_server(Access::Create, async |client| {
-            let created = create(context, client, &checked, self.initialize).await?;
+            let start = if self.force { Start::Force } else { Start::Careful };
+            let created = create(context, client, &checked, self.initialize.then_some(start)).await?;
             context.output.value(&created, describe)?;
             Ok(Exit::Success)
         })
     }
 }
 
-/// Creates a workflow in one transaction. The server's warnings go to the user.
+/// Creates a workflow in one transaction, and starts its first run if wanted. The server's warnings go to the user.
 pub async fn create(
     context: &Context,
     client: &Client,
     checked: &spec::Checked,
-    initialize: bool,
+    start: Option<Start>,
 ) -> Result<WorkflowCreated> {
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
     let body = CreateWorkflow {
         spec: checked.value.clone(),
         user: std::env::var("USER").ok().filter(|user| !user.is_empty()),
-        initialize,
+        initialize: start.is_some(),
+        force: start == Some(Start::Force),
         key: None,
         directory: Some(here.display().to_string()),
     };

@@ -4,7 +4,7 @@ use super::Context;
 use super::interrupt::Interrupts;
 use super::run::title;
 use super::runner_options::RunnerOptions;
-use super::session::Session;
+use super::session::{Access, Session};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::progress::Progress;
@@ -14,9 +14,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use torc_client::{Client, Query};
-use torc_model::api::{EventView, JobView, Page, RunnerView, StatusView, WorkflowView};
+use torc_model::api::{Capacity, EventView, JobView, Page, RunnerView, StatusView, WorkflowView};
 use torc_model::ids::AttemptId;
 use torc_model::status::{Cause, JobStatus, Outcome};
+use torc_model::units::Memory;
 use torc_runner::{LeaveReason, Runner, RunnerEvent, Shutdown};
 
 /// However much happens, the counts are asked for this often at most.
@@ -34,15 +35,17 @@ pub struct Drive<'a> {
     pub workflow: WorkflowView,
     /// What the runner may use.
     pub options: &'a RunnerOptions,
+    /// Begin although input files are missing.
+    pub force: bool,
 }
 
 /// Runs the workflow with a runner in this process.
 pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
-    let Drive { context, workflow, options } = drive;
+    let Drive { context, workflow, options, force } = drive;
     let client = session.client.clone();
     let mut status = client.workflow_status(workflow.id).await?;
     if count(&status, JobStatus::Uninitialized) > 0 {
-        client.initialize_workflow(workflow.id).await?;
+        client.initialize_workflow(workflow.id, force).await?;
         status = client.workflow_status(workflow.id).await?;
     }
     if status.is_complete {
@@ -54,6 +57,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let (stop, shutdown) = watch::channel(Shutdown::Run);
     let mut config = options.config(&client, &workflow)?;
     config.events = Some(events);
+    let capacity = config.capacity.clone();
     let progress = Progress::begin(context.output, &status);
     let mut display = Display::new(client.clone(), &workflow, progress);
     let mut running = std::pin::pin!(Runner::new(config).run(shutdown));
@@ -85,12 +89,12 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
         context.output.warn(format_args!("{results} could not be delivered; the next runner here delivers them"));
     }
     if !status.is_complete {
-        explain(context, &client, &workflow, &status, &summary.reason).await?;
+        explain(context, &client, &workflow, &status, &summary.reason, &capacity).await?;
     }
     finish(context, &workflow, &status, Some(&display.progress))
 }
 
-/// Watches a workflow that another process on this machine runs.
+/// Watches a workflow that another process on this machine runs, until that is over.
 pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) -> Result<Exit> {
     let Drive { context, workflow, .. } = drive;
     let client = session.client.clone();
@@ -103,21 +107,48 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
     let mut events = client.stream_events(workflow.id, None);
     let status = client.workflow_status(workflow.id).await?;
     let mut display = Display::new(client.clone(), &workflow, Progress::begin(context.output, &status));
-    let mut ended = status.is_complete;
-    while !ended {
+    let mut process_end = std::pin::pin!(end_of_process(runner.pid));
+    let is_over = loop {
         tokio::select! {
-            event = events.next() => {
-                let event = event?;
-                display.on_server_event(&event).await;
-                ended = event.kind == "workflow_completed" && client.is_complete(workflow.id).await?.is_complete;
-            }
+            // The server may live inside that process and be gone with it, so its end counts first.
+            biased;
+            () = &mut process_end => break true,
+            () = interrupts.next() => break false,
+            event = events.next() => display.on_server_event(&event?).await,
             () = display.refresh_due() => display.refresh().await,
-            () = interrupts.next() => break,
         }
-    }
+    };
     display.progress.end();
-    let status = client.workflow_status(workflow.id).await?;
+    let status = match client.workflow_status(workflow.id).await {
+        Ok(status) => status,
+        Err(_) => {
+            let session = Session::open(&context.locator, Access::Existing).await?;
+            let status = session.client.workflow_status(workflow.id).await;
+            session.close().await;
+            status?
+        }
+    };
+    if is_over && !status.is_complete {
+        context.output.talk(format_args!("process {} has ended; `torc run {}` goes on", runner.pid, workflow.id));
+    }
     finish(context, &workflow, &status, Some(&display.progress))
+}
+
+/// Waits until a process of this machine has ended.
+async fn end_of_process(pid: i64) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // No such process (any more): its end is now.
+    let Some(Ok(handle)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    // A thread of its own and not one of the runtime's: nobody has to wait for it when the user stops watching.
+    std::thread::spawn(move || {
+        while poll(&mut [PollFd::new(&handle, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+        drop(sender.send(()));
+    });
+    // The sender is gone only after the wait is over.
+    let _ = receiver.await;
 }
 
 /// What is shown while a workflow runs.
@@ -205,14 +236,12 @@ impl Display {
             (number, Some(Outcome::MaxRetriesExceeded)) => format!(", attempt {number} (the last)"),
             (number, _) => format!(", attempt {number}"),
         };
-        let error = end.error.as_ref().map(|error| format!(": {}", escape::line(error))).unwrap_or_default();
-        self.progress.tell(format_args!(
-            "{word}: {}: {}, code {}{attempt}, after {}{error}",
-            end.job,
-            end.cause,
-            end.return_code,
-            human::seconds(end.seconds),
-        ));
+        let error = match &end.error {
+            Some(error) => escape::line(error).into_owned(),
+            None => format!("{}, code {}", end.cause, end.return_code),
+        };
+        let time = human::seconds(end.seconds);
+        self.progress.tell(format_args!("{word}: {}{attempt} after {time}: {error}", end.job));
     }
 
     async fn on_server_event(&mut self, event: &EventView) {
@@ -267,6 +296,7 @@ async fn explain(
     workflow: &WorkflowView,
     status: &StatusView,
     reason: &LeaveReason,
+    capacity: &Capacity,
 ) -> Result<()> {
     let waiting = count(status, JobStatus::PendingFailed);
     match reason {
@@ -282,12 +312,32 @@ async fn explain(
             let query = Query::new().add("workflow_id", workflow.id).add("status", "ready").add("limit", MAX_EXPLAINED);
             let ready: Page<JobView> = client.list_jobs(&query).await?;
             for job in ready.items {
-                let why = client.why(job.id).await?;
-                context.output.talk(format_args!("  {}: {}", escape::line(&job.name), escape::line(&why.summary)));
+                let why = match does_not_fit(&job, capacity) {
+                    Some(why) => why,
+                    None => client.why(job.id).await?.summary,
+                };
+                context.output.talk(format_args!("  {}: {}", escape::line(&job.name), escape::line(&why)));
             }
         }
     }
     Ok(())
+}
+
+/// What a job needs and this runner does not have.
+fn does_not_fit(job: &JobView, capacity: &Capacity) -> Option<String> {
+    let memory = job.memory.as_ref().and_then(|text| Memory::parse(text).ok()).map_or(0, |m| m.0 as i64);
+    if job.num_cpus > capacity.num_cpus {
+        let (needs, has) = (human::count(job.num_cpus, "CPU"), human::grouped(capacity.num_cpus));
+        return Some(format!("it needs {needs}; this runner has {has}"));
+    }
+    if job.num_gpus > capacity.num_gpus {
+        let (needs, has) = (human::count(job.num_gpus, "GPU"), human::grouped(capacity.num_gpus));
+        return Some(format!("it needs {needs}; this runner has {has}"));
+    }
+    (memory > capacity.memory_bytes).then(|| {
+        let (needs, has) = (human::bytes(memory), human::bytes(capacity.memory_bytes));
+        format!("it needs {needs} of memory; this runner has {has}")
+    })
 }
 
 /// The last words, the data for programs, and the exit code.

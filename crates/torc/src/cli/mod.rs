@@ -14,6 +14,7 @@ mod hpc;
 mod interrupt;
 mod jobs;
 mod limits;
+mod logging;
 mod logs;
 mod new;
 mod paging;
@@ -220,7 +221,8 @@ impl Locator {
 impl Cli {
     /// Runs the command.
     pub fn execute(self) -> Result<Exit> {
-        let Global { format, url, token_file, dir, quiet, verbose: _ } = self.global;
+        let Global { format, url, token_file, dir, quiet, verbose } = self.global;
+        logging::start(quiet, verbose);
         let context = Context {
             output: Output { format, quiet },
             locator: Locator {
@@ -282,6 +284,15 @@ mod tests {
         for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
             let line = format!("\n  {:<16}  {}\n", command.get_name(), command.get_about().unwrap_or_default());
             assert!(COMMANDS.contains(&line), "the overview lacks the line {line:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_is_in_the_reference() {
+        let reference = include_str!("../../../../docs/cli.md");
+        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let name = command.get_name();
+            assert!(reference.contains(&format!("`torc {name}")), "docs/cli.md lacks `torc {name}`");
         }
     }
 }

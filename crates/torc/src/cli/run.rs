@@ -46,12 +46,22 @@ pub struct Args {
 /// What `run` and `exec` share.
 #[derive(clap::Args, Debug)]
 pub struct RunOptions {
-    #[command(flatten)]
-    pub runner: RunnerOptions,
+    /// Go on although input files are missing
+    #[arg(long)]
+    pub force: bool,
 
     /// Work in the background; `torc status` shows how far it is
     #[arg(long, visible_alias = "no-wait")]
     pub detach: bool,
+
+    #[command(flatten)]
+    pub runner: RunnerOptions,
+}
+
+impl RunOptions {
+    fn start(&self) -> create::Start {
+        if self.force { create::Start::Force } else { create::Start::Careful }
+    }
 }
 
 /// What to run.
@@ -95,7 +105,7 @@ pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOpt
             ));
             return Ok(workflow);
         }
-        let created = create::create(context, client, &checked, true).await?;
+        let created = create::create(context, client, &checked, Some(options.start())).await?;
         context.output.talk(create::describe(&created).trim_end());
         Ok(client.get_workflow(created.id).await?)
     };
@@ -120,7 +130,7 @@ fn run_found(
         let mut session = Session::open_for(&context.locator, access, Purpose::Run { port: 0 }).await?;
         let result = async {
             let workflow = find(&session.client).await?;
-            let drive = Drive { context, workflow, options: &options.runner };
+            let drive = Drive { context, workflow, options: &options.runner, force: options.force };
             match other_runner_here(&session.client, &drive.workflow).await? {
                 Some(runner) => drive::follow(&session, drive, &runner).await,
                 None => drive::run(&mut session, drive).await,

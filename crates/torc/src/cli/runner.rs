@@ -34,7 +34,7 @@ impl Args {
             let mut session = Session::open_for(&context.locator, Access::Existing, purpose).await?;
             let result = async {
                 let workflow = references::workflow(&session.client, &self.workflow).await?;
-                drive::run(&mut session, Drive { context, workflow, options: &self.options }).await
+                drive::run(&mut session, Drive { context, workflow, options: &self.options, force: false }).await
             };
             let result = result.await;
             session.close().await;

@@ -23,8 +23,8 @@ pub enum Access {
 pub struct Session {
     /// Talks to the server.
     pub client: Client,
-    /// The state directory, unless the server was named by its address.
-    dir: Option<PathBuf>,
+    /// The state directory whose server may end before we do, because it lives inside another `torc run`.
+    shared: Option<PathBuf>,
     /// The server inside this process, if the command had to bring its own.
     embedded: Option<Embedded>,
 }
@@ -38,26 +38,27 @@ impl Session {
     /// Finds the server, or starts one on the local state.
     pub async fn open_for(locator: &Locator, access: Access, purpose: Purpose) -> Result<Self> {
         if let Some(url) = &locator.url {
-            return Ok(Self { client: Client::new(url, &token_for(locator, url)?)?, dir: None, embedded: None });
+            return Ok(Self { client: Client::new(url, &token_for(locator, url)?)?, shared: None, embedded: None });
         }
         let dir = state_dir(locator, access)?;
-        let owner = Embedded::start(&dir, purpose).await?;
-        let dir = Some(dir);
-        match owner {
-            Owner::Us(embedded) => Ok(Self { client: embedded.client()?, dir, embedded: Some(embedded) }),
-            Owner::Other(client) => Ok(Self { client, dir, embedded: None }),
+        match Embedded::start(&dir, purpose).await? {
+            Owner::Us(embedded) => Ok(Self { client: embedded.client()?, shared: None, embedded: Some(embedded) }),
+            Owner::Other { client, is_run } => Ok(Self { client, shared: is_run.then_some(dir), embedded: None }),
         }
     }
 
     /// The server is gone. If it served the local state inside another `torc run` that has ended, this process takes
     /// its place at the same address, and everybody who uses it goes on.
     pub async fn take_over(&mut self) {
-        let Some(dir) = self.dir.clone().filter(|_| self.embedded.is_none()) else { return };
+        let Some(dir) = self.shared.clone() else { return };
         let port = self.client.url().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
         match Embedded::start(&dir, Purpose::Run { port }).await {
-            Ok(Owner::Us(embedded)) => self.embedded = Some(embedded),
+            Ok(Owner::Us(embedded)) => {
+                self.embedded = Some(embedded);
+                self.shared = None;
+            }
             // Somebody else serves it, or nobody can now; the runner keeps trying either way.
-            Ok(Owner::Other(_)) | Err(_) => {}
+            Ok(Owner::Other { .. }) | Err(_) => {}
         }
     }
 

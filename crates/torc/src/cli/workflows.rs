@@ -39,7 +39,7 @@ enum Command {
     /// Delete workflows with everything in them
     Delete(Delete),
     /// Start the first run: jobs become ready or blocked
-    Initialize(One),
+    Initialize(Initialize),
     /// Start the next run with what changed: inputs, definitions, missing outputs
     Reinitialize(Reinitialize),
     /// Let jobs run again: all, the failed ones, or named ones with what follows them
@@ -78,6 +78,16 @@ struct Delete {
     /// Do not ask
     #[arg(short, long, alias = "no-prompts")]
     yes: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Initialize {
+    #[command(flatten)]
+    one: One,
+
+    /// Go on although input files are missing
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -166,8 +176,8 @@ impl Command {
             }
             Self::Delete(args) => args.execute(context, client).await,
             Self::Initialize(args) => {
-                let workflow = args.find(client).await?;
-                let reset = client.initialize_workflow(workflow.id).await?;
+                let workflow = args.one.find(client).await?;
+                let reset = client.initialize_workflow(workflow.id, args.force).await?;
                 context.output.value(&reset, initialized)
             }
             Self::Reinitialize(args) => args.execute(context, client).await,

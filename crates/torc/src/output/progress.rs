@@ -45,7 +45,7 @@ impl Progress {
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
             let style =
-                ProgressStyle::with_template("{spinner} {elapsed_precise} {bar:30.green/dim} {pos}/{len} {msg}");
+                ProgressStyle::with_template("{spinner} {elapsed_precise} {bar:24.green/dim} {pos}/{len} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("██░"));
             bar.enable_steady_tick(TICK);
             View::Bar(bar)

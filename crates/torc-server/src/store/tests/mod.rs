@@ -49,9 +49,10 @@ impl Fixture {
     async fn new(plan: Plan) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let store = Store::open(open(&directory.path().join("torc.db"))).expect("a store");
-        let request = CreateWorkflow { spec: json!({}), user: None, initialize: true, key: None, directory: None };
+        let request =
+            CreateWorkflow { spec: json!({}), user: None, initialize: true, force: false, key: None, directory: None };
         let created =
-            store.writer.call(move |tx| create::create(tx, &request, &plan, Vec::new())).await.expect("created");
+            store.writer.call(move |tx| create::create(tx, &request, &plan, &[], Vec::new())).await.expect("created");
         let mut fixture = Self { store, directory, id: created.id, runner: RunnerId(0), claims: 0 };
         fixture.register("r1").await;
         fixture

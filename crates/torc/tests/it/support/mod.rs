@@ -84,6 +84,14 @@ impl Test {
         Call { command, stdin: None }
     }
 
+    /// A pipe with a name: who reads from it waits until the test opens it.
+    pub fn gate(&self, name: &str) -> Gate {
+        let path = self.path(name);
+        let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(made.success(), "mkfifo {}", path.display());
+        Gate { path }
+    }
+
     /// Runs `torc run workflow.yaml` to its end and hands back what it said.
     pub fn run(&self) -> Done {
         self.torc(["run", "workflow.yaml"]).done()
@@ -101,6 +109,35 @@ impl Test {
         let attempts = self.torc(["-f", "json", "jobs", "attempts", job]).success().json();
         attempts["attempts"].as_array().and_then(|list| list.last()).expect("an attempt").clone()
     }
+}
+
+/// Lets a job wait for the test without either of them looking at a clock: the job runs `read line < NAME`.
+pub struct Gate {
+    path: PathBuf,
+}
+
+impl Gate {
+    /// Waits until a job stands at the gate, and lets it pass.
+    pub fn open(&self) {
+        // Opening blocks until somebody reads; a job that never comes must not block the test for ever.
+        let path = self.path.clone();
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || sender.send(fs::write(path, "go\n")));
+        receiver.recv_timeout(PATIENCE).expect("a job at the gate").expect("the gate opens");
+    }
+}
+
+/// Processes whose command line holds this text, besides the one that looks.
+pub fn processes_with(needle: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| *pid != std::process::id())
+        .filter(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(needle)
+        })
+        .collect()
 }
 
 /// A JSON string's text.
@@ -198,12 +235,18 @@ impl Running {
 
     /// Waits until a line of standard output holds this text.
     pub fn wait_for_stdout(&mut self, needle: &str) -> String {
-        wait_for(&self.stdout, &mut self.seen.stdout, needle)
+        wait_for(&self.stdout, &mut self.seen.stdout, needle).unwrap_or_else(|| self.not_seen(needle))
     }
 
     /// Waits until a line of standard error holds this text.
     pub fn wait_for_stderr(&mut self, needle: &str) -> String {
-        wait_for(&self.stderr, &mut self.seen.stderr, needle)
+        wait_for(&self.stderr, &mut self.seen.stderr, needle).unwrap_or_else(|| self.not_seen(needle))
+    }
+
+    fn not_seen(&mut self, needle: &str) -> ! {
+        self.seen.stdout.extend(self.stdout.try_iter());
+        self.seen.stderr.extend(self.stderr.try_iter());
+        panic!("`{needle}` never came\n--- stdout\n{}\n--- stderr\n{}", self.seen.stdout, self.seen.stderr)
     }
 
     /// Sends a signal, such as `INT`.
@@ -245,17 +288,14 @@ impl Drop for Running {
     }
 }
 
-fn wait_for(pipe: &Receiver<String>, seen: &mut String, needle: &str) -> String {
+/// The first line with this text; None when the program ended without it, or takes too long.
+fn wait_for(pipe: &Receiver<String>, seen: &mut String, needle: &str) -> Option<String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match pipe.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => {
-                seen.push_str(&line);
-                if line.contains(needle) {
-                    return line;
-                }
-            }
-            Err(error) => panic!("waiting for `{needle}`: {error}; seen so far:\n{seen}"),
+        let line = pipe.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()?;
+        seen.push_str(&line);
+        if line.contains(needle) {
+            return Some(line);
         }
     }
 }

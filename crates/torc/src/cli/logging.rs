@@ -1,0 +1,17 @@
+//! What the parts of the program tell about their own work, on standard error.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Errors only with `-q`, warnings by default, more with `-v` and `-vv`. `RUST_LOG` wins.
+pub fn start(quiet: bool, verbose: u8) {
+    let level = match (quiet, verbose) {
+        (true, _) => LevelFilter::ERROR,
+        (false, 0) => LevelFilter::WARN,
+        (false, 1) => LevelFilter::INFO,
+        (false, 2) => LevelFilter::DEBUG,
+        (false, _) => LevelFilter::TRACE,
+    };
+    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).compact().init();
+}

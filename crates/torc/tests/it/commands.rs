@@ -1,0 +1,285 @@
+//! The smaller commands, one claim each.
+
+use crate::support::{Test, text};
+
+const TWO: &str = "name: two\njobs:\n  - {name: a, command: 'echo out; echo err >&2'}\n  - {name: b, command: 'exit 4', depends_on: [a]}\n";
+
+fn ran(spec: &str) -> Test {
+    let test = Test::new().spec(spec);
+    test.run();
+    test
+}
+
+#[test]
+fn lists_are_wrapped_by_name_with_their_count() {
+    let test = ran(TWO);
+    for (call, name, count) in [
+        (&["jobs", "list"][..], "jobs", 2),
+        (&["workflows", "list"], "workflows", 1),
+        (&["results", "list"], "results", 2),
+        (&["jobs", "attempts", "a"], "attempts", 1),
+        (&["user-data", "list"], "user_data", 0),
+        (&["failure-handlers", "list"], "failure_handlers", 0),
+    ] {
+        let list = test.torc([&["-f", "json"], call].concat()).success().json();
+        assert_eq!(list["total_count"], count, "{call:?}: {list}");
+        assert_eq!(list[name].as_array().map(Vec::len), Some(count), "{call:?}: {list}");
+    }
+    let list = test.torc(["jobs", "list"]).env("TORC_FORMAT", "json").success().json();
+    assert_eq!(text(&list["jobs"][1]["status"]), "failed");
+}
+
+#[test]
+fn a_job_is_named_by_id_by_name_or_with_its_workflow() {
+    let test = ran(TWO);
+    for name in ["2", "b", "two/b", "1/b", "latest/b"] {
+        let job = test.torc(["-f", "json", "jobs", "get", name]).success().json();
+        assert_eq!(job["id"], 2, "{name}");
+    }
+    test.torc(["jobs", "get", "b", "--workflow", "two"]).success().says("b (job 2 of workflow 1): failed");
+    test.torc(["jobs", "get", "c"]).exit(2).tells("job `c` not found in workflow 1 (`two`)");
+    test.torc(["jobs", "get", "three/c"]).exit(2).tells("workflow `three` not found (known workflows: two (1))");
+}
+
+#[test]
+fn logs_show_both_streams_or_one() {
+    let test = ran(TWO);
+    assert_eq!(test.torc(["-q", "logs", "a"]).success().stdout, "out\nerr\n");
+    assert_eq!(test.torc(["-q", "logs", "a", "--stdout"]).success().stdout, "out\n");
+    assert_eq!(test.torc(["-q", "logs", "a", "--stderr"]).success().stdout, "err\n");
+    test.torc(["logs", "a"]).success().tells("--- stdout").tells("--- stderr");
+    let test = ran("name: l\njobs:\n  - {name: a, command: 'seq 1 1000; printf end'}\n");
+    assert_eq!(test.torc(["-q", "logs", "a", "--stdout", "--tail", "3"]).success().stdout, "999\n1000\nend");
+    assert_eq!(test.torc(["-q", "logs", "a", "--stdout", "-n", "0"]).success().stdout, "");
+    let whole = test.torc(["-q", "logs", "a", "--stdout", "-n", "5000"]).success().stdout;
+    assert_eq!(whole.lines().count(), 1001);
+}
+
+#[test]
+fn logs_follow_a_job_from_before_its_beginning_to_its_end() {
+    let test = Test::new().spec("name: f\njobs:\n  - {name: gatekeeper, command: 'read line < gate0'}\n  - {name: a, command: 'echo one; read line < gate; echo two', depends_on: [gatekeeper]}\n");
+    let (gate0, gate) = (test.gate("gate0"), test.gate("gate"));
+    let mut run = test.torc(["run", "workflow.yaml"]).spawn();
+    run.wait_for_stderr("created workflow");
+    let mut logs = test.torc(["logs", "a", "--follow"]).spawn();
+    logs.wait_for_stderr("waiting for `a` to begin");
+    gate0.open();
+    logs.wait_for_stdout("one");
+    gate.open();
+    let done = logs.wait().expect(0);
+    assert_eq!(done.stdout, "one\ntwo\n");
+    run.wait().expect(0);
+}
+
+#[test]
+fn events_follow_until_the_workflow_is_complete() {
+    let test = Test::new().spec("name: e\njobs:\n  - {name: a, command: 'read line < gate'}\n");
+    let gate = test.gate("gate");
+    let mut run = test.torc(["run", "workflow.yaml"]).spawn();
+    run.wait_for_stderr("created workflow");
+    let mut events = test.torc(["events", "--follow"]).spawn();
+    events.wait_for_stdout("job_started");
+    gate.open();
+    let done = events.wait().expect(0);
+    assert!(done.stdout.contains("job_completed") && done.stdout.contains("workflow_completed"), "{}", done.stdout);
+    run.wait().expect(0);
+    let kinds = test.torc(["events", "--kind", "job_completed"]).success().stdout;
+    assert_eq!(kinds.lines().count(), 1, "{kinds}");
+    test.torc(["events", "--follow"]).success().says("workflow_completed");
+}
+
+#[test]
+fn exec_takes_commands_from_everywhere() {
+    let test = Test::new().file("more.txt", "# a comment\necho file >> out.txt\n\n");
+    test.torc([
+        "exec",
+        "-c",
+        "echo flag >> out.txt",
+        "-C",
+        "more.txt",
+        "-j",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "echo 'two words' >> out.txt",
+    ])
+    .success()
+    .tells("created workflow 1 `exec`: 3 jobs");
+    assert_eq!(test.read("out.txt"), "flag\nfile\ntwo words\n");
+    test.torc(["exec", "-C", "-", "-n", "piped"]).stdin("echo piped > piped.txt\n").success();
+    assert_eq!(test.read("piped.txt"), "piped\n");
+}
+
+#[test]
+fn exec_multiplies_by_parameters() {
+    let test = Test::new().file("names.txt", "x\ny\n");
+    test.torc([
+        "exec",
+        "-j",
+        "1",
+        "--param",
+        "n=1:2",
+        "--param",
+        "k=@names.txt",
+        "-c",
+        "echo {n}{k} {other} >> out.txt",
+    ])
+    .success();
+    let mut lines: Vec<String> = test.read("out.txt").lines().map(String::from).collect();
+    lines.sort();
+    assert_eq!(lines, ["1x {other}", "1y {other}", "2x {other}", "2y {other}"]);
+    test.torc(["exec", "--link", "zip", "--param", "n=1:2", "--param", "k=a,b", "-c", "echo {n}{k} >> zip.txt"])
+        .success();
+    let mut lines: Vec<String> = test.read("zip.txt").lines().map(String::from).collect();
+    lines.sort();
+    assert_eq!(lines, ["1a", "2b"]);
+}
+
+#[test]
+fn exec_says_when_a_command_fails() {
+    Test::new().torc(["exec", "-c", "exit 9"]).exit(1).tells("exit code 9");
+}
+
+#[test]
+fn json_of_a_run_is_its_status() {
+    let test = Test::new().spec(TWO);
+    let status = test.torc(["-q", "-f", "json", "run", "workflow.yaml"]).exit(1);
+    assert_eq!(status.stderr, "");
+    assert_eq!(status.json()["counts"]["failed"], 1);
+}
+
+#[test]
+fn a_spec_may_come_from_standard_input() {
+    Test::new().torc(["run", "-"]).stdin(r#"{"name": "piped", "jobs": [{"name": "a", "command": "true"}]}"#).success();
+}
+
+#[test]
+fn held_jobs_wait_and_disabled_ones_are_passed_over() {
+    let test = Test::new().spec("name: h\njobs:\n  - {name: a, command: 'echo a >> ran.txt'}\n  - {name: b, command: 'echo b >> ran.txt', depends_on: [a]}\n  - {name: c, command: 'echo c >> ran.txt'}\n");
+    test.torc(["create", "workflow.yaml"]).success();
+    test.torc(["jobs", "disable", "a"]).success().says("disabled a (job 1 of workflow 1)");
+    test.torc(["jobs", "hold", "c"]).success();
+    test.run().expect(1).tells("held");
+    assert_eq!(test.read("ran.txt"), "b\n");
+    assert_eq!(test.statuses(), ["a disabled", "b completed", "c ready"]);
+    test.torc(["why", "c"]).success().says("held");
+    test.torc(["jobs", "release", "c"]).success();
+    test.run().expect(0);
+    assert_eq!(test.read("ran.txt"), "b\nc\n");
+}
+
+#[test]
+fn a_failed_job_is_retried_on_demand() {
+    let test = Test::new().spec("name: r\njobs:\n  - {name: a, command: '[ $TORC_ATTEMPT_ID = 2 ]'}\n  - {name: b, command: 'true', depends_on: [a]}\n");
+    test.run().expect(1);
+    assert_eq!(test.statuses(), ["a failed", "b canceled"]);
+    test.torc(["jobs", "retry", "a"]).success().says("attempt 2 of a");
+    test.run().expect(0).tells("going on with r");
+    assert_eq!(test.statuses(), ["a completed", "b completed"]);
+}
+
+#[test]
+fn reset_lets_failed_jobs_run_again_with_what_follows_them() {
+    let test = Test::new().spec("name: r\njobs:\n  - {name: ok, command: 'echo ok >> ran.txt'}\n  - {name: a, command: 'test -e fixed'}\n  - {name: b, command: 'true', depends_on: [a]}\n");
+    test.run().expect(1);
+    let dry = test
+        .torc(["workflows", "reset-status", "r", "--failed-only", "--dry-run"])
+        .success()
+        .tells("nothing was changed");
+    assert!(dry.stdout.contains("a ") && dry.stdout.contains("b ") && !dry.stdout.contains("ok"), "{}", dry.stdout);
+    assert_eq!(test.statuses(), ["ok completed", "a failed", "b canceled"]);
+    test.write("fixed", "");
+    test.torc(["workflows", "reset-status", "r", "--failed-only"]).success();
+    test.torc(["run", "r"]).success();
+    assert_eq!(test.statuses(), ["ok completed", "a completed", "b completed"]);
+    assert_eq!(test.read("ran.txt"), "ok\n");
+}
+
+#[test]
+fn reinitialize_finds_what_changed_and_says_why() {
+    let test = Test::new()
+        .spec("name: r\nfiles: [{name: in, path: in.txt}, {name: mid, path: mid.txt}]\njobs:\n  - {name: a, command: 'cp ${files.input.in} ${files.output.mid}'}\n  - {name: b, command: 'cat ${files.input.mid}'}\n  - {name: c, command: 'true'}\n")
+        .file("in.txt", "one\n");
+    test.run().expect(0);
+    let nothing = test.torc(["workflows", "reinitialize", "latest", "--dry-run"]).success();
+    assert_eq!(nothing.stdout, "");
+    test.write("in.txt", "another\n");
+    let dry = test.torc(["workflows", "reinitialize", "latest", "--dry-run"]).success().says("in.txt");
+    assert!(!dry.stdout.contains("\n 3  c"), "{}", dry.stdout);
+    assert_eq!(test.statuses(), ["a completed", "b completed", "c completed"]);
+    test.torc(["workflows", "reinitialize", "latest"]).success();
+    test.torc(["run", "latest"]).success();
+    assert_eq!(test.read("mid.txt"), "another\n");
+    assert_eq!(test.torc(["-f", "json", "jobs", "attempts", "c"]).success().json()["total_count"], 1);
+}
+
+#[test]
+fn a_missing_input_is_named_before_anything_runs() {
+    let test = Test::new()
+        .spec("name: m\nfiles: [{name: in, path: in.txt}]\njobs:\n  - {name: a, command: 'true', input_files: [in]}\n");
+    test.run().expect(2).tells("in.txt").tells("--force");
+    assert_eq!(test.torc(["-f", "json", "workflows", "list"]).success().json()["total_count"], 0);
+    test.torc(["run", "workflow.yaml", "--force"]).success();
+}
+
+#[test]
+fn a_workflow_can_be_exported_and_run_again() {
+    let test = ran("name: x\njobs:\n  - {name: 'j_{i}', command: 'echo {i}', parameters: {i: '1:3'}}\n");
+    test.torc(["workflows", "export", "latest", "-o", "copy.json"]).success();
+    test.torc(["run", "copy.json"]).success().tells("created workflow 2 `x`: 3 jobs");
+}
+
+#[test]
+fn deleting_needs_a_yes() {
+    let test = ran(TWO);
+    test.torc(["workflows", "delete", "two"]).exit(2).tells("--yes");
+    test.torc(["workflows", "delete", "two", "--yes"]).success().says("deleted two (workflow 1)");
+    test.torc(["workflows", "get", "1"]).exit(2).tells("not found");
+}
+
+#[test]
+fn user_data_comes_as_json_text_or_file() {
+    let test = Test::new()
+        .spec("name: u\nuser_data: [{name: v, data: 1}]\njobs:\n  - {name: a, command: 'true', input_user_data: [v]}\n")
+        .file("v.json", "[1, 2]");
+    test.torc(["create", "workflow.yaml"]).success();
+    for (args, expected) in [
+        (&["update", "v", "{\"a\": 1}"][..], "{\n  \"a\": 1\n}\n"),
+        (&["update", "v", "@v.json"], "[\n  1,\n  2\n]\n"),
+        (&["update", "v", "--string", "plain"], "\"plain\"\n"),
+        (&["update", "v", "-5"], "-5\n"),
+    ] {
+        test.torc([&["user-data"], args].concat()).success();
+        assert_eq!(test.torc(["user-data", "get", "v"]).success().stdout, expected);
+    }
+    test.torc(["user-data", "update", "v", "-"]).stdin("true").success();
+    assert_eq!(test.torc(["user-data", "get", "v"]).success().stdout, "true\n");
+    test.torc(["user-data", "get", "w"]).exit(2).tells("known names: v");
+}
+
+#[test]
+fn output_that_nobody_reads_ends_quietly() {
+    let test = ran("name: many\njobs:\n  - {name: 'j_{i}', command: 'true', parameters: {i: '1:200'}}\n");
+    let done = test.shell("torc jobs list | head -n 2; exit ${PIPESTATUS[0]}").success();
+    assert_eq!(done.stdout.lines().count(), 2);
+    assert_eq!(done.stderr, "");
+}
+
+#[test]
+fn limit_and_offset_show_a_part() {
+    let test = ran("name: many\njobs:\n  - {name: 'j_{i}', command: 'true', parameters: {i: '1:20'}}\n");
+    let page = test.torc(["-f", "json", "jobs", "list", "--limit", "3", "--offset", "5"]).success().json();
+    assert_eq!(page["total_count"], 20);
+    let names: Vec<&str> = page["jobs"].as_array().expect("jobs").iter().map(|job| text(&job["name"])).collect();
+    assert_eq!(names, ["j_6", "j_7", "j_8"]);
+    test.torc(["jobs", "list", "-l", "3"]).success().tells("3 of 20 shown");
+}
+
+#[test]
+fn a_hostile_text_is_shown_and_not_obeyed() {
+    let test = Test::new();
+    test.torc(["exec", "-c", "echo '\u{1b}[31m\u{202e}'"]).success();
+    let card = test.torc(["jobs", "get", "job1"]).success().says("\\u{1b}[31m").stdout;
+    assert!(!card.contains(['\u{1b}', '\u{202e}']), "{card:?}");
+}

@@ -1,0 +1,218 @@
+//! The life of a run: interrupted, killed, watched, canceled, gone on with.
+
+use crate::support::{Running, Test, processes_with, text};
+
+/// One job that waits at a gate, and one after it.
+const GATED: &str = r#"
+name: gated
+jobs:
+  - {name: first, command: "echo begun > begun.txt; read line < gate; echo first >> order.txt"}
+  - {name: second, command: "echo second >> order.txt", depends_on: [first]}
+"#;
+
+fn start(test: &Test) -> Running {
+    let mut run = test.torc(["run", "workflow.yaml"]).spawn();
+    run.wait_for_stderr("created workflow");
+    run
+}
+
+/// Waits until a job of the latest workflow has this status.
+fn wait_for_status(test: &Test, job: &str, kind: &str) {
+    let id = test.torc(["-f", "json", "jobs", "get", job]).success().json()["id"].clone();
+    let mut events = test.torc(["-f", "json", "events", "--follow"]).spawn();
+    loop {
+        let line = events.wait_for_stdout(kind);
+        let event: serde_json::Value = serde_json::from_str(&line).expect("an event");
+        if event["job_id"] == id {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_second_terminal_sees_the_live_run() {
+    let test = Test::new().spec(GATED);
+    let gate = test.gate("gate");
+    let run = start(&test);
+    wait_for_status(&test, "first", "job_started");
+    let status = test.torc(["-f", "json", "status"]).success().json();
+    assert_eq!(status["counts"]["running"], 1, "{status}");
+    assert_eq!(status["active_runners"], 1, "{status}");
+    test.torc(["why", "second"]).success().says("it waits for").says("first");
+    gate.open();
+    run.wait().expect(0).tells("2 of 2 jobs succeeded");
+    assert_eq!(test.read("order.txt"), "first\nsecond\n");
+    assert!(!test.exists(".torc/server.json"), "the address of a server that is gone");
+}
+
+#[test]
+fn the_same_spec_again_watches_a_run_that_is_alive() {
+    let test = Test::new().spec(GATED);
+    let gate = test.gate("gate");
+    let run = start(&test);
+    wait_for_status(&test, "first", "job_started");
+    let mut watcher = test.torc(["run", "workflow.yaml"]).spawn();
+    watcher.wait_for_stderr("watching it");
+    gate.open();
+    run.wait().expect(0);
+    watcher.wait().expect(0).tells("2 of 2 jobs succeeded");
+    assert_eq!(test.torc(["-f", "json", "workflows", "list"]).success().json()["total_count"], 1);
+    assert_eq!(test.read("order.txt"), "first\nsecond\n");
+}
+
+#[test]
+fn ctrl_c_ends_jobs_gently_and_the_same_command_goes_on() {
+    let test = Test::new().spec(
+        r#"
+name: gentle
+jobs:
+  - name: work
+    command: |
+      trap 'echo asked >> asked.txt; exit 0' TERM
+      echo $TORC_ATTEMPT_ID >> attempts.txt
+      if [ $TORC_ATTEMPT_ID = 1 ]; then read line < gate & wait; fi
+"#,
+    );
+    test.gate("gate");
+    let mut run = start(&test);
+    wait_for_status(&test, "work", "job_started");
+    run.signal("INT");
+    run.wait_for_stderr("stopping");
+    run.wait().expect(1).tells("`torc run 1` goes on");
+    assert_eq!(test.read("asked.txt"), "asked\n");
+    assert_eq!(test.statuses(), ["work ready"]);
+    test.run().expect(0).tells("going on with gentle (workflow 1)");
+    assert_eq!(test.read("attempts.txt").lines().count(), 2);
+}
+
+#[test]
+fn a_second_ctrl_c_kills() {
+    let test = Test::new().spec(
+        r#"
+name: stubborn
+jobs:
+  - {name: deaf, command: "trap '' TERM INT; echo $$ > pid.txt; while :; do read line < gate; done"}
+"#,
+    );
+    test.gate("gate");
+    let mut run = start(&test);
+    wait_for_status(&test, "deaf", "job_started");
+    run.signal("INT");
+    run.wait_for_stderr("stopping");
+    run.signal("INT");
+    run.wait_for_stderr("killing");
+    run.wait().expect(1);
+    let pid = test.read("pid.txt").trim().to_string();
+    assert!(!std::path::Path::new("/proc").join(pid).exists(), "the job survived");
+    assert_eq!(test.statuses(), ["deaf ready"]);
+}
+
+#[test]
+fn after_a_kill_the_same_command_goes_on_and_what_was_done_stays_done() {
+    let test = Test::new().spec(
+        r#"
+name: crash
+jobs:
+  - {name: before, command: "echo before >> order.txt"}
+  - {name: during, command: "[ $TORC_ATTEMPT_ID -gt 1 ] || read line < gate; echo during >> order.txt", depends_on: [before]}
+  - {name: after, command: "echo after >> order.txt", depends_on: [during]}
+"#,
+    );
+    test.gate("gate");
+    let run = start(&test);
+    wait_for_status(&test, "during", "job_started");
+    run.signal("KILL");
+    run.wait();
+    test.run().expect(0).tells("going on with crash (workflow 1)");
+    assert_eq!(test.read("order.txt"), "before\nduring\nafter\n");
+    let attempts = test.torc(["-f", "json", "jobs", "attempts", "during"]).success().json();
+    let attempts = attempts["attempts"].as_array().expect("attempts").clone();
+    assert_eq!(attempts.len(), 2);
+    assert_eq!((&attempts[0]["cause"], &attempts[0]["return_code"]), (&"lost".into(), &(-128).into()));
+    assert_eq!(attempts[1]["retry_of"], attempts[0]["id"]);
+    let leftover = processes_with(&test.path("").display().to_string());
+    assert!(leftover.is_empty(), "{leftover:?}");
+}
+
+#[test]
+fn a_complete_workflow_begins_anew_and_new_forces_it() {
+    let test = Test::new().spec("name: again\njobs:\n  - {name: a, command: 'true'}\n");
+    test.run().expect(0).tells("created workflow 1");
+    test.run().expect(0).tells("created workflow 2");
+    test.torc(["run", "1"]).success().tells("is complete already");
+    test.torc(["run", "again"]).success().tells("workflow 2 `again` is complete already");
+    test.torc(["create", "workflow.yaml"]).success().says("created workflow 3");
+    test.torc(["run", "workflow.yaml", "--new"]).success().tells("created workflow 4");
+    test.run().expect(0).tells("going on with again (workflow 3)");
+    test.torc(["run", "latest", "--new"]).exit(2).tells("`--new` needs a spec");
+}
+
+#[test]
+fn cancel_stops_what_runs() {
+    let test = Test::new().spec(GATED);
+    test.gate("gate");
+    let run = start(&test);
+    wait_for_status(&test, "first", "job_started");
+    test.torc(["cancel", "latest"]).success().says("canceled gated (workflow 1)");
+    run.wait().expect(1).tells("2 canceled");
+    assert_eq!(test.statuses(), ["first canceled", "second canceled"]);
+    assert_eq!(text(&test.last_attempt("first")["cause"]), "canceled");
+    assert!(!test.exists("order.txt"));
+}
+
+#[test]
+fn a_run_takes_over_the_server_of_a_run_that_ends() {
+    let test = Test::new().spec(GATED).file(
+        "other.yaml",
+        "name: other\njobs:\n  - {name: x, command: 'read line < other_gate; echo x > x.txt; torc status other'}\n",
+    );
+    let (gate, other_gate) = (test.gate("gate"), test.gate("other_gate"));
+    let first = start(&test);
+    wait_for_status(&test, "first", "job_started");
+    let mut second = test.torc(["run", "other.yaml"]).spawn();
+    second.wait_for_stderr("created workflow 2");
+    wait_for_status(&test, "other/x", "job_started");
+    gate.open();
+    first.wait().expect(0);
+    second.wait_for_stderr("the server answers again");
+    other_gate.open();
+    second.wait().expect(0).tells("1 of 1 job succeeded");
+    assert_eq!(test.read("x.txt"), "x\n");
+}
+
+#[test]
+fn in_the_background_it_outlives_the_call() {
+    let test = Test::new().spec(GATED);
+    let gate = test.gate("gate");
+    let started = test.torc(["-f", "json", "run", "workflow.yaml", "--detach"]).success().json();
+    assert_eq!(started["workflow_id"], 1);
+    gate.open();
+    let mut watcher = test.torc(["run", "latest"]).spawn();
+    watcher.wait_for_stderr("workflow 1 complete: 2 of 2 jobs succeeded");
+    watcher.wait().expect(0);
+    assert_eq!(test.read("order.txt"), "first\nsecond\n");
+}
+
+#[test]
+fn time_is_up_after_the_limit() {
+    let test = Test::new().spec(GATED);
+    test.gate("gate");
+    let done = test.torc(["run", "workflow.yaml", "--time-limit", "1s"]).exit(1).tells("goes on");
+    assert!(done.stderr.contains("not complete"), "{}", done.stderr);
+    assert_eq!(test.statuses()[1], "second blocked");
+}
+
+#[test]
+fn a_job_that_can_never_fit_is_explained_and_the_run_ends() {
+    let test = Test::new().spec(
+        r#"
+name: big
+resource_requirements: [{name: huge, num_cpus: 100000, memory: 1g, runtime: 1h}]
+jobs:
+  - {name: whale, command: "true", resource_requirements: huge}
+  - {name: fish, command: "true"}
+"#,
+    );
+    test.run().expect(1).tells("whale: it needs 100,000 CPUs");
+    assert_eq!(test.statuses(), ["whale ready", "fish completed"]);
+}
