@@ -26,6 +26,8 @@ const NAMED_FILES: usize = 10;
 pub struct Context {
     /// The workflow.
     pub workflow_id: WorkflowId,
+    /// Its name.
+    pub workflow_name: String,
     /// This runner's own key: the first part of every tag.
     pub key: String,
     /// Where logs go; absolute.
@@ -62,7 +64,8 @@ impl Context {
         ]
     }
 
-    fn log_path(&self, packet: &AttemptPacket, ending: &str) -> PathBuf {
+    /// A file of this attempt beside its logs.
+    pub fn log_path(&self, packet: &AttemptPacket, ending: &str) -> PathBuf {
         let (job, run, attempt) = (packet.job_id, packet.run_id, packet.attempt_id);
         self.output_dir.join(format!("job_stdio/job_wf{}_j{job}_r{run}_a{attempt}{ending}", self.workflow_id))
     }
@@ -71,10 +74,10 @@ impl Context {
 /// An attempt that is being executed.
 #[derive(Debug)]
 pub struct Attempt {
-    packet: AttemptPacket,
+    pub(crate) packet: AttemptPacket,
     gpus: Vec<String>,
     stage: Stage,
-    script: Option<ScriptResult>,
+    pub(crate) script: Option<ScriptResult>,
     has_started: bool,
 }
 
@@ -89,6 +92,8 @@ enum Stage {
 pub enum Next {
     /// Another process.
     Run(Box<Order>),
+    /// Its steps: what ran so far was only the recovery script.
+    Steps(Box<Attempt>),
     /// The report, which needs a look at files.
     Report(Box<Finish>),
 }
@@ -144,7 +149,10 @@ impl Attempt {
                     id,
                     tag: context.tag(id),
                     text: script.script.clone(),
+                    argv: Vec::new(),
                     env,
+                    dir: None,
+                    stdin: None,
                     stdout: Sink::Create(context.log_path(&self.packet, "_recovery.o")),
                     stderr: Sink::Create(context.log_path(&self.packet, "_recovery.e")),
                     time_limit: u64::try_from(script.timeout_seconds).ok().map(Duration::from_secs),
@@ -162,7 +170,10 @@ impl Attempt {
                     id,
                     tag: context.tag(id),
                     text,
+                    argv: Vec::new(),
                     env: self.env(context, self.packet.attempt_id),
+                    dir: None,
+                    stdin: None,
                     stdout,
                     stderr,
                     time_limit: self
@@ -176,7 +187,8 @@ impl Attempt {
         }
     }
 
-    fn env(&self, context: &Context, attempt_id: i64) -> Vec<(String, String)> {
+    /// The variables of its processes.
+    pub fn env(&self, context: &Context, attempt_id: i64) -> Vec<(String, String)> {
         let pairs =
             |map: &BTreeMap<String, String>| map.iter().map(|(n, v)| (n.clone(), v.clone())).collect::<Vec<_>>();
         let mut env = pairs(&context.env);
@@ -206,6 +218,9 @@ impl Attempt {
             self.script = Some(result);
             if !is_fatal && !is_stopped {
                 self.stage = Stage::Command;
+                if self.packet.steps.is_some() {
+                    return (None, Next::Steps(self));
+                }
                 let order = self.order(context, id);
                 return (Some(self), Next::Run(Box::new(order)));
             }
@@ -226,11 +241,13 @@ fn script_result(context: &Context, packet: &AttemptPacket, exit: &Exit) -> Scri
     }
 }
 
-fn stdio(context: &Context, packet: &AttemptPacket) -> Stdio {
+/// Where the output of an attempt goes.
+pub fn stdio(context: &Context, packet: &AttemptPacket) -> Stdio {
     packet.stdio.unwrap_or(context.execution.stdio)
 }
 
-fn sinks(context: &Context, packet: &AttemptPacket) -> (Sink, Sink) {
+/// The files that the output of an attempt goes to.
+pub fn sinks(context: &Context, packet: &AttemptPacket) -> (Sink, Sink) {
     let file = |ending| Sink::Create(context.log_path(packet, ending));
     match stdio(context, packet).mode {
         StdioMode::Separate => (file(".o"), file(".e")),
@@ -329,17 +346,19 @@ pub fn unstarted_report(packet: AttemptPacket, cause: Cause, error: &str, at_ms:
     }
 }
 
-fn to_i64(number: u64) -> i64 {
+/// A number that the wire can carry.
+pub fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn missing_files(context: &Context, packet: &AttemptPacket) -> Vec<String> {
+/// The output files that are not there.
+pub fn missing_files(context: &Context, packet: &AttemptPacket) -> Vec<String> {
     let is_missing = |path: &str| !context.working_dir.join(path).exists();
     packet.output_files.iter().filter(|f| is_missing(&f.path)).map(|f| format!("`{}` ({})", f.path, f.name)).collect()
 }
 
 /// The end of a file, decoded lossily; None when there is nothing to read.
-fn tail(path: &Path) -> Option<String> {
+pub fn tail(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES))).ok()?;
@@ -350,12 +369,17 @@ fn tail(path: &Path) -> Option<String> {
 
 /// What an ended process means.
 #[derive(Clone, PartialEq, Debug)]
-struct Verdict {
-    return_code: i64,
-    signal: Option<i64>,
-    cause: Option<Cause>,
-    error: Option<String>,
-    evidence: Vec<Evidence>,
+pub struct Verdict {
+    /// As reported.
+    pub return_code: i64,
+    /// The signal that ended it.
+    pub signal: Option<i64>,
+    /// Why it failed; absent for success.
+    pub cause: Option<Cause>,
+    /// One sentence.
+    pub error: Option<String>,
+    /// What decided the cause.
+    pub evidence: Vec<Evidence>,
 }
 
 impl Verdict {
@@ -372,7 +396,7 @@ fn evidence(source: &str, text: String) -> Evidence {
 
 /// The cause of an end, from the strongest evidence to the weakest: what we did, what the kernel counted, what files
 /// are there, what the program said.
-fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missing: &[String]) -> Verdict {
+pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missing: &[String]) -> Verdict {
     let signal = match exit.how {
         How::Signal(signal) => Some(i64::from(signal)),
         How::Code(_) | How::NotStarted(_) => None,

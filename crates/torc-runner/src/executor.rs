@@ -5,14 +5,14 @@ use crate::actions::{self, Action, ActionResult};
 use crate::attempt::{self, Attempt, Context};
 use crate::mailbox::Mailbox;
 use crate::pool::Pool;
+use crate::steps::{Answer, Ask, StepRun};
 use crate::supervisor::{Done, ProcessEvent, StopReason, Supervisor, Task};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
-use torc_model::api::{ActionPacket, AttemptPacket, CompletionReport, StartReport};
+use torc_model::api::{ActionPacket, AttemptPacket, AttemptRef, CompletionReport, StartReport};
 use torc_model::ids::AttemptId;
-use torc_model::status::Cause;
 
 /// What the executor tells.
 #[derive(Debug)]
@@ -28,6 +28,26 @@ pub enum ExecutorEvent {
 enum Unit {
     Attempt(Box<Attempt>),
     Action(Action),
+    Steps(AttemptId),
+}
+
+/// What the pool has made ready.
+#[derive(Debug)]
+pub enum Prepared {
+    /// A report.
+    Report(Box<CompletionReport>),
+    /// The next wish of an attempt with steps.
+    Turn(AttemptId, Box<StepRun>, Ask),
+}
+
+/// An attempt with steps.
+struct Stepping {
+    /// Not here while the pool has it.
+    run: Option<Box<StepRun>>,
+    waits_until: Option<Instant>,
+    stop: Option<StopReason>,
+    /// Still to be told to the server.
+    start: Option<AttemptRef>,
 }
 
 /// Everything that is being executed.
@@ -35,7 +55,9 @@ pub struct Executor {
     context: Arc<Context>,
     supervisor: Supervisor,
     pool: Arc<Pool<Task>>,
-    reports: Mailbox<Box<CompletionReport>>,
+    prepared: Mailbox<Prepared>,
+    steps: HashMap<AttemptId, Stepping>,
+    waits: BTreeSet<(Instant, AttemptId)>,
     units: HashMap<u64, Unit>,
     by_attempt: HashMap<AttemptId, u64>,
     next_id: u64,
@@ -43,19 +65,21 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Nothing runs yet. Reports that need a look at files come through `reports` and must be handed to
-    /// [`Executor::on_report`].
+    /// Nothing runs yet. What needs a look at files comes through `prepared` and must be handed to
+    /// [`Executor::on_prepared`].
     pub fn new(
         context: Arc<Context>,
         supervisor: Supervisor,
         pool: Arc<Pool<Task>>,
-        reports: Mailbox<Box<CompletionReport>>,
+        prepared: Mailbox<Prepared>,
     ) -> Self {
         Self {
             context,
             supervisor,
             pool,
-            reports,
+            prepared,
+            steps: HashMap::new(),
+            waits: BTreeSet::new(),
             units: HashMap::new(),
             by_attempt: HashMap::new(),
             next_id: 1,
@@ -70,11 +94,8 @@ impl Executor {
 
     /// Starts an attempt.
     pub fn start(&mut self, packet: AttemptPacket, gpus: Vec<String>, now: Instant, out: &mut Vec<ExecutorEvent>) {
-        if packet.steps.is_some() {
-            let error = "this runner can not execute steps";
-            let mut report = attempt::unstarted_report(packet, Cause::SpawnError, error, crate::time::now_ms());
-            report.return_code = 127;
-            out.push(ExecutorEvent::Ended(Box::new(report)));
+        if packet.steps.is_some() && packet.recovery.is_none() {
+            self.start_steps(Attempt::new(packet, gpus), now, out);
             return;
         }
         let id = self.take_id();
@@ -95,8 +116,80 @@ impl Executor {
         self.follow_action(next, now, out);
     }
 
+    fn start_steps(&mut self, mut attempt: Attempt, now: Instant, out: &mut Vec<ExecutorEvent>) {
+        let (id, start) = (attempt.reference().id, attempt.take_start());
+        let run = Box::new(StepRun::new(attempt, self.context.clone()));
+        self.steps.insert(id, Stepping { run: Some(run), waits_until: None, stop: None, start });
+        self.turn(id, Answer::Begin, now, out);
+    }
+
+    /// Lets an attempt with steps go on; in the pool, because it may look at files.
+    fn turn(&mut self, id: AttemptId, answer: Answer, now: Instant, out: &mut Vec<ExecutorEvent>) {
+        let Some(mut run) = self.steps.get_mut(&id).and_then(|stepping| stepping.run.take()) else { return };
+        let is_quick = run.is_light() && !matches!(&answer, Answer::Ended(exit) if !exit.is_clean());
+        if is_quick {
+            let ask = run.advance(answer);
+            return self.on_turn(id, run, ask, now, out);
+        }
+        let prepared = self.prepared.clone();
+        self.pool.push(Box::new(move || {
+            let ask = run.advance(answer);
+            prepared.send(Prepared::Turn(id, run, ask));
+        }));
+    }
+
+    fn on_turn(&mut self, id: AttemptId, run: Box<StepRun>, ask: Ask, now: Instant, out: &mut Vec<ExecutorEvent>) {
+        if let Ask::Done(report) = ask {
+            self.steps.remove(&id);
+            self.by_attempt.remove(&id);
+            out.push(ExecutorEvent::Ended(report));
+            return;
+        }
+        let Some(stepping) = self.steps.get_mut(&id) else { return };
+        stepping.run = Some(run);
+        if let Some(reason) = stepping.stop.clone() {
+            return self.turn(id, Answer::Stop(reason), now, out);
+        }
+        match ask {
+            Ask::Run(mut order) => {
+                let process = self.take_id();
+                order.id = process;
+                order.tag = self.context.tag(process);
+                self.units.insert(process, Unit::Steps(id));
+                self.by_attempt.insert(id, process);
+                self.supervisor.start(*order, now);
+            }
+            Ask::Wait(time) => {
+                let until = now + time;
+                stepping.waits_until = Some(until);
+                self.waits.insert((until, id));
+            }
+            Ask::Done(_) => {}
+        }
+    }
+
+    /// Notes that attempts with steps are to end, and ends the waits among them.
+    fn stop_steps(&mut self, ids: &[AttemptId], reason: &StopReason, now: Instant) {
+        for id in ids {
+            let Some(stepping) = self.steps.get_mut(id) else { continue };
+            stepping.stop.get_or_insert_with(|| reason.clone());
+            if let Some(until) = stepping.waits_until.take() {
+                // It wakes at once, and whoever wakes it sees that it is to end.
+                self.waits.remove(&(until, *id));
+                self.waits.insert((now, *id));
+                stepping.waits_until = Some(now);
+            }
+        }
+    }
+
+    /// When [`Executor::on_time`] wants to be called.
+    pub fn next_alarm(&self) -> Option<Instant> {
+        [self.supervisor.next_alarm(), self.waits.first().map(|(at, _)| *at)].into_iter().flatten().min()
+    }
+
     /// Ends one attempt.
     pub fn stop(&mut self, attempt: AttemptId, reason: &StopReason, now: Instant) {
+        self.stop_steps(&[attempt], reason, now);
         if let Some(id) = self.by_attempt.get(&attempt) {
             self.supervisor.stop(&[*id], reason, now);
         }
@@ -104,12 +197,16 @@ impl Executor {
 
     /// Ends everything, actions included.
     pub fn stop_all(&mut self, reason: &StopReason, now: Instant) {
+        let stepping: Vec<AttemptId> = self.steps.keys().copied().collect();
+        self.stop_steps(&stepping, reason, now);
         let ids = self.supervisor.ids();
         self.supervisor.stop(&ids, reason, now);
     }
 
     /// Ends everything at once.
     pub fn kill_all(&mut self, reason: &StopReason, now: Instant) {
+        let stepping: Vec<AttemptId> = self.steps.keys().copied().collect();
+        self.stop_steps(&stepping, reason, now);
         let ids = self.supervisor.ids();
         self.supervisor.kill(&ids, reason, now);
     }
@@ -139,11 +236,21 @@ impl Executor {
         let mut events = std::mem::take(&mut self.process_events);
         self.supervisor.on_time(now, &mut events);
         self.on_process_events(events, now, out);
+        while let Some((at, id)) = self.waits.first().copied().filter(|(at, _)| *at <= now) {
+            self.waits.remove(&(at, id));
+            let Some(stepping) = self.steps.get_mut(&id) else { continue };
+            stepping.waits_until = None;
+            let answer = stepping.stop.clone().map_or(Answer::Woken, Answer::Stop);
+            self.turn(id, answer, now, out);
+        }
     }
 
-    /// A report is ready.
-    pub fn on_report(&mut self, report: Box<CompletionReport>, out: &mut Vec<ExecutorEvent>) {
-        out.push(ExecutorEvent::Ended(report));
+    /// The pool has made something ready.
+    pub fn on_prepared(&mut self, prepared: Prepared, now: Instant, out: &mut Vec<ExecutorEvent>) {
+        match prepared {
+            Prepared::Report(report) => out.push(ExecutorEvent::Ended(report)),
+            Prepared::Turn(id, run, ask) => self.on_turn(id, run, ask, now, out),
+        }
     }
 
     fn on_process_events(&mut self, mut events: Vec<ProcessEvent>, now: Instant, out: &mut Vec<ExecutorEvent>) {
@@ -158,11 +265,15 @@ impl Executor {
                     }
                 }
                 ProcessEvent::Started { id, pid, at_ms } => {
-                    if let Some(Unit::Attempt(attempt)) = self.units.get_mut(&id)
-                        && let Some(attempt) = attempt.take_start()
-                    {
-                        out.push(ExecutorEvent::Started(StartReport { attempt, pid: i64::from(pid), at_ms }));
-                    }
+                    let start = match self.units.get_mut(&id) {
+                        Some(Unit::Attempt(attempt)) => attempt.take_start(),
+                        Some(Unit::Steps(id)) => self.steps.get_mut(id).and_then(|stepping| stepping.start.take()),
+                        Some(Unit::Action(_)) | None => None,
+                    };
+                    out.extend(
+                        start
+                            .map(|attempt| ExecutorEvent::Started(StartReport { attempt, pid: i64::from(pid), at_ms })),
+                    );
                 }
                 ProcessEvent::Ended(exit) => match self.units.remove(&exit.id) {
                     Some(Unit::Attempt(attempt)) => {
@@ -186,6 +297,10 @@ impl Executor {
                         }
                         self.follow_action(next, now, out);
                     }
+                    Some(Unit::Steps(id)) => {
+                        self.by_attempt.remove(&id);
+                        self.turn(id, Answer::Ended(exit), now, out);
+                    }
                     None => {}
                 },
             }
@@ -208,12 +323,13 @@ impl Executor {
     fn follow_attempt(&mut self, next: attempt::Next, now: Instant, out: &mut Vec<ExecutorEvent>) {
         match next {
             attempt::Next::Run(order) => self.supervisor.start(*order, now),
+            attempt::Next::Steps(attempt) => self.start_steps(*attempt, now, out),
             attempt::Next::Report(finish) if finish.is_quick(&self.context) => {
                 out.push(ExecutorEvent::Ended(Box::new(finish.report(&self.context))));
             }
             attempt::Next::Report(finish) => {
-                let (context, reports) = (self.context.clone(), self.reports.clone());
-                self.pool.push(Box::new(move || reports.send(Box::new(finish.report(&context)))));
+                let (context, prepared) = (self.context.clone(), self.prepared.clone());
+                self.pool.push(Box::new(move || prepared.send(Prepared::Report(Box::new(finish.report(&context))))));
             }
         }
     }

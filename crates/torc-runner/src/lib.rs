@@ -42,6 +42,7 @@ mod resources;
 mod runner;
 pub mod slurm;
 mod spool;
+mod steps;
 mod supervisor;
 mod sys;
 mod time;
@@ -50,3 +51,4 @@ pub use config::{Config, Kind, LeaveReason, Prefetch, RunnerEvent, Shutdown, Sum
 pub use error::Error;
 pub use machine::detect as detect_capacity;
 pub use runner::Runner;
+pub use steps::{LocalRun, run_locally};

@@ -22,8 +22,14 @@ pub struct Order {
     pub tag: String,
     /// Shell text.
     pub text: String,
+    /// Program and arguments instead of shell text, when not empty.
+    pub argv: Vec<String>,
     /// On top of the common environment; later ones win.
     pub env: Vec<(String, String)>,
+    /// Where it starts, instead of where all do.
+    pub dir: Option<PathBuf>,
+    /// What it reads; nothing unless set.
+    pub stdin: Option<PathBuf>,
     /// Where standard output goes.
     pub stdout: Sink,
     /// Where standard error goes.
@@ -119,6 +125,16 @@ impl LaunchError {
 /// Starts a process in a group of its own. Blocks until its program runs.
 pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
     let (stdout, stderr) = open_sinks(order)?;
+    let stdin = match &order.stdin {
+        Some(path) => {
+            let file = File::open(path);
+            let what = || format!("can not read `{}`", path.display());
+            Stdio::from(file.map_err(|error| LaunchError::new(&what(), &error))?)
+        }
+        None => Stdio::null(),
+    };
+    let program = order.argv.first().map_or(setup.shell.as_path(), Path::new);
+    let working_dir = order.dir.as_ref().unwrap_or(&setup.working_dir);
     let group = match (&setup.cgroups, order.memory_limit) {
         (Some(cgroups), Some(limit)) => match cgroups.create(&format!("p{}", order.id), limit) {
             Ok(group) => Some(group),
@@ -133,20 +149,22 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
     let mut command = match &group {
         Some(group) => {
             let mut command = Command::new("/bin/sh");
-            command.arg("-c").arg(JOIN_SCRIPT).arg("torc").arg(group.procs_file()).arg(&setup.shell);
+            command.arg("-c").arg(JOIN_SCRIPT).arg("torc").arg(group.procs_file()).arg(program);
             command
         }
-        None => Command::new(&setup.shell),
+        None => Command::new(program),
+    };
+    match order.argv.get(1..) {
+        Some(arguments) => command.args(arguments),
+        None => command.arg("-c").arg(&order.text),
     };
     command
-        .arg("-c")
-        .arg(&order.text)
         .env_clear()
         .envs(setup.env.iter().map(|(name, value)| (name, value)))
         .envs(order.env.iter().map(|(name, value)| (name, value)))
         .env(TAG, &order.tag)
-        .current_dir(&setup.working_dir)
-        .stdin(Stdio::null())
+        .current_dir(working_dir)
+        .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr)
         .process_group(0);
@@ -163,10 +181,10 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
             if let Some(group) = group {
                 group.remove();
             }
-            let what = if setup.working_dir.is_dir() {
-                format!("can not start `{}`", setup.shell.display())
+            let what = if working_dir.is_dir() {
+                format!("can not start `{}`", program.display())
             } else {
-                format!("can not start in `{}`", setup.working_dir.display())
+                format!("can not start in `{}`", working_dir.display())
             };
             Err(LaunchError::new(&what, &error))
         }

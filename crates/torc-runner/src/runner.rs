@@ -6,7 +6,7 @@ use crate::cgroup::Cgroups;
 use crate::config::{Config, Kind, RunnerEvent, Shutdown, Summary};
 use crate::dispatcher::{Dispatcher, Effect, Event, Settings};
 use crate::error::Error;
-use crate::executor::{Executor, ExecutorEvent};
+use crate::executor::{Executor, ExecutorEvent, Prepared};
 use crate::heartbeat::{self, Rhythm};
 use crate::held::HeldList;
 use crate::identity::{self, Identity, Presence};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
-use torc_model::api::{CompletionReport, RegisterRunner, RunnerRegistered};
+use torc_model::api::{RegisterRunner, RunnerRegistered};
 
 /// Keys of the poller; processes have the numbers from 1 up.
 const DONE_KEY: u64 = 0;
@@ -84,6 +84,7 @@ impl Runner {
         let rhythm = Rhythm::new(registered.lease_seconds, registered.disown_seconds);
         let pulse = heartbeat::start(&line, held.clone(), rhythm).map_err(|e| Error::system("start a thread", e))?;
         let context = Arc::new(Context {
+            workflow_name: registered.workflow_name.clone(),
             workflow_id: config.workflow_id,
             key: key.clone(),
             output_dir: output_dir.clone(),
@@ -235,7 +236,7 @@ struct Engine {
     dispatcher: Dispatcher,
     executor: Executor,
     done: Inbox<Done>,
-    reports: Inbox<Box<CompletionReport>>,
+    reports: Inbox<Prepared>,
     events: Inbox<Event>,
     lanes: Lanes,
     spool: Spool,
@@ -281,7 +282,7 @@ impl Engine {
         let (mut facts, mut effects) = (Vec::new(), Vec::new());
         loop {
             let now = Instant::now();
-            let alarms = [self.executor.supervisor().next_alarm(), self.dispatcher.next_alarm()];
+            let alarms = [self.executor.next_alarm(), self.dispatcher.next_alarm()];
             let timeout = alarms.into_iter().flatten().min().map(|at| at.saturating_duration_since(now));
             // Rounded up, so that an alarm that is due is really due when we look.
             let timeout = timeout.map(|t| t + Duration::from_micros(100));
@@ -294,7 +295,7 @@ impl Engine {
                 self.executor.on_done(message, now, &mut facts);
             }
             for report in reports.drain(..) {
-                self.executor.on_report(report, &mut facts);
+                self.executor.on_prepared(report, now, &mut facts);
             }
             for key in ready.drain(..).filter(|key| !matches!(*key, DONE_KEY | REPORT_KEY | EVENT_KEY)) {
                 self.executor.on_ready(key, now, &mut facts);

@@ -134,6 +134,13 @@ pub struct Exit {
     pub survivors: Vec<i32>,
 }
 
+impl Exit {
+    /// It ended by itself and well.
+    pub fn is_clean(&self) -> bool {
+        self.how == How::Code(0) && self.stop.is_none()
+    }
+}
+
 /// What the supervisor tells.
 #[derive(Debug)]
 pub enum ProcessEvent {

@@ -33,6 +33,7 @@ fn packet() -> AttemptPacket {
 
 fn context(dir: &Path) -> Context {
     Context {
+        workflow_name: "w".into(),
         workflow_id: WorkflowId(1),
         key: "k".into(),
         output_dir: dir.into(),
@@ -220,6 +221,7 @@ fn a_script_that_must_not_fail_fails_the_attempt_and_a_stop_is_no_failure_of_it(
     let report = |next| match next {
         Next::Report(finish) => Finish::report(*finish, &context),
         Next::Run(order) => panic!("{order:?}"),
+        Next::Steps(attempt) => panic!("{attempt:?}"),
     };
     let (_, next) = attempt(OnScriptFailure::Fail).on_exit(&context, exit(How::Code(4)), 2);
     let failed = report(next);

@@ -337,7 +337,7 @@ async fn missing_outputs_are_named() {
 async fn what_can_not_start_fails_alone() {
     let lab = Lab::new();
     let broken = lab.server.job(&"x".repeat(200_000));
-    let steps = lab.server.job_with("", |p| p.steps = Some(serde_json::json!([])));
+    let steps = lab.server.job_with("", |p| p.steps = Some(serde_json::json!("no tree")));
     let blocked = lab.server.job("true");
     // Its log can not be made: something else has that name.
     let name = format!("output/job_stdio/job_wf1_j{blocked}_r1_a1.o");

@@ -1,0 +1,113 @@
+//! Runs a step tree on this machine without a server: for trying a handler out, and for tests.
+
+use super::turns::{Answer, Ask, StepRun};
+use crate::attempt::{Attempt, Context};
+use crate::mailbox::mailbox;
+use crate::pool::Pool;
+use crate::process::Setup;
+use crate::supervisor::{ProcessEvent, Rules, Supervisor, Task};
+use rustix::process::Signal;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use torc_model::api::{AttemptPacket, CompletionReport};
+use torc_model::ids::WorkflowId;
+use torc_model::plan::Execution;
+
+/// The key of the poller that the supervisor leaves free.
+const DONE_KEY: u64 = 0;
+
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// What to run and where.
+#[derive(Clone, Debug)]
+pub struct LocalRun {
+    /// The attempt.
+    pub packet: AttemptPacket,
+    /// The workflow's name.
+    pub workflow_name: String,
+    /// Where paths start.
+    pub working_dir: PathBuf,
+    /// Where logs go.
+    pub output_dir: PathBuf,
+    /// Between the termination signal and SIGKILL.
+    pub grace: Duration,
+}
+
+/// Runs an attempt with steps to its end.
+pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
+    std::fs::create_dir_all(local.output_dir.join("job_stdio"))?;
+    crate::sys::become_subreaper()?;
+    let context = Arc::new(Context {
+        workflow_id: WorkflowId(0),
+        workflow_name: local.workflow_name,
+        // Tags must differ between runs of one process: what bears an ended one is ended too.
+        key: format!("local-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed)),
+        output_dir: local.output_dir,
+        working_dir: local.working_dir.clone(),
+        token_file: PathBuf::from("/dev/null"),
+        api_url: String::new(),
+        env: Default::default(),
+        execution: Execution::default(),
+        checkpoint_exit_code: None,
+        time_series: None,
+    });
+    let setup = Setup {
+        shell: Setup::find_shell(),
+        env: Setup::inherited_env(),
+        working_dir: local.working_dir,
+        cgroups: None,
+    };
+    let rules = Rules { grace: local.grace, termination: Signal::TERM, sample_interval: None };
+    let pool: Arc<Pool<Task>> = Arc::new(Pool::new(4, |task: Task| task()));
+    let (sender, inbox) = mailbox()?;
+    let mut supervisor = Supervisor::new(setup, rules, pool, sender)?;
+    supervisor.poller().add(inbox.wake(), DONE_KEY)?;
+    let mut run = StepRun::new(Attempt::new(local.packet, Vec::new()), context.clone());
+    let mut ask = run.advance(Answer::Begin);
+    let mut next_id = 1;
+    loop {
+        let answer = match ask {
+            Ask::Done(report) => return Ok(report),
+            Ask::Wait(time) => {
+                std::thread::sleep(time);
+                Answer::Woken
+            }
+            Ask::Run(mut order) => {
+                order.id = next_id;
+                order.tag = context.tag(next_id);
+                next_id += 1;
+                supervisor.start(*order, Instant::now());
+                Answer::Ended(wait_for_end(&mut supervisor, &inbox)?)
+            }
+        };
+        ask = run.advance(answer);
+    }
+}
+
+fn wait_for_end(
+    supervisor: &mut Supervisor,
+    inbox: &crate::mailbox::Inbox<crate::supervisor::Done>,
+) -> io::Result<Box<crate::supervisor::Exit>> {
+    let (mut ready, mut messages, mut events) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        let timeout = supervisor.next_alarm().map(|at| at.saturating_duration_since(Instant::now()));
+        supervisor.poller().wait(timeout.map(|t| t + Duration::from_micros(100)), &mut ready)?;
+        let now = Instant::now();
+        inbox.take(&mut messages);
+        for message in messages.drain(..) {
+            supervisor.on_done(message, now, &mut events);
+        }
+        for key in ready.drain(..).filter(|key| *key != DONE_KEY) {
+            supervisor.on_ready(key, now, &mut events);
+        }
+        supervisor.on_time(now, &mut events);
+        for event in events.drain(..) {
+            if let ProcessEvent::Ended(exit) = event {
+                return Ok(exit);
+            }
+        }
+    }
+}
