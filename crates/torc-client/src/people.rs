@@ -54,6 +54,21 @@ impl Client {
         self.with_time_limit(LARGE).post(&format!("/workflows/{id}/reset_status"), body).await
     }
 
+    /// The items of a map.
+    pub async fn list_items(&self, id: WorkflowId, query: &Query) -> Result<Page<ItemView>, Error> {
+        self.with_time_limit(LARGE).get(&format!("/workflows/{id}/items{query}")).await
+    }
+
+    /// Runs items of a map again.
+    pub async fn retry_items(&self, id: WorkflowId, body: &ItemsRequest) -> Result<Page<ItemView>, Error> {
+        self.with_time_limit(LARGE).post(&format!("/workflows/{id}/items/retry"), body).await
+    }
+
+    /// Takes dead items of a map out of the count.
+    pub async fn drop_items(&self, id: WorkflowId, body: &ItemsRequest) -> Result<Page<ItemView>, Error> {
+        self.with_time_limit(LARGE).post(&format!("/workflows/{id}/items/drop"), body).await
+    }
+
     /// Changes what a workflow says about itself.
     pub async fn update_workflow(&self, id: WorkflowId, body: &UpdateWorkflow) -> Result<WorkflowView, Error> {
         self.put(&format!("/workflows/{id}"), body).await

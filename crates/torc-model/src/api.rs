@@ -1280,3 +1280,55 @@ pub struct DeliveryView {
     /// Delivered at.
     pub delivered_ms: Option<i64>,
 }
+
+// ----------------------------------------------------------------------------------------------- map items
+
+/// An item of a map.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ItemView {
+    /// Its job.
+    pub job_id: JobId,
+    /// The job's name.
+    pub name: String,
+    /// What identifies it.
+    pub key: String,
+    /// The item.
+    #[schema(value_type = Object)]
+    pub item: Value,
+    /// Where its job stands.
+    pub status: JobStatus,
+    /// `ok`, `recovered`, `failed`, `dropped` or `open`.
+    pub outcome: String,
+    /// It is no longer among the items.
+    pub is_gone: bool,
+    /// Attempts so far in this run.
+    pub attempt_id: i64,
+    /// Return code of the last attempt that ended.
+    pub return_code: Option<i64>,
+    /// What went wrong in it.
+    pub error: Option<String>,
+    /// Its standard output.
+    pub stdout_path: Option<String>,
+    /// Its standard error.
+    pub stderr_path: Option<String>,
+    /// What it captured.
+    #[schema(value_type = Option<Object>)]
+    pub captures: Option<Value>,
+}
+
+/// Names items of a map.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ItemsRequest {
+    /// The map job's name.
+    pub job: String,
+    /// Only these keys; empty: all that ended badly.
+    pub keys: Vec<String>,
+    /// Only items for which this holds, such as `item.size < 9`.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// A new value for the one item that is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub item: Option<Value>,
+}

@@ -36,11 +36,15 @@ pub enum JobEvent {
     Disabled,
     /// Somebody wants it to run again in the next initialization.
     Reset,
+    /// It has found its items and waits for them.
+    Expanded,
+    /// One of its items runs again.
+    ItemReopened,
 }
 
 impl JobEvent {
     /// Every event, in order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::InitializedBlocked,
         Self::InitializedReady,
         Self::DependenciesMet,
@@ -56,6 +60,8 @@ impl JobEvent {
         Self::Canceled,
         Self::Disabled,
         Self::Reset,
+        Self::Expanded,
+        Self::ItemReopened,
     ];
 }
 
@@ -94,23 +100,28 @@ impl JobStatus {
                 | E::TerminatedForGood
                 | E::AwaitsVerdict
                 | E::Requeued
-                | E::Reset => illegal,
+                | E::Reset
+                | E::Expanded
+                | E::ItemReopened => illegal,
             },
             Self::Blocked => match event {
                 E::DependenciesMet => Ok(Self::Ready),
                 E::DependencyEndedBadly | E::Canceled => Ok(Self::Canceled),
                 E::Disabled => Ok(Self::Disabled),
                 E::Reset => Ok(Self::Uninitialized),
+                // A map whose items are all final.
+                E::Succeeded => Ok(Self::Completed),
+                E::FailedForGood => Ok(Self::Failed),
                 E::InitializedBlocked
                 | E::InitializedReady
                 | E::DependencyReopened
                 | E::Claimed
                 | E::Started
-                | E::Succeeded
-                | E::FailedForGood
                 | E::TerminatedForGood
                 | E::AwaitsVerdict
-                | E::Requeued => illegal,
+                | E::Requeued
+                | E::Expanded
+                | E::ItemReopened => illegal,
             },
             Self::Ready => match event {
                 E::Claimed => Ok(Self::Pending),
@@ -127,7 +138,9 @@ impl JobStatus {
                 | E::FailedForGood
                 | E::TerminatedForGood
                 | E::AwaitsVerdict
-                | E::Requeued => illegal,
+                | E::Requeued
+                | E::Expanded
+                | E::ItemReopened => illegal,
             },
             Self::Pending | Self::Running => match event {
                 E::Started if self == Self::Pending => Ok(Self::Running),
@@ -136,6 +149,7 @@ impl JobStatus {
                 E::TerminatedForGood => Ok(Self::Terminated),
                 E::AwaitsVerdict => Ok(Self::PendingFailed),
                 E::Requeued => Ok(Self::Ready),
+                E::Expanded => Ok(Self::Blocked),
                 E::Canceled => Ok(Self::Canceled),
                 E::Started
                 | E::InitializedBlocked
@@ -145,10 +159,12 @@ impl JobStatus {
                 | E::DependencyReopened
                 | E::Claimed
                 | E::Disabled
-                | E::Reset => illegal,
+                | E::Reset
+                | E::ItemReopened => illegal,
             },
             Self::Completed => match event {
                 E::Reset => Ok(Self::Uninitialized),
+                E::ItemReopened => Ok(Self::Blocked),
                 E::InitializedBlocked
                 | E::InitializedReady
                 | E::DependenciesMet
@@ -162,11 +178,13 @@ impl JobStatus {
                 | E::AwaitsVerdict
                 | E::Requeued
                 | E::Canceled
-                | E::Disabled => illegal,
+                | E::Disabled
+                | E::Expanded => illegal,
             },
             Self::Failed | Self::Terminated => match event {
                 E::Requeued => Ok(Self::Ready),
                 E::Reset => Ok(Self::Uninitialized),
+                E::ItemReopened if self == Self::Failed => Ok(Self::Blocked),
                 E::InitializedBlocked
                 | E::InitializedReady
                 | E::DependenciesMet
@@ -179,7 +197,9 @@ impl JobStatus {
                 | E::TerminatedForGood
                 | E::AwaitsVerdict
                 | E::Canceled
-                | E::Disabled => illegal,
+                | E::Disabled
+                | E::Expanded
+                | E::ItemReopened => illegal,
             },
             Self::Canceled => match event {
                 E::DependencyReopened => Ok(Self::Blocked),
@@ -196,7 +216,9 @@ impl JobStatus {
                 | E::AwaitsVerdict
                 | E::Requeued
                 | E::Canceled
-                | E::Disabled => illegal,
+                | E::Disabled
+                | E::Expanded
+                | E::ItemReopened => illegal,
             },
             Self::Disabled => match event {
                 E::Reset => Ok(Self::Uninitialized),
@@ -213,7 +235,9 @@ impl JobStatus {
                 | E::AwaitsVerdict
                 | E::Requeued
                 | E::Canceled
-                | E::Disabled => illegal,
+                | E::Disabled
+                | E::Expanded
+                | E::ItemReopened => illegal,
             },
             Self::PendingFailed => match event {
                 E::Requeued => Ok(Self::Ready),
@@ -230,7 +254,9 @@ impl JobStatus {
                 | E::Succeeded
                 | E::TerminatedForGood
                 | E::AwaitsVerdict
-                | E::Disabled => illegal,
+                | E::Disabled
+                | E::Expanded
+                | E::ItemReopened => illegal,
             },
         }
     }

@@ -146,6 +146,11 @@ impl Workflow {
             self.shift(index, decision.event, None);
             self.queue_attempt(index, next, now);
             self.block_if_unmet(index, now);
+        } else if decision.event == JobEvent::Expanded {
+            self.shift(index, decision.event, Some(super::maps::WAITS_FOR_ITEMS));
+            let count = self.tally(index).total;
+            self.event("items_expanded", Some(index), json!({"count": count, "run_id": self.run}));
+            self.start_items(index, now);
         } else {
             self.shift(index, decision.event, None);
             let kind = match self.jobs[index as usize].status {
@@ -208,7 +213,10 @@ impl Workflow {
     fn decide(&self, index: u32, id: AttemptId, end: &End, unit: f64) -> Decision {
         let job = &self.jobs[index as usize];
         let plain = |event, text: &str| Decision { event, outcome: None, rule: None, text: text.into(), next: None };
-        let Some(cause) = end.cause else { return plain(JobEvent::Succeeded, "") };
+        let Some(cause) = end.cause else {
+            let is_search = self.map(index).is_some_and(|map| map.is_dynamic);
+            return plain(if is_search { JobEvent::Expanded } else { JobEvent::Succeeded }, "");
+        };
         let again = |origin| Next { retry_of: Some(id), ..Next::fresh(origin) };
         match cause {
             Cause::Canceled => return plain(JobEvent::Canceled, "canceled"),
@@ -229,6 +237,11 @@ impl Workflow {
             | Cause::Lost
             | Cause::Preempted
             | Cause::NodeFail => {}
+        }
+        let is_fatal = end.steps.as_ref().is_some_and(|steps| steps["fatal"] == true);
+        if is_fatal && !cause.is_loss() {
+            let text = "a step's handler failed, and `handler_failure_fatal` forbids another try";
+            return plain(JobEvent::FailedForGood, text);
         }
         let failure = Failure {
             return_code: end.return_code.unwrap_or(LOST_RETURN_CODE),

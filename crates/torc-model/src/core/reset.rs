@@ -85,6 +85,7 @@ impl Workflow {
         let next_run = self.held_count() == 0;
         for (index, _) in chosen {
             self.drop_queued(*index, "the job was reset", now);
+            self.forget_items(*index);
             // The counters first: the move writes them down.
             let job = &mut self.jobs[*index as usize];
             if next_run {
@@ -147,6 +148,7 @@ impl Workflow {
     pub fn initialize(&mut self, now: i64) -> usize {
         let fresh: Vec<u32> =
             (0..self.jobs.len() as u32).filter(|i| self.jobs[*i as usize].status == JobStatus::Uninitialized).collect();
+        let fresh: Vec<u32> = fresh.into_iter().filter(|i| !self.is_dormant(*i)).collect();
         let first_run = self.run == 0;
         if first_run {
             self.run = 1;
@@ -157,7 +159,11 @@ impl Workflow {
         for index in &fresh {
             let unmet = self.count_unmet(*index);
             self.jobs[*index as usize].unmet = unmet;
-            if unmet == 0 {
+            if unmet == 0 && self.gathers(*index) {
+                self.shift(*index, JobEvent::InitializedBlocked, Some(super::maps::WAITS_FOR_ITEMS));
+                self.gather(*index);
+                self.propagate(*index, now);
+            } else if unmet == 0 {
                 self.make_ready(*index, JobEvent::InitializedReady, Origin::Initial, now);
             } else {
                 self.shift(*index, JobEvent::InitializedBlocked, None);
@@ -167,7 +173,9 @@ impl Workflow {
             let hopeless = |w: &Self| {
                 w.jobs[*index as usize].status == JobStatus::Blocked
                     && w.jobs[*index as usize].cancel_on_failure
-                    && w.parents[*index as usize].iter().any(|p| w.jobs[*p as usize].status.is_bad_end())
+                    && w.parents[*index as usize]
+                        .iter()
+                        .any(|p| w.jobs[*p as usize].status.is_bad_end() && w.item_edge(*p, *index).is_none())
             };
             if hopeless(self) && self.shift(*index, JobEvent::DependencyEndedBadly, Some(DEPENDENCY_FAILED)) {
                 self.propagate(*index, now);
@@ -320,7 +328,7 @@ impl Workflow {
         Ok(())
     }
 
-    fn stop_one(&mut self, index: u32, now: i64) {
+    pub(super) fn stop_one(&mut self, index: u32, now: i64) {
         let job = &mut self.jobs[index as usize];
         if let Some(held) = &mut job.held {
             if !held.cancel_requested {

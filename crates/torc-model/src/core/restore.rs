@@ -156,6 +156,7 @@ impl Workflow {
     /// Adds what this workflow uses of the named limits: attempts that runners have, and processes that outlived
     /// theirs.
     pub fn count_limits(&self, limits: &mut Limits) {
+        self.add_map_limits(limits);
         self.each_use(|name| {
             if let Some(limit) = limits.get_mut(name) {
                 limit.used += 1;

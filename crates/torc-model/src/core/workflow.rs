@@ -157,6 +157,7 @@ pub struct Workflow {
     pub(super) rule_uses: HashMap<(u32, usize), u32>,
     /// Attempts that were ended over their runner's head, whose process may still exist.
     pub(super) zombies: BTreeMap<AttemptId, (RunnerId, u32)>,
+    pub(super) maps: super::maps::Maps,
     next_attempt: i64,
     was_complete: bool,
     changes: Vec<Change>,
@@ -184,6 +185,7 @@ impl Workflow {
             by_runner: BTreeMap::new(),
             rule_uses: HashMap::new(),
             zombies: BTreeMap::new(),
+            maps: Default::default(),
             next_attempt: 1,
             was_complete: false,
             changes: Vec::new(),
@@ -474,6 +476,9 @@ impl Workflow {
     /// A dependency counts as met for this job.
     pub(super) fn is_met(&self, parent: u32, child: u32) -> bool {
         let status = self.jobs[parent as usize].status;
+        if let Some(waits) = self.item_edge(parent, child) {
+            return !waits || status.is_final();
+        }
         status.satisfies() || (status.is_bad_end() && !self.jobs[child as usize].cancel_on_failure)
     }
 
@@ -490,9 +495,19 @@ impl Workflow {
                 if self.jobs[child as usize].status != JobStatus::Blocked {
                     continue;
                 }
+                // A map that has not looked for its items yet does not count them.
+                if self.item_edge(parent, child) == Some(false) {
+                    continue;
+                }
                 if self.is_met(parent, child) {
+                    if self.jobs[parent as usize].status.is_bad_end() {
+                        ended.extend(self.give_up_items(child, now));
+                    }
                     self.jobs[child as usize].unmet -= 1;
-                    if self.jobs[child as usize].unmet == 0 {
+                    if self.jobs[child as usize].unmet == 0 && self.gathers(child) {
+                        self.gather(child);
+                        ended.push(child);
+                    } else if self.jobs[child as usize].unmet == 0 {
                         self.make_ready(child, JobEvent::DependenciesMet, Origin::Initial, now);
                     }
                 } else if self.jobs[parent as usize].status.is_bad_end()
@@ -514,6 +529,11 @@ impl Workflow {
                 let child = self.children[parent as usize][i];
                 let job = &self.jobs[child as usize];
                 match job.status {
+                    JobStatus::Completed | JobStatus::Failed if self.item_edge(parent, child) == Some(true) => {
+                        self.shift(child, JobEvent::ItemReopened, Some(super::maps::WAITS_FOR_ITEMS));
+                        self.jobs[child as usize].unmet = self.count_unmet(child);
+                        opened.push(child);
+                    }
                     JobStatus::Blocked => self.jobs[child as usize].unmet = self.count_unmet(child),
                     JobStatus::Ready => {
                         self.drop_queued(child, "a job it depends on runs again", now);
@@ -521,8 +541,9 @@ impl Workflow {
                         self.jobs[child as usize].unmet = self.count_unmet(child);
                     }
                     JobStatus::Canceled if job.canceled_by_dependency => {
-                        let still_bad =
-                            self.parents[child as usize].iter().any(|p| self.jobs[*p as usize].status.is_bad_end());
+                        let still_bad = self.parents[child as usize]
+                            .iter()
+                            .any(|p| self.jobs[*p as usize].status.is_bad_end() && self.item_edge(*p, child).is_none());
                         if !still_bad && self.shift(child, JobEvent::DependencyReopened, None) {
                             self.jobs[child as usize].unmet = self.count_unmet(child);
                             opened.push(child);

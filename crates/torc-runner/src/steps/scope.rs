@@ -79,9 +79,10 @@ impl Scope {
             "error" => self.errors.last(),
             "exit_code" => self.exit_code.as_ref(),
             _ => self
-                .fixed
+                .captures
                 .get(name)
-                .or_else(|| self.captures.get(name).map(|captured| &captured.value))
+                .map(|captured| &captured.value)
+                .or_else(|| self.fixed.get(name))
                 .or_else(|| self.expected.iter().any(|expected| expected == name).then_some(&NULL)),
         }
     }
@@ -99,7 +100,10 @@ impl Scope {
         {
             return lookup(value, &path.pieces[1..]).cloned();
         }
-        let value = lookup(self.root(&path.root)?, &path.pieces).filter(|value| !value.is_null());
+        // A capture called `files` hides none of `files.input.NAME`.
+        let fixed = self.fixed.get(&path.root).and_then(|value| lookup(value, &path.pieces));
+        let fixed = fixed.filter(|value| !value.is_null() && !path.pieces.is_empty());
+        let value = fixed.or_else(|| lookup(self.root(&path.root)?, &path.pieces).filter(|value| !value.is_null()));
         value.cloned().or_else(|| self.files.get(&path.to_string()).map(|file| Value::from(file.as_str())))
     }
 
@@ -162,7 +166,7 @@ impl Scope {
         let errors = self.errors.last().map(|error| ("error", error));
         let fixed = self.fixed.iter().map(|(name, value)| (name.as_str(), value));
         let captures = self.captures.iter().map(|(name, captured)| (name.as_str(), &captured.value));
-        for (name, value) in fixed.chain(captures).chain(errors) {
+        for (name, value) in captures.chain(fixed).chain(errors) {
             add(name.into(), value);
             if let Value::Object(map) = value {
                 for (key, value) in map.iter().filter(|(key, _)| is_word(key)) {

@@ -17,6 +17,7 @@ mod failure_handlers;
 mod files;
 mod guard;
 mod health;
+mod items;
 mod jobs;
 mod limits;
 mod logs;

@@ -1,9 +1,9 @@
 //! The table of routes.
 
 use super::{
-    App, actions, allocations, attempts, auth, events, failure_handlers, files, guard, health, jobs, limits, logs,
-    openapi, recover, recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks, why,
-    workflows,
+    App, actions, allocations, attempts, auth, events, failure_handlers, files, guard, health, items, jobs, limits,
+    logs, openapi, recover, recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks,
+    why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -62,6 +62,9 @@ pub(super) fn table() -> OpenApiRouter<App> {
         .routes(routes!(reservations::get_reservation))
         .routes(routes!(reservations::renew_reservation))
         .routes(routes!(reservations::release_reservation))
+        .routes(routes!(items::list_items))
+        .routes(routes!(items::retry_items))
+        .routes(routes!(items::drop_items))
         .routes(routes!(limits::list_limits))
         .routes(routes!(limits::set_limit, limits::delete_limit))
         .routes(routes!(recovery::sync_status))

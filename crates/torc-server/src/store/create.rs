@@ -33,6 +33,7 @@ pub fn create(
     facts::record(tx.db, &seen)?;
     let user_data = insert_user_data(tx.db, id, plan)?;
     let first = tx.state.next_job;
+    let plan = &super::map::with_limits(plan, first);
     tx.state.next_job += plan.jobs.len() as i64;
     tx.db
         .prepare_cached(
@@ -51,6 +52,8 @@ pub fn create(
     for (i, job) in plan.jobs.iter().enumerate() {
         workflow.add_job(engine_job(plan, job, i, first, &schedulers));
     }
+    super::map::tie(plan, &mut workflow);
+    workflow.add_map_limits(&mut tx.state.limits);
     insert_actions(tx.db, id, plan, first, &mut workflow)?;
     workflow.settle();
     workflow.set_next_attempt(tx.state.next_attempt);

@@ -95,7 +95,9 @@ pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Work
     let (live, ended, zombies) = (live(db, id)?, ended(db, id, run)?, zombies(db, id)?);
     let actions = actions(db, id, &jobs)?;
     let rows = Rows { id, run, canceled, settings, handlers, jobs, live, ended, zombies, actions };
-    Ok(Some(rows.restore()))
+    let mut workflow = rows.restore();
+    super::map::restore(db, id, &mut workflow)?;
+    Ok(Some(workflow))
 }
 
 type Handlers = (Vec<CompiledHandler>, HashMap<i64, u32>);

@@ -5,6 +5,7 @@ mod bad_nodes;
 mod create;
 mod facts;
 mod load;
+mod map;
 mod people;
 mod persist;
 pub mod read;
@@ -32,9 +33,9 @@ use tokio::sync::broadcast;
 use torc_model::api::{
     ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler, CreateReservation,
     CreateWebhook, CreateWorkflow, DeliveryView, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer,
-    LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults, ReservationToken, ReservationView,
-    ResetRequest, ResetView, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
-    WebhookView, WorkflowCreated,
+    ItemView, ItemsRequest, LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults,
+    ReservationToken, ReservationView, ResetRequest, ResetView, RunnerRegistered, StartBatch, UpdateFailureHandler,
+    UpdateJob, UpdateWorkflow, WebhookView, WorkflowCreated,
 };
 use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
@@ -178,6 +179,21 @@ impl Store {
     /// Deletes a failure handler.
     pub async fn delete_failure_handler(&self, row: i64) -> Result<(), Refusal> {
         self.writer.call(move |tx| people::delete_handler(tx, row)).await
+    }
+
+    /// The items of a map.
+    pub async fn items(&self, id: WorkflowId, job: String) -> Result<Vec<ItemView>, Refusal> {
+        self.writer.call(move |tx| map::items(tx, id, &job)).await
+    }
+
+    /// Runs items of a map again; answers with those.
+    pub async fn retry_items(&self, id: WorkflowId, request: ItemsRequest) -> Result<Vec<ItemView>, Refusal> {
+        self.writer.call(move |tx| map::retry(tx, id, &request)).await
+    }
+
+    /// Takes dead items of a map out of the count; answers with those.
+    pub async fn drop_items(&self, id: WorkflowId, request: ItemsRequest) -> Result<Vec<ItemView>, Refusal> {
+        self.writer.call(move |tx| map::drop_items(tx, id, &request)).await
     }
 
     /// Why a job is where it is, by the code that schedules.

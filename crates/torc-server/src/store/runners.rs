@@ -228,7 +228,7 @@ fn packet(tx: &mut Tx<'_>, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
          FROM attempt a JOIN job j ON j.id = a.job_id
          LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id WHERE a.id = ?1",
     )?;
-    let (mut packet, has_items) = statement.query_row([claimed.attempt.0], |row| {
+    let (mut packet, has_items, role) = statement.query_row([claimed.attempt.0], |row| {
         let extra: JobExtra = match row.get::<_, Option<String>>(4)? {
             Some(text) => parse(&text)?,
             None => JobExtra::default(),
@@ -237,6 +237,7 @@ fn packet(tx: &mut Tx<'_>, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
         let recovery: Option<String> = row.get(6)?;
         let runtime: Option<i64> = row.get(8)?;
         let timeout = extra.timeout.map(|t| t.0 as i64);
+        let role = extra.map;
         let packet = AttemptPacket {
             id: claimed.attempt,
             token: claimed.token.clone(),
@@ -257,7 +258,7 @@ fn packet(tx: &mut Tx<'_>, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
             output_files: Vec::new(),
             recovery: recovery.as_deref().map(parse).transpose()?,
         };
-        Ok((packet, row.get::<_, bool>(12)?))
+        Ok((packet, row.get::<_, bool>(12)?, role))
     })?;
     drop(statement);
     if has_items {
@@ -269,6 +270,10 @@ fn packet(tx: &mut Tx<'_>, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
             )?
             .query_map([claimed.job.0], |row| Ok(FileRef { name: row.get(0)?, path: row.get(1)? }))?
             .collect::<Result<_, _>>()?;
+        super::map::add_user_data(tx, &mut packet)?;
+    }
+    if let Some(role) = role {
+        super::map::complete_packet(tx, claimed, &role, &mut packet)?;
     }
     Ok(packet)
 }
@@ -342,12 +347,17 @@ pub fn complete_one(
     let Some(index) = tx.workflow(id)?.may_report(attempt, runner, &report.attempt.token) else {
         return late_end(tx, id, runner, report);
     };
-    let end = end_of(report, tx.now);
+    let mut end = end_of(report, tx.now);
+    super::map::before_end(tx, id, index, &mut end)?;
     let unit = (attempt.0.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;
+    let steps = end.steps.clone();
     let (job, cause) = (tx.workflow(id)?.jobs[index as usize].id, end.cause);
     let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits, unit)))?;
     let cause = if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { cause };
     super::bad_nodes::ended(tx, id, runner, (job, attempt), cause, report.exec_seconds)?;
+    if let Some(steps) = steps {
+        super::map::after_end(tx, id, index, &steps, report.cause.is_none())?;
+    }
     Ok(ReportResult {
         id: attempt,
         result: ReportVerdict::Accepted,

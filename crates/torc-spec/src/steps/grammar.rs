@@ -417,7 +417,8 @@ fn capture(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
             reader.report(entry.key_span, Diagnostic::error(message).help(help));
             continue;
         }
-        if RESERVED.contains(&&*entry.key) {
+        // `files` and `user_data` are groups of names; a capture beside them takes nothing away.
+        if RESERVED.contains(&&*entry.key) && !matches!(&*entry.key, "files" | "user_data") {
             let message = format!("`{}` exists already and can not be captured", entry.key);
             reader.report(entry.key_span, Diagnostic::error(message).help("choose another name"));
             continue;

@@ -59,6 +59,7 @@ pub fn desugar(tree: Node) -> Node {
     {
         jobs.iter_mut().for_each(desugar_job);
     }
+    declare_user_data(&mut entries, span);
     Node::new(Kind::Map(entries), span)
 }
 
@@ -80,6 +81,41 @@ fn commands(node: Node) -> Node {
     match node.kind {
         Kind::Map(mut entries) if entries.len() == 1 && entries[0].key == "commands" => entries.remove(0).value,
         kind => Node::new(kind, node.span),
+    }
+}
+
+/// User data that a job with steps produces needs no entry of its own: the capture of that name is its value.
+fn declare_user_data(entries: &mut Vec<Entry>, span: Span) {
+    let list = |node: &Node| match &node.kind {
+        Kind::List(items) => items.clone(),
+        Kind::Text(_) => vec![node.clone()],
+        _ => Vec::new(),
+    };
+    let find = |key: &str| entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.value);
+    let known: Vec<String> = find("user_data")
+        .map(Node::items)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|data| data.get("name").and_then(Node::as_text).map(str::to_owned))
+        .collect();
+    let mut missing: Vec<Node> = Vec::new();
+    for job in find("jobs").map(Node::items).unwrap_or_default().iter().filter(|job| job.get("steps").is_some()) {
+        for name in job.get("output_user_data").map(list).unwrap_or_default() {
+            let Some(word) = name.as_text() else { continue };
+            // A name with a parameter stands for many; those must be declared.
+            let is_new = !known.iter().any(|known| known == word) && !word.contains('{');
+            if is_new && !missing.iter().any(|data| data.get("name").and_then(Node::as_text) == Some(word)) {
+                missing.push(Node::new(Kind::Map(vec![entry("name", name.span, name.clone())]), name.span));
+            }
+        }
+    }
+    if missing.is_empty() {
+        return;
+    }
+    match entries.iter_mut().find(|entry| &*entry.key == "user_data").map(|entry| &mut entry.value.kind) {
+        Some(Kind::List(known)) => known.extend(missing),
+        Some(_) => {}
+        None => entries.push(entry("user_data", span, Node::new(Kind::List(missing), span))),
     }
 }
 

@@ -35,6 +35,8 @@ enum Command {
     Get(One),
     /// List the attempts of a job
     Attempts(One),
+    /// Show what the steps of a job did
+    Steps(super::job_steps::Args),
     /// Cancel jobs, and what depends on them
     Cancel(Many),
     /// Switch jobs off: they do not run, and what depends on them goes ahead
@@ -114,6 +116,7 @@ impl Args {
                     let page = client.list_attempts(job.id).await?;
                     context.output.list("attempts", &page.items, page.total_count, || attempts_table(&page.items))
                 }
+                Command::Steps(args) => args.execute(context, client).await,
                 Command::Cancel(args) => args.cancel(context, client).await,
                 Command::Disable(args) => args.change(context, client, "disabled", disable).await,
                 Command::Enable(args) => args.change(context, client, "enabled", enable).await,

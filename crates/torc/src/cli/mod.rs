@@ -12,6 +12,8 @@ mod exec;
 mod failure_handlers;
 mod hpc;
 mod interrupt;
+mod items;
+mod job_steps;
 mod jobs;
 mod limits;
 mod logging;
@@ -33,6 +35,7 @@ mod slurm;
 mod spec;
 mod status;
 mod submit;
+mod steps;
 mod user_data;
 mod watch;
 mod webhooks;
@@ -74,6 +77,7 @@ Run:
   new               Write a small commented example to begin with
   recover           Recover what failed: more memory, more time, or the same again
   watch             Watch a workflow, and recover it when jobs fail
+  steps             Try a handler of a spec out, without a workflow
 
 Look:
   status            Show how far a workflow is
@@ -87,6 +91,7 @@ Look:
 Change:
   cancel            Cancel a workflow: nothing new starts, what runs is stopped
   jobs              List jobs, show them, and change single ones
+  items             List the items of a map, and retry or drop the dead ones
   workflows         List workflows, and start, reset, export or delete them
   user-data         Read and write the values that jobs hand to each other
   failure-handlers  Show and change the failure handlers of a workflow
@@ -151,6 +156,7 @@ enum Command {
     Exec(exec::Args),
     FailureHandlers(failure_handlers::Args),
     Hpc(hpc::Args),
+    Items(items::Args),
     Jobs(jobs::Args),
     Limits(limits::Args),
     Logs(logs::Args),
@@ -166,6 +172,7 @@ enum Command {
     Slurm(slurm::Args),
     Status(status::Args),
     Submit(submit::Args),
+    Steps(steps::Args),
     UserData(user_data::Args),
     Watch(watch::Args),
     Webhooks(webhooks::Args),
@@ -245,6 +252,7 @@ impl Cli {
             Command::Exec(args) => args.execute(&context),
             Command::FailureHandlers(args) => args.execute(&context),
             Command::Hpc(args) => args.execute(&context),
+            Command::Items(args) => args.execute(&context),
             Command::Jobs(args) => args.execute(&context),
             Command::Limits(args) => args.execute(&context),
             Command::Logs(args) => args.execute(&context),
@@ -260,6 +268,7 @@ impl Cli {
             Command::Slurm(args) => args.execute(&context),
             Command::Status(args) => args.execute(&context),
             Command::Submit(args) => args.execute(&context),
+            Command::Steps(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),
             Command::Watch(args) => args.execute(&context),
             Command::Webhooks(args) => args.execute(&context),

@@ -10,4 +10,5 @@ mod life;
 mod outcomes;
 mod recovery;
 mod servers;
+mod steps;
 mod support;

@@ -1,0 +1,296 @@
+//! Maps: a job that is done when its items are. Items are ordinary jobs; this is only what ties them together.
+//!
+//! A map whose items were written in the spec waits for them from the start. One that has to look for its items first
+//! runs like any job; its success adds the items and sends it back to blocked, where it waits for them.
+
+use super::claim::{LimitUse, Limits};
+use super::machine::JobEvent;
+use super::workflow::{Refused, Workflow};
+use crate::ids::JobId;
+use crate::status::{JobStatus, Origin};
+use crate::steps::Tolerate;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why a map is blocked that has found its items.
+pub const WAITS_FOR_ITEMS: &str = "its items are not done";
+/// Why an item is canceled that no longer exists.
+pub const ITEM_GONE: &str = "its item is gone";
+
+/// What ties a map to its items.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct MapJob {
+    /// Failed items that it bears.
+    pub tolerate: Tolerate,
+    /// Items that have not started are canceled once too many have failed.
+    pub fail_fast: bool,
+    /// It looks for its items when it runs.
+    pub is_dynamic: bool,
+    /// Its items are known.
+    pub is_expanded: bool,
+    /// Items at once.
+    pub max_parallel: Option<u32>,
+    /// Its items, by index.
+    pub items: BTreeSet<u32>,
+    /// Those among them that no longer exist.
+    pub gone: BTreeSet<u32>,
+}
+
+/// All maps of a workflow.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Maps {
+    maps: BTreeMap<u32, MapJob>,
+    item_of: BTreeMap<u32, u32>,
+}
+
+/// How the items of a map stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// All that exist.
+    pub total: u64,
+    /// Completed.
+    pub successful: u64,
+    /// Ended badly.
+    pub failed: u64,
+    /// Not final.
+    pub open: u64,
+}
+
+/// The named limit that bounds how many items of a map run at once.
+pub fn limit_name(map: JobId) -> String {
+    format!("map:{map}")
+}
+
+impl Workflow {
+    /// Makes a job a map.
+    pub fn set_map(&mut self, index: u32, map: MapJob) {
+        self.maps.maps.insert(index, map);
+    }
+
+    /// Makes a job an item of a map.
+    pub fn set_item(&mut self, index: u32, of: u32, is_gone: bool) {
+        let Some(map) = self.maps.maps.get_mut(&of) else { return };
+        map.items.insert(index);
+        if is_gone {
+            map.gone.insert(index);
+        } else {
+            map.gone.remove(&index);
+        }
+        self.maps.item_of.insert(index, of);
+    }
+
+    /// Adds the edge by which a map waits for a new item that was found while it ran.
+    pub fn link_item(&mut self, index: u32, of: u32) {
+        self.parents[of as usize].push(index);
+        self.children[index as usize].push(of);
+    }
+
+    /// A map and its items.
+    pub fn map(&self, index: u32) -> Option<&MapJob> {
+        self.maps.maps.get(&index)
+    }
+
+    /// The map that a job is an item of.
+    pub fn map_of(&self, index: u32) -> Option<u32> {
+        self.maps.item_of.get(&index).copied()
+    }
+
+    /// How the items of a map stand.
+    pub fn tally(&self, index: u32) -> Tally {
+        let mut tally = Tally::default();
+        let Some(map) = self.map(index) else { return tally };
+        for item in map.items.difference(&map.gone) {
+            let status = self.jobs[*item as usize].status;
+            // A dropped item is no longer counted.
+            if status == JobStatus::Disabled {
+                continue;
+            }
+            tally.total += 1;
+            match status {
+                JobStatus::Completed => tally.successful += 1,
+                status if status.is_bad_end() => tally.failed += 1,
+                _ => tally.open += 1,
+            }
+        }
+        tally
+    }
+
+    /// The limits that maps set on their items.
+    pub fn add_map_limits(&self, limits: &mut Limits) {
+        for (index, map) in &self.maps.maps {
+            if let Some(max) = map.max_parallel {
+                let name = limit_name(self.jobs[*index as usize].id);
+                limits.entry(name).or_insert(LimitUse { max: i64::from(max), ..LimitUse::default() });
+            }
+        }
+    }
+
+    /// Whether `job` is a map and `parent` one of its items; then whether it waits for it now.
+    pub(super) fn item_edge(&self, parent: u32, job: u32) -> Option<bool> {
+        (self.map_of(parent) == Some(job)).then(|| self.gathers(job))
+    }
+
+    /// It waits for its items, and for nothing else that it would have to run for.
+    pub(super) fn gathers(&self, index: u32) -> bool {
+        self.map(index).is_some_and(|map| !map.is_dynamic || map.is_expanded)
+    }
+
+    /// An item whose map has not looked for its items yet: it does not run on its own.
+    pub(super) fn is_dormant(&self, index: u32) -> bool {
+        self.map_of(index).is_some_and(|map| !self.gathers(map))
+    }
+
+    /// A map runs again from the start: it looks for its items anew.
+    pub(super) fn forget_items(&mut self, index: u32) {
+        if let Some(map) = self.maps.maps.get_mut(&index).filter(|map| map.is_dynamic) {
+            map.is_expanded = false;
+        }
+    }
+
+    /// All items of a map are final: so is the map.
+    pub(super) fn gather(&mut self, index: u32) {
+        let Some(tolerate) = self.map(index).map(|map| map.tolerate) else { return };
+        let tally = self.tally(index);
+        let is_good = tolerate.bears(tally.failed, tally.total);
+        let facts = json!({
+            "run_id": self.run, "total": tally.total, "successful": tally.successful, "failed": tally.failed,
+            "tolerate": tolerate,
+        });
+        if is_good {
+            self.shift(index, JobEvent::Succeeded, None);
+            self.event("job_completed", Some(index), facts);
+        } else {
+            self.shift(index, JobEvent::FailedForGood, Some("more items failed than it tolerates"));
+            self.event("job_failed", Some(index), facts);
+        }
+    }
+
+    /// An item ended badly: the items that a map gives up because of it.
+    pub(super) fn give_up_items(&mut self, index: u32, now: i64) -> Vec<u32> {
+        let Some(map) = self.map(index).filter(|map| map.fail_fast) else { return Vec::new() };
+        let tally = self.tally(index);
+        if map.tolerate.bears(tally.failed, tally.total) {
+            return Vec::new();
+        }
+        let waiting: Vec<u32> = map.items.iter().copied().filter(|item| self.is_waiting(*item)).collect();
+        for item in &waiting {
+            self.drop_queued(*item, "too many other items failed", now);
+            self.shift(*item, JobEvent::Canceled, Some("too many other items failed"));
+        }
+        waiting
+    }
+
+    fn is_waiting(&self, index: u32) -> bool {
+        matches!(self.jobs[index as usize].status, JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready)
+    }
+
+    /// A map has found its items, and they were added: they may run, and it waits for them.
+    pub(super) fn start_items(&mut self, index: u32, now: i64) {
+        let Some(map) = self.maps.maps.get_mut(&index) else { return };
+        map.is_expanded = true;
+        let items: Vec<u32> = map.items.difference(&map.gone).copied().collect();
+        for item in &items {
+            if self.jobs[*item as usize].status == JobStatus::Uninitialized {
+                self.make_ready(*item, JobEvent::InitializedReady, Origin::Initial, now);
+            }
+        }
+        self.jobs[index as usize].unmet = self.count_unmet(index);
+        if self.jobs[index as usize].unmet == 0 {
+            self.gather(index);
+            self.propagate(index, now);
+        }
+    }
+
+    /// An item is not what it was: what it gave before counts no more.
+    pub fn renew_item(&mut self, index: u32, now: i64) {
+        if self.jobs[index as usize].status.is_held() || self.jobs[index as usize].status == JobStatus::Uninitialized {
+            return;
+        }
+        self.drop_queued(index, "its item changed", now);
+        // The counters first: the move writes them down.
+        let job = &mut self.jobs[index as usize];
+        job.refunds = job.attempt;
+        job.lost_retries = 0;
+        self.shift(index, JobEvent::Reset, None);
+        self.rule_uses.retain(|(of, _), _| *of != index);
+    }
+
+    /// An item is no longer there.
+    pub fn remove_item(&mut self, index: u32, now: i64) {
+        if let Some(map) = self.map_of(index).and_then(|map| self.maps.maps.get_mut(&map)) {
+            map.gone.insert(index);
+        }
+        if self.jobs[index as usize].status.is_held() {
+            self.stop_one(index, now);
+            return;
+        }
+        self.renew_item(index, now);
+        self.shift(index, JobEvent::Canceled, Some(ITEM_GONE));
+    }
+
+    /// Runs items again that ended badly; their map and what reduces it follow.
+    pub fn retry_items(&mut self, items: &[u32], now: i64) -> Result<(), Refused> {
+        for item in items {
+            let job = &self.jobs[*item as usize];
+            if !job.status.is_bad_end() {
+                let message = format!("job {} is {}; only an item that ended badly can be retried", job.id, job.status);
+                return Err(Refused::new("wrong_status", message));
+            }
+        }
+        let maps: BTreeSet<u32> = items.iter().filter_map(|item| self.map_of(*item)).collect();
+        // What has run over the old results runs over the new ones.
+        for map in maps {
+            for child in self.children_of(map).to_vec() {
+                let status = self.jobs[child as usize].status;
+                if matches!(status, JobStatus::Completed | JobStatus::Failed | JobStatus::Terminated) {
+                    self.renew_item(child, now);
+                    self.jobs[child as usize].unmet = self.count_unmet(child);
+                    self.shift(child, JobEvent::InitializedBlocked, None);
+                }
+            }
+        }
+        for item in items {
+            match self.jobs[*item as usize].status {
+                JobStatus::Failed | JobStatus::Terminated => self.again(*item, Origin::Manual, now),
+                _ => {
+                    self.renew_item(*item, now);
+                    self.make_ready(*item, JobEvent::InitializedReady, Origin::Manual, now);
+                    self.reopen_dependents(*item, now);
+                }
+            }
+        }
+        self.finish();
+        Ok(())
+    }
+
+    /// Takes items that ended badly out of the count.
+    pub fn drop_items(&mut self, items: &[u32], now: i64) -> Result<(), Refused> {
+        for item in items {
+            let job = &self.jobs[*item as usize];
+            if !job.status.is_bad_end() {
+                let message = format!("job {} is {}; only an item that ended badly can be dropped", job.id, job.status);
+                return Err(Refused::new("wrong_status", message));
+            }
+        }
+        let mut maps = BTreeSet::new();
+        for item in items {
+            self.renew_item(*item, now);
+            self.shift(*item, JobEvent::Disabled, Some("dropped by the user"));
+            self.event("item_dropped", Some(*item), json!({}));
+            maps.extend(self.map_of(*item));
+        }
+        for map in maps {
+            // A map that failed because of them is looked at again.
+            if self.jobs[map as usize].status == JobStatus::Failed && self.tally(map).open == 0 {
+                self.shift(map, JobEvent::ItemReopened, Some(WAITS_FOR_ITEMS));
+                self.reopen_dependents(map, now);
+                self.gather(map);
+                self.propagate(map, now);
+            } else if self.jobs[map as usize].status == JobStatus::Blocked {
+                self.jobs[map as usize].unmet = self.count_unmet(map);
+            }
+        }
+        self.finish();
+        Ok(())
+    }
+}

@@ -1,0 +1,505 @@
+//! Maps and steps in the store: items become jobs, reduce gets its results, captures become user data, and what steps
+//! did becomes events.
+
+use super::load::parse;
+use super::persist::json;
+use super::refusal::Refusal;
+use super::writer::{Failed, Tx};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use torc_model::api::{AttemptPacket, ItemView, ItemsRequest};
+use torc_model::core::{Change, Claimed, End, ITEM_GONE, MapJob, NewJob, WAITS_FOR_ITEMS, Workflow, limit_name};
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::plan::{JobExtra, Plan, user_data_variable};
+use torc_model::status::JobStatus;
+use torc_model::steps::{Expr, Item, MapSettings, Role, Source, Tree, job_name};
+
+/// The plan with the limit that each map sets on its items; jobs will be numbered from `first`.
+pub fn with_limits(plan: &Plan, first: i64) -> Cow<'_, Plan> {
+    let roles: Vec<Option<Role>> = plan.jobs.iter().map(|job| role(&job.extra)).collect();
+    let mut bounded: HashMap<&str, String> = HashMap::new();
+    for (index, (job, role)) in plan.jobs.iter().zip(&roles).enumerate() {
+        if matches!(role, Some(Role::Map(settings)) if settings.max_parallel.is_some()) {
+            bounded.insert(&job.name, limit_name(JobId(first + index as i64)));
+        }
+    }
+    if bounded.is_empty() {
+        return Cow::Borrowed(plan);
+    }
+    let mut with = plan.clone();
+    for (job, role) in with.jobs.iter_mut().zip(&roles) {
+        if let Some(Role::Item { of, .. }) = role
+            && let Some(limit) = bounded.get(of.as_str())
+        {
+            job.extra.uses.push(limit.clone());
+        }
+    }
+    Cow::Owned(with)
+}
+
+fn role(extra: &JobExtra) -> Option<Role> {
+    extra.map.as_ref().and_then(|map| Role::from_value(map).ok())
+}
+
+fn map_job(settings: &MapSettings, is_expanded: bool) -> MapJob {
+    MapJob {
+        tolerate: settings.tolerate,
+        fail_fast: settings.fail_fast,
+        is_dynamic: !matches!(settings.items, Source::List(_)),
+        is_expanded,
+        max_parallel: settings.max_parallel,
+        ..MapJob::default()
+    }
+}
+
+/// Tells the engine which jobs of a new workflow are maps and items.
+pub fn tie(plan: &Plan, workflow: &mut Workflow) {
+    let jobs = plan
+        .jobs
+        .iter()
+        .enumerate()
+        .map(|(index, job)| (index as u32, job.name.as_str(), role(&job.extra), false, false));
+    tie_all(jobs.collect(), workflow);
+}
+
+type Tied<'a> = (u32, &'a str, Option<Role>, bool, bool);
+
+fn tie_all(jobs: Vec<Tied<'_>>, workflow: &mut Workflow) {
+    let mut maps: HashMap<&str, u32> = HashMap::new();
+    for (index, name, role, is_expanded, _) in &jobs {
+        if let Some(Role::Map(settings)) = role {
+            workflow.set_map(*index, map_job(settings, *is_expanded));
+            maps.insert(name, *index);
+        }
+    }
+    for (index, _, role, _, is_gone) in &jobs {
+        if let Some(Role::Item { of, .. }) = role
+            && let Some(map) = maps.get(of.as_str())
+        {
+            workflow.set_item(*index, *map, *is_gone);
+        }
+    }
+}
+
+/// The same for a workflow that was read from the database.
+pub fn restore(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, name, extra, status, status_reason FROM job WHERE workflow_id = ?1 AND instr(extra, '\"map\":') > 0",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let extra: JobExtra = parse(&row.get::<_, String>(2)?)?;
+        let status = JobStatus::from_code(row.get(3)?).unwrap_or(JobStatus::Uninitialized);
+        let reason: Option<String> = row.get(4)?;
+        let is_expanded = matches!(status, JobStatus::Completed | JobStatus::Failed)
+            || (status == JobStatus::Blocked && reason.as_deref() == Some(WAITS_FOR_ITEMS));
+        let is_gone = status == JobStatus::Canceled && reason.as_deref() == Some(ITEM_GONE);
+        let name: String = row.get(1)?;
+        found.extend(workflow.find(JobId(row.get(0)?)).map(|index| (index, name, role(&extra), is_expanded, is_gone)));
+    }
+    if !found.is_empty() {
+        let tied = found
+            .iter()
+            .map(|(index, name, role, expanded, gone)| (*index, name.as_str(), role.clone(), *expanded, *gone));
+        tie_all(tied.collect(), workflow);
+        // Dependencies were counted without knowing of items.
+        workflow.settle();
+    }
+    Ok(())
+}
+
+fn steps_of(db: &Connection, id: WorkflowId, name: &str) -> rusqlite::Result<Option<Value>> {
+    let text: Option<String> = db
+        .prepare_cached("SELECT steps FROM job WHERE workflow_id = ?1 AND name = ?2")?
+        .query_row(params![id.0, name], |row| row.get(0))
+        .optional()?
+        .flatten();
+    text.as_deref().map(parse).transpose()
+}
+
+/// What an attempt of a map, an item or a reduce needs beyond its row.
+pub fn complete_packet(
+    tx: &mut Tx<'_>,
+    claimed: &Claimed,
+    role: &Value,
+    packet: &mut AttemptPacket,
+) -> Result<(), Failed> {
+    let role = Role::from_value(role).map_err(Refusal::internal)?;
+    let id: WorkflowId = tx
+        .db
+        .prepare_cached("SELECT workflow_id FROM job WHERE id = ?1")?
+        .query_row([claimed.job.0], |row| row.get(0))
+        .map(WorkflowId)?;
+    match role {
+        Role::Item { of, item, .. } => {
+            let mut steps = steps_of(tx.db, id, &of)?.unwrap_or_else(|| json!({}));
+            steps["item"] = item;
+            packet.steps = Some(steps);
+        }
+        Role::Map(mut settings) => {
+            if let Source::UserData { name, value, .. } = &mut settings.items {
+                let text: Option<String> = tx
+                    .db
+                    .prepare_cached("SELECT data FROM user_data WHERE workflow_id = ?1 AND name = ?2")?
+                    .query_row(params![id.0, &*name], |row| row.get(0))
+                    .optional()?
+                    .flatten();
+                *value = text.as_deref().map(parse).transpose()?;
+            }
+            let tree = Tree { expand: Some(settings), ..Tree::default() };
+            packet.steps = Some(tree.to_value());
+            // It only looks for items; what each of them writes is theirs.
+            packet.output_files.clear();
+        }
+        Role::Reduce(of) => {
+            let results = results(tx, id, &of)?;
+            if let Some(steps) = &mut packet.steps {
+                steps["map"] = results;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The current values of the user data that a job reads.
+pub fn add_user_data(tx: &Tx<'_>, packet: &mut AttemptPacket) -> Result<(), Failed> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT u.name, u.data FROM job_item i JOIN user_data u ON u.id = i.item_id
+         WHERE i.job_id = ?1 AND i.kind = 'input_user_data' AND u.data IS NOT NULL",
+    )?;
+    let rows =
+        statement.query_map([packet.job_id.0], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+    for row in rows {
+        let (name, data) = row?;
+        packet.env.insert(user_data_variable(&name), data);
+    }
+    Ok(())
+}
+
+/// The results of a map, as its reduce sees them.
+fn results(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<Value, Failed> {
+    let rows = items(tx, id, map)?;
+    let existing = || rows.iter().filter(|row| row.status != JobStatus::Disabled && !row.is_gone);
+    let count = |outcome: &str| existing().filter(|row| row.outcome == outcome).count();
+    let (ok, recovered) = (count("ok"), count("recovered"));
+    let lines: Vec<Value> = existing()
+        .map(|row| {
+            json!({
+                "key": row.key, "item": row.item, "outcome": row.outcome, "exit_code": row.return_code,
+                "attempts": row.attempt_id, "error": row.error.as_ref().map(|message| json!({"message": message})),
+                "captures": row.captures, "stdout_file": row.stdout_path, "stderr_file": row.stderr_path,
+            })
+        })
+        .collect();
+    Ok(json!({
+        "total": lines.len(), "successful": ok + recovered, "failed": lines.len() - ok - recovered,
+        "recovered": recovered, "rows": lines,
+    }))
+}
+
+/// The items of a map, in their order.
+pub fn items(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<Vec<ItemView>, Failed> {
+    let index = map_index(tx, id, map)?;
+    let workflow = tx.workflow(id)?;
+    let ids: Vec<JobId> =
+        workflow.map(index).map_or_else(Vec::new, |m| m.items.iter().map(|i| workflow.jobs[*i as usize].id).collect());
+    let mut statement = tx.db.prepare_cached(
+        "SELECT j.name, j.status, j.status_reason, j.attempt_id, j.extra, a.return_code, a.error, a.stdout_path,
+                a.stderr_path, a.steps
+         FROM job j LEFT JOIN attempt a ON a.id = (SELECT max(b.id) FROM attempt b WHERE b.job_id = j.id
+             AND b.state IN ('completed', 'failed', 'canceled', 'terminated'))
+         WHERE j.id = ?1",
+    )?;
+    ids.into_iter()
+        .map(|job| {
+            let view = statement.query_row([job.0], |row| {
+                let extra: JobExtra = parse(&row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()))?;
+                let (key, item) = match role(&extra) {
+                    Some(Role::Item { key, item, .. }) => (key, item),
+                    _ => (String::new(), Value::Null),
+                };
+                let status = JobStatus::from_code(row.get(1)?).unwrap_or(JobStatus::Uninitialized);
+                let reason: Option<String> = row.get(2)?;
+                let steps: Option<Value> = row.get::<_, Option<String>>(9)?.as_deref().map(parse).transpose()?;
+                let recovered = steps.as_ref().and_then(|steps| steps["recovered"].as_i64()).unwrap_or(0);
+                let outcome = match status {
+                    JobStatus::Completed if recovered > 0 => "recovered",
+                    JobStatus::Completed => "ok",
+                    JobStatus::Disabled => "dropped",
+                    status if status.is_bad_end() => "failed",
+                    _ => "open",
+                };
+                Ok(ItemView {
+                    job_id: job,
+                    name: row.get(0)?,
+                    key,
+                    item,
+                    status,
+                    outcome: outcome.into(),
+                    is_gone: status == JobStatus::Canceled && reason.as_deref() == Some(ITEM_GONE),
+                    attempt_id: row.get(3)?,
+                    return_code: row.get(5)?,
+                    error: row.get(6)?,
+                    stdout_path: row.get(7)?,
+                    stderr_path: row.get(8)?,
+                    captures: steps.map(|steps| steps["captures"].clone()).filter(|captures| !captures.is_null()),
+                })
+            })?;
+            Ok(view)
+        })
+        .collect()
+}
+
+fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<u32, Failed> {
+    let job: Option<i64> = tx
+        .db
+        .prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 AND name = ?2")?
+        .query_row(params![id.0, map], |row| row.get(0))
+        .optional()?;
+    let workflow = tx.workflow(id)?;
+    let index = job.and_then(|job| workflow.find(JobId(job))).filter(|index| workflow.map(*index).is_some());
+    index.ok_or_else(|| Refusal::conflict("not_a_map", format!("`{map}` is not a job with `map`")).into())
+}
+
+/// Items that an attempt found become jobs, before the attempt itself ends.
+pub fn before_end(tx: &mut Tx<'_>, id: WorkflowId, index: u32, end: &mut End) -> Result<(), Failed> {
+    let Some(found) =
+        end.steps.as_mut().and_then(|steps| steps.as_object_mut()).and_then(|steps| steps.remove("items"))
+    else {
+        return Ok(());
+    };
+    if end.cause.is_some() || !tx.workflow(id)?.map(index).is_some_and(|map| map.is_dynamic) {
+        return Ok(());
+    }
+    let items: Vec<Item> = serde_json::from_value(found).map_err(|e| Refusal::invalid("steps.items", e.to_string()))?;
+    expand(tx, id, index, items)
+}
+
+fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, items: Vec<Item>) -> Result<(), Failed> {
+    let workflow = tx.workflow(id)?;
+    let parent = workflow.jobs[index as usize].clone();
+    let known_items: Vec<u32> = workflow.map(index).map_or_else(Vec::new, |map| map.items.iter().copied().collect());
+    let ids: Vec<(u32, JobId)> = known_items.iter().map(|i| (*i, workflow.jobs[*i as usize].id)).collect();
+    let mut class = workflow.classes[parent.class as usize].clone();
+    let (name, extra): (String, Option<String>) = tx
+        .db
+        .prepare_cached("SELECT name, extra FROM job WHERE id = ?1")?
+        .query_row([parent.id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut extra: JobExtra = parse(extra.as_deref().unwrap_or("{}"))?;
+    if matches!(role(&extra), Some(Role::Map(settings)) if settings.max_parallel.is_some()) {
+        extra.uses.push(limit_name(parent.id));
+        class.uses = extra.uses.clone();
+    }
+    let mut known: HashMap<String, (u32, JobId, Value)> = HashMap::new();
+    let mut read = tx.db.prepare_cached("SELECT extra FROM job WHERE id = ?1")?;
+    for (item, job) in ids {
+        let old: JobExtra = parse(&read.query_row([job.0], |row| row.get::<_, String>(0))?)?;
+        if let Some(Role::Item { key, item: value, .. }) = role(&old) {
+            known.insert(key, (item, job, value));
+        }
+    }
+    drop(read);
+    let (mut fresh, mut changed, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+    for item in items {
+        match known.remove(&item.key) {
+            Some((at, _, value)) if value == item.item => kept.push(at),
+            Some((at, job, _)) => changed.push((at, job, item)),
+            None => fresh.push(item),
+        }
+    }
+    let gone: Vec<u32> = known.into_values().map(|(at, _, _)| at).collect();
+    let text = |item: &Item| -> rusqlite::Result<Option<String>> {
+        let role = Role::Item { of: name.clone(), key: item.key.clone(), item: item.item.clone() };
+        json(Some(&JobExtra { map: Some(role.to_value()), ..extra.clone() }))
+    };
+    for (_, job, item) in &changed {
+        tx.db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?.execute(params![job.0, text(item)?])?;
+    }
+    let first = tx.state.next_job;
+    tx.state.next_job += fresh.len() as i64;
+    insert_items(tx.db, id, parent.id, first, fresh.iter().map(|item| Ok((job_name(&name, &item.key), text(item)?))))?;
+    let count = fresh.len();
+    tx.apply(id, |workflow, _, now| {
+        for row in 0..count as i64 {
+            let item = workflow.add_job(NewJob {
+                id: JobId(first + row),
+                priority: parent.priority,
+                position: parent.position,
+                class: class.clone(),
+                handler: parent.handler,
+                cancel_on_failure: parent.cancel_on_failure,
+                max_lost: parent.max_lost,
+                parents: Vec::new(),
+            });
+            workflow.set_item(item, index, false);
+            workflow.link_item(item, index);
+        }
+        for item in kept {
+            let was_gone = workflow.map(index).is_some_and(|map| map.gone.contains(&item));
+            workflow.set_item(item, index, false);
+            if was_gone {
+                workflow.renew_item(item, now);
+            }
+        }
+        for (item, _, _) in &changed {
+            workflow.set_item(*item, index, false);
+            workflow.renew_item(*item, now);
+        }
+        for item in gone {
+            if !workflow.map(index).is_some_and(|map| map.gone.contains(&item)) {
+                workflow.remove_item(item, now);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Inserts the rows of new items, each a copy of the map's row.
+fn insert_items(
+    db: &Connection,
+    id: WorkflowId,
+    map: JobId,
+    first: i64,
+    items: impl Iterator<Item = rusqlite::Result<(String, Option<String>)>>,
+) -> rusqlite::Result<()> {
+    let mut insert = db.prepare_cached(
+        "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, priority, position,
+             resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes,
+             runtime_seconds, extra, input_hash)
+         SELECT ?1, workflow_id, ?3, '', NULL, NULL, 0, priority, position, resource_requirements_id,
+             failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes, runtime_seconds, ?4,
+             input_hash FROM job WHERE id = ?2",
+    )?;
+    let mut depend =
+        db.prepare_cached("INSERT INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)")?;
+    let mut copy = db.prepare_cached(
+        "INSERT INTO job_item (job_id, kind, item_id) SELECT ?1, kind, item_id FROM job_item WHERE job_id = ?2",
+    )?;
+    let mut row = first;
+    for item in items {
+        let (name, extra) = item?;
+        insert.execute(params![row, map.0, name, extra])?;
+        depend.execute([id.0, map.0, row])?;
+        copy.execute([row, map.0])?;
+        row += 1;
+    }
+    db.prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?.execute([id.0, row - first])?;
+    db.prepare_cached(
+        "INSERT INTO meta (key, value) VALUES ('next_job_id', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1",
+    )?
+    .execute([row.to_string()])?;
+    Ok(())
+}
+
+/// Kinds of events that steps report.
+const EVENTS: [&str; 9] = [
+    "step_started",
+    "step_finished",
+    "retry_scheduled",
+    "handler_started",
+    "handler_finished",
+    "step_recovered",
+    "step_ignored",
+    "step_resumed",
+    "items_found",
+];
+
+/// What an attempt's steps did becomes events; what it captured becomes user data.
+pub fn after_end(tx: &mut Tx<'_>, id: WorkflowId, index: u32, steps: &Value, is_success: bool) -> Result<(), Failed> {
+    let job = tx.workflow(id)?.jobs[index as usize].id;
+    let mut changes = Vec::new();
+    for event in steps["events"].as_array().into_iter().flatten() {
+        let Some(kind) = EVENTS.iter().find(|kind| event["kind"] == **kind) else { continue };
+        let mut data = event["data"].as_object().cloned().unwrap_or_default();
+        data.insert("step".into(), event["path"].clone());
+        data.insert("at_ms".into(), event["at_ms"].clone());
+        changes.push(Change::Event { kind, job: Some(job), data: Value::Object(data) });
+    }
+    tx.write(id, changes)?;
+    let Some(captures) = steps["captures"].as_object().filter(|captures| is_success && !captures.is_empty()) else {
+        return Ok(());
+    };
+    let mut outputs = tx.db.prepare_cached(
+        "SELECT u.id, u.name FROM job_item i JOIN user_data u ON u.id = i.item_id
+         WHERE i.job_id = ?1 AND i.kind = 'output_user_data'",
+    )?;
+    let rows: Vec<(i64, String)> =
+        outputs.query_map([job.0], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+    for (row, name) in rows {
+        if let Some(value) = captures.get(&name) {
+            tx.db
+                .prepare_cached("UPDATE user_data SET data = ?2 WHERE id = ?1")?
+                .execute(params![row, value.to_string()])?;
+        }
+    }
+    Ok(())
+}
+
+/// The items that a request names: by key, by expression, or all that ended badly.
+fn chosen(tx: &mut Tx<'_>, id: WorkflowId, request: &ItemsRequest) -> Result<Vec<ItemView>, Failed> {
+    let filter = request.filter.as_deref().map(Expr::parse).transpose();
+    let filter = filter.map_err(|error| Refusal::invalid("where", error.to_string()))?;
+    let mut found = items(tx, id, &request.job)?;
+    for key in &request.keys {
+        if !found.iter().any(|item| item.key == *key) {
+            return Err(Refusal::conflict("no_such_item", format!("`{}` has no item `{key}`", request.job)).into());
+        }
+    }
+    let mut wrong = None;
+    found.retain(|item| {
+        let named = request.keys.is_empty() || request.keys.contains(&item.key);
+        let dead = !request.keys.is_empty() || (item.status.is_bad_end() && !item.is_gone);
+        let holds = filter.as_ref().is_none_or(|filter| {
+            filter.holds(&|root| (root == "item").then_some(&item.item)).unwrap_or_else(|error| {
+                wrong = Some(error.to_string());
+                false
+            })
+        });
+        named && dead && holds
+    });
+    if let Some(message) = wrong {
+        return Err(Refusal::invalid("where", message).into());
+    }
+    Ok(found)
+}
+
+/// Runs items again.
+pub fn retry(tx: &mut Tx<'_>, id: WorkflowId, request: &ItemsRequest) -> Result<Vec<ItemView>, Failed> {
+    let found = chosen(tx, id, request)?;
+    if let Some(new) = &request.item {
+        let [single] = found.as_slice() else {
+            return Err(Refusal::invalid("item", "name one item by its key to edit it").into());
+        };
+        let extra: String = tx
+            .db
+            .prepare_cached("SELECT extra FROM job WHERE id = ?1")?
+            .query_row([single.job_id.0], |row| row.get(0))?;
+        let mut extra: JobExtra = parse(&extra)?;
+        if let Some(Role::Item { of, key, .. }) = role(&extra) {
+            extra.map = Some(Role::Item { of, key, item: new.clone() }.to_value());
+        }
+        tx.db
+            .prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?
+            .execute(params![single.job_id.0, json(Some(&extra))?])?;
+    }
+    let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
+    tx.apply(id, |workflow, _, now| {
+        let indexes: Vec<u32> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
+        workflow.retry_items(&indexes, now)
+    })?;
+    Ok(found)
+}
+
+/// Takes dead items out of the count.
+pub fn drop_items(tx: &mut Tx<'_>, id: WorkflowId, request: &ItemsRequest) -> Result<Vec<ItemView>, Failed> {
+    let found = chosen(tx, id, request)?;
+    let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
+    tx.apply(id, |workflow, _, now| {
+        let indexes: Vec<u32> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
+        workflow.drop_items(&indexes, now)
+    })?;
+    Ok(found)
+}
