@@ -87,3 +87,10 @@ async fn find_other(dir: &Path) -> Option<Owner> {
     client.health().await.ok()?;
     Some(Owner::Other { client, is_run: file.embedded })
 }
+
+/// The server that `server.json` names, if it answers.
+pub async fn living_server(dir: &Path) -> Option<Client> {
+    let file = discovery::read_server_file(dir).ok()?;
+    let client = Client::new(&file.url, &file.token).ok()?;
+    client.health().await.ok().map(|_| client)
+}

@@ -70,13 +70,13 @@ impl Args {
             let client = self.server(context).await?;
             let workflow = match &checked {
                 Some(checked) => {
-                    let created = create::create(context, &client, checked, true).await?;
+                    let created = create::create(context, &client, checked, Some(create::Start::Careful)).await?;
                     context.output.talk(create::describe(&created).trim_end());
                     client.get_workflow(created.id).await?
                 }
                 None => {
                     let workflow = references::workflow(&client, &self.spec).await?;
-                    client.initialize_workflow(workflow.id).await?;
+                    client.initialize_workflow(workflow.id, false).await?;
                     workflow
                 }
             };
