@@ -227,17 +227,19 @@ impl World {
         self.plan(0, Event::Tend);
         self.plan(SWEEP, Event::Sweep(1));
         self.plan(self.scenario.faults.until, Event::Calm);
-        let kinds: [(fn(&Faults) -> i64, Event); 7] = [
-            (|f| f.server_crash, Event::ServerCrash),
-            (|f| f.runner_crash, Event::RunnerCrash),
-            (|f| f.cut, Event::Cut),
-            (|f| f.clock_jump, Event::ClockJump),
-            (|f| f.stall, Event::Stall),
-            (|f| f.leave, Event::Leave),
-            (|f| f.people, Event::People),
+        let scenario = self.scenario.clone();
+        let faults = &scenario.faults;
+        let kinds = [
+            (faults.server_crash, Event::ServerCrash),
+            (faults.runner_crash, Event::RunnerCrash),
+            (faults.cut, Event::Cut),
+            (faults.clock_jump, Event::ClockJump),
+            (faults.stall, Event::Stall),
+            (faults.leave, Event::Leave),
+            (faults.people, Event::People),
         ];
         for (mean, event) in kinds {
-            self.plan_fault(mean(&self.scenario.faults), event);
+            self.plan_fault(mean, event);
         }
     }
 
