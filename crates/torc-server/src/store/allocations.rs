@@ -303,6 +303,7 @@ fn give_up_unneeded(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed
 /// A submitter tells how it went.
 pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocations, Failed> {
     let id = report.workflow_id;
+    tx.workflow(id)?;
     let (kind, data) = match &report.outcome {
         SubmissionOutcome::Submitted(job) => {
             if job.is_empty() || !job.bytes().all(|b| b.is_ascii_digit()) {
