@@ -241,7 +241,8 @@ impl Workflow {
         let is_fatal = end.steps.as_ref().is_some_and(|steps| steps["fatal"] == true);
         if is_fatal && !cause.is_loss() {
             let text = "a step's handler failed, and `handler_failure_fatal` forbids another try";
-            return plain(JobEvent::FailedForGood, text);
+            // A failure without an outcome would look as if nobody had decided about it yet.
+            return Decision { outcome: Some(Outcome::Error), ..plain(JobEvent::FailedForGood, text) };
         }
         let failure = Failure {
             return_code: end.return_code.unwrap_or(LOST_RETURN_CODE),

@@ -14,8 +14,9 @@ use torc_model::ids::WorkflowId;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Filter {
-    /// The map job's name.
-    job: String,
+    /// The map job's name; all maps unless given.
+    #[serde(default)]
+    job: Option<String>,
     /// Only items that ended badly.
     #[serde(default)]
     failed: bool,

@@ -203,6 +203,21 @@ fn results(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<Value, Failed> 
 /// The items of a map, in their order.
 pub fn items(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<Vec<ItemView>, Failed> {
     let index = map_index(tx, id, map)?;
+    items_of(tx, id, index)
+}
+
+/// The items of all maps.
+pub fn all_items(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<ItemView>, Failed> {
+    let workflow = tx.workflow(id)?;
+    let maps: Vec<u32> = (0..workflow.jobs.len() as u32).filter(|index| workflow.map(*index).is_some()).collect();
+    let mut all = Vec::new();
+    for map in maps {
+        all.extend(items_of(tx, id, map)?);
+    }
+    Ok(all)
+}
+
+fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>, Failed> {
     let workflow = tx.workflow(id)?;
     let ids: Vec<JobId> =
         workflow.map(index).map_or_else(Vec::new, |m| m.items.iter().map(|i| workflow.jobs[*i as usize].id).collect());
@@ -254,6 +269,7 @@ pub fn items(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<Vec<ItemView>
 }
 
 fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<u32, Failed> {
+    tx.workflow(id)?;
     let job: Option<i64> = tx
         .db
         .prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 AND name = ?2")?

@@ -181,9 +181,14 @@ impl Store {
         self.writer.call(move |tx| people::delete_handler(tx, row)).await
     }
 
-    /// The items of a map.
-    pub async fn items(&self, id: WorkflowId, job: String) -> Result<Vec<ItemView>, Refusal> {
-        self.writer.call(move |tx| map::items(tx, id, &job)).await
+    /// The items of a map, or of all maps.
+    pub async fn items(&self, id: WorkflowId, job: Option<String>) -> Result<Vec<ItemView>, Refusal> {
+        self.writer
+            .call(move |tx| match &job {
+                Some(job) => map::items(tx, id, job),
+                None => map::all_items(tx, id),
+            })
+            .await
     }
 
     /// Runs items of a map again; answers with those.

@@ -315,6 +315,7 @@ impl Ids {
             "create_reservation" => json!({"scope": "limit:licence", "reserved_by": "test", "ttl_seconds": 60}),
             "renew_reservation" | "release_reservation" => json!({"token": "none"}),
             "set_limit" => json!({"max": 2}),
+            "retry_items" | "drop_items" => json!({"job": "map"}),
             "create_webhook" => json!({"url": "https://example.org/hook"}),
             other => panic!("the test knows no body for `{other}`: add it to `Ids::body`"),
         }

@@ -147,7 +147,7 @@ struct Export {
 
     /// Format: yaml, json, json5 or kdl
     #[arg(long = "as", value_name = "FORMAT", value_parser = spec_format)]
-    format: Option<torc_spec::Format>,
+    written_as: Option<torc_spec::Format>,
 }
 
 fn spec_format(name: &str) -> std::result::Result<torc_spec::Format, String> {
@@ -281,7 +281,7 @@ impl Export {
         let workflow = self.one.find(client).await?;
         let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
         let by_name = self.output.as_deref().and_then(torc_spec::Format::from_path);
-        let format = self.format.or(by_name).unwrap_or(torc_spec::Format::Json);
+        let format = self.written_as.or(by_name).unwrap_or(torc_spec::Format::Json);
         let text = match torc_spec::Spec::from_value(spec) {
             Ok(parsed) => parsed.spec.write(format),
             Err(errors) => return Err(Error::Spec { rendered: errors.render(false) }),

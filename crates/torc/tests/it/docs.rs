@@ -131,6 +131,16 @@ fn tutorial() {
 }
 
 #[test]
+fn steps() {
+    check("docs/steps.md");
+}
+
+#[test]
+fn failure_handlers() {
+    check("docs/failure-handlers.md");
+}
+
+#[test]
 fn recovery() {
     check("docs/recovery.md");
 }
