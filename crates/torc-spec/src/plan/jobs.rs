@@ -73,7 +73,9 @@ pub const LISTS: [ListKey; 10] = [
 ];
 
 /// The texts of which a job has at most one each.
-const SINGLES: [(&str, fn(&JobSpec) -> &Option<String>); 5] = [
+type Single = (&'static str, fn(&JobSpec) -> &Option<String>);
+
+const SINGLES: [Single; 5] = [
     ("resource_requirements", |job| &job.resource_requirements),
     ("failure_handler", |job| &job.failure_handler),
     ("scheduler", |job| &job.scheduler),

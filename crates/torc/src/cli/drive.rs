@@ -145,7 +145,8 @@ async fn end_of_process(pid: i64) {
     // A thread of its own and not one of the runtime's: nobody has to wait for it when the user stops watching.
     std::thread::spawn(move || {
         while poll(&mut [PollFd::new(&handle, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
-        drop(sender.send(()));
+        // Nobody listening any more is no fault.
+        let _ = sender.send(());
     });
     // The sender is gone only after the wait is over.
     let _ = receiver.await;

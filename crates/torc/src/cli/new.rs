@@ -43,6 +43,7 @@ enum Kind {
 }
 
 impl Kind {
+    #[cfg(test)]
     const ALL: [Self; 5] = [Self::Sweep, Self::Pipeline, Self::Retry, Self::Slurm, Self::Steps];
 
     fn name(self) -> &'static str {

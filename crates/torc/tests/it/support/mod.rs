@@ -159,12 +159,6 @@ impl Call {
         self
     }
 
-    /// In another directory.
-    pub fn dir(mut self, dir: &Path) -> Self {
-        self.command.current_dir(dir);
-        self
-    }
-
     /// With text on its standard input.
     pub fn stdin(mut self, text: &str) -> Self {
         self.stdin = Some(text.into());
