@@ -1,5 +1,6 @@
 //! Black-box tests of the real program: input text, command line, output text, exit code.
 
+mod actions;
 mod basics;
 mod commands;
 mod crash;
