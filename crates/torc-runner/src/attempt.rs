@@ -308,7 +308,8 @@ impl Finish {
             ended_ms: exit.ended_ms,
             exec_seconds: seconds,
             cpu_seconds: has_run.then_some(cpu),
-            peak_memory_bytes: has_run.then(|| to_i64(exit.peak_memory_bytes)),
+            // Too short to be sampled and smaller than we are: unknown, not nothing.
+            peak_memory_bytes: (has_run && exit.peak_memory_bytes > 0).then(|| to_i64(exit.peak_memory_bytes)),
             avg_memory_bytes: exit.usage.avg_memory_bytes().map(to_i64),
             peak_cpu_percent: exit.usage.peak_cpu_percent,
             avg_cpu_percent: (has_run && seconds > 0.0).then(|| cpu / seconds * 100.0),

@@ -491,6 +491,8 @@ impl Supervisor {
         torc_failpoint::hit("runner.after_exit");
         let is_sigkill = status.signal() == Some(libc::SIGKILL) || status.code() == Some(128 + libc::SIGKILL);
         let machine_oom = is_sigkill && self.machine_oom_since_last_look();
+        // A child begins in our own address space, and the kernel counts that as its peak: only more than ours is its own.
+        let max_rss_bytes = if max_rss_bytes > sys::own_peak_rss() { max_rss_bytes } else { 0 };
         let mut gone = Gone { status, cpu, max_rss_bytes, at: now, at_ms: time::now_ms(), machine_oom };
         let is_alive = reap_rest(pid, &mut gone.cpu);
         if is_alive && keeps_grace {

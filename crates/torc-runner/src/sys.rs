@@ -42,6 +42,15 @@ pub fn reap_group(pgid: i32) -> Reap {
     wait4(-pgid)
 }
 
+/// The most memory this process has had resident.
+pub fn own_peak_rss() -> u64 {
+    // SAFETY: `rusage` is plain data for which all zeroes is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live, writable variable of the right type.
+    let failed = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0;
+    if failed { 0 } else { u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024 }
+}
+
 fn wait4(target: i32) -> Reap {
     let mut status: libc::c_int = 0;
     // SAFETY: `rusage` is plain data for which all zeroes is a valid value.

@@ -159,7 +159,6 @@ fn an_exit_code_and_both_streams_are_kept() {
     assert_eq!(exit.how, How::Code(3));
     assert_eq!((bench.text("1.o"), bench.text("1.e")), ("out\n".into(), "err\n".into()));
     assert!(exit.stop.is_none() && exit.journal.is_empty() && exit.memory.is_none());
-    assert!(exit.peak_memory_bytes > 500_000, "{}", exit.peak_memory_bytes);
     assert!(exit.ended_ms >= exit.started_ms && exit.wall > Duration::ZERO);
     assert!(bench.supervisor.live.is_empty());
 }

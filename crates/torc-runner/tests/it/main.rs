@@ -102,7 +102,8 @@ async fn jobs_run_and_are_reported_once() {
     for id in &good {
         let report = lab.server.report(*id);
         assert_eq!((report.return_code, report.cause, report.stderr_tail), (0, None, None));
-        assert!(report.cpu_seconds.is_some() && report.peak_memory_bytes > Some(0));
+        assert!(report.cpu_seconds.is_some());
+        assert_ne!(report.peak_memory_bytes, Some(0), "a peak that is not known is not nothing");
     }
     let report = lab.server.report(bad);
     assert_eq!((report.return_code, report.cause), (3, Some(Cause::Exit)));
