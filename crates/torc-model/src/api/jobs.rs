@@ -1,0 +1,270 @@
+//! Jobs, attempts and map items as people see and change them.
+
+use super::{Evidence, RecoveryScript, ScriptResult};
+use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use crate::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// A job as lists and `get` show it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct JobView {
+    /// Id.
+    pub id: JobId,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Name.
+    pub name: String,
+    /// Shell text.
+    pub command: String,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// Number of the current or last attempt.
+    pub attempt_id: i64,
+    /// Higher runs first.
+    pub priority: i64,
+    /// Resource requirement by name.
+    pub resource_requirements: Option<String>,
+    /// CPUs.
+    pub num_cpus: i64,
+    /// GPUs.
+    pub num_gpus: i64,
+    /// Nodes.
+    pub num_nodes: i64,
+    /// Memory in force for the next attempt, adjustments included.
+    pub memory: Option<String>,
+    /// Runtime in force for the next attempt, adjustments included.
+    pub runtime: Option<String>,
+    /// Failure handler by name.
+    pub failure_handler: Option<String>,
+    /// Slurm scheduler by name.
+    pub scheduler: Option<String>,
+    /// Canceled when a dependency ends badly.
+    pub cancel_on_blocking_job_failure: bool,
+    /// Held back by a person.
+    pub held: bool,
+    /// Why it has its status, when that needs a word.
+    pub status_reason: Option<String>,
+    /// Ids of the jobs it depends on (only in `get`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depends_on_job_ids: Option<Vec<JobId>>,
+    /// The rarer settings (only in `get`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub extra: Option<Value>,
+    /// The last attempt's return code.
+    pub return_code: Option<i64>,
+}
+
+/// An attempt as lists and `get` show it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AttemptView {
+    /// Row.
+    pub id: AttemptId,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Its job.
+    pub job_id: JobId,
+    /// The job's name.
+    pub job_name: String,
+    /// The run.
+    pub run_id: i64,
+    /// 1, 2, 3... in the run.
+    pub attempt_id: i64,
+    /// Where it stands.
+    pub state: AttemptState,
+    /// Where it came from.
+    pub origin: Origin,
+    /// The attempt it retries.
+    pub retry_of: Option<AttemptId>,
+    /// Not before this time, ms since 1970.
+    pub not_before_ms: Option<i64>,
+    /// Queued at.
+    pub created_ms: i64,
+    /// Claimed at.
+    pub claimed_ms: Option<i64>,
+    /// Started at.
+    pub started_ms: Option<i64>,
+    /// Ended at.
+    pub ended_ms: Option<i64>,
+    /// Its runner.
+    pub compute_node_id: Option<RunnerId>,
+    /// The runner's host.
+    pub hostname: Option<String>,
+    /// Process group.
+    pub pid: Option<i64>,
+    /// Return code.
+    pub return_code: Option<i64>,
+    /// Signal that ended it.
+    pub signal: Option<i64>,
+    /// Why it failed.
+    pub cause: Option<Cause>,
+    /// What a person should read.
+    pub error: Option<String>,
+    /// What decided the cause.
+    pub evidence: Vec<Evidence>,
+    /// Wall time.
+    pub exec_seconds: Option<f64>,
+    /// CPU time.
+    pub cpu_seconds: Option<f64>,
+    /// Highest memory use.
+    pub peak_memory_bytes: Option<i64>,
+    /// Highest CPU use, 100 per core.
+    pub peak_cpu_percent: Option<f64>,
+    /// Memory it was given.
+    pub memory_bytes: Option<i64>,
+    /// Seconds it was given.
+    pub time_limit_seconds: Option<i64>,
+    /// Standard output.
+    pub stdout_path: Option<String>,
+    /// Standard error.
+    pub stderr_path: Option<String>,
+    /// End of standard error of a failure.
+    pub stderr_tail: Option<String>,
+    /// What the rules decided.
+    pub outcome: Option<Outcome>,
+    /// The decision in one sentence.
+    pub decision: Option<String>,
+    /// Number of the rule that matched, from 0.
+    pub rule: Option<i64>,
+    /// The script that runs before it.
+    pub recovery: Option<RecoveryScript>,
+    /// How that script went.
+    pub script: Option<ScriptResult>,
+    /// What the steps did.
+    #[schema(value_type = Option<Value>)]
+    pub steps: Option<Value>,
+}
+
+/// Why a job is where it is: the card of `torc why`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WhyView {
+    /// The job.
+    pub job: JobView,
+    /// One sentence.
+    pub summary: String,
+    /// Further lines: blockers, missing resources, what was done, what to do next.
+    pub details: Vec<String>,
+    /// The newest attempt, if there is one.
+    pub attempt: Option<AttemptView>,
+    /// Why the newest ended attempt ended as it did, if that was not a plain success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<crate::recovery::Diagnosis>,
+    /// What recovery changed for this job, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adjustments: Vec<crate::recovery::AdjustmentView>,
+    /// What a person can do.
+    pub hints: Vec<String>,
+}
+
+/// Changes a job; absent fields stay.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct UpdateJob {
+    /// `ready` or `failed` out of `pending_failed`; `disabled` out of `uninitialized`, and back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<JobStatus>,
+    /// Why, for the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Higher runs first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i64>,
+    /// Hold it back, or let it go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<bool>,
+    /// Memory for the next attempts, as `8g`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<crate::units::Memory>,
+    /// Runtime for the next attempts, as `2h30m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<crate::units::Runtime>,
+}
+
+/// Names jobs to cancel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CancelJobs {
+    /// The jobs, all of one workflow.
+    pub job_ids: Vec<JobId>,
+}
+
+/// What a cancel did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CanceledJobs {
+    /// Jobs that are canceled now or as soon as their runner has stopped them.
+    pub job_ids: Vec<JobId>,
+}
+
+/// A piece of an attempt's output.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LogView {
+    /// The job.
+    pub job_id: JobId,
+    /// The run.
+    pub run_id: i64,
+    /// The attempt in the run.
+    pub attempt_id: i64,
+    /// `stdout` or `stderr`.
+    pub stream: String,
+    /// The file on the server's side.
+    pub path: String,
+    /// Where this piece begins, in bytes.
+    pub offset: i64,
+    /// Where the next piece begins.
+    pub next_offset: i64,
+    /// Size of the file now.
+    pub size: i64,
+    /// The piece, bytes that are not UTF-8 replaced.
+    pub text: String,
+}
+
+/// An item of a map.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ItemView {
+    /// Its job.
+    pub job_id: JobId,
+    /// The job's name.
+    pub name: String,
+    /// What identifies it.
+    pub key: String,
+    /// The item.
+    #[schema(value_type = Object)]
+    pub item: Value,
+    /// Where its job stands.
+    pub status: JobStatus,
+    /// `ok`, `recovered`, `failed`, `dropped` or `open`.
+    pub outcome: String,
+    /// It is no longer among the items.
+    pub is_gone: bool,
+    /// Attempts so far in this run.
+    pub attempt_id: i64,
+    /// Return code of the last attempt that ended.
+    pub return_code: Option<i64>,
+    /// What went wrong in it.
+    pub error: Option<String>,
+    /// Its standard output.
+    pub stdout_path: Option<String>,
+    /// Its standard error.
+    pub stderr_path: Option<String>,
+    /// What it captured.
+    #[schema(value_type = Option<Object>)]
+    pub captures: Option<Value>,
+}
+
+/// Names items of a map.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ItemsRequest {
+    /// The map job's name.
+    pub job: String,
+    /// Only these keys; empty: all that ended badly.
+    pub keys: Vec<String>,
+    /// Only items for which this holds, such as `item.size < 9`.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// A new value for the one item that is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub item: Option<Value>,
+}

@@ -1,0 +1,56 @@
+//! Wire types: what travels between the command line, the server and the runners.
+//!
+//! Integers are `i64` on the wire so that the generated OpenAPI document and its clients agree on ranges.
+
+mod jobs;
+mod operations;
+mod reports;
+mod runners;
+mod workflows;
+
+pub use jobs::*;
+pub use operations::*;
+pub use reports::*;
+pub use runners::*;
+pub use workflows::*;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Where every route of the API lives.
+pub const BASE_PATH: &str = "/torc-service/v1";
+
+/// The body of every answer that is not a success.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// What went wrong.
+    pub error: ErrorInfo,
+}
+
+/// What went wrong, for programs (`code`) and for people (the rest).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ErrorInfo {
+    /// Stable word such as `not_found` or `run_mismatch`.
+    pub code: String,
+    /// One sentence.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The field of the request that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}
+
+/// One page of a list.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Page<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// How many rows were skipped.
+    pub offset: i64,
+    /// How many rows there are in all.
+    pub total_count: i64,
+    /// More rows follow.
+    pub has_more: bool,
+}

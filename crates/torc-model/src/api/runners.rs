@@ -1,0 +1,317 @@
+//! Between a runner and the server: registration, claims, heartbeats and actions.
+
+use super::{AttemptRef, CompletionReport, ReportResult, StartReport};
+use crate::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
+use crate::plan::{Execution, OnScriptFailure, ResourceMonitor, Stdio};
+use crate::status::Trigger;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// What a machine or an allocation has in all. The server subtracts what the runner already holds.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Capacity {
+    /// CPUs.
+    pub num_cpus: i64,
+    /// Memory in bytes.
+    pub memory_bytes: i64,
+    /// GPUs.
+    pub num_gpus: i64,
+    /// Nodes.
+    pub num_nodes: i64,
+    /// Queue mode: at most this many jobs at once, whatever they need.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_parallel_jobs: Option<i64>,
+}
+
+/// A runner introduces itself. Repeating it with the same `key` answers with the same id.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RegisterRunner {
+    /// The workflow it works for.
+    pub workflow_id: WorkflowId,
+    /// Made by the runner, once per process: makes a repeat harmless.
+    pub key: String,
+    /// Host name.
+    pub hostname: String,
+    /// Of the host: tells a reboot.
+    pub boot_id: String,
+    /// Process id.
+    pub pid: i64,
+    /// Start time of the process in clock ticks since boot: tells a reused pid.
+    pub pid_start: i64,
+    /// What it has.
+    pub capacity: Capacity,
+    /// Seconds until it must stop (end of an allocation).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_left_seconds: Option<i64>,
+    /// `local` or `slurm`.
+    pub kind: String,
+    /// What the batch system knows it by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<Value>,
+    /// Takes jobs with this label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Where its logs go.
+    pub output_dir: String,
+}
+
+/// What a new runner must know.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RunnerRegistered {
+    /// Its id.
+    pub id: RunnerId,
+    /// The current run.
+    pub run_id: i64,
+    /// It is shown as out of contact after this long without a word.
+    pub lease_seconds: i64,
+    /// It must have ended its own jobs after this long without contact.
+    pub disown_seconds: i64,
+    /// The workflow's name.
+    pub workflow_name: String,
+    /// Environment for every job.
+    pub env: BTreeMap<String, String>,
+    /// How to watch resources.
+    #[schema(value_type = Object)]
+    pub resource_monitor: ResourceMonitor,
+    /// How to treat output and limits.
+    #[schema(value_type = Object)]
+    pub execution: Execution,
+    /// Leave after this many seconds without work (0: stay).
+    pub idle_seconds: i64,
+    /// Stay although the workflow is complete.
+    pub ignore_completion: bool,
+    /// Exit code that means "continue me".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_exit_code: Option<i64>,
+    /// A token good for this workflow only, for the jobs.
+    pub job_token: String,
+}
+
+/// Asks for work, and says in the same breath what has happened since the last request.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ClaimRequest {
+    /// Who asks.
+    pub runner_id: RunnerId,
+    /// Made by the runner, new for each claim: a repeat gets the same answer.
+    pub key: String,
+    /// At most this many attempts; 0 only listens for news.
+    pub limit: i64,
+    /// What the runner has in all; the server subtracts what it holds.
+    pub capacity: Capacity,
+    /// Seconds until the runner must stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_left_seconds: Option<i64>,
+    /// Attempts beyond the free capacity that the runner keeps to start the moment something ends.
+    #[serde(default)]
+    pub prefetch: i64,
+    /// Wait this long for work (at most 60).
+    #[serde(default)]
+    pub wait_seconds: f64,
+    /// Attempts that started, applied before the claim.
+    #[serde(default)]
+    pub started: Vec<StartReport>,
+    /// Attempts that ended, applied before the claim.
+    #[serde(default)]
+    pub completed: Vec<CompletionReport>,
+    /// Jobs of another Slurm scheduler are not taken even when there is nothing else.
+    #[serde(default)]
+    pub strict_scheduler_match: bool,
+}
+
+/// What the runner gets.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ClaimResponse {
+    /// Attempts it now owns.
+    pub attempts: Vec<AttemptPacket>,
+    /// Attempts of its that must be stopped.
+    pub cancel: Vec<AttemptId>,
+    /// Actions it must execute now.
+    pub actions: Vec<ActionPacket>,
+    /// Answers to `started`, in order.
+    pub started: Vec<ReportResult>,
+    /// Answers to `completed`, in order.
+    pub completed: Vec<ReportResult>,
+    /// Why there is nothing, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// No job of this workflow will become ready again by itself.
+    pub workflow_complete: bool,
+    /// Nothing is held by any runner and nothing can be claimed now or later without outside help.
+    pub idle: bool,
+}
+
+/// Everything an attempt needs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AttemptPacket {
+    /// The attempt's row.
+    pub id: AttemptId,
+    /// Proves the right to speak for it.
+    pub token: String,
+    /// Its job.
+    pub job_id: JobId,
+    /// The job's name.
+    pub job_name: String,
+    /// The run.
+    pub run_id: i64,
+    /// 1, 2, 3...
+    pub attempt_id: i64,
+    /// Shell text; empty when there are steps.
+    pub command: String,
+    /// Put before the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation_script: Option<String>,
+    /// The step tree instead of a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Value>,
+    /// The job's own environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// CPUs it may use.
+    pub num_cpus: i64,
+    /// GPUs it may use.
+    pub num_gpus: i64,
+    /// Nodes it may use.
+    pub num_nodes: i64,
+    /// Memory it may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<i64>,
+    /// Seconds it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit_seconds: Option<i64>,
+    /// Where its output goes; the workflow's setting unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub stdio: Option<Stdio>,
+    /// Files that must be there after exit 0: name and path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output_files: Vec<FileRef>,
+    /// Runs first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryScript>,
+}
+
+/// A file by name and path.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FileRef {
+    /// Its name in the workflow.
+    pub name: String,
+    /// Where it is.
+    pub path: String,
+}
+
+/// A script that runs before the attempt it belongs to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RecoveryScript {
+    /// Shell text.
+    pub script: String,
+    /// Killed after this long.
+    pub timeout_seconds: i64,
+    /// What its failure means.
+    #[schema(value_type = String)]
+    pub on_failure: OnScriptFailure,
+    /// The attempt that failed (`TORC_ATTEMPT_ID` of the script).
+    pub failed_attempt_id: i64,
+    /// The code it failed with (`TORC_RETURN_CODE`).
+    pub return_code: i64,
+}
+
+/// A runner is alive and holds these attempts.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Heartbeat {
+    /// Who.
+    pub runner_id: RunnerId,
+    /// What it holds.
+    pub held: Vec<AttemptRef>,
+    /// Attempts that an answer spoke of and that it does not have: their process is gone, or the answer that granted
+    /// them never arrived and will not be followed. Repeated until a heartbeat with them was answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<AttemptId>,
+}
+
+/// What a heartbeat learns.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct HeartbeatAnswer {
+    /// Attempts that must be stopped and reported (or, when the runner does not have them, named in `gone`).
+    pub cancel: Vec<AttemptId>,
+    /// Attempts that are no longer the runner's: stop them, their reports will not count.
+    pub not_yours: Vec<AttemptId>,
+    /// Attempts the server gave it but that it did not list, claimed at least 30 s ago. It must name those that it
+    /// does not have in `gone` and never start them.
+    pub forgotten: Vec<AttemptId>,
+}
+
+/// A runner leaves.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Goodbye {
+    /// Why.
+    pub reason: String,
+}
+
+/// An action for a runner to execute.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ActionPacket {
+    /// Which.
+    pub id: ActionId,
+    /// Its trigger.
+    pub trigger: Trigger,
+    /// What to do: the JSON of [`crate::plan::ActionKind`].
+    #[schema(value_type = Object)]
+    pub what: crate::plan::ActionKind,
+}
+
+/// How an action went.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ActionReport {
+    /// Who executed it.
+    pub runner_id: RunnerId,
+    /// Return code of the last command.
+    pub return_code: i64,
+    /// What a person should read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A runner as lists show it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RunnerView {
+    /// Id.
+    pub id: RunnerId,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Host.
+    pub hostname: String,
+    /// Process id.
+    pub pid: i64,
+    /// `local` or `slurm`.
+    pub kind: String,
+    /// What it has.
+    pub capacity: Capacity,
+    /// `active`, `lost_contact` or `ended`.
+    pub state: String,
+    /// Since when, ms since 1970.
+    pub started_ms: i64,
+    /// Last word from it.
+    pub last_seen_ms: i64,
+    /// Left at.
+    pub ended_ms: Option<i64>,
+    /// Why it left.
+    pub end_reason: Option<String>,
+    /// What the batch system knows it by.
+    #[schema(value_type = Option<Value>)]
+    pub scheduler: Option<Value>,
+    /// Attempts it holds now.
+    pub held: i64,
+    /// Why it gets no more work although it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<String>,
+}
+
+/// What a leaving runner still has to do.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct GoodbyeAnswer {
+    /// Actions it must execute before it ends.
+    pub actions: Vec<ActionPacket>,
+}

@@ -1,0 +1,352 @@
+//! Workflows as people see and change them, and what belongs to a workflow as a whole.
+
+use crate::ids::{ActionId, JobId, RunnerId, WorkflowId};
+use crate::status::{ActionState, JobStatus, Trigger};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// A workflow as lists and `get` show it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowView {
+    /// Id.
+    pub id: WorkflowId,
+    /// Name.
+    pub name: String,
+    /// Owner.
+    pub user: String,
+    /// Free text.
+    pub description: Option<String>,
+    /// Free text to group by.
+    pub project: Option<String>,
+    /// The user's JSON.
+    #[schema(value_type = Option<Value>)]
+    pub metadata: Option<Value>,
+    /// Where it was submitted from: jobs start and relative paths begin there.
+    pub directory: Option<String>,
+    /// Created at, ms since 1970.
+    pub created_ms: i64,
+    /// The current run; 0 before the first initialize.
+    pub run_id: i64,
+    /// Somebody canceled it.
+    pub is_canceled: bool,
+    /// Hidden from lists.
+    pub is_archived: bool,
+    /// Failures wait for a verdict.
+    pub use_pending_failed: bool,
+    /// Number of jobs.
+    pub job_count: i64,
+}
+
+/// A workflow's progress.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct StatusView {
+    /// Id.
+    pub workflow_id: WorkflowId,
+    /// Name.
+    pub name: String,
+    /// The current run.
+    pub run_id: i64,
+    /// Jobs per status; every status is there.
+    pub counts: BTreeMap<String, i64>,
+    /// Number of jobs.
+    pub total: i64,
+    /// Every job is final.
+    pub is_complete: bool,
+    /// Somebody canceled it.
+    pub is_canceled: bool,
+    /// Hidden from lists.
+    pub is_archived: bool,
+    /// Runners that are alive as far as known.
+    pub active_runners: i64,
+    /// Runners that have been silent longer than their lease.
+    pub lost_contact_runners: i64,
+    /// The run began at, ms since 1970.
+    pub started_ms: Option<i64>,
+    /// The last job ended at.
+    pub last_end_ms: Option<i64>,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EventView {
+    /// Grows with time; use it to go on where a stream broke off.
+    pub id: i64,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// When, ms since 1970.
+    pub timestamp_ms: i64,
+    /// `job_started`, `job_completed`, `job_failed`, `job_retried`, `workflow_completed`, ...
+    pub kind: String,
+    /// The job it is about.
+    pub job_id: Option<JobId>,
+    /// Everything else.
+    #[schema(value_type = Object)]
+    pub data: Value,
+}
+
+/// An action as lists show it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ActionView {
+    /// Id.
+    pub id: ActionId,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// When.
+    pub trigger_type: Trigger,
+    /// What: the JSON of [`crate::plan::ActionKind`].
+    #[schema(value_type = Object)]
+    pub what: Value,
+    /// Jobs it waits for.
+    pub job_ids: Vec<JobId>,
+    /// Once per worker.
+    pub persistent: bool,
+    /// Made by a recovery; deleted by reinitialize.
+    pub is_recovery: bool,
+    /// Where it stands.
+    pub state: ActionState,
+    /// Who executed it.
+    pub executed_by: Option<RunnerId>,
+    /// When, ms since 1970.
+    pub executed_ms: Option<i64>,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// A failure handler on the wire, with its rules as JSON text.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FailureHandlerView {
+    /// Id.
+    pub id: i64,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Unique in the workflow.
+    pub name: String,
+    /// JSON text of the rules.
+    pub rules: String,
+}
+
+/// Asks to create a workflow from a spec.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreateWorkflow {
+    /// The spec as JSON, in the form of a spec file.
+    #[schema(value_type = Object)]
+    pub spec: Value,
+    /// Owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Initialize it in the same transaction.
+    #[serde(default)]
+    pub initialize: bool,
+    /// Initialize it although input files are missing.
+    #[serde(default)]
+    pub force: bool,
+    /// Made by the client: a repeat answers with the same workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Where it was submitted from; relative paths of files start here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+}
+
+/// A workflow was created.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowCreated {
+    /// Its id.
+    pub id: WorkflowId,
+    /// Its name.
+    pub name: String,
+    /// Number of jobs.
+    pub job_count: i64,
+    /// The run, 0 when it was not initialized.
+    pub run_id: i64,
+    /// What the spec's author should know.
+    pub warnings: Vec<String>,
+}
+
+/// What a reset or a reinitialize did or would do.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ResetView {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// The run after it.
+    pub run_id: i64,
+    /// The jobs that run again, in the order of the workflow.
+    pub jobs: Vec<ResetJob>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// A job that runs again, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ResetJob {
+    /// The job.
+    pub job_id: JobId,
+    /// Its name.
+    pub name: String,
+    /// Where it stood.
+    pub from: JobStatus,
+    /// Why it runs again.
+    pub reason: String,
+}
+
+/// A piece of user data.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UserDataView {
+    /// Id.
+    pub id: i64,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Unique in the workflow.
+    pub name: String,
+    /// Its value.
+    #[schema(value_type = Option<Value>)]
+    pub data: Option<Value>,
+    /// Cleared by reinitialize.
+    pub is_ephemeral: bool,
+}
+
+/// A file of a workflow.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FileView {
+    /// Id.
+    pub id: i64,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Unique in the workflow.
+    pub name: String,
+    /// As written.
+    pub path: String,
+    /// Modification time seen at the last initialize, ms since 1970.
+    pub mtime_ms: Option<i64>,
+    /// Size seen at the last initialize.
+    pub size: Option<i64>,
+}
+
+/// Asks to run again what has changed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ReinitializeRequest {
+    /// Only tell what would happen.
+    pub dry_run: bool,
+    /// Go on although input files are missing.
+    pub force: bool,
+}
+
+/// Asks to run jobs again.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ResetRequest {
+    /// Only jobs that ended badly or wait for a verdict, and what follows them.
+    pub failed_only: bool,
+    /// Only these jobs, by name, and what follows them; empty: all.
+    pub jobs: Vec<String>,
+    /// Only tell what would happen.
+    pub dry_run: bool,
+    /// Go on although jobs are running.
+    pub force: bool,
+}
+
+/// Changes what a workflow says about itself; absent fields stay.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct UpdateWorkflow {
+    /// Name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Free text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Free text to group by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// The user's JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
+    pub metadata: Option<Value>,
+    /// Hide it from lists, or show it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_archived: Option<bool>,
+}
+
+/// A new value for a piece of user data.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UpdateUserData {
+    /// Any JSON; null clears it.
+    #[schema(value_type = Value)]
+    pub data: Value,
+}
+
+/// A new failure handler.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreateFailureHandler {
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Unique in the workflow.
+    pub name: String,
+    /// JSON text of the rules.
+    pub rules: String,
+}
+
+/// Changes a failure handler; absent fields stay.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct UpdateFailureHandler {
+    /// Unique in the workflow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// JSON text of the rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<String>,
+}
+
+/// Whether a workflow is done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct IsCompleteView {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Every job is final.
+    pub is_complete: bool,
+    /// Somebody canceled it.
+    pub is_canceled: bool,
+}
+
+/// Resource requirements as lists and `get` show them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RequirementsView {
+    /// Id.
+    pub id: i64,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// Unique in the workflow.
+    pub name: String,
+    /// CPUs.
+    pub num_cpus: i64,
+    /// GPUs.
+    pub num_gpus: i64,
+    /// Nodes.
+    pub num_nodes: i64,
+    /// Memory, as `8g`.
+    pub memory: Option<String>,
+    /// Runtime, as `PT2H30M`.
+    pub runtime: Option<String>,
+}
+
+/// A Slurm scheduler as lists and `get` show it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SlurmSchedulerView {
+    /// Id.
+    pub id: i64,
+    /// Its workflow.
+    pub workflow_id: WorkflowId,
+    /// How to ask for nodes.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    pub scheduler: crate::plan::SlurmScheduler,
+}
