@@ -54,3 +54,11 @@ pub struct Page<T> {
     /// More rows follow.
     pub has_more: bool,
 }
+
+impl<T> Page<T> {
+    /// A list that is short enough to be one page.
+    pub fn whole(items: Vec<T>) -> Self {
+        let total_count = items.len() as i64;
+        Self { items, offset: 0, total_count, has_more: false }
+    }
+}

@@ -22,11 +22,6 @@ pub struct Filter {
     failed: bool,
 }
 
-fn page(items: Vec<ItemView>) -> Page<ItemView> {
-    let total_count = items.len() as i64;
-    Page { items, offset: 0, total_count, has_more: false }
-}
-
 /// Lists the items of a map.
 #[utoipa::path(
     get,
@@ -43,7 +38,7 @@ pub async fn list_items(
 ) -> Answer<Page<ItemView>> {
     let mut items = app.store().items(WorkflowId(id), filter.job).await?;
     items.retain(|item| !filter.failed || (item.status.is_bad_end() && !item.is_gone));
-    Ok(Json(page(items)))
+    Ok(Json(Page::whole(items)))
 }
 
 /// Runs items again that ended badly; the map and its reduce follow.
@@ -61,7 +56,7 @@ pub async fn retry_items(
     Path(id): Path<i64>,
     Body(request): Body<ItemsRequest>,
 ) -> Answer<Page<ItemView>> {
-    Ok(Json(page(app.store().retry_items(WorkflowId(id), request).await?)))
+    Ok(Json(Page::whole(app.store().retry_items(WorkflowId(id), request).await?)))
 }
 
 /// Takes items that ended badly out of the count; a map that failed because of them is looked at again.
@@ -79,5 +74,5 @@ pub async fn drop_items(
     Path(id): Path<i64>,
     Body(request): Body<ItemsRequest>,
 ) -> Answer<Page<ItemView>> {
-    Ok(Json(page(app.store().drop_items(WorkflowId(id), request).await?)))
+    Ok(Json(Page::whole(app.store().drop_items(WorkflowId(id), request).await?)))
 }

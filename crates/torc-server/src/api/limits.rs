@@ -16,9 +16,7 @@ use torc_model::api::{LimitView, Page, SetLimit};
     responses((status = 200, description = "All limits and their use.", body = Page<LimitView>), Refusals)
 )]
 pub async fn list_limits(State(app): State<App>) -> Answer<Page<LimitView>> {
-    let items = app.store().limits().await?;
-    let total_count = items.len() as i64;
-    Ok(Json(Page { items, offset: 0, total_count, has_more: false }))
+    Ok(Json(Page::whole(app.store().limits().await?)))
 }
 
 /// Sets a named limit.

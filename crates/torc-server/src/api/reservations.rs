@@ -16,9 +16,7 @@ use torc_model::api::{CreateReservation, Page, ReservationToken, ReservationView
     responses((status = 200, description = "The newest reservations.", body = Page<ReservationView>), Refusals)
 )]
 pub async fn list_reservations(State(app): State<App>) -> Answer<Page<ReservationView>> {
-    let items = app.store().reservations().await?;
-    let total_count = items.len() as i64;
-    Ok(Json(Page { items, offset: 0, total_count, has_more: false }))
+    Ok(Json(Page::whole(app.store().reservations().await?)))
 }
 
 /// Pauses claims in a scope. At most one reservation is active in a scope.

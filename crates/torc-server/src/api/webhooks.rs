@@ -9,11 +9,6 @@ use serde::Deserialize;
 use torc_model::api::{CreateWebhook, DeliveryView, Page, WebhookView};
 use utoipa::IntoParams;
 
-fn page<T>(items: Vec<T>) -> Page<T> {
-    let total_count = items.len() as i64;
-    Page { items, offset: 0, total_count, has_more: false }
-}
-
 /// Lists the endpoints.
 #[utoipa::path(
     get,
@@ -23,7 +18,7 @@ fn page<T>(items: Vec<T>) -> Page<T> {
     responses((status = 200, description = "All endpoints.", body = Page<WebhookView>), Refusals)
 )]
 pub async fn list_webhooks(State(app): State<App>) -> Answer<Page<WebhookView>> {
-    Ok(Json(page(app.store().webhooks().await?)))
+    Ok(Json(Page::whole(app.store().webhooks().await?)))
 }
 
 /// Adds an endpoint. Its secret is in this answer and never again.
@@ -89,7 +84,7 @@ pub async fn list_deliveries(
     Path(id): Path<i64>,
     Query(query): Query<ListDeliveries>,
 ) -> Answer<Page<DeliveryView>> {
-    Ok(Json(page(app.store().deliveries(id, query.state).await?)))
+    Ok(Json(Page::whole(app.store().deliveries(id, query.state).await?)))
 }
 
 /// Tries a delivery again, from the beginning.
