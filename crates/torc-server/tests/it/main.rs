@@ -7,6 +7,5 @@ mod fuzz;
 mod limits;
 mod openapi;
 mod refusals;
-mod speed;
 mod workflow;
 mod world;

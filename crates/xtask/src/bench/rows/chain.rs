@@ -1,0 +1,65 @@
+//! How long it takes from a job's start to the start of the one that waits for it.
+
+use super::super::machine::Busy;
+use super::super::report::Figure;
+use super::super::{Bench, limit, median, percentile, specs};
+use crate::Result;
+use std::path::Path;
+
+/// On an idle machine.
+pub fn idle(bench: &Bench) -> Result<Vec<Figure>> {
+    measure(bench, false)
+}
+
+/// On a machine that has no processor to spare.
+pub fn busy(bench: &Bench) -> Result<Vec<Figure>> {
+    measure(bench, true)
+}
+
+fn measure(bench: &Bench, is_busy: bool) -> Result<Vec<Figure>> {
+    let jobs = bench.scale(1_000);
+    let (mut bare, mut middle, mut tail, mut cpu) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..bench.rounds {
+        let server = bench.arena.server()?;
+        let created = server.create(specs::chain(jobs))?;
+        let load = is_busy.then(Busy::start);
+        let dir = bench.arena.fresh()?;
+        limit::run(&dir, specs::TELL_TIME, jobs, 1)?;
+        bare.push(median(hops(starts(&dir)?)));
+        let run = server.run(created.id, jobs)?;
+        drop(load);
+        let hops = hops(starts(&server.dir.join("output/job_stdio"))?);
+        if hops.len() + 1 != jobs {
+            return Err(format!("{} of {jobs} jobs told when they started", hops.len() + 1).into());
+        }
+        middle.push(median(hops.clone()));
+        tail.push(percentile(hops, 0.99));
+        cpu.push(run.server_ms() + run.runner_ms());
+    }
+    let middle = Figure::new("hop, median", median(middle), "ms");
+    Ok(vec![
+        Figure::new("hop of a bare loop, median", median(bare), "ms"),
+        if is_busy { middle } else { middle.at_most(3.0) },
+        Figure::new("hop, 99 of 100 below", median(tail), "ms").at_most(10.0),
+        Figure::new("CPU of server and runner per job", median(cpu), "ms"),
+    ])
+}
+
+/// When each job started, in ms, from what it printed.
+fn starts(dir: &Path) -> Result<Vec<f64>> {
+    let mut starts = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "o") {
+            // The fraction is set off by a point or a comma, as the locale has it.
+            let text = std::fs::read_to_string(&path)?.trim().replace(',', ".");
+            starts.push(text.parse::<f64>().map_err(|e| format!("`{}`: `{text}`: {e}", path.display()))? * 1e3);
+        }
+    }
+    starts.sort_by(f64::total_cmp);
+    Ok(starts)
+}
+
+fn hops(starts: Vec<f64>) -> Vec<f64> {
+    starts.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}

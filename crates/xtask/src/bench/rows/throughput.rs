@@ -1,0 +1,198 @@
+//! How many jobs per second, and at what cost.
+
+use super::super::report::Figure;
+use super::super::world::Run;
+use super::super::{Bench, limit, machine, median, specs};
+use crate::Result;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// More starts than this say nothing new about the limit.
+const LIMIT_JOBS: usize = 5_000;
+
+/// The limit, and a workflow against it, round by round.
+struct Rounds {
+    limits: Vec<f64>,
+    runs: Vec<Run>,
+}
+
+impl Rounds {
+    fn measure(bench: &Bench, jobs: usize, spec: impl Fn() -> Value) -> Result<Self> {
+        let mut rounds = Self { limits: Vec::new(), runs: Vec::new() };
+        for _ in 0..bench.rounds {
+            rounds.limits.push(limit_rate(bench, jobs)?);
+            let server = bench.arena.server()?;
+            let created = server.create(spec())?;
+            rounds.runs.push(server.run(created.id, jobs)?);
+        }
+        Ok(rounds)
+    }
+
+    fn median(&self, of: impl Fn(&Run) -> f64) -> f64 {
+        median(self.runs.iter().map(of).collect())
+    }
+
+    fn ratio(&self) -> f64 {
+        median(self.runs.iter().zip(&self.limits).map(|(run, limit)| run.rate() / limit).collect())
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let jobs = self.runs.first().map_or(1, |run| run.jobs) as f64;
+        vec![
+            Figure::new("limit", median(self.limits.clone()), "jobs/s"),
+            Figure::new("torc", self.median(Run::rate), "jobs/s"),
+            Figure::new("ratio to the limit", self.ratio(), "").at_least(0.8),
+            Figure::new("CPU of server and runner per job", self.median(|r| r.server_ms() + r.runner_ms()), "ms")
+                .at_most(0.35),
+            Figure::new("CPU of the server per job", self.median(Run::server_ms), "ms"),
+            Figure::new("CPU of the runner per job", self.median(Run::runner_ms), "ms"),
+            Figure::new("peak memory of the server", self.median(|r| r.server.peak_bytes as f64 / 1e6), "MB"),
+            Figure::new("peak memory of the runner", self.median(|r| r.runner.usage.peak_bytes as f64 / 1e6), "MB"),
+            Figure::new("database per job", self.median(|r| r.database_bytes as f64 / jobs), "bytes"),
+            Figure::new(
+                "written by the server per job",
+                self.median(|r| r.server.written_bytes as f64 / jobs),
+                "bytes",
+            ),
+            Figure::new(
+                "written by the runner per job",
+                self.median(|r| r.runner.usage.written_bytes as f64 / jobs),
+                "bytes",
+            ),
+        ]
+    }
+}
+
+fn limit_rate(bench: &Bench, jobs: usize) -> Result<f64> {
+    let count = jobs.min(LIMIT_JOBS);
+    Ok(count as f64 / limit::run(&bench.arena.fresh()?, "true", count, machine::processors())?.as_secs_f64())
+}
+
+fn flat(bench: &Bench, jobs: usize) -> Result<Vec<Figure>> {
+    let jobs = bench.scale(jobs);
+    Ok(Rounds::measure(bench, jobs, || specs::flat(jobs, "true"))?.figures())
+}
+
+/// 1,000 independent jobs.
+pub fn flat_1k(bench: &Bench) -> Result<Vec<Figure>> {
+    flat(bench, 1_000)
+}
+
+/// 10,000 independent jobs.
+pub fn flat_10k(bench: &Bench) -> Result<Vec<Figure>> {
+    flat(bench, 10_000)
+}
+
+/// 100,000 independent jobs.
+pub fn flat_100k(bench: &Bench) -> Result<Vec<Figure>> {
+    let mut figures = flat(bench, 100_000)?;
+    for figure in &mut figures {
+        if figure.name == "peak memory of the server" {
+            *figure = figure.clone().at_most(150.0);
+        }
+    }
+    Ok(figures)
+}
+
+/// Against independent jobs, round by round.
+fn against_flat(bench: &Bench, jobs: usize, spec: impl Fn() -> Value) -> Result<Vec<Figure>> {
+    let (mut flat, mut own, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..bench.rounds {
+        for (spec, rates) in [(specs::flat(jobs, "true"), &mut flat), (spec(), &mut own)] {
+            let server = bench.arena.server()?;
+            let created = server.create(spec)?;
+            let run = server.run(created.id, jobs)?;
+            rates.push(run.rate());
+            cpu.push(run.server_ms() + run.runner_ms());
+        }
+    }
+    let ratio = median(own.iter().zip(&flat).map(|(own, flat)| own / flat).collect());
+    let cpu = median(cpu.into_iter().skip(1).step_by(2).collect());
+    Ok(vec![
+        Figure::new("independent", median(flat), "jobs/s"),
+        Figure::new("torc", median(own), "jobs/s"),
+        Figure::new("ratio to independent jobs", ratio, "").at_least(0.8),
+        Figure::new("CPU of server and runner per job", cpu, "ms"),
+    ])
+}
+
+/// One job, then many, then one.
+pub fn fan(bench: &Bench) -> Result<Vec<Figure>> {
+    let width = bench.scale(5_000);
+    against_flat(bench, width + 2, || specs::fan(width))
+}
+
+/// Layers, each after all of the one before.
+pub fn layers(bench: &Bench) -> Result<Vec<Figure>> {
+    let count = if bench.is_quick { 10 } else { 100 };
+    against_flat(bench, count * 100, || specs::layers(count, 100))
+}
+
+/// The same workflow ten times in one database.
+pub fn history(bench: &Bench) -> Result<Vec<Figure>> {
+    let jobs = bench.scale(10_000);
+    let server = bench.arena.server()?;
+    let mut rates = Vec::new();
+    let mut limits = Vec::new();
+    for _ in 0..10 {
+        limits.push(limit_rate(bench, jobs.min(2_000))?);
+        let created = server.create(specs::flat(jobs, "true"))?;
+        rates.push(server.run(created.id, jobs)?.rate());
+    }
+    // The machine itself is not equally fast all the time; the limit beside each run takes that out.
+    let ratio = |range: std::ops::Range<usize>| median(range.map(|n| rates[n] / limits[n]).collect());
+    Ok(vec![
+        Figure::new("first run", rates[0], "jobs/s"),
+        Figure::new("tenth run", rates[9], "jobs/s"),
+        Figure::new("last three to first three, each against the limit", ratio(7..10) / ratio(0..3), "").at_least(0.9),
+        Figure::new("memory of the server at the end", machine::resident(server.pid()) as f64 / 1e6, "MB"),
+        Figure::new("database", server.database_bytes() as f64 / 1e6, "MB"),
+    ])
+}
+
+/// With and without people who look.
+pub fn status_load(bench: &Bench) -> Result<Vec<Figure>> {
+    let jobs = bench.scale(10_000);
+    let (mut ratios, mut with, mut without, mut asked) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..bench.rounds {
+        let mut rates = [0.0; 2];
+        for (n, rate) in rates.iter_mut().enumerate() {
+            let server = bench.arena.server()?;
+            let created = server.create(specs::flat(jobs, "true"))?;
+            let done = Arc::new(AtomicBool::new(false));
+            let answers = Arc::new(AtomicU64::new(0));
+            if n == 1 {
+                for _ in 0..10 {
+                    let (client, done, answers) = (server.client.clone(), done.clone(), answers.clone());
+                    bench.arena.runtime.spawn(async move {
+                        let mut clock = tokio::time::interval(Duration::from_millis(10));
+                        while !done.load(Ordering::Relaxed) {
+                            clock.tick().await;
+                            if client.workflow_status(created.id).await.is_ok() {
+                                answers.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    });
+                }
+            }
+            let run = server.run(created.id, jobs);
+            done.store(true, Ordering::Relaxed);
+            let run = run?;
+            *rate = run.rate();
+            if n == 1 {
+                asked.push(answers.load(Ordering::Relaxed) as f64 / run.runner.wall.as_secs_f64());
+            }
+        }
+        without.push(rates[0]);
+        with.push(rates[1]);
+        ratios.push(rates[1] / rates[0]);
+    }
+    Ok(vec![
+        Figure::new("alone", median(without), "jobs/s"),
+        Figure::new("asked", median(with), "jobs/s"),
+        Figure::new("asked to alone", median(ratios), "").at_least(0.9),
+        Figure::new("answers per second", median(asked), ""),
+    ])
+}
