@@ -247,20 +247,32 @@ pub static JOB: Object = Object {
         field("parameter_mode", MODE, "Every combination of the values, or side by side."),
         field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
         field("use_parameters", NAMES, "Names of the workflow's parameters to take."),
-        field("depends_on", NAMES, "Jobs that must succeed first.").kdl(&["depends_on", "depends_on_job"]),
+        field("depends_on", NAMES, "Jobs that must succeed first.")
+            .alias(&["blocked_by", "blocked_by_job_names"])
+            .kdl(&["depends_on", "depends_on_job", "blocked_by_job"]),
         field("depends_on_regexes", REGEXES, "The same, by regular expression.")
-            .kdl(&["depends_on_regexes", "depends_on_regex"]),
-        field("input_files", NAMES, "Files it reads.").kdl(&["input_file"]),
-        field("input_file_regexes", REGEXES, "The same, by regular expression.").kdl(&["input_file_regex"]),
-        field("output_files", NAMES, "Files it writes.").kdl(&["output_file"]),
-        field("output_file_regexes", REGEXES, "The same, by regular expression.").kdl(&["output_file_regex"]),
-        field("input_user_data", NAMES, "User data it reads."),
-        field("input_user_data_regexes", REGEXES, "The same, by regular expression.").kdl(&["input_user_data_regex"]),
-        field("output_user_data", NAMES, "User data it produces."),
-        field("output_user_data_regexes", REGEXES, "The same, by regular expression.").kdl(&["output_user_data_regex"]),
-        field("resource_requirements", Shape::Name, "What it needs, by name."),
+            .alias(&["blocked_by_regexes", "blocked_by_job_name_regexes"])
+            .kdl(&["depends_on_regexes", "depends_on_regex", "blocked_by_job_regex"]),
+        field("input_files", NAMES, "Files it reads.").alias(&["input_file_names"]).kdl(&["input_file"]),
+        field("input_file_regexes", REGEXES, "The same, by regular expression.")
+            .alias(&["input_file_name_regexes"])
+            .kdl(&["input_file_regex"]),
+        field("output_files", NAMES, "Files it writes.").alias(&["output_file_names"]).kdl(&["output_file"]),
+        field("output_file_regexes", REGEXES, "The same, by regular expression.")
+            .alias(&["output_file_name_regexes"])
+            .kdl(&["output_file_regex"]),
+        field("input_user_data", NAMES, "User data it reads.").alias(&["input_user_data_names"]),
+        field("input_user_data_regexes", REGEXES, "The same, by regular expression.")
+            .alias(&["input_user_data_name_regexes"])
+            .kdl(&["input_user_data_regex"]),
+        field("output_user_data", NAMES, "User data it produces.")
+            .alias(&["output_user_data_names", "output_data_names"]),
+        field("output_user_data_regexes", REGEXES, "The same, by regular expression.")
+            .alias(&["output_user_data_name_regexes"])
+            .kdl(&["output_user_data_regex"]),
+        field("resource_requirements", Shape::Name, "What it needs, by name.").alias(&["resource_requirements_name"]),
         field("failure_handler", Shape::Name, "What to do when it fails, by name."),
-        field("scheduler", Shape::Name, "Slurm scheduler that gets its nodes, by name."),
+        field("scheduler", Shape::Name, "Slurm scheduler that gets its nodes, by name.").alias(&["scheduler_name"]),
         field("cancel_on_blocking_job_failure", Shape::Bool, "Canceled when a dependency fails; true unless set."),
         field("priority", Shape::Int(-1_000_000_000, 1_000_000_000), "Higher runs first; 0 unless set."),
         field("env", ENVIRONMENT, "Its environment variables."),
@@ -292,6 +304,7 @@ static FILE: Object = Object {
         field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
         field("use_parameters", NAMES, "Names of the workflow's parameters to take."),
         field("identifier", Shape::Ignored("there is no RO-Crate export"), "No effect."),
+        field("st_mtime", Shape::Ignored("times are read from the files themselves"), "No effect."),
     ],
 };
 
@@ -482,11 +495,11 @@ static ACTION: Object = Object {
     fields: &[
         field("trigger_type", Shape::Word(triggers), "When.").required(),
         field("action_type", Shape::Word(|| vec!["run_commands", "schedule_nodes"]), "What.").required(),
-        field("jobs", NAMES, "Jobs that the trigger speaks of.").kdl(&["jobs", "job"]),
+        field("jobs", NAMES, "Jobs that the trigger speaks of.").alias(&["job_names"]).kdl(&["jobs", "job"]),
         field("job_name_regexes", REGEXES, "The same, by regular expression.")
             .kdl(&["job_name_regexes", "job_name_regex"]),
         field("commands", TEXTS, "Shell commands, one after the other.").kdl(&["command"]),
-        field("scheduler", Shape::Name, "Slurm scheduler, by name."),
+        field("scheduler", Shape::Name, "Slurm scheduler, by name.").alias(&["scheduler_name"]),
         field("scheduler_type", Shape::Word(|| vec!["slurm"]), "Always `slurm`."),
         field("num_allocations", Shape::Int(1, 100_000), "How many allocations; 1 unless set."),
         field("start_one_worker_per_node", Shape::Bool, "One runner on each node instead of one per allocation."),

@@ -280,3 +280,42 @@ fn json_and_json5_read_the_same() {
     let json5 = "// c\n{name: 'x', jobs: [{name: 'a', command: \"true\", priority: +0x10,},], /* e */}";
     assert_eq!(spec(json5, Format::Json5).to_value()["jobs"][0]["priority"], json!(16));
 }
+
+#[test]
+fn the_names_of_earlier_releases_still_work() {
+    let new = r#"
+name: renamed
+files: [{name: raw, path: raw.txt}, {name: out, path: out.txt}]
+user_data: [{name: meta}]
+resource_requirements: [{name: small, num_cpus: 2}]
+slurm_schedulers: [{name: nodes, account: a}]
+jobs:
+  - {name: first, command: "true", output_files: [raw], output_user_data: [meta], resource_requirements: small}
+  - {name: second, command: "true", depends_on: [first], input_files: [raw], input_user_data: [meta], scheduler: nodes}
+  - {name: third, command: "true", depends_on_regexes: ["^s"], input_file_regexes: ["^r"], output_files: [out]}
+actions:
+  - {trigger_type: on_jobs_ready, action_type: schedule_nodes, jobs: [first], scheduler: nodes}
+"#;
+    let mut old = new.replace("path: raw.txt}", "path: raw.txt, st_mtime: 1640995200.0}");
+    for (now, then) in [
+        ("depends_on:", "blocked_by_job_names:"),
+        ("depends_on_regexes:", "blocked_by_job_name_regexes:"),
+        ("input_files:", "input_file_names:"),
+        ("input_file_regexes:", "input_file_name_regexes:"),
+        ("output_files:", "output_file_names:"),
+        ("input_user_data:", "input_user_data_names:"),
+        ("output_user_data:", "output_data_names:"),
+        (" resource_requirements: small", " resource_requirements_name: small"),
+        (" scheduler: nodes", " scheduler_name: nodes"),
+        (" jobs: [first]", " job_names: [first]"),
+    ] {
+        assert!(old.contains(now), "{now}");
+        old = old.replace(now, then);
+    }
+    let (then, warnings) = plan_with_warnings(&old, Format::Yaml);
+    assert!(warnings.to_string().contains("`st_mtime` has no effect"), "{warnings}");
+    assert_eq!(then, plan(new, Format::Yaml));
+
+    let kdl = "name \"k\"\njob \"a\" { command \"true\"; }\njob \"b\" {\n command \"true\"\n blocked_by_job \"a\"\n}\n";
+    assert_eq!(parents(&plan(kdl, Format::Kdl), "b"), ["a"]);
+}
