@@ -10,6 +10,7 @@ mod people;
 mod runner;
 mod slurm;
 mod stream;
+mod triage;
 
 pub use error::Error;
 pub use http::{Client, Query};

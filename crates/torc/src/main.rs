@@ -11,12 +11,25 @@ mod output;
 mod slurm_service;
 
 use clap::Parser;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let exit = cli::Cli::parse().execute().unwrap_or_else(|error| {
+    let exit = cli::Cli::parse_from(arguments()).execute().unwrap_or_else(|error| {
         output::error(&error);
         error.exit()
     });
     exit.into()
+}
+
+/// The command line. Under the name `torc-mcp-server` the program is `torc mcp`.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let is_mcp_server =
+        arguments.first().and_then(|name| Path::new(name).file_name()).is_some_and(|name| name == "torc-mcp-server");
+    if is_mcp_server {
+        arguments.insert(1, "mcp".into());
+    }
+    arguments
 }

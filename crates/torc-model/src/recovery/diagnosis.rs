@@ -144,8 +144,13 @@ impl Diagnosis {
 
     /// The message that failures like this one share, for counting them together.
     pub fn message(&self) -> &str {
+        self.words().unwrap_or(&self.summary)
+    }
+
+    /// The quoted words of the program or the scheduler that decided, if any did.
+    pub fn words(&self) -> Option<&str> {
         let words = self.proof.iter().find(|p| p.source == "text" || p.rank == 3 && p.start.is_some());
-        words.map_or(self.summary.as_str(), |p| p.text.as_str())
+        words.map(|p| p.text.as_str())
     }
 }
 

@@ -1,13 +1,20 @@
 //! From a failure to what can be done about it: what happened ([`diagnose`]), what would repair it ([`Remedy`]), and
 //! what many attempts teach about what jobs need ([`usage`]).
+//! What no rule knows is judged by a person or an agent: failures are told apart by their [`Fingerprint`], a verdict is
+//! checked by [`rule`], and what became of earlier ones is a [`Record`].
 //!
 //! Pure: the facts are what an attempt's row holds. Nothing here retries anything; the store applies a remedy.
 
 mod bad_node;
+mod classify;
 mod diagnosis;
+mod fingerprint;
 mod kind;
+mod record;
 mod remedy;
 mod text;
+mod triage;
+pub mod untrusted;
 pub mod usage;
 mod view;
 
@@ -15,8 +22,15 @@ mod view;
 mod labelled;
 
 pub use bad_node::{Health, Verdict as NodeVerdict};
+pub use classify::{Asked, Author, Ruling, Standing, rule};
 pub use diagnosis::{Diagnosis, Facts, Proof, diagnose};
+pub use fingerprint::Fingerprint;
 pub use kind::Kind;
+pub use record::{Counts, Record};
 pub use remedy::{Action, Caps, Change, Current, Policy, Remedy};
 pub use text::{Found, terminal_error};
+pub use triage::{
+    Classification, ClassificationState, ClassificationView, ClassifyJob, ClassifyRequest, ClassifyView, FailureGroup,
+    MemoryRequest, PendingExample, PendingFailures, ResolveRequest, RetryOutcome, Verdict,
+};
 pub use view::{AdjustmentView, RecoverJob, RecoverRequest, RecoverView};

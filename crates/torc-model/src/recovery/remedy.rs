@@ -61,7 +61,8 @@ pub struct Change {
 }
 
 impl Change {
-    fn new(field: &str, from: Option<u64>, to: u64) -> Self {
+    /// From one value to another, in bytes or seconds.
+    pub fn new(field: &str, from: Option<u64>, to: u64) -> Self {
         let signed = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
         Self { field: field.into(), from: from.map(signed), to: signed(to) }
     }

@@ -20,6 +20,11 @@ impl ApiError {
         Self { status, info: ErrorInfo { code: code.into(), message: message.into(), hint: None, field: None } }
     }
 
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.info.message
+    }
+
     /// What to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.info.hint = Some(hint.into());

@@ -89,6 +89,13 @@ pub async fn get_logs(
         .map(Json)
 }
 
+/// The last bytes of an attempt's standard error, however large it is; or why they can not be had.
+pub fn end_of_stderr(job: JobId, logs: &AttemptLogs, bytes: i64) -> Result<String, String> {
+    let (path, file) = open(job, logs, Stream::Stderr).map_err(|error| error.message().to_owned())?;
+    let piece = read_piece(&file, -bytes, bytes).map_err(|e| format!("can not read `{}`: {e}", path.display()))?;
+    Ok(piece.text)
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stream {
     Stdout,

@@ -10,6 +10,7 @@ mod actions;
 mod allocations;
 mod attempts;
 mod auth;
+mod classifications;
 mod error;
 mod events;
 mod extract;

@@ -1,9 +1,9 @@
 //! The table of routes.
 
 use super::{
-    App, actions, allocations, attempts, auth, events, failure_handlers, files, guard, health, items, jobs, limits,
-    logs, openapi, recover, recovery, requirements, reservations, results, runners, schedulers, user_data, webhooks,
-    why, workflows,
+    App, actions, allocations, attempts, auth, classifications, events, failure_handlers, files, guard, health, items,
+    jobs, limits, logs, openapi, recover, recovery, requirements, reservations, results, runners, schedulers,
+    user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -74,6 +74,13 @@ pub(super) fn table() -> OpenApiRouter<App> {
         .routes(routes!(webhooks::redeliver))
         .routes(routes!(recover::recover_workflow))
         .routes(routes!(recover::list_adjustments))
+        .routes(routes!(classifications::list_pending_failures))
+        .routes(routes!(classifications::classify))
+        .routes(routes!(classifications::classify_from_memory))
+        .routes(routes!(classifications::list_classifications))
+        .routes(routes!(classifications::get_classification))
+        .routes(routes!(classifications::accept_classification))
+        .routes(routes!(classifications::reject_classification))
         .routes(routes!(schedulers::list_schedulers))
         .routes(routes!(schedulers::get_scheduler))
         .routes(routes!(allocations::list_allocations, allocations::create_allocations))

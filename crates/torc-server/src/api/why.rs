@@ -97,8 +97,8 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
             advice.into_iter().chain([repair, logs]).collect()
         }
         JobStatus::PendingFailed => {
-            let verdict = "it waits for a verdict: set its status to `ready` to try again, or to `failed` to give up";
-            advice.into_iter().chain([verdict.into(), logs]).collect()
+            let verdict = format!("it waits for a verdict: `torc jobs classify {id} --retry`, or `--fail` to give up");
+            advice.into_iter().chain([verdict, logs]).collect()
         }
         JobStatus::Canceled => {
             vec![format!("`torc workflows reset-status {workflow}` lets it run again")]

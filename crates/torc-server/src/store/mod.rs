@@ -2,6 +2,7 @@
 
 mod allocations;
 mod bad_nodes;
+mod classify;
 mod create;
 mod facts;
 mod load;
@@ -15,6 +16,7 @@ mod refusal;
 mod regenerate;
 mod reservations;
 mod runners;
+mod waiting;
 mod webhooks;
 mod why;
 mod writer;
@@ -39,7 +41,7 @@ use torc_model::api::{
 };
 use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
-use torc_model::recovery::{RecoverRequest, RecoverView};
+use torc_model::recovery::{ClassifyRequest, ClassifyView, RecoverRequest, RecoverView};
 use torc_model::slurm::wire::{
     Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView, ScheduleNodes,
     SubmissionOrders, SubmissionReport,
@@ -246,6 +248,26 @@ impl Store {
     /// Recovers what failed, as each diagnosis asks for, or tells what would be done.
     pub async fn recover_failed(&self, id: WorkflowId, request: RecoverRequest) -> Result<RecoverView, Refusal> {
         self.writer.call(move |tx| recover::recover(tx, id, &request)).await
+    }
+
+    /// Takes verdicts on jobs that wait for one, all or none.
+    pub async fn classify(&self, id: WorkflowId, request: ClassifyRequest) -> Result<ClassifyView, Refusal> {
+        self.writer.call(move |tx| classify::classify(tx, id, &request)).await
+    }
+
+    /// Lets the record of earlier verdicts decide where it is strong.
+    pub async fn classify_from_memory(&self, id: WorkflowId, dry_run: bool) -> Result<ClassifyView, Refusal> {
+        self.writer.call(move |tx| classify::from_memory(tx, id, dry_run)).await
+    }
+
+    /// Carries out a verdict that waits for a person.
+    pub async fn accept_classification(&self, row: i64, by: Option<String>) -> Result<(), Refusal> {
+        self.writer.call(move |tx| classify::accept(tx, row, by.as_deref())).await
+    }
+
+    /// Drops a verdict that waits for a person.
+    pub async fn reject_classification(&self, row: i64, by: Option<String>) -> Result<(), Refusal> {
+        self.writer.call(move |tx| classify::reject(tx, row, by.as_deref())).await
     }
 
     /// Pauses claims in a scope.

@@ -12,6 +12,7 @@ use torc_model::api::{
 use torc_model::core::{Change, CompiledHandler, Reason, Seeds};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Rule;
+use torc_model::recovery::Verdict;
 use torc_model::status::JobStatus;
 
 /// The workflow of a job.
@@ -324,7 +325,7 @@ pub fn retry(tx: &mut Tx<'_>, job: JobId, run_id: i64, max_retries: i64) -> Resu
 pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(), Failed> {
     let (id, index) = locate(tx, job)?;
     if let Some(status) = update.status {
-        set_status(tx, id, index, status)?;
+        set_status(tx, id, index, status, update.reason.as_deref())?;
     }
     if let Some(held) = update.held {
         tx.apply(id, |workflow, _, _| {
@@ -353,10 +354,23 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
     Ok(())
 }
 
-fn set_status(tx: &mut Tx<'_>, id: WorkflowId, index: u32, status: JobStatus) -> Result<(), Failed> {
+fn set_status(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    index: u32,
+    status: JobStatus,
+    reason: Option<&str>,
+) -> Result<(), Failed> {
     match status {
-        JobStatus::Ready => tx.apply(id, |w, _, now| w.classify(index, true, now)),
-        JobStatus::Failed => tx.apply(id, |w, _, now| w.classify(index, false, now)),
+        JobStatus::Ready | JobStatus::Failed => {
+            let retry = status == JobStatus::Ready;
+            let job = tx.workflow(id)?.jobs[index as usize].id;
+            match super::classify::by_hand(tx, id, job, if retry { Verdict::Retry } else { Verdict::Fail }, reason)? {
+                true => Ok(()),
+                // It does not wait for a verdict; the engine says so in its own words.
+                false => tx.apply(id, |w, _, now| w.classify(index, retry, now)),
+            }
+        }
         JobStatus::Disabled => tx.apply(id, |w, _, now| w.disable(index, now)),
         JobStatus::Canceled => tx.apply(id, |w, _, now| w.cancel_job(index, now)),
         JobStatus::Uninitialized => {

@@ -195,7 +195,7 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
 
 /// The largest machine that has worked for this workflow, unless the caller knows better. Slurm allocations say nothing
 /// about the largest node of a cluster.
-fn caps(db: &Connection, id: WorkflowId, request: &RecoverRequest) -> Result<Caps, Failed> {
+pub fn caps(db: &Connection, id: WorkflowId, request: &RecoverRequest) -> Result<Caps, Failed> {
     let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok()).filter(|v| *v > 0);
     let mut caps = Caps {
         memory_bytes: unsigned(request.max_memory_bytes),

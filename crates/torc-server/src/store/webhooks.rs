@@ -10,8 +10,14 @@ use torc_model::api::{CreateWebhook, DeliveryView, EventView, WebhookView};
 use torc_model::ids::WorkflowId;
 
 /// The events an endpoint may ask for.
-pub const EVENTS: [&str; 5] =
-    ["job.run.completed", "job.run.failed", "job.run.skipped", "job.pending_failed", "workflow.completed"];
+pub const EVENTS: [&str; 6] = [
+    "job.run.completed",
+    "job.run.failed",
+    "job.run.skipped",
+    "job.pending_failed",
+    "job.classification_held",
+    "workflow.completed",
+];
 
 /// Waits between tries, in seconds. After the last one the delivery is dead until somebody asks for it again.
 const BACKOFF_SECONDS: [i64; 6] = [5, 15, 45, 135, 405, 1215];
@@ -62,6 +68,7 @@ fn public_name(event: &EventView) -> Option<&'static str> {
         "job_failed" | "job_terminated" | "job_retried" => Some("job.run.failed"),
         "job_canceled" => Some("job.run.skipped"),
         "job_pending_failed" => Some("job.pending_failed"),
+        "classification_held" => Some("job.classification_held"),
         "workflow_completed" => Some("workflow.completed"),
         _ => None,
     }
@@ -110,8 +117,9 @@ fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Result<S
         "cause": data.get("cause"),
         "outcome": data.get("outcome"),
         "will_retry": will_retry,
-        "final": !will_retry && name != "job.pending_failed",
+        "final": !will_retry && !matches!(name, "job.pending_failed" | "job.classification_held"),
         "counts": data.get("counts"),
+        "classification_id": data.get("classification_id"),
     });
     Ok(body.to_string())
 }

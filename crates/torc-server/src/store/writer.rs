@@ -93,6 +93,8 @@ pub struct State {
     pub(super) limits: Limits,
     pub(super) reservations: Reservations,
     pub(super) webhooks: Vec<Endpoint>,
+    /// The verdict of each job whose retry has not told yet how it went.
+    pub(super) judged: HashMap<torc_model::ids::JobId, i64>,
     /// This server began at this time.
     pub(super) boot_ms: i64,
     pub(super) next_attempt: i64,
@@ -466,6 +468,9 @@ impl Tx<'_> {
     pub fn write(&mut self, id: WorkflowId, changes: Vec<torc_model::core::Change>) -> Result<(), Failed> {
         let known = self.new_events.len();
         let wakes = persist::write(self.db, id, changes, self.now, self.new_events)?;
+        for event in &self.new_events[known..] {
+            super::classify::observe(self.db, self.state, event, self.now)?;
+        }
         if !self.state.webhooks.is_empty() {
             for event in &self.new_events[known..] {
                 *self.outbox |= webhooks::enqueue(self.db, &self.state.webhooks, event)?;

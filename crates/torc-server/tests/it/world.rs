@@ -270,7 +270,7 @@ impl Ids {
             "slurm_schedulers" => self.scheduler,
             "scheduled_compute_nodes" => self.allocation,
             // There is none; who may not ask is refused all the same.
-            "reservations" | "webhooks" | "deliveries" => 1,
+            "reservations" | "webhooks" | "deliveries" | "classifications" => 1,
             other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
         };
         let path = template.replace("{id}", &id.to_string()).replace("{run_id}", "1").replace("{name}", "licence");
@@ -315,6 +315,11 @@ impl Ids {
             "create_reservation" => json!({"scope": "limit:licence", "reserved_by": "test", "ttl_seconds": 60}),
             "renew_reservation" | "release_reservation" => json!({"token": "none"}),
             "set_limit" => json!({"max": 2}),
+            "classify_failures" => {
+                json!({"classifications": [{"job_id": self.job, "action": "retry"}], "dry_run": true})
+            }
+            "classify_from_memory" => json!({"dry_run": true}),
+            "accept_classification" | "reject_classification" => json!({"by": "test"}),
             "retry_items" | "drop_items" => json!({"job": "map"}),
             "create_webhook" => json!({"url": "https://example.org/hook"}),
             other => panic!("the test knows no body for `{other}`: add it to `Ids::body`"),

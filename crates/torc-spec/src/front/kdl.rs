@@ -7,8 +7,6 @@ use crate::node::{Entry, Kind, Node, Span};
 /// One KDL node.
 #[derive(Debug)]
 pub struct KdlNode {
-    /// The type before its name.
-    pub annotation: Option<String>,
     /// Its name.
     pub name: String,
     /// Where the name stands.
@@ -91,7 +89,7 @@ impl<'t> Parser<'t, '_, '_> {
 
     fn node(&mut self, depth: usize) -> Result<KdlNode, Stop> {
         self.builder.count(1, Span::new(self.at, self.at + 1))?;
-        let annotation = self.annotation()?;
+        self.annotation()?;
         let start = self.at;
         if !self.peek().is_some_and(|c| is_identifier(c) || c == '"' || c == '#') || self.starts_number() {
             let found = self.found();
@@ -99,15 +97,8 @@ impl<'t> Parser<'t, '_, '_> {
         }
         let name = self.string()?;
         let name_span = Span::new(start, self.at);
-        let mut node = KdlNode {
-            annotation,
-            name,
-            name_span,
-            arguments: Vec::new(),
-            properties: Vec::new(),
-            children: None,
-            span: name_span,
-        };
+        let mut node =
+            KdlNode { name, name_span, arguments: Vec::new(), properties: Vec::new(), children: None, span: name_span };
         loop {
             let spaced = self.node_space()?;
             let ignored = self.slashdash()?;
@@ -206,24 +197,24 @@ impl<'t> Parser<'t, '_, '_> {
         }
     }
 
-    /// `(type)`; only `(list)` and `(map)` before a node say something that a workflow needs.
-    fn annotation(&mut self) -> Result<Option<String>, Stop> {
+    /// `(type)` says nothing that a workflow needs.
+    fn annotation(&mut self) -> Result<(), Stop> {
         if self.peek() != Some('(') {
-            return Ok(None);
+            return Ok(());
         }
         self.at += 1;
         self.node_space()?;
         if !self.peek().is_some_and(|c| is_identifier(c) || c == '"' || c == '#') {
             return Err(self.fail("expected the name of a type", None));
         }
-        let name = self.string()?;
+        self.string()?;
         self.node_space()?;
         if self.peek() != Some(')') {
             return Err(self.fail("expected `)` after the name of the type", None));
         }
         self.at += 1;
         self.node_space()?;
-        Ok(Some(name))
+        Ok(())
     }
 
     fn keyword(&mut self) -> Result<Node, Stop> {

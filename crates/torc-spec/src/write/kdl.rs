@@ -58,12 +58,7 @@ fn thing(name: &str, value: &Value, object: &'static Object, depth: usize, out: 
 
 /// Any value: the elements of a list are children named `-`.
 fn generic(name: &str, value: &Value, depth: usize, out: &mut String) {
-    let doubt = match value {
-        Value::Array(items) if items.is_empty() => "(list)",
-        Value::Object(map) if !map.is_empty() && map.keys().all(|key| key == "-") => "(map)",
-        _ => "",
-    };
-    out.push_str(&format!("{}{doubt}{}", pad(depth), word(name)));
+    out.push_str(&format!("{}{}", pad(depth), word(name)));
     match value {
         Value::Object(map) => {
             out.push_str(" {\n");

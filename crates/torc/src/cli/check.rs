@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::output::Format;
 use serde_json::json;
 use std::path::PathBuf;
-use torc_spec::{Diagnostics, Machine, Severity, Site, Source};
+use torc_spec::{Diagnostics, Machine, Severity, Source};
 
 /// Check a spec and show what it would do, without touching anything
 #[derive(clap::Args, Debug)]
@@ -41,9 +41,7 @@ impl Args {
             Ok(parsed) => parsed,
             Err(errors) => return wrong(&errors),
         };
-        let dir = std::env::current_dir().ok();
-        let site = Site { machine: Some(machine()), dir: dir.as_deref() };
-        let checked = match parsed.spec.check(site) {
+        let checked = match parsed.spec.check(Some(machine())) {
             Ok(checked) => checked,
             Err(errors) => return wrong(&errors),
         };

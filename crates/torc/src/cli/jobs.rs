@@ -51,6 +51,7 @@ enum Command {
     Retry(Many),
     /// Change what a job's next attempts get
     Update(Update),
+    Classify(super::classify::Args),
 }
 
 #[derive(clap::Args, Debug)]
@@ -124,6 +125,7 @@ impl Args {
                 Command::Release(args) => args.change(context, client, "released", |_| Ok(hold(false))).await,
                 Command::Retry(args) => args.retry(context, client).await,
                 Command::Update(args) => args.execute(context, client).await,
+                Command::Classify(args) => args.execute(context, client).await,
             }?;
             Ok(Exit::Success)
         })

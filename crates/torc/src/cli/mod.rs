@@ -1,7 +1,9 @@
 //! The command line: one file per command. Each turns its arguments into calls and the answers into output.
 
+mod ai;
 mod cancel;
 mod check;
+mod classify;
 mod completions;
 mod create;
 mod describe;
@@ -18,6 +20,7 @@ mod jobs;
 mod limits;
 mod logging;
 mod logs;
+mod mcp;
 mod new;
 mod paging;
 mod plot;
@@ -106,6 +109,7 @@ Slurm:
 Serve:
   server            Run a server by itself, back it up, show its token
   runner            Take part in a workflow from any directory or machine
+  mcp               Offer Torc's tools to AI agents over MCP
 
 Help:
   completions       Print a completion script for a shell
@@ -126,7 +130,7 @@ struct Global {
     format: Format,
 
     /// Address of the server (default: the local state)
-    #[arg(long, global = true, env = "TORC_API_URL", value_name = "URL", hide_env_values = true)]
+    #[arg(long, alias = "api-url", global = true, env = "TORC_API_URL", value_name = "URL", hide_env_values = true)]
     url: Option<String>,
 
     /// File that holds the token for the server
@@ -160,6 +164,7 @@ enum Command {
     Jobs(jobs::Args),
     Limits(limits::Args),
     Logs(logs::Args),
+    Mcp(mcp::Args),
     New(new::Args),
     Plot(plot::Args),
     Recover(recover::Args),
@@ -199,7 +204,7 @@ fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// How the server is found, as the user said it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Locator {
     /// `--url`.
     pub url: Option<String>,
@@ -256,6 +261,7 @@ impl Cli {
             Command::Jobs(args) => args.execute(&context),
             Command::Limits(args) => args.execute(&context),
             Command::Logs(args) => args.execute(&context),
+            Command::Mcp(args) => args.execute(&context),
             Command::New(args) => args.execute(&context),
             Command::Plot(args) => args.execute(&context),
             Command::Recover(args) => args.execute(&context),

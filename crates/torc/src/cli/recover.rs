@@ -2,7 +2,7 @@
 
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::{Context, describe, slurm};
+use super::{Context, ai, classify, describe, slurm};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table, escape, human};
@@ -22,6 +22,7 @@ Examples:
   torc recover 3 --memory-multiplier 2     twice the memory instead of one and a half times
   torc recover 3 --retry-unknown           also try again what has no known remedy
   torc recover 3 --recovery-hook ./fix.sh  run `./fix.sh 3` first if there are such failures
+  torc recover 3 --ai-recovery             let an AI agent judge what waits for a verdict
 
 Only the jobs that are recovered and their canceled descendants run again. Changes belong to the job, are never lower
 than before, and stay in its history (`torc why JOB`).
@@ -41,6 +42,9 @@ pub struct Args {
 
     #[command(flatten)]
     options: Options,
+
+    #[command(flatten)]
+    ai: ai::AiOptions,
 }
 
 /// How far recovery may go: what `recover` and `watch` share.
@@ -75,6 +79,9 @@ pub enum Outcome {
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
+        if self.ai.ai_recovery && !self.dry_run {
+            self.ai.agent()?;
+        }
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
             let for_slurm = slurm::is_for_slurm(client, &workflow).await?;
@@ -95,10 +102,15 @@ impl Args {
                 }
             };
             context.output.value(&*view, render)?;
+            let judged = self.judge(context, client, &workflow).await?;
+            let is_queued = !view.jobs_to_retry.is_empty() || judged.retried > 0;
+            if for_slurm && self.no_schedule && judged.retried > 0 {
+                classify::propose(context, client, &workflow).await;
+            }
             if for_slurm
                 && !self.dry_run
                 && !self.no_schedule
-                && !view.jobs_to_retry.is_empty()
+                && is_queued
                 && let Some((_, sent)) = slurm::reschedule(client, &workflow, None).await?
             {
                 context.output.talk(slurm::describe_sent(&sent).trim_end());
@@ -106,8 +118,24 @@ impl Args {
             if !context.output.is_json() {
                 self.talk(context, client, &workflow, &view).await?;
             }
-            Ok(if view.jobs_to_retry.is_empty() { Exit::JobsFailed } else { Exit::Success })
+            Ok(if is_queued { Exit::Success } else { Exit::JobsFailed })
         })
+    }
+
+    /// Lets the record and an agent judge what waits for a verdict, if that was asked for.
+    async fn judge(&self, context: &Context, client: &Client, workflow: &WorkflowView) -> Result<ai::Judged> {
+        if !self.ai.ai_recovery {
+            return Ok(ai::Judged::default());
+        }
+        if self.dry_run {
+            context.output.talk("a dry run does not ask the agent");
+            return Ok(ai::Judged::default());
+        }
+        let judged = self.ai.judge(client, workflow).await?;
+        for line in &judged.lines {
+            context.output.talk(escape::line(line));
+        }
+        Ok(judged)
     }
 
     async fn talk(

@@ -6,7 +6,7 @@ use super::recover::{self, Outcome};
 use super::references::{self, LATEST};
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
-use super::{Context, block_on, run, slurm};
+use super::{Context, ai, block_on, run, slurm};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -39,6 +39,7 @@ Examples:
   torc watch                             tell what happens in the latest workflow until it is complete
   torc watch sweep --recover             recover failures, three rounds at most
   torc watch 3 --recover --max-retries 5 --memory-multiplier 2 --log-file watch.log
+  torc watch 3 --recover --ai-recovery   let an AI agent judge what waits for a verdict
 
 Ctrl-C stops watching. Exits with 0 when all jobs succeeded and with 1 when some did not.")]
 pub struct Args {
@@ -66,6 +67,9 @@ pub struct Args {
     options: recover::Options,
 
     #[command(flatten)]
+    ai: ai::AiOptions,
+
+    #[command(flatten)]
     slurm: slurm::AutoOptions,
 
     #[command(flatten)]
@@ -73,6 +77,8 @@ pub struct Args {
 }
 
 type OwnRunner = Pin<Box<dyn Future<Output = std::result::Result<Summary, torc_runner::Error>>>>;
+
+type Judging = Pin<Box<dyn Future<Output = Result<ai::Judged>>>>;
 
 /// Everything that one call of `watch` knows.
 struct Watch<'a> {
@@ -90,6 +96,12 @@ struct Watch<'a> {
     last_stuck: String,
     last_counts: String,
     own: Option<OwnRunner>,
+    /// An agent is at work.
+    judging: Option<Judging>,
+    /// How often agents were asked.
+    judged: i64,
+    /// Nothing new waits for a verdict since they were.
+    is_judged: bool,
     /// A runner of our own could do nothing for what is ready; another one could not either.
     is_runner_useless: bool,
     stop: watch::Sender<Shutdown>,
@@ -110,6 +122,12 @@ impl Args {
     }
 
     async fn watch(&self, context: &Context, session: &mut Session) -> Result<Exit> {
+        if self.ai.ai_recovery {
+            if !self.recover {
+                return Err(Error::usage_hint("`--ai-recovery` is a part of recovery", "add `--recover`"));
+            }
+            self.ai.agent()?;
+        }
         let client = session.client.clone();
         let workflow = references::workflow(&client, &self.workflow).await?;
         let log = match &self.log_file {
@@ -139,6 +157,9 @@ impl Args {
             last_stuck: String::new(),
             last_counts: String::new(),
             own: None,
+            judging: None,
+            judged: 0,
+            is_judged: false,
             is_runner_useless: false,
             stop: watch::channel(Shutdown::Run).0,
             slurm_at: auto_schedule.as_ref().map(|_| Instant::now()),
@@ -157,6 +178,7 @@ impl Args {
                     }
                 },
                 left = run_own(&mut watch.own) => watch.on_runner_left(left),
+                done = run_judging(&mut watch.judging) => watch.on_judged(done),
                 () = due(watch.slurm_at) => watch.look_at_slurm().await?,
                 () = due(watch.stale_at) => {
                     if watch.own.is_none() && interrupted > 0 {
@@ -189,6 +211,13 @@ async fn due(at: Option<Instant>) {
     }
 }
 
+async fn run_judging(judging: &mut Option<Judging>) -> Result<ai::Judged> {
+    match judging {
+        Some(judging) => judging.await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn run_own(own: &mut Option<OwnRunner>) -> std::result::Result<Summary, torc_runner::Error> {
     match own {
         Some(runner) => runner.await,
@@ -213,6 +242,7 @@ impl Watch<'_> {
         if event.kind.starts_with("job_") || event.kind.starts_with("runner_") {
             self.is_tried = false;
         }
+        self.is_judged &= event.kind != "job_pending_failed";
         let text = |key: &str| event.data.get(key).and_then(|v| v.as_str()).map(|s| escape::line(s).into_owned());
         let word = match event.kind.as_str() {
             "job_failed" => "failed",
@@ -220,6 +250,8 @@ impl Watch<'_> {
             "job_pending_failed" => "failed, needs a verdict",
             "job_retried" => "retrying",
             "job_adjusted" => "changed",
+            "job_classified" => "judged",
+            "classification_held" => "a verdict waits for a person",
             "runner_quarantined" => {
                 let why = text("why").unwrap_or_default();
                 self.tell(format_args!("runner on {} gets no more work: {why}", text("hostname").unwrap_or_default()));
@@ -294,8 +326,43 @@ impl Watch<'_> {
         if status.is_complete {
             return Ok(true);
         }
+        if self.judging.is_some() || !moving && self.begin_judging(&status) {
+            return Ok(false);
+        }
         self.handle_stuck(&status).await?;
         Ok(false)
+    }
+
+    /// Lets the record and an agent judge what waits for a verdict, if that was asked for and something new does.
+    fn begin_judging(&mut self, status: &StatusView) -> bool {
+        let is_due = self.args.ai.ai_recovery && !self.is_judged && self.judged < self.args.max_retries;
+        if !is_due || count(status, JobStatus::PendingFailed) == 0 || status.is_canceled {
+            return false;
+        }
+        self.is_judged = true;
+        self.judged += 1;
+        self.tell(format!("asking for verdicts, {} of {} times at most", self.judged, self.args.max_retries));
+        let (options, client, workflow) = (self.args.ai.clone(), self.client.clone(), self.workflow.clone());
+        self.judging = Some(Box::pin(async move { options.judge(&client, &workflow).await }));
+        true
+    }
+
+    fn on_judged(&mut self, done: Result<ai::Judged>) {
+        self.judging = None;
+        self.stale_at = Some(Instant::now());
+        match done {
+            Ok(judged) => {
+                for line in &judged.lines {
+                    self.tell(escape::line(line));
+                }
+                if judged.retried > 0 {
+                    self.is_runner_useless = false;
+                    self.slurm_at = self.auto_schedule.as_ref().map(|_| Instant::now());
+                }
+            }
+            // The jobs go on waiting; a person can still judge them.
+            Err(error) => self.tell(format_args!("no verdicts: {error}")),
+        }
     }
 
     /// Ends what Slurm has ended, and asks for nodes if that is due.

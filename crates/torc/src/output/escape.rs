@@ -1,6 +1,7 @@
 //! Makes hostile text safe to show: a job's output or name must not be able to drive the terminal.
 
 use std::borrow::Cow;
+use torc_model::recovery::untrusted::is_unsafe;
 
 /// Replaces what a terminal would obey or hide (control characters, direction overrides) by a visible form.
 /// Line breaks and tabs stay: use it for blocks of text.
@@ -26,12 +27,6 @@ fn escape(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
-}
-
-/// C0 and C1 controls, DEL, and the marks that reorder or hide text.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

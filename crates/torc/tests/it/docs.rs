@@ -149,3 +149,8 @@ fn recovery() {
 fn cli_reference() {
     check("docs/cli.md");
 }
+
+#[test]
+fn ai_recovery() {
+    check("docs/ai-recovery.md");
+}

@@ -2,6 +2,7 @@
 
 mod allocations;
 mod bad_nodes;
+mod classify;
 mod recover;
 mod recovery;
 mod webhooks;

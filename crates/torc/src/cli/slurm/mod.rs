@@ -6,6 +6,7 @@ mod doctor;
 mod generate;
 mod parse_logs;
 mod plan;
+mod proposal;
 mod regenerate;
 mod run_allocation;
 mod sacct;
@@ -14,6 +15,7 @@ mod sync;
 
 pub use auto_schedule::{AutoOptions, AutoSchedule, is_for_slurm, reschedule};
 pub use plan::{PlanView, plan_of, render as render_plan};
+pub use proposal::propose;
 pub use schedule_nodes::{describe as describe_sent, send_waiting};
 pub use sync::{render as render_sync, synchronize};
 

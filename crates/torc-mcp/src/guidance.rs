@@ -1,0 +1,44 @@
+//! What agents are told about failures. Shipped as text, extended by a site's own text, never a hidden rule.
+
+use std::path::{Path, PathBuf};
+
+/// What comes with the program.
+pub const SHIPPED: &str = include_str!("guidance.md");
+
+/// Names another file with a site's own guidance.
+pub const ENV_FILE: &str = "TORC_RECOVERY_GUIDANCE";
+
+/// Larger files are a mistake: every agent reads all of it.
+const LARGEST: u64 = 64 << 10;
+
+/// The shipped text, with the site's and the user's own behind it.
+pub fn load() -> Result<String, String> {
+    let mut text = SHIPPED.to_owned();
+    for path in files() {
+        let size = match std::fs::metadata(&path) {
+            Ok(found) => found.len(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(format!("cannot read `{}`: {error}", path.display())),
+        };
+        if size > LARGEST {
+            return Err(format!("`{}` is larger than {LARGEST} bytes", path.display()));
+        }
+        let own =
+            std::fs::read_to_string(&path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
+        text.push('\n');
+        text.push_str(&own);
+    }
+    Ok(text)
+}
+
+/// Where a site's own guidance may be: `TORC_RECOVERY_GUIDANCE`, else the site's and then the user's file.
+fn files() -> Vec<PathBuf> {
+    if let Some(named) = std::env::var_os(ENV_FILE).filter(|name| !name.is_empty()) {
+        return vec![named.into()];
+    }
+    let own = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
+    let name = "torc/recovery-guidance.md";
+    [Some(Path::new("/etc").join(name)), own.map(|dir| dir.join(name))].into_iter().flatten().collect()
+}

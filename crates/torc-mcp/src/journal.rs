@@ -1,0 +1,49 @@
+//! What an agent asked for, one JSON line per call, and how many calls it may make.
+
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Counts calls and writes them down.
+#[derive(Default)]
+pub struct Journal {
+    calls: AtomicU64,
+    /// 0: as many as it likes.
+    most: u64,
+    file: Option<Mutex<File>>,
+}
+
+impl Journal {
+    /// A journal in a file, with at most this many calls.
+    pub fn create(path: &Path, most: u64) -> std::io::Result<Self> {
+        Ok(Self { calls: AtomicU64::new(0), most, file: Some(Mutex::new(File::create(path)?)) })
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// One more call; refused when there were enough.
+    pub(crate) fn admit(&self) -> Result<(), String> {
+        let before = self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.most > 0 && before >= self.most {
+            true => Err(format!("this session may make {} calls and has made them", self.most)),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn write(&self, tool: &str, arguments: &Value, answer: &Result<Value, String>) {
+        let Some(file) = &self.file else { return };
+        let line = match answer {
+            Ok(value) => json!({"tool": tool, "arguments": arguments, "bytes": value.to_string().len()}),
+            Err(error) => json!({"tool": tool, "arguments": arguments, "error": error}),
+        };
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        // The verdicts themselves are rows of the database; a full disk must not stop them.
+        let _ = writeln!(file, "{line}");
+    }
+}

@@ -1,0 +1,556 @@
+//! Verdicts on jobs that wait for one: checked all together, applied all or none, kept with what came of them.
+
+use super::load::parse;
+use super::people::refuse_archived;
+use super::persist::json;
+use super::recover;
+use super::refusal::Refusal;
+use super::waiting::{self, Waiting, waiting};
+use super::writer::{Failed, State, Tx};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use torc_model::api::EventView;
+use torc_model::core::Change as Row;
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::recovery::{
+    Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest, ClassifyView,
+    RecoverRequest, RetryOutcome, Ruling, Standing, Verdict, rule, untrusted,
+};
+use torc_model::status::{Cause, JobStatus};
+use torc_model::units::{Memory, Runtime};
+
+/// More verdicts in one request are a mistake of whoever makes them.
+const MAX_CLASSIFICATIONS: usize = 10_000;
+/// Mistakes that are told; the rest is counted.
+const MAX_TOLD: usize = 20;
+const LONGEST_REASON: usize = 2000;
+const LONGEST_EVIDENCE: usize = 500;
+const MOST_EVIDENCE: usize = 20;
+const LONGEST_AUTHOR: usize = 100;
+/// The agent's name of verdicts that the record gave.
+const MEMORY: &str = "memory";
+
+/// A verdict on one job that passed all checks.
+struct Decided<'a> {
+    waiting: &'a Waiting,
+    asked: &'a Classification,
+    ruling: Ruling,
+}
+
+/// Who speaks.
+struct Speaker {
+    by: String,
+    agent: Option<String>,
+    author: Author,
+}
+
+/// Takes verdicts, all or none.
+pub fn classify(tx: &mut Tx<'_>, id: WorkflowId, request: &ClassifyRequest) -> Result<ClassifyView, Failed> {
+    let threshold = check(tx, id)?;
+    if request.classifications.is_empty() || request.classifications.len() > MAX_CLASSIFICATIONS {
+        let message = format!("give between 1 and {MAX_CLASSIFICATIONS} classifications");
+        return Err(Refusal::invalid("classifications", message).into());
+    }
+    let agent = request.agent.as_ref().map(|agent| untrusted::line(agent, LONGEST_AUTHOR));
+    let speaker = Speaker {
+        by: author(request.by.as_deref(), agent.as_deref()),
+        author: if agent.is_some() { Author::Agent { threshold } } else { Author::Person },
+        agent,
+    };
+    let all = waiting(tx.db, id, None)?;
+    decide(tx, id, &all, &request.classifications, &speaker, request.dry_run)
+}
+
+/// Lets the record decide where it is strong, and gives up what failed twice the same way.
+pub fn from_memory(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool) -> Result<ClassifyView, Failed> {
+    check(tx, id)?;
+    let all = waiting(tx.db, id, None)?;
+    let mut records = HashMap::new();
+    let mut verdicts = Vec::new();
+    for job in &all {
+        let print = &job.fingerprint;
+        if !records.contains_key(&print.id) {
+            records.insert(print.id.clone(), waiting::record(tx.db, print)?.verdict());
+        }
+        let found = match job.is_repeated {
+            true => Some((Verdict::Fail, "it was tried again after this failure and failed the same way".to_owned())),
+            false => records[&print.id].clone(),
+        };
+        if let Some((action, reason)) = found {
+            verdicts.push(Classification {
+                job_id: Some(job.job),
+                fingerprint: None,
+                action,
+                memory: None,
+                runtime: None,
+                reason: Some(reason),
+                confidence: None,
+                evidence: Vec::new(),
+            });
+        }
+    }
+    let speaker = Speaker { by: MEMORY.into(), agent: Some(MEMORY.into()), author: Author::Memory };
+    decide(tx, id, &all, &verdicts, &speaker, dry_run)
+}
+
+/// A person's verdict through the job itself. Tells whether the job was one that waits.
+pub fn by_hand(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    job: JobId,
+    action: Verdict,
+    reason: Option<&str>,
+) -> Result<bool, Failed> {
+    let all = waiting(tx.db, id, Some(job))?;
+    if all.is_empty() || !tx.workflow(id)?.settings.use_pending_failed {
+        return Ok(false);
+    }
+    let asked = Classification {
+        job_id: Some(job),
+        fingerprint: None,
+        action,
+        memory: None,
+        runtime: None,
+        reason: reason.map(str::to_owned),
+        confidence: None,
+        evidence: Vec::new(),
+    };
+    let speaker = Speaker { by: author(None, None), agent: None, author: Author::Person };
+    decide(tx, id, &all, &[asked], &speaker, false)?;
+    Ok(true)
+}
+
+fn author(by: Option<&str>, agent: Option<&str>) -> String {
+    let by = by.map(|by| untrusted::line(by, LONGEST_AUTHOR)).filter(|by| !by.is_empty());
+    by.or_else(|| agent.map(str::to_owned)).unwrap_or_else(|| "somebody".into())
+}
+
+/// The workflow takes verdicts. Answers with its threshold.
+fn check(tx: &mut Tx<'_>, id: WorkflowId) -> Result<f64, Failed> {
+    refuse_archived(tx, id)?;
+    let settings = &tx.workflow(id)?.settings;
+    if !settings.use_pending_failed {
+        let message = format!("workflow {id} does not use `pending_failed`");
+        return Err(Refusal::conflict("not_opted_in", message)
+            .hint("set `use_pending_failed: true` in the spec")
+            .into());
+    }
+    Ok(settings.classification_threshold)
+}
+
+fn decide(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    all: &[Waiting],
+    verdicts: &[Classification],
+    speaker: &Speaker,
+    dry_run: bool,
+) -> Result<ClassifyView, Failed> {
+    let chosen = expand(tx.db, id, all, verdicts)?;
+    let caps = recover::caps(tx.db, id, &RecoverRequest::default())?;
+    let retries = agent_retries(tx, id)?;
+    let mut decided = Vec::with_capacity(chosen.len());
+    let mut problems = Vec::new();
+    for (waiting, asked) in chosen {
+        let standing = Standing {
+            current: waiting.current,
+            caps,
+            is_repeated: waiting.is_repeated,
+            agent_retries: retries.get(&waiting.job).copied().unwrap_or(0),
+        };
+        let said =
+            Asked { action: asked.action, memory: asked.memory, runtime: asked.runtime, confidence: asked.confidence };
+        match rule(&said, speaker.author, &standing) {
+            Ok(ruling) => decided.push(Decided { waiting, asked, ruling }),
+            Err(problem) => problems.push(format!("job {}: {problem}", waiting.job)),
+        }
+    }
+    refuse(problems)?;
+    let still_pending = all.len() as i64 - decided.iter().filter(|d| !d.ruling.is_held).count() as i64;
+    let jobs_canceled = match dry_run {
+        true => would_cancel(tx, id, &decided)?,
+        false => apply(tx, id, &decided, speaker)?,
+    };
+    let count = |action| decided.iter().filter(|d| !d.ruling.is_held && d.ruling.action == action).count() as i64;
+    Ok(ClassifyView {
+        workflow_id: id,
+        dry_run,
+        total_classifications: decided.len() as i64,
+        jobs_to_retry: count(Verdict::Retry),
+        jobs_to_fail: count(Verdict::Fail),
+        jobs_held: decided.iter().filter(|d| d.ruling.is_held).count() as i64,
+        jobs_canceled,
+        results: decided.into_iter().map(result).collect(),
+        still_pending,
+    })
+}
+
+fn result(decided: Decided<'_>) -> ClassifyJob {
+    let Decided { waiting, ruling, .. } = decided;
+    ClassifyJob {
+        job_id: waiting.job,
+        name: untrusted::line(&waiting.name, 200),
+        action: ruling.action,
+        state: if ruling.is_held { ClassificationState::Held } else { ClassificationState::Applied },
+        attempt_id: waiting.number,
+        changes: ruling.changes,
+        note: ruling.note,
+    }
+}
+
+/// The jobs that are spoken of, each once.
+fn expand<'a>(
+    db: &Connection,
+    id: WorkflowId,
+    all: &'a [Waiting],
+    verdicts: &'a [Classification],
+) -> Result<Vec<(&'a Waiting, &'a Classification)>, Failed> {
+    let by_id: BTreeMap<JobId, &Waiting> = all.iter().map(|w| (w.job, w)).collect();
+    let mut seen = BTreeSet::new();
+    let mut chosen = Vec::new();
+    let mut problems = Vec::new();
+    for (at, verdict) in verdicts.iter().enumerate() {
+        match (verdict.job_id, &verdict.fingerprint) {
+            (Some(job), None) => match by_id.get(&job) {
+                Some(waiting) => chosen.push((*waiting, verdict)),
+                None => problems.push(not_waiting(db, id, job)?),
+            },
+            (None, Some(print)) => {
+                let before = chosen.len();
+                chosen.extend(all.iter().filter(|w| w.fingerprint.id == *print).map(|w| (w, verdict)));
+                if chosen.len() == before {
+                    let print = untrusted::line(print, 40);
+                    problems.push(format!("classification {}: no job waits with fingerprint `{print}`", at + 1));
+                }
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                problems.push(format!("classification {}: give either `job_id` or `fingerprint`", at + 1));
+            }
+        }
+    }
+    problems.extend(
+        chosen.iter().filter(|(w, _)| !seen.insert(w.job)).map(|(w, _)| format!("job {} is named twice", w.job)),
+    );
+    refuse(problems)?;
+    Ok(chosen)
+}
+
+fn not_waiting(db: &Connection, id: WorkflowId, job: JobId) -> rusqlite::Result<String> {
+    let found: Option<(i64, i64)> = db
+        .prepare_cached("SELECT workflow_id, status FROM job WHERE id = ?1")?
+        .query_row([job.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(match found {
+        Some((workflow, status)) if workflow == id.0 => match JobStatus::from_code(status) {
+            Some(status) => format!("job {job} is {status}, not pending_failed"),
+            None => format!("job {job} is not pending_failed"),
+        },
+        Some(_) | None => format!("workflow {id} has no job {job}"),
+    })
+}
+
+fn refuse(mut problems: Vec<String>) -> Result<(), Refusal> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let more = problems.len().saturating_sub(MAX_TOLD);
+    problems.truncate(MAX_TOLD);
+    if more > 0 {
+        problems.push(format!("and {more} more"));
+    }
+    Err(Refusal::conflict("not_classified", problems.join("; "))
+        .hint("nothing was changed; correct these and send all classifications again"))
+}
+
+/// Retries per job that an agent or the record asked for in this run.
+fn agent_retries(tx: &mut Tx<'_>, id: WorkflowId) -> Result<HashMap<JobId, i64>, Failed> {
+    let run = tx.workflow(id)?.run;
+    let mut statement = tx.db.prepare_cached(
+        "SELECT job_id, count(*) FROM classification WHERE workflow_id = ?1 AND run_id = ?2 AND action = 'retry'
+         AND state = 'applied' AND agent IS NOT NULL GROUP BY job_id",
+    )?;
+    let rows = statement.query_map([id.0, run], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn canceled_count(tx: &mut Tx<'_>, id: WorkflowId) -> Result<i64, Failed> {
+    Ok(i64::from(tx.workflow(id)?.counts()[JobStatus::Canceled as usize]))
+}
+
+/// What the verdicts would cancel: tried on a copy of the engine's state.
+fn would_cancel(tx: &mut Tx<'_>, id: WorkflowId, decided: &[Decided<'_>]) -> Result<i64, Failed> {
+    let before = canceled_count(tx, id)?;
+    let now = tx.now;
+    let mut copy = tx.workflow(id)?.clone();
+    for one in decided.iter().filter(|d| !d.ruling.is_held) {
+        if let Some(index) = copy.find(one.waiting.job) {
+            copy.classify(index, one.ruling.action == Verdict::Retry, now)?;
+        }
+    }
+    Ok(i64::from(copy.counts()[JobStatus::Canceled as usize]) - before)
+}
+
+/// Does what was decided. Answers how many jobs were canceled with those that failed.
+fn apply(tx: &mut Tx<'_>, id: WorkflowId, decided: &[Decided<'_>], speaker: &Speaker) -> Result<i64, Failed> {
+    let before = canceled_count(tx, id)?;
+    for one in decided {
+        let row = write_down(tx, id, one, speaker)?;
+        if one.ruling.is_held {
+            let data = json!({"classification_id": row, "action": one.ruling.action, "by": speaker.by,
+                "agent": speaker.agent, "confidence": one.asked.confidence, "note": one.ruling.note,
+                "run_id": one.waiting.run, "attempt_id": one.waiting.number});
+            tx.write(id, vec![Row::Event { kind: "classification_held", job: Some(one.waiting.job), data }])?;
+        } else {
+            carry_out(tx, id, row, one.waiting, &one.ruling, speaker)?;
+        }
+    }
+    Ok(canceled_count(tx, id)? - before)
+}
+
+/// The row of a verdict. Earlier ones that still waited for a person are overtaken by it.
+fn write_down(tx: &mut Tx<'_>, id: WorkflowId, one: &Decided<'_>, speaker: &Speaker) -> Result<i64, Failed> {
+    let Decided { waiting, asked, ruling } = one;
+    tx.db
+        .prepare_cached(
+            "UPDATE classification SET state = 'superseded', decided_ms = ?2, decided_by = ?3
+             WHERE job_id = ?1 AND state = 'held'",
+        )?
+        .execute(params![waiting.job.0, tx.now, speaker.by])?;
+    let state = if ruling.is_held { ClassificationState::Held } else { ClassificationState::Applied };
+    let evidence: Vec<String> =
+        asked.evidence.iter().take(MOST_EVIDENCE).map(|text| untrusted::line(text, LONGEST_EVIDENCE)).collect();
+    Ok(tx
+        .db
+        .prepare_cached(
+            "INSERT INTO classification (workflow_id, job_id, run_id, attempt_id, action, state, made_by, agent, reason,
+             confidence, evidence, changes, fingerprint, family, note, created_ms, decided_ms, follows)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+        )?
+        .insert(params![
+            id.0,
+            waiting.job.0,
+            waiting.run,
+            waiting.number,
+            ruling.action.as_str(),
+            state.as_str(),
+            speaker.by,
+            speaker.agent,
+            asked.reason.as_ref().map(|reason| untrusted::line(reason, LONGEST_REASON)),
+            asked.confidence,
+            json(Some(&evidence))?,
+            json(Some(&ruling.changes))?,
+            waiting.fingerprint.id,
+            waiting.fingerprint.family,
+            ruling.note,
+            tx.now,
+            (!ruling.is_held).then_some(tx.now),
+            waiting.attempt,
+        ])?)
+}
+
+/// The move itself, with its changes and its event.
+fn carry_out(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    row: i64,
+    waiting: &Waiting,
+    ruling: &Ruling,
+    speaker: &Speaker,
+) -> Result<(), Failed> {
+    let index = tx.workflow(id)?.find(waiting.job).ok_or_else(|| Refusal::not_found("job", waiting.job.0))?;
+    let why = format!("verdict of {}", speaker.by);
+    recover::adjust(tx, id, waiting.job, waiting.number, &ruling.changes, &why, &speaker.by)?;
+    let data = json!({"classification_id": row, "action": ruling.action, "by": speaker.by, "agent": speaker.agent,
+        "run_id": waiting.run, "attempt_id": waiting.number, "note": ruling.note});
+    tx.write(id, vec![Row::Event { kind: "job_classified", job: Some(waiting.job), data }])?;
+    let retry = ruling.action == Verdict::Retry;
+    tx.apply(id, |workflow, _, now| workflow.classify(index, retry, now))?;
+    if retry {
+        tx.state.judged.insert(waiting.job, row);
+    }
+    Ok(())
+}
+
+/// A verdict that waits for a person, as far as it is needed to carry it out.
+struct HeldRow {
+    workflow: WorkflowId,
+    job: JobId,
+    attempt: i64,
+    asked: Asked,
+    by: String,
+}
+
+fn held_row(tx: &Tx<'_>, row: i64) -> Result<HeldRow, Failed> {
+    type Columns = (i64, i64, i64, String, String, String, Option<f64>, String);
+    let found: Option<Columns> = tx
+        .db
+        .prepare_cached(
+            "SELECT workflow_id, job_id, follows, state, action, changes, confidence, made_by FROM classification
+             WHERE id = ?1",
+        )?
+        .query_row([row], |r| {
+            Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?, r.get(7)?))
+        })
+        .optional()?;
+    let Some((workflow, job, attempt, state, action, changes, confidence, by)) = found else {
+        return Err(Refusal::not_found("classification", row).into());
+    };
+    if state != ClassificationState::Held.as_str() {
+        let message = format!("classification {row} is {state}, not held");
+        return Err(Refusal::conflict("wrong_status", message).into());
+    }
+    let changes: Vec<Change> = parse(&changes)?;
+    let to = |field: &str| changes.iter().find(|c| c.field == field).and_then(|c| u64::try_from(c.to).ok());
+    let action = Verdict::parse(&action).unwrap_or(Verdict::Fail);
+    let asked = Asked { action, memory: to("memory").map(Memory), runtime: to("runtime").map(Runtime), confidence };
+    Ok(HeldRow { workflow: WorkflowId(workflow), job: JobId(job), attempt, asked, by })
+}
+
+/// A person accepts a held verdict: it is done now.
+pub fn accept(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed> {
+    let held = held_row(tx, row)?;
+    let id = held.workflow;
+    check(tx, id)?;
+    let found = waiting(tx.db, id, Some(held.job))?.into_iter().find(|w| w.attempt == held.attempt);
+    let Some(found) = found else {
+        let message = format!("job {} no longer waits for a verdict on that failure", held.job);
+        return Err(Refusal::conflict("superseded", message).into());
+    };
+    let caps: Caps = recover::caps(tx.db, id, &RecoverRequest::default())?;
+    let standing = Standing { current: found.current, caps, is_repeated: found.is_repeated, agent_retries: 0 };
+    let ruling = rule(&held.asked, Author::Person, &standing)
+        .map_err(|problem| Refusal::conflict("not_classified", format!("job {}: {problem}", held.job)))?;
+    let person = author(by, None);
+    settle(tx, row, ClassificationState::Applied, &person)?;
+    let speaker = Speaker { by: format!("{}, accepted by {person}", held.by), agent: None, author: Author::Person };
+    carry_out(tx, id, row, &found, &ruling, &speaker)
+}
+
+/// A person rejects a held verdict: the job goes on waiting.
+pub fn reject(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed> {
+    let held = held_row(tx, row)?;
+    let person = author(by, None);
+    settle(tx, row, ClassificationState::Rejected, &person)?;
+    let data = json!({"classification_id": row, "action": held.asked.action, "by": person});
+    tx.write(held.workflow, vec![Row::Event { kind: "classification_rejected", job: Some(held.job), data }])
+}
+
+fn settle(tx: &Tx<'_>, row: i64, state: ClassificationState, by: &str) -> rusqlite::Result<()> {
+    tx.db
+        .prepare_cached("UPDATE classification SET state = ?2, decided_by = ?3, decided_ms = ?4 WHERE id = ?1")?
+        .execute(params![row, state.as_str(), by, tx.now])?;
+    Ok(())
+}
+
+/// Looks at what just happened: a failure that waits for a verdict gets its fingerprint, and a retry that a verdict
+/// asked for tells how it went. Costs nothing for all the others.
+pub fn observe(db: &Connection, state: &mut State, event: &EventView, now: i64) -> rusqlite::Result<()> {
+    let Some(job) = event.job_id else { return Ok(()) };
+    let is_pending = event.kind == "job_pending_failed";
+    let is_end = is_pending
+        || matches!(
+            event.kind.as_str(),
+            "job_completed" | "job_failed" | "job_terminated" | "job_retried" | "job_canceled"
+        );
+    let judged = if is_end { state.judged.get(&job).copied() } else { None };
+    if !is_pending && judged.is_none() {
+        return Ok(());
+    }
+    let Some(ended) = waiting::last_ended(db, job)? else { return Ok(()) };
+    if is_pending {
+        remember_failure(db, &ended)?;
+    }
+    if let Some(row) = judged
+        && learn(db, row, &ended, now)?
+    {
+        state.judged.remove(&job);
+    }
+    Ok(())
+}
+
+fn remember_failure(db: &Connection, ended: &waiting::Failed) -> rusqlite::Result<()> {
+    let print = ended.fingerprint();
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO failure (attempt, job_id, run_id, fingerprint, family, kind, program, exception, template)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![
+        ended.attempt,
+        ended.job.0,
+        ended.run,
+        print.id,
+        print.family,
+        print.kind.as_str(),
+        print.program,
+        print.exception,
+        print.template,
+    ])?;
+    Ok(())
+}
+
+/// Writes down how the retry of a verdict ended. Tells whether that is known now.
+fn learn(db: &Connection, row: i64, ended: &waiting::Failed, now: i64) -> rusqlite::Result<bool> {
+    let (follows, fingerprint, family, changes): (i64, String, String, String) = db
+        .prepare_cached("SELECT follows, fingerprint, family, changes FROM classification WHERE id = ?1")?
+        .query_row([row], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?;
+    if ended.retry_of != Some(follows) {
+        return Ok(false);
+    }
+    let is_interrupted = ended.cause.is_some_and(|c| c.is_loss() || matches!(c, Cause::Stopped | Cause::Checkpoint));
+    if is_interrupted {
+        // Not the job's doing; the next attempt will tell.
+        db.prepare_cached("UPDATE classification SET follows = ?2 WHERE id = ?1")?
+            .execute(params![row, ended.attempt])?;
+        return Ok(false);
+    }
+    let outcome = match ended.state.as_str() {
+        "completed" => RetryOutcome::Succeeded,
+        "canceled" => RetryOutcome::Canceled,
+        _ if ended.fingerprint().id == fingerprint => RetryOutcome::FailedSame,
+        _ => RetryOutcome::FailedOther,
+    };
+    db.prepare_cached("UPDATE classification SET outcome = ?2, outcome_ms = ?3 WHERE id = ?1")?.execute(params![
+        row,
+        outcome.as_str(),
+        now
+    ])?;
+    let mut counts = torc_model::recovery::Counts::default();
+    counts.add(outcome);
+    if counts.tries == 0 {
+        return Ok(true);
+    }
+    let changes: Vec<Change> = parse(&changes)?;
+    let action = match changes.first().map(|c| c.field.as_str()) {
+        None => "again",
+        Some("memory") => "more_memory",
+        Some(_) => "more_time",
+    };
+    db.prepare_cached(
+        "INSERT INTO failure_memory (fingerprint, action, family, tries, succeeded, failed_same, failed_other, updated_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         ON CONFLICT (fingerprint, action) DO UPDATE SET tries = tries + ?4, succeeded = succeeded + ?5,
+            failed_same = failed_same + ?6, failed_other = failed_other + ?7, updated_ms = ?8",
+    )?
+    .execute(params![
+        fingerprint,
+        action,
+        family,
+        counts.tries,
+        counts.succeeded,
+        counts.failed_same,
+        counts.failed_other,
+        now
+    ])?;
+    Ok(true)
+}
+
+/// Verdicts whose retry has not ended yet, at boot.
+pub fn open_verdicts(db: &Connection) -> rusqlite::Result<HashMap<JobId, i64>> {
+    let mut statement = db.prepare(
+        "SELECT job_id, id FROM classification WHERE action = 'retry' AND state = 'applied' AND outcome IS NULL
+         ORDER BY id",
+    )?;
+    let rows = statement.query_map([], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
+    rows.collect()
+}

@@ -1,0 +1,164 @@
+//! One call of an agent: our MCP server on loopback, a private working directory, a time limit, and logs.
+
+use super::agents::{Agent, fill, fill_value};
+use super::prompt;
+use crate::cli::classify::person;
+use crate::cli::mcp::{SlurmPlanner, new_token};
+use crate::error::{Error, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, Command};
+use torc_client::{Client, Query};
+use torc_mcp::{HttpServer, Journal, Server, Settings, Toolset, guidance};
+use torc_model::api::WorkflowView;
+
+/// Variables that would give the agent a way to Torc's server besides the two tools.
+const HIDDEN: [&str; 5] = ["TORC_TOKEN", "TORC_TOKEN_FILE", "TORC_API_URL", "TORC_DIR", "TORC_FORMAT"];
+
+/// How far an agent may go.
+pub struct Limits {
+    /// It is stopped after this long.
+    pub time: Duration,
+    /// It may call tools this often.
+    pub calls: u64,
+    /// Where its words go.
+    pub log_dir: PathBuf,
+}
+
+/// Starts the agent and waits for its end, which is told in a few words.
+pub async fn run(client: &Client, workflow: &WorkflowView, agent: &Agent, limits: &Limits) -> Result<String> {
+    make_private_dir(&limits.log_dir)?;
+    // Short-lived, and not where the user's own settings of the agent would be found.
+    let work = WorkDir::make()?;
+    let guidance = guidance::load().map_err(Error::usage)?;
+    let waiting = client.pending_failures(workflow.id, &Query::new().add("groups", 1).add("examples", 0)).await?;
+    let text = prompt::task(workflow, waiting.pending_failed_count, waiting.confidence_threshold, &guidance);
+    let calls = limits.log_dir.join("calls.jsonl");
+    let journal = Arc::new(Journal::create(&calls, limits.calls).map_err(Error::io("write", &calls))?);
+    let token = new_token()?;
+    let server = Server::new(Settings {
+        toolset: Toolset::Unattended,
+        workflow: Some(workflow.id),
+        agent: agent.name.clone(),
+        by: person(),
+        guidance,
+        backend: Arc::new(client.clone()),
+        planner: Some(Arc::new(SlurmPlanner)),
+        journal: journal.clone(),
+    });
+    let http = HttpServer::start(server, 0, &token).await.map_err(Error::io("listen on", "127.0.0.1"))?;
+    let prompt_file = limits.log_dir.join("prompt.txt");
+    write_private(&prompt_file, text.as_bytes())?;
+    let torc = std::env::current_exe().map_err(Error::io("find", "the program"))?;
+    let (url, id) = (http.url(), workflow.id.to_string());
+    let values = [
+        ("prompt", text.as_str()),
+        ("prompt_file", &*prompt_file.to_string_lossy()),
+        ("mcp_url", &url),
+        ("mcp_token", &token),
+        ("work_dir", &*work.path.to_string_lossy()),
+        ("workflow_id", &id),
+        ("torc", &*torc.to_string_lossy()),
+    ];
+    let ended = start_and_wait(agent, &values, &work.path, limits).await;
+    http.stop().await;
+    let how = ended?;
+    Ok(format!("{how} after {} calls", journal.calls()))
+}
+
+async fn start_and_wait(agent: &Agent, values: &[(&str, &str)], work: &Path, limits: &Limits) -> Result<String> {
+    for (name, content) in &agent.files {
+        let path = work.join(name);
+        if let Some(parent) = path.parent() {
+            make_private_dir(parent)?;
+        }
+        let text = match fill_value(content, values) {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        write_private(&path, text.as_bytes())?;
+    }
+    let filled: Vec<String> = agent.command.iter().map(|part| fill(part, values)).collect();
+    let Some((program, arguments)) = filled.split_first() else {
+        return Err(Error::usage(format!("agent `{}` has no command", agent.name)));
+    };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir(work)
+        .envs(agent.env.iter().map(|(name, value)| (name, fill(value, values))))
+        .stdin(Stdio::piped())
+        .stdout(log_file(&limits.log_dir.join("stdout.txt"))?)
+        .stderr(log_file(&limits.log_dir.join("stderr.txt"))?)
+        .process_group(0);
+    for name in HIDDEN {
+        command.env_remove(name);
+    }
+    let child = command.spawn().map_err(Error::io("start", program))?;
+    let mut group = Group { child };
+    if let Some(mut stdin) = group.child.stdin.take() {
+        let text = agent.stdin.as_ref().map(|text| fill(text, values)).unwrap_or_default();
+        // Closed at once when there is nothing to read; an agent that does not read is no error.
+        let _ = stdin.write_all(text.as_bytes()).await;
+    }
+    match tokio::time::timeout(limits.time, group.child.wait()).await {
+        Ok(Ok(status)) => Ok(format!("ended ({status})")),
+        Ok(Err(error)) => Err(Error::io("wait for", program)(error)),
+        Err(_) => Ok(format!("was stopped after {} s", limits.time.as_secs())),
+    }
+}
+
+/// The agent and everything it started; all of it ends when this is dropped.
+struct Group {
+    child: Child,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Only while the leader is not reaped: its number could be another's by then.
+        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+            // It may have ended by itself a moment ago.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+/// A private directory that goes with its owner.
+struct WorkDir {
+    path: PathBuf,
+}
+
+impl WorkDir {
+    fn make() -> Result<Self> {
+        let name = format!("torc-agent-{}-{}", std::process::id(), &new_token()?[..12]);
+        let path = std::env::temp_dir().join(name);
+        make_private_dir(&path)?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        // What is left in a temporary directory hurts nobody but the disk; the token in it is already dead.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn make_private_dir(path: &Path) -> Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::io("create", path))
+}
+
+fn log_file(path: &Path) -> Result<File> {
+    OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path).map_err(Error::io("write", path))
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    use std::io::Write as _;
+    log_file(path)?.write_all(bytes).map_err(Error::io("write", path))
+}
