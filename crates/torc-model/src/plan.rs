@@ -239,6 +239,11 @@ pub struct JobExtra {
 }
 
 impl JobExtra {
+    /// How often the job is started again after its runner was lost.
+    pub fn max_lost(&self) -> u32 {
+        self.max_lost_retries.unwrap_or(3)
+    }
+
     /// Nothing is set.
     pub fn is_default(&self) -> bool {
         *self == Self::default()

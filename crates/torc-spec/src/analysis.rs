@@ -3,9 +3,11 @@
 use crate::diagnostic::Diagnostics;
 use crate::lint;
 use crate::plan::{self, graph};
+use crate::recovery::{self, Recovery};
 use crate::spec::Spec;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use torc_model::plan::{Job, Plan};
 
 /// The size of the largest node that is known, to tell jobs that would never start.
@@ -17,6 +19,15 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// GPUs; none if nobody counted.
     pub num_gpus: Option<u32>,
+}
+
+/// Where a workflow would run, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Site<'a> {
+    /// The largest node.
+    pub machine: Option<Machine>,
+    /// The directory that paths of files start from.
+    pub dir: Option<&'a Path>,
 }
 
 /// A plan with everything that can be said about it beforehand.
@@ -49,6 +60,8 @@ pub struct Analysis {
     pub critical_seconds: Option<u64>,
     /// The graph: one node per job, or one per definition if there are many jobs.
     pub graph: Graph,
+    /// What follows failures, where something does.
+    pub recovery: Vec<Recovery>,
 }
 
 /// Jobs that can run at the same time.
@@ -91,11 +104,11 @@ impl GraphNode {
 const MAX_DRAWN: usize = 60;
 
 impl Spec {
-    /// Plans, and looks for everything doubtful. Touches nothing but the names of input files.
-    pub fn check(&self, machine: Option<Machine>) -> Result<Checked, Diagnostics> {
+    /// Plans, and looks for everything doubtful. Of the directory only the names of input files are looked up.
+    pub fn check(&self, site: Site<'_>) -> Result<Checked, Diagnostics> {
         let planned = plan::plan(self)?;
         let mut warnings = planned.warnings;
-        warnings.extend(lint::lint(self, &planned.plan, &planned.origins, machine));
+        warnings.extend(lint::lint(self, &planned.plan, &planned.origins, site));
         warnings.sort();
         let analysis = analyse(self, &planned.plan, &planned.origins);
         Ok(Checked { plan: planned.plan, analysis, warnings })
@@ -130,6 +143,7 @@ fn analyse(spec: &Spec, plan: &Plan, origins: &[usize]) -> Analysis {
     chain.reverse();
     let known = chain.iter().all(|job| runtime(plan, &plan.jobs[*job]).is_some());
     let graph = graph_of(spec, plan, origins, &stage);
+    let names: Vec<&str> = spec.document.jobs.iter().map(|job| job.name.as_str()).collect();
     let count = stage.iter().map(|stage| stage + 1).max().unwrap_or(0);
     let mut stages: Vec<Stage> = (0..count).map(|_| Stage { jobs: 0, nodes: Vec::new() }).collect();
     stage.iter().for_each(|stage| stages[*stage].jobs += 1);
@@ -145,6 +159,7 @@ fn analyse(spec: &Spec, plan: &Plan, origins: &[usize]) -> Analysis {
         critical_seconds: (known && !chain.is_empty()).then(|| chain.last().map_or(0, |job| longest[*job].0)),
         critical_path: chain.into_iter().map(|job| plan.jobs[job].name.clone()).collect(),
         graph,
+        recovery: recovery::of_plan(plan, origins, &names),
     }
 }
 

@@ -18,6 +18,7 @@ mod lint;
 mod node;
 mod plan;
 mod read;
+mod recovery;
 mod render;
 mod schema;
 mod shell;
@@ -28,8 +29,9 @@ mod template;
 mod values;
 mod write;
 
-pub use analysis::{Analysis, Checked, Graph, GraphNode, Machine, Stage};
+pub use analysis::{Analysis, Checked, Graph, GraphNode, Machine, Site, Stage};
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity};
+pub use recovery::Recovery;
 pub use schema::json_schema;
 pub use source::{Format, Source};
 pub use spec::{Parsed, Spec, parse};

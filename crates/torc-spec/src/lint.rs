@@ -1,21 +1,23 @@
 //! Doubts that are no mistakes: names nobody uses, jobs that fit nowhere, rules that never match.
 
-use crate::analysis::Machine;
+use crate::analysis::{Machine, Site};
 use crate::diagnostic::{Diagnostic, Diagnostics, excerpt};
 use crate::node::At;
 use crate::spec::Spec;
 use crate::template;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use torc_model::plan::{ActionKind, Plan};
 use torc_model::units::{Memory, Runtime};
 
 /// Looks for everything doubtful in a plan.
-pub(crate) fn lint(spec: &Spec, plan: &Plan, origins: &[usize], machine: Option<Machine>) -> Diagnostics {
+pub(crate) fn lint(spec: &Spec, plan: &Plan, origins: &[usize], site: Site<'_>) -> Diagnostics {
     let mut lint = Lint { spec, plan, origins, found: Diagnostics::default() };
     lint.unused();
     lint.unread();
+    lint.missing(site.dir);
     lint.rules();
-    lint.sizes(machine);
+    lint.sizes(site.machine);
     lint.schedulers();
     lint.found
 }
@@ -99,10 +101,6 @@ impl Lint<'_> {
             let pick = |wanted: (bool, bool)| -> Vec<&str> {
                 names.iter().filter(|(_, usage)| **usage == wanted).map(|(name, _)| *name).collect()
             };
-            let list = |names: &[&str]| {
-                let shown: Vec<String> = names.iter().take(5).map(|name| format!("`{}`", excerpt(name))).collect();
-                format!("{}{}", shown.join(", "), if names.len() > 5 { ", ..." } else { "" })
-            };
             let (untouched, unread) = (pick((false, false)), pick((false, true)));
             if !untouched.is_empty() {
                 let message = format!("{} {what} never used: {}", untouched.len(), list(&untouched));
@@ -121,6 +119,31 @@ impl Lint<'_> {
                 let help = "jobs only wait for each other through the same name";
                 self.found.push(Diagnostic::warning(message).help(help));
             }
+        }
+    }
+
+    /// Input files that are not there and that no job writes: the first job to read one would fail.
+    fn missing(&mut self, dir: Option<&Path>) {
+        let (Some(dir), plan) = (dir, self.plan) else { return };
+        let written: HashSet<usize> = plan.jobs.iter().flat_map(|job| &job.output_files).copied().collect();
+        let read: BTreeSet<usize> = plan.jobs.iter().flat_map(|job| &job.input_files).copied().collect();
+        // A path that the shell will complete can not be looked up.
+        let is_plain = |path: &str| !path.contains('$') && !path.starts_with('~');
+        let missing: Vec<&str> = read
+            .difference(&written.into_iter().collect())
+            .map(|index| plan.files[*index].path.as_str())
+            .filter(|path| is_plain(path) && !dir.join(path).exists())
+            .collect();
+        if !missing.is_empty() {
+            let message = format!(
+                "{} input {} not there, and no job writes {}: {}",
+                missing.len(),
+                if missing.len() == 1 { "file is" } else { "files are" },
+                if missing.len() == 1 { "it" } else { "them" },
+                list(&missing)
+            );
+            let help = "jobs that read it will fail; paths start from the directory where the workflow is run";
+            self.found.push(Diagnostic::warning(message).help(help));
         }
     }
 
@@ -246,4 +269,10 @@ impl Lint<'_> {
             }
         }
     }
+}
+
+/// The first few of many names.
+fn list(names: &[&str]) -> String {
+    let shown: Vec<String> = names.iter().take(5).map(|name| format!("`{}`", excerpt(name))).collect();
+    format!("{}{}", shown.join(", "), if names.len() > 5 { ", ..." } else { "" })
 }

@@ -1,11 +1,12 @@
 //! The analysis as text, and the graph as DOT, Mermaid and SVG.
 
 use crate::analysis::{Analysis, Graph};
+use crate::recovery;
 use std::fmt::Write as _;
 use torc_model::units::Runtime;
 
 impl Analysis {
-    /// For a terminal: a summary, the stages with what each node waits for, and the critical path.
+    /// For a terminal: a summary, the stages with what each node waits for, the critical path, and who recovers what.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
@@ -39,6 +40,7 @@ impl Analysis {
             let dots = if self.critical_path.len() > 12 { " -> ..." } else { "" };
             let _ = writeln!(out, "\ncritical path{}: {shown}{dots}", time.unwrap_or_default());
         }
+        out.push_str(&recovery::to_text(&self.recovery));
         out
     }
 }

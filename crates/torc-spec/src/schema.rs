@@ -25,6 +25,16 @@ pub fn json_schema() -> Value {
             workflow.shift_remove("required");
         }
     }
+    // A handler may be a step with the handler's keys beside its own, instead of a list of commands.
+    let step = definitions.get("step").map(|step| step["properties"].clone()).unwrap_or_default();
+    if let Some(handler) = definitions.get_mut("handler").and_then(Value::as_object_mut) {
+        handler.shift_remove("required");
+        for (key, schema) in step.as_object().into_iter().flatten() {
+            if handler["properties"].get(key).is_none() {
+                handler["properties"][key] = schema.clone();
+            }
+        }
+    }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Torc workflow",
@@ -86,7 +96,10 @@ fn shape(shape_of: &Shape, definitions: &mut Map<String, Value>) -> Value {
         }
         Shape::Map(_, value) => json!({ "type": "object", "additionalProperties": shape(value, definitions) }),
         Shape::Object(object) => define(object, definitions),
-        Shape::ParameterValues => json!({ "type": ["string", "number", "boolean", "array"] }),
+        Shape::ParameterValues => {
+            let items = json!({ "type": ["string", "number", "boolean"] });
+            json!({ "type": ["string", "number", "boolean", "array"], "items": items })
+        }
         Shape::Steps(part) => part_schema(*part, definitions),
         Shape::Json | Shape::Metadata | Shape::Ignored(_) | Shape::Refused(_) => json!({}),
     }
@@ -99,13 +112,19 @@ fn part_schema(part: Part, definitions: &mut Map<String, Value>) -> Value {
             let one = json!({ "anyOf": [{ "type": "string" }, step] });
             json!({ "anyOf": [one, { "type": "array", "items": one }] })
         }
-        // A handler may be a step with the handler's keys beside it.
         (Part::Handler, Some(handler)) => {
-            define(handler, definitions);
-            json!({ "type": ["string", "object", "array"] })
+            let steps = part_schema(Part::Steps, definitions);
+            json!({ "anyOf": [steps, define(handler, definitions)] })
         }
         (Part::Items, Some(items)) => json!({ "anyOf": [{ "type": "array" }, define(items, definitions)] }),
         (_, Some(object)) => define(object, definitions),
-        (_, None) => json!({}),
+        (Part::Resume, None) => shape(&Shape::Word(|| vec!["start", "step"]), definitions),
+        (Part::Capture, None) => {
+            let source = json!({ "type": "string" });
+            json!({ "anyOf": [source, { "type": "object", "additionalProperties": source }] })
+        }
+        (Part::AgentCommand, None) => shape(&Shape::List(&Shape::Text), definitions),
+        (Part::Only | Part::Tolerate, None) => json!({ "type": ["string", "number"] }),
+        (_, None) => shape(&Shape::Text, definitions),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::diagnostic::{excerpt, suggest};
 use serde_json::{Number, Value};
+use torc_model::core::{signal_name, signal_names, signal_number};
 use torc_model::units::{Memory, Runtime};
 
 /// What is wrong with a value, and what to write instead.
@@ -204,47 +205,11 @@ pub fn slurm_option(key: &str) -> Result<String, String> {
     Ok(option)
 }
 
-const SIGNALS: [(&str, i32); 30] = [
-    ("SIGHUP", 1),
-    ("SIGINT", 2),
-    ("SIGQUIT", 3),
-    ("SIGILL", 4),
-    ("SIGTRAP", 5),
-    ("SIGABRT", 6),
-    ("SIGBUS", 7),
-    ("SIGFPE", 8),
-    ("SIGKILL", 9),
-    ("SIGUSR1", 10),
-    ("SIGSEGV", 11),
-    ("SIGUSR2", 12),
-    ("SIGPIPE", 13),
-    ("SIGALRM", 14),
-    ("SIGTERM", 15),
-    ("SIGSTKFLT", 16),
-    ("SIGCHLD", 17),
-    ("SIGCONT", 18),
-    ("SIGSTOP", 19),
-    ("SIGTSTP", 20),
-    ("SIGTTIN", 21),
-    ("SIGTTOU", 22),
-    ("SIGURG", 23),
-    ("SIGXCPU", 24),
-    ("SIGXFSZ", 25),
-    ("SIGVTALRM", 26),
-    ("SIGPROF", 27),
-    ("SIGWINCH", 28),
-    ("SIGIO", 29),
-    ("SIGSYS", 31),
-];
-
 /// `SIGSEGV`, `segv` or `11`, as `SIGSEGV`.
 pub fn signal(text: &str) -> Result<String, String> {
-    let upper = text.trim().to_ascii_uppercase();
-    let known = SIGNALS.iter().find(|(name, number)| {
-        *name == upper || name.strip_prefix("SIG") == Some(&upper) || upper.parse() == Ok(*number)
-    });
-    known.map(|(name, _)| (*name).to_owned()).ok_or_else(|| {
-        let help = suggest(&upper, SIGNALS.iter().map(|(name, _)| *name)).unwrap_or_default();
+    let known = signal_number(text).map(signal_name).filter(|name| signal_names().any(|known| known == name));
+    known.ok_or_else(|| {
+        let help = suggest(&text.trim().to_ascii_uppercase(), signal_names()).unwrap_or_default();
         format!("`{}` is not a signal; {help}", excerpt(text))
     })
 }

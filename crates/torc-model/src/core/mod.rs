@@ -43,5 +43,5 @@ pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
 pub use reset::{Reason, Seeds};
 pub use restore::{EndedRow, JobRow, LiveRow, Rows, ZombieRow};
-pub use rules::{CompiledHandler, Failure, RuleError, Verdict, signal_name, signal_number};
+pub use rules::{CompiledHandler, Failure, RuleError, Verdict, signal_name, signal_names, signal_number};
 pub use workflow::{Held, Job, NewJob, Refused, Workflow};

@@ -105,6 +105,11 @@ pub fn signal_number(text: &str) -> Option<i64> {
     SIGNALS.iter().find(|(name, _)| *name == full).map(|(_, n)| *n).or_else(by_number)
 }
 
+/// The names of all signals.
+pub fn signal_names() -> impl Iterator<Item = &'static str> + Clone {
+    SIGNALS.iter().map(|(name, _)| *name)
+}
+
 /// The name of a signal, `SIGSEGV`, or `signal 42`.
 pub fn signal_name(number: i64) -> String {
     SIGNALS

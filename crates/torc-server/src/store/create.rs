@@ -1,7 +1,6 @@
 //! Creating a workflow: one plan, one transaction, all or nothing.
 
 use super::facts::{self, FileFact};
-use super::load::DEFAULT_MAX_LOST;
 use super::persist::json;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
@@ -182,7 +181,7 @@ fn engine_job(plan: &Plan, job: &Job, index: usize, first: i64, schedulers: &[i6
         },
         handler: job.failure_handler.or(plan.settings.default_failure_handler).map(|h| h as u32),
         cancel_on_failure: job.cancel_on_blocking_job_failure,
-        max_lost: job.extra.max_lost_retries.unwrap_or(DEFAULT_MAX_LOST),
+        max_lost: job.extra.max_lost(),
         parents: job.depends_on.iter().map(|d| *d as u32).collect(),
     }
 }

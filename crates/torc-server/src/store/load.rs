@@ -10,9 +10,6 @@ use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Rule, Settings};
 use torc_model::status::{ActionState, AttemptState, JobStatus, Outcome, Trigger};
 
-/// Budget for losses of a job that sets none.
-pub const DEFAULT_MAX_LOST: u32 = 3;
-
 /// What the writer must know before the first request: counters and live runners. Workflows come on first use.
 pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let next = |table: &str| -> rusqlite::Result<i64> {
@@ -166,7 +163,7 @@ fn jobs(
             class: class(row, &extra)?,
             handler: handler.and_then(|h| handlers.get(&h).copied()).or(default_handler),
             cancel_on_failure: row.get(7)?,
-            max_lost: extra.max_lost_retries.unwrap_or(DEFAULT_MAX_LOST),
+            max_lost: extra.max_lost(),
             parents: std::mem::take(&mut parents[stored.len()]),
         };
         stored.push(JobRow {

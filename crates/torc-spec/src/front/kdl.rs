@@ -7,6 +7,8 @@ use crate::node::{Entry, Kind, Node, Span};
 /// One KDL node.
 #[derive(Debug)]
 pub struct KdlNode {
+    /// The type before its name.
+    pub annotation: Option<String>,
     /// Its name.
     pub name: String,
     /// Where the name stands.
@@ -89,7 +91,7 @@ impl<'t> Parser<'t, '_, '_> {
 
     fn node(&mut self, depth: usize) -> Result<KdlNode, Stop> {
         self.builder.count(1, Span::new(self.at, self.at + 1))?;
-        self.annotation()?;
+        let annotation = self.annotation()?;
         let start = self.at;
         if !self.peek().is_some_and(|c| is_identifier(c) || c == '"' || c == '#') || self.starts_number() {
             let found = self.found();
@@ -97,8 +99,15 @@ impl<'t> Parser<'t, '_, '_> {
         }
         let name = self.string()?;
         let name_span = Span::new(start, self.at);
-        let mut node =
-            KdlNode { name, name_span, arguments: Vec::new(), properties: Vec::new(), children: None, span: name_span };
+        let mut node = KdlNode {
+            annotation,
+            name,
+            name_span,
+            arguments: Vec::new(),
+            properties: Vec::new(),
+            children: None,
+            span: name_span,
+        };
         loop {
             let spaced = self.node_space()?;
             let ignored = self.slashdash()?;
@@ -197,24 +206,24 @@ impl<'t> Parser<'t, '_, '_> {
         }
     }
 
-    /// `(type)` says nothing that a workflow needs.
-    fn annotation(&mut self) -> Result<(), Stop> {
+    /// `(type)`; only `(list)` and `(map)` before a node say something that a workflow needs.
+    fn annotation(&mut self) -> Result<Option<String>, Stop> {
         if self.peek() != Some('(') {
-            return Ok(());
+            return Ok(None);
         }
         self.at += 1;
         self.node_space()?;
         if !self.peek().is_some_and(|c| is_identifier(c) || c == '"' || c == '#') {
             return Err(self.fail("expected the name of a type", None));
         }
-        self.string()?;
+        let name = self.string()?;
         self.node_space()?;
         if self.peek() != Some(')') {
             return Err(self.fail("expected `)` after the name of the type", None));
         }
         self.at += 1;
         self.node_space()?;
-        Ok(())
+        Ok(Some(name))
     }
 
     fn keyword(&mut self) -> Result<Node, Stop> {

@@ -150,7 +150,8 @@ fn thing(node: KdlNode, object: &'static Object, builder: &mut Builder<'_>) -> N
 }
 
 /// A node whose key is not known to be special: one argument is a value, several are a list, children named `-` are the
-/// elements of a list, other children and properties are a map.
+/// elements of a list, other children and properties are a map. `(list)` and `(map)` before the name decide where that
+/// leaves a doubt: a list of nothing, a map whose only key is `-`.
 fn generic(node: KdlNode, builder: &mut Builder<'_>) -> Node {
     let span = node.span;
     let has_keys = node.children.is_some() || !node.properties.is_empty();
@@ -169,7 +170,12 @@ fn generic(node: KdlNode, builder: &mut Builder<'_>) -> Node {
         builder.error(span, format!("`{}` has both values and keys", node.name), None);
     }
     let children = node.children.unwrap_or_default();
-    if node.properties.is_empty() && !children.is_empty() && children.iter().all(|child| child.name == "-") {
+    let is_list = match node.annotation.as_deref() {
+        Some("list") => true,
+        Some("map") => false,
+        _ => !children.is_empty(),
+    };
+    if is_list && node.properties.is_empty() && children.iter().all(|child| child.name == "-") {
         let items = children.into_iter().map(|child| generic(child, builder)).collect();
         return Node::new(Kind::List(items), span);
     }

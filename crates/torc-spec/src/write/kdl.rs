@@ -58,7 +58,12 @@ fn thing(name: &str, value: &Value, object: &'static Object, depth: usize, out: 
 
 /// Any value: the elements of a list are children named `-`.
 fn generic(name: &str, value: &Value, depth: usize, out: &mut String) {
-    out.push_str(&format!("{}{}", pad(depth), word(name)));
+    let doubt = match value {
+        Value::Array(items) if items.is_empty() => "(list)",
+        Value::Object(map) if !map.is_empty() && map.keys().all(|key| key == "-") => "(map)",
+        _ => "",
+    };
+    out.push_str(&format!("{}{doubt}{}", pad(depth), word(name)));
     match value {
         Value::Object(map) => {
             out.push_str(" {\n");

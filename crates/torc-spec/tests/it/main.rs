@@ -1,10 +1,13 @@
 //! Tests of the whole crate through its public API.
 
+mod drawing;
 mod errors;
 mod examples;
 mod formats;
+mod fuzz;
 mod golden;
 mod limits;
+mod lint;
 mod steps;
 
 use torc_model::plan::Plan;

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::output::Format;
 use serde_json::json;
 use std::path::PathBuf;
-use torc_spec::{Diagnostics, Machine, Severity, Source};
+use torc_spec::{Diagnostics, Machine, Severity, Site, Source};
 
 /// Check a spec and show what it would do, without touching anything
 #[derive(clap::Args, Debug)]
@@ -41,7 +41,9 @@ impl Args {
             Ok(parsed) => parsed,
             Err(errors) => return wrong(&errors),
         };
-        let checked = match parsed.spec.check(Some(machine())) {
+        let dir = std::env::current_dir().ok();
+        let site = Site { machine: Some(machine()), dir: dir.as_deref() };
+        let checked = match parsed.spec.check(site) {
             Ok(checked) => checked,
             Err(errors) => return wrong(&errors),
         };

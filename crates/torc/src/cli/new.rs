@@ -96,7 +96,7 @@ mod tests {
         for kind in Kind::ALL {
             let parsed = torc_spec::parse(&Source::new(kind.name(), kind.text(), Format::Yaml));
             let parsed = parsed.unwrap_or_else(|errors| panic!("{errors}"));
-            let checked = parsed.spec.check(None).unwrap_or_else(|errors| panic!("{errors}"));
+            let checked = parsed.spec.check(Default::default()).unwrap_or_else(|errors| panic!("{errors}"));
             let doubts = checked.warnings.count(torc_spec::Severity::Warning);
             assert!(parsed.warnings.is_empty() && doubts == 0, "{}{}", parsed.warnings, checked.warnings);
         }
