@@ -14,6 +14,11 @@ pub const ALL: &[&str] = &[
     "runner.before_spawn",
     "runner.after_spawn",
     "runner.after_exit",
+    "steps.after_try",
+    "steps.before_handler",
+    "steps.after_handler",
+    "steps.after_step",
+    "steps.before_report",
 ];
 
 /// Dies here if the environment says so.

@@ -4,12 +4,14 @@
 
 use crate::monitor::Sample;
 use crate::process::{Order, Sink};
+use crate::steps::Live;
 use crate::supervisor::{Exit, How, StopReason};
 use crate::sys;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use torc_model::api::{AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult};
 use torc_model::ids::WorkflowId;
@@ -46,6 +48,8 @@ pub struct Context {
     pub checkpoint_exit_code: Option<i64>,
     /// Where every look at what attempts use is kept, if it is.
     pub time_series: Option<PathBuf>,
+    /// Tells the server what steps do while they do it.
+    pub live: Arc<Live>,
 }
 
 impl Context {

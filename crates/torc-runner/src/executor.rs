@@ -5,9 +5,10 @@ use crate::actions::{self, Action, ActionResult};
 use crate::attempt::{self, Attempt, Context};
 use crate::mailbox::Mailbox;
 use crate::pool::Pool;
-use crate::steps::{Answer, Ask, StepRun};
+use crate::steps::{Answer, Ask, Slots, StepRun};
 use crate::supervisor::{Done, ProcessEvent, StopReason, Supervisor, Task};
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,6 +39,8 @@ pub enum Prepared {
     Report(Box<CompletionReport>),
     /// The next wish of an attempt with steps.
     Turn(AttemptId, Box<StepRun>, Ask),
+    /// A slot of the agent for an attempt that waits for one.
+    Slot(AttemptId, File),
 }
 
 /// An attempt with steps.
@@ -45,6 +48,7 @@ struct Stepping {
     /// Not here while the pool has it.
     run: Option<Box<StepRun>>,
     waits_until: Option<Instant>,
+    waits_for_slot: bool,
     stop: Option<StopReason>,
     /// Still to be told to the server.
     start: Option<AttemptRef>,
@@ -58,6 +62,7 @@ pub struct Executor {
     prepared: Mailbox<Prepared>,
     steps: HashMap<AttemptId, Stepping>,
     waits: BTreeSet<(Instant, AttemptId)>,
+    slots: Slots,
     units: HashMap<u64, Unit>,
     by_attempt: HashMap<AttemptId, u64>,
     next_id: u64,
@@ -80,6 +85,7 @@ impl Executor {
             prepared,
             steps: HashMap::new(),
             waits: BTreeSet::new(),
+            slots: Slots::default(),
             units: HashMap::new(),
             by_attempt: HashMap::new(),
             next_id: 1,
@@ -119,7 +125,7 @@ impl Executor {
     fn start_steps(&mut self, mut attempt: Attempt, now: Instant, out: &mut Vec<ExecutorEvent>) {
         let (id, start) = (attempt.reference().id, attempt.take_start());
         let run = Box::new(StepRun::new(attempt, self.context.clone()));
-        self.steps.insert(id, Stepping { run: Some(run), waits_until: None, stop: None, start });
+        self.steps.insert(id, Stepping { run: Some(run), waits_until: None, waits_for_slot: false, stop: None, start });
         self.turn(id, Answer::Begin, now, out);
     }
 
@@ -164,8 +170,29 @@ impl Executor {
                 stepping.waits_until = Some(until);
                 self.waits.insert((until, id));
             }
+            Ask::Slot { paths, at_most } => {
+                stepping.waits_for_slot = true;
+                if let Some(time) = at_most {
+                    let until = now + time;
+                    stepping.waits_until = Some(until);
+                    self.waits.insert((until, id));
+                }
+                let prepared = self.prepared.clone();
+                self.slots.wait(id, paths, move |id, slot| prepared.send(Prepared::Slot(id, slot)));
+            }
             Ask::Done(_) => {}
         }
+    }
+
+    /// Whoever waits no more for its slot lets it go by dropping it.
+    fn on_slot(&mut self, id: AttemptId, slot: File, now: Instant, out: &mut Vec<ExecutorEvent>) {
+        let Some(stepping) = self.steps.get_mut(&id).filter(|stepping| stepping.waits_for_slot) else { return };
+        stepping.waits_for_slot = false;
+        if let Some(until) = stepping.waits_until.take() {
+            self.waits.remove(&(until, id));
+        }
+        let answer = stepping.stop.clone().map_or(Answer::Slot(slot), Answer::Stop);
+        self.turn(id, answer, now, out);
     }
 
     /// Notes that attempts with steps are to end, and ends the waits among them.
@@ -173,9 +200,10 @@ impl Executor {
         for id in ids {
             let Some(stepping) = self.steps.get_mut(id) else { continue };
             stepping.stop.get_or_insert_with(|| reason.clone());
-            if let Some(until) = stepping.waits_until.take() {
+            let until = stepping.waits_until.take();
+            if until.is_some() || stepping.waits_for_slot {
                 // It wakes at once, and whoever wakes it sees that it is to end.
-                self.waits.remove(&(until, *id));
+                until.map(|until| self.waits.remove(&(until, *id)));
                 self.waits.insert((now, *id));
                 stepping.waits_until = Some(now);
             }
@@ -240,6 +268,9 @@ impl Executor {
             self.waits.remove(&(at, id));
             let Some(stepping) = self.steps.get_mut(&id) else { continue };
             stepping.waits_until = None;
+            if std::mem::take(&mut stepping.waits_for_slot) {
+                self.slots.forget(id);
+            }
             let answer = stepping.stop.clone().map_or(Answer::Woken, Answer::Stop);
             self.turn(id, answer, now, out);
         }
@@ -250,6 +281,7 @@ impl Executor {
         match prepared {
             Prepared::Report(report) => out.push(ExecutorEvent::Ended(report)),
             Prepared::Turn(id, run, ask) => self.on_turn(id, run, ask, now, out),
+            Prepared::Slot(id, slot) => self.on_slot(id, slot, now, out),
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::dispatcher::Event;
 use crate::held::HeldList;
 use crate::lanes::Line;
+use crate::steps::Live;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,9 @@ use torc_model::api::{Heartbeat, HeartbeatAnswer};
 
 /// After a failure the next try comes soon: a server that restarts must not think us gone.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// News of steps wait this long for more of them: one request for all.
+const GATHER: Duration = Duration::from_millis(500);
 
 /// Ends the heartbeat when dropped.
 pub struct Pulse {
@@ -38,7 +42,7 @@ impl Rhythm {
 }
 
 /// Starts the heartbeat.
-pub fn start(line: &Line, held: Arc<HeldList>, rhythm: Rhythm) -> io::Result<Pulse> {
+pub fn start(line: &Line, held: Arc<HeldList>, live: Arc<Live>, rhythm: Rhythm) -> io::Result<Pulse> {
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Its own connections: those of another runtime stand still when that runtime is busy.
@@ -47,7 +51,7 @@ pub fn start(line: &Line, held: Arc<HeldList>, rhythm: Rhythm) -> io::Result<Pul
     std::thread::Builder::new().name("torc-heartbeat".into()).stack_size(512 << 10).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
-                () = beat(line, held, rhythm) => {}
+                () = beat(line, held, live, rhythm) => {}
                 _ = stopped => {}
             }
         });
@@ -55,18 +59,27 @@ pub fn start(line: &Line, held: Arc<HeldList>, rhythm: Rhythm) -> io::Result<Pul
     Ok(Pulse { _stop: stop })
 }
 
-async fn beat(line: Line, held: Arc<HeldList>, rhythm: Rhythm) {
+async fn beat(line: Line, held: Arc<HeldList>, live: Arc<Live>, rhythm: Rhythm) {
     let client = line.client.with_time_limit(rhythm.interval.max(Duration::from_secs(5)));
     let mut is_fenced = false;
     let mut pause = rhythm.interval;
     loop {
         // Not longer than until the fence, whatever the rhythm.
         let to_fence = rhythm.fence.saturating_sub(line.contact.silence()).max(Duration::from_millis(100));
-        tokio::time::sleep(pause.min(to_fence)).await;
-        let body = Heartbeat { runner_id: line.runner_id, held: held.refs(), gone: held.untold() };
+        let due = tokio::time::Instant::now() + pause.min(to_fence);
+        tokio::select! {
+            () = tokio::time::sleep_until(due) => {}
+            // What steps do is told at once, but not each of it by itself. While nobody answers the rhythm holds.
+            () = live.news(), if pause == rhythm.interval => {
+                tokio::time::sleep_until(due.min(tokio::time::Instant::now() + GATHER)).await;
+            }
+        }
+        let body =
+            Heartbeat { runner_id: line.runner_id, held: held.refs(), gone: held.untold(), step_events: live.untold() };
         match line.contact.track(client.heartbeat(&body)).await {
             Ok(answer) => {
                 held.told(&body.gone);
+                live.told(&body.step_events);
                 pause = rhythm.interval;
                 if answer != HeartbeatAnswer::default() {
                     line.events.send(Event::Heartbeat(answer));

@@ -15,6 +15,7 @@ use crate::mailbox::{Inbox, mailbox};
 use crate::pool::Pool;
 use crate::process::Setup;
 use crate::spool::{self, Spool};
+use crate::steps::Live;
 use crate::supervisor::{Done, Rules, Supervisor, Task};
 use crate::sys;
 use std::io::Read as _;
@@ -82,7 +83,9 @@ impl Runner {
         };
         let held = Arc::new(HeldList::default());
         let rhythm = Rhythm::new(registered.lease_seconds, registered.disown_seconds);
-        let pulse = heartbeat::start(&line, held.clone(), rhythm).map_err(|e| Error::system("start a thread", e))?;
+        let live = Arc::new(Live::default());
+        let pulse = heartbeat::start(&line, held.clone(), live.clone(), rhythm)
+            .map_err(|e| Error::system("start a thread", e))?;
         let context = Arc::new(Context {
             workflow_name: registered.workflow_name.clone(),
             workflow_id: config.workflow_id,
@@ -95,6 +98,7 @@ impl Runner {
             execution: registered.execution.clone(),
             checkpoint_exit_code: registered.checkpoint_exit_code,
             time_series: time_series(&registered, &output_dir, &key)?,
+            live,
         });
         let rules = rules(&config, &registered, &tell);
         let dispatcher = Dispatcher::new(settings(&config, &registered, &rules, &key), held, Instant::now());

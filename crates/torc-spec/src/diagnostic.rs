@@ -2,6 +2,7 @@
 
 use crate::node::Span;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -458,6 +459,46 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         }
     }
     best.map(|(_, candidate)| candidate)
+}
+
+/// Looks for what was meant, but not for ever: of ten thousand wrong names among ten thousand known ones the first few
+/// get advice.
+#[derive(Debug)]
+pub struct Advice(Cell<usize>);
+
+impl Default for Advice {
+    /// As many comparisons as nobody notices.
+    fn default() -> Self {
+        Self(Cell::new(50_000))
+    }
+}
+
+impl Advice {
+    /// As [`suggest`].
+    pub fn suggest<'a>(
+        &self,
+        word: &str,
+        known: impl IntoIterator<Item = &'a str, IntoIter: ExactSizeIterator> + Clone,
+    ) -> Option<String> {
+        self.pay(known.clone().into_iter().len()).then(|| suggest(word, known)).flatten()
+    }
+
+    /// As [`nearest`].
+    pub fn nearest<'a>(&self, word: &str, known: &[&'a str]) -> Option<&'a str> {
+        self.pay(known.len()).then(|| nearest(word, known.iter().copied())).flatten()
+    }
+
+    /// Whether one of many is so, as far as there is time to look.
+    pub fn any(&self, known: &[&str], is: impl Fn(&str) -> bool) -> bool {
+        self.pay(known.len()) && known.iter().any(|name| is(name))
+    }
+
+    fn pay(&self, cost: usize) -> bool {
+        // Whatever there is, one look is affordable.
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(cost));
+        left > 0
+    }
 }
 
 /// `did you mean ...?`, or the list of what there is if it is short enough to help.

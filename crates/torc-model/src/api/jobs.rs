@@ -55,6 +55,12 @@ pub struct JobView {
     pub extra: Option<Value>,
     /// The last attempt's return code.
     pub return_code: Option<i64>,
+    /// Steps of the last attempt that failed and were recovered.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub recovered_steps: i64,
+    /// Steps of the last attempt that failed, which was tolerated.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub ignored_steps: i64,
 }
 
 /// An attempt as lists and `get` show it.

@@ -62,3 +62,8 @@ impl<T> Page<T> {
         Self { items, offset: 0, total_count, has_more: false }
     }
 }
+
+/// A count that is not worth a word.
+fn is_zero(count: &i64) -> bool {
+    *count == 0
+}

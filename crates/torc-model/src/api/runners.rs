@@ -4,6 +4,7 @@ use super::{AttemptRef, CompletionReport, ReportResult, StartReport};
 use crate::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::{Execution, OnScriptFailure, ResourceMonitor, Stdio};
 use crate::status::Trigger;
+use crate::steps::StepEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -229,6 +230,21 @@ pub struct Heartbeat {
     /// them never arrived and will not be followed. Repeated until a heartbeat with them was answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<AttemptId>,
+    /// What steps have done since the last heartbeat. Repeated until a heartbeat with them was answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub step_events: Vec<StepEvents>,
+}
+
+/// Events of one attempt's steps, while it runs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct StepEvents {
+    /// Whose.
+    pub attempt: AttemptRef,
+    /// How many there were before these.
+    pub from: u64,
+    /// In their order.
+    #[schema(value_type = Vec<Object>)]
+    pub events: Vec<StepEvent>,
 }
 
 /// What a heartbeat learns.

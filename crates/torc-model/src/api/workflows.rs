@@ -66,6 +66,12 @@ pub struct StatusView {
     pub started_ms: Option<i64>,
     /// The last job ended at.
     pub last_end_ms: Option<i64>,
+    /// Steps of this run that failed and were recovered.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub recovered_steps: i64,
+    /// Steps of this run that failed, which was tolerated.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub ignored_steps: i64,
 }
 
 /// Something that happened.

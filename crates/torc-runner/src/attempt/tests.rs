@@ -44,6 +44,7 @@ fn context(dir: &Path) -> Context {
         execution: Execution::default(),
         checkpoint_exit_code: Some(85),
         time_series: None,
+        live: Default::default(),
     }
 }
 

@@ -6,7 +6,7 @@
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use torc_model::steps::{Agent, Permissions};
 
 /// Stands for the prompt among the arguments; without it the prompt comes by standard input.
@@ -29,51 +29,49 @@ pub fn arguments(agent: &Agent, prompt: &str) -> (Vec<String>, bool) {
     (words, !by_argument)
 }
 
-/// Whether a call may be made.
-#[derive(Debug)]
-pub enum Permit {
-    /// Yes; the slot is free again when this is dropped.
-    Granted(Option<File>),
-    /// Not now: as many calls as allowed are being made.
-    Busy,
-    /// No: the budget is used up.
-    Exhausted(String),
+/// The files of which a call must hold one.
+pub fn slots(most: u64, dir: &Path, workflow: i64) -> Vec<PathBuf> {
+    (0..most).map(|number| dir.join(format!("agent_wf{workflow}_slot{number}"))).collect()
 }
 
-/// Asks for the right to make one call.
-pub fn permit(agent: &Agent, dir: &Path, workflow: i64, what: &str) -> io::Result<Permit> {
-    let slot = match agent.max_parallel {
-        Some(most) => {
-            let mut free = None;
-            for number in 0..most {
-                let path = dir.join(format!("agent_wf{workflow}_slot{number}"));
-                let file = File::options().create(true).append(true).open(path)?;
-                if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                    free = Some(file);
-                    break;
-                }
-            }
-            let Some(free) = free else { return Ok(Permit::Busy) };
-            Some(free)
+/// A slot that nobody holds, held now; it is free again when the file is closed.
+pub fn free_slot(paths: &[PathBuf]) -> io::Result<Option<File>> {
+    for path in paths {
+        let file = open_slot(path)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return Ok(Some(file));
         }
-        None => None,
-    };
-    if let Some(most) = agent.max_calls {
-        let mut file =
-            File::options().create(true).append(true).read(true).open(dir.join(format!("agent_wf{workflow}_calls")))?;
-        // Two runners must not both take the last call.
-        flock(&file, FlockOperation::LockExclusive)?;
-        let mut calls = String::new();
-        file.read_to_string(&mut calls)?;
-        let made = calls.lines().count() as u64;
-        if made >= most {
-            let message =
-                format!("the agent's budget is used up: {made} of {most} calls were made (`agent.max_calls`)");
-            return Ok(Permit::Exhausted(message));
-        }
-        file.write_all(format!("{}\n", what.escape_debug()).as_bytes())?;
     }
-    Ok(Permit::Granted(slot))
+    Ok(None)
+}
+
+/// Waits until a slot is free, and holds it.
+pub fn wait_for_slot(path: &Path) -> io::Result<File> {
+    let file = open_slot(path)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+fn open_slot(path: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).open(path)
+}
+
+/// Counts one call against the budget; a sentence when it is used up.
+pub fn count_call(agent: &Agent, dir: &Path, workflow: i64, what: &str) -> io::Result<Result<(), String>> {
+    let Some(most) = agent.max_calls else { return Ok(Ok(())) };
+    let mut file =
+        File::options().create(true).append(true).read(true).open(dir.join(format!("agent_wf{workflow}_calls")))?;
+    // Two runners must not both take the last call.
+    flock(&file, FlockOperation::LockExclusive)?;
+    let mut calls = String::new();
+    file.read_to_string(&mut calls)?;
+    let made = calls.lines().count() as u64;
+    if made >= most {
+        let message = format!("the agent's budget is used up: {made} of {most} calls were made (`agent.max_calls`)");
+        return Ok(Err(message));
+    }
+    file.write_all(format!("{}\n", what.escape_debug()).as_bytes())?;
+    Ok(Ok(()))
 }
 
 #[cfg(test)]
@@ -90,16 +88,28 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_is_counted_over_all_calls_and_slots_are_given_back() {
+    fn the_budget_is_counted_over_all_calls() {
         let dir = tempfile::tempdir().unwrap();
-        let agent = Agent { max_calls: Some(3), max_parallel: Some(1), ..Agent::default() };
-        let call = || permit(&agent, dir.path(), 1, "j").unwrap();
-        let first = call();
-        assert!(matches!(first, Permit::Granted(Some(_))));
-        assert!(matches!(call(), Permit::Busy));
-        drop(first);
-        assert!(matches!(call(), Permit::Granted(_)));
-        assert!(matches!(call(), Permit::Granted(_)));
-        assert!(matches!(call(), Permit::Exhausted(_)));
+        let agent = Agent { max_calls: Some(2), ..Agent::default() };
+        let call = || count_call(&agent, dir.path(), 1, "j").unwrap();
+        assert_eq!((call(), call()), (Ok(()), Ok(())));
+        assert!(call().unwrap_err().contains("2 of 2 calls"));
+    }
+
+    #[test]
+    fn slots_are_given_back_and_whoever_waits_gets_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = slots(2, dir.path(), 1);
+        let (first, second) = (free_slot(&paths).unwrap(), free_slot(&paths).unwrap());
+        assert!(first.is_some() && second.is_some() && free_slot(&paths).unwrap().is_none());
+        let waiting = std::thread::spawn({
+            let path = paths[1].clone();
+            move || wait_for_slot(&path).unwrap()
+        });
+        drop(second);
+        let third = waiting.join().unwrap();
+        assert!(free_slot(&paths).unwrap().is_none());
+        drop(third);
+        assert!(free_slot(&paths).unwrap().is_some());
     }
 }

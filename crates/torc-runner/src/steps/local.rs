@@ -53,6 +53,7 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
         execution: Execution::default(),
         checkpoint_exit_code: None,
         time_series: None,
+        live: Default::default(),
     });
     let setup = Setup {
         shell: Setup::find_shell(),
@@ -75,6 +76,11 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
                 std::thread::sleep(time);
                 Answer::Woken
             }
+            // Alone on this machine as far as it knows: the first file will do.
+            Ask::Slot { paths, .. } => match paths.first() {
+                Some(path) => Answer::Slot(super::agent::wait_for_slot(path)?),
+                None => Answer::Woken,
+            },
             Ask::Run(mut order) => {
                 order.id = next_id;
                 order.tag = context.tag(next_id);

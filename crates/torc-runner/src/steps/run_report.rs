@@ -1,6 +1,7 @@
 //! From what steps did to the report that the server gets.
 
-use super::run::{Failure, Run, Stop};
+use super::failure::{Failure, Stop};
+use super::run::Run;
 use crate::attempt::{judge, missing_files, sinks, stdio, tail, to_i64};
 use crate::process::Sink;
 use crate::supervisor::{Exit, How, StopReason};
@@ -59,6 +60,10 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
     };
     if let Ok(Some(failure)) | Err(Stop::Fatal(failure)) = &end {
         run.report.failed_step = Some(failure.step.clone());
+    }
+    if !run.is_light {
+        run.context.live.end(run.packet.id);
+        torc_failpoint::hit("steps.before_report");
     }
     run.report.captures = run.scope.captures().iter().map(|(name, c)| (name.clone(), c.value.clone())).collect();
     let is_success = verdict.cause.is_none();

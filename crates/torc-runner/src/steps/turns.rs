@@ -8,7 +8,9 @@ use crate::attempt::{Attempt, Context};
 use crate::process::Order;
 use crate::supervisor::{Exit, StopReason};
 use std::fmt;
+use std::fs::File;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
@@ -22,6 +24,13 @@ pub enum Ask {
     Run(Box<Order>),
     /// To be woken after this long.
     Wait(Duration),
+    /// One of these files, locked as soon as it can be; to be woken without one after this long.
+    Slot {
+        /// The files.
+        paths: Vec<PathBuf>,
+        /// Not longer than this.
+        at_most: Option<Duration>,
+    },
     /// Nothing: it is over.
     Done(Box<CompletionReport>),
 }
@@ -35,6 +44,8 @@ pub enum Answer {
     Ended(Box<Exit>),
     /// The time is over.
     Woken,
+    /// A file that it asked for, locked.
+    Slot(File),
     /// Instead of what it asked for: end now.
     Stop(StopReason),
 }

@@ -1,6 +1,7 @@
 //! The runner with real processes against a fake server.
 
 mod fake_server;
+mod steps;
 
 use fake_server::FakeServer;
 use std::collections::HashSet;

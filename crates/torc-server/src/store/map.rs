@@ -4,17 +4,19 @@
 use super::load::parse;
 use super::persist::json;
 use super::refusal::Refusal;
+use super::step_events;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use torc_model::api::{AttemptPacket, ItemView, ItemsRequest};
-use torc_model::core::{Change, Claimed, End, ITEM_GONE, MapJob, NewJob, WAITS_FOR_ITEMS, Workflow, limit_name};
-use torc_model::ids::{JobId, WorkflowId};
+use torc_model::core::{Claimed, End, ITEM_GONE, MapJob, NewJob, WAITS_FOR_ITEMS, Workflow, limit_name};
+use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{JobExtra, Plan, user_data_variable};
 use torc_model::status::JobStatus;
-use torc_model::steps::{Expr, Item, MapSettings, Role, Source, Tree, job_name};
+use torc_model::steps::{Expr, Item, MapSettings, Role, Source, StepEvent, Tree, job_name};
 
 /// The plan with the limit that each map sets on its items; jobs will be numbered from `first`.
 pub fn with_limits(plan: &Plan, first: i64) -> Cow<'_, Plan> {
@@ -410,31 +412,19 @@ fn insert_items(
     Ok(())
 }
 
-/// Kinds of events that steps report.
-const EVENTS: [&str; 9] = [
-    "step_started",
-    "step_finished",
-    "retry_scheduled",
-    "handler_started",
-    "handler_finished",
-    "step_recovered",
-    "step_ignored",
-    "step_resumed",
-    "items_found",
-];
-
-/// What an attempt's steps did becomes events; what it captured becomes user data.
-pub fn after_end(tx: &mut Tx<'_>, id: WorkflowId, index: u32, steps: &Value, is_success: bool) -> Result<(), Failed> {
+/// What an attempt's steps did becomes events, unless they were told before; what it captured becomes user data.
+pub fn after_end(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    index: u32,
+    attempt: AttemptId,
+    steps: &Value,
+    is_success: bool,
+) -> Result<(), Failed> {
     let job = tx.workflow(id)?.jobs[index as usize].id;
-    let mut changes = Vec::new();
-    for event in steps["events"].as_array().into_iter().flatten() {
-        let Some(kind) = EVENTS.iter().find(|kind| event["kind"] == **kind) else { continue };
-        let mut data = event["data"].as_object().cloned().unwrap_or_default();
-        data.insert("step".into(), event["path"].clone());
-        data.insert("at_ms".into(), event["at_ms"].clone());
-        changes.push(Change::Event { kind, job: Some(job), data: Value::Object(data) });
-    }
-    tx.write(id, changes)?;
+    let events: Vec<StepEvent> = Vec::deserialize(&steps["events"]).unwrap_or_default();
+    let known = usize::try_from(step_events::known(tx, attempt)?).unwrap_or(usize::MAX);
+    step_events::tell(tx, id, job, events.get(known..).unwrap_or_default())?;
     let Some(captures) = steps["captures"].as_object().filter(|captures| is_success && !captures.is_empty()) else {
         return Ok(());
     };

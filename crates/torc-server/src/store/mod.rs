@@ -16,6 +16,7 @@ mod refusal;
 mod regenerate;
 mod reservations;
 mod runners;
+mod step_events;
 mod waiting;
 mod webhooks;
 mod why;

@@ -356,7 +356,7 @@ pub fn complete_one(
     let cause = if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { cause };
     super::bad_nodes::ended(tx, id, runner, (job, attempt), cause, report.exec_seconds)?;
     if let Some(steps) = steps {
-        super::map::after_end(tx, id, index, &steps, report.cause.is_none())?;
+        super::map::after_end(tx, id, index, attempt, &steps, report.cause.is_none())?;
     }
     Ok(ReportResult {
         id: attempt,
@@ -465,6 +465,11 @@ pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, F
         .prepare_cached("UPDATE compute_node SET last_seen_ms = ?2 WHERE id = ?1")?
         .execute([beat.runner_id.0, tx.now])?;
     let runner = beat.runner_id;
+    for told in &beat.step_events {
+        if let Some(index) = tx.workflow(id)?.may_report(told.attempt.id, runner, &told.attempt.token) {
+            super::step_events::while_running(tx, id, index, told)?;
+        }
+    }
     let present: Vec<AttemptId> = beat.held.iter().map(|a| a.id).collect();
     tx.apply(id, |workflow, limits, now| {
         for attempt in &beat.gone {

@@ -1,6 +1,6 @@
 //! The expanded files and user data, found by name.
 
-use crate::diagnostic::suggest;
+use crate::diagnostic::Advice;
 use std::collections::HashMap;
 use torc_model::plan::{File, UserData};
 
@@ -13,6 +13,7 @@ pub struct Catalog {
     pub user_data: Vec<UserData>,
     file_index: HashMap<String, u32>,
     user_data_index: HashMap<String, u32>,
+    advice: Advice,
 }
 
 impl Catalog {
@@ -48,12 +49,12 @@ impl Catalog {
 
     /// Advice for a name that is no file.
     pub fn nearest_file(&self, name: &str) -> Option<String> {
-        suggest(name, self.files.iter().map(|file| file.name.as_str()))
+        self.advice.suggest(name, self.files.iter().map(|file| file.name.as_str()))
     }
 
     /// Advice for a name that is no user data.
     pub fn nearest_user_data(&self, name: &str) -> Option<String> {
-        suggest(name, self.user_data.iter().map(|data| data.name.as_str()))
+        self.advice.suggest(name, self.user_data.iter().map(|data| data.name.as_str()))
     }
 }
 

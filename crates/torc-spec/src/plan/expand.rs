@@ -7,7 +7,7 @@ use super::Planner;
 use super::catalog::Catalog;
 use super::json::JsonTemplate;
 use super::params::{MAX_INSTANCES, Rows, RowsError};
-use crate::diagnostic::{Diagnostic, excerpt, nearest, suggest};
+use crate::diagnostic::{Diagnostic, excerpt, suggest};
 use crate::document::ParametersSpec;
 use crate::node::At;
 use crate::read::check_name;
@@ -182,7 +182,7 @@ impl Planner<'_> {
     pub fn template_error(&mut self, error: &TemplateError, names: &[&str], at: &At<'_>) {
         let diagnostic = match &error.unknown {
             Some(name) => {
-                let near = nearest(name, names.iter().copied());
+                let near = self.advice.nearest(name, names);
                 let near = near.map(|near| format!("did you mean `{{{near}}}`? ")).unwrap_or_default();
                 let take = if self.spec.document.parameters.contains_key(name) {
                     format!("take it from the workflow with `use_parameters: [{name}]`; ")

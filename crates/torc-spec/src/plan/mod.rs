@@ -12,7 +12,7 @@ mod params;
 mod resolve;
 mod rest;
 
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::diagnostic::{Advice, Diagnostic, Diagnostics, Severity};
 use crate::node::{At, Path};
 use crate::spec::Spec;
 use std::collections::HashSet;
@@ -29,7 +29,7 @@ pub(crate) struct Planned {
 
 /// Makes a plan out of a spec.
 pub(crate) fn plan(spec: &Spec) -> Result<Planned, Diagnostics> {
-    let mut planner = Planner { spec, found: Diagnostics::default(), said: HashSet::new() };
+    let mut planner = Planner { spec, found: Diagnostics::default(), said: HashSet::new(), advice: Advice::default() };
     let mut plan = planner.frame();
     let errors = planner.found.count(Severity::Error);
     let catalog = planner.catalog();
@@ -56,6 +56,7 @@ struct Planner<'a> {
     found: Diagnostics,
     /// What was reported already: one definition can stand for thousands of instances.
     said: HashSet<(String, String)>,
+    advice: Advice,
 }
 
 impl Planner<'_> {

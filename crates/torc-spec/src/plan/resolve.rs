@@ -5,7 +5,7 @@ use super::catalog::Catalog;
 use super::command::ReferenceKind;
 use super::jobs::{Instance, LISTS};
 use super::matching::{Matches, Names};
-use crate::diagnostic::{Diagnostic, excerpt, suggest};
+use crate::diagnostic::{Diagnostic, excerpt};
 use crate::node::At;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -127,10 +127,10 @@ impl Planner<'_> {
         let job = excerpt(&instance.name);
         let message = format!("job `{job}`: there is no {} called `{}`", lookup.what, excerpt(name));
         let family = format!("{name}_");
-        let help = if lookup.what == "job" && lookup.all.iter().any(|job| job.starts_with(&family)) {
+        let help = if lookup.what == "job" && self.advice.any(lookup.all, |job| job.starts_with(&family)) {
             Some(format!("to depend on all jobs that begin with `{family}`, write `depends_on_regexes: ['^{family}']`"))
         } else {
-            suggest(name, lookup.all.iter().copied())
+            self.advice.suggest(name, lookup.all.iter().copied())
         };
         self.report(at, "", Diagnostic::error(message).maybe_help(help));
     }
@@ -142,7 +142,7 @@ impl Planner<'_> {
             return;
         }
         let plain: String = pattern.chars().filter(|c| c.is_alphanumeric() || matches!(c, '_' | '-')).collect();
-        let help = suggest(&plain, lookup.all.iter().copied());
+        let help = self.advice.suggest(&plain, lookup.all.iter().copied());
         let message = format!("job `{job}`: `{shown}` matches no {}", lookup.what);
         self.report(at, "", Diagnostic::error(message).maybe_help(help));
     }
@@ -259,7 +259,7 @@ impl Planner<'_> {
                 "failure_handler" => ("there is no failure handler called", "failure_handlers"),
                 _ => ("there is no Slurm scheduler called", "slurm_schedulers"),
             };
-            let help = suggest(name, known.iter().copied());
+            let help = self.advice.suggest(name, known.iter().copied());
             let help = help.or_else(|| Some(format!("the workflow defines none; add `{list}`")));
             let message = format!("job `{}`: {message} `{}`", excerpt(&instance.name), excerpt(name));
             self.report(

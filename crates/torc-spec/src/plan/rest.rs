@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::matching::Names;
-use crate::diagnostic::{Diagnostic, excerpt, suggest};
+use crate::diagnostic::{Diagnostic, excerpt};
 use crate::document::{ActionSpec, Document};
 use crate::node::At;
 use crate::template::{Quoting, Template};
@@ -53,7 +53,7 @@ impl Planner<'_> {
             let known = || document.failure_handlers.iter().map(|handler| handler.name.as_str());
             let found = known().position(|known| known == name);
             if found.is_none() {
-                let help = suggest(name, known().collect::<Vec<_>>());
+                let help = self.advice.suggest(name, known().collect::<Vec<_>>());
                 let message = format!("there is no failure handler called `{}`", excerpt(name));
                 self.report(&At::top("default_failure_handler"), "", Diagnostic::error(message).maybe_help(help));
             }
@@ -180,7 +180,7 @@ impl Planner<'_> {
                 match index.get(name.as_str()) {
                     Some(job) => chosen.push(*job),
                     None => {
-                        let help = suggest(name, names.iter().copied());
+                        let help = self.advice.suggest(name, names.iter().copied());
                         let message = format!("there is no job called `{}`", excerpt(name));
                         self.report(&at.key("jobs").index(position), "", Diagnostic::error(message).maybe_help(help));
                     }
@@ -218,7 +218,7 @@ impl Planner<'_> {
         let scheduler = action.scheduler.clone().unwrap_or_default();
         let known: Vec<&str> = document.slurm_schedulers.iter().map(|s| s.name.as_str()).collect();
         if !known.contains(&scheduler.as_str()) {
-            let help = suggest(&scheduler, known.iter().copied());
+            let help = self.advice.suggest(&scheduler, known.iter().copied());
             let help = help.or_else(|| Some("the workflow defines no `slurm_schedulers`".into()));
             let message = format!("there is no Slurm scheduler called `{}`", excerpt(&scheduler));
             self.report(&at.key("scheduler"), "", Diagnostic::error(message).maybe_help(help));

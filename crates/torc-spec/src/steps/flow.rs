@@ -1,7 +1,7 @@
 //! Which variables are known where, and what is doubtful about a handler or a quote.
 
 use super::grammar::RESERVED;
-use crate::diagnostic::{Diagnostic, nearest};
+use crate::diagnostic::{Advice, Diagnostic, nearest};
 use crate::node::Path;
 use crate::shell::{Quotes, Scanner};
 use std::collections::BTreeSet;
@@ -46,7 +46,15 @@ pub(crate) fn check(tree: &Tree, root: &Path, is_item: bool, is_reduce: bool) ->
     if let Some(handler) = &tree.on_failure {
         all.extend(handler.capture.keys().cloned());
     }
-    let mut flow = Flow { all, certain: BTreeSet::new(), errors: 0, is_item, is_reduce, remarks: Vec::new() };
+    let mut flow = Flow {
+        all,
+        certain: BTreeSet::new(),
+        errors: 0,
+        is_item,
+        is_reduce,
+        advice: Advice::default(),
+        remarks: Vec::new(),
+    };
     let mut known = flow.certain.clone();
     if let Some(dir) = &tree.dir {
         flow.plain(dir, &root.join("dir"));
@@ -80,6 +88,7 @@ struct Flow {
     errors: usize,
     is_item: bool,
     is_reduce: bool,
+    advice: Advice,
     remarks: Vec<Remark>,
 }
 
@@ -245,7 +254,7 @@ impl Flow {
                     "map" => Diagnostic::error("`map` is known only in a job with `reduce`"),
                     root => {
                         let known: Vec<&str> = self.all.iter().map(String::as_str).chain(RESERVED).collect();
-                        let near = nearest(root, known.iter().copied());
+                        let near = self.advice.nearest(root, &known);
                         let help = near.map_or_else(
                             || "write `$${` for a `${` that is not a variable of the job".to_owned(),
                             |near| format!("did you mean `{near}`?"),
@@ -316,7 +325,7 @@ impl Flow {
                 continue;
             }
             let known: Vec<&str> = self.all.iter().map(String::as_str).chain(RESERVED).collect();
-            let help = nearest(root, known.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+            let help = self.advice.nearest(root, &known).map(|near| format!("did you mean `{near}`?"));
             let message = format!("nothing is called `{root}` here");
             self.say(at, root, Diagnostic::error(message).maybe_help(help));
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use torc_spec::Format;
 
 /// Mutations of each format; more with `FUZZ_ROUNDS=100000`.
-const ROUNDS: usize = 400;
+const ROUNDS: usize = 300;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -92,10 +92,11 @@ fn mutate(text: &mut Vec<u8>, dice: &mut Dice, seeds: &[Vec<u8>], words: &[Vec<u
         }
         4 if !part.is_empty() => text[part.start] ^= 1 << dice.below(8),
         5 => {
-            let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-            let (one, two) = (dice.below(lines.len()), dice.below(lines.len()));
-            let mut lines = lines;
-            lines.swap(one, two);
+            let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+            if !lines.is_empty() {
+                let (one, two) = (dice.below(lines.len()), dice.below(lines.len()));
+                lines.swap(one, two);
+            }
             *text = lines.concat();
         }
         _ => {

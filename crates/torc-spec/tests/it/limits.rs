@@ -144,3 +144,14 @@ fn messages_from_long_lines_stay_short() {
     assert!(rendered.contains("did you mean `name`?"), "{rendered}");
     assert!(rendered.lines().all(|line| line.chars().count() < 200), "{rendered}");
 }
+
+#[test]
+fn advice_for_many_wrong_names_does_not_go_quadratic() {
+    let many = "name: x\njobs:\n  - {name: 'a_{i}', command: 'true', parameters: {i: '1:20000'}}\n  - {name: b, command: 'true', parameters: {i: '1:20000'}, depends_on: ['aa_{i}']}\n";
+    let errors = refused(many, Format::Yaml);
+    assert!(errors.0[0].help.as_deref().is_some_and(|help| help.contains("did you mean")), "{errors}");
+    let each: String =
+        (0..5000).map(|n| format!("  - {{name: job_{n}, command: 'true', depends_on: [jop_{n}]}}\n")).collect();
+    let errors = refused(format!("name: x\njobs:\n{each}"), Format::Yaml);
+    assert!(errors.0.len() >= 100 && errors.0[0].help.is_some() && errors.0[99].help.is_none(), "{errors}");
+}

@@ -42,19 +42,18 @@ impl Args {
 }
 
 /// `recovered 2, ignored 1`, or nothing.
-pub fn counters(steps: Option<&Value>) -> Option<String> {
-    let count = |key: &str| steps.and_then(|steps| steps[key].as_i64()).filter(|count| *count > 0);
-    let parts = [("recovered", count("recovered")), ("ignored", count("ignored"))];
+pub fn counts(recovered: i64, ignored: i64) -> Option<String> {
+    let parts = [("recovered", recovered), ("ignored", ignored)];
     let parts: Vec<String> =
-        parts.iter().filter_map(|(word, count)| count.map(|count| format!("{word} {count}"))).collect();
+        parts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{word} {count}")).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// The tree, one line per try, with the outcome of each step.
 pub fn render(job: &str, attempt: i64, report: &Report) -> String {
     let mut out = format!("{} attempt {attempt}", escape::line(job));
-    if let Some(counters) = counters(serde_json::to_value(report).ok().as_ref()) {
-        let _ = write!(out, ": {counters}");
+    if let Some(counts) = counts(report.recovered.into(), report.ignored.into()) {
+        let _ = write!(out, ": {counts}");
     }
     out.push('\n');
     for row in &report.rows {

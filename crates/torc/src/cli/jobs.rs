@@ -3,7 +3,7 @@
 use super::paging::Paging;
 use super::references::{self, JobArg, LATEST, WorkflowOption};
 use super::session::Access;
-use super::{Context, describe};
+use super::{Context, describe, job_steps};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::card::Card;
@@ -36,7 +36,7 @@ enum Command {
     /// List the attempts of a job
     Attempts(One),
     /// Show what the steps of a job did
-    Steps(super::job_steps::Args),
+    Steps(job_steps::Args),
     /// Cancel jobs, and what depends on them
     Cancel(Many),
     /// Switch jobs off: they do not run, and what depends on them goes ahead
@@ -247,14 +247,16 @@ fn parse_status(text: &str) -> std::result::Result<JobStatus, String> {
 fn jobs_table(jobs: &[JobView]) -> Table {
     let mut table = Table::new(["id", "name", "status", "attempt", "code", "note"]);
     for job in jobs {
-        let note = if job.held { Some("held".to_string()) } else { job.status_reason.clone() };
+        let mended = job_steps::counts(job.recovered_steps, job.ignored_steps);
+        let held = job.held.then(|| "held".to_string());
+        let note = held.or_else(|| job.status_reason.clone()).into_iter().chain(mended).collect::<Vec<_>>();
         table.row([
             Field::number(job.id.0),
             Field::text(&job.name),
             Field::status(job.status),
             Field::number(job.attempt_id),
             Field::optional_number(job.return_code),
-            Field::text(note.unwrap_or_default()),
+            Field::text(note.join("; ")),
         ]);
     }
     table
@@ -288,6 +290,7 @@ fn render(job: &JobView) -> String {
     }
     card.line("attempt", job.attempt_id.to_string());
     card.optional("code", job.return_code.map(|code| code.to_string()));
+    card.optional("steps", job_steps::counts(job.recovered_steps, job.ignored_steps));
     card.block("command", &job.command);
     let memory = job.memory.as_ref().map(|m| format!(", memory {m}")).unwrap_or_default();
     let runtime = job.runtime.as_ref().map(|r| format!(", runtime {r}")).unwrap_or_default();

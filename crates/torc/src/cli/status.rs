@@ -2,7 +2,7 @@
 
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::{Context, describe};
+use super::{Context, describe, job_steps};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::card::Card;
@@ -71,6 +71,7 @@ fn render(status: &StatusView, failures: &[JobView]) -> String {
             format!("{} ({took}{})", human::local_time(started), if status.is_complete { "" } else { " so far" }),
         );
     }
+    card.optional("steps", job_steps::counts(status.recovered_steps, status.ignored_steps));
     if status.lost_contact_runners > 0 {
         card.line("runners", format!("{} active, {} silent", status.active_runners, status.lost_contact_runners));
     } else if status.active_runners > 0 {

@@ -17,13 +17,13 @@ fn root() -> PathBuf {
 }
 
 /// One fenced block.
-struct Block {
-    language: String,
-    line: usize,
-    text: String,
+pub struct Block {
+    pub language: String,
+    pub line: usize,
+    pub text: String,
 }
 
-fn blocks(document: &str) -> Vec<Block> {
+pub fn blocks(document: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
     for (number, line) in document.lines().enumerate() {

@@ -31,6 +31,62 @@ jobs:
         assert!(kinds.contains(&kind), "{kind} is not in {kinds:?}");
     }
     test.torc(["logs", "j"]).success().says("broken");
+    for args in [vec!["status"], vec!["jobs", "list"], vec!["jobs", "get", "j"]] {
+        test.torc(&args).success().says("recovered 1, ignored 1");
+        let value = test.torc(["-f", "json"].iter().chain(&args)).success().json();
+        let value = value["jobs"].get(0).unwrap_or(&value).clone();
+        assert_eq!((&value["recovered_steps"], &value["ignored_steps"]), (&1.into(), &1.into()), "{args:?}");
+    }
+}
+
+/// Each event once, although it is told while the job runs and again with its report.
+#[test]
+fn what_steps_do_is_told_while_they_do_it() {
+    let test = Test::new().spec(
+        "name: w\njobs:\n  - {name: j, steps: [{name: first, shell: exit 3, on_failure: 'true'}, {name: second, shell: 'read line < gate'}]}\n",
+    );
+    let gate = test.gate("gate");
+    let mut running = test.torc(["run", "workflow.yaml"]).spawn();
+    running.wait_for_stderr("workflow 1");
+    let mut events = test.torc(["events", "--follow"]).spawn();
+    // The job stands at the gate: nothing but the events themselves can have told.
+    events.wait_for_stdout("step_recovered");
+    gate.open();
+    running.wait().expect(0);
+    let all = test.torc(["-f", "json", "events"]).success().json();
+    let count = |kind: &str| all["events"].as_array().unwrap().iter().filter(|event| event["kind"] == kind).count();
+    assert_eq!(
+        (count("step_started"), count("step_recovered"), count("handler_started"), count("step_finished")),
+        (3, 1, 1, 3)
+    );
+}
+
+#[test]
+fn a_map_that_fails_fast_starts_no_more_items() {
+    let spec = |fast: bool| {
+        format!(
+            "name: w\njobs:\n  - {{name: m, map: {{items: [a, bad, c, d], max_parallel: 1, tolerate: 0, fail_fast: {fast}}}, command: 'echo >> ran; test \"${{item}}\" != bad'}}\n"
+        )
+    };
+    let fast = Test::new().spec(&spec(true));
+    fast.run().expect(1);
+    assert_eq!(fast.statuses(), ["m failed", "m/a completed", "m/bad failed", "m/c canceled", "m/d canceled"]);
+    assert_eq!(fast.read("ran").lines().count(), 2);
+    let slow = Test::new().spec(&spec(false));
+    slow.run().expect(1);
+    assert_eq!(slow.read("ran").lines().count(), 4);
+}
+
+/// Three items wait for the one slot of the agent, and each is woken by the end of another's call.
+#[test]
+fn calls_of_the_agent_wait_for_each_other() {
+    let test = Test::new()
+        .file("agent.sh", "mkdir busy || echo overlap >> overlaps\nread -r line\necho >> calls\nrmdir busy\n")
+        .spec(
+            "name: w\nagent: {command: [sh, agent.sh], max_parallel: 1}\njobs:\n  - {name: m, map: {items: [a, b, c, d, e, f]}, steps: [{claude: 'do ${item}'}]}\n",
+        );
+    test.run().expect(0);
+    assert_eq!((test.read("calls").lines().count(), test.exists("overlaps")), (6, false));
 }
 
 #[test]
@@ -170,8 +226,6 @@ jobs:
         "[{\"id\": \"keep\", \"v\": 1}, {\"id\": \"change\", \"v\": 2}, {\"id\": \"new\", \"v\": 1}]",
     );
     test.torc(["workflows", "reset-status", "latest", "--job", "up"]).done();
-    let reset = test.torc(["-f", "json", "jobs", "list"]).success().json();
-    let _ = reset;
     test.torc(["workflows", "initialize", "latest"]).done();
     test.torc(["run", "latest"]).done();
     let ran = test.read("ran");

@@ -17,7 +17,10 @@ const LIST: List = List {
            coalesce(j.runtime_seconds, r.runtime_seconds) AS runtime_seconds, \
            h.name AS failure_handler, s.name AS scheduler, \
            (SELECT a.return_code FROM attempt a WHERE a.job_id = j.id AND a.ended_ms IS NOT NULL \
-            ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1) AS return_code \
+            ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1) AS return_code, \
+           (SELECT json_array(a.steps ->> 'recovered', a.steps ->> 'ignored') FROM attempt a \
+            WHERE a.job_id = j.id AND a.ended_ms IS NOT NULL \
+            ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1) AS step_counts \
            FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
            LEFT JOIN failure_handler h ON h.id = j.failure_handler_id \
            LEFT JOIN slurm_scheduler s ON s.id = j.scheduler_id",
@@ -139,6 +142,8 @@ fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
     let status: i64 = row.get("status")?;
     let memory: Option<i64> = row.get("memory_bytes")?;
     let runtime: Option<i64> = row.get("runtime_seconds")?;
+    let counts: Option<String> = row.get("step_counts")?;
+    let counts: [Option<i64>; 2] = counts.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     Ok(JobView {
         id: page::id(row, "id", JobId)?,
         workflow_id: page::id(row, "workflow_id", WorkflowId)?,
@@ -161,6 +166,8 @@ fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
         depends_on_job_ids: None,
         extra: None,
         return_code: row.get("return_code")?,
+        recovered_steps: counts[0].unwrap_or(0),
+        ignored_steps: counts[1].unwrap_or(0),
     })
 }
 

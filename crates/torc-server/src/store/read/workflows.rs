@@ -138,11 +138,18 @@ fn status(connection: &Connection, id: WorkflowId, now_ms: i64) -> Result<Status
                 lost_contact_runners: 0,
                 started_ms: row.get(5)?,
                 last_end_ms: row.get(6)?,
+                recovered_steps: 0,
+                ignored_steps: 0,
             })
         })
         .map_err(|error| missing(error, id))?;
     view.counts = counts(connection, id)?;
     view.total = view.counts.values().sum();
+    // Word for word the condition of the index `attempt_mended`, which holds those few rows only.
+    let sql = "SELECT coalesce(sum(steps ->> 'recovered'), 0), coalesce(sum(steps ->> 'ignored'), 0) FROM attempt \
+               WHERE workflow_id = ?1 AND run_id = ?2 AND (steps ->> 'recovered' > 0 OR steps ->> 'ignored' > 0)";
+    (view.recovered_steps, view.ignored_steps) =
+        connection.prepare_cached(sql)?.query_row((id.0, view.run_id), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let sql = "SELECT coalesce(sum(last_seen_ms >= ?2), 0), coalesce(sum(last_seen_ms < ?2), 0) \
                FROM compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL";
     let since = lease_begin(now_ms);

@@ -1,0 +1,56 @@
+//! What steps do becomes events: while their attempt runs, and the rest at its end.
+
+use super::writer::{Failed, Tx};
+use serde_json::Value;
+use torc_model::api::StepEvents;
+use torc_model::core::Change;
+use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::steps::StepEvent;
+
+/// Kinds of events that steps report.
+const EVENTS: [&str; 9] = [
+    "step_started",
+    "step_finished",
+    "retry_scheduled",
+    "handler_started",
+    "handler_finished",
+    "step_recovered",
+    "step_ignored",
+    "step_resumed",
+    "items_found",
+];
+
+/// How many events of an attempt's steps are known.
+pub fn known(tx: &Tx<'_>, attempt: AttemptId) -> Result<u64, Failed> {
+    let count: i64 = tx
+        .db
+        .prepare_cached("SELECT step_events FROM attempt WHERE id = ?1")?
+        .query_row([attempt.0], |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
+
+/// Writes events down.
+pub fn tell(tx: &mut Tx<'_>, id: WorkflowId, job: JobId, events: &[StepEvent]) -> Result<(), Failed> {
+    let mut changes = Vec::new();
+    for event in events {
+        let Some(kind) = EVENTS.iter().find(|kind| event.kind == **kind) else { continue };
+        let mut data = event.data.clone();
+        data.insert("step".into(), event.path.as_str().into());
+        data.insert("at_ms".into(), event.at_ms.into());
+        changes.push(Change::Event { kind, job: Some(job), data: Value::Object(data) });
+    }
+    tx.write(id, changes)
+}
+
+/// What an attempt's steps do while it runs becomes events, each once however often it is told.
+pub fn while_running(tx: &mut Tx<'_>, id: WorkflowId, index: u32, told: &StepEvents) -> Result<(), Failed> {
+    let known = known(tx, told.attempt.id)?;
+    // After a gap there is nothing to go on with: the report will have it all.
+    let Some(skip) = known.checked_sub(told.from).and_then(|skip| usize::try_from(skip).ok()) else { return Ok(()) };
+    let Some(news) = told.events.get(skip..).filter(|news| !news.is_empty()) else { return Ok(()) };
+    let job = tx.workflow(id)?.jobs[index as usize].id;
+    tell(tx, id, job, news)?;
+    let known = i64::try_from(known).unwrap_or(i64::MAX).saturating_add(news.len() as i64);
+    tx.db.prepare_cached("UPDATE attempt SET step_events = ?2 WHERE id = ?1")?.execute([told.attempt.id.0, known])?;
+    Ok(())
+}
