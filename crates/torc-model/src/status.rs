@@ -254,6 +254,8 @@ words! {
         OnWorkerStart = "on_worker_start",
         /// A runner is about to leave.
         OnWorkerComplete = "on_worker_complete",
+        /// A job that is tried again became ready, however often that happens.
+        AutoScheduleOnReadyJobs = "auto_schedule_on_ready_jobs",
     }
 }
 

@@ -152,6 +152,8 @@ pub fn rule(reader: &mut Reader<'_>, node: &Node) {
     }
 }
 
+const AUTO_SCHEDULE: &str = "auto_schedule_on_ready_jobs";
+
 /// An action.
 pub fn action(reader: &mut Reader<'_>, node: &Node) {
     let trigger = text(node, "trigger_type");
@@ -162,10 +164,16 @@ pub fn action(reader: &mut Reader<'_>, node: &Node) {
         let message = format!("`{trigger}` needs `jobs` or `job_name_regexes`");
         reader.report(span(node, "trigger_type"), Diagnostic::error(message));
     }
+    if trigger == AUTO_SCHEDULE && kind == "run_commands" {
+        let message = format!("`{trigger}` asks for nodes and can not run commands");
+        let help = "use `action_type: schedule_nodes`";
+        reader.report(span(node, "action_type"), Diagnostic::error(message).help(help));
+    }
     for key in ["jobs", "job_name_regexes"] {
-        if !about_jobs && !trigger.is_empty() && !trigger.contains('{') && node.get(key).is_some() {
+        let speaks_of_jobs = about_jobs || trigger == AUTO_SCHEDULE;
+        if !speaks_of_jobs && !trigger.is_empty() && !trigger.contains('{') && node.get(key).is_some() {
             let message = format!("`{key}` has no effect at `{trigger}`");
-            let help = "only `on_jobs_ready` and `on_jobs_complete` speak of jobs";
+            let help = "only `on_jobs_ready`, `on_jobs_complete` and `auto_schedule_on_ready_jobs` speak of jobs";
             reader.report(span(node, key), Diagnostic::warning(message).help(help));
         }
     }

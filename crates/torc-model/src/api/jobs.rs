@@ -174,6 +174,9 @@ pub struct UpdateJob {
     /// Why, for the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Who asks, for the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// Higher runs first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,

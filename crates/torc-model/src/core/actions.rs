@@ -1,4 +1,5 @@
-//! Actions: what the workflow does at a trigger. Each fires once, or once per worker when persistent.
+//! Actions: what the workflow does at a trigger. Each fires once, or once per worker when persistent; those that look
+//! after retried jobs fire whenever such a job has nobody to run it.
 
 use super::change::Change;
 use super::workflow::Workflow;
@@ -59,8 +60,14 @@ impl Action {
             Trigger::OnWorkflowStart
             | Trigger::OnWorkflowComplete
             | Trigger::OnWorkerStart
-            | Trigger::OnWorkerComplete => false,
+            | Trigger::OnWorkerComplete
+            | Trigger::AutoScheduleOnReadyJobs => false,
         }
+    }
+
+    /// Looks after this job whenever it is tried again. Without a list it looks after all.
+    fn looks_after(&self, index: u32) -> bool {
+        self.trigger == Trigger::AutoScheduleOnReadyJobs && (self.jobs.is_empty() || self.open.contains(&index))
     }
 
     fn is_about_jobs(&self) -> bool {
@@ -99,7 +106,14 @@ impl Workflow {
         let status = self.jobs[index as usize].status;
         for i in 0..self.actions.len() {
             let action = &mut self.actions[i];
-            if action.state != ActionState::Waiting || !action.is_about_jobs() || !action.counts(status) {
+            if action.state != ActionState::Waiting {
+                continue;
+            }
+            if status == JobStatus::Ready && self.jobs[index as usize].attempt > 1 && action.looks_after(index) {
+                self.trigger(i);
+                continue;
+            }
+            if !action.is_about_jobs() || !action.counts(status) {
                 continue;
             }
             if action.open.remove(&index) && action.open.is_empty() {
@@ -197,17 +211,53 @@ impl Workflow {
         self.actions.iter().filter(wanted).map(|a| a.id).collect()
     }
 
-    /// The server executed an action that asks for nodes.
+    /// The server executed an action that asks for nodes. One that looks after retried jobs waits for the next.
     pub fn schedule_done(&mut self, id: ActionId, error: Option<String>) {
         let Some(i) = self.actions.iter().position(|a| a.id == id) else { return };
-        let state = if error.is_some() { ActionState::Failed } else { ActionState::Executed };
+        let state = match &error {
+            Some(_) => ActionState::Failed,
+            None if self.actions[i].trigger == Trigger::AutoScheduleOnReadyJobs => ActionState::Waiting,
+            None => ActionState::Executed,
+        };
         self.move_action(i, state, None, error.clone());
         self.event("action_executed", None, json!({"action_id": id, "error": error}));
     }
 
-    /// Marks every action that asks for nodes and has not done so yet as executed, so that it never will.
+    /// An allocation is over: actions that look after retried jobs ask again if such a job is left behind, ready.
+    pub fn look_after_ready_jobs(&mut self) {
+        if self.canceled {
+            return;
+        }
+        for i in 0..self.actions.len() {
+            let action = &self.actions[i];
+            if action.state == ActionState::Waiting && !self.looked_after(i).is_empty() {
+                self.trigger(i);
+            }
+        }
+    }
+
+    fn looked_after(&self, action: usize) -> Vec<u32> {
+        let action = &self.actions[action];
+        if action.trigger != Trigger::AutoScheduleOnReadyJobs {
+            return Vec::new();
+        }
+        let waits = |(index, job): (usize, &super::workflow::Job)| {
+            let index = index as u32;
+            (job.status == JobStatus::Ready && job.attempt > 1 && action.looks_after(index)).then_some(index)
+        };
+        self.jobs.iter().enumerate().filter_map(waits).collect()
+    }
+
+    /// The retried jobs that this action looks after and that wait to be run.
+    pub fn ready_jobs_of(&self, id: ActionId) -> Vec<u32> {
+        self.actions.iter().position(|a| a.id == id).map(|i| self.looked_after(i)).unwrap_or_default()
+    }
+
+    /// Marks every action that asks for nodes and has not done so yet as executed, so that it never will. Those that look
+    /// after retried jobs stay: they count what is on its way before they ask.
     pub fn retire_schedules(&mut self) -> usize {
-        let open = |a: &Action| a.schedules_nodes && matches!(a.state, ActionState::Waiting | ActionState::Triggered);
+        let once = |a: &Action| a.schedules_nodes && a.trigger != Trigger::AutoScheduleOnReadyJobs;
+        let open = |a: &Action| once(a) && matches!(a.state, ActionState::Waiting | ActionState::Triggered);
         let open: Vec<usize> = (0..self.actions.len()).filter(|i| open(&self.actions[*i])).collect();
         for i in &open {
             self.move_action(*i, ActionState::Executed, None, None);

@@ -384,9 +384,15 @@ impl Workflow {
         self.enqueue(index);
     }
 
+    /// What the next attempt of a job needs.
+    pub fn next_class_of(&self, index: u32) -> &super::Class {
+        let job = &self.jobs[index as usize];
+        &self.classes[job.next_class.unwrap_or(job.class) as usize]
+    }
+
     /// Gives a job other needs or another priority, from its next attempt on.
     pub fn adjust(&mut self, index: u32, memory: Option<u64>, runtime: Option<u64>, priority: Option<i64>) {
-        let mut class = self.classes[self.jobs[index as usize].class as usize].clone();
+        let mut class = self.next_class_of(index).clone();
         class.memory = memory.or(class.memory);
         class.runtime = runtime.or(class.runtime);
         let class = self.class_of(class);

@@ -33,4 +33,4 @@ pub use triage::{
     Classification, ClassificationState, ClassificationView, ClassifyJob, ClassifyRequest, ClassifyView, FailureGroup,
     MemoryRequest, PendingExample, PendingFailures, ResolveRequest, RetryOutcome, Verdict,
 };
-pub use view::{AdjustmentView, RecoverJob, RecoverRequest, RecoverView};
+pub use view::{AdjustmentView, NodeShape, RecoverJob, RecoverRequest, RecoverView};

@@ -2,6 +2,7 @@
 
 use super::diagnosis::Diagnosis;
 use super::kind::Kind;
+use super::view::NodeShape;
 use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -33,6 +34,26 @@ pub struct Caps {
     pub memory_bytes: Option<u64>,
     /// The longest time known to be available.
     pub runtime_seconds: Option<u64>,
+}
+
+impl Caps {
+    /// What these kinds of nodes offer to a job: more memory where its time is allowed, more time where its memory is.
+    /// Other limits stay where no node fits.
+    pub fn within(self, shapes: &[NodeShape], num_cpus: i64, num_gpus: i64, current: &Current) -> Self {
+        let fits = |s: &&NodeShape| s.num_cpus >= num_cpus && s.num_gpus >= num_gpus;
+        let unsigned = |v: i64| u64::try_from(v).unwrap_or(0);
+        let allows_time = |s: &&NodeShape| {
+            s.max_runtime_seconds.is_none_or(|max| unsigned(max) >= current.runtime_seconds.unwrap_or(0))
+        };
+        let allows_memory = |s: &&NodeShape| unsigned(s.memory_bytes) >= current.memory_bytes.unwrap_or(0);
+        let memory = shapes.iter().filter(fits).filter(allows_time).map(|s| unsigned(s.memory_bytes)).max();
+        let times: Vec<_> = shapes.iter().filter(fits).filter(allows_memory).map(|s| s.max_runtime_seconds).collect();
+        let runtime = times.iter().copied().collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+        Self {
+            memory_bytes: memory.or(self.memory_bytes),
+            runtime_seconds: runtime.map(unsigned).or(self.runtime_seconds),
+        }
+    }
 }
 
 /// What the job has now.
@@ -306,5 +327,33 @@ mod tests {
             assert_eq!(remedy.action.is_retry(), *kind != Kind::Canceled, "{kind}");
             assert!(!remedy.why.is_empty());
         }
+    }
+
+    #[test]
+    fn a_partition_limits_what_its_own_nodes_can_give() {
+        let shape = |gib: u64, gpus: i64, hours: Option<i64>| NodeShape {
+            num_cpus: 8,
+            memory_bytes: (gib * GIB) as i64,
+            num_gpus: gpus,
+            max_runtime_seconds: hours.map(|h| h * 3600),
+        };
+        let shapes = [shape(64, 0, Some(48)), shape(256, 0, Some(4)), shape(32, 4, Some(10))];
+        let job = |gib: u64, hours: u64| Current {
+            memory_bytes: Some(gib * GIB),
+            runtime_seconds: Some(hours * 3600),
+            ..Current::default()
+        };
+        let caps = |gpus: i64, job: &Current| {
+            let caps = Caps::default().within(&shapes, 4, gpus, job);
+            (caps.memory_bytes.map(|b| b / GIB), caps.runtime_seconds.map(|s| s / 3600))
+        };
+        assert_eq!(caps(0, &job(8, 1)), (Some(256), Some(48)));
+        assert_eq!(caps(0, &job(8, 12)), (Some(64), Some(48)), "the large nodes allow only four hours");
+        assert_eq!(caps(0, &job(100, 1)), (Some(256), Some(4)), "only the large nodes have the memory");
+        assert_eq!(caps(2, &job(8, 1)), (Some(32), Some(10)), "only one kind has GPUs");
+        let unlimited = [shape(64, 0, None), shape(32, 0, Some(4))];
+        assert_eq!(Caps::default().within(&unlimited, 4, 0, &job(8, 1)).runtime_seconds, None);
+        let given = Caps { memory_bytes: Some(7), runtime_seconds: None };
+        assert_eq!(given.within(&shapes, 99, 0, &job(8, 1)), given, "no node fits: what is known otherwise stays");
     }
 }

@@ -32,6 +32,24 @@ pub struct RecoverRequest {
     /// The longest time that can be had, in seconds, when the caller knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_runtime_seconds: Option<i64>,
+    /// The kinds of nodes that can be had, when the caller knows a cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shapes: Vec<NodeShape>,
+}
+
+/// A kind of node that can be had, and for how long.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NodeShape {
+    /// CPUs.
+    pub num_cpus: i64,
+    /// Memory.
+    pub memory_bytes: i64,
+    /// GPUs.
+    #[serde(default)]
+    pub num_gpus: i64,
+    /// The longest runtime of a job there; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runtime_seconds: Option<i64>,
 }
 
 impl Default for RecoverRequest {
@@ -46,6 +64,7 @@ impl Default for RecoverRequest {
             max_rounds: None,
             max_memory_bytes: None,
             max_runtime_seconds: None,
+            shapes: Vec::new(),
         }
     }
 }

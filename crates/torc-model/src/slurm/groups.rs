@@ -4,7 +4,7 @@
 //! dependencies get their nodes at once, the others when their jobs become ready. Inside a group the jobs are
 //! further divided by how deep they stand in it, so that a chain of equal jobs asks again for each link.
 
-use super::profile::{Partition, Profile};
+use super::profile::{Partition, Profile, SPARE_SECONDS};
 use super::{Cost, clock};
 use crate::plan::{Requirements, SlurmScheduler};
 use crate::units::Memory;
@@ -216,7 +216,7 @@ fn plan_group(group: Group, name: String, profile: &Profile, options: &Options) 
         None => profile.choose(needs, runtime)?,
     };
     let walltime = walltime(runtime, partition, options);
-    let rounds = u32::try_from(walltime / runtime).unwrap_or(u32::MAX).max(1);
+    let rounds = u32::try_from(walltime.saturating_sub(SPARE_SECONDS) / runtime).unwrap_or(u32::MAX).max(1);
     let per_node = jobs_per_node(needs, partition);
     why.push(format!(
         "partition `{}`: {per_node} of these jobs fit on a node ({} CPUs, {} MB{}), {rounds} round(s) in {}",
@@ -268,12 +268,12 @@ fn plan_group(group: Group, name: String, profile: &Profile, options: &Options) 
     })
 }
 
-/// Slurm counts whole minutes; one more than asked leaves the runner time to start and to end.
+/// Slurm counts whole minutes; the runner needs time to start and to end.
 fn walltime(runtime: u64, partition: &Partition, options: &Options) -> u64 {
     let max = partition.max_seconds();
     let wanted = match max {
         Some(max) if options.use_max_walltime => max,
-        _ => ((runtime as f64 * options.walltime_multiplier.max(1.0)) as u64 + 60).div_ceil(60) * 60,
+        _ => ((runtime as f64 * options.walltime_multiplier.max(1.0)) as u64 + SPARE_SECONDS).div_ceil(60) * 60,
     };
     max.map_or(wanted, |max| wanted.min(max))
 }
@@ -378,8 +378,8 @@ mod tests {
         assert_eq!(planned[0].scheduler.mem.as_deref(), Some("4000m"));
         let long = Options { use_max_walltime: true, ..Options::default() };
         let planned = plan(&jobs, &profile(false), &long).expect("fits");
-        assert_eq!((planned[0].rounds, planned[0].allocations[0]), (4, 7));
-        assert!((planned[0].cost().node_hours - 28.0).abs() < 1e-9);
+        assert_eq!((planned[0].rounds, planned[0].allocations[0]), (3, 9));
+        assert!((planned[0].cost().node_hours - 36.0).abs() < 1e-9);
     }
 
     #[test]

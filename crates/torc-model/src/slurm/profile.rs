@@ -3,6 +3,7 @@
 use super::cluster::{Node, Partition as SlurmPartition};
 use super::{clock, parse_clock};
 use crate::plan::Requirements;
+use crate::recovery::NodeShape;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -80,6 +81,9 @@ pub struct Partition {
     pub default_qos: Option<String>,
 }
 
+/// What a runner needs of an allocation's time to start and to end.
+pub const SPARE_SECONDS: u64 = 60;
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -91,7 +95,7 @@ impl Partition {
     }
 
     /// Why a job with these needs can not run here, if so.
-    pub fn lacking(&self, needs: &Requirements, walltime: u64) -> Option<String> {
+    pub fn lacking(&self, needs: &Requirements, runtime: u64) -> Option<String> {
         let memory_mb = needs.memory.map_or(0, |m| m.0.div_ceil(1 << 20));
         let most = self.max_nodes.unwrap_or(u32::MAX);
         if needs.num_cpus > self.cpus_per_node {
@@ -103,9 +107,18 @@ impl Partition {
         } else if needs.num_nodes > most {
             Some(format!("{} nodes, an allocation has at most {most}", needs.num_nodes))
         } else {
-            let max = self.max_seconds()?;
-            (walltime > max).then(|| format!("{} of time, the limit is {}", clock(walltime), clock(max)))
+            let longest = self.longest_runtime()?;
+            let limit = self.max_seconds().unwrap_or(longest);
+            (runtime > longest).then(|| {
+                format!("{} of time, the limit is {} with {SPARE_SECONDS} s to spare", clock(runtime), clock(limit))
+            })
         }
+    }
+
+    /// The longest runtime of a job here, in seconds; `None` is unlimited. A runner takes no job that can not end before
+    /// the allocation does, so a part of the limit is not for jobs.
+    pub fn longest_runtime(&self) -> Option<u64> {
+        self.max_seconds().map(|max| max.saturating_sub(SPARE_SECONDS))
     }
 }
 
@@ -143,21 +156,33 @@ impl Profile {
 
     /// The partition for jobs with these needs: the default one if they fit, then the one with the smallest
     /// nodes and shortest limit that will do; GPUs and preemptible nodes only for those who need or name them.
-    pub fn choose(&self, needs: &Requirements, walltime: u64) -> Result<&Partition, String> {
-        let fits = |p: &&Partition| !p.requires_explicit_request && p.lacking(needs, walltime).is_none();
+    pub fn choose(&self, needs: &Requirements, runtime: u64) -> Result<&Partition, String> {
+        let fits = |p: &&Partition| !p.requires_explicit_request && p.lacking(needs, runtime).is_none();
         let order = |p: &&Partition| {
             let wasted_gpus = needs.num_gpus == 0 && p.gpus_per_node > 0;
             let limit = p.max_seconds().unwrap_or(u64::MAX);
             (p.preemptible, wasted_gpus, !p.is_default, p.memory_mb, limit, p.cpus_per_node)
         };
         self.partitions.iter().filter(fits).min_by_key(order).ok_or_else(|| {
-            let lacks = |p: &Partition| match p.lacking(needs, walltime) {
+            let lacks = |p: &Partition| match p.lacking(needs, runtime) {
                 Some(lack) => format!("`{}`: {lack}", p.name),
                 None => format!("`{}`: only when named", p.name),
             };
             let rows: Vec<_> = self.partitions.iter().map(lacks).collect();
             format!("no partition of `{}` fits `{}` ({})", self.name, needs.name, rows.join("; "))
         })
+    }
+
+    /// The kinds of nodes that jobs get without naming a partition, for recovery to know what it can give.
+    pub fn shapes(&self) -> Vec<NodeShape> {
+        let signed = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
+        let shape = |p: &Partition| NodeShape {
+            num_cpus: i64::from(p.cpus_per_node),
+            memory_bytes: signed(p.memory_mb << 20),
+            num_gpus: i64::from(p.gpus_per_node),
+            max_runtime_seconds: p.longest_runtime().map(signed),
+        };
+        self.partitions.iter().filter(|p| !p.requires_explicit_request).map(shape).collect()
     }
 
     /// What `scontrol` tells, as a profile. A partition of mixed nodes counts as its most common kind.

@@ -10,6 +10,7 @@ use super::runners;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::json as value;
+use std::collections::BTreeMap;
 use torc_model::api::Evidence;
 use torc_model::core::{Change, Lost};
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
@@ -20,7 +21,7 @@ use torc_model::slurm::wire::{
     SubmissionOrder, SubmissionOrders, SubmissionOutcome, SubmissionReport,
 };
 use torc_model::slurm::{Phase, Verdict};
-use torc_model::status::{AllocationStatus, Cause};
+use torc_model::status::{AllocationStatus, Cause, Trigger};
 
 /// Longer than any `sbatch` may take; after that somebody else may take over, looking first.
 const SUBMIT_LEASE_MS: i64 = 120_000;
@@ -160,10 +161,10 @@ pub fn waiting_workflows(tx: &Tx<'_>) -> rusqlite::Result<Vec<WorkflowId>> {
 }
 
 fn execute_action(tx: &mut Tx<'_>, id: WorkflowId, action: ActionId, nonce: u64) -> Result<(), Failed> {
-    let (what, is_recovery): (String, bool) = tx
+    let (what, is_recovery, trigger): (String, bool, String) = tx
         .db
-        .prepare_cached("SELECT what, is_recovery FROM workflow_action WHERE id = ?1")?
-        .query_row([action.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .prepare_cached("SELECT what, is_recovery, trigger_type FROM workflow_action WHERE id = ?1")?
+        .query_row([action.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let ActionKind::ScheduleNodes {
         scheduler,
         num_allocations,
@@ -179,30 +180,69 @@ fn execute_action(tx: &mut Tx<'_>, id: WorkflowId, action: ActionId, nonce: u64)
             Refusal::invalid("scheduler_type", format!("`{scheduler_type}` is not known (known: slurm)")).into()
         );
     }
-    let mut count = i64::from(num_allocations);
-    if is_recovery {
-        // What is there already serves these jobs as well; only the rest is asked for.
-        let runtime = longest_runtime(tx, id, action)?;
-        count -= usable(tx, id, &scheduler, runtime)?;
-    }
-    if count <= 0 {
-        return Ok(());
-    }
     let run = tx.workflow(id)?.run;
     let request = ScheduleNodes {
         workflow_id: id.0,
         scheduler,
-        count,
+        count: i64::from(num_allocations),
         key: format!("action {action} of run {run}"),
         start_one_worker_per_node,
         max_parallel_jobs: max_parallel_jobs.map(i64::from),
     };
-    schedule(tx, &request, Some(action), nonce).map(|_| ())
+    if trigger == Trigger::AutoScheduleOnReadyJobs.as_str() {
+        return serve_retried_jobs(tx, id, action, request, nonce);
+    }
+    let mut count = request.count;
+    if is_recovery {
+        // What is there already serves these jobs as well; only the rest is asked for.
+        let workflow = tx.workflow(id)?;
+        let jobs = workflow.actions.iter().find(|a| a.id == action).map(|a| a.jobs.clone()).unwrap_or_default();
+        let runtime = longest_runtime(tx, id, &jobs)?;
+        count -= usable(tx, id, &request.scheduler, runtime)?;
+    }
+    if count <= 0 {
+        return Ok(());
+    }
+    schedule(tx, &ScheduleNodes { count, ..request }, Some(action), nonce).map(|_| ())
 }
 
-fn longest_runtime(tx: &mut Tx<'_>, id: WorkflowId, action: ActionId) -> Result<i64, Failed> {
+/// Nodes for jobs that are tried again: of the scheduler that each has now, else of the action's; only what is not on
+/// its way, and no more allocations than jobs.
+fn serve_retried_jobs(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    action: ActionId,
+    request: ScheduleNodes,
+    nonce: u64,
+) -> Result<(), Failed> {
+    let mut by_scheduler: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for index in tx.workflow(id)?.ready_jobs_of(action) {
+        let job = tx.workflow(id)?.jobs[index as usize].id;
+        let own: Option<String> = tx
+            .db
+            .prepare_cached("SELECT s.name FROM job j JOIN slurm_scheduler s ON s.id = j.scheduler_id WHERE j.id = ?1")?
+            .query_row([job.0], |row| row.get(0))
+            .optional()?;
+        by_scheduler.entry(own.unwrap_or_else(|| request.scheduler.clone())).or_default().push(index);
+    }
+    let asked: i64 = tx
+        .db
+        .prepare_cached("SELECT count(*) FROM scheduled_compute_node WHERE action_id = ?1")?
+        .query_row([action.0], |row| row.get(0))?;
+    for (nth, (scheduler, jobs)) in by_scheduler.into_iter().enumerate() {
+        let runtime = longest_runtime(tx, id, &jobs)?;
+        let count = request.count.min(jobs.len() as i64) - usable(tx, id, &scheduler, runtime)?;
+        if count > 0 {
+            let key = format!("{}, {scheduler} after {asked}", request.key);
+            let request = ScheduleNodes { scheduler, count, key, ..request.clone() };
+            schedule(tx, &request, Some(action), nonce.wrapping_add(nth as u64))?;
+        }
+    }
+    Ok(())
+}
+
+fn longest_runtime(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[u32]) -> Result<i64, Failed> {
     let workflow = tx.workflow(id)?;
-    let jobs = workflow.actions.iter().find(|a| a.id == action).map(|a| a.jobs.clone()).unwrap_or_default();
     let runtime = |j: &u32| workflow.classes[workflow.jobs[*j as usize].class as usize].runtime;
     Ok(jobs.iter().filter_map(runtime).max().and_then(|r| i64::try_from(r).ok()).unwrap_or(60))
 }
@@ -413,7 +453,23 @@ fn complete(tx: &mut Tx<'_>, row: &AllocationView, state: &str, why: &str, cause
         )?
         .execute(params![row.id, tx.now, state, why, cause.map(Cause::as_str)])?;
     let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": state, "reason": why});
-    tx.write(row.workflow_id, vec![Change::Event { kind: "allocation_ended", job: None, data }])
+    tx.write(row.workflow_id, vec![Change::Event { kind: "allocation_ended", job: None, data }])?;
+    // One that could do nothing gets no successor by itself: that would go on for ever.
+    let looks_after = |a: &torc_model::core::Action| a.trigger == Trigger::AutoScheduleOnReadyJobs;
+    if tx.workflow(row.workflow_id)?.actions.iter().any(looks_after) && did_work(tx, row)? {
+        tx.apply(row.workflow_id, |workflow, _, _| {
+            workflow.look_after_ready_jobs();
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Some job ran in it.
+fn did_work(tx: &Tx<'_>, row: &AllocationView) -> Result<bool, Failed> {
+    let sql = "SELECT 1 FROM compute_node c JOIN attempt a ON a.compute_node_id = c.id
+               WHERE c.workflow_id = ?1 AND c.scheduler ->> 'allocation_id' = ?2";
+    Ok(tx.db.prepare_cached(sql)?.exists(params![row.workflow_id.0, row.id])?)
 }
 
 /// Takes in what somebody saw of allocations in Slurm. Not knowing changes nothing.

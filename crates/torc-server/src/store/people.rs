@@ -2,6 +2,7 @@
 
 use super::create::definition_hash;
 use super::facts::{self, FileFact};
+use super::recover;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, params};
@@ -12,7 +13,7 @@ use torc_model::api::{
 use torc_model::core::{Change, CompiledHandler, Reason, Seeds};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Rule;
-use torc_model::recovery::Verdict;
+use torc_model::recovery::{Change as Limit, Verdict};
 use torc_model::status::JobStatus;
 
 /// The workflow of a job.
@@ -333,25 +334,28 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
             Ok(())
         })?;
     }
-    let memory = update.memory.map(|m| m.0);
-    let runtime = update.runtime.map(|t| t.0);
-    if memory.is_some() || runtime.is_some() || update.priority.is_some() {
+    if let Some(priority) = update.priority {
         tx.apply(id, |workflow, _, _| {
-            workflow.adjust(index, memory, runtime, update.priority);
+            workflow.adjust(index, None, None, Some(priority));
             Ok(())
         })?;
-        tx.db
-            .prepare_cached(
-                "UPDATE job SET memory_bytes = coalesce(?2, memory_bytes), runtime_seconds = coalesce(?3, runtime_seconds),
-                 priority = coalesce(?4, priority) WHERE id = ?1",
-            )?
-            .execute(params![job.0, memory.map(|m| m as i64), runtime.map(|t| t as i64), update.priority])?;
-        let data = serde_json::json!({
-            "memory": update.memory, "runtime": update.runtime, "priority": update.priority, "reason": update.reason,
-        });
+        tx.db.prepare_cached("UPDATE job SET priority = ?2 WHERE id = ?1")?.execute(params![job.0, priority])?;
+        let data = serde_json::json!({"priority": priority, "reason": update.reason, "by": update.by});
         tx.write(id, vec![Change::Event { kind: "job_changed", job: Some(job), data }])?;
     }
-    Ok(())
+    adjust_by_hand(tx, id, index, update)
+}
+
+/// Other limits for the job's next attempts, recorded like those of a recovery.
+fn adjust_by_hand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, update: &UpdateJob) -> Result<(), Failed> {
+    let workflow = tx.workflow(id)?;
+    let (job, attempt) = (workflow.jobs[index as usize].id, i64::from(workflow.jobs[index as usize].attempt));
+    let now = workflow.next_class_of(index);
+    let memory = update.memory.map(|m| Limit::new("memory", now.memory, m.0));
+    let runtime = update.runtime.map(|r| Limit::new("runtime", now.runtime, r.0));
+    let changes: Vec<Limit> = memory.into_iter().chain(runtime).filter(|c| c.from != Some(c.to)).collect();
+    let why = update.reason.as_deref().unwrap_or("changed by hand");
+    recover::adjust(tx, id, job, attempt.max(1), &changes, why, update.by.as_deref().unwrap_or("somebody"))
 }
 
 fn set_status(

@@ -29,6 +29,8 @@ struct Failure {
     status: JobStatus,
     is_permanent: bool,
     attempt: i64,
+    num_cpus: i64,
+    num_gpus: i64,
     current: Current,
     diagnosis: Diagnosis,
 }
@@ -49,7 +51,11 @@ pub fn recover(tx: &mut Tx<'_>, id: WorkflowId, request: &RecoverRequest) -> Res
         return Err(nothing_failed(tx, id)?.into());
     }
     let caps = caps(tx.db, id, request)?;
-    let jobs: Vec<RecoverJob> = failures.into_iter().map(|failure| plan(failure, &caps, &policy)).collect();
+    let plan = |failure: Failure| {
+        let caps = caps.within(&request.shapes, failure.num_cpus, failure.num_gpus, &failure.current);
+        plan(failure, &caps, &policy)
+    };
+    let jobs: Vec<RecoverJob> = failures.into_iter().map(plan).collect();
     let by = request.by.clone().unwrap_or_else(|| "recover".into());
     let reopened = match request.dry_run {
         true => would_reopen(tx, id, &jobs)?,
@@ -143,7 +149,8 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
         "SELECT j.id, j.name, j.status, j.status_reason, j.extra,
                 coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
                 a.attempt_id, a.return_code, a.signal, a.cause, a.error, a.evidence, a.exec_seconds,
-                a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.stderr_tail
+                a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.stderr_tail,
+                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0)
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          LEFT JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
             ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
@@ -181,6 +188,8 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
             status,
             is_permanent: reason.as_deref() == Some("classified as permanent"),
             attempt: row.get::<_, Option<i64>>(7)?.unwrap_or(1),
+            num_cpus: row.get(18)?,
+            num_gpus: row.get(19)?,
             current: Current {
                 memory_bytes: unsigned(row.get(5)?),
                 runtime_seconds: unsigned(row.get(6)?),

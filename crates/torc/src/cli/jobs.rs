@@ -214,8 +214,13 @@ impl Update {
             return Err(Error::usage_hint("nothing to change", "give `--memory`, `--runtime` or `--priority`"));
         }
         let job = self.job.find(client).await?;
-        let update =
-            UpdateJob { memory: self.memory, runtime: self.runtime, priority: self.priority, ..UpdateJob::default() };
+        let update = UpdateJob {
+            memory: self.memory,
+            runtime: self.runtime,
+            priority: self.priority,
+            by: Some(super::author("torc jobs update")),
+            ..UpdateJob::default()
+        };
         let job = client.update_job(job.id, &update).await?;
         context.output.value(&job, render)
     }

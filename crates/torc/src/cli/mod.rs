@@ -194,6 +194,12 @@ pub struct Context {
     pub locator: Locator,
 }
 
+/// Who asks, for the record: the user and the command.
+fn author(command: &str) -> String {
+    let user = std::env::var("USER").unwrap_or_else(|_| "somebody".into());
+    format!("{user} ({command})")
+}
+
 /// Runs a command's asynchronous part. The runtime is made here, so that `torc --version` does not pay for it.
 fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -11,7 +11,7 @@ use tokio::process::Command;
 use torc_client::Client;
 use torc_model::api::WorkflowView;
 use torc_model::ids::WorkflowId;
-use torc_model::recovery::{Action, Change, Kind, RecoverJob, RecoverRequest, RecoverView};
+use torc_model::recovery::{Action, Change, Kind, NodeShape, RecoverJob, RecoverRequest, RecoverView};
 
 /// Recover what failed: more memory, more time, or the same again
 #[derive(clap::Args, Debug)]
@@ -94,7 +94,8 @@ impl Args {
                         .warn(format_args!("Slurm does not answer, so nothing was concluded: {}", escape::line(&why)));
                 }
             }
-            let view = match self.options.recover(context, client, workflow.id, self.dry_run, None).await? {
+            let shapes = if for_slurm { slurm::node_shapes().await } else { Vec::new() };
+            let view = match self.options.recover(context, client, workflow.id, self.dry_run, None, shapes).await? {
                 Outcome::Done(view) => view,
                 Outcome::HookFailed(message) => {
                     context.output.warn(message);
@@ -176,7 +177,8 @@ impl Args {
 }
 
 impl Options {
-    /// Recovers a workflow, with the hook if that is needed. `max_rounds` makes it an automatic round.
+    /// Recovers a workflow, with the hook if that is needed. `max_rounds` makes it an automatic round; `shapes` are the
+    /// nodes of the cluster that it runs on.
     pub async fn recover(
         &self,
         context: &Context,
@@ -184,14 +186,16 @@ impl Options {
         id: WorkflowId,
         dry_run: bool,
         max_rounds: Option<i64>,
+        shapes: Vec<NodeShape>,
     ) -> Result<Outcome> {
         let mut request = RecoverRequest {
             dry_run,
             memory_multiplier: self.memory_multiplier,
             runtime_multiplier: self.runtime_multiplier,
             retry_unknown: self.retry_unknown,
-            by: Some(self.author(max_rounds.is_some())),
+            by: Some(super::author(if max_rounds.is_some() { "torc watch" } else { "torc recover" })),
             max_rounds,
+            shapes,
             ..RecoverRequest::default()
         };
         if let Some(hook) = &self.recovery_hook {
@@ -212,11 +216,6 @@ impl Options {
             }
         }
         Ok(Outcome::Done(Box::new(client.recover(id, &request).await?)))
-    }
-
-    fn author(&self, is_watch: bool) -> String {
-        let user = std::env::var("USER").unwrap_or_else(|_| "somebody".into());
-        format!("{user} ({})", if is_watch { "torc watch" } else { "torc recover" })
     }
 }
 

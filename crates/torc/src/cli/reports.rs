@@ -215,6 +215,7 @@ async fn correct(context: &Context, client: &Client, lines: &[Line]) -> Result<(
             memory: line.summary.suggested_memory.as_deref().and_then(|m| Memory::parse(m).ok()),
             runtime: line.summary.suggested_runtime.as_deref().and_then(|r| Runtime::parse(r).ok()),
             reason: Some(format!("reports resources: {}", line.summary.notes.join("; "))),
+            by: Some(super::author("torc reports --correct")),
             ..UpdateJob::default()
         };
         for job in &line.members {

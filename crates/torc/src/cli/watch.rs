@@ -379,7 +379,9 @@ impl Watch<'_> {
     /// One round. Answers whether jobs were queued.
     async fn recover(&mut self) -> Result<bool> {
         let rounds = Some(self.args.max_retries);
-        let outcome = self.args.options.recover(self.context, &self.client, self.workflow.id, false, rounds).await;
+        let shapes = if self.auto_schedule.is_some() { slurm::node_shapes().await } else { Vec::new() };
+        let options = &self.args.options;
+        let outcome = options.recover(self.context, &self.client, self.workflow.id, false, rounds, shapes).await;
         match outcome {
             Ok(Outcome::Done(view)) => {
                 let (again, left) = (view.jobs_to_retry.len() as i64, view.other_failures);

@@ -177,3 +177,52 @@ async fn regenerating_twice_asks_for_nothing_more() {
     assert_eq!(fixture.scalar(waiting).await, 1, "the first recovery action was retired");
     assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0), "the spec's own action never fires");
 }
+
+#[tokio::test]
+async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
+    let mut plan = plan();
+    plan.actions[0].trigger = Trigger::AutoScheduleOnReadyJobs;
+    let mut fixture = Fixture::new(plan).await;
+    assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0), "a first attempt is no retry");
+    let asked = "SELECT count(*) FROM scheduled_compute_node";
+    let mut slurm_job = 100;
+    for lost in 1..=2 {
+        // The allocation in which it runs is lost.
+        let request = ScheduleNodes {
+            workflow_id: fixture.id.0,
+            scheduler: "s".into(),
+            count: 1,
+            key: "by hand".into(),
+            ..ScheduleNodes::default()
+        };
+        if lost == 1 {
+            fixture.store.schedule_nodes(request).await.expect("made");
+        }
+        assert_eq!(fixture.scalar(asked).await, lost);
+        let orders = fixture.begin("me").await;
+        slurm_job += 1;
+        fixture.report(&orders[0].name, SubmissionOutcome::Submitted(slurm_job.to_string())).await;
+        fixture.runner = fixture.register_in(lost, &slurm_job.to_string()).await.expect("registered");
+        assert_eq!(fixture.claim(vec![]).await.attempts.len(), 1);
+        fixture
+            .store
+            .writer
+            .call(|tx| Ok(tx.db.execute("UPDATE compute_node SET last_seen_ms = 0", [])?))
+            .await
+            .expect("set");
+        fixture.restart();
+        let ending = Ending { state: "NODE_FAIL".into(), cause: Cause::NodeFail, text: "a node failed".into() };
+        fixture.observe(lost, Verdict::Ended(ending), false).await;
+        assert_eq!(fixture.statuses().await[0], ("a".into(), 2, lost + 1), "it is ready again");
+        assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(1));
+        assert_eq!(fixture.scalar(asked).await, lost + 1, "one job needs one allocation, not two");
+        assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0), "a second look asks for nothing");
+    }
+    // One that never ran a job gets no successor: whatever is wrong would be wrong again.
+    let ending = Ending { state: "FAILED".into(), cause: Cause::Lost, text: "the script failed".into() };
+    let orders = fixture.begin("me").await;
+    fixture.report(&orders[0].name, SubmissionOutcome::Submitted("200".into())).await;
+    fixture.observe(3, Verdict::Ended(ending), false).await;
+    assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0));
+    assert_eq!(fixture.scalar(asked).await, 3);
+}

@@ -4,12 +4,13 @@ use super::plan::unplannable;
 use super::regenerate::account_of;
 use super::schedule_nodes::{describe, send_waiting};
 use crate::error::{Error, Result};
+use crate::output::human;
 use std::path::PathBuf;
-use tokio::time::Instant;
 use torc_client::{Client, Query};
 use torc_model::api::{JobView, SlurmSchedulerView, WorkflowView};
+use torc_model::recovery::NodeShape;
 use torc_model::slurm::groups::Options;
-use torc_model::slurm::wire::RegeneratedView;
+use torc_model::slurm::wire::{AllocationView, RegeneratedView};
 use torc_model::status::AllocationStatus;
 use torc_runner::slurm::{Allocator, Sent, Slurm, detect_profile, pending_jobs, plan_regeneration};
 
@@ -34,24 +35,23 @@ pub struct AutoOptions {
     auto_schedule_stranded_timeout: u64,
 }
 
-/// What `watch` remembers about requests for nodes. After a restart it begins anew, which is safe: what is already on its
-/// way counts.
+/// Asks for nodes on behalf of `watch`. When nodes were asked for last stands with the allocations, so that a restart of
+/// `watch` changes nothing.
 pub struct AutoSchedule {
     options: AutoOptions,
     /// A recovery needs nodes as well.
     is_recovering: bool,
     output_dir: Option<PathBuf>,
-    last: Instant,
 }
 
 impl AutoSchedule {
     /// Begins to watch.
     pub fn new(options: AutoOptions, is_recovering: bool, output_dir: Option<PathBuf>) -> Self {
-        Self { options, is_recovering, output_dir, last: Instant::now() }
+        Self { options, is_recovering, output_dir }
     }
 
     /// Looks at Slurm, and asks for nodes if that is due. Answers with what a person should read.
-    pub async fn tick(&mut self, client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
+    pub async fn tick(&self, client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
         let mut lines = Vec::new();
         let allocator =
             Allocator::new(client.clone(), self.output_dir.clone()).map_err(Error::io("find", "the program"))?;
@@ -63,13 +63,13 @@ impl AutoSchedule {
         }
         let query = Query::new().add("workflow_id", workflow.id).add("status", "ready");
         let ready: Vec<JobView> = client.list_all("/jobs", &query).await?;
-        let planned = Query::new().add("workflow_id", workflow.id).add("status", AllocationStatus::Planned);
-        let open =
-            allocator.open_allocations(Some(workflow.id)).await?.len() + client.list_allocations(&planned).await?.len();
-        if self.is_due(&ready, open)
-            && let Some((done, sent)) = reschedule(client, workflow, self.output_dir.clone()).await?
-        {
-            self.last = Instant::now();
+        let asked = client.list_allocations(&Query::new().add("workflow_id", workflow.id)).await?;
+        let retried = ready.iter().filter(|job| job.attempt_id > 1).count();
+        let due = match ready.is_empty() {
+            true => false,
+            false => self.is_due(retried, &asked, human::now_ms()),
+        };
+        if due && let Some((done, sent)) = reschedule(client, workflow, self.output_dir.clone()).await? {
             if done.allocations_created > 0 {
                 lines.push(format!(
                     "{} jobs are ready: asked Slurm for {} allocations",
@@ -82,20 +82,34 @@ impl AutoSchedule {
         Ok(lines)
     }
 
-    fn is_due(&self, ready: &[JobView], open: usize) -> bool {
-        if ready.is_empty() || !(self.options.auto_schedule || self.is_recovering) {
+    /// Jobs are ready, `retried` of them not for the first time: is it time to ask for more than was asked for?
+    fn is_due(&self, retried: usize, asked: &[AllocationView], now_ms: i64) -> bool {
+        if !(self.options.auto_schedule || self.is_recovering) {
             return false;
         }
-        if open == 0 {
-            return true;
+        let last = asked.iter().max_by_key(|a| a.created_ms);
+        let seconds = last.map_or(u64::MAX, |a| u64::try_from((now_ms - a.created_ms) / 1000).unwrap_or(0));
+        let is_cool = seconds >= self.options.auto_schedule_cooldown;
+        if asked.iter().all(|a| a.status == AllocationStatus::Complete) {
+            // What came to nothing would most likely come to nothing again.
+            return is_cool || last.is_none_or(|a| a.started_ms.is_some());
         }
         if !self.options.auto_schedule {
             return false;
         }
-        let retried = ready.iter().filter(|job| job.attempt_id > 1).count();
-        let waited = self.last.elapsed().as_secs();
-        (retried >= self.options.auto_schedule_threshold.max(1) && waited >= self.options.auto_schedule_cooldown)
-            || (retried > 0 && waited >= self.options.auto_schedule_stranded_timeout)
+        (retried >= self.options.auto_schedule_threshold.max(1) && is_cool)
+            || (retried > 0 && seconds >= self.options.auto_schedule_stranded_timeout)
+    }
+}
+
+/// The kinds of nodes of this cluster, so that recovery gives no job more than a node has. Empty: unknown.
+pub async fn node_shapes() -> Vec<NodeShape> {
+    match detect_profile(&Slurm::new()).await {
+        Ok(profile) => profile.shapes(),
+        Err(error) => {
+            tracing::warn!(error, "the nodes of this cluster are not known");
+            Vec::new()
+        }
     }
 }
 
@@ -128,4 +142,71 @@ pub async fn reschedule(
     let allocator = Allocator::new(client.clone(), output_dir).map_err(Error::io("find", "the program"))?;
     let sent = send_waiting(&allocator, workflow.id).await?;
     Ok(Some((done, sent)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use torc_model::ids::WorkflowId;
+
+    const NOW: i64 = 10_000_000;
+
+    fn auto(auto_schedule: bool, is_recovering: bool) -> AutoSchedule {
+        let options = AutoOptions {
+            auto_schedule,
+            auto_schedule_threshold: 5,
+            auto_schedule_cooldown: 1800,
+            auto_schedule_stranded_timeout: 7200,
+        };
+        AutoSchedule::new(options, is_recovering, None)
+    }
+
+    fn allocation(status: AllocationStatus, age_seconds: i64, worked: bool) -> AllocationView {
+        let created_ms = NOW - age_seconds * 1000;
+        AllocationView {
+            id: 1,
+            workflow_id: WorkflowId(1),
+            run_id: 1,
+            scheduler_id: 1,
+            scheduler: "s".into(),
+            name: "n".into(),
+            array_task: None,
+            status,
+            slurm_job_id: None,
+            state: None,
+            reason: None,
+            cause: None,
+            action_id: None,
+            start_one_worker_per_node: false,
+            max_parallel_jobs: None,
+            created_ms,
+            submitted_ms: None,
+            started_ms: worked.then_some(created_ms),
+            ended_ms: None,
+            missing_since_ms: None,
+            runners: 0,
+        }
+    }
+
+    #[test]
+    fn nodes_that_are_gone_are_replaced_at_once_unless_they_never_worked() {
+        let gone = |age, worked| [allocation(AllocationStatus::Complete, age, worked)];
+        assert!(auto(true, false).is_due(0, &[], NOW), "nothing was ever asked for");
+        assert!(auto(true, false).is_due(0, &gone(5, true), NOW));
+        assert!(auto(false, true).is_due(0, &gone(5, true), NOW), "a recovery needs nodes as well");
+        assert!(!auto(false, false).is_due(0, &gone(5, true), NOW), "nobody asked for it");
+        assert!(!auto(true, false).is_due(9, &gone(5, false), NOW), "the last one came to nothing");
+        assert!(auto(true, false).is_due(9, &gone(1800, false), NOW));
+    }
+
+    #[test]
+    fn while_nodes_are_there_threshold_and_cooldown_hold_whenever_watch_began() {
+        let there = |age| [allocation(AllocationStatus::Active, age, true)];
+        assert!(!auto(true, false).is_due(5, &there(1799), NOW), "the cooldown is not over");
+        assert!(auto(true, false).is_due(5, &there(1800), NOW));
+        assert!(!auto(true, false).is_due(4, &there(7199), NOW), "too few");
+        assert!(auto(true, false).is_due(1, &there(7200), NOW), "however few, they have waited long enough");
+        assert!(!auto(true, false).is_due(0, &there(99_999), NOW), "nobody was retried");
+        assert!(!auto(false, true).is_due(9, &there(99_999), NOW));
+    }
 }
