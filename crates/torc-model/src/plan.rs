@@ -56,6 +56,8 @@ pub struct Settings {
     pub disown_seconds: u64,
     /// An exit code that means "state saved, start me again".
     pub checkpoint_exit_code: Option<i32>,
+    /// Input files are compared by what they contain, not by their time.
+    pub compare_contents: bool,
     /// How the runner watches resources.
     pub resource_monitor: ResourceMonitor,
     /// How the runner treats output and limits.
@@ -84,6 +86,7 @@ impl Default for Settings {
             env: BTreeMap::new(),
             disown_seconds: 2400,
             checkpoint_exit_code: None,
+            compare_contents: false,
             resource_monitor: ResourceMonitor::default(),
             execution: Execution::default(),
             slurm_defaults: BTreeMap::new(),

@@ -287,7 +287,7 @@ impl Finish {
         };
         let is_success = verdict.cause.is_none();
         let tail_of = if stderr == Sink::SameAsStdout { stdout.path() } else { stderr.path() };
-        let stderr_tail = tail_of.filter(|_| !is_success).and_then(tail);
+        let (stderr_tail, stderr_tail_start) = tail_of.filter(|_| !is_success).and_then(tail).unzip();
         if is_success && stdio(context, &packet).delete_on_success {
             for path in [stdout.path(), stderr.path()].into_iter().flatten() {
                 if let Err(error) = std::fs::remove_file(path) {
@@ -320,6 +320,7 @@ impl Finish {
             stdout_path: text(stdout.path()),
             stderr_path: text(stderr_path),
             stderr_tail,
+            stderr_tail_start,
             script,
             steps: None,
         }
@@ -346,6 +347,7 @@ pub fn unstarted_report(packet: AttemptPacket, cause: Cause, error: &str, at_ms:
         stdout_path: None,
         stderr_path: None,
         stderr_tail: None,
+        stderr_tail_start: None,
         script: None,
         steps: None,
     }
@@ -362,14 +364,18 @@ pub fn missing_files(context: &Context, packet: &AttemptPacket) -> Vec<String> {
     packet.output_files.iter().filter(|f| is_missing(&f.path)).map(|f| format!("`{}` ({})", f.path, f.name)).collect()
 }
 
-/// The end of a file, decoded lossily; None when there is nothing to read.
-pub fn tail(path: &Path) -> Option<String> {
+/// The end of a file, decoded lossily, and where it begins; None when there is nothing to read.
+pub fn tail(path: &Path) -> Option<(String, i64)> {
     let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES))).ok()?;
+    let mut start = file.metadata().ok()?.len().saturating_sub(TAIL_BYTES);
+    file.seek(SeekFrom::Start(start)).ok()?;
     let mut bytes = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut bytes).ok()?;
-    (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    // A character that was cut in two would be decoded longer than it is, and every place after it be wrong.
+    let cut = if start > 0 { bytes.iter().take_while(|b| **b & 0xc0 == 0x80).count().min(3) } else { 0 };
+    start += cut as u64;
+    let text = String::from_utf8_lossy(bytes.get(cut..)?).into_owned();
+    (!text.is_empty()).then(|| (text, to_i64(start)))
 }
 
 /// What an ended process means.

@@ -162,6 +162,11 @@ pub static WORKFLOW: Object = Object {
         field("default_failure_handler", Shape::Name, "Failure handler of jobs that name none."),
         field("checkpoint_exit_code", Shape::Int(1, 255), "Exit code that means: state saved, start me again."),
         field(
+            "compare_files_by",
+            Shape::Word(|| vec!["mtime", "content"]),
+            "How reinitialize tells that an input file changed: by its time and size, or by what it contains.",
+        ),
+        field(
             "disown_seconds",
             Shape::Int(60, MONTH),
             "A silent runner without proof of death is given up after this long.",

@@ -128,6 +128,8 @@ pub struct AttemptView {
     pub stderr_path: Option<String>,
     /// End of standard error of a failure.
     pub stderr_tail: Option<String>,
+    /// Where that end begins in the file, in bytes.
+    pub stderr_tail_start: Option<i64>,
     /// What the rules decided.
     pub outcome: Option<Outcome>,
     /// The decision in one sentence.

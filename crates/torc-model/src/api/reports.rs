@@ -77,6 +77,9 @@ pub struct CompletionReport {
     /// The end of standard error of a failure, decoded lossily.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_tail: Option<String>,
+    /// Where that end begins in the file, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_tail_start: Option<i64>,
     /// How the recovery script went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<ScriptResult>,

@@ -240,6 +240,9 @@ pub struct ReinitializeRequest {
     pub dry_run: bool,
     /// Go on although input files are missing.
     pub force: bool,
+    /// An edited spec with the same jobs, taken over first: what it changes runs again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Value>,
 }
 
 /// Asks to run jobs again.

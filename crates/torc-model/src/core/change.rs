@@ -154,6 +154,8 @@ pub struct End {
     pub stderr_path: Option<String>,
     /// End of standard error.
     pub stderr_tail: Option<String>,
+    /// Where that end begins in the file, in bytes.
+    pub stderr_tail_start: Option<i64>,
     /// How the recovery script went.
     pub script: Option<ScriptResult>,
     /// What the steps did.

@@ -241,8 +241,12 @@ impl Workflow {
     }
 
     /// An attempt turned out not to be its job's fault: it no longer counts against the user's rules, and a job that
-    /// had failed with it gets another one from the budget for losses. Tells whether it did.
-    pub fn refund(&mut self, index: u32, attempt: AttemptId, now: i64) -> bool {
+    /// had failed with it gets another one from the budget for losses. Tells whether it did. `rule` is the one that had
+    /// retried it: that was no use of it.
+    pub fn refund(&mut self, index: u32, attempt: AttemptId, rule: Option<usize>, now: i64) -> bool {
+        if let Some(uses) = rule.and_then(|rule| self.rule_uses.get_mut(&(index, rule))) {
+            *uses = uses.saturating_sub(1);
+        }
         let job = &mut self.jobs[index as usize];
         job.refunds += 1;
         let is_final = matches!(job.status, JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed);

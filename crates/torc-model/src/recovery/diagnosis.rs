@@ -50,6 +50,8 @@ pub struct Facts<'a> {
     pub memory_bytes: Option<i64>,
     /// End of standard error.
     pub stderr_tail: &'a str,
+    /// Where that end begins in the file.
+    pub stderr_tail_start: Option<i64>,
 }
 
 impl<'a> From<&'a AttemptView> for Facts<'a> {
@@ -65,6 +67,7 @@ impl<'a> From<&'a AttemptView> for Facts<'a> {
             peak_memory_bytes: attempt.peak_memory_bytes,
             memory_bytes: attempt.memory_bytes,
             stderr_tail: attempt.stderr_tail.as_deref().unwrap_or(""),
+            stderr_tail_start: attempt.stderr_tail_start,
         }
     }
 }
@@ -93,7 +96,7 @@ pub struct Proof {
     pub source: String,
     /// One sentence, or the quoted words.
     pub text: String,
-    /// Where the words begin in the kept end of standard error, in bytes.
+    /// Where the words begin in the file of standard error, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<i64>,
     /// Where they end.
@@ -113,11 +116,12 @@ impl Proof {
         Self { rank: rank(source), source: source.into(), text: text.into(), start: None, end: None }
     }
 
-    fn of_text(found: &Found) -> Self {
+    fn of_text(found: &Found, tail_start: i64) -> Self {
         let source = if found.by_scheduler { "scheduler" } else { "text" };
+        let place = |at: usize| i64::try_from(at).ok()?.checked_add(tail_start);
         Self {
-            start: i64::try_from(found.range.start).ok(),
-            end: i64::try_from(found.range.end).ok(),
+            start: place(found.range.start),
+            end: place(found.range.end),
             ..Self::new(source, shortened(&found.line))
         }
     }
@@ -178,7 +182,7 @@ pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
     if let Some(found) = &text {
         let is_verdict_of_text = matches!(cause, Cause::Exit | Cause::Signal | Cause::MissingOutput);
         if is_verdict_of_text || found.kind == diagnosis.kind {
-            diagnosis.proof.push(Proof::of_text(found));
+            diagnosis.proof.push(Proof::of_text(found, facts.stderr_tail_start.unwrap_or(0)));
         }
     }
     if diagnosis.proof.is_empty()

@@ -398,6 +398,7 @@ fn labelled_failures_are_diagnosed() {
             peak_memory_bytes: case.memory.map(|(p, _)| p * MIB),
             memory_bytes: case.memory.map(|(_, l)| l * MIB),
             stderr_tail: case.stderr,
+            stderr_tail_start: None,
         };
         let diagnosis = diagnose(&facts).expect("a failure has a diagnosis");
         let current = Current { memory_bytes: Some(512 << 20), runtime_seconds: Some(60), ..Current::default() };

@@ -69,7 +69,7 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
     let is_success = verdict.cause.is_none();
     let (mut stdout, mut stderr) = sinks(&run.context, &run.packet);
     let tail_of = if stderr == Sink::SameAsStdout { stdout.path() } else { stderr.path() };
-    let stderr_tail = tail_of.filter(|_| !is_success).and_then(tail);
+    let (stderr_tail, stderr_tail_start) = tail_of.filter(|_| !is_success).and_then(tail).unzip();
     if is_success && stdio(&run.context, &run.packet).delete_on_success {
         let own = [stdout.path(), stderr.path()].into_iter().flatten();
         for path in own.chain(run.files.iter().map(std::path::PathBuf::as_path)) {
@@ -106,6 +106,7 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
         stdout_path: text(stdout.path()),
         stderr_path: text(stderr_path),
         stderr_tail,
+        stderr_tail_start,
         script: run.script,
         steps,
     })

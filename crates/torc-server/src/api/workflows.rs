@@ -241,7 +241,11 @@ pub async fn reinitialize(
     Query(query): Query<ReinitializeQuery>,
     OptionalBody(body): OptionalBody<ReinitializeRequest>,
 ) -> Answer<ResetView> {
-    let request = ReinitializeRequest { dry_run: query.dry_run || body.dry_run, force: query.force || body.force };
+    let request = ReinitializeRequest {
+        dry_run: query.dry_run || body.dry_run,
+        force: query.force || body.force,
+        spec: body.spec,
+    };
     Ok(Json(app.store().reinitialize(WorkflowId(id), request).await?))
 }
 

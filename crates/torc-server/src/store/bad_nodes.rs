@@ -1,13 +1,16 @@
 //! Runners whose jobs fail at once while others succeed: they get no more work, and what they burnt is given back.
 
 use super::runners::LEASE_SECONDS;
-use super::writer::{Failed, Runner, Tx};
-use rusqlite::params;
+use super::writer::{Failed, Quarantine, Runner, Tx};
+use rusqlite::{OptionalExtension, params};
 use serde_json::json;
 use torc_model::core::Change;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::NodeVerdict;
-use torc_model::status::Cause;
+use torc_model::status::{Cause, Outcome};
+
+/// A machine may have been repaired meanwhile: after this time it is tried again, from a clean sheet.
+const QUARANTINE_MS: i64 = 600_000;
 
 /// Takes in how an attempt ended and draws the conclusion about its machine.
 pub fn ended(
@@ -47,25 +50,55 @@ fn quarantine(
     burnt: &[(JobId, AttemptId)],
     why: &str,
 ) -> Result<(), Failed> {
+    let until = tx.now + QUARANTINE_MS;
     if let Some(known) = tx.state.runners.get_mut(&runner) {
-        known.quarantine = Some(why.to_owned());
+        known.quarantine = Some(Quarantine { why: why.to_owned(), until });
     }
-    tx.db.prepare_cached("UPDATE compute_node SET quarantine = ?2 WHERE id = ?1")?.execute(params![runner.0, why])?;
+    tx.db
+        .prepare_cached("UPDATE compute_node SET quarantine = ?2, quarantine_until_ms = ?3 WHERE id = ?1")?
+        .execute(params![runner.0, why, until])?;
     let mut again = 0;
     for (job, attempt) in burnt {
         let Some(index) = tx.workflow(id)?.find(*job) else { continue };
-        again += usize::from(tx.apply(id, |w, _, now| Ok(w.refund(index, *attempt, now)))?);
+        let rule = refund_rule(tx, *attempt)?;
+        again += usize::from(tx.apply(id, |w, _, now| Ok(w.refund(index, *attempt, rule, now)))?);
     }
-    let data =
-        json!({"runner_id": runner, "hostname": host, "why": why, "refunded": burnt.len(), "queued_again": again});
+    let data = json!({
+        "runner_id": runner, "hostname": host, "why": why, "until_ms": until, "refunded": burnt.len(),
+        "queued_again": again,
+    });
     tx.write(id, vec![Change::Event { kind: "runner_quarantined", job: None, data }])?;
     Ok(())
 }
 
-/// Why a runner gets no work, if it is kept from it.
-pub fn quarantined(tx: &Tx<'_>, runner: RunnerId) -> Option<String> {
-    let why = tx.state.runners.get(&runner)?.quarantine.as_ref()?;
-    Some(format!("this runner gets no more work: {why}"))
+/// Writes down that an attempt was not its job's fault. Answers with the rule that retried it, if one did.
+fn refund_rule(tx: &Tx<'_>, attempt: AttemptId) -> Result<Option<usize>, Failed> {
+    tx.db.prepare_cached("INSERT OR IGNORE INTO refunded_attempt (attempt_id) VALUES (?1)")?.execute([attempt.0])?;
+    let sql = "SELECT rule FROM attempt WHERE id = ?1 AND outcome = ?2";
+    let rule: Option<Option<i64>> = tx
+        .db
+        .prepare_cached(sql)?
+        .query_row(params![attempt.0, Outcome::Retried.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(rule.flatten().and_then(|rule| usize::try_from(rule).ok()))
+}
+
+/// Why a runner gets no work, if it is kept from it. When its time is over it is tried again.
+pub fn quarantined(tx: &mut Tx<'_>, runner: RunnerId) -> Result<Option<String>, Failed> {
+    let now = tx.now;
+    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(None) };
+    let Some(quarantine) = &known.quarantine else { return Ok(None) };
+    if quarantine.until > now {
+        let left = (quarantine.until - now) / 1000 + 1;
+        return Ok(Some(format!("this runner gets no work for another {left} s: {}", quarantine.why)));
+    }
+    (known.quarantine, known.health) = (None, Default::default());
+    let (id, host) = (known.workflow, known.host.clone());
+    let sql = "UPDATE compute_node SET quarantine = NULL, quarantine_until_ms = NULL WHERE id = ?1";
+    tx.db.prepare_cached(sql)?.execute([runner.0])?;
+    let data = json!({"runner_id": runner, "hostname": host});
+    tx.write(id, vec![Change::Event { kind: "runner_tried_again", job: None, data }])?;
+    Ok(None)
 }
 
 /// The runners on the same machine, when there are others on other machines that a retry may prefer.

@@ -1,6 +1,6 @@
 //! From rows back to the engine's state: at boot, on first use, and after a failed transaction.
 
-use super::writer::{Runner, State};
+use super::writer::{Quarantine, Runner, State};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::HashMap;
 use torc_model::core::{
@@ -22,7 +22,8 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let mut state =
         State { next_attempt: next("attempt")?, next_job: next("job")?.max(stored.unwrap_or(1)), ..State::default() };
     let mut statement = db.prepare(
-        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, last_seen_ms, quarantine
+        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, last_seen_ms, quarantine,
+                quarantine_until_ms
          FROM compute_node WHERE ended_ms IS NULL",
     )?;
     let runners = statement.query_map([], |row| {
@@ -40,7 +41,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             told: Default::default(),
             greeted: true,
             health: Default::default(),
-            quarantine: row.get(8)?,
+            quarantine: row.get::<_, Option<String>>(8)?.zip(row.get(9)?).map(|(why, until)| Quarantine { why, until }),
         };
         Ok((RunnerId(row.get(0)?), runner))
     })?;
@@ -230,7 +231,9 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
 /// Only ended attempts of this run matter for what follows: retries by rule, and which attempt was the last.
 fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<EndedRow>> {
     let mut statement = db.prepare_cached(
-        "SELECT a.id, a.job_id, a.outcome, a.rule FROM attempt a JOIN job j ON j.id = a.job_id
+        "SELECT a.id, a.job_id, a.outcome,
+            iif(EXISTS (SELECT 1 FROM refunded_attempt r WHERE r.attempt_id = a.id), NULL, a.rule)
+         FROM attempt a JOIN job j ON j.id = a.job_id
          WHERE a.workflow_id = ?1 AND a.run_id = ?2 AND a.state IN ('completed', 'failed', 'canceled', 'terminated')
          AND (j.status <> 5) ORDER BY a.id",
     )?;

@@ -10,6 +10,7 @@ mod map;
 mod people;
 mod persist;
 pub mod read;
+mod reapply;
 mod recover;
 mod recovery;
 mod refusal;
@@ -110,7 +111,14 @@ impl Store {
     pub async fn reinitialize(&self, id: WorkflowId, request: ReinitializeRequest) -> Result<ResetView, Refusal> {
         let files = self.look_at_files(id).await?;
         refuse_missing(&files, request.force || request.dry_run)?;
-        self.writer.call(move |tx| people::reinitialize(tx, id, &files, request.dry_run)).await
+        let edited = match request.spec {
+            Some(spec) => {
+                let planned = tokio::task::spawn_blocking(move || plan(spec.clone()).map(|(plan, _)| (spec, plan)));
+                Some(planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??)
+            }
+            None => None,
+        };
+        self.writer.call(move |tx| people::reinitialize(tx, id, &files, edited.as_ref(), request.dry_run)).await
     }
 
     async fn look_at_files(&self, id: WorkflowId) -> Result<Vec<facts::FileFact>, Refusal> {

@@ -2,9 +2,9 @@
 
 use super::create::definition_hash;
 use super::facts::{self, FileFact};
-use super::recover;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
+use super::{reapply, recover};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashMap;
 use torc_model::api::{
@@ -12,7 +12,7 @@ use torc_model::api::{
 };
 use torc_model::core::{Change, CompiledHandler, Reason, Seeds};
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::plan::Rule;
+use torc_model::plan::{Plan, Rule};
 use torc_model::recovery::{Change as Limit, Verdict};
 use torc_model::status::JobStatus;
 
@@ -152,7 +152,13 @@ fn delete_recovery_actions(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<()> 
 }
 
 /// Runs again what was made from something that has changed, and starts the next run.
-pub fn reinitialize(tx: &mut Tx<'_>, id: WorkflowId, facts: &[FileFact], dry_run: bool) -> Result<ResetView, Failed> {
+pub fn reinitialize(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    facts: &[FileFact],
+    edited: Option<&(serde_json::Value, Plan)>,
+    dry_run: bool,
+) -> Result<ResetView, Failed> {
     refuse_archived(tx, id)?;
     if tx.workflow(id)?.run == 0 {
         return Err(Refusal::conflict("not_initialized", format!("workflow {id} was never initialized"))
@@ -165,6 +171,15 @@ pub fn reinitialize(tx: &mut Tx<'_>, id: WorkflowId, facts: &[FileFact], dry_run
             .into());
     }
     let mut why = facts::changed_jobs(tx.db, id, facts)?;
+    if let Some((spec, plan)) = edited {
+        for job in reapply::edited(tx, id, plan)? {
+            why.entry(job).or_insert_with(|| "the new spec changes it".into());
+        }
+        if !dry_run {
+            reapply::apply(tx, id, spec, plan)?;
+            reload(tx, id);
+        }
+    }
     for (job, reason) in changed_definitions(tx, id)? {
         why.entry(job).or_insert(reason);
     }

@@ -118,7 +118,7 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
          signal = ?6, cause = ?7, error = ?8, evidence = ?9, exec_seconds = ?10, cpu_seconds = ?11,
          peak_memory_bytes = ?12, avg_memory_bytes = ?13, peak_cpu_percent = ?14, avg_cpu_percent = ?15,
          stdout_path = ?16, stderr_path = ?17, stderr_tail = ?18, script = ?19, steps = ?20, outcome = ?21,
-         decision = ?22, rule = ?23 WHERE id = ?1",
+         decision = ?22, rule = ?23, stderr_tail_start = ?24 WHERE id = ?1",
     )?
     .execute(params![
         id.0,
@@ -144,6 +144,7 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
         end.outcome.map(torc_model::status::Outcome::as_str),
         end.decision,
         end.rule.map(|r| r as i64),
+        end.stderr_tail_start,
     ])?;
     Ok(())
 }

@@ -150,7 +150,7 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
                 coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
                 a.attempt_id, a.return_code, a.signal, a.cause, a.error, a.evidence, a.exec_seconds,
                 a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.stderr_tail,
-                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0)
+                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), a.stderr_tail_start
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          LEFT JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
             ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
@@ -179,6 +179,7 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
             peak_memory_bytes: peak,
             memory_bytes: row.get(16)?,
             stderr_tail: tail.as_deref().unwrap_or(""),
+            stderr_tail_start: row.get(20)?,
         };
         let Some(diagnosis) = diagnose(&facts) else { continue };
         let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok());

@@ -142,8 +142,8 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
         request.completed.iter().map(|r| complete_one(tx, id, request.runner_id, r)).collect::<Result<_, _>>()?;
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
     response.actions = claim_actions(tx, id, request.runner_id)?;
-    let paused = super::reservations::paused(&tx.state.reservations, id, tx.now)
-        .or_else(|| super::bad_nodes::quarantined(tx, request.runner_id));
+    let quarantined = super::bad_nodes::quarantined(tx, request.runner_id)?;
+    let paused = super::reservations::paused(&tx.state.reservations, id, tx.now).or(quarantined);
     let claimed = match repeated_claim(tx, id, request)? {
         Some(known) => known,
         None if request.limit > 0 && paused.is_none() => claim_jobs(tx, id, request, nonce)?,
@@ -388,6 +388,7 @@ fn end_of(report: &CompletionReport, now: i64) -> End {
         stdout_path: report.stdout_path.clone(),
         stderr_path: report.stderr_path.clone(),
         stderr_tail: report.stderr_tail.clone(),
+        stderr_tail_start: report.stderr_tail_start,
         script: report.script.clone(),
         steps: report.steps.clone(),
         outcome: None,

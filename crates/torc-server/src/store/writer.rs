@@ -81,8 +81,17 @@ pub struct Runner {
     pub greeted: bool,
     /// What its latest attempts tell about its machine.
     pub health: Health,
-    /// Why it gets no more work.
-    pub quarantine: Option<String>,
+    /// It gets no work for now.
+    pub quarantine: Option<Quarantine>,
+}
+
+/// A runner's machine is not trusted for a while.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Quarantine {
+    /// One sentence.
+    pub why: String,
+    /// When it is tried again.
+    pub until: i64,
 }
 
 /// Everything the writer knows besides the database.

@@ -79,6 +79,7 @@ impl Planner<'_> {
             env: document.env.clone(),
             disown_seconds: document.disown_seconds.unwrap_or(default.disown_seconds),
             checkpoint_exit_code: document.checkpoint_exit_code,
+            compare_contents: document.compare_files_by.as_deref() == Some("content"),
             resource_monitor: monitor(document),
             execution: execution(document),
             slurm_defaults: document.slurm_defaults.clone(),

@@ -17,8 +17,6 @@ use torc_model::api::{JobView, WorkflowView};
 
 /// Folder of the samples inside the output directory.
 const SAMPLES_DIR: &str = "resource_utilization";
-/// Names in the legend.
-const MAX_LEGEND: usize = 8;
 
 /// Draw what jobs used over time
 #[derive(clap::Args, Debug)]
@@ -154,7 +152,6 @@ fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String
     }
     // The hungriest get the colours.
     lines.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let legend: Vec<String> = lines.iter().take(MAX_LEGEND).map(|(_, line, _)| line.name.clone()).collect();
     let peak_job = lines.first().map(|(peak, line, _)| (line.name.clone(), *peak));
     let (memory, cpu): (Vec<Line>, Vec<Line>) = lines.into_iter().map(|(_, memory, cpu)| (memory, cpu)).unzip();
     let total_memory = total(samples, &at, |s| s.memory_bytes);
@@ -162,8 +159,14 @@ fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String
     let highest = |points: &[(f64, f64)]| points.iter().map(|(_, v)| *v).fold(0.0, f64::max);
     let bytes = |v: f64| human::bytes(v as i64);
     let panels = [
-        Panel { title: "Memory", lines: &memory, total: &total_memory, unit: |v| human::bytes(v as i64) },
-        Panel { title: "CPUs in use", lines: &cpu, total: &total_cpu, unit: |v| format!("{v:.1}") },
+        Panel {
+            title: "Memory",
+            lines: &memory,
+            total: &total_memory,
+            unit: |v| human::bytes(v as i64),
+            is_binary: true,
+        },
+        Panel { title: "CPUs in use", lines: &cpu, total: &total_cpu, unit: |v| format!("{v:.1}"), is_binary: false },
     ];
     let svg = chart::svg(&panels, seconds);
     if only_svg {
@@ -177,7 +180,7 @@ fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String
     ];
     facts.extend(peak_job.map(|(name, peak)| ("most memory".into(), format!("{} in {name}", bytes(peak)))));
     let title = format!("Resources of workflow {} ({})", workflow.id, workflow.name);
-    chart::page(&title, &facts, &svg, &legend)
+    chart::page(&title, &facts, &svg)
 }
 
 /// The sum over all attempts that were seen last; one that was not seen for a while has ended.

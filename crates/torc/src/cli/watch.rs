@@ -254,7 +254,10 @@ impl Watch<'_> {
             "classification_held" => "a verdict waits for a person",
             "runner_quarantined" => {
                 let why = text("why").unwrap_or_default();
-                self.tell(format_args!("runner on {} gets no more work: {why}", text("hostname").unwrap_or_default()));
+                self.tell(format_args!(
+                    "runner on {} gets no work for a while: {why}",
+                    text("hostname").unwrap_or_default()
+                ));
                 return;
             }
             "runner_ended" | "workflow_recovered" | "workflow_canceled" => {

@@ -45,7 +45,7 @@ fn render(why: &WhyView) -> String {
         card.line("what", format!("{} ({sure} % sure): {}", diagnosis.kind.title(), diagnosis.summary));
         for proof in &diagnosis.proof {
             let place = match (proof.start, proof.end) {
-                (Some(start), Some(end)) => format!(" (bytes {start}-{end} of the end of stderr)"),
+                (Some(start), Some(end)) => format!(" (bytes {start}-{end} of stderr)"),
                 _ => String::new(),
             };
             card.line("evidence", format!("{}: {}{place}", proof.source, proof.text));

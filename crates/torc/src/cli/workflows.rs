@@ -102,6 +102,10 @@ struct Reinitialize {
     /// Go on although input files are missing
     #[arg(long)]
     force: bool,
+
+    /// Take over an edited spec with the same jobs first: what it changes runs again, with what follows
+    #[arg(long, value_name = "FILE")]
+    spec: Option<std::path::PathBuf>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -252,7 +256,11 @@ fn confirm(workflows: &[WorkflowView]) -> Result<()> {
 impl Reinitialize {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
-        let body = ReinitializeRequest { dry_run: self.dry_run, force: self.force };
+        let spec = match &self.spec {
+            Some(path) => Some(super::spec::load(context, path)?.value),
+            None => None,
+        };
+        let body = ReinitializeRequest { dry_run: self.dry_run, force: self.force, spec };
         let reset = client.reinitialize_workflow(workflow.id, &body).await?;
         print_reset(context, &reset)
     }

@@ -260,6 +260,13 @@ jobs:
     test.torc(["reports", "resources", "--correct"]).success().tells("2 jobs changed");
     let after = memory(&test, "two");
     assert_eq!(after, text(&line["suggested_memory"]), "{line}");
+    let kept = &why(&test, "two")["adjustments"];
+    let memory = kept.as_array().expect("adjustments").iter().find(|a| a["field"] == "memory").expect("memory");
+    assert_eq!(memory["from"], 900 << 20, "{kept}");
+    assert!(
+        text(&memory["by"]).contains("torc reports --correct") && text(&memory["why"]).contains("of its memory"),
+        "{kept}"
+    );
     test.torc(["plot", "resources", "-o", "use.html"]).success().says("use.html");
     let page = test.read("use.html");
     assert!(page.contains("one&lt;&amp;&gt;") && !page.contains("one<&>"), "names are escaped");
@@ -306,6 +313,67 @@ jobs:
     std::fs::remove_file(test.path("mid2.txt")).expect("an output");
     let gone = again(&test);
     assert!(gone.len() == 2 && gone[0].starts_with("two: ") && gone[1].starts_with("both: "), "{gone:?}");
+}
+
+#[test]
+fn a_touched_file_is_the_same_file_where_contents_are_compared() {
+    let spec = "name: w\nFILES\nfiles: [{name: in, path: in.txt}]\njobs: [{name: a, command: cat in.txt, input_files: [in]}]\n";
+    for (by, again) in [("", 1), ("compare_files_by: content", 0)] {
+        let test = Test::new().spec(&spec.replace("FILES", by));
+        test.write("in.txt", "one");
+        test.run().expect(0);
+        let changed = |test: &Test| {
+            let plan = test.torc(["-f", "json", "workflows", "reinitialize", "1", "--dry-run"]).success().json();
+            plan["jobs"].as_array().map_or(0, Vec::len)
+        };
+        test.shell("touch -d '+1 hour' in.txt").success();
+        assert_eq!(changed(&test), again, "`{by}`: touched");
+        test.write("in.txt", "two");
+        test.shell("touch -d '+1 hour' in.txt").success();
+        assert_eq!(changed(&test), 1, "`{by}`: the same size, something else in it");
+    }
+}
+
+#[test]
+fn an_edited_spec_runs_again_what_it_changes_and_what_follows() {
+    let spec = |command: &str, more: &str| {
+        format!(
+            "name: w\njobs:\n  - {{name: a, command: '{command}'}}\n  - {{name: b, command: echo b >> b.txt, depends_on: [a]}}\n  \
+             - {{name: c, command: echo c >> c.txt}}\n{more}"
+        )
+    };
+    let test = Test::new().spec(&spec("echo old > a.txt", ""));
+    test.run().expect(0);
+    test.write("new.yaml", &spec("echo new > a.txt", ""));
+    let dry = test.torc(["workflows", "reinitialize", "1", "--spec", "new.yaml", "--dry-run"]).success();
+    dry.says("the new spec changes it");
+    assert_eq!(test.statuses().iter().filter(|s| s.ends_with("completed")).count(), 3, "nothing was changed");
+    let done = test.torc(["-f", "json", "workflows", "reinitialize", "1", "--spec", "new.yaml"]).success().json();
+    let names: Vec<&str> = done["jobs"].as_array().expect("jobs").iter().map(|j| text(&j["name"])).collect();
+    assert_eq!(names, ["a", "b"]);
+    test.torc(["run", "1"]).done().expect(0);
+    assert_eq!(
+        (test.read("a.txt"), test.read("b.txt"), test.read("c.txt")),
+        ("new\n".into(), "b\nb\n".into(), "c\n".into())
+    );
+    test.write("other.yaml", &spec("true", "  - {name: d, command: 'true'}\n"));
+    let refused = test.torc(["workflows", "reinitialize", "1", "--spec", "other.yaml"]).done().expect(2);
+    refused.tells("jobs that the workflow has not: `d`");
+}
+
+#[test]
+fn evidence_names_its_place_in_the_file() {
+    let noise = "for i in range(3000): print('line', i, 'ä', file=sys.stderr)";
+    let test = Test::new().file("fail.py", &format!("import sys\n{noise}\nraise KeyError('x')\n"));
+    test.write("workflow.yaml", "name: w\njobs: [{name: a, command: python3 fail.py}]\n");
+    test.run().expect(1);
+    let card = why(&test, "a");
+    let proof = card["diagnosis"]["proof"].as_array().expect("proof").iter().find(|p| p["source"] == "text");
+    let proof = proof.expect("the program's words");
+    let whole = std::fs::read(test.path(text(&card["attempt"]["stderr_path"]))).expect("the file");
+    let at = |key: &str| proof[key].as_u64().expect("a place") as usize;
+    assert!(at("start") > 8 << 10, "beyond what is kept");
+    assert_eq!(String::from_utf8_lossy(&whole[at("start")..at("end")]).trim(), "KeyError: 'x'");
 }
 
 #[test]

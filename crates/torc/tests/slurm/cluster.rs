@@ -35,6 +35,20 @@ pub fn has(what: &str) -> bool {
     std::env::var(what).as_deref() == Ok("1")
 }
 
+/// The long form of the tests was asked for: `scripts/slurm-campaign`.
+pub fn is_campaign() -> bool {
+    has("TORC_SLURM_CAMPAIGN")
+}
+
+/// For tests that take minutes: they belong to the campaign.
+pub fn campaign() -> Option<Cluster> {
+    if !is_campaign() {
+        eprintln!("skipped: takes long; `scripts/slurm-campaign` runs it");
+        return None;
+    }
+    cluster()
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.heal();
@@ -56,13 +70,17 @@ impl Cluster {
         for name in ["slurmctld", "slurmd.n1", "slurmd.n2", "slurmd.n3", "slurmd.g1"] {
             self.lab(&["signal", name, "CONT"]);
         }
-        let full: &[&str] = if has("SLURM_LAB_SACCT") { &["start", "--full"] } else { &["start"] };
-        assert!(self.lab(full).status.success(), "the cluster does not come back");
+        assert!(self.lab(self.start_arguments()).status.success(), "the cluster does not come back");
         for node in ["n1", "n2", "n3", "g1"] {
             run(self.dir.path(), "scontrol", &["update", &format!("nodename={node}"), "state=resume"]);
         }
         run(self.dir.path(), "scancel", &["--user", "root"]);
         self.wait("an empty queue", 60, || self.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty());
+    }
+
+    /// What starts the same kind of cluster again.
+    pub fn start_arguments(&self) -> &'static [&'static str] {
+        if has("SLURM_LAB_SACCT") { &["start", "--full"] } else { &["start"] }
     }
 
     /// `scripts/slurm-lab`.

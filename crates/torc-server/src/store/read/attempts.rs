@@ -167,6 +167,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<AttemptView> {
         stdout_path: row.get("stdout_path")?,
         stderr_path: row.get("stderr_path")?,
         stderr_tail: row.get("stderr_tail")?,
+        stderr_tail_start: row.get("stderr_tail_start")?,
         outcome: page::maybe_word(row, "outcome", Outcome::parse)?,
         decision: row.get("decision")?,
         rule: row.get("rule")?,

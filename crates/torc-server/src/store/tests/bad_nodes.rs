@@ -66,7 +66,7 @@ async fn a_bad_node_is_noticed_and_what_it_burnt_is_given_back() {
     );
     assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'runner_quarantined'").await, 1);
     let refused = claim_as(&mut f, bad, vec![], 4).await;
-    assert!(refused.attempts.is_empty() && refused.reason.expect("a reason").contains("gets no more work"));
+    assert!(refused.attempts.is_empty() && refused.reason.expect("a reason").contains("gets no work for another"));
     // Whether a rule had retried them or not, all three are queued again, and none counts against the rules.
     let burnt: Vec<_> = f
         .statuses()
@@ -81,6 +81,21 @@ async fn a_bad_node_is_noticed_and_what_it_burnt_is_given_back() {
     assert!(claim_as(&mut f, bad, vec![], 4).await.attempts.is_empty());
     let again = claim_as(&mut f, good, vec![], 10).await.attempts;
     assert!(!again.is_empty());
+    // What it burnt is no use of a rule either, before and after a restart: a wait that grows with the uses begins anew.
+    assert_eq!(f.scalar("SELECT count(*) FROM refunded_attempt").await, 3);
+    // When its time is over it is tried again.
+    f.store
+        .writer
+        .call(|tx| Ok(tx.db.execute("UPDATE compute_node SET quarantine_until_ms = 1", [])?))
+        .await
+        .expect("set");
+    f.restart();
+    let back = claim_as(&mut f, good, again.iter().map(|p| ended(p, 1)).collect(), 0).await;
+    assert_eq!(back.completed.len(), again.len());
+    let work = claim_as(&mut f, bad, vec![], 4).await;
+    assert!(!work.attempts.is_empty(), "{:?}", work.reason);
+    assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'runner_tried_again'").await, 1);
+    assert_eq!(f.scalar("SELECT count(*) FROM compute_node WHERE quarantine IS NOT NULL").await, 0);
 }
 
 #[tokio::test]

@@ -144,6 +144,7 @@ fn ended(packet: &torc_model::api::AttemptPacket, code: i64) -> CompletionReport
         stdout_path: None,
         stderr_path: None,
         stderr_tail: None,
+        stderr_tail_start: None,
         script: None,
         steps: None,
     }

@@ -1,0 +1,198 @@
+//! From a failure on the cluster to a complete workflow, and what the commands say about it.
+
+use crate::cluster::{campaign, cluster, has};
+use crate::{WITNESS, spec};
+
+#[test]
+fn retried_jobs_get_nodes_without_anybody_asking() {
+    let Some(cluster) = cluster() else { return };
+    let auto = "  - {trigger_type: auto_schedule_on_ready_jobs, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm}";
+    cluster.submit(&spec("main", 2, 4.0, auto));
+    cluster.wait_for_running(2);
+    cluster.slurm("scancel", &[&cluster.slurm_job()]);
+    cluster.wait_for_success(2, 120);
+    cluster.assert_witnessed_once(2);
+    assert_eq!(cluster.allocations().len(), 2, "{:?}", cluster.allocations());
+}
+
+#[test]
+fn a_job_over_its_memory_gets_more_and_new_nodes() {
+    let Some(cluster) = cluster() else { return };
+    if !has("SLURM_LAB_OOM") {
+        eprintln!("skipped: this machine has no memory control groups");
+        return;
+    }
+    // 250 MB at once: more than 200m, less than one and a half times that.
+    let hungry = format!("python3 -c \"x = bytearray(250 << 20)\" && {WITNESS}");
+    let text = spec("main", 2, 0.2, "").replace(
+        "actions:",
+        &format!("  - {{name: hungry, command: '{hungry}', resource_requirements: small, scheduler: s}}\nactions:"),
+    );
+    cluster.submit(&text);
+    cluster.wait("failed job", 60, || cluster.counts().get("failed") == Some(&1));
+    cluster.wait("ended allocation", 120, || cluster.allocations()[0]["status"] == "complete");
+    let plan = cluster.json(&["recover", "latest", "--dry-run"]);
+    assert_eq!(plan["jobs"][0]["changes"][0]["to"], 300 << 20, "{plan}");
+    cluster.torc(&["recover", "latest"]);
+    cluster.wait_for_success(3, 90);
+    cluster.assert_witnessed_once(3);
+}
+
+#[test]
+fn nothing_is_raised_beyond_what_a_node_has() {
+    let Some(cluster) = cluster() else { return };
+    let text = spec("main", 1, 0.2, "").replace("memory: 200m", "memory: 3500m").replace("mem: 1500m", "mem: 3900m");
+    let text = text.replace(&format!("sleep 0.2; {WITNESS}"), "exec python3 hungry.py");
+    std::fs::write(cluster.dir.path().join("hungry.py"), "raise MemoryError()\n").expect("written");
+    cluster.submit(&text);
+    cluster.wait("failed job", 60, || cluster.counts().get("failed") == Some(&1));
+    let plan = cluster.json(&["recover", "latest", "--dry-run", "--memory-multiplier", "2"]);
+    // Nodes have 4000 MB, so twice 3500 is not to be had.
+    assert_eq!(plan["jobs"][0]["changes"][0]["to"], 4000i64 << 20, "{plan}");
+}
+
+#[test]
+fn watch_recovers_regenerates_and_ends_with_everything_done() {
+    let Some(cluster) = cluster() else { return };
+    // The first attempt of each job fails by its own time limit; the second one has more of it.
+    let text = spec("main", 2, 0.0, "").replace(
+        &format!("sleep 0; {WITNESS}"),
+        &format!("test -e once_$TORC_JOB_NAME && {WITNESS} || {{ touch once_$TORC_JOB_NAME; sleep 60; }}"),
+    );
+    let text = text.replace("max_lost_retries: 99", "max_lost_retries: 99, timeout: 2s");
+    cluster.submit(&text);
+    cluster.torc(&["watch", "latest", "--recover", "--auto-schedule"]);
+    cluster.assert_witnessed_once(2);
+    let rows = cluster.attempts();
+    assert_eq!(rows.iter().filter(|a| a.3 == "timeout").count(), 2, "{rows:?}");
+}
+
+#[test]
+fn accounting_and_the_allocations_output_tell_what_happened() {
+    let Some(cluster) = cluster() else { return };
+    cluster.submit(&spec("main", 1, 30.0, ""));
+    cluster.wait_for_running(1);
+    let job = cluster.slurm_job();
+    cluster.slurm("scancel", &[&job]);
+    cluster.wait("ended allocation", 60, || cluster.allocations()[0]["status"] == "complete");
+    cluster.wait("word in the output", 30, || {
+        let issues = cluster.json(&["slurm", "parse-logs", "latest"]);
+        let found = issues["issues"].as_array().cloned().unwrap_or_default();
+        found.iter().any(|i| i["description"] == "the allocation was canceled" && i["slurm_job_id"] == job.as_str())
+    });
+    if !has("SLURM_LAB_SACCT") {
+        let refused = cluster.try_torc(&["slurm", "sacct", "latest"]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("keeps no accounting"), "{said}");
+        return;
+    }
+    cluster.wait("settled record", 60, || {
+        let records = cluster.json(&["slurm", "sacct", "latest"]);
+        let records = records["records"].as_array().cloned().unwrap_or_default();
+        records.iter().any(|r| {
+            r["job_id"] == job.as_str()
+                && r["state"].as_str().unwrap_or("").starts_with("CANCELLED")
+                && r["nodes"] != ""
+        })
+    });
+    let steps = cluster.json(&["slurm", "sacct", "latest", "--steps"]);
+    let steps = steps["records"].as_array().cloned().unwrap_or_default();
+    assert!(steps.iter().any(|r| r["job_id"] == format!("{job}.batch")), "{steps:?}");
+    // Accounting that does not answer is said to be so, and nothing else suffers.
+    assert!(cluster.lab(&["signal", "slurmdbd", "KILL"]).status.success());
+    let refused = cluster.try_torc(&["slurm", "sacct", "latest"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("sacct"), "{said}");
+    cluster.torc(&["workflows", "sync-status", "latest"]);
+}
+
+#[test]
+fn a_killed_slurmd_costs_no_job() {
+    let Some(cluster) = campaign() else { return };
+    // Slurm gives the node up after some twenty seconds, but the runner and its jobs go on.
+    cluster.submit(&spec("main", 2, 45.0, ""));
+    cluster.wait_for_running(2);
+    let nodes = cluster.slurm("squeue", &["-h", "-t", "R", "-o", "%N"]);
+    assert!(cluster.lab(&["signal", &format!("slurmd.{}", nodes.trim()), "KILL"]).status.success());
+    let job = cluster.slurm_job();
+    cluster.wait("verdict of Slurm", 90, || {
+        !cluster.slurm("squeue", &["-h", "-j", &job, "--states=all", "-o", "%T"]).contains("RUNNING")
+    });
+    // Slurm says that the node failed; the runner still speaks, so nobody's job fails for it.
+    cluster.torc(&["workflows", "sync-status", "latest"]);
+    assert_eq!(cluster.counts().get("running"), Some(&2), "{:?}", cluster.counts());
+    cluster.wait_for_success(2, 120);
+    cluster.assert_witnessed_once(2);
+    assert_eq!(cluster.attempts().len(), 2, "nobody was retried: {:?}", cluster.attempts());
+}
+
+#[test]
+fn a_machine_that_dies_with_its_slurmd_is_survived() {
+    let Some(cluster) = campaign() else { return };
+    cluster.submit(&spec("main", 2, 20.0, ""));
+    cluster.wait_for_running(2);
+    let nodes = cluster.slurm("squeue", &["-h", "-t", "R", "-o", "%N"]);
+    let node = format!("slurmd.{}", nodes.trim());
+    let runner = cluster.runner_pid();
+    assert!(cluster.lab(&["signal", &node, "KILL"]).status.success());
+    cluster.slurm("kill", &["-KILL", &runner]);
+    let job = cluster.slurm_job();
+    cluster.wait("verdict of Slurm", 90, || {
+        !cluster.slurm("squeue", &["-h", "-j", &job, "--states=all", "-o", "%T"]).contains("RUNNING")
+    });
+    cluster.torc(&["workflows", "sync-status", "latest"]);
+    cluster.wait("ready jobs", 120, || cluster.counts().get("ready") == Some(&2));
+    cluster.wait("ended allocation", 60, || cluster.allocations()[0]["status"] == "complete");
+    assert!(cluster.lab(cluster.start_arguments()).status.success());
+    cluster.regenerate(&[]);
+    cluster.wait_for_success(2, 120);
+    cluster.assert_witnessed_once(2);
+}
+
+#[test]
+fn whatever_breaks_every_job_succeeds_once() {
+    let Some(cluster) = campaign() else { return };
+    // Thirty allocations die in turn of everything that kills allocations, until the jobs of the last one get through.
+    let ways = ["scancel", "runner", "node", "preempt", "controller"];
+    cluster.submit(&spec("scav", 3, 8.0, ""));
+    for cycle in 0..30 {
+        cluster.wait("running jobs", 120, || cluster.counts().get("running").copied().unwrap_or(0) >= 1);
+        let names = cluster.slurm("squeue", &["-h", "-t", "PD,R", "-o", "%j"]);
+        assert!(names.lines().filter(|n| n.starts_with("torc-wf")).count() <= 1, "cycle {cycle}: {names}");
+        let job = cluster.slurm_job();
+        let way = ways[cycle % ways.len()];
+        match way {
+            "scancel" => drop(cluster.slurm("scancel", &[&job])),
+            "runner" => drop(cluster.slurm("kill", &["-KILL", &cluster.runner_pid()])),
+            "node" => {
+                let node = cluster.slurm("squeue", &["-h", "-j", &job, "-o", "%N"]);
+                let node = format!("nodename={}", node.trim());
+                cluster.slurm("scontrol", &["update", &node, "state=down", "reason=test"]);
+                cluster.slurm("scontrol", &["update", &node, "state=resume"]);
+            }
+            "preempt" => {
+                cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1"]);
+            }
+            _ => {
+                assert!(cluster.lab(&["signal", "slurmctld", "KILL"]).status.success());
+                assert!(cluster.lab(cluster.start_arguments()).status.success());
+                cluster.slurm("scancel", &[&job]);
+            }
+        }
+        cluster.wait("end of the allocation", 180, || {
+            cluster.torc(&["workflows", "sync-status", "latest"]);
+            cluster.allocations().iter().all(|a| a["status"] == "complete")
+        });
+        cluster.wait("free jobs", 60, || cluster.counts().get("running").copied().unwrap_or(0) == 0);
+        if cluster.counts().get("completed") == Some(&3) {
+            cluster.assert_witnessed_once(3);
+            cluster.submit(&spec("scav", 3, 8.0, ""));
+            std::fs::remove_file(cluster.dir.path().join("witness")).expect("witnesses");
+            continue;
+        }
+        cluster.regenerate(&["--partition", "scav"]);
+        println!("cycle {cycle}: {way}, {} allocations so far", cluster.allocations().len());
+    }
+    cluster.wait_for_success(3, 180);
+    cluster.assert_witnessed_once(3);
+}
