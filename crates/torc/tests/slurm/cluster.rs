@@ -94,6 +94,11 @@ impl Cluster {
         String::from_utf8_lossy(&run(self.dir.path(), program, arguments).stdout).into_owned()
     }
 
+    /// A program, whatever it answers.
+    pub fn output(&self, program: &str, arguments: &[&str]) -> Output {
+        run(self.dir.path(), program, arguments)
+    }
+
     /// Runs `torc`; it must succeed.
     pub fn torc(&self, arguments: &[&str]) -> String {
         let output = self.try_torc(arguments);

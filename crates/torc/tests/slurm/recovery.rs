@@ -107,6 +107,33 @@ fn accounting_and_the_allocations_output_tell_what_happened() {
 }
 
 #[test]
+fn the_documentation_does_what_it_says() {
+    let Some(cluster) = cluster() else { return };
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/slurm.md")).expect("the page");
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_torc")).parent().expect("a directory").display();
+    let mut ran = 0;
+    for block in page.split("\n```").collect::<Vec<_>>().chunks_exact(2).map(|pair| pair[1]) {
+        let (kind, text) = block.split_once('\n').unwrap_or((block, ""));
+        match kind {
+            "yaml" if text.starts_with("# sweep.yaml") => {
+                std::fs::write(cluster.dir.path().join("sweep.yaml"), text).expect("written");
+            }
+            "bash" if !text.contains("slurm-lab") => {
+                let script = format!("set -euo pipefail\nPATH={program}:$PATH\n{text}");
+                let done = cluster.output("bash", &["-c", &script]);
+                let said = String::from_utf8_lossy(&done.stderr);
+                assert!(done.status.success(), "{text}\n{}\n{said}", String::from_utf8_lossy(&done.stdout));
+                ran += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(ran >= 5, "only {ran} blocks were run");
+    let results = std::fs::read_to_string(cluster.dir.path().join("results.txt")).expect("results");
+    assert_eq!(results.lines().count(), 8, "{results}");
+}
+
+#[test]
 fn a_killed_slurmd_costs_no_job() {
     let Some(cluster) = campaign() else { return };
     // Slurm gives the node up after some twenty seconds, but the runner and its jobs go on.

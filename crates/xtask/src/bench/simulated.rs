@@ -194,6 +194,7 @@ fn end(packet: &AttemptPacket) -> CompletionReport {
         stdout_path: log("o"),
         stderr_path: log("e"),
         stderr_tail: None,
+        stderr_tail_start: None,
         script: None,
         steps: None,
     }
