@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use torc_client::{Client, Error, Query};
-use torc_model::api::JobView;
+use torc_model::api::{JobView, SlurmSchedulerView};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Requirements;
 use torc_model::slurm::groups::{self, Options, PendingJob, Planned};
@@ -43,8 +43,14 @@ pub async fn pending_jobs(client: &Client, workflow: WorkflowId, also: &[JobId])
     Ok(all.into_iter().filter(|job| waits(job.status) || also.contains(&job.id)).collect())
 }
 
-/// Plans for these jobs. All that can not be served is named.
-pub fn plan(jobs: Vec<JobView>, profile: &Profile, options: &Options) -> Result<Regeneration, Vec<String>> {
+/// Plans for these jobs. All that can not be served is named. `known` are the schedulers that they have now: what users
+/// added to one stays with its jobs.
+pub fn plan(
+    jobs: Vec<JobView>,
+    profile: &Profile,
+    options: &Options,
+    known: &[SlurmSchedulerView],
+) -> Result<Regeneration, Vec<String>> {
     let index: HashMap<JobId, usize> = jobs.iter().enumerate().map(|(i, job)| (job.id, i)).collect();
     let pending: Vec<PendingJob> = jobs
         .iter()
@@ -54,8 +60,26 @@ pub fn plan(jobs: Vec<JobView>, profile: &Profile, options: &Options) -> Result<
             depends_on: job.depends_on_job_ids.iter().flatten().filter_map(|d| index.get(d).copied()).collect(),
         })
         .collect();
-    let planned = groups::plan(&pending, profile, options)?;
+    let mut planned = groups::plan(&pending, profile, options)?;
+    for group in &mut planned {
+        carry_over(group, &jobs, known);
+    }
     Ok(Regeneration { jobs, planned })
+}
+
+/// What a profile does not know: quality of service, local disk, further lines. Only where all jobs agree on it.
+fn carry_over(group: &mut Planned, jobs: &[JobView], known: &[SlurmSchedulerView]) {
+    let mut names: Vec<Option<&str>> =
+        group.levels.iter().flatten().map(|index| jobs[*index].scheduler.as_deref()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let [Some(name)] = names.as_slice() else { return };
+    let Some(old) = known.iter().map(|view| &view.scheduler).find(|s| s.name == *name) else { return };
+    let new = &mut group.scheduler;
+    new.qos = new.qos.take().or_else(|| old.qos.clone());
+    new.tmp = new.tmp.take().or_else(|| old.tmp.clone());
+    new.extra = new.extra.take().or_else(|| old.extra.clone());
+    new.serialize_allocations |= old.serialize_allocations;
 }
 
 fn requirements(job: &JobView) -> Requirements {

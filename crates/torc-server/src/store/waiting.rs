@@ -91,6 +91,7 @@ pub struct Failed {
     pub signal: Option<i64>,
     pub exec_seconds: Option<f64>,
     pub stderr_tail: Option<String>,
+    pub stderr_tail_start: Option<i64>,
     time_limit_seconds: Option<i64>,
     peak_memory_bytes: Option<i64>,
     memory_bytes: Option<i64>,
@@ -99,7 +100,7 @@ pub struct Failed {
 }
 
 const ENDED: &str = "SELECT a.id, a.job_id, a.run_id, a.retry_of, a.state, j.command, a.cause, a.return_code, a.signal, \
-    a.exec_seconds, a.stderr_tail, a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.error, a.evidence \
+    a.exec_seconds, a.stderr_tail, a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.error, a.evidence, a.stderr_tail_start \
     FROM attempt a JOIN job j ON j.id = a.job_id";
 
 /// An attempt by its row.
@@ -127,6 +128,7 @@ fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
         signal: row.get(8)?,
         exec_seconds: row.get(9)?,
         stderr_tail: row.get(10)?,
+        stderr_tail_start: row.get(16)?,
         time_limit_seconds: row.get(11)?,
         peak_memory_bytes: row.get(12)?,
         memory_bytes: row.get(13)?,
@@ -149,6 +151,7 @@ impl Failed {
             peak_memory_bytes: self.peak_memory_bytes,
             memory_bytes: self.memory_bytes,
             stderr_tail: self.stderr_tail.as_deref().unwrap_or(""),
+            stderr_tail_start: self.stderr_tail_start,
         }
     }
 

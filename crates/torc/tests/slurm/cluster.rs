@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A test's directory, its server, and the cluster, which it has for itself.
@@ -105,6 +105,13 @@ impl Cluster {
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "torc {arguments:?}: {}\n{out}\n{err}", output.status);
         out.into_owned()
+    }
+
+    /// Starts `torc` and goes on.
+    pub fn spawn_torc(&self, arguments: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_torc"));
+        let command = command.args(arguments).current_dir(self.dir.path());
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started")
     }
 
     /// Runs `torc`.

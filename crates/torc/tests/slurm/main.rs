@@ -77,8 +77,11 @@ jobs:
 #[test]
 fn a_canceled_allocation_costs_nothing_but_time() {
     let Some(cluster) = cluster() else { return };
-    cluster.submit(&spec("main", 4, 6.0, ""));
+    cluster.submit(&spec("main", 4, 6.0, "").replace("mem: 1500m", "mem: 1500m, extra: '--comment=kept'"));
     cluster.wait_for_running(4);
+    let healthy = cluster.json(&["workflows", "sync-status", "latest"]);
+    assert_eq!(healthy["slurm"]["allocations_ended"], 0, "{healthy}");
+    assert_eq!(cluster.counts().get("running"), Some(&4), "looking changes nothing");
     cluster.slurm("scancel", &[&cluster.slurm_job()]);
     cluster.wait("ended allocation", 60, || cluster.allocations()[0]["status"] == "complete");
     cluster.wait("ready job", 60, || cluster.counts().get("ready") == Some(&4));
@@ -87,6 +90,8 @@ fn a_canceled_allocation_costs_nothing_but_time() {
     cluster.assert_witnessed_once(4);
     let causes: Vec<_> = cluster.attempts().into_iter().map(|a| a.3).filter(|c| !c.is_empty()).collect();
     assert!(causes.iter().all(|c| c == "stopped"), "{causes:?}");
+    let comment = cluster.slurm("scontrol", &["show", "job", &cluster.slurm_job()]);
+    assert!(comment.contains("Comment=kept"), "what the user added stays: {comment}");
 }
 
 #[test]
@@ -224,6 +229,11 @@ fn watch_asks_for_nodes_when_they_are_gone() {
     cluster.wait_for_running(3);
     cluster.slurm("scancel", &[&cluster.slurm_job()]);
     cluster.wait("ready job", 60, || cluster.counts().get("ready") == Some(&3));
+    // The first one dies as soon as it has asked for nodes; the second one knows that they are on their way.
+    let mut first = cluster.spawn_torc(&["watch", "latest", "--auto-schedule"]);
+    cluster.wait("second allocation", 60, || cluster.allocations().len() == 2);
+    first.kill().expect("killed");
+    first.wait().expect("gone");
     // It ends when the workflow is complete, with 0 only if every job succeeded.
     cluster.torc(&["watch", "latest", "--auto-schedule"]);
     cluster.assert_witnessed_once(3);

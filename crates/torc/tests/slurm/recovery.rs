@@ -210,6 +210,14 @@ fn whatever_breaks_every_job_succeeds_once() {
             cluster.torc(&["workflows", "sync-status", "latest"]);
             cluster.allocations().iter().all(|a| a["status"] == "complete")
         });
+        // A controller that was killed may have forgotten that the job was canceled.
+        cluster.wait("end in Slurm", 120, || {
+            let there = cluster.slurm("squeue", &["-h", "-t", "PD,R", "-j", &job, "-o", "%i"]);
+            if !there.trim().is_empty() {
+                cluster.slurm("scancel", &[&job]);
+            }
+            there.trim().is_empty()
+        });
         cluster.wait("free jobs", 60, || cluster.counts().get("running").copied().unwrap_or(0) == 0);
         if cluster.counts().get("completed") == Some(&3) {
             cluster.assert_witnessed_once(3);

@@ -42,16 +42,18 @@ pub struct AutoSchedule {
     /// A recovery needs nodes as well.
     is_recovering: bool,
     output_dir: Option<PathBuf>,
+    /// The lines of the last look.
+    said: Vec<String>,
 }
 
 impl AutoSchedule {
     /// Begins to watch.
     pub fn new(options: AutoOptions, is_recovering: bool, output_dir: Option<PathBuf>) -> Self {
-        Self { options, is_recovering, output_dir }
+        Self { options, is_recovering, output_dir, said: Vec::new() }
     }
 
     /// Looks at Slurm, and asks for nodes if that is due. Answers with what a person should read.
-    pub async fn tick(&self, client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
+    pub async fn tick(&mut self, client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
         let mut lines = Vec::new();
         let allocator =
             Allocator::new(client.clone(), self.output_dir.clone()).map_err(Error::io("find", "the program"))?;
@@ -69,7 +71,19 @@ impl AutoSchedule {
             true => false,
             false => self.is_due(retried, &asked, human::now_ms()),
         };
-        if due && let Some((done, sent)) = reschedule(client, workflow, self.output_dir.clone()).await? {
+        let done = match due {
+            true => reschedule(client, workflow, self.output_dir.clone()).await,
+            false => Ok(None),
+        };
+        let done = match done {
+            // Slurm may not answer right now, or a job may fit nowhere: whoever watches should know, and watch on.
+            Err(Error::Usage { message, .. }) => {
+                lines.push(format!("nodes could not be asked for: {message}"));
+                None
+            }
+            done => done?,
+        };
+        if let Some((done, sent)) = done {
             if done.allocations_created > 0 {
                 lines.push(format!(
                     "{} jobs are ready: asked Slurm for {} allocations",
@@ -79,7 +93,10 @@ impl AutoSchedule {
             }
             lines.extend(describe(&sent).lines().map(str::to_owned));
         }
-        Ok(lines)
+        // What was said the last time is not said again.
+        let new = lines.iter().filter(|line| !self.said.contains(line)).cloned().collect();
+        self.said = lines;
+        Ok(new)
     }
 
     /// Jobs are ready, `retried` of them not for the first time: is it time to ask for more than was asked for?
@@ -137,7 +154,8 @@ pub async fn reschedule(
     let hint = "name a profile of this cluster, see `torc hpc`";
     let profile = detect_profile(&Slurm::new()).await.map_err(|message| Error::usage_hint(message, hint))?;
     let options = Options { account, name_suffix: "_regen".into(), ..Options::default() };
-    let regeneration = plan_regeneration(jobs, &profile, &options).map_err(|e| unplannable(&e))?;
+    let known = client.list_slurm_schedulers(&Query::new().add("workflow_id", workflow.id)).await?.items;
+    let regeneration = plan_regeneration(jobs, &profile, &options, &known).map_err(|e| unplannable(&e))?;
     let done = client.regenerate(workflow.id, &regeneration.request(true)).await?;
     let allocator = Allocator::new(client.clone(), output_dir).map_err(Error::io("find", "the program"))?;
     let sent = send_waiting(&allocator, workflow.id).await?;

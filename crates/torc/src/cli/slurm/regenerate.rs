@@ -64,7 +64,8 @@ impl Args {
             };
             let profile = self.plan.profile().await?;
             let options = self.plan.options(account, "_regen");
-            let regeneration = plan_regeneration(jobs, &profile, &options).map_err(|e| unplannable(&e))?;
+            let known = client.list_slurm_schedulers(&Query::new().add("workflow_id", workflow.id)).await?.items;
+            let regeneration = plan_regeneration(jobs, &profile, &options, &known).map_err(|e| unplannable(&e))?;
             let names: Vec<String> = regeneration.jobs.iter().map(|j| j.name.clone()).collect();
             let view = PlanView::new(&regeneration.planned, &names);
             if self.dry_run {
