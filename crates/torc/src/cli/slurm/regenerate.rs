@@ -6,6 +6,7 @@ use crate::cli::session::Access;
 use crate::cli::{Context, references};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::output::human;
 use serde_json::json;
 use std::path::PathBuf;
 use torc_client::{Client, Query};
@@ -102,8 +103,11 @@ async fn send(client: &Client, workflow: &WorkflowView, output_dir: Option<PathB
 
 fn summary(done: &RegeneratedView, sent: &[Sent]) -> String {
     let mut text = format!(
-        "{} actions retired, {} recovery actions made, {} allocations asked for, {} kept\n",
-        done.actions_claimed, done.actions_created, done.allocations_created, done.allocations_kept
+        "{} retired, {} made, {} asked for, {} kept\n",
+        human::count(done.actions_claimed, "action"),
+        human::count(done.actions_created, "recovery action"),
+        human::count(done.allocations_created, "allocation"),
+        done.allocations_kept
     );
     text += &super::schedule_nodes::describe(sent);
     text

@@ -5,6 +5,7 @@ use crate::cli::{Context, references};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table, human};
+use std::collections::BTreeSet;
 use torc_client::Query;
 use torc_model::slurm::sacct::{Answer, Record};
 use torc_runner::slurm::Slurm;
@@ -27,15 +28,23 @@ impl Args {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
             let query = Query::new().add("workflow_id", workflow.id);
-            let ids: Vec<String> =
-                client.list_allocations(&query).await?.into_iter().filter_map(|a| a.slurm_job_id).collect();
+            let allocations = client.list_allocations(&query).await?;
+            let ids: Vec<String> = allocations.iter().filter_map(|a| a.slurm_job_id.clone()).collect();
+            let names: BTreeSet<&str> = allocations.iter().map(|a| a.name.as_str()).collect();
             let mut records: Vec<Record> = match Slurm::new().accounting(&ids).await {
                 Answer::Records(records) => records,
                 Answer::Unavailable(why) => {
                     return Err(Error::usage_hint(why, "`torc slurm allocations` shows what Torc itself has seen"));
                 }
             };
-            records.retain(|r| self.steps || !r.is_step());
+            // A controller that crashed may give an id a second time: the name tells whose it is. Steps follow their job.
+            let mut is_ours = false;
+            records.retain(|r| {
+                if !r.is_step() {
+                    is_ours = names.contains(r.name.as_str()) || !r.is_settled();
+                }
+                is_ours && (self.steps || !r.is_step())
+            });
             let total = i64::try_from(records.len()).unwrap_or(i64::MAX);
             context.output.list("records", &records, total, || {
                 let mut table = Table::new(["job", "name", "state", "exit", "elapsed", "cpu time", "max rss", "nodes"]);

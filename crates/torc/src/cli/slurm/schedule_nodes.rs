@@ -4,7 +4,7 @@ use crate::cli::session::Access;
 use crate::cli::{Context, references};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output::escape;
+use crate::output::{escape, human};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,7 +107,8 @@ pub fn describe(sent: &[Sent]) -> String {
     for one in sent {
         let _ = match &one.outcome {
             SubmissionOutcome::Submitted(id) => {
-                writeln!(text, "submitted {} as Slurm job {id} ({} allocations)", one.name, one.count)
+                let count = human::count(one.count, "allocation");
+                writeln!(text, "submitted {} as Slurm job {id} ({count})", one.name)
             }
             SubmissionOutcome::Refused(why) => writeln!(text, "Slurm refused {}: {}", one.name, escape::line(why)),
             SubmissionOutcome::Unknown(why) => {
