@@ -427,9 +427,12 @@ impl Watch<'_> {
             let title = run::title(&self.workflow);
             let id = self.workflow.id;
             let how = match self.auto_schedule {
-                Some(_) => {
-                    format!("`torc slurm regenerate {id} --submit` asks for nodes, `--auto-schedule` does it here")
-                }
+                Some(_) => match slurm::open_allocations(&self.client, &self.workflow).await? {
+                    0 => {
+                        format!("`torc slurm regenerate {id} --submit` asks for nodes, `--auto-schedule` does it here")
+                    }
+                    open => format!("{} on the way", human::count(open, "allocation")),
+                },
                 None => format!("`torc run {id}` goes on"),
             };
             self.say_stuck(format!("no runner is active for {title}; {how}"));

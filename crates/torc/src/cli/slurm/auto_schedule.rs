@@ -119,6 +119,13 @@ impl AutoSchedule {
     }
 }
 
+/// How many allocations of a workflow are not over.
+pub async fn open_allocations(client: &Client, workflow: &WorkflowView) -> Result<i64> {
+    let all = client.list_allocations(&Query::new().add("workflow_id", workflow.id)).await?;
+    let open = all.iter().filter(|a| a.status != AllocationStatus::Complete).count();
+    Ok(i64::try_from(open).unwrap_or(i64::MAX))
+}
+
 /// The kinds of nodes of this cluster, so that recovery gives no job more than a node has. Empty: unknown.
 pub async fn node_shapes() -> Vec<NodeShape> {
     match detect_profile(&Slurm::new()).await {

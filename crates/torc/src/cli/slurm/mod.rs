@@ -13,7 +13,7 @@ mod sacct;
 mod schedule_nodes;
 mod sync;
 
-pub use auto_schedule::{AutoOptions, AutoSchedule, is_for_slurm, node_shapes, reschedule};
+pub use auto_schedule::{AutoOptions, AutoSchedule, is_for_slurm, node_shapes, open_allocations, reschedule};
 pub use plan::{PlanView, plan_of, render as render_plan};
 pub use proposal::propose;
 pub use schedule_nodes::{describe as describe_sent, send_waiting};
