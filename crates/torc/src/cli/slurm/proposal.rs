@@ -4,7 +4,7 @@ use super::is_for_slurm;
 use super::plan::{PlanView, unplannable};
 use super::regenerate::account_of;
 use crate::error::{Error, Result};
-use torc_client::Client;
+use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
 use torc_model::slurm::groups::Options;
 use torc_runner::slurm::{Slurm, detect_profile, pending_jobs, plan_regeneration};
@@ -23,7 +23,8 @@ pub async fn propose(client: &Client, workflow: &WorkflowView) -> Result<Option<
         .await
         .map_err(|message| Error::usage_hint(message, "name a profile of this cluster, see `torc hpc`"))?;
     let options = Options { account, name_suffix: "_regen".into(), ..Options::default() };
-    let regeneration = plan_regeneration(jobs, &profile, &options).map_err(|errors| unplannable(&errors))?;
+    let known = client.list_slurm_schedulers(&Query::new().add("workflow_id", workflow.id)).await?.items;
+    let regeneration = plan_regeneration(jobs, &profile, &options, &known).map_err(|errors| unplannable(&errors))?;
     let names: Vec<String> = regeneration.jobs.iter().map(|job| job.name.clone()).collect();
     Ok(Some(PlanView::new(&regeneration.planned, &names)))
 }
