@@ -211,9 +211,17 @@ impl Attempt {
         env
     }
 
-    /// One of its processes has ended; a next one would be numbered `id`.
-    pub fn on_exit(mut self: Box<Self>, context: &Context, exit: Exit, id: u64) -> (Option<Box<Self>>, Next) {
+    /// One of its processes has ended; a next one would be numbered `id`. With `stop` there is no next one.
+    pub fn on_exit(
+        mut self: Box<Self>,
+        context: &Context,
+        mut exit: Exit,
+        stop: Option<StopReason>,
+        id: u64,
+    ) -> (Option<Box<Self>>, Next) {
         if self.stage == Stage::Script {
+            // A command that ended just before it was to be stopped has ended by itself; a script is not the end.
+            exit.stop = exit.stop.or(stop);
             let result = script_result(context, &self.packet, &exit);
             let on_failure = self.packet.recovery.as_ref().map(|r| r.on_failure).unwrap_or_default();
             let is_fatal = result.return_code != 0 && on_failure == OnScriptFailure::Fail;

@@ -219,6 +219,8 @@ pub struct Strangers {
     untagged: HashMap<(i32, u64), u64>,
     /// Zombies without an owner.
     zombies: HashSet<(i32, u64)>,
+    /// Some of them can be dealt with as soon as they are seen again.
+    pub need_another_look: bool,
 }
 
 /// What a sweep must know.
@@ -261,7 +263,10 @@ pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
             }
         } else if procfs::read_tag(child.pid).is_none() {
             match order.strangers.untagged.get(&key) {
-                Some(newest) if *newest < order.oldest_living => doomed.push(child.pid),
+                Some(newest) if *newest < order.oldest_living => {
+                    doomed.push(child.pid);
+                    next.zombies.insert(key);
+                }
                 Some(newest) => drop(next.untagged.insert(key, *newest)),
                 None => drop(next.untagged.insert(key, order.newest)),
             }
@@ -271,12 +276,7 @@ pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
         tracing::info!(pid = process.pid, "ended an orphan without a tag");
         signal_exactly(&process, Signal::KILL);
     }
+    next.need_another_look =
+        !next.zombies.is_empty() || next.untagged.values().any(|newest| *newest < order.oldest_living);
     next
-}
-
-impl Strangers {
-    /// Something is left that a later sweep should look at.
-    pub fn is_empty(&self) -> bool {
-        self.untagged.is_empty() && self.zombies.is_empty()
-    }
 }

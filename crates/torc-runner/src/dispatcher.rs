@@ -11,7 +11,8 @@
 //!            executor ◀────────────────────────────┘
 //! ```
 //!
-//! Reports that come while an exchange is on its way ride on the next one: full batches under load, no delay when idle.
+//! Reports that come while an exchange is on its way ride on the next one, and what is not urgent waits a little for
+//! company: full batches under load, no delay when idle.
 
 use crate::actions::ActionResult;
 use crate::attempt::unstarted_report;
@@ -32,6 +33,18 @@ const LISTEN_SECONDS: f64 = 30.0;
 const CLAIM_LIMIT: i64 = 256;
 /// At most this many reports in one request; each may carry some kilobytes of output.
 const REPORT_LIMIT: usize = 256;
+/// At most about this much in one request; the server refuses bodies that are much larger.
+const REPORT_BYTES: usize = 2 << 20;
+/// A listener that is answered with nothing sooner than this is sent again only after a pause.
+const HASTY: Duration = Duration::from_millis(200);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// That an attempt runs is told at most this late; nothing waits for it.
+const START_DELAY: Duration = Duration::from_millis(20);
+/// While there is more to start, results are told at most this often...
+const END_DELAY: Duration = Duration::from_millis(10);
+/// ...or when there are this many.
+const END_COUNT: usize = 64;
 /// Short jobs are held ready for about this much work.
 const PREFETCH_SECONDS: f64 = 0.05;
 /// More would keep work from other runners for no gain.
@@ -172,7 +185,13 @@ pub struct Dispatcher {
     started: Vec<StartReport>,
     completed: VecDeque<CompletionReport>,
     exchange: Option<Arc<ClaimRequest>>,
+    /// When what waits for company must go out.
+    exchange_at: Option<Instant>,
     is_listening: bool,
+    listened_at: Instant,
+    /// No listener before then.
+    listen_after: Option<Instant>,
+    pause: Duration,
     claims: u64,
     phase: Phase,
     actions: HashMap<ActionId, RunningAction>,
@@ -202,7 +221,11 @@ impl Dispatcher {
             started: Vec::new(),
             completed: VecDeque::new(),
             exchange: None,
+            exchange_at: None,
             is_listening: false,
+            listened_at: now,
+            listen_after: None,
+            pause: HASTY,
             claims: 0,
             phase: Phase::Working,
             actions: HashMap::new(),
@@ -234,15 +257,18 @@ impl Dispatcher {
 
     /// When [`Dispatcher::settle`] wants to be called even if nothing happens.
     pub fn next_alarm(&self) -> Option<Instant> {
-        match &self.phase {
+        let exchange = self.exchange_at.filter(|_| self.exchange.is_none() && !self.is_refused);
+        let phase = match &self.phase {
             Phase::Working => {
                 let idle = self.settings.idle_limit.and_then(|limit| self.idle_since.map(|since| since + limit));
                 let stale = self.queue.front().filter(|_| !self.is_gated()).map(|(since, _)| *since + STALE);
-                [idle, stale, self.settings.end].into_iter().flatten().min()
+                let listen = self.listen_after.filter(|_| !self.is_listening);
+                [idle, stale, listen, self.settings.end].into_iter().flatten().min()
             }
             Phase::Draining(_, since) => (self.is_lost && self.active.is_empty()).then(|| *since + FAREWELL),
             Phase::Leaving(..) => None,
-        }
+        };
+        [exchange, phase].into_iter().flatten().min()
     }
 
     /// Takes in a fact. What follows from it is decided by [`Dispatcher::settle`], once for all facts of a moment.
@@ -256,6 +282,7 @@ impl Dispatcher {
             }
             Event::Heard(answer) => {
                 self.is_listening = false;
+                self.pause_if_hasty(&answer, now);
                 self.on_answer(answer, now, out);
             }
             Event::ServerLost(message) => self.on_lost(message, out),
@@ -285,6 +312,17 @@ impl Dispatcher {
                 out.push(Effect::Tell(RunnerEvent::Warning { message: format!("no goodbye: {message}") }));
                 self.exit(out);
             }
+        }
+    }
+
+    /// A server that has nothing and does not wait either must not be asked in a circle.
+    fn pause_if_hasty(&mut self, answer: &ClaimResponse, now: Instant) {
+        let has_news = !answer.attempts.is_empty() || !answer.cancel.is_empty() || !answer.actions.is_empty();
+        if has_news || self.listened_at + HASTY <= now {
+            (self.listen_after, self.pause) = (None, HASTY);
+        } else {
+            self.listen_after = Some(now + self.pause);
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -531,8 +569,10 @@ impl Dispatcher {
             self.return_stale(now);
         }
         self.exchange_if_useful(now, out);
-        if self.phase == Phase::Working && !self.is_listening {
+        let may_listen = !self.is_listening && self.listen_after.is_none_or(|at| at <= now);
+        if self.phase == Phase::Working && may_listen {
             self.is_listening = true;
+            self.listened_at = now;
             out.push(Effect::Listen(ClaimRequest { wait_seconds: LISTEN_SECONDS, ..self.claim(CLAIM_LIMIT, now) }));
         }
         self.leave_if_done(now, out);
@@ -573,12 +613,22 @@ impl Dispatcher {
     }
 
     fn exchange_if_useful(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let has_news = !self.started.is_empty() || !self.completed.is_empty();
-        if self.exchange.is_some() || self.is_refused || !has_news || self.has_left {
+        let delay = if !self.completed.is_empty() {
+            let can_wait = !self.queue.is_empty() && self.completed.len() < END_COUNT;
+            if can_wait { END_DELAY } else { Duration::ZERO }
+        } else if !self.started.is_empty() {
+            START_DELAY
+        } else {
+            return;
+        };
+        let due = self.exchange_at.map_or(now + delay, |at| at.min(now + delay));
+        self.exchange_at = Some(due);
+        if due > now || self.exchange.is_some() || self.is_refused || self.has_left {
             return;
         }
+        self.exchange_at = None;
         let limit = if self.phase == Phase::Working { CLAIM_LIMIT } else { 0 };
-        let count = self.completed.len().min(REPORT_LIMIT);
+        let count = self.count_reports();
         let request = Arc::new(ClaimRequest {
             prefetch: self.prefetch(),
             started: std::mem::take(&mut self.started),
@@ -587,6 +637,17 @@ impl Dispatcher {
         });
         self.exchange = Some(request.clone());
         out.push(Effect::Exchange(request));
+    }
+
+    /// How many reports go into the next request: at least one, if there is any.
+    fn count_reports(&self) -> usize {
+        // Written as JSON, a byte of output may become six.
+        let size = |report: &CompletionReport| 1000 + 6 * report.stderr_tail.as_ref().map_or(0, String::len);
+        let sizes = self.completed.iter().map(size).scan(0, |sum, size| {
+            *sum += size;
+            Some(*sum)
+        });
+        sizes.take(REPORT_LIMIT).take_while(|sum| *sum <= REPORT_BYTES).count().max(1).min(self.completed.len())
     }
 
     fn claim(&mut self, limit: i64, now: Instant) -> ClaimRequest {

@@ -6,7 +6,7 @@ use crate::attempt::{self, Attempt, Context};
 use crate::mailbox::Mailbox;
 use crate::pool::Pool;
 use crate::steps::{Answer, Ask, Slots, StepRun};
-use crate::supervisor::{Done, ProcessEvent, StopReason, Supervisor, Task};
+use crate::supervisor::{Done, Exit, ProcessEvent, StopReason, Supervisor, Task};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Write as _;
@@ -26,7 +26,13 @@ pub enum ExecutorEvent {
     ActionEnded(ActionResult),
 }
 
-enum Unit {
+struct Unit {
+    what: What,
+    /// It was told to end. What it does between two processes must not make it forget.
+    stop: Option<StopReason>,
+}
+
+enum What {
     Attempt(Box<Attempt>),
     Action(Action),
     Steps(AttemptId),
@@ -52,6 +58,12 @@ struct Stepping {
     stop: Option<StopReason>,
     /// Still to be told to the server.
     start: Option<AttemptRef>,
+}
+
+impl Unit {
+    fn new(what: What) -> Self {
+        Self { what, stop: None }
+    }
 }
 
 /// Everything that is being executed.
@@ -108,7 +120,7 @@ impl Executor {
         let attempt_id = packet.id;
         let attempt = Attempt::new(packet, gpus);
         self.supervisor.start(attempt.order(&self.context, id), now);
-        self.units.insert(id, Unit::Attempt(Box::new(attempt)));
+        self.units.insert(id, Unit::new(What::Attempt(Box::new(attempt))));
         self.by_attempt.insert(attempt_id, id);
     }
 
@@ -117,7 +129,7 @@ impl Executor {
         let id = self.take_id();
         let (action, next) = Action::begin(packet, &self.context, id);
         if let Some(action) = action {
-            self.units.insert(id, Unit::Action(action));
+            self.units.insert(id, Unit::new(What::Action(action)));
         }
         self.follow_action(next, now, out);
     }
@@ -161,7 +173,7 @@ impl Executor {
                 let process = self.take_id();
                 order.id = process;
                 order.tag = self.context.tag(process);
-                self.units.insert(process, Unit::Steps(id));
+                self.units.insert(process, Unit::new(What::Steps(id)));
                 self.by_attempt.insert(id, process);
                 self.supervisor.start(*order, now);
             }
@@ -218,8 +230,9 @@ impl Executor {
     /// Ends one attempt.
     pub fn stop(&mut self, attempt: AttemptId, reason: &StopReason, now: Instant) {
         self.stop_steps(&[attempt], reason, now);
-        if let Some(id) = self.by_attempt.get(&attempt) {
-            self.supervisor.stop(&[*id], reason, now);
+        if let Some(id) = self.by_attempt.get(&attempt).copied() {
+            self.note_stop(&[id], reason);
+            self.supervisor.stop(&[id], reason, now);
         }
     }
 
@@ -228,7 +241,16 @@ impl Executor {
         let stepping: Vec<AttemptId> = self.steps.keys().copied().collect();
         self.stop_steps(&stepping, reason, now);
         let ids = self.supervisor.ids();
+        self.note_stop(&ids, reason);
         self.supervisor.stop(&ids, reason, now);
+    }
+
+    fn note_stop(&mut self, ids: &[u64], reason: &StopReason) {
+        for id in ids {
+            if let Some(unit) = self.units.get_mut(id) {
+                unit.stop.get_or_insert_with(|| reason.clone());
+            }
+        }
     }
 
     /// Ends everything at once.
@@ -236,6 +258,7 @@ impl Executor {
         let stepping: Vec<AttemptId> = self.steps.keys().copied().collect();
         self.stop_steps(&stepping, reason, now);
         let ids = self.supervisor.ids();
+        self.note_stop(&ids, reason);
         self.supervisor.kill(&ids, reason, now);
     }
 
@@ -291,55 +314,59 @@ impl Executor {
             match event {
                 ProcessEvent::Sampled { sample, cpu_percent } => {
                     if self.context.time_series.is_some()
-                        && let Some(Unit::Attempt(attempt)) = self.units.get(&sample.id)
+                        && let Some(What::Attempt(attempt)) = self.units.get(&sample.id).map(|unit| &unit.what)
                     {
                         series += &attempt.sample_line(&sample, cpu_percent, crate::time::now_ms());
                     }
                 }
                 ProcessEvent::Started { id, pid, at_ms } => {
-                    let start = match self.units.get_mut(&id) {
-                        Some(Unit::Attempt(attempt)) => attempt.take_start(),
-                        Some(Unit::Steps(id)) => self.steps.get_mut(id).and_then(|stepping| stepping.start.take()),
-                        Some(Unit::Action(_)) | None => None,
+                    let start = match self.units.get_mut(&id).map(|unit| &mut unit.what) {
+                        Some(What::Attempt(attempt)) => attempt.take_start(),
+                        Some(What::Steps(id)) => self.steps.get_mut(id).and_then(|stepping| stepping.start.take()),
+                        Some(What::Action(_)) | None => None,
                     };
-                    out.extend(
-                        start
-                            .map(|attempt| ExecutorEvent::Started(StartReport { attempt, pid: i64::from(pid), at_ms })),
-                    );
+                    let report = |attempt| ExecutorEvent::Started(StartReport { attempt, pid: i64::from(pid), at_ms });
+                    out.extend(start.map(report));
                 }
-                ProcessEvent::Ended(exit) => match self.units.remove(&exit.id) {
-                    Some(Unit::Attempt(attempt)) => {
-                        let id = self.take_id();
-                        let attempt_id = attempt.reference().id;
-                        let (attempt, next) = attempt.on_exit(&self.context, *exit, id);
-                        match attempt {
-                            Some(attempt) => {
-                                self.units.insert(id, Unit::Attempt(attempt));
-                                self.by_attempt.insert(attempt_id, id);
-                            }
-                            None => drop(self.by_attempt.remove(&attempt_id)),
-                        }
-                        self.follow_attempt(next, now, out);
+                ProcessEvent::Ended(exit) => {
+                    if let Some(unit) = self.units.remove(&exit.id) {
+                        self.on_exit(unit, exit, now, out);
                     }
-                    Some(Unit::Action(mut action)) => {
-                        let id = self.take_id();
-                        let next = action.on_exit(&self.context, &exit, id);
-                        if matches!(next, actions::Next::Run(_)) {
-                            self.units.insert(id, Unit::Action(action));
-                        }
-                        self.follow_action(next, now, out);
-                    }
-                    Some(Unit::Steps(id)) => {
-                        self.by_attempt.remove(&id);
-                        self.turn(id, Answer::Ended(exit), now, out);
-                    }
-                    None => {}
-                },
+                }
             }
         }
         self.keep_series(series);
         // Keeps its memory for the next time.
         self.process_events = events;
+    }
+
+    fn on_exit(&mut self, Unit { what, stop }: Unit, exit: Box<Exit>, now: Instant, out: &mut Vec<ExecutorEvent>) {
+        let id = self.take_id();
+        match what {
+            What::Steps(attempt) => {
+                self.by_attempt.remove(&attempt);
+                self.turn(attempt, Answer::Ended(exit), now, out);
+            }
+            What::Attempt(attempt) => {
+                let attempt_id = attempt.reference().id;
+                let (attempt, next) = attempt.on_exit(&self.context, *exit, stop, id);
+                match attempt {
+                    Some(attempt) => {
+                        self.units.insert(id, Unit::new(What::Attempt(attempt)));
+                        self.by_attempt.insert(attempt_id, id);
+                    }
+                    None => drop(self.by_attempt.remove(&attempt_id)),
+                }
+                self.follow_attempt(next, now, out);
+            }
+            What::Action(mut action) => {
+                let next = action.on_exit(&self.context, &exit, stop.is_some(), id);
+                if matches!(next, actions::Next::Run(_)) {
+                    self.units.insert(id, Unit::new(What::Action(action)));
+                }
+                self.follow_action(next, now, out);
+            }
+        }
     }
 
     fn keep_series(&self, lines: String) {

@@ -38,6 +38,11 @@ impl<T> Clone for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
+    /// Leaves a message that the owner finds when it next looks for another reason.
+    pub fn send_quietly(&self, message: T) {
+        let _ = self.sender.send(message);
+    }
+
     /// Leaves a message. When the owner has gone there is nobody left whom it could concern.
     pub fn send(&self, message: T) {
         if self.sender.send(message).is_ok() && !self.bell.is_rung.swap(true, Ordering::AcqRel) {

@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What to run and within which limits.
@@ -97,7 +98,7 @@ pub struct Launched {
     /// Its id, and that of its group.
     pub pid: i32,
     /// Tells of its end; None on kernels that have no such thing.
-    pub pidfd: Option<OwnedFd>,
+    pub pidfd: Option<Arc<OwnedFd>>,
     /// Limits its memory.
     pub group: Option<Group>,
     /// When it started.
@@ -175,7 +176,7 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
             torc_failpoint::hit("runner.after_spawn");
             // A pid is never negative nor larger than the kernel's limit of 2^22.
             let pid = child.id() as i32;
-            Ok(Launched { pid, pidfd: sys::pidfd_open(pid).ok(), group, started, started_ms })
+            Ok(Launched { pid, pidfd: sys::pidfd_open(pid).ok().map(Arc::new), group, started, started_ms })
         }
         Err(error) => {
             if let Some(group) = group {

@@ -124,8 +124,9 @@ impl Runner {
         let outcome = receiver.await;
         watcher.abort();
         drop(pulse);
-        presence.withdraw();
         let (reason, counts, undelivered) = outcome.map_err(|_| Error::Broken)??;
+        // Not after a breakdown: the next runner must find what this one left running.
+        presence.withdraw();
         Ok(Summary {
             runner_id: registered.id,
             reason,

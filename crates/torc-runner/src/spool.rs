@@ -56,8 +56,13 @@ impl Spool {
             push_line(&mut text, report)?;
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        file.write_all(&text)?;
-        file.sync_all()
+        let length = file.metadata()?.len();
+        let result = file.write_all(&text).and_then(|()| file.sync_all());
+        if result.is_err() {
+            // Half a line would spoil the next one as well.
+            file.set_len(length)?;
+        }
+        result
     }
 
     /// Everything has been delivered.

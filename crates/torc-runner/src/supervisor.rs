@@ -42,6 +42,8 @@ const SWEEP_AT_LATEST: Duration = Duration::from_millis(1500);
 const SCAN_FROM: Duration = Duration::from_millis(100);
 /// Looking through the process table may take at most one part in this many of the time.
 const SCAN_SHARE: u32 = 20;
+/// A launch is heard of at most this much later than it happened.
+const QUIET: Duration = Duration::from_millis(20);
 /// Where only sampling enforces memory limits, it must be quick.
 const LIMIT_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -169,7 +171,9 @@ pub enum ProcessEvent {
 pub enum Done {
     /// A launch went well or badly.
     Launched(u64, Result<Launched, LaunchError>),
-    /// A process ended (only where the kernel has no descriptors for processes).
+    /// A process must be waited for by a thread (where the kernel has no descriptors for processes).
+    Unwatched(u64),
+    /// Such a process ended.
     LeaderEnded(u64),
     /// A process has been cleaned up after.
     CleanedUp(u64, Remains, Duration),
@@ -218,7 +222,7 @@ pub struct Supervisor {
     rules: Rules,
     pool: Arc<Pool<Task>>,
     answers: Mailbox<Done>,
-    poller: Poller,
+    poller: Arc<Poller>,
     scanner: Arc<Scanner>,
     live: HashMap<u64, Live>,
     alarms: BTreeSet<(Instant, u64)>,
@@ -231,6 +235,8 @@ pub struct Supervisor {
     sweep_cost: Duration,
     strangers: Strangers,
     next_scan: Instant,
+    /// When to look for launches of which nobody has told aloud.
+    next_look: Option<Instant>,
     newest: u64,
 }
 
@@ -242,7 +248,7 @@ impl Supervisor {
             rules,
             pool,
             answers,
-            poller: Poller::new()?,
+            poller: Arc::new(Poller::new()?),
             scanner: Arc::default(),
             live: HashMap::new(),
             alarms: BTreeSet::new(),
@@ -255,6 +261,7 @@ impl Supervisor {
             sweep_cost: Duration::ZERO,
             strangers: Strangers::default(),
             next_scan: Instant::now(),
+            next_look: None,
             newest: 0,
         })
     }
@@ -269,7 +276,7 @@ impl Supervisor {
         let alarm = self.alarms.first().map(|(at, _)| *at);
         let sample = self.next_sample.filter(|_| !self.is_sampling);
         let sweep = self.next_sweep.filter(|_| !self.is_sweeping);
-        [alarm, sample, sweep].into_iter().flatten().min()
+        [alarm, sample, sweep, self.next_look].into_iter().flatten().min()
     }
 
     /// Starts a process.
@@ -287,8 +294,24 @@ impl Supervisor {
         };
         self.live.insert(id, live);
         self.plan_sample(&order, now);
-        let (setup, answers) = (self.setup.clone(), self.answers.clone());
-        self.pool.push(Box::new(move || answers.send(Done::Launched(id, launch(&setup, &order)))));
+        self.next_look.get_or_insert(now + QUIET);
+        let (setup, answers, poller) = (self.setup.clone(), self.answers.clone(), self.poller.clone());
+        self.pool.push(Box::new(move || {
+            let result = launch(&setup, &order);
+            let pidfd = result.as_ref().ok().and_then(|launched| launched.pidfd.clone());
+            let has_ended = result.is_err();
+            let done = Done::Launched(id, result);
+            // Most launches are followed so soon by the end or by another event that a wake-up of their own is waste.
+            if has_ended || now.elapsed() >= QUIET / 2 {
+                answers.send(done);
+            } else {
+                answers.send_quietly(done);
+            }
+            // Only now, so that nobody hears of the end before the beginning.
+            if !has_ended && pidfd.is_none_or(|pidfd| poller.add(&*pidfd, id).is_err()) {
+                answers.send(Done::Unwatched(id));
+            }
+        }));
     }
 
     fn plan_sample(&mut self, order: &Order, now: Instant) {
@@ -401,6 +424,7 @@ impl Supervisor {
         match done {
             Done::Launched(id, Ok(launched)) => self.on_launched(id, launched, now, out),
             Done::Launched(id, Err(error)) => self.on_not_launched(id, error, out),
+            Done::Unwatched(id) => self.watch_by_thread(id),
             Done::LeaderEnded(id) => self.on_ready(id, now, out),
             Done::CleanedUp(id, remains, cost) => {
                 self.next_scan = self.next_scan.max(now + cost * SCAN_SHARE);
@@ -411,33 +435,31 @@ impl Supervisor {
                 self.is_sweeping = false;
                 self.sweep_cost = cost;
                 self.strangers = strangers;
-                if !self.strangers.is_empty() {
+                if self.strangers.need_another_look {
                     self.plan_sweep(now);
                 }
             }
         }
     }
 
-    fn on_launched(&mut self, id: u64, mut launched: Launched, now: Instant, out: &mut Vec<ProcessEvent>) {
-        let pid = launched.pid;
-        match &launched.pidfd {
-            Some(pidfd) if self.poller.add(pidfd, id).is_ok() => {}
-            _ => {
-                launched.pidfd = None;
-                let answers = self.answers.clone();
-                let wait = move || {
-                    sys::wait_for_end(pid);
-                    answers.send(Done::LeaderEnded(id));
-                };
-                if let Err(error) = std::thread::Builder::new().stack_size(64 << 10).spawn(wait) {
-                    // Unwatched it would never end for us: better to end it now than to hang for ever.
-                    tracing::error!(%error, "can not watch a process");
-                    let _ = sys::signal_group(pid, Signal::KILL);
-                    sys::wait_for_end(pid);
-                    self.answers.send(Done::LeaderEnded(id));
-                }
-            }
+    fn watch_by_thread(&self, id: u64) {
+        let Some(State::Running(launched)) = self.live.get(&id).map(|live| &live.state) else { return };
+        let (pid, answers) = (launched.pid, self.answers.clone());
+        let wait = move || {
+            sys::wait_for_end(pid);
+            answers.send(Done::LeaderEnded(id));
+        };
+        if let Err(error) = std::thread::Builder::new().stack_size(64 << 10).spawn(wait) {
+            // Unwatched it would never end for us: better to end it now than to hang for ever.
+            tracing::error!(%error, "can not watch a process");
+            let _ = sys::signal_group(pid, Signal::KILL);
+            sys::wait_for_end(pid);
+            self.answers.send(Done::LeaderEnded(id));
         }
+    }
+
+    fn on_launched(&mut self, id: u64, launched: Launched, now: Instant, out: &mut Vec<ProcessEvent>) {
+        let pid = launched.pid;
         let Some(live) = self.live.get_mut(&id) else { return };
         let deadline = live.order.time_limit.map(|limit| launched.started + limit);
         out.push(ProcessEvent::Started { id, pid, at_ms: launched.started_ms });
@@ -473,7 +495,7 @@ impl Supervisor {
 
     fn on_leader_end(&mut self, id: u64, mut launched: Launched, now: Instant, out: &mut Vec<ProcessEvent>) {
         self.set_alarm(id, None);
-        // Closing it takes it out of the poller.
+        // Closed, it is out of the poller.
         launched.pidfd = None;
         let pid = launched.pid;
         let keeps_grace = self.live.get(&id).and_then(|l| l.stop.as_ref()).is_some_and(|s| !s.is_killed);
@@ -551,6 +573,10 @@ impl Supervisor {
             self.alarms.remove(&(alarm, id));
         }
         let State::CleaningUp(launched, gone) = live.state else { return };
+        if remains.memory.is_some_and(|memory| memory.oom_kills > 0) {
+            // These kills are accounted for; the next death of SIGKILL must not be blamed on them.
+            self.machine_oom_kills = monitor::machine_oom_kills();
+        }
         if !remains.survivors.is_empty() {
             tracing::error!(pids = ?remains.survivors, "processes did not end although they were killed");
             self.ended_tags.insert(live.order.tag.clone());
@@ -580,6 +606,8 @@ impl Supervisor {
 
     /// Does what is due.
     pub fn on_time(&mut self, now: Instant, out: &mut Vec<ProcessEvent>) {
+        // Whoever calls has just looked.
+        self.next_look = self.next_look.filter(|at| *at > now);
         while let Some((at, id)) = self.alarms.first().copied().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, id));
             if let Some(live) = self.live.get_mut(&id) {

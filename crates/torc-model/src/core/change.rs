@@ -126,6 +126,8 @@ pub struct End {
     pub at: i64,
     /// When it had started, if that was not reported before.
     pub started_at: Option<i64>,
+    /// Its process group, if that was not reported before.
+    pub pid: Option<i64>,
     /// Return code.
     pub return_code: Option<i64>,
     /// Signal.

@@ -201,10 +201,10 @@ fn a_recovery_script_runs_first_with_the_words_of_the_failed_attempt() {
     assert_eq!(order.stderr, Sink::Create("/out/job_stdio/job_wf1_j7_r2_a3_recovery.e".into()));
     assert_eq!((order.time_limit, order.memory_limit), (Some(Duration::from_secs(600)), None));
 
-    let (attempt, next) = attempt.on_exit(&context, exit(How::Code(4)), 2);
+    let (attempt, next) = attempt.on_exit(&context, exit(How::Code(4)), None, 2);
     let Next::Run(order) = next else { panic!("{next:?}") };
     assert_eq!((order.text.as_str(), order.id, last(&order, "TORC_ATTEMPT_ID")), ("python x.py", 2, Some("3")));
-    let (attempt, next) = attempt.unwrap().on_exit(&context, exit(How::Code(0)), 3);
+    let (attempt, next) = attempt.unwrap().on_exit(&context, exit(How::Code(0)), None, 3);
     assert!(attempt.is_none());
     let Next::Report(finish) = next else { panic!("{next:?}") };
     let report = finish.report(&context);
@@ -224,19 +224,24 @@ fn a_script_that_must_not_fail_fails_the_attempt_and_a_stop_is_no_failure_of_it(
         Next::Run(order) => panic!("{order:?}"),
         Next::Steps(attempt) => panic!("{attempt:?}"),
     };
-    let (_, next) = attempt(OnScriptFailure::Fail).on_exit(&context, exit(How::Code(4)), 2);
+    let (_, next) = attempt(OnScriptFailure::Fail).on_exit(&context, exit(How::Code(4)), None, 2);
     let failed = report(next);
     assert_eq!((failed.return_code, failed.cause), (4, Some(Cause::Exit)));
     assert_eq!(failed.error.as_deref(), Some("the recovery script failed: exit code 4"));
     assert!(failed.stderr_path.unwrap().ends_with("_recovery.e"));
 
     let canceled = Exit { stop: Some(StopReason::Canceled), ..exit(How::Signal(15)) };
-    let (_, next) = attempt(OnScriptFailure::Continue).on_exit(&context, canceled, 2);
+    let (_, next) = attempt(OnScriptFailure::Continue).on_exit(&context, canceled, None, 2);
     assert_eq!(report(next).cause, Some(Cause::Canceled));
+
+    // Told to stop in the moment between script and command.
+    let (_, next) =
+        attempt(OnScriptFailure::Continue).on_exit(&context, exit(How::Code(0)), Some(StopReason::Stopped), 2);
+    assert_eq!(report(next).cause, Some(Cause::Stopped));
 
     let limit = Duration::from_secs(600);
     let late = Exit { stop: Some(StopReason::Timeout { limit }), ..exit(How::Signal(9)) };
-    let (attempt, next) = attempt(OnScriptFailure::Continue).on_exit(&context, late, 2);
+    let (attempt, next) = attempt(OnScriptFailure::Continue).on_exit(&context, late, None, 2);
     assert!(matches!(next, Next::Run(_)));
     let script = attempt.unwrap().script.unwrap();
     assert_eq!((script.return_code, script.timed_out), (152, true));

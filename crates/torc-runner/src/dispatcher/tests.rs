@@ -116,7 +116,13 @@ impl Desk {
     }
 
     fn heard(&mut self, ids: &[i64]) -> Vec<String> {
-        self.on(Event::Heard(granted(ids)))
+        self.hear(granted(ids))
+    }
+
+    /// An answer to a listener that has waited for a while.
+    fn hear(&mut self, answer: ClaimResponse) -> Vec<String> {
+        self.now += HASTY;
+        self.on(Event::Heard(answer))
     }
 
     fn started(&mut self, id: i64) -> Vec<String> {
@@ -163,7 +169,8 @@ fn action_ended(id: i64) -> Event {
 fn a_whole_life_from_the_first_listener_to_the_goodbye() {
     let mut desk = Desk::listening();
     assert_eq!(desk.heard(&[1, 2, 3]), ["start 1 []", "start 2 []", "listen limit 256"]);
-    assert_eq!(desk.started(1), ["exchange limit 256 prefetch 0 started [1] completed []"]);
+    assert_eq!(desk.started(1), [""; 0]);
+    assert_eq!(desk.later(0.02), ["exchange limit 256 prefetch 0 started [1] completed []"]);
     // What happens while an exchange is out rides on the next.
     assert_eq!(desk.started(2), [""; 0]);
     assert_eq!(desk.ended(1, 1.0, None), ["start 3 []"]);
@@ -216,7 +223,7 @@ fn short_jobs_are_held_ahead_and_long_ones_are_not() {
     let mut desk = Desk::new(|s| s.prefetch = Prefetch::Fixed(7));
     desk.settle();
     desk.heard(&[1]);
-    desk.started(1);
+    desk.ended(1, 1.0, None);
     assert_eq!(desk.last_exchange.unwrap().prefetch, 7);
 }
 
@@ -391,17 +398,17 @@ fn an_action_that_comes_too_late_is_reported_as_not_done() {
 
 #[test]
 fn runners_leave_when_they_are_of_no_more_use() {
-    let stuck = || Event::Heard(ClaimResponse { idle: true, ..ClaimResponse::default() });
+    let stuck = || ClaimResponse { idle: true, ..ClaimResponse::default() };
     let mut local = Desk::listening();
-    assert_eq!(local.on(stuck())[2], "goodbye: nothing can run without outside help");
+    assert_eq!(local.hear(stuck())[2], "goodbye: nothing can run without outside help");
 
     let mut remote = Desk::new(|s| {
         s.leave_when_stuck = false;
         s.idle_limit = Some(Duration::from_secs(90));
     });
     remote.settle();
-    assert_eq!(remote.on(stuck()), ["listen limit 256"]);
-    assert_eq!(remote.dispatcher.next_alarm(), Some(remote.now + Duration::from_secs(90)));
+    assert_eq!(remote.hear(stuck()), ["listen limit 256"]);
+    assert_eq!(remote.dispatcher.next_alarm(), Some(remote.now - HASTY + Duration::from_secs(90)));
     remote.later(80.0);
     remote.heard(&[1]);
     assert_eq!(remote.later(80.0), [""; 0]);
@@ -415,7 +422,7 @@ fn runners_leave_when_they_are_of_no_more_use() {
         s.leave_when_stuck = false;
     });
     faithful.settle();
-    assert_eq!(faithful.on(Event::Heard(complete())), ["listen limit 256"]);
+    assert_eq!(faithful.hear(complete()), ["listen limit 256"]);
 }
 
 #[test]
@@ -430,11 +437,29 @@ fn a_runner_whose_time_is_over_ends_its_jobs() {
 }
 
 #[test]
+fn results_wait_for_company_only_while_there_is_more_to_start() {
+    let mut desk = Desk::listening();
+    desk.heard(&[1, 2, 3, 4]);
+    assert_eq!(desk.ended(1, 0.001, None), ["start 3 []"]);
+    assert_eq!(desk.dispatcher.next_alarm(), Some(desk.now + END_DELAY));
+    desk.now += Duration::from_millis(1);
+    // The queue is empty now: what was held back is urgent.
+    assert_eq!(
+        desk.ended(2, 0.001, None),
+        ["start 4 []", "exchange limit 256 prefetch 64 started [] completed [1, 2]"]
+    );
+    desk.exchanged(granted(&[5, 6]));
+    desk.ended(3, 0.001, None);
+    assert_eq!(desk.later(0.004), ["exchange limit 256 prefetch 64 started [] completed [3]"]);
+}
+
+#[test]
 fn a_flood_of_reports_goes_out_in_pieces() {
     let mut desk = Desk::new(|s| s.capacity.max_parallel_jobs = Some(1000));
     desk.settle();
     desk.heard(&(1..=600).collect::<Vec<_>>());
     desk.started(1);
+    desk.later(0.02);
     for id in 1..=600 {
         desk.ended(id, 1.0, None);
     }
@@ -447,4 +472,32 @@ fn a_flood_of_reports_goes_out_in_pieces() {
     assert_eq!(sizes, [256, 256, 88, 88]);
     let keys: HashSet<String> = (0..3).map(|_| desk.dispatcher.claim(1, desk.now).key).collect();
     assert_eq!(keys.len(), 3);
+}
+
+#[test]
+fn reports_with_much_output_go_out_in_smaller_pieces() {
+    let mut desk = Desk::listening();
+    let report = |tail: usize| CompletionReport {
+        stderr_tail: Some("x".repeat(tail)),
+        ..unstarted_report(packet(1), Cause::Exit, "", 0)
+    };
+    assert_eq!(desk.dispatcher.count_reports(), 0);
+    desk.dispatcher.completed.extend((0..200).map(|_| report(8192)));
+    assert_eq!(desk.dispatcher.count_reports(), REPORT_BYTES / (1000 + 6 * 8192));
+    desk.dispatcher.completed.push_front(report(REPORT_BYTES));
+    assert_eq!(desk.dispatcher.count_reports(), 1);
+}
+
+#[test]
+fn a_server_that_does_not_wait_is_asked_less_and_less_often() {
+    let mut desk = Desk::listening();
+    let nothing = || Event::Heard(ClaimResponse::default());
+    for pause in [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0] {
+        assert_eq!(desk.on(nothing()), [""; 0]);
+        assert_eq!(desk.dispatcher.next_alarm(), Some(desk.now + Duration::from_secs_f64(pause)));
+        assert_eq!(desk.later(pause), ["listen limit 256"]);
+    }
+    desk.now += Duration::from_secs(30);
+    assert_eq!(desk.on(nothing()), ["listen limit 256"]);
+    assert_eq!(desk.on(Event::Heard(granted(&[1]))), ["start 1 []", "listen limit 256"]);
 }

@@ -7,15 +7,24 @@ use torc_model::core::{Change, End, NewAttempt};
 use torc_model::ids::{AttemptId, WorkflowId};
 use torc_model::status::{ActionState, JobStatus};
 
-/// Writes the changes in order. Tells whether somebody who waits for work should look again.
+/// Who waits at the server and should look again.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Wakes {
+    /// There may be work; whoever made it ready may have taken it in the same breath.
+    pub work: bool,
+    /// Something else to hear of: an order, an action, the end.
+    pub news: bool,
+}
+
+/// Writes the changes in order. Tells whether somebody who waits should look again.
 pub fn write(
     db: &Connection,
     workflow: WorkflowId,
     changes: Vec<Change>,
     now: i64,
     events: &mut Vec<EventView>,
-) -> rusqlite::Result<bool> {
-    let mut wakes = false;
+) -> rusqlite::Result<Wakes> {
+    let mut wakes = Wakes::default();
     for change in changes {
         match change {
             Change::Job { id, status, reason, attempt, lost_retries, refunds } => {
@@ -24,16 +33,16 @@ pub fn write(
                      WHERE id = ?1",
                 )?
                 .execute(params![id.0, status.code(), reason, attempt, lost_retries, refunds])?;
-                wakes |= status == JobStatus::Ready;
+                wakes.work |= status == JobStatus::Ready;
             }
             Change::JobHeld(id, held) => {
                 db.prepare_cached("UPDATE job SET held = ?2 WHERE id = ?1")?.execute(params![id.0, held])?;
-                wakes |= !held;
+                wakes.work |= !held;
             }
             Change::AttemptQueued(new) => queue(db, workflow, &new)?,
             Change::AttemptUnleashed(id) => {
                 db.prepare_cached("UPDATE attempt SET waits_for_node = NULL WHERE id = ?1")?.execute([id.0])?;
-                wakes = true;
+                wakes.work = true;
             }
             Change::AttemptClaimed { id, runner, token, key, at, memory, time_limit } => {
                 db.prepare_cached(
@@ -56,7 +65,7 @@ pub fn write(
             }
             Change::AttemptCancelRequested(id) => {
                 db.prepare_cached("UPDATE attempt SET cancel_requested = 1 WHERE id = ?1")?.execute([id.0])?;
-                wakes = true;
+                wakes.news = true;
             }
             Change::AttemptEnded(id, end) => self::end(db, id, &end)?,
             Change::Event { kind, job, data } => {
@@ -75,7 +84,7 @@ pub fn write(
                     "UPDATE workflow_action SET state = ?2, executed_by = ?3, executed_ms = ?4, error = ?5 WHERE id = ?1",
                 )?
                 .execute(params![id.0, state.as_str(), by.map(|r| r.0), executed, error])?;
-                wakes |= state == ActionState::Triggered;
+                wakes.news |= state == ActionState::Triggered;
             }
             Change::Workflow { run, canceled, complete, started } => {
                 db.prepare_cached(
@@ -83,7 +92,7 @@ pub fn write(
                      run_started_ms = iif(?5, ?6, run_started_ms) WHERE id = ?1",
                 )?
                 .execute(params![workflow.0, run, canceled, complete, started, now])?;
-                wakes |= complete || canceled;
+                wakes.news |= complete || canceled;
             }
         }
     }
@@ -118,7 +127,7 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
          signal = ?6, cause = ?7, error = ?8, evidence = ?9, exec_seconds = ?10, cpu_seconds = ?11,
          peak_memory_bytes = ?12, avg_memory_bytes = ?13, peak_cpu_percent = ?14, avg_cpu_percent = ?15,
          stdout_path = ?16, stderr_path = ?17, stderr_tail = ?18, script = ?19, steps = ?20, outcome = ?21,
-         decision = ?22, rule = ?23, stderr_tail_start = ?24 WHERE id = ?1",
+         decision = ?22, rule = ?23, stderr_tail_start = ?24, pid = coalesce(pid, ?25) WHERE id = ?1",
     )?
     .execute(params![
         id.0,
@@ -145,6 +154,7 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
         end.decision,
         end.rule.map(|r| r as i64),
         end.stderr_tail_start,
+        end.pid,
     ])?;
     Ok(())
 }

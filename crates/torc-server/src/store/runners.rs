@@ -5,6 +5,7 @@ use super::persist::json;
 use super::refusal::Refusal;
 use super::writer::{Failed, Runner, Tx};
 use rusqlite::{OptionalExtension, params};
+use std::collections::{HashMap, HashSet};
 use torc_model::api::{
     ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse, CompletionReport, FileRef,
     Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered,
@@ -137,9 +138,7 @@ fn heard(tx: &mut Tx<'_>, id: RunnerId, workflow: Option<WorkflowId>) -> Result<
 /// Applies the reports, then gives work. Answers at once; waiting is the caller's part.
 pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64) -> Result<ClaimResponse, Failed> {
     heard(tx, request.runner_id, Some(id))?;
-    let started = request.started.iter().map(|r| start_one(tx, id, request.runner_id, r)).collect::<Result<_, _>>()?;
-    let completed =
-        request.completed.iter().map(|r| complete_one(tx, id, request.runner_id, r)).collect::<Result<_, _>>()?;
+    let (started, completed) = reports(tx, id, request)?;
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
     response.actions = claim_actions(tx, id, request.runner_id)?;
     let quarantined = super::bad_nodes::quarantined(tx, request.runner_id)?;
@@ -162,6 +161,32 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
         response.reason = Some(paused.unwrap_or_else(|| reason(workflow, &response)));
     }
     Ok(response)
+}
+
+/// Starts and ends, in this order. Of an attempt that did both since the last request only the end is written: it says
+/// all that the start said.
+fn reports(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ClaimRequest,
+) -> Result<(Vec<ReportResult>, Vec<ReportResult>), Failed> {
+    let runner = request.runner_id;
+    let ended: HashSet<AttemptId> = request.completed.iter().map(|end| end.attempt.id).collect();
+    let mut starts = HashMap::new();
+    let mut started = Vec::with_capacity(request.started.len());
+    for report in &request.started {
+        started.push(if ended.contains(&report.attempt.id) {
+            start_quietly(tx, id, runner, report, &mut starts)?
+        } else {
+            start_one(tx, id, runner, report)?
+        });
+    }
+    let mut completed = Vec::with_capacity(request.completed.len());
+    for report in &request.completed {
+        let start = starts.remove(&report.attempt.id);
+        completed.push(end_one(tx, id, runner, report, start)?);
+    }
+    Ok((started, completed))
 }
 
 fn reason(workflow: &torc_model::core::Workflow, response: &ClaimResponse) -> String {
@@ -336,6 +361,28 @@ pub fn start_one(
     Ok(ReportResult { id: attempt, result: ReportVerdict::Accepted, outcome: None, job_status: Some(status) })
 }
 
+/// A start whose end follows in the same request: people hear of it, but its rows are left to the end. Should the end
+/// not be accepted, they are written after all.
+fn start_quietly(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    runner: RunnerId,
+    report: &StartReport,
+    starts: &mut HashMap<AttemptId, (i64, Vec<Change>)>,
+) -> Result<ReportResult, Failed> {
+    let attempt = report.attempt.id;
+    let workflow = tx.workflow(id)?;
+    let Some(index) = workflow.may_report(attempt, runner, &report.attempt.token) else {
+        return known_end(tx, &report.attempt, runner);
+    };
+    workflow.started(index, report.pid, report.at_ms);
+    let status = workflow.jobs[index as usize].status;
+    let (told, rows) = workflow.take_changes().into_iter().partition(|change| matches!(change, Change::Event { .. }));
+    tx.write(id, told)?;
+    starts.insert(attempt, (report.pid, rows));
+    Ok(ReportResult { id: attempt, result: ReportVerdict::Accepted, outcome: None, job_status: Some(status) })
+}
+
 /// One end, with everything that follows from it.
 pub fn complete_one(
     tx: &mut Tx<'_>,
@@ -343,18 +390,37 @@ pub fn complete_one(
     runner: RunnerId,
     report: &CompletionReport,
 ) -> Result<ReportResult, Failed> {
+    end_one(tx, id, runner, report, None)
+}
+
+fn end_one(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    runner: RunnerId,
+    report: &CompletionReport,
+    start: Option<(i64, Vec<Change>)>,
+) -> Result<ReportResult, Failed> {
     let attempt = report.attempt.id;
     let Some(index) = tx.workflow(id)?.may_report(attempt, runner, &report.attempt.token) else {
+        if let Some((_, rows)) = start {
+            tx.write(id, rows)?;
+        }
         return late_end(tx, id, runner, report);
     };
-    let mut end = end_of(report, tx.now);
+    let mut end = End { pid: start.map(|(pid, _)| pid), ..end_of(report, tx.now) };
     super::map::before_end(tx, id, index, &mut end)?;
     let unit = (attempt.0.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;
     let steps = end.steps.clone();
-    let (job, cause) = (tx.workflow(id)?.jobs[index as usize].id, end.cause);
+    let workflow = tx.workflow(id)?;
+    let (job, cause) = (workflow.jobs[index as usize].id, end.cause);
+    let had_limits = !workflow.classes[workflow.jobs[index as usize].class as usize].uses.is_empty();
     let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits, unit)))?;
     let cause = if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { cause };
     super::bad_nodes::ended(tx, id, runner, (job, attempt), cause, report.exec_seconds)?;
+    if had_limits {
+        // Others may have waited for what it had, in any workflow.
+        tx.wake_all();
+    }
     if let Some(steps) = steps {
         super::map::after_end(tx, id, index, attempt, &steps, report.cause.is_none())?;
     }
@@ -374,6 +440,7 @@ fn end_of(report: &CompletionReport, now: i64) -> End {
         state: None,
         at: now,
         started_at: Some(report.started_ms),
+        pid: None,
         return_code: Some(report.return_code),
         signal: report.signal,
         cause,

@@ -144,7 +144,10 @@ pub struct Tx<'a> {
     pub db: &'a Connection,
     pub(super) state: &'a mut State,
     pub(super) touched: &'a mut BTreeSet<WorkflowId>,
+    /// Whoever waits there looks again.
     pub(super) woken: &'a mut BTreeSet<WorkflowId>,
+    /// The same, if there is still work after all requests of the group.
+    pub(super) with_work: &'a mut BTreeSet<WorkflowId>,
     pub(super) new_events: &'a mut Vec<EventView>,
     /// Set when a delivery was written.
     pub(super) outbox: &'a mut bool,
@@ -282,6 +285,7 @@ impl Writer {
     fn group(&mut self, first: Request, requests: &Receiver<Request>) {
         let mut touched = BTreeSet::new();
         let mut woken = BTreeSet::new();
+        let mut with_work = BTreeSet::new();
         let mut new_events = Vec::new();
         let mut outbox = false;
         let mut replies: Vec<Reply> = Vec::new();
@@ -296,6 +300,7 @@ impl Writer {
                 state: &mut self.state,
                 touched: &mut touched,
                 woken: &mut woken,
+                with_work: &mut with_work,
                 new_events: &mut new_events,
                 outbox: &mut outbox,
                 now: crate::clock::now_ms(),
@@ -322,6 +327,9 @@ impl Writer {
         for reply in replies {
             reply(committed.clone());
         }
+        // What became ready and was taken in the same group wakes nobody: in a chain that is every job.
+        let has_work = |id: &WorkflowId| self.state.workflows.get(id).is_none_or(Workflow::has_ready);
+        woken.extend(with_work.into_iter().filter(has_work));
         for id in &woken {
             wake(&self.wakes, *id);
         }
@@ -485,8 +493,11 @@ impl Tx<'_> {
                 *self.outbox |= webhooks::enqueue(self.db, &self.state.webhooks, event)?;
             }
         }
-        if wakes {
+        if wakes.news {
             self.woken.insert(id);
+        }
+        if wakes.work {
+            self.with_work.insert(id);
         }
         Ok(())
     }

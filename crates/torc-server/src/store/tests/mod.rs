@@ -12,7 +12,7 @@ use serde_json::json;
 use std::path::Path;
 use torc_model::api::{AttemptRef, Capacity, CompletionReport, ReportVerdict, StartReport};
 use torc_model::plan::{FailureHandler, Job, Plan, Rule};
-use torc_model::status::{Cause, Outcome};
+use torc_model::status::{Cause, JobStatus, Outcome};
 
 fn open(path: &Path) -> Connection {
     let db = Connection::open(path).expect("a database");
@@ -264,6 +264,51 @@ async fn a_start_is_reported_once() {
     }
     assert_eq!(f.statuses().await[0].1, 4);
     assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'job_started'").await, 1);
+}
+
+#[tokio::test]
+async fn a_start_and_an_end_in_one_breath_say_as_much_as_two() {
+    let mut f = Fixture::new(diamond()).await;
+    let first = f.claim(vec![]).await;
+    let attempt = AttemptRef { id: first.attempts[0].id, token: first.attempts[0].token.clone() };
+    let stolen = AttemptRef { id: attempt.id, token: "another".into() };
+    let request = ClaimRequest {
+        runner_id: f.runner,
+        key: "both".into(),
+        limit: 0,
+        capacity: capacity(),
+        time_left_seconds: None,
+        prefetch: 0,
+        wait_seconds: 0.0,
+        started: vec![StartReport { attempt: attempt.clone(), pid: 55, at_ms: 6 }],
+        completed: vec![CompletionReport { attempt: stolen, ..ended(&first.attempts[0], 0) }],
+        strict_scheduler_match: false,
+    };
+    // An end that is not accepted takes the start not with it.
+    let answer = f.store.claim(f.id, request.clone()).await.expect("answered");
+    assert_eq!((answer.started[0].result, answer.completed[0].result), (ReportVerdict::Accepted, ReportVerdict::Late));
+    assert_eq!(f.scalar("SELECT pid FROM attempt WHERE state = 'running'").await, 55);
+    assert_eq!(f.statuses().await[0].1, 4);
+
+    let done =
+        ClaimRequest { started: Vec::new(), completed: vec![ended(&first.attempts[0], 0)], limit: 10, ..request };
+    let next = f.store.claim(f.id, done.clone()).await.expect("answered").attempts;
+    let attempt = AttemptRef { id: next[0].id, token: next[0].token.clone() };
+    let both = ClaimRequest {
+        key: "both again".into(),
+        started: vec![StartReport { attempt, pid: 66, at_ms: 7 }],
+        completed: vec![ended(&next[0], 0)],
+        ..done
+    };
+    let answer = f.store.claim(f.id, both).await.expect("answered");
+    assert_eq!(answer.completed[0].job_status, Some(JobStatus::Completed));
+    assert_eq!(
+        f.scalar("SELECT pid FROM attempt WHERE state = 'completed' AND started_ms IS NOT NULL AND id > 1").await,
+        66
+    );
+    assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'job_started'").await, 2);
+    f.restart();
+    assert_eq!(f.statuses().await.iter().map(|s| s.1).collect::<Vec<_>>(), [5, 5, 3, 1]);
 }
 
 #[tokio::test]
