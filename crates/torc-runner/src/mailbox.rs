@@ -85,11 +85,12 @@ mod tests {
             })
             .collect();
         let mut messages = Vec::new();
+        let begun = std::time::Instant::now();
         while messages.len() < 20_000 {
             poller.wait(Some(std::time::Duration::from_secs(10)), &mut Vec::new()).unwrap();
-            let before = messages.len();
+            // Waking up for nothing is fine: who rings may be overtaken by who looks. Not waking up is not.
             inbox.take(&mut messages);
-            assert!(messages.len() > before || messages.len() == 20_000, "stuck at {before}");
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "stuck at {}", messages.len());
         }
         threads.into_iter().for_each(|t| t.join().unwrap());
     }

@@ -308,7 +308,7 @@ impl Supervisor {
                 answers.send_quietly(done);
             }
             // Only now, so that nobody hears of the end before the beginning.
-            if !has_ended && pidfd.is_none_or(|pidfd| poller.add(&*pidfd, id).is_err()) {
+            if !has_ended && pidfd.is_none_or(|pidfd| poller.add_once(&*pidfd, id).is_err()) {
                 answers.send(Done::Unwatched(id));
             }
         }));

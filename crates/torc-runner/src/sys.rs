@@ -160,6 +160,12 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)?)
     }
 
+    /// Waits for `fd` to be readable, and tells it once: for what stays readable for ever.
+    pub fn add_once(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), flags)?)
+    }
+
     /// Waits until something is readable or the time is up; appends the keys to `ready`.
     pub fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>) -> io::Result<()> {
         let timeout = timeout.map(|t| rustix::event::Timespec {

@@ -1,15 +1,20 @@
-//! Work on the repository itself. `cargo xtask bench` measures the program; see `docs/benchmarks.md`.
+//! Work on the repository itself. `cargo xtask bench` measures the program, `cargo xtask counts` guards its hot paths; see
+//! `docs/benchmarks.md`.
 
 mod bench;
+mod counts;
 
 use clap::Parser;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 
 /// Work on the repository itself
 #[derive(Parser)]
 enum Xtask {
     /// Measure the program against the limit of the machine
     Bench(bench::Args),
+    /// Count the instructions of the hot paths and compare them with the record
+    Counts(counts::Args),
 }
 
 /// What ended a task early, for people.
@@ -18,6 +23,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 fn main() -> ExitCode {
     let result = match Xtask::parse() {
         Xtask::Bench(args) => args.execute(),
+        Xtask::Counts(args) => args.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -26,4 +32,28 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The root of the repository.
+fn root() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.map(Path::to_path_buf).ok_or_else(|| "the repository has no root".into())
+}
+
+/// Builds a program of this tree and tells where it is.
+fn build(root: &Path, what: &[&str]) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--locked", "--message-format=json-render-diagnostics"])
+        .args(what)
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err("the program can not be built".into());
+    }
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let messages = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let file = messages.filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?))).next_back();
+    file.ok_or_else(|| "cargo did not say where the program is".into())
 }

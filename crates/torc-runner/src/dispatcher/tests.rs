@@ -450,7 +450,7 @@ fn results_wait_for_company_only_while_there_is_more_to_start() {
     );
     desk.exchanged(granted(&[5, 6]));
     desk.ended(3, 0.001, None);
-    assert_eq!(desk.later(0.004), ["exchange limit 256 prefetch 64 started [] completed [3]"]);
+    assert_eq!(desk.later(END_DELAY.as_secs_f64()), ["exchange limit 256 prefetch 64 started [] completed [3]"]);
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
 }
 
 /// SQLite's integers are signed; sizes and times that do not fit are refused when they are read, long before.
-fn signed(value: Option<u64>) -> Option<i64> {
+pub fn signed(value: Option<u64>) -> Option<i64> {
     value.map(|v| i64::try_from(v).unwrap_or(i64::MAX))
 }
 

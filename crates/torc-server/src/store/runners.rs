@@ -1,7 +1,7 @@
 //! What runners ask: register, claim, report, heartbeat, goodbye.
 
 use super::load::{parse, scheduler_config};
-use super::persist::json;
+use super::persist::{json, signed};
 use super::refusal::Refusal;
 use super::writer::{Failed, Runner, Tx};
 use rusqlite::{OptionalExtension, params};
@@ -148,7 +148,7 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
         None if request.limit > 0 && paused.is_none() => claim_jobs(tx, id, request, nonce)?,
         None => Vec::new(),
     };
-    response.attempts = claimed.into_iter().map(|c| packet(tx, &c)).collect::<Result<_, _>>()?;
+    response.attempts = claimed.into_iter().map(|c| packet(tx, id, &c)).collect::<Result<_, _>>()?;
     response.cancel = new_orders(tx, id, request.runner_id)?;
     let capacity = &request.capacity;
     let workflow = tx.workflow(id)?;
@@ -244,23 +244,22 @@ fn claim_jobs(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u6
     })
 }
 
-/// Everything an attempt needs, from its rows.
-fn packet(tx: &mut Tx<'_>, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
+/// Everything an attempt needs: what the engine knows of it, and the texts from its job's row. One search by key per job,
+/// because this is done for each of them.
+fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
+    let workflow = tx.workflow(id)?;
+    let class = workflow.classes[workflow.jobs[claimed.index as usize].class as usize].clone();
+    let run_id = workflow.run;
     let mut statement = tx.db.prepare_cached(
-        "SELECT j.name, j.command, j.invocation_script, j.steps, j.extra, a.run_id, a.recovery, a.memory_bytes,
-                a.time_limit_seconds, coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), coalesce(r.num_nodes, 1),
-                EXISTS (SELECT 1 FROM job_item i WHERE i.job_id = j.id)
-         FROM attempt a JOIN job j ON j.id = a.job_id
-         LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id WHERE a.id = ?1",
+        "SELECT name, command, invocation_script, steps, extra, EXISTS (SELECT 1 FROM job_item i WHERE i.job_id = job.id)
+         FROM job WHERE id = ?1",
     )?;
-    let (mut packet, has_items, role) = statement.query_row([claimed.attempt.0], |row| {
+    let (mut packet, has_items, role) = statement.query_row([claimed.job.0], |row| {
         let extra: JobExtra = match row.get::<_, Option<String>>(4)? {
             Some(text) => parse(&text)?,
             None => JobExtra::default(),
         };
         let steps: Option<String> = row.get(3)?;
-        let recovery: Option<String> = row.get(6)?;
-        let runtime: Option<i64> = row.get(8)?;
         let timeout = extra.timeout.map(|t| t.0 as i64);
         let role = extra.map;
         let packet = AttemptPacket {
@@ -268,24 +267,32 @@ fn packet(tx: &mut Tx<'_>, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
             token: claimed.token.clone(),
             job_id: claimed.job,
             job_name: row.get(0)?,
-            run_id: row.get(5)?,
+            run_id,
             attempt_id: i64::from(claimed.number),
             command: row.get(1)?,
             invocation_script: row.get(2)?,
             steps: steps.as_deref().map(parse).transpose()?,
             env: extra.env,
-            num_cpus: row.get(9)?,
-            num_gpus: row.get(10)?,
-            num_nodes: row.get(11)?,
-            memory_bytes: row.get(7)?,
-            time_limit_seconds: timeout.into_iter().chain(runtime).min(),
+            num_cpus: i64::from(class.cpus),
+            num_gpus: i64::from(class.gpus),
+            num_nodes: i64::from(class.nodes),
+            memory_bytes: signed(class.memory),
+            time_limit_seconds: timeout.into_iter().chain(signed(class.runtime)).min(),
             stdio: extra.stdio,
             output_files: Vec::new(),
-            recovery: recovery.as_deref().map(parse).transpose()?,
+            recovery: None,
         };
-        Ok((packet, row.get::<_, bool>(12)?, role))
+        Ok((packet, row.get::<_, bool>(5)?, role))
     })?;
     drop(statement);
+    // What runs first is the consequence of a failure, so a first attempt has none.
+    if claimed.number > 1 {
+        let recovery: Option<String> = tx
+            .db
+            .prepare_cached("SELECT recovery FROM attempt WHERE id = ?1")?
+            .query_row([claimed.attempt.0], |row| row.get(0))?;
+        packet.recovery = recovery.as_deref().map(parse).transpose()?;
+    }
     if has_items {
         packet.output_files = tx
             .db

@@ -305,7 +305,7 @@ impl Writer {
                 outbox: &mut outbox,
                 now: crate::clock::now_ms(),
             };
-            match run_in_savepoint(&mut tx, request.work) {
+            match run(&mut tx, request.work, replies.is_empty()) {
                 Ok(reply) => replies.push(reply),
                 Err(refusal) => (request.refuse)(refusal),
             }
@@ -367,34 +367,51 @@ fn wake(wakes: &Mutex<HashMap<WorkflowId, watch::Sender<u64>>>, id: WorkflowId) 
     }
 }
 
-fn run_in_savepoint(tx: &mut Tx<'_>, work: Work) -> Result<Reply, Refusal> {
+/// Does the work so that it can be taken back by itself: in a savepoint, or, as the first of its group, in the transaction
+/// that holds nothing else yet. Savepoints copy every page they touch, and most groups are one request.
+fn run(tx: &mut Tx<'_>, work: Work, is_first: bool) -> Result<Reply, Refusal> {
     let events = tx.new_events.len();
-    if let Err(error) = tx.db.prepare_cached("SAVEPOINT work").and_then(|mut s| s.execute([])) {
+    if tx.db.is_autocommit()
+        && let Err(error) = tx.db.execute_batch("BEGIN IMMEDIATE")
+    {
+        // The one before could not begin again; without a transaction nothing could be taken back.
+        return Err(broken(&error));
+    }
+    let step = |tx: &Tx<'_>, sql: &str| match is_first {
+        true => Ok(0),
+        false => tx.db.prepare_cached(sql).and_then(|mut s| s.execute([])),
+    };
+    if let Err(error) = step(tx, "SAVEPOINT work") {
         return Err(broken(&error));
     }
     // A panic in one request must not take the server down with it; the state it may have left half-changed goes.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(tx)));
     let result = match done {
-        Ok(Ok(reply)) => match tx.db.prepare_cached("RELEASE work").and_then(|mut s| s.execute([])) {
+        Ok(Ok(reply)) => match step(tx, "RELEASE work") {
             Ok(_) => return Ok(reply),
             Err(error) => broken(&error),
         },
         Ok(Err(Failed::Refused(refusal))) => {
-            undo(tx, events);
+            undo(tx, events, is_first);
             return Err(refusal);
         }
         Ok(Err(Failed::Broken(error))) => broken(&error),
         Err(_) => Refusal::internal("the request ran into a defect of the server; nothing was changed"),
     };
-    undo(tx, events);
+    undo(tx, events, is_first);
     tx.state.forget_all(tx.db);
     Err(result)
 }
 
-fn undo(tx: &mut Tx<'_>, events: usize) {
+fn undo(tx: &mut Tx<'_>, events: usize, is_first: bool) {
     tx.new_events.truncate(events);
-    if let Err(error) = tx.db.execute_batch("ROLLBACK TO work; RELEASE work") {
-        tracing::error!(%error, "a savepoint could not be rolled back");
+    let sql = match (is_first, tx.db.is_autocommit()) {
+        (_, true) => "BEGIN IMMEDIATE",
+        (true, false) => "ROLLBACK; BEGIN IMMEDIATE",
+        (false, false) => "ROLLBACK TO work; RELEASE work",
+    };
+    if let Err(error) = tx.db.execute_batch(sql) {
+        tracing::error!(%error, "a request could not be taken back");
     }
 }
 

@@ -24,6 +24,9 @@ use torc_runner::{LeaveReason, Runner, RunnerEvent, Shutdown};
 const REFRESH: Duration = Duration::from_millis(500);
 /// Events taken at once; a burst of short jobs must not mean one wake-up each.
 const BATCH: usize = 1024;
+
+/// Thousands of jobs end per second; people do not see more often than this, and each look is a wake-up.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Jobs that can not run are explained, this many at most.
 const MAX_EXPLAINED: i64 = 3;
 
@@ -62,10 +65,12 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let mut display = Display::new(client.clone(), &workflow, progress);
     let mut running = std::pin::pin!(Runner::new(config).run(shutdown));
     let mut batch = Vec::with_capacity(BATCH);
+    let mut next_look = tokio::time::Instant::now();
     let left = loop {
         tokio::select! {
             left = &mut running => break left,
-            _ = inbox.recv_many(&mut batch, BATCH) => {
+            () = hear(&mut inbox, &mut batch, next_look) => {
+                next_look = tokio::time::Instant::now() + if batch.len() < BATCH { LOOK_EVERY } else { Duration::ZERO };
                 for event in batch.drain(..) {
                     if let RunnerEvent::ServerLost { .. } = &event {
                         session.take_over().await;
@@ -92,6 +97,16 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
         explain(context, &client, &workflow, &status, &summary.reason, &capacity).await?;
     }
     finish(context, &workflow, &status, Some(&display.progress))
+}
+
+/// Takes what has happened, but not before this time.
+async fn hear(
+    inbox: &mut mpsc::UnboundedReceiver<RunnerEvent>,
+    batch: &mut Vec<RunnerEvent>,
+    not_before: tokio::time::Instant,
+) {
+    tokio::time::sleep_until(not_before).await;
+    inbox.recv_many(batch, BATCH).await;
 }
 
 /// Watches a workflow that another process on this machine runs, until that is over.

@@ -111,7 +111,7 @@ impl Args {
         if let Some(unknown) = names.into_iter().find(|name| !all.iter().any(|entry| entry.name == **name)) {
             return Err(format!("unknown row `{unknown}`; `--list` shows them").into());
         }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("no root")?.to_path_buf();
+        let root = crate::root()?;
         let out = root.join(&self.out);
         let kept = out.join("results.json");
         if !self.publish {
@@ -119,7 +119,10 @@ impl Args {
             let mut results = Results::load(&kept);
             results.machine = machine::describe();
             results.shell = limit::shell().display().to_string();
-            let torc = self.torc.clone().map_or_else(|| build(&root), Ok)?.canonicalize()?;
+            let torc = match &self.torc {
+                Some(torc) => torc.canonicalize()?,
+                None => crate::build(&root, &["--release", "--package", "torc", "--bin", "torc"])?,
+            };
             let bench = Bench {
                 arena: Arena::new(torc, self.dir.as_deref(), self.keep)?,
                 rounds: if self.quick { 1 } else { self.rounds.max(1) },
@@ -163,32 +166,6 @@ fn measured(root: &Path, bench: &Bench) -> String {
     let day = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let rounds = if bench.is_quick { "quick".into() } else { format!("median of {}", bench.rounds) };
     format!("{day}, {commit}, {rounds}")
-}
-
-/// The program from this tree.
-fn build(root: &Path) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "-p",
-            "torc",
-            "--bin",
-            "torc",
-            "--message-format=json-render-diagnostics",
-        ])
-        .current_dir(root)
-        .stderr(std::process::Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        return Err("the program can not be built".into());
-    }
-    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
-    let files = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let file = files.filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?))).next_back();
-    file.ok_or_else(|| "cargo did not say where the program is".into())
 }
 
 #[cfg(test)]
