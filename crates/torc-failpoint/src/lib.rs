@@ -5,10 +5,17 @@
 
 /// Every place there is; a test goes through all of them.
 pub const ALL: &[&str] = &[
+    "boot.opened",
+    "boot.recovered",
+    "file.before_rename",
+    "file.after_rename",
     "store.before_commit",
     "store.after_commit",
     "courier.before_post",
     "courier.after_post",
+    "runner.before_register",
+    "runner.after_register",
+    "runner.after_announce",
     "runner.before_claim",
     "runner.after_answer",
     "runner.before_spawn",
@@ -19,6 +26,15 @@ pub const ALL: &[&str] = &[
     "steps.after_handler",
     "steps.after_step",
     "steps.before_report",
+    "runner.before_heartbeat",
+    "runner.after_heartbeat",
+    "runner.before_action_report",
+    "runner.after_action_report",
+    "runner.before_goodbye",
+    "runner.after_goodbye",
+    "spool.before_write",
+    "spool.after_sync",
+    "spool.before_clear",
 ];
 
 /// Dies here if the environment says so.

@@ -154,6 +154,20 @@ pub fn kill_tagged(
     kill_until_gone(scanner, find, since, deadline, survivors)
 }
 
+/// Kills every process that carries the tag of this runner, with everything below it. Answers how many there were and
+/// which did not end in time.
+pub fn kill_of_runner(key: &str, patience: Duration) -> (usize, Vec<i32>) {
+    let prefix = format!("{key}/");
+    let find = |table: &Table| {
+        let is_its = |p: &&Process| !p.is_zombie && procfs::read_tag(p.pid).is_some_and(|tag| tag.starts_with(&prefix));
+        table.descendants(table.all().filter(is_its).map(|p| p.pid))
+    };
+    let now = Instant::now();
+    let mut survivors = Vec::new();
+    let killed = kill_until_gone(&Scanner::default(), find, now, now + patience, &mut survivors);
+    (killed, survivors)
+}
+
 /// Kills what `find` finds, again and again until it finds nothing: a process may fork while it is being killed.
 pub fn kill_until_gone(
     scanner: &Scanner,

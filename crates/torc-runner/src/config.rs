@@ -1,6 +1,7 @@
 //! What a runner is told, and what it tells.
 
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -40,6 +41,8 @@ pub struct Config {
     pub strict_scheduler_match: bool,
     /// How long to wait for a server that does not answer at the beginning.
     pub patience: Duration,
+    /// A program and its first arguments that calls [`crate::guard::watch`]: ends the jobs if this process is killed.
+    pub guard: Option<Vec<OsString>>,
     /// Hears what happens.
     pub events: Option<UnboundedSender<RunnerEvent>>,
 }
@@ -63,6 +66,7 @@ impl Config {
             scheduler: None,
             strict_scheduler_match: false,
             patience: Duration::from_secs(30),
+            guard: None,
             events: None,
         }
     }

@@ -76,7 +76,10 @@ async fn beat(line: Line, held: Arc<HeldList>, live: Arc<Live>, rhythm: Rhythm) 
         }
         let body =
             Heartbeat { runner_id: line.runner_id, held: held.refs(), gone: held.untold(), step_events: live.untold() };
-        match line.contact.track(client.heartbeat(&body)).await {
+        torc_failpoint::hit("runner.before_heartbeat");
+        let answer = line.contact.track(client.heartbeat(&body)).await;
+        torc_failpoint::hit("runner.after_heartbeat");
+        match answer {
             Ok(answer) => {
                 held.told(&body.gone);
                 live.told(&body.step_events);

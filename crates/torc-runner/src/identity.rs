@@ -1,14 +1,14 @@
 //! Which runner process it was, so that a later one can tell whether it is gone and end what it left.
 
-use crate::cleanup::{self, Scanner};
-use crate::procfs::{self, Table};
+use crate::cleanup;
+use crate::procfs;
 use crate::sys;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const DIR: &str = ".torc_runners";
 
@@ -38,7 +38,16 @@ impl Identity {
 
     /// It certainly runs no more. Of other hosts nothing is known.
     pub fn is_dead(&self) -> bool {
-        self.hostname == sys::hostname() && (self.boot_id != procfs::boot_id() || !self.is_running())
+        let here = procfs::boot_id();
+        if self.hostname != sys::hostname() {
+            return false;
+        }
+        // Same boot, other space of process numbers (a container): nothing can be seen from here.
+        let boot = |id: &str| id.split('/').next().map(str::to_owned);
+        if boot(&self.boot_id) != boot(&here) {
+            return true;
+        }
+        self.boot_id == here && !self.is_running()
     }
 
     fn is_running(&self) -> bool {
@@ -92,16 +101,8 @@ pub fn end_leftovers(output_dir: &Path) -> usize {
             continue;
         }
         if owner.boot_id == procfs::boot_id() {
-            let prefix = format!("{key}/");
-            let find = |table: &Table| {
-                let tagged =
-                    table.all().filter(|p| procfs::read_tag(p.pid).is_some_and(|tag| tag.starts_with(&prefix)));
-                table.descendants(tagged.map(|p| p.pid))
-            };
-            let now = Instant::now();
-            let mut survivors = Vec::new();
-            killed +=
-                cleanup::kill_until_gone(&Scanner::default(), find, now, now + Duration::from_secs(10), &mut survivors);
+            let (count, survivors) = cleanup::kill_of_runner(key, Duration::from_secs(10));
+            killed += count;
             if !survivors.is_empty() {
                 tracing::error!(?survivors, "processes of a dead runner did not end");
                 continue;

@@ -144,7 +144,10 @@ async fn run_listener(line: Line, mut requests: UnboundedReceiver<ClaimRequest>)
 async fn report_actions(line: Line, mut results: UnboundedReceiver<ActionResult>) {
     while let Some(ActionResult { id, return_code, error }) = results.recv().await {
         let report = ActionReport { runner_id: line.runner_id, return_code, error };
-        if let Err(error) = line.insist(|| line.client.complete_action(id, &report)).await {
+        torc_failpoint::hit("runner.before_action_report");
+        let answer = line.insist(|| line.client.complete_action(id, &report)).await;
+        torc_failpoint::hit("runner.after_action_report");
+        if let Err(error) = answer {
             tracing::warn!(action = %id, %error, "the server did not take the report of an action");
         }
         line.events.send(Event::ActionReported(id));
@@ -158,7 +161,10 @@ async fn say_goodbye(line: Line, mut reasons: UnboundedReceiver<String>) {
         let mut tries = 0;
         loop {
             tries += 1;
-            match line.contact.track(line.client.goodbye(line.runner_id, &goodbye)).await {
+            torc_failpoint::hit("runner.before_goodbye");
+            let answer = line.contact.track(line.client.goodbye(line.runner_id, &goodbye)).await;
+            torc_failpoint::hit("runner.after_goodbye");
+            match answer {
                 Ok(answer) => line.events.send(Event::GoodbyeAnswered(answer.actions)),
                 Err(error) if error.is_temporary() && tries < GOODBYE_TRIES => {
                     pauses.pause().await;

@@ -28,6 +28,7 @@ mod config;
 mod dispatcher;
 mod error;
 mod executor;
+pub mod guard;
 mod heartbeat;
 mod held;
 mod identity;

@@ -156,9 +156,14 @@ pub fn proportional_bytes(pid: i32) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Tells this boot of the machine from every other.
+/// Tells this boot of the machine from every other, and this space of process numbers from those beside it.
 pub fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|t| t.trim().to_string()).unwrap_or_default()
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let boot = boot.map(|t| t.trim().to_string()).unwrap_or_default();
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(space) if !boot.is_empty() => format!("{boot}/{}", space.display()),
+        _ => boot,
+    }
 }
 
 #[cfg(test)]

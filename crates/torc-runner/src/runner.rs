@@ -7,6 +7,7 @@ use crate::config::{Config, Kind, RunnerEvent, Shutdown, Summary};
 use crate::dispatcher::{Dispatcher, Effect, Event, Settings};
 use crate::error::Error;
 use crate::executor::{Executor, ExecutorEvent, Prepared};
+use crate::guard::Guard;
 use crate::heartbeat::{self, Rhythm};
 use crate::held::HeldList;
 use crate::identity::{self, Identity, Presence};
@@ -21,6 +22,7 @@ use crate::sys;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
@@ -55,7 +57,9 @@ impl Runner {
         let leftovers = tokio::task::spawn_blocking(move || identity::end_leftovers(&blocking_dir)).await;
         let key = random_key().map_err(|e| Error::system("get random numbers", e))?;
         let own = Identity::own();
+        torc_failpoint::hit("runner.before_register");
         let registered = register(&config, &key, &own, &output_dir).await?;
+        torc_failpoint::hit("runner.after_register");
         let tell = Teller { events: config.events.clone() };
         tell.tell(|| RunnerEvent::Registered {
             runner_id: registered.id,
@@ -70,8 +74,21 @@ impl Runner {
             let message = format!("delivered {delivered} results of an earlier runner");
             tell.tell(|| RunnerEvent::Warning { message });
         }
+        let guard = match &config.guard {
+            Some(command) => match Guard::start(command, &key) {
+                Ok(guard) => Some(guard),
+                Err(error) => {
+                    let message =
+                        format!("no guard could be started ({error}); if this runner is killed, its jobs go on");
+                    tell.tell(|| RunnerEvent::Warning { message });
+                    None
+                }
+            },
+            None => None,
+        };
         let presence = Presence::announce(&output_dir, &key, &own, &registered.job_token)
             .map_err(|e| Error::io("write to", &output_dir, e))?;
+        torc_failpoint::hit("runner.after_announce");
 
         let (events, event_inbox) = mailbox().map_err(|e| Error::system("make a mailbox", e))?;
         let line = Line {
@@ -103,7 +120,9 @@ impl Runner {
         let rules = rules(&config, &registered, &tell);
         let dispatcher = Dispatcher::new(settings(&config, &registered, &rules, &key), held, Instant::now());
         let spool = Spool::new(&output_dir, &key, registered.id, config.workflow_id, own);
-        let engine = Engine::new(dispatcher, context, rules, &key, event_inbox, Lanes::open(&line), spool, tell)?;
+        let guarded = guard.as_ref().map(Guard::pid).unwrap_or_default();
+        let lanes = Lanes::open(&line);
+        let engine = Engine::new(dispatcher, context, rules, &key, event_inbox, lanes, spool, guarded, tell)?;
 
         let watcher = tokio::spawn(async move {
             let mut shutdown = shutdown;
@@ -127,6 +146,9 @@ impl Runner {
         let (reason, counts, undelivered) = outcome.map_err(|_| Error::Broken)??;
         // Not after a breakdown: the next runner must find what this one left running.
         presence.withdraw();
+        if let Some(guard) = guard {
+            guard.dismiss();
+        }
         Ok(Summary {
             runner_id: registered.id,
             reason,
@@ -258,6 +280,7 @@ impl Engine {
         events: Inbox<Event>,
         lanes: Lanes,
         spool: Spool,
+        guard: Arc<AtomicI32>,
         tell: Teller,
     ) -> Result<Self, Error> {
         let system = |e| Error::system("set up the watch over processes", e);
@@ -272,7 +295,8 @@ impl Engine {
         let pool: Arc<Pool<Task>> = Arc::new(Pool::new((2 * cpus).clamp(4, 32), |task: Task| task()));
         let (done_sender, done) = mailbox().map_err(system)?;
         let (report_sender, reports) = mailbox().map_err(system)?;
-        let supervisor = Supervisor::new(setup, rules, pool.clone(), done_sender).map_err(system)?;
+        let mut supervisor = Supervisor::new(setup, rules, pool.clone(), done_sender).map_err(system)?;
+        supervisor.spare(guard);
         let poller = supervisor.poller();
         poller.add(done.wake(), DONE_KEY).map_err(system)?;
         poller.add(reports.wake(), REPORT_KEY).map_err(system)?;

@@ -56,18 +56,21 @@ impl Spool {
             push_line(&mut text, report)?;
         }
         let Some(file) = &mut self.file else { return Ok(()) };
+        torc_failpoint::hit("spool.before_write");
         let length = file.metadata()?.len();
         let result = file.write_all(&text).and_then(|()| file.sync_all());
         if result.is_err() {
             // Half a line would spoil the next one as well.
             file.set_len(length)?;
         }
+        torc_failpoint::hit("spool.after_sync");
         result
     }
 
     /// Everything has been delivered.
     pub fn clear(&mut self) -> io::Result<()> {
         if self.file.take().is_some() {
+            torc_failpoint::hit("spool.before_clear");
             fs::remove_file(&self.path)?;
         }
         Ok(())

@@ -25,6 +25,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A task for the pool.
@@ -238,6 +239,8 @@ pub struct Supervisor {
     /// When to look for launches of which nobody has told aloud.
     next_look: Option<Instant>,
     newest: u64,
+    /// A child of ours that is nobody's leftover.
+    guard: Arc<AtomicI32>,
 }
 
 impl Supervisor {
@@ -263,7 +266,13 @@ impl Supervisor {
             next_scan: Instant::now(),
             next_look: None,
             newest: 0,
+            guard: Arc::default(),
         })
+    }
+
+    /// Leaves the runner's guard alone.
+    pub fn spare(&mut self, guard: Arc<AtomicI32>) {
+        self.guard = guard;
     }
 
     /// Where the ends of processes show; [`Supervisor::on_ready`] wants the keys. The key 0 is free for others.
@@ -724,7 +733,7 @@ impl Supervisor {
             State::Starting => None,
         });
         SweepOrder {
-            leaders: leaders.collect(),
+            leaders: leaders.chain([self.guard.load(Ordering::SeqCst)]).collect(),
             tags: std::mem::take(&mut self.ended_tags),
             newest: self.newest,
             oldest_living: self.live.keys().min().copied().unwrap_or(self.newest + 1),

@@ -1,4 +1,4 @@
-//! The wall clock, in the unit of the database.
+//! The wall clock, in the unit of the database, and the clock by which silence is measured.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,4 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Milliseconds since this machine was started, sleep included. Nobody can set it: a lease is measured by it.
+pub fn boottime_ms() -> i64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)
 }

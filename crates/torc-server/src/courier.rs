@@ -199,6 +199,45 @@ mod tests {
         assert_eq!(got, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
+    /// The same signature by another implementation: Python's, as a receiver would check it.
+    const PYTHON: &str = "
+import base64, hashlib, hmac, sys
+secret, id, timestamp, body = (part.decode() for part in sys.stdin.buffer.read().split(b'\\0'))
+key = base64.b64decode(secret[6:]) if secret.startswith('whsec_') else secret.encode()
+digest = hmac.new(key, f'{id}.{timestamp}.{body}'.encode(), hashlib.sha256).digest()
+print('v1,' + base64.b64encode(digest).decode(), end='')
+";
+
+    #[test]
+    fn another_implementation_signs_the_same() {
+        use std::io::Write as _;
+        use std::process::{Command, Stdio};
+        let cases = [
+            ("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", "msg_1", "1", ""),
+            (
+                "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+                "msg_27UH4WbU6Z5A5EzD8u03UvzRbpk",
+                "1649367553",
+                "{\"email\": \"test@example.com\"}",
+            ),
+            ("a plain secret, as some receivers have", "msg_42", "1794789393", "{\"job_name\": \"größe.…\"}"),
+            (&"k".repeat(200), "msg_9007199254740993", "9999999999", &"x".repeat(100_000)),
+        ];
+        for (secret, id, timestamp, body) in cases {
+            let python =
+                Command::new("python3").args(["-c", PYTHON]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+            let Ok(mut python) = python else {
+                eprintln!("skipped: there is no python3 here");
+                return;
+            };
+            let input = [secret, id, timestamp, body].join("\0");
+            python.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
+            let output = python.wait_with_output().expect("it ends");
+            let theirs = String::from_utf8(output.stdout).expect("text");
+            assert_eq!(sign(secret, id, timestamp, body), theirs, "{secret} {id}");
+        }
+    }
+
     #[test]
     fn only_public_addresses_are_public() {
         let private = [

@@ -112,6 +112,14 @@ impl Checker {
                 {
                     return Err(format!("attempt {} of job {} follows attempt {last}", new.number, new.job));
                 }
+                let of = new.retry_of.and_then(|of| durable.attempt(of));
+                let needs_script = of.is_some_and(|of| {
+                    let by_itself = matches!(new.origin, Origin::Lost | Origin::Requeued | Origin::Handler);
+                    of.recovery.is_some() && !of.script_ran && by_itself
+                });
+                if needs_script && new.recovery.is_none() {
+                    return Err(format!("attempt {} of job {} lost its recovery script", new.number, new.job));
+                }
                 self.on_retry(new.job, new.run, new.origin, new.retry_of, durable)
             }
             Change::AttemptClaimed { id, .. } => self.on_claim(*flow, *id, durable),
@@ -347,6 +355,7 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
             ("not_before", a.not_before == b.not_before || woken || a.status != JobStatus::Ready),
             ("waits_for", a.waits_for == b.waits_for),
             ("held", a.held == b.held),
+            ("script", a.script == b.script || a.live.is_none()),
             ("canceled_by_dependency", a.canceled_by_dependency == b.canceled_by_dependency),
         ];
         if let Some((what, _)) = parts.iter().find(|(_, same)| !same) {

@@ -29,6 +29,8 @@ pub enum Sabotage {
     AbsenceIsProof,
     /// A restart forgets which processes outlived their attempt.
     ZombiesForgotten,
+    /// A restart forgets which scripts have not run yet.
+    ScriptsForgotten,
     /// After a failed commit the engine goes on with what it had in memory.
     MemoryOutlivesRollback,
     /// A runner is given up when its lease runs out.

@@ -173,7 +173,12 @@ fn rules(rng: &mut Rng) -> Vec<Rule> {
     let backoff = Backoff { delay_seconds: 5.0, factor: 2.0, max_seconds: Some(30.0), jitter: 0.5 };
     let mut rules = vec![
         Rule { exit_codes: vec![1], backoff: rng.chance(500).then_some(backoff), ..Rule::default() },
-        Rule { exit_codes: vec![2], max_retries: 2, ..Rule::default() },
+        Rule {
+            exit_codes: vec![2],
+            max_retries: 2,
+            recovery_script: rng.chance(500).then(|| "repair".into()),
+            ..Rule::default()
+        },
     ];
     if rng.chance(200) {
         rules.push(Rule { causes: vec![Cause::Lost], max_retries: 2, ..Rule::default() });

@@ -9,7 +9,7 @@ use crate::tables::{RunnerRow, Tables, Write};
 use crate::wire::{Answer, Completion, Named, Packet, Request, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_model::api::{Evidence, ReportVerdict};
+use torc_model::api::{Evidence, ReportVerdict, ScriptResult};
 use torc_model::core::{Change, Claim, End, Limits, Lost, Refused, Workflow};
 use torc_model::ids::{AttemptId, RunnerId};
 use torc_model::status::{Cause, JobStatus};
@@ -154,6 +154,7 @@ impl Server {
                 rows.zombies.clear();
                 rows.live.iter_mut().for_each(|a| a.waits_for = None);
             }
+            Some(Sabotage::ScriptsForgotten) => rows.live.iter_mut().for_each(|a| a.recovery = None),
             _ => {}
         }
         rows.restore()
@@ -350,8 +351,17 @@ impl Server {
             right = index.filter(|i| self.flows[flow].jobs[*i as usize].held.is_some());
         }
         let Some(index) = right else { return self.late(flow, runner, report, now) };
-        let end =
-            End { at: now + self.clock_offset, return_code: Some(report.code), cause: report.cause, ..End::default() };
+        // A runner that was stopped may have been in the middle of the script; every other end comes after it.
+        let has_script = self.flows[flow].jobs[index as usize].script.is_some();
+        let ran =
+            ScriptResult { return_code: 0, exec_seconds: 1.0, timed_out: false, stdout_path: None, stderr_path: None };
+        let end = End {
+            at: now + self.clock_offset,
+            return_code: Some(report.code),
+            cause: report.cause,
+            script: (has_script && report.cause != Some(Cause::Stopped)).then_some(ran),
+            ..End::default()
+        };
         let unit = (id.0.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;
         let ended = self.apply(flow, now, |w, limits, _| w.ended(index, end, limits, unit))?;
         Ok((id, ReportVerdict::Accepted, Some(ended.status)))

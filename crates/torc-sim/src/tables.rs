@@ -1,6 +1,7 @@
 //! The database of the simulation: the rows that the engine's changes imply, with the constraints of the schema.
 
 use crate::scenario::Scenario;
+use torc_model::api::RecoveryScript;
 use torc_model::core::{Change, EndedRow, Held, JobRow, LiveRow, Rows, ZombieRow};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
@@ -26,6 +27,10 @@ pub struct AttemptRow {
     pub not_before: Option<i64>,
     /// Waits until this runner has no process of the job any more.
     pub waits_for: Option<RunnerId>,
+    /// The script that runs before it.
+    pub recovery: Option<RecoveryScript>,
+    /// That script has run, its report said.
+    pub script_ran: bool,
     /// Who took it.
     pub runner: Option<RunnerId>,
     /// Fencing token.
@@ -232,6 +237,8 @@ impl Tables {
                     retry_of: new.retry_of,
                     not_before: new.not_before,
                     waits_for: new.waits_for,
+                    recovery: new.recovery.clone(),
+                    script_ran: false,
                     runner: None,
                     token: None,
                     key: None,
@@ -261,6 +268,7 @@ impl Tables {
                 let row = self.live_mut(*id)?;
                 row.state = end.state.filter(|s| !s.is_live()).ok_or_else(|| format!("attempt {id} ended as live"))?;
                 row.cause = end.cause;
+                row.script_ran = end.script.is_some();
                 row.outcome = end.outcome;
                 row.rule = end.rule;
                 let by_others = |e: &str| e.starts_with("crash recovery") || e.starts_with("a retry was asked");
@@ -335,5 +343,13 @@ fn live_row(a: &AttemptRow) -> LiveRow {
         }),
         _ => None,
     };
-    LiveRow { id: a.id, job: a.job, number: a.number, not_before: a.not_before, waits_for: a.waits_for, held }
+    LiveRow {
+        id: a.id,
+        job: a.job,
+        number: a.number,
+        not_before: a.not_before,
+        waits_for: a.waits_for,
+        held,
+        recovery: a.recovery.clone(),
+    }
 }

@@ -98,6 +98,10 @@ impl Workflow {
             self.shy.avoid(index, runner, now + PREFERENCE_MS);
         }
         self.release(index, limits);
+        if end.script.is_some() {
+            // It ran, well or badly; the next attempt is not the one that it was for.
+            self.jobs[index as usize].script = None;
+        }
         let number = self.jobs[index as usize].attempt;
         let facts = json!({
             "attempt_id": number, "run_id": self.run, "return_code": end.return_code, "cause": end.cause,
@@ -128,7 +132,10 @@ impl Workflow {
     /// Moves the job after its attempt ended, with everything that follows.
     fn settle_end(&mut self, index: u32, decision: Decision, facts: serde_json::Value, now: i64) -> Ended {
         let outcome = decision.outcome;
-        if let Some(next) = decision.next {
+        if let Some(mut next) = decision.next {
+            // What was lost before its script had run must not run without it.
+            let unfinished = self.jobs[index as usize].script.take().map(|script| *script);
+            next.recovery = next.recovery.or(unfinished);
             if let Some(rule) = decision.rule {
                 *self.rule_uses.entry((index, rule)).or_default() += 1;
             }
@@ -308,9 +315,15 @@ impl Workflow {
         let number = job.attempt - job.refunds.min(job.attempt.saturating_sub(1));
         let uses = self.rule_uses.get(&(index, rule)).copied().unwrap_or(0);
         let said = format!("rule {} of failure handler `{handler}` speaks of {}", rule + 1, describe(failure));
-        // Every retry by a rule raises the number, so this bounds each rule too.
-        if number >= found.max_retries {
-            let text = format!("{said}; attempt {number} of {}, no more retries", found.max_retries);
+        // The number bounds the attempts, and the rule itself never gives more retries than it says: not even when
+        // attempts that did not count would leave room for more.
+        if number >= found.max_retries || uses >= found.max_retries {
+            let spent = if number >= found.max_retries {
+                format!("attempt {number} of {}", found.max_retries)
+            } else {
+                format!("it has given {uses} retries")
+            };
+            let text = format!("{said}; {spent}, no more retries");
             let event = match failure.cause {
                 Cause::Timeout => JobEvent::TerminatedForGood,
                 _ => JobEvent::FailedForGood,

@@ -213,13 +213,15 @@ impl Workflow {
     /// Opens a job that ended badly (or ends the attempt that runs) and queues its next attempt.
     pub fn again(&mut self, index: u32, origin: Origin, now: i64) {
         let was_final = self.jobs[index as usize].status.is_final();
-        self.end_over_its_head(index, now);
+        let ended = self.end_over_its_head(index, now).then_some(self.jobs[index as usize].attempt);
         let job = &mut self.jobs[index as usize];
         job.attempt += 1;
         let (number, retry_of) = (job.attempt, job.last);
-        self.event("job_retried", Some(index), json!({"attempt_id": number, "run_id": self.run, "by": origin}));
+        let recovery = job.script.take().filter(|_| ended.is_some()).map(|script| *script);
+        let facts = json!({"attempt_id": number, "run_id": self.run, "by": origin, "ended_attempt": ended});
+        self.event("job_retried", Some(index), facts);
         self.shift(index, JobEvent::Requeued, None);
-        self.queue_attempt(index, Next { retry_of, ..Next::fresh(origin) }, now);
+        self.queue_attempt(index, Next { retry_of, recovery, ..Next::fresh(origin) }, now);
         self.block_if_unmet(index, now);
         if was_final {
             self.reopen_dependents(index, now);
@@ -269,9 +271,9 @@ impl Workflow {
 
     /// Ends a held attempt without its runner. Its process may still exist, so the next attempt must wait, and what it
     /// uses of named limits stays taken.
-    fn end_over_its_head(&mut self, index: u32, now: i64) {
+    fn end_over_its_head(&mut self, index: u32, now: i64) -> bool {
         let job = &self.jobs[index as usize];
-        let (Some(runner), Some(id)) = (job.held.as_ref().map(|h| h.runner), job.live) else { return };
+        let (Some(runner), Some(id)) = (job.held.as_ref().map(|h| h.runner), job.live) else { return false };
         self.take_away(index);
         self.zombies.insert(id, (runner, index));
         let end = End {
@@ -282,6 +284,7 @@ impl Workflow {
             ..End::default()
         };
         self.record(Change::AttemptEnded(id, Box::new(end)));
+        true
     }
 
     /// A verdict on a job that waits for one: try again, or give up.
@@ -299,7 +302,9 @@ impl Workflow {
             self.again(index, Origin::Classified, now);
         } else {
             self.shift(index, JobEvent::FailedForGood, Some("classified as permanent"));
-            self.event("job_failed", Some(index), json!({"by": "classification", "run_id": self.run}));
+            let attempt = self.jobs[index as usize].attempt;
+            let facts = json!({"by": "classification", "run_id": self.run, "attempt_id": attempt});
+            self.event("job_failed", Some(index), facts);
             self.propagate(index, now);
             self.finish();
         }

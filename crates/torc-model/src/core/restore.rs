@@ -5,6 +5,7 @@ use super::actions::NewAction;
 use super::claim::Limits;
 use super::rules::CompiledHandler;
 use super::workflow::{Held, NewJob, Workflow};
+use crate::api::RecoveryScript;
 use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::Settings;
 use crate::status::{JobStatus, Outcome};
@@ -43,6 +44,8 @@ pub struct LiveRow {
     pub waits_for: Option<RunnerId>,
     /// Who has it.
     pub held: Option<Held>,
+    /// The script that runs before it.
+    pub recovery: Option<RecoveryScript>,
 }
 
 /// An attempt that has ended in the current run.
@@ -119,6 +122,7 @@ impl Rows {
             job.not_before = row.not_before;
             job.waits_for = row.waits_for;
             job.held = row.held.map(Box::new);
+            job.script = row.recovery.map(Box::new);
         }
         for row in self.zombies {
             if let Some(index) = workflow.find(row.job) {

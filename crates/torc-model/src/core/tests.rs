@@ -494,3 +494,18 @@ fn dispatch_follows_priority_then_position() {
         .collect();
     assert_eq!(order, [2, 5, 1, 4, 0, 3], "priority is index modulo three");
 }
+
+#[test]
+fn a_rule_gives_no_more_retries_than_it_says() {
+    let mut world = World::new(&[], &[false], true, false);
+    world.workflow.initialize(0);
+    // As if every attempt had turned out not to be the job's fault: by their number there is always room.
+    world.workflow.jobs[0].refunds = 100;
+    for _ in 0..10 {
+        world.claim(1, 1, 0);
+        let Some(index) = world.held(0) else { break };
+        world.end(index, Some(Cause::Exit), 5);
+    }
+    let job = &world.workflow.jobs[0];
+    assert_eq!((job.status, job.attempt), (JobStatus::Failed, 3), "the rule for all codes says 2");
+}

@@ -102,6 +102,8 @@ pub struct Job {
     pub waits_for: Option<RunnerId>,
     /// The runner that has the live attempt.
     pub held: Option<Box<Held>>,
+    /// The script that runs before the live attempt. Until a report says that it ran, the next attempt needs it too.
+    pub script: Option<Box<RecoveryScript>>,
 }
 
 /// What a job is made from.
@@ -217,6 +219,7 @@ impl Workflow {
             last: None,
             not_before: None,
             waits_for: None,
+            script: None,
             held: None,
         });
         self.counts[JobStatus::Uninitialized as usize] += 1;
@@ -447,6 +450,7 @@ impl Workflow {
         job.live = Some(id);
         job.not_before = next.not_before;
         job.waits_for = waits_for;
+        job.script = next.recovery.clone().map(Box::new);
         let attempt = NewAttempt {
             id,
             job: job.id,

@@ -52,6 +52,16 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
+/// Lets requests wait while recovery runs: what they would see or change is not settled yet.
+pub async fn wait_until_open(State(app): State<App>, request: Request, next: Next) -> Response {
+    let is_health = request.uri().path().strip_prefix(BASE_PATH) == Some("/health");
+    if !is_health && !*app.inner.is_open.borrow() {
+        // The sender is in `app`, so it can not be gone.
+        let _ = app.inner.is_open.subscribe().wait_for(|is_open| *is_open).await;
+    }
+    next.run(request).await
+}
+
 /// Refuses requests under a foreign name and requests that a foreign page made.
 pub async fn check_host(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
     let hosts = &app.inner.hosts;

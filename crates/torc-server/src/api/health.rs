@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 /// The server's own state: `torc_model::api::Health` for those with a token, only the status for others.
 #[derive(Serialize, Default, ToSchema)]
 pub struct HealthAnswer {
-    /// `ok`.
+    /// `ok`, or `recovering` while everything else waits.
     pub status: String,
     /// Version of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub struct HealthAnswer {
     security(())
 )]
 pub async fn get_health(State(app): State<App>, caller: Caller) -> Answer<HealthAnswer> {
-    let status = "ok".to_string();
+    let status = if *app.inner.is_open.borrow() { "ok" } else { "recovering" }.to_string();
     if caller == Caller::Stranger {
         return Ok(Json(HealthAnswer { status, ..HealthAnswer::default() }));
     }

@@ -48,6 +48,7 @@ use auth::Auth;
 use axum::Json;
 use error::ApiError;
 use std::sync::Arc;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// What every handler may use. Cheap to clone.
@@ -63,6 +64,8 @@ struct Inner {
     hosts: Hosts,
     stop: CancellationToken,
     started_ms: i64,
+    /// False while recovery runs: requests wait.
+    is_open: watch::Sender<bool>,
 }
 
 impl App {
@@ -70,7 +73,13 @@ impl App {
     /// waiting claims.
     pub fn new(store: Store, reader: Reader, token: Hash, hosts: Hosts, stop: CancellationToken) -> Self {
         let auth = Auth::new(token, reader.clone());
-        Self { inner: Arc::new(Inner { store, reader, auth, hosts, stop, started_ms: crate::clock::now_ms() }) }
+        let (started_ms, is_open) = (crate::clock::now_ms(), watch::Sender::new(true));
+        Self { inner: Arc::new(Inner { store, reader, auth, hosts, stop, started_ms, is_open }) }
+    }
+
+    /// While it is closed, only `/health` is answered; everything else waits.
+    pub fn set_open(&self, is_open: bool) {
+        self.inner.is_open.send_replace(is_open);
     }
 
     fn store(&self) -> &Store {

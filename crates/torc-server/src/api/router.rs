@@ -98,6 +98,7 @@ pub fn router(app: App) -> Router {
     routes
         .fallback(guard::no_route)
         .method_not_allowed_fallback(guard::no_method)
+        .layer(from_fn_with_state(app.clone(), guard::wait_until_open))
         .layer(axum::middleware::from_fn(guard::limit_time))
         .layer(from_fn_with_state(app.clone(), auth::check))
         .layer(from_fn_with_state(app.clone(), guard::check_host))

@@ -22,7 +22,8 @@ pub fn process_space() -> Option<String> {
     }
 }
 
-/// When a process began, in clock ticks since boot; None when there is no such process (or no way to tell).
+/// When a process began, in clock ticks since boot; None when there is no such process (or no way to tell), or when it
+/// has ended and only waits for its parent to notice.
 pub fn pid_start(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
     parse_start(&stat)
@@ -31,7 +32,10 @@ pub fn pid_start(pid: u32) -> Option<u64> {
 /// Field 22 of `/proc/PID/stat`. The name in field 2 may hold spaces and brackets, so count from its end.
 fn parse_start(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    let start = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X" | "x")).then_some(start)
 }
 
 #[cfg(test)]
@@ -42,6 +46,7 @@ mod tests {
     fn start_is_found_behind_a_hostile_name() {
         let stat = "7 (a ) 1 2 (b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1";
         assert_eq!(parse_start(stat), Some(4242));
+        assert_eq!(parse_start(&stat.replace(" S ", " Z ")), None, "a zombie has ended");
         assert_eq!(parse_start("7 (sh) S 1"), None);
         assert_eq!(parse_start(""), None);
     }

@@ -10,6 +10,7 @@
 
 mod backup;
 mod database;
+pub mod doctor;
 mod error;
 mod file_system;
 pub(crate) mod identity;

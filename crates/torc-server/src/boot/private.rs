@@ -61,7 +61,9 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
         let mut file = create_new(&temporary)?;
         file.write_all(content)?;
         file.sync_all()?;
+        torc_failpoint::hit("file.before_rename");
         std::fs::rename(&temporary, path)?;
+        torc_failpoint::hit("file.after_rename");
         sync_parent(path)
     };
     write().inspect_err(|_| {

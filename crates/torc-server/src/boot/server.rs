@@ -50,18 +50,29 @@ impl Server {
         let Opened { database, token, reader, store } =
             opened.await.map_err(|e| StartError::Store { message: e.to_string() })??;
 
-        // Before anybody can claim: what died with an earlier server or runner is settled first.
-        let found = store.recover(None, true, false).await.map_err(|e| StartError::Store { message: e.to_string() })?;
-        for line in &found.details {
-            tracing::info!("recovery: {line}");
-        }
         let stop = CancellationToken::new();
-        tokio::spawn(sweep(store.clone(), stop.clone()));
-        tokio::spawn(crate::courier::run(store.clone(), stop.clone()));
-        tokio::spawn(execute_schedules(store.clone(), stop.clone()));
         let names = options.allowed_hosts.iter().cloned().chain([host.clone(), identity::hostname()]);
         let hosts = Hosts::new(address.ip(), names);
         let app = App::new(store.clone(), reader, secret::hash(&token), hosts, stop.clone());
+        app.set_open(false);
+        let serving = listen::serve(listener, api::router(app.clone()), options.max_connections, stop.clone());
+        let serving = tokio::spawn(serving);
+        // Before anybody can claim: what died with an earlier server or runner is settled first.
+        let found = match store.recover(None, true, false).await {
+            Ok(found) => found,
+            Err(error) => {
+                stop.cancel();
+                return Err(StartError::Store { message: error.to_string() });
+            }
+        };
+        for line in &found.details {
+            tracing::info!("recovery: {line}");
+        }
+        torc_failpoint::hit("boot.recovered");
+        app.set_open(true);
+        tokio::spawn(sweep(store.clone(), stop.clone()));
+        tokio::spawn(crate::courier::run(store.clone(), stop.clone()));
+        tokio::spawn(execute_schedules(store.clone(), stop.clone()));
         let file = ServerFile {
             url: url(&host, address),
             token,
@@ -72,14 +83,18 @@ impl Server {
             version: env!("CARGO_PKG_VERSION").into(),
         };
         let server_file = options.state_dir.join(SERVER_FILE);
-        if options.announce {
-            write_server_file(&server_file, &file)?;
+        if options.announce
+            && let Err(error) = write_server_file(&server_file, &file)
+        {
+            stop.cancel();
+            return Err(error);
         }
         tracing::info!(url = file.url, database = %database.path.display(), "serving");
-        let serving = listen::serve(listener, api::router(app), options.max_connections, stop.clone());
         let ending = Ending { store, path: server_file, ours: file.clone(), lock: database.lock };
         let task = tokio::spawn(async move {
-            serving.await;
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "serving ended by a defect");
+            }
             ending.run().await;
         });
         Ok(RunningServer { address, file, database: database.path, stop, task: Some(task) })
@@ -150,6 +165,7 @@ struct OwnedDatabase {
 fn open(options: &Options) -> Result<Opened, StartError> {
     private::ensure_directory(&options.state_dir)?;
     let Database { writer, path, lock, .. } = Database::open(options)?;
+    torc_failpoint::hit("boot.opened");
     let token = load_token(&options.state_dir.join(TOKEN_FILE))?;
     let store = Store::open(writer).map_err(|source| StartError::Database {
         doing: "take up the state in",

@@ -568,7 +568,8 @@ fn end_runners(
     debug_assert!(has_no_process(&item.verdict));
     let runners = runners_of(tx, row)?;
     for runner in &runners {
-        let spoke = tx.state.runners.get(runner).is_some_and(|known| tx.now - known.last_seen < QUIET_MS);
+        let heard = tx.state.runners.get(runner).and_then(|known| known.heard);
+        let spoke = heard.is_some_and(|heard| tx.uptime - heard < QUIET_MS);
         if spoke && !recovery::is_gone(tx, *runner, row.workflow_id)? {
             view.unknown += 1;
             view.details.push(format!("{}: {text}, but its runner has just spoken; nothing was done", label(row)));

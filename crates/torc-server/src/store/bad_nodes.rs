@@ -36,9 +36,10 @@ pub fn ended(
 
 /// Runners of this workflow on other machines that are there and get work.
 fn others<'a>(tx: &'a Tx<'_>, id: WorkflowId, host: &'a str) -> impl Iterator<Item = (&'a RunnerId, &'a Runner)> {
-    let in_contact = tx.now - LEASE_SECONDS * 1000;
+    let in_contact = tx.uptime - LEASE_SECONDS * 1000;
     tx.state.runners.iter().filter(move |(_, other)| {
-        other.workflow == id && other.host != host && other.quarantine.is_none() && other.last_seen >= in_contact
+        let is_there = other.heard.is_some_and(|heard| heard >= in_contact);
+        other.workflow == id && other.host != host && other.quarantine.is_none() && is_there
     })
 }
 

@@ -22,7 +22,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let mut state =
         State { next_attempt: next("attempt")?, next_job: next("job")?.max(stored.unwrap_or(1)), ..State::default() };
     let mut statement = db.prepare(
-        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, last_seen_ms, quarantine,
+        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, quarantine,
                 quarantine_until_ms
          FROM compute_node WHERE ended_ms IS NULL",
     )?;
@@ -37,11 +37,11 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             scheduler: scheduler.as_deref().and_then(scheduler_config),
             label: row.get(6)?,
             schedules_nodes: false,
-            last_seen: row.get(7)?,
+            heard: None,
             told: Default::default(),
             greeted: true,
             health: Default::default(),
-            quarantine: row.get::<_, Option<String>>(8)?.zip(row.get(9)?).map(|(why, until)| Quarantine { why, until }),
+            quarantine: row.get::<_, Option<String>>(7)?.zip(row.get(8)?).map(|(why, until)| Quarantine { why, until }),
         };
         Ok((RunnerId(row.get(0)?), runner))
     })?;
@@ -197,7 +197,7 @@ fn class(row: &Row<'_>, extra: &JobExtra) -> rusqlite::Result<Class> {
 fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
     let mut statement = db.prepare_cached(
         "SELECT id, job_id, attempt_id, state, not_before_ms, waits_for_node, compute_node_id, token, claim_key,
-                cancel_requested, claimed_ms
+                cancel_requested, claimed_ms, recovery
          FROM attempt WHERE workflow_id = ?1 AND state IN ('queued', 'claimed', 'running')",
     )?;
     let mut rows = statement.query([id.0])?;
@@ -223,6 +223,7 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
             not_before: row.get(4)?,
             waits_for: row.get::<_, Option<i64>>(5)?.map(RunnerId),
             held,
+            recovery: row.get::<_, Option<String>>(11)?.as_deref().map(parse).transpose()?,
         });
     }
     Ok(live)

@@ -5,6 +5,7 @@ mod bad_nodes;
 mod classify;
 mod create;
 mod facts;
+mod leftovers;
 mod load;
 mod map;
 mod people;
@@ -221,7 +222,7 @@ impl Store {
     pub async fn recover(&self, scope: Option<WorkflowId>, boot: bool, dry_run: bool) -> Result<RecoveryView, Refusal> {
         let mut suspects = self.writer.call(move |tx| recovery::suspects(tx, scope)).await?;
         let suspects = tokio::task::spawn_blocking(move || {
-            recovery::look(&mut suspects);
+            recovery::look(&mut suspects, dry_run);
             suspects
         })
         .await
@@ -252,6 +253,11 @@ impl Store {
                 Ok(view)
             })
             .await
+    }
+
+    /// Runs statements of the doctor that write again what follows from other rows.
+    pub async fn settle(&self, sql: String) -> Result<(), Refusal> {
+        self.writer.call(move |tx| Ok(tx.db.execute_batch(&sql)?)).await
     }
 
     /// Recovers what failed, as each diagnosis asks for, or tells what would be done.

@@ -3,6 +3,7 @@
 //! Ends what dead runners held, repairs rows that do not fit together, and expires reservations. Each runner and
 //! each workflow is one transaction; running it again finds nothing to do and writes nothing.
 
+use super::leftovers;
 use super::load;
 use super::reservations;
 use super::runners::{self, LEASE_SECONDS};
@@ -10,7 +11,7 @@ use super::writer::{Failed, Tx};
 use crate::boot::identity;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
-use torc_model::api::RecoveryView;
+use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::core::{Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{AttemptState, Cause};
@@ -22,13 +23,20 @@ pub struct Suspect {
     workflow: WorkflowId,
     host: String,
     boot_id: String,
+    /// The first part of the tag that all its processes carry.
+    key: String,
     pid: i64,
     pid_start: i64,
-    last_seen: i64,
+    /// Last word from it, or this server's begin; by the clock that nobody can set.
+    heard: i64,
     disown: i64,
     /// It lives in an allocation of a batch system, which knows better why it ended.
     in_allocation: bool,
     process: Process,
+    /// Where its logs are, and what it kept for a server that did not answer.
+    output_dir: String,
+    /// Results that it wrote down and could not deliver.
+    spooled: Vec<CompletionReport>,
 }
 
 /// The batch system has this long to say why a runner in an allocation is gone, before "gone" is all there is.
@@ -37,8 +45,8 @@ const SCHEDULER_FIRST_MS: i64 = LEASE_SECONDS * 1000;
 /// Runners that may be dead.
 pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspect>, Failed> {
     let mut statement = tx.db.prepare_cached(
-        "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.last_seen_ms, w.settings ->> 'disown_seconds',
-            c.scheduler ->> 'allocation_id' IS NOT NULL
+        "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.register_key, w.settings ->> 'disown_seconds',
+            c.scheduler ->> 'allocation_id' IS NOT NULL, c.output_dir
          FROM compute_node c JOIN workflow w ON w.id = c.workflow_id
          WHERE c.ended_ms IS NULL AND (?1 IS NULL OR c.workflow_id = ?1) ORDER BY c.id",
     )?;
@@ -50,33 +58,49 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
             boot_id: row.get(3)?,
             pid: row.get(4)?,
             pid_start: row.get(5)?,
-            last_seen: row.get(6)?,
+            key: row.get(6)?,
+            heard: tx.state.boot,
             disown: row.get::<_, Option<i64>>(7)?.unwrap_or(2400).saturating_mul(1000),
             in_allocation: row.get(8)?,
             process: Process::Unknown,
+            output_dir: row.get(9)?,
+            spooled: Vec::new(),
         })
     })?;
     let mut all = rows.collect::<Result<Vec<_>, _>>()?;
     for suspect in &mut all {
-        // The row is written with heartbeats only; claims are heard too.
-        if let Some(known) = tx.state.runners.get(&suspect.id) {
-            suspect.last_seen = suspect.last_seen.max(known.last_seen);
+        if let Some(heard) = tx.state.runners.get(&suspect.id).and_then(|known| known.heard) {
+            suspect.heard = heard;
         }
     }
     Ok(all)
 }
 
-/// Looks for the suspects' processes. Only those on this host can be seen.
-pub fn look(suspects: &mut [Suspect]) {
-    let (host, boot, now) = (identity::hostname(), identity::process_space(), crate::clock::now_ms());
-    for suspect in suspects {
+/// Looks for the suspects' processes. Only those on this host can be seen. What a dead runner left running is ended
+/// first: until then the runner is not gone, so that no retry can run beside an old process.
+pub fn look(suspects: &mut [Suspect], dry_run: bool) {
+    let (host, boot, now) = (identity::hostname(), identity::process_space(), crate::clock::boottime_ms());
+    for suspect in &mut *suspects {
         suspect.process = match boot.as_deref() {
             Some(boot) if suspect.host == host => see(boot, suspect),
             _ => Process::Unknown,
         };
-        if suspect.in_allocation && now - suspect.last_seen < SCHEDULER_FIRST_MS {
+        if suspect.in_allocation && now - suspect.heard < SCHEDULER_FIRST_MS {
             suspect.process = Process::Unknown;
         }
+    }
+    for suspect in suspects.iter_mut().filter(|s| matches!(s.process, Process::Gone | Process::Rebooted)) {
+        suspect.spooled = leftovers::spooled(&suspect.output_dir, &suspect.key);
+    }
+    let gone = || suspects.iter().filter(|s| s.process == Process::Gone).map(|s| s.key.clone());
+    let keys: Vec<String> = gone().collect();
+    if dry_run || keys.is_empty() {
+        return;
+    }
+    let alive = leftovers::end(&keys);
+    for suspect in suspects.iter_mut().filter(|s| alive.contains(&s.key)) {
+        tracing::warn!(runner = %suspect.id, "a dead runner's processes do not end");
+        suspect.process = Process::Unknown;
     }
 }
 
@@ -122,14 +146,14 @@ pub fn judge(tx: &mut Tx<'_>, suspect: &Suspect, dry_run: bool, view: &mut Recov
     let life = RunnerLife {
         host: &suspect.host,
         pid: suspect.pid,
-        last_seen: suspect.last_seen.max(known.last_seen),
-        server_boot: tx.state.boot_ms,
+        last_seen: known.heard.unwrap_or(suspect.heard),
+        server_boot: tx.state.boot,
         lease: LEASE_SECONDS * 1000,
         disown: suspect.disown,
         process: suspect.process,
         allocation: Allocation::None,
     };
-    match life.judge(tx.now) {
+    match life.judge(tx.uptime) {
         Life::Alive => {}
         Life::Silent { silent_for } => {
             view.runners_silent += 1;
@@ -166,6 +190,18 @@ fn end_dead(
     view.details.extend(held.iter().map(|job| format!("job {job}: its attempt was lost with runner {}", suspect.id)));
     if dry_run {
         return Ok(());
+    }
+    let mut delivered = 0;
+    for report in &suspect.spooled {
+        // What it finished while nobody could hear it is no loss.
+        if tx.workflow(suspect.workflow)?.may_report(report.attempt.id, suspect.id, &report.attempt.token).is_some() {
+            runners::complete_one(tx, suspect.workflow, suspect.id, report)?;
+            delivered += 1;
+        }
+    }
+    if delivered > 0 {
+        view.details
+            .push(format!("runner {} left {delivered} results that it could not deliver; they count", suspect.id));
     }
     runners::end_runner(tx, suspect.id, suspect.workflow, lost, &lost.evidence.text)?;
     view.retries_created += new_attempts(&before, &live_attempts(tx.workflow(suspect.workflow)?));

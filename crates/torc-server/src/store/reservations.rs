@@ -19,31 +19,33 @@ pub struct Active {
     pub id: i64,
     /// Who holds it.
     pub reserved_by: String,
-    /// Until when at most.
-    pub expires: i64,
+    /// Until when at most, by the clock that nobody can set: its life is bounded whatever happens to the other one.
+    pub until: i64,
 }
 
 /// Active reservations by scope.
 pub type Reservations = BTreeMap<String, Active>;
 
-/// The active ones, at boot.
+/// The active ones. At boot recovery ends them all; after a failed commit they get what is left of their time.
 pub fn load(db: &Connection) -> rusqlite::Result<Reservations> {
+    let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
     let mut statement =
         db.prepare("SELECT scope, id, reserved_by, expires_ms FROM reservation WHERE status = 'ACTIVE'")?;
     let rows = statement.query_map([], |row| {
-        Ok((row.get(0)?, Active { id: row.get(1)?, reserved_by: row.get(2)?, expires: row.get(3)? }))
+        let left = (row.get::<_, i64>(3)? - now).clamp(0, MAX_TTL_SECONDS * 1000);
+        Ok((row.get(0)?, Active { id: row.get(1)?, reserved_by: row.get(2)?, until: uptime + left }))
     })?;
     rows.collect()
 }
 
 /// Why claims of this workflow are paused.
-pub fn paused(reservations: &Reservations, id: WorkflowId, now: i64) -> Option<String> {
+pub fn paused(reservations: &Reservations, id: WorkflowId, uptime: i64) -> Option<String> {
     if reservations.is_empty() {
         return None;
     }
     ["all".to_owned(), format!("workflow:{id}")].iter().find_map(|scope| {
-        let active = reservations.get(scope).filter(|r| r.expires > now)?;
-        let left = (active.expires - now).max(0) / 1000;
+        let active = reservations.get(scope).filter(|r| r.until > uptime)?;
+        let left = (active.until - uptime).max(0) / 1000;
         Some(format!("claims are paused by reservation {} of {} for at most {left} s", active.id, active.reserved_by))
     })
 }
@@ -73,9 +75,9 @@ pub fn create(tx: &mut Tx<'_>, request: &CreateReservation, token: &str) -> Resu
     check_scope(tx, &request.scope)?;
     let ttl = ttl_ms(request.ttl_seconds)?;
     if let Some(old) = tx.state.reservations.get(&request.scope).cloned() {
-        if old.expires > tx.now {
+        if old.until > tx.uptime {
             let message = format!("reservation {} of {} holds `{}`", old.id, old.reserved_by, request.scope);
-            let hint = format!("it ends in {} s at the latest", (old.expires - tx.now) / 1000);
+            let hint = format!("it ends in {} s at the latest", (old.until - tx.uptime) / 1000);
             return Err(Refusal::conflict("reserved", message).hint(hint).into());
         }
         end(tx, old.id, &request.scope, "EXPIRED")?;
@@ -88,7 +90,7 @@ pub fn create(tx: &mut Tx<'_>, request: &CreateReservation, token: &str) -> Resu
              VALUES (?1, ?2, ?3, ?4, ?5, 'ACTIVE')",
         )?
         .insert(params![request.scope, request.reserved_by, crate::secret::hash_text(token), tx.now, expires])?;
-    let active = Active { id, reserved_by: request.reserved_by.clone(), expires };
+    let active = Active { id, reserved_by: request.reserved_by.clone(), until: tx.uptime + ttl };
     tx.state.reservations.insert(request.scope.clone(), active);
     pause_limits(tx);
     let mut view = get(tx, id)?;
@@ -153,10 +155,11 @@ pub fn release(tx: &mut Tx<'_>, id: i64, token: &ReservationToken) -> Result<Res
 /// Gives a reservation more time.
 pub fn renew(tx: &mut Tx<'_>, id: i64, token: &ReservationToken) -> Result<ReservationView, Failed> {
     let scope = active_scope(tx, id, &token.token)?;
-    let expires = tx.now + ttl_ms(token.ttl_seconds)?;
+    let ttl = ttl_ms(token.ttl_seconds)?;
+    let expires = tx.now + ttl;
     tx.db.prepare_cached("UPDATE reservation SET expires_ms = ?2 WHERE id = ?1")?.execute([id, expires])?;
     if let Some(active) = tx.state.reservations.get_mut(&scope) {
-        active.expires = expires;
+        active.until = tx.uptime + ttl;
     }
     get(tx, id)
 }
@@ -171,7 +174,7 @@ fn active_scope(tx: &mut Tx<'_>, id: i64, token: &str) -> Result<String, Failed>
     if hash != crate::secret::hash_text(token) {
         return Err(Refusal::conflict("wrong_token", format!("the token is not that of reservation {id}")).into());
     }
-    let live = tx.state.reservations.get(&scope).is_some_and(|r| r.id == id && r.expires > tx.now);
+    let live = tx.state.reservations.get(&scope).is_some_and(|r| r.id == id && r.until > tx.uptime);
     if status != "ACTIVE" || !live {
         let message = format!("reservation {id} has ended ({})", if status == "ACTIVE" { "EXPIRED" } else { &status });
         return Err(Refusal::conflict("reservation_ended", message).hint("make a new one").into());
@@ -186,9 +189,13 @@ pub fn due(tx: &Tx<'_>, all: bool) -> Result<Vec<ReservationView>, Failed> {
     }
     let mut statement = tx.db.prepare_cached(
         "SELECT id, scope, reserved_by, reserved_ms, expires_ms, ended_ms, status FROM reservation
-         WHERE status = 'ACTIVE' AND (?1 OR expires_ms <= ?2) ORDER BY id",
+         WHERE status = 'ACTIVE' ORDER BY id",
     )?;
-    Ok(statement.query_map(params![all, tx.now], view)?.collect::<Result<_, _>>()?)
+    let active: Vec<ReservationView> = statement.query_map([], view)?.collect::<Result<_, _>>()?;
+    let is_over = |r: &ReservationView| {
+        tx.state.reservations.get(&r.scope).is_none_or(|known| known.id != r.id || known.until <= tx.uptime)
+    };
+    Ok(active.into_iter().filter(|r| all || is_over(r)).collect())
 }
 
 /// Ends a reservation; claims that waited for it look again.

@@ -32,13 +32,20 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner, token: &str) -> Resul
         let workflow = tx.workflow(id)?;
         (workflow.run, workflow.settings.clone())
     };
-    let known: Option<i64> = tx
+    let known: Option<(i64, i64)> = tx
         .db
-        .prepare_cached("SELECT id FROM compute_node WHERE register_key = ?1")?
-        .query_row([&request.key], |row| row.get(0))
+        .prepare_cached("SELECT id, workflow_id FROM compute_node WHERE register_key = ?1")?
+        .query_row([&request.key], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let runner = match known {
-        Some(known) => RunnerId(known),
+        Some((known, workflow)) if workflow == id.0 => {
+            forget_older_tokens(tx, RunnerId(known))?;
+            RunnerId(known)
+        }
+        Some((known, _)) => {
+            let message = format!("runner {known} registered with the same key for another workflow");
+            return Err(Refusal::conflict("wrong_workflow", message).hint("use a new key").into());
+        }
         None => {
             if let Some(scheduler) = &request.scheduler {
                 super::allocations::runner_arrived(tx, id, scheduler)?;
@@ -50,10 +57,26 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner, token: &str) -> Resul
         .prepare_cached(
             "INSERT INTO token (hash, workflow_id, scope, created_ms, note) VALUES (?1, ?2, 'workflow', ?3, ?4)",
         )?
-        .execute(params![crate::secret::hash_text(token), id.0, tx.now, format!("jobs of compute node {runner}")])?;
+        .execute(params![crate::secret::hash_text(token), id.0, tx.now, token_note(runner)])?;
     let workflow_name =
         tx.db.prepare_cached("SELECT name FROM workflow WHERE id = ?1")?.query_row([id.0], |row| row.get(0))?;
     Ok(welcome(runner, run_id, &settings, workflow_name, token))
+}
+
+fn token_note(runner: RunnerId) -> String {
+    format!("jobs of compute node {runner}")
+}
+
+/// A repeat whose first answer was lost gets a token of its own. The one before stays good, in case it was the other
+/// answer that was lost; older ones go, so that repeats do not add up.
+fn forget_older_tokens(tx: &Tx<'_>, runner: RunnerId) -> Result<(), Failed> {
+    tx.db
+        .prepare_cached(
+            "DELETE FROM token WHERE note = ?1 AND hash NOT IN
+             (SELECT hash FROM token WHERE note = ?1 ORDER BY created_ms DESC, hash LIMIT 1)",
+        )?
+        .execute([token_note(runner)])?;
+    Ok(())
 }
 
 fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, Failed> {
@@ -91,7 +114,7 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         label: request.label.clone(),
         // The server executes actions that ask for nodes itself.
         schedules_nodes: false,
-        last_seen: tx.now,
+        heard: Some(tx.uptime),
         told: Default::default(),
         greeted: false,
         health: Default::default(),
@@ -122,10 +145,10 @@ fn welcome(id: RunnerId, run_id: i64, settings: &Settings, workflow_name: String
 
 /// A live runner of this workflow; its word is noted.
 fn heard(tx: &mut Tx<'_>, id: RunnerId, workflow: Option<WorkflowId>) -> Result<WorkflowId, Failed> {
-    let now = tx.now;
+    let uptime = tx.uptime;
     match tx.state.runners.get_mut(&id) {
         Some(runner) if workflow.is_none_or(|w| w == runner.workflow) => {
-            runner.last_seen = now;
+            runner.heard = Some(uptime);
             Ok(runner.workflow)
         }
         Some(_) => Err(Refusal::conflict("wrong_workflow", format!("runner {id} works for another workflow")).into()),
@@ -142,7 +165,7 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
     response.actions = claim_actions(tx, id, request.runner_id)?;
     let quarantined = super::bad_nodes::quarantined(tx, request.runner_id)?;
-    let paused = super::reservations::paused(&tx.state.reservations, id, tx.now).or(quarantined);
+    let paused = super::reservations::paused(&tx.state.reservations, id, tx.uptime).or(quarantined);
     let claimed = match repeated_claim(tx, id, request)? {
         Some(known) => known,
         None if request.limit > 0 && paused.is_none() => claim_jobs(tx, id, request, nonce)?,

@@ -5,7 +5,7 @@ use super::persist::json;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde_json::json;
+use serde_json::{Value, json};
 use torc_model::api::{CreateWebhook, DeliveryView, EventView, WebhookView};
 use torc_model::ids::WorkflowId;
 
@@ -65,6 +65,8 @@ pub fn load(db: &Connection) -> rusqlite::Result<Vec<Endpoint>> {
 fn public_name(event: &EventView) -> Option<&'static str> {
     match event.kind.as_str() {
         "job_completed" => Some("job.run.completed"),
+        // Somebody asked for another attempt. If the last one had ended before, its end was told then.
+        "job_retried" if event.data.get("ended_attempt").is_some_and(Value::is_null) => None,
         "job_failed" | "job_terminated" | "job_retried" => Some("job.run.failed"),
         "job_canceled" => Some("job.run.skipped"),
         "job_pending_failed" => Some("job.pending_failed"),
@@ -97,7 +99,7 @@ pub fn enqueue(db: &Connection, endpoints: &[Endpoint], event: &EventView) -> ru
 /// The body: flat, without output or secrets.
 fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Result<String> {
     let data = &event.data;
-    let will_retry = data.get("will_retry").and_then(serde_json::Value::as_bool).unwrap_or(event.kind == "job_retried");
+    let will_retry = data.get("will_retry").and_then(Value::as_bool).unwrap_or(event.kind == "job_retried");
     let job_name: Option<String> = match event.job_id {
         Some(job) => {
             db.prepare_cached("SELECT name FROM job WHERE id = ?1")?.query_row([job.0], |row| row.get(0)).optional()?
@@ -112,7 +114,7 @@ fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Result<S
         "job_id": event.job_id,
         "job_name": job_name,
         "run_id": data.get("run_id"),
-        "attempt_id": data.get("attempt_id"),
+        "attempt_id": data.get("ended_attempt").or_else(|| data.get("attempt_id")),
         "return_code": data.get("return_code"),
         "cause": data.get("cause"),
         "outcome": data.get("outcome"),

@@ -11,7 +11,7 @@ use torc_model::status::JobStatus;
 /// Asks the engine.
 pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     let id = people::workflow_of(tx, job)?;
-    let now = tx.now;
+    let (now, uptime) = (tx.now, tx.uptime);
     tx.workflow(id)?;
     let (state, limits) = (&*tx.state, &tx.state.limits);
     let facts: Vec<RunnerFacts<'_>> = state
@@ -39,7 +39,7 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     let index = workflow.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
     let mut explanation = workflow.explain(index, &facts, limits, now);
     if workflow.jobs[index as usize].status == JobStatus::Ready
-        && let Some(paused) = reservations::paused(&state.reservations, id, now)
+        && let Some(paused) = reservations::paused(&state.reservations, id, uptime)
     {
         explanation.summary = paused;
     }

@@ -73,8 +73,8 @@ pub struct Runner {
     pub label: Option<String>,
     /// It can ask for nodes.
     pub schedules_nodes: bool,
-    /// Last word from it.
-    pub last_seen: i64,
+    /// This server's last word from it, by the clock that nobody can set.
+    pub heard: Option<i64>,
     /// Orders to stop that it has already been given; a heartbeat repeats them all the same.
     pub told: HashSet<AttemptId>,
     /// It has had its `on_worker_start` actions.
@@ -104,8 +104,8 @@ pub struct State {
     pub(super) webhooks: Vec<Endpoint>,
     /// The verdict of each job whose retry has not told yet how it went.
     pub(super) judged: HashMap<torc_model::ids::JobId, i64>,
-    /// This server began at this time.
-    pub(super) boot_ms: i64,
+    /// This server began at this time, by the clock that nobody can set.
+    pub(super) boot: i64,
     pub(super) next_attempt: i64,
     pub(super) next_job: i64,
     /// Order of last use, for forgetting finished workflows.
@@ -153,12 +153,14 @@ pub struct Tx<'a> {
     pub(super) outbox: &'a mut bool,
     /// Now, in ms since 1970.
     pub now: i64,
+    /// Now, in ms since the start of the machine: how long somebody was silent.
+    pub uptime: i64,
 }
 
 impl Handle {
     /// Starts the writer thread. It ends when the last handle is gone.
     pub fn start(db: Connection) -> rusqlite::Result<Self> {
-        let state = State { boot_ms: crate::clock::now_ms(), ..load::boot(&db)? };
+        let state = State { boot: crate::clock::boottime_ms(), ..load::boot(&db)? };
         db.set_prepared_statement_cache_capacity(128);
         let (sender, receiver) = channel();
         let (events, _) = broadcast::channel(8192);
@@ -261,17 +263,17 @@ impl Writer {
 
     /// How long the writer may sleep before some delayed attempt is due.
     fn time_to_next_due(&self) -> Duration {
-        let due = self.state.workflows.values().filter_map(Workflow::next_due);
-        let due = due
-            .chain(self.state.reservations.values().map(|r| r.expires).filter(|t| *t > crate::clock::now_ms()))
-            .min();
-        let wait = due.map_or(3_600_000, |due| (due - crate::clock::now_ms()).clamp(1, 3_600_000));
-        Duration::from_millis(wait as u64)
+        let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
+        let delayed = self.state.workflows.values().filter_map(Workflow::next_due).map(|due| due - now);
+        let reserved = self.state.reservations.values().map(|r| r.until - uptime).filter(|left| *left > 0);
+        let wait = delayed.chain(reserved).min().unwrap_or(3_600_000);
+        Duration::from_millis(wait.clamp(1, 3_600_000) as u64)
     }
 
     fn wake_due(&mut self) {
         let now = crate::clock::now_ms();
-        if self.state.reservations.values().any(|r| r.expires <= now) {
+        let uptime = crate::clock::boottime_ms();
+        if self.state.reservations.values().any(|r| r.until <= uptime) {
             self.state.workflows.keys().for_each(|id| wake(&self.wakes, *id));
         }
         for (id, workflow) in &mut self.state.workflows {
@@ -304,6 +306,7 @@ impl Writer {
                 new_events: &mut new_events,
                 outbox: &mut outbox,
                 now: crate::clock::now_ms(),
+                uptime: crate::clock::boottime_ms(),
             };
             match run(&mut tx, request.work, replies.is_empty()) {
                 Ok(reply) => replies.push(reply),
@@ -437,7 +440,7 @@ impl State {
                         *runner = known;
                     }
                 }
-                *self = Self { boot_ms: self.boot_ms, ..fresh };
+                *self = Self { boot: self.boot, ..fresh };
             }
             Err(error) => tracing::error!(%error, "the state could not be loaded again"),
         }

@@ -1,5 +1,6 @@
 //! `torc exec`: plain commands become a workflow like any other.
 
+use super::direct::Direct;
 use super::run::{self, RunOptions};
 use super::{Context, spec};
 use crate::error::{Error, Result};
@@ -7,6 +8,8 @@ use crate::exit::Exit;
 use serde_json::{Map, Value, json};
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
+use torc_model::units::Runtime;
 
 /// Run plain commands as a workflow
 #[derive(clap::Args, Debug)]
@@ -17,6 +20,7 @@ Examples:
   torc exec --param n=1:10 -- ./simulate {n}    ten jobs
   torc exec --param lr=0.1,0.01 --param seed=1:3 -c 'train --lr {lr} --seed {seed}'
                                                 every combination: six jobs
+  torc exec --direct --scope limit:gpu -- ./try.sh    once, in the place of the next job; not a job itself
 
 Values of --param: a range (`1:10`, `0:1:0.25`), a list (`a,b,c` or a JSON array), or @FILE with one value per line.")]
 pub struct Args {
@@ -40,6 +44,18 @@ pub struct Args {
     #[arg(short, long, default_value = "exec")]
     name: String,
 
+    /// Run the command here and now, before any job that waits: no new job starts until it has ended
+    #[arg(long, requires = "trailing", conflicts_with_all = ["command", "commands_file", "param"])]
+    direct: bool,
+
+    /// With `--direct`: what to keep free, `all`, `workflow:ID` or `limit:NAME`
+    #[arg(long, requires = "direct", default_value = "all", hide_default_value = true)]
+    scope: String,
+
+    /// With `--direct`: jobs start again this long after this process was killed
+    #[arg(long, requires = "direct", default_value = "10m", hide_default_value = true, value_parser = Runtime::parse)]
+    ttl: Runtime,
+
     #[command(flatten)]
     options: RunOptions,
 
@@ -60,6 +76,10 @@ enum Link {
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
+        if self.direct {
+            let ttl = Duration::from_secs(self.ttl.0);
+            return Direct { scope: self.scope, ttl, command: self.trailing }.execute(context);
+        }
         let checked = spec::from_value(context, self.spec()?)?;
         // The same commands may be meant to run again, so every call is a workflow of its own.
         run::run_spec(context, checked, true, &self.options)

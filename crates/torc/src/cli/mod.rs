@@ -8,6 +8,7 @@ mod completions;
 mod create;
 mod describe;
 mod detach;
+mod direct;
 mod drive;
 mod events;
 mod exec;

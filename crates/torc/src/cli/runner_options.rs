@@ -58,6 +58,8 @@ impl RunnerOptions {
         };
         let mut config = torc_runner::Config::new(client.clone(), workflow.id, output_dir);
         config.working_dir = working_dir;
+        let this_program = std::env::current_exe().ok();
+        config.guard = this_program.map(|program| vec![program.into(), torc_runner::guard::WORD.into()]);
         config.label = self.label.clone();
         config.time_left = self.time_limit.map(|limit| std::time::Duration::from_secs(limit.0));
         let capacity = &mut config.capacity;

@@ -5,10 +5,11 @@ use super::session::{self, Access};
 use super::{Context, block_on};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::output::escape;
 use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use torc_server::{Options, Server, StartError};
+use torc_server::{Options, Server, StartError, doctor};
 
 /// Run a server by itself, back it up, show its token
 #[derive(clap::Args, Debug)]
@@ -17,6 +18,7 @@ Examples:
   torc server run                               on this machine only, at any free port
   torc server run --host 0.0.0.0 --port 8080    for other machines
   torc server backup copy.db                    while it runs or not
+  torc server doctor                            is everything in the database as it must be?
   torc server token                             for `--token-file` on other machines")]
 pub struct Args {
     #[command(subcommand)]
@@ -29,6 +31,8 @@ enum Command {
     Run(Run),
     /// Copy the database, also while a server uses it
     Backup(Backup),
+    /// Look the database over, and repair it
+    Doctor(Doctor),
     /// Print the token of the server
     Token(Token),
 }
@@ -67,6 +71,21 @@ struct Backup {
 }
 
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Checks the file, the schema, references between rows and every promise about jobs and attempts. Looking changes nothing
+and may be done while a server runs; a repair needs the database for itself and keeps a copy first.
+Exits with 1 when something is (still) wrong.")]
+struct Doctor {
+    /// Repair what can be repaired
+    #[arg(long)]
+    repair: bool,
+
+    /// The database [default: the one in the state directory]
+    #[arg(long, value_name = "FILE")]
+    database: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
 struct Token {}
 
 impl Args {
@@ -75,6 +94,7 @@ impl Args {
         match self.command {
             Command::Run(args) => args.execute(context),
             Command::Backup(args) => args.execute(context),
+            Command::Doctor(args) => args.execute(context),
             Command::Token(_) => token(context),
         }
     }
@@ -142,6 +162,54 @@ impl Backup {
             context.output.talk(format_args!("wrote `{}`", self.file.display()));
         }
         Ok(Exit::Success)
+    }
+}
+
+impl Doctor {
+    fn execute(self, context: &Context) -> Result<Exit> {
+        let database = match &self.database {
+            Some(file) => file.clone(),
+            None => session::state_dir(&context.locator, Access::Existing)?.join(Options::DATABASE),
+        };
+        if !database.is_file() {
+            return Err(Error::usage(format!("there is no database `{}`", database.display())));
+        }
+        let examined = if self.repair {
+            let mut options = Options::new(database.parent().unwrap_or(Path::new(".")));
+            options.database = Some(database.clone());
+            block_on(async { doctor::repair(&options).await.map_err(|error| cannot_start(&database, error)) })?
+        } else {
+            doctor::examine(&database).map_err(|error| cannot_start(&database, error))?
+        };
+        let output = &context.output;
+        if output.is_json() {
+            output.json(&examined)?;
+        } else {
+            for line in &examined.repaired {
+                output.data(&format!("repaired: {}\n", escape::line(line)))?;
+            }
+            for problem in &examined.problems {
+                output.data(&format!("{}: {}\n", problem.promise, escape::line(&problem.what)))?;
+            }
+            if let Some(copy) = &examined.copy {
+                output.talk(format_args!("as it was before: `{}`", copy.display()));
+            }
+            self.conclude(context, &examined);
+        }
+        Ok(if examined.problems.is_empty() { Exit::Success } else { Exit::JobsFailed })
+    }
+
+    fn conclude(&self, context: &Context, examined: &doctor::Examined) {
+        match examined.problems.len() {
+            0 => context.output.talk(format_args!("{} checks, nothing is wrong", examined.checks)),
+            count => context.output.talk(format_args!("{} checks, {count} problems", examined.checks)),
+        }
+        let can_repair = examined.problems.iter().any(|problem| problem.can_repair);
+        if can_repair && !self.repair {
+            context.output.talk("hint: stop the server, then `torc server doctor --repair`");
+        } else if !examined.problems.is_empty() {
+            context.output.talk("hint: `torc server backup` made copies that can take its place");
+        }
     }
 }
 

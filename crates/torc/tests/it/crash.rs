@@ -34,12 +34,16 @@ fn a_crash_at_any_point_loses_nothing_and_repeats_nothing() {
     let points = torc_failpoint::ALL.iter().filter(|name| !name.starts_with("courier") && !name.starts_with("steps"));
     let mut kills = 0;
     for point in points {
-        for nth in [1, 2, 4, 7] {
+        for nth in [1, 4] {
             let test = Test::new().spec(SPEC).file("witness.sh", WITNESS);
             let place = format!("{point}:{nth}");
             let first = test.torc(["run", "workflow.yaml"]).env("TORC_FAILPOINT", &place).done();
             if first.code.is_none() {
                 kills += 1;
+                // Killed when all was done: the same call would begin a new workflow.
+                if test.exists("done_after") && test.statuses().iter().all(|job| job.ends_with("completed")) {
+                    continue;
+                }
                 let second = test.run();
                 assert_eq!(second.code, Some(0), "{place}: {}{}", second.stdout, second.stderr);
             } else {

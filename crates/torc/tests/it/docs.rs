@@ -146,6 +146,11 @@ fn recovery() {
 }
 
 #[test]
+fn server() {
+    check("docs/server.md");
+}
+
+#[test]
 fn cli_reference() {
     check("docs/cli.md");
 }

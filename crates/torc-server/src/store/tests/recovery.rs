@@ -301,3 +301,69 @@ async fn a_named_limit_holds_over_runners_and_restarts() {
     let held = f.store.create_reservation(reserve("limit:ollama", 600)).await.expect("reserved");
     assert_eq!(held.still_running, Some(1));
 }
+
+#[tokio::test]
+async fn what_a_dead_runner_had_finished_and_could_not_tell_is_no_loss() {
+    let mut f = Fixture::new(flat(2)).await;
+    let claimed = f.claim(vec![]).await;
+    runner_died(&f).await;
+    let output = f.directory.path().join("out");
+    std::fs::create_dir_all(output.join(".torc_spool")).expect("a directory");
+    let done = serde_json::to_string(&ended(&claimed.attempts[0], 0)).expect("a report");
+    let mut foreign = ended(&claimed.attempts[1], 0);
+    foreign.attempt.token = "not its token".into();
+    let foreign = serde_json::to_string(&foreign).expect("a report");
+    let text = format!("{{\"whose\": 1}}\n{done}\n{foreign}\n{{\"torn");
+    std::fs::write(output.join(".torc_spool/r1.jsonl"), text).expect("a spool");
+    let dir = output.display().to_string();
+    f.store
+        .writer
+        .call(move |tx| Ok(tx.db.execute("UPDATE compute_node SET output_dir = ?1", [dir])?))
+        .await
+        .expect("it worked there");
+    let found = f.reboot().await;
+    assert_eq!((found.runners_ended, found.retries_created), (1, 1), "{found:?}");
+    assert_eq!(f.statuses().await, [("j1".into(), 5, 1), ("j2".into(), 2, 2)]);
+    f.settled().await;
+}
+
+#[tokio::test]
+async fn a_jump_of_the_clock_ends_nobody() {
+    let mut f = Fixture::new(flat(1)).await;
+    let claimed = f.claim(vec![]).await;
+    // As rows look when the clock was set forward by years since: only how long this server waited counts.
+    f.sql("UPDATE compute_node SET hostname = 'far-away', last_seen_ms = 0, started_ms = 0").await;
+    let found = f.store.recover(None, false, false).await.expect("looked");
+    assert_eq!((found.runners_ended, found.runners_silent), (0, 0));
+    let answer = f.claim(vec![ended(&claimed.attempts[0], 0)]).await;
+    assert_eq!(answer.completed[0].result, ReportVerdict::Accepted);
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_one_workflow_and_repeats_do_not_add_up() {
+    let mut f = Fixture::new(flat(1)).await;
+    for _ in 0..5 {
+        f.register("r1").await;
+    }
+    assert_eq!(f.scalar("SELECT count(*) FROM compute_node").await, 1);
+    assert_eq!(f.scalar("SELECT count(*) FROM token").await, 2, "the last answer's, and the one before");
+    let id = f.id;
+    f.sql("INSERT INTO workflow (name, user, settings, spec, created_ms) SELECT 'other', user, settings, spec, 1 FROM workflow").await;
+    f.restart();
+    f.id = WorkflowId(id.0 + 1);
+    let request = RegisterRunner {
+        workflow_id: f.id,
+        key: "r1".into(),
+        hostname: "here".into(),
+        boot_id: "b".into(),
+        pid: 1,
+        pid_start: 1,
+        capacity: capacity(),
+        time_left_seconds: None,
+        kind: "local".into(),
+        scheduler: None,
+        label: None,
+        output_dir: "output".into(),
+    };
+    assert_eq!(f.store.register_runner(request).await.expect_err("another workflow's").code, "wrong_workflow");
+}

@@ -234,6 +234,11 @@ impl Running {
         wait_for(&self.stdout, &mut self.seen.stdout, needle).unwrap_or_else(|| self.not_seen(needle))
     }
 
+    /// Waits until a line of standard output holds this text, or until it has ended without. Tells which.
+    pub fn comes_up(&mut self, needle: &str) -> bool {
+        wait_for(&self.stdout, &mut self.seen.stdout, needle).is_some()
+    }
+
     /// Waits until a line of standard error holds this text.
     pub fn wait_for_stderr(&mut self, needle: &str) -> String {
         wait_for(&self.stderr, &mut self.seen.stderr, needle).unwrap_or_else(|| self.not_seen(needle))

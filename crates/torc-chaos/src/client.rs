@@ -1,0 +1,206 @@
+//! The client of a world: creates workflows, watches them, retries, and writes down what it was answered.
+
+use crate::history::{Created, History};
+use crate::plan::Rng;
+use crate::receiver::{SECRET, now};
+use crate::workload::Planned;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use torc_client::{Client, Error, Query};
+use torc_model::api::{ActionView, AttemptView, CreateWorkflow, JobView};
+use torc_model::ids::WorkflowId;
+use torc_model::status::{ActionState, AttemptState, JobStatus};
+
+/// Between two looks at a workflow.
+const LOOK: Duration = Duration::from_millis(100);
+/// A call that a killed server leaves unanswered must not hold the client up.
+const CALL: Duration = Duration::from_secs(10);
+
+/// What the world and its client tell each other.
+#[derive(Default)]
+pub struct Shared {
+    /// The workflow to work on.
+    pub current: Mutex<Option<i64>>,
+    /// No new workflows: the faults have stopped.
+    pub draining: AtomicBool,
+    /// Everything has ended.
+    pub done: AtomicBool,
+    /// Give up.
+    pub abort: AtomicBool,
+}
+
+impl Shared {
+    /// The workflow to work on.
+    pub fn current(&self) -> Option<i64> {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_current(&self, id: Option<i64>) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = id;
+    }
+
+    fn is_over(&self) -> bool {
+        self.abort.load(Ordering::SeqCst)
+    }
+}
+
+/// Sets up what the workflows need, while nothing fails yet.
+pub async fn prepare(client: &Client, hook: &str) -> Result<(), Error> {
+    client.put::<Value>("/limits/one", &json!({"max": 1})).await?;
+    client.post::<Value>("/webhooks", &json!({"url": hook, "secret": SECRET, "allow_private": true})).await?;
+    Ok(())
+}
+
+/// One client.
+pub struct Watcher {
+    /// Talks to the server.
+    pub client: Client,
+    /// Tells the world.
+    pub shared: Arc<Shared>,
+    /// Where the workflows are submitted from.
+    pub directory: String,
+    /// What it did.
+    pub history: History,
+}
+
+impl Watcher {
+    /// Works through workflows until the faults have stopped and the last one has ended.
+    pub async fn run(mut self, mut workload: Rng) -> History {
+        self.client = self.client.with_time_limit(CALL);
+        for number in 0.. {
+            if self.shared.draining.load(Ordering::SeqCst) || self.shared.is_over() {
+                break;
+            }
+            let planned = Planned::draw(&mut workload, number);
+            let Some(id) = self.create(&planned, number).await else { break };
+            self.shared.set_current(Some(id));
+            let created = Created {
+                id,
+                planned,
+                seen_completed: Default::default(),
+                retries_acknowledged: 0,
+                retries_unknown: 0,
+                jobs: Vec::new(),
+                attempts: Vec::new(),
+            };
+            let created = self.watch(created).await;
+            self.history.workflows.push(created);
+        }
+        self.shared.set_current(None);
+        self.shared.done.store(true, Ordering::SeqCst);
+        self.history
+    }
+
+    /// Counts an answer. None when there was none, or when it may come later.
+    fn note<T>(&mut self, what: &str, answer: Result<T, Error>) -> Option<Result<T, Error>> {
+        match answer {
+            Err(Error::Unreachable { .. }) => {
+                self.history.unanswered += 1;
+                None
+            }
+            Err(error) if error.is_temporary() => {
+                self.history.answered += 1;
+                // Saying that it can not is allowed only while it comes up or goes down.
+                if error.status() != Some(503) {
+                    self.history.wrong.push(format!("{what}: {error}"));
+                }
+                None
+            }
+            other => {
+                self.history.answered += 1;
+                Some(other)
+            }
+        }
+    }
+
+    /// Repeats with the same key until it is answered: it must be created once.
+    async fn create(&mut self, planned: &Planned, number: usize) -> Option<i64> {
+        let body = CreateWorkflow {
+            spec: planned.spec.clone(),
+            user: None,
+            initialize: true,
+            force: false,
+            key: Some(format!("chaos-{number}")),
+            directory: Some(self.directory.clone()),
+        };
+        while !self.shared.is_over() {
+            let answer = self.client.with_time_limit(CALL).post::<Value>("/workflows", &body).await;
+            match self.note("create", answer) {
+                Some(Ok(created)) => return created["id"].as_i64(),
+                Some(Err(error)) => {
+                    self.history.wrong.push(format!("create: {error}"));
+                    return None;
+                }
+                None => tokio::time::sleep(LOOK).await,
+            }
+        }
+        None
+    }
+
+    async fn watch(&mut self, mut created: Created) -> Created {
+        let id = WorkflowId(created.id);
+        let mut retried = false;
+        while !self.shared.is_over() {
+            tokio::time::sleep(LOOK).await;
+            let query = Query::new().add("workflow_id", created.id);
+            let results = self.client.list_all::<AttemptView>("/results", &query.clone().add("all_runs", true)).await;
+            let Some(Ok(results)) = self.note("results", results) else { continue };
+            for attempt in results.iter().filter(|a| a.state == AttemptState::Completed) {
+                created.seen_completed.entry((attempt.job_name.clone(), attempt.attempt_id)).or_insert_with(now);
+            }
+            let jobs = self.client.list_all::<JobView>("/jobs", &query).await;
+            let Some(Ok(jobs)) = self.note("jobs", jobs) else { continue };
+            let broken = jobs.iter().find(|job| job.name == "broken" && job.status == JobStatus::Failed);
+            if let Some(broken) = broken.filter(|_| !retried) {
+                retried = true;
+                self.retry_twice(broken, &mut created).await;
+                continue;
+            }
+            let complete = self.client.is_complete(id).await;
+            let actions = self.client.list_actions(id).await;
+            let Some(Ok(actions)) = self.note("actions", actions) else { continue };
+            let is_open = |action: &ActionView| !matches!(action.state, ActionState::Executed | ActionState::Failed);
+            if let Some(Ok(view)) = self.note("is_complete", complete)
+                && view.is_complete
+                && retried
+                && !actions.items.iter().any(is_open)
+                && self.finish(&mut created).await
+            {
+                break;
+            }
+        }
+        created
+    }
+
+    /// Two people ask for the same retry at the same time.
+    async fn retry_twice(&mut self, job: &JobView, created: &mut Created) {
+        let call = || self.client.retry_job(job.id, 1, job.attempt_id + 1);
+        let (first, second) = tokio::join!(call(), call());
+        for answer in [first, second] {
+            match self.note("retry", answer) {
+                Some(Ok(_)) => created.retries_acknowledged += 1,
+                // The other one was first.
+                Some(Err(error)) if error.status().is_some_and(|status| (400..500).contains(&status)) => {}
+                Some(Err(error)) => self.history.wrong.push(format!("retry: {error}")),
+                None => created.retries_unknown += 1,
+            }
+        }
+    }
+
+    /// Reads how everything ended; false when the server was killed meanwhile.
+    async fn finish(&mut self, created: &mut Created) -> bool {
+        let query = Query::new().add("workflow_id", created.id);
+        let jobs = self.client.list_all::<JobView>("/jobs", &query).await;
+        let Some(Ok(jobs)) = self.note("jobs", jobs) else { return false };
+        let mut attempts = Vec::new();
+        for job in &jobs {
+            let page = self.client.list_attempts(job.id).await;
+            let Some(Ok(page)) = self.note("attempts", page) else { return false };
+            attempts.extend(page.items);
+        }
+        (created.jobs, created.attempts) = (jobs, attempts);
+        true
+    }
+}

@@ -1,0 +1,65 @@
+//! Chaos: server, runners and jobs as separate processes of the real program, killed with SIGKILL at random times and
+//! at failpoints, for as long as the plan says. Then the faults stop, everything must end, and an oracle decides.
+//!
+//! ```text
+//!   plan (seed) ──► world: server, runners, guards, jobs ──► witness files   (written by the jobs themselves)
+//!                   client: creates, watches, retries     ──► history         (what was asked and answered)
+//!                   receiver                              ──► webhook log     (what arrived)
+//!                                                    all three ──► oracle ──► violations
+//! ```
+//!
+//! The oracle never looks at the database, and the harness never repairs anything. The same seed gives the same plan:
+//! the same workflows, the same victims and failpoints in the same order, the same pauses.
+
+mod client;
+mod history;
+mod oracle;
+mod plan;
+mod receiver;
+mod report;
+mod witness;
+mod workload;
+mod world;
+
+pub use report::Report;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program.
+    pub torc: PathBuf,
+    /// Where worlds are made; each gets a directory of its own.
+    pub dir: PathBuf,
+    /// Names the plan.
+    pub seed: u64,
+    /// Stop after this many kills.
+    pub kills: u64,
+    /// A fresh world after this many.
+    pub kills_per_world: u64,
+    /// The program has failpoints (it was built with debug assertions).
+    pub failpoints: bool,
+    /// How long a world may take to come to its end once the faults have stopped.
+    pub patience: Duration,
+    /// Told what happens, a line each.
+    pub tell: fn(&str),
+}
+
+/// Runs worlds until there were enough kills. Stops at the first world with a violation and leaves its directory.
+pub fn run(options: &Options) -> std::io::Result<Report> {
+    let mut total = Report::default();
+    let mut seed = options.seed;
+    while total.kills() < options.kills {
+        let kills = options.kills_per_world.min(options.kills - total.kills());
+        let report = world::run(options, seed, kills)?;
+        (options.tell)(&format!("seed {seed}: {report}"));
+        total.add(report);
+        if !total.violations.is_empty() {
+            break;
+        }
+        seed += 1;
+    }
+    Ok(total)
+}

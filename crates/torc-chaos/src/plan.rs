@@ -1,0 +1,187 @@
+//! The plan: everything that is chance, decided by the seed alone.
+
+use std::time::Duration;
+
+/// A stream of numbers that its seed determines (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// The stream of this seed.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Self(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x2545_f491_4f6c_dd1d);
+        rng.word();
+        rng
+    }
+
+    fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.word() % n
+    }
+
+    /// A time between the two, in ms.
+    pub fn pause(&mut self, low_ms: u64, high_ms: u64) -> Duration {
+        Duration::from_millis(low_ms + self.below(high_ms - low_ms + 1))
+    }
+}
+
+/// Who is killed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Victim {
+    /// The server.
+    Server,
+    /// One of the runners.
+    Runner(usize),
+    /// A runner together with its guard, which would have ended its jobs.
+    RunnerAndGuard(usize),
+    /// Only the guard of a runner.
+    Guard(usize),
+    /// The leader of a job.
+    Job,
+    /// Everything but the jobs at the same time.
+    All,
+}
+
+/// One kill at a time of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kill {
+    /// After the one before.
+    pub after: Duration,
+    /// Who.
+    pub victim: Victim,
+    /// Picks among several.
+    pub pick: u64,
+}
+
+/// What will happen in a world.
+pub struct Plan {
+    kills: Rng,
+    /// Few kills from outside, so that processes live long enough to come to their failpoints.
+    is_calm: bool,
+    server_points: Points,
+    runner_points: Points,
+    restarts: Rng,
+    /// For the workflows.
+    pub workload: Rng,
+}
+
+/// Failpoints in an order of their own, each as often as the others.
+struct Points {
+    rng: Rng,
+    names: Vec<&'static str>,
+    next: usize,
+}
+
+impl Points {
+    fn new(mut rng: Rng, belongs: fn(&str) -> bool) -> Self {
+        let mut names: Vec<&str> = torc_failpoint::ALL.iter().copied().filter(|name| belongs(name)).collect();
+        for i in (1..names.len()).rev() {
+            names.swap(i, rng.below(i as u64 + 1) as usize);
+        }
+        Self { rng, names, next: 0 }
+    }
+
+    /// Two of three processes get one.
+    fn draw(&mut self) -> Option<String> {
+        if self.rng.below(3) == 0 {
+            return None;
+        }
+        let name = self.names[self.next % self.names.len()];
+        self.next += 1;
+        // Early ones find what happens while a process comes up, late ones what happens while it works.
+        let nth = [1, 1, 2, 3, 4, 6, 9, 14, 22, 40][self.rng.below(10) as usize];
+        Some(format!("{name}:{nth}"))
+    }
+}
+
+/// The runners of a world.
+pub const RUNNERS: usize = 2;
+
+impl Plan {
+    /// The plan of this seed.
+    pub fn new(seed: u64) -> Self {
+        let stream = |n: u64| Rng::new(seed.wrapping_mul(16).wrapping_add(n));
+        let is_runners = |name: &str| name.starts_with("runner.") || name.starts_with("spool.");
+        Self {
+            kills: stream(1),
+            is_calm: seed.is_multiple_of(2),
+            // The jobs of these worlds have no steps; their points have a test of their own.
+            server_points: Points::new(stream(2), |name| {
+                !["runner.", "spool.", "steps."].iter().any(|part| name.starts_with(part))
+            }),
+            runner_points: Points::new(stream(3), is_runners),
+            restarts: stream(4),
+            workload: stream(5),
+        }
+    }
+
+    /// The next kill.
+    pub fn kill(&mut self) -> Kill {
+        let after = if self.is_calm { self.kills.pause(300, 3000) } else { self.kills.pause(20, 420) };
+        let runner = self.kills.below(RUNNERS as u64) as usize;
+        let victim = match self.kills.below(100) {
+            0..30 => Victim::Server,
+            30..55 => Victim::Runner(runner),
+            55..65 => Victim::RunnerAndGuard(runner),
+            65..70 => Victim::Guard(runner),
+            70..93 => Victim::Job,
+            _ => Victim::All,
+        };
+        Kill { after, victim, pick: self.kills.below(u64::from(u32::MAX)) }
+    }
+
+    /// The failpoint of the next server, if it gets one.
+    pub fn server_point(&mut self) -> Option<String> {
+        self.server_points.draw()
+    }
+
+    /// The failpoint of the next runner, if it gets one.
+    pub fn runner_point(&mut self) -> Option<String> {
+        self.runner_points.draw()
+    }
+
+    /// How long the next server stays away.
+    pub fn server_outage(&mut self) -> Duration {
+        if self.restarts.below(5) == 0 { self.restarts.pause(300, 1500) } else { self.restarts.pause(0, 120) }
+    }
+
+    /// How long the next runner stays away. Sometimes so long that another one takes over its jobs.
+    pub fn runner_outage(&mut self) -> Duration {
+        if self.restarts.below(4) == 0 { self.restarts.pause(2000, 3500) } else { self.restarts.pause(0, 200) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_plan() {
+        let draw = |seed| {
+            let mut plan = Plan::new(seed);
+            let kills: Vec<Kill> = (0..50).map(|_| plan.kill()).collect();
+            let points: Vec<_> = (0..50).map(|_| (plan.server_point(), plan.runner_point())).collect();
+            (kills, points)
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn every_failpoint_has_its_turn() {
+        let mut plan = Plan::new(1);
+        let mut seen: Vec<String> =
+            (0..200).flat_map(|_| [plan.server_point(), plan.runner_point()]).flatten().collect();
+        seen.sort();
+        for name in torc_failpoint::ALL.iter().filter(|name| !name.starts_with("steps.")) {
+            assert!(seen.iter().any(|place| place.starts_with(&format!("{name}:"))), "{name}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The figures of a campaign.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// What was done to the program, and what the oracle says about it.
+#[derive(Clone, Default, Debug)]
+pub struct Report {
+    /// Worlds.
+    pub worlds: u64,
+    /// Kills by who was killed, or by failpoint.
+    pub killed: BTreeMap<String, u64>,
+    /// Workflows whose creation was acknowledged.
+    pub workflows: u64,
+    /// Attempts that the witnesses saw start.
+    pub starts: u64,
+    /// Attempts that the program says were lost and tried again.
+    pub lost_attempts: u64,
+    /// Recovery scripts that the witnesses saw end.
+    pub scripts: u64,
+    /// Webhooks that arrived.
+    pub deliveries: u64,
+    /// Requests of the client that got no answer.
+    pub unanswered: u64,
+    /// Run time of attempts that somebody was told had completed and that ran again.
+    pub acknowledged_work_lost: Duration,
+    /// Run time that died with a runner or a job; it was never acknowledged.
+    pub unacknowledged_work_lost: Duration,
+    /// What must not have happened.
+    pub violations: Vec<String>,
+    /// How long it all took.
+    pub took: Duration,
+}
+
+impl Report {
+    /// All kills.
+    pub fn kills(&self) -> u64 {
+        self.killed.values().sum()
+    }
+
+    /// Kills at failpoints.
+    pub fn failpoint_kills(&self) -> u64 {
+        self.killed.iter().filter(|(name, _)| name.contains('.')).map(|(_, count)| count).sum()
+    }
+
+    /// Adds another world.
+    pub fn add(&mut self, other: Self) {
+        self.worlds += other.worlds;
+        for (name, count) in other.killed {
+            *self.killed.entry(name).or_default() += count;
+        }
+        self.workflows += other.workflows;
+        self.starts += other.starts;
+        self.lost_attempts += other.lost_attempts;
+        self.scripts += other.scripts;
+        self.deliveries += other.deliveries;
+        self.unanswered += other.unanswered;
+        self.acknowledged_work_lost += other.acknowledged_work_lost;
+        self.unacknowledged_work_lost += other.unacknowledged_work_lost;
+        self.violations.extend(other.violations);
+        self.took += other.took;
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} kills ({} at failpoints), {} violations, {:.1} s of acknowledged work lost; {} workflows, {} starts, \
+             {} attempts lost and tried again, {} scripts, {} webhooks, {} requests without an answer, \
+             {:.1} s of other work lost, {:.0} s",
+            self.kills(),
+            self.failpoint_kills(),
+            self.violations.len(),
+            self.acknowledged_work_lost.as_secs_f64(),
+            self.workflows,
+            self.starts,
+            self.lost_attempts,
+            self.scripts,
+            self.deliveries,
+            self.unanswered,
+            self.unacknowledged_work_lost.as_secs_f64(),
+            self.took.as_secs_f64(),
+        )
+    }
+}

@@ -1,0 +1,379 @@
+//! One world: a state directory, a server, runners and jobs, and the one who kills them.
+
+use crate::client::{self, Shared, Watcher};
+use crate::history::History;
+use crate::oracle;
+use crate::plan::{Kill, Plan, RUNNERS, Victim};
+use crate::receiver::{self, Log};
+use crate::report::Report;
+use crate::workload::WITNESS;
+use crate::{Options, witness};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use torc_client::Client;
+
+/// Between two looks at the processes.
+const TICK: Duration = Duration::from_millis(5);
+/// A server must be there this long after its start.
+const BOOT: Duration = Duration::from_secs(60);
+/// So many starts in a row that fail by themselves are no accident.
+const MAX_FAILED_STARTS: u32 = 20;
+
+/// Runs one world to its end.
+pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
+    let begin = Instant::now();
+    let dir = tempfile::Builder::new().prefix(&format!("torc-chaos-{seed}-")).tempdir_in(&options.dir)?;
+    let (hook, log) = receiver::start()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let mut world = World::new(options, dir.path(), seed)?;
+    world.start_server(false)?;
+    let client = world.client()?;
+    runtime.block_on(client::prepare(&client, &hook)).map_err(io::Error::other)?;
+    let shared = Arc::new(Shared::default());
+    let directory = dir.path().canonicalize()?.display().to_string();
+    let watcher = Watcher { client: client.clone(), shared: shared.clone(), directory, history: History::default() };
+    let workload = world.plan.workload.clone();
+    let watching = runtime.spawn(watcher.run(workload));
+
+    world.torment(&shared, kills)?;
+    shared.draining.store(true, Ordering::SeqCst);
+    let ended = world.settle(&shared, options.patience)?;
+    shared.abort.store(true, Ordering::SeqCst);
+    let history = runtime.block_on(watching).map_err(io::Error::other)?;
+    if ended {
+        world.wait_for_webhooks(&runtime, &client, options.patience);
+    } else {
+        let message = format!("not everything had ended {} s after the faults stopped", options.patience.as_secs());
+        world.report.violations.push(message);
+    }
+    world.stop();
+    let mut report = std::mem::take(&mut world.report);
+    judge(dir.path(), &history, &log, ended, &mut report)?;
+    report.worlds = 1;
+    report.took = begin.elapsed();
+    if !report.violations.is_empty() {
+        let kept = dir.keep();
+        (options.tell)(&format!("seed {seed}: everything about this world is in {}", kept.display()));
+    }
+    Ok(report)
+}
+
+fn judge(dir: &Path, history: &History, log: &Log, ended: bool, report: &mut Report) -> io::Result<()> {
+    let records = witness::read(dir)?;
+    oracle::judge(&records, history, &log.all(), ended, report);
+    // Nothing may have survived: a lock that is taken is held by a process of an attempt that has ended.
+    for entry in fs::read_dir(dir.join("live")).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if is_witness(&name) {
+            report.violations.push(format!("process {name} of a job is still alive"));
+        }
+    }
+    Ok(())
+}
+
+/// The process with this number is one of our jobs.
+fn is_witness(pid: &str) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).contains("witness.sh")
+}
+
+/// A process of the program.
+struct Process {
+    child: Child,
+    /// Where it dies by itself.
+    point: Option<String>,
+    since: Instant,
+}
+
+struct World<'a> {
+    options: &'a Options,
+    dir: PathBuf,
+    plan: Plan,
+    port: u16,
+    server: Option<Process>,
+    server_due: Instant,
+    runners: Vec<Option<Process>>,
+    runners_due: Vec<Instant>,
+    failed_starts: u32,
+    report: Report,
+}
+
+impl<'a> World<'a> {
+    fn new(options: &'a Options, dir: &Path, seed: u64) -> io::Result<Self> {
+        fs::write(dir.join("witness.sh"), WITNESS)?;
+        let now = Instant::now();
+        Ok(Self {
+            options,
+            dir: dir.into(),
+            plan: Plan::new(seed),
+            // A port that nobody uses now; the server keeps it over its deaths, as one with a configured port would.
+            port: std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
+            server: None,
+            server_due: now,
+            runners: (0..RUNNERS).map(|_| None).collect(),
+            runners_due: vec![now; RUNNERS],
+            failed_starts: 0,
+            report: Report::default(),
+        })
+    }
+
+    fn command(&self, name: &str, args: &[&str], point: Option<&str>) -> io::Result<Command> {
+        let log = OpenOptions::new().create(true).append(true).open(self.dir.join(format!("{name}.log")))?;
+        let mut command = Command::new(&self.options.torc);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TORC_")) {
+            command.env_remove(name);
+        }
+        if let Some(point) = point {
+            command.env("TORC_FAILPOINT", point);
+        }
+        command.args(args).current_dir(&self.dir).env("HOME", &self.dir).env("NO_COLOR", "1");
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        Ok(command)
+    }
+
+    fn start_server(&mut self, armed: bool) -> io::Result<()> {
+        let point = if armed { self.plan.server_point() } else { None };
+        let port = self.port.to_string();
+        let child = self.command("server", &["-v", "server", "run", "--port", &port], point.as_deref())?.spawn()?;
+        self.server = Some(Process { child, point, since: Instant::now() });
+        Ok(())
+    }
+
+    fn start_runner(&mut self, slot: usize, workflow: i64, armed: bool) -> io::Result<()> {
+        let point = if armed { self.plan.runner_point() } else { None };
+        let (url, workflow) = (format!("http://127.0.0.1:{}", self.port), workflow.to_string());
+        let name = format!("runner{slot}");
+        let args = ["--url", &url, "--token-file", ".torc/token", "runner", &workflow, "-j", "3"];
+        let child = self.command(&name, &args, point.as_deref())?.spawn()?;
+        self.runners[slot] = Some(Process { child, point, since: Instant::now() });
+        Ok(())
+    }
+
+    /// Waits for the first server and talks to it.
+    fn client(&self) -> io::Result<Client> {
+        let deadline = Instant::now() + BOOT;
+        loop {
+            let token = fs::read_to_string(self.dir.join(".torc/token")).unwrap_or_default();
+            let is_there = self.dir.join(".torc/server.json").exists();
+            if !token.trim().is_empty() && is_there {
+                return Client::new(&format!("http://127.0.0.1:{}", self.port), &token).map_err(io::Error::other);
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::other("the first server did not come up"));
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Kills until it was enough.
+    fn torment(&mut self, shared: &Shared, kills: u64) -> io::Result<()> {
+        let mut next = self.plan.kill();
+        let mut due = Instant::now() + next.after;
+        while self.report.kills() < kills && self.failed_starts < MAX_FAILED_STARTS {
+            self.tend(shared, self.options.failpoints)?;
+            if Instant::now() >= due && shared.current().is_some() {
+                self.execute(next);
+                next = self.plan.kill();
+                due = Instant::now() + next.after;
+            }
+            if shared.done.load(Ordering::SeqCst) {
+                break;
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Lets everything come to its end. False when it does not in time.
+    fn settle(&mut self, shared: &Shared, patience: Duration) -> io::Result<bool> {
+        // Those that are armed might still die; that is a fault, and the faults have stopped.
+        for process in self.server.iter_mut().chain(self.runners.iter_mut().flatten()) {
+            if process.point.take().is_some() {
+                kill(&process.child);
+            }
+        }
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            self.tend(shared, false)?;
+            if shared.done.load(Ordering::SeqCst) {
+                return Ok(true);
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(false)
+    }
+
+    /// Notices who has died and starts again who is due.
+    fn tend(&mut self, shared: &Shared, armed: bool) -> io::Result<()> {
+        if let Some(server) = &mut self.server
+            && let Some(status) = server.child.try_wait()?
+        {
+            let server = self.server.take();
+            let outage = self.plan.server_outage();
+            self.server_due = Instant::now() + outage;
+            match (status.signal(), server.and_then(|server| server.point)) {
+                (Some(9), Some(point)) => self.killed(&point),
+                (Some(9), None) => {}
+                _ => {
+                    // Nobody killed it: it could not start, or it ended by itself.
+                    self.failed_starts += 1;
+                    if self.failed_starts >= MAX_FAILED_STARTS {
+                        self.report.violations.push(format!("the server does not start any more: {status}"));
+                    }
+                }
+            }
+        }
+        if self.server.is_none() && Instant::now() >= self.server_due {
+            self.start_server(armed)?;
+        }
+        if self.server.as_ref().is_some_and(|server| server.since.elapsed() > Duration::from_secs(2)) {
+            self.failed_starts = 0;
+        }
+        for slot in 0..self.runners.len() {
+            let Some(runner) = &mut self.runners[slot] else { continue };
+            if let Some(status) = runner.child.try_wait()? {
+                let runner = self.runners[slot].take();
+                let outage = self.plan.runner_outage();
+                self.runners_due[slot] = Instant::now() + outage;
+                match (status.signal(), runner.and_then(|runner| runner.point)) {
+                    (Some(9), Some(point)) => self.killed(&point),
+                    (Some(9), None) => {}
+                    // It found nothing to do, or no server.
+                    _ => self.runners_due[slot] = Instant::now() + Duration::from_millis(150),
+                }
+            }
+        }
+        let Some(workflow) = shared.current() else { return Ok(()) };
+        for slot in 0..self.runners.len() {
+            if self.runners[slot].is_none() && Instant::now() >= self.runners_due[slot] {
+                self.start_runner(slot, workflow, armed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn killed(&mut self, who: &str) {
+        let name = who.split(':').next().unwrap_or(who);
+        *self.report.killed.entry(name.to_owned()).or_default() += 1;
+    }
+
+    fn execute(&mut self, order: Kill) {
+        let victims: Vec<Victim> = match order.victim {
+            Victim::All => [Victim::Server].into_iter().chain((0..RUNNERS).map(Victim::RunnerAndGuard)).collect(),
+            one => vec![one],
+        };
+        for victim in victims {
+            let (name, is_done) = match victim {
+                Victim::Server => ("server", kill_armed(self.server.as_mut())),
+                Victim::Runner(slot) => ("runner", kill_armed(self.runners[slot].as_mut())),
+                Victim::RunnerAndGuard(slot) => {
+                    let guard = self.guard(slot);
+                    let is_done = kill_armed(self.runners[slot].as_mut());
+                    guard.into_iter().for_each(kill_pid);
+                    ("runner with its guard", is_done)
+                }
+                Victim::Guard(slot) => ("guard", self.guard(slot).map(kill_pid).is_some()),
+                Victim::Job => ("job", self.kill_job(order.pick)),
+                Victim::All => ("all", false),
+            };
+            if is_done {
+                self.killed(name);
+            }
+        }
+    }
+
+    /// The process that ends a runner's jobs when the runner is killed: its child that is this same program.
+    fn guard(&self, slot: usize) -> Option<i32> {
+        let pid = self.runners[slot].as_ref()?.child.id();
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let children = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let children: Vec<i32> =
+            children.flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect();
+        let own = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        children.into_iter().find(|child| fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe == own))
+    }
+
+    fn kill_job(&self, pick: u64) -> bool {
+        let entries = fs::read_dir(self.dir.join("live")).into_iter().flatten().flatten();
+        let mut pids: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        pids.sort();
+        let (alive, gone): (Vec<String>, Vec<String>) = pids.into_iter().partition(|pid| is_witness(pid));
+        for pid in gone {
+            // Killed ones can not take themselves off the list.
+            let _ = fs::remove_file(self.dir.join("live").join(pid));
+        }
+        let Some(pid) = alive.get(pick as usize % alive.len().max(1)) else { return false };
+        pid.parse().map(kill_pid).is_ok()
+    }
+
+    fn wait_for_webhooks(&mut self, runtime: &tokio::runtime::Runtime, client: &Client, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        loop {
+            let pending = runtime.block_on(client.get::<serde_json::Value>("/webhooks"));
+            let left = pending.ok().and_then(|page| page.pointer("/items/0/pending")?.as_i64());
+            if left == Some(0) {
+                return;
+            }
+            if Instant::now() >= deadline {
+                self.report.violations.push(format!("webhooks were not delivered: {left:?} left"));
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends what is left, the server in good order.
+    fn stop(&mut self) {
+        for runner in self.runners.iter_mut().flatten() {
+            kill(&runner.child);
+            let _ = runner.child.wait();
+        }
+        if let Some(server) = &mut self.server {
+            if let Some(pid) = pid_of(&server.child) {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+            let _ = server.child.wait();
+        }
+    }
+}
+
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        for process in self.server.iter_mut().chain(self.runners.iter_mut().flatten()) {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+    }
+}
+
+/// Kills a process of ours if there is one. A failpoint that it did not reach no longer counts.
+fn kill_armed(process: Option<&mut Process>) -> bool {
+    let Some(process) = process else { return false };
+    process.point = None;
+    kill(&process.child);
+    true
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
+}
+
+fn kill(child: &Child) {
+    // Not reaped yet, so that the number can not belong to anybody else.
+    if let Some(pid) = pid_of(child) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+fn kill_pid(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}

@@ -1,0 +1,38 @@
+//! The harness of `torc-chaos` at the size of a test: server, runners and jobs are killed, and an oracle that reads
+//! only what the jobs, a client and a receiver of webhooks wrote down decides. Long campaigns are a command of their own.
+
+use crate::support::TORC;
+use std::time::Duration;
+
+fn campaign(seed: u64, kills: u64) -> torc_chaos::Report {
+    let dir = tempfile::tempdir().expect("a directory");
+    let report = torc_chaos::run(&torc_chaos::Options {
+        torc: TORC.into(),
+        dir: dir.path().into(),
+        seed,
+        kills,
+        kills_per_world: 50,
+        failpoints: cfg!(debug_assertions),
+        patience: Duration::from_secs(240),
+        tell: |line| eprintln!("{line}"),
+    })
+    .expect("the worlds come up");
+    println!("{report}\n{:#?}", report.killed);
+    if !report.violations.is_empty() {
+        panic!("{:#?}\neverything about it is in {}", report.violations, dir.keep().display());
+    }
+    report
+}
+
+#[test]
+fn kills_at_random_times_and_at_failpoints_lose_nothing() {
+    let report = campaign(1, 150);
+    assert!(report.kills() >= 150 && report.starts > 0 && report.deliveries > 0, "{report}");
+    assert!(report.failpoint_kills() > 0, "{report}");
+}
+
+#[test]
+fn other_kills_lose_nothing_either() {
+    let report = campaign(1000, 150);
+    assert!(report.kills() >= 150 && report.lost_attempts > 0 && report.scripts > 0, "{report}");
+}

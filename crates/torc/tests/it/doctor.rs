@@ -1,0 +1,209 @@
+//! The doctor: databases that were damaged on purpose, what is said about them, and what a repair makes of them.
+
+use crate::support::{Done, Test};
+use rusqlite::Connection;
+
+const SPEC: &str = r#"
+name: w
+failure_handlers:
+  - {name: h, rules: [{exit_codes: [7], max_retries: 2}]}
+resource_requirements:
+  - {name: small, num_cpus: 1, memory: 1g, runtime: 10m}
+jobs:
+  - {name: a, command: "exit 7", failure_handler: h, resource_requirements: small}
+  - {name: b, command: "true"}
+  - {name: c, command: "true", depends_on: [b]}
+"#;
+
+/// A finished workflow whose database was changed behind the server's back.
+fn damaged(sql: &str) -> Test {
+    let test = Test::new().spec(SPEC);
+    test.torc(["run", "workflow.yaml"]).exit(1);
+    examine(&test).expect(0);
+    let db = Connection::open(test.path(".torc/torc.db")).expect("the database");
+    db.execute_batch(
+        "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; DROP TRIGGER attempt_ended_is_frozen;",
+    )
+    .expect("no protection");
+    let trigger: String = Connection::open_in_memory()
+        .and_then(|fresh| {
+            fresh.execute_batch(include_str!("../../../torc-server/src/store/schema.sql"))?;
+            fresh
+                .query_row("SELECT sql FROM sqlite_schema WHERE name = 'attempt_ended_is_frozen'", [], |row| row.get(0))
+        })
+        .expect("the trigger");
+    db.execute_batch(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    db.execute_batch(&trigger).expect("the trigger again");
+    test
+}
+
+fn examine(test: &Test) -> Done {
+    test.torc(["server", "doctor"]).done()
+}
+
+fn job(name: &str) -> String {
+    format!("(SELECT id FROM job WHERE name = '{name}')")
+}
+
+#[test]
+fn what_is_wrong_is_said_and_repaired() {
+    // The damage, what is said about it, and the statuses of the three jobs after the repair.
+    let b = job("b");
+    let cases = [
+        (
+            format!("UPDATE job SET status = 2 WHERE id = {b}"),
+            "no lost job: job 2 (b) is ready, but nothing is queued for it",
+            ["a failed", "b ready", "c completed"],
+        ),
+        (
+            format!("UPDATE job SET status = 4 WHERE id = {b}; DELETE FROM attempt WHERE job_id = {b}"),
+            "no lost job: job 2 (b) is pending or running, but has no such attempt",
+            ["a failed", "b ready", "c completed"],
+        ),
+        (
+            format!("UPDATE job SET status = 4 WHERE id = {b}"),
+            "acknowledged is final: job 2 (b) has status 4, but attempt 1 of this run completed",
+            ["a failed", "b completed", "c completed"],
+        ),
+        (
+            format!(
+                "UPDATE job SET status = 4 WHERE id = {b};
+                 UPDATE attempt SET state = 'running', ended_ms = NULL, outcome = NULL WHERE job_id = {b}"
+            ),
+            "no ghost: attempt",
+            ["a failed", "b ready", "c completed"],
+        ),
+        (
+            format!("UPDATE attempt SET outcome = NULL WHERE job_id = {} AND attempt_id = 2", job("a")),
+            "no lost retry: job 1 (a) failed, and nobody decided what follows",
+            ["a failed", "b completed", "c completed"],
+        ),
+        (
+            format!(
+                "UPDATE attempt SET outcome = NULL WHERE job_id = {a} AND attempt_id = 1;
+                 DELETE FROM attempt WHERE job_id = {a} AND attempt_id = 2; UPDATE job SET attempt_id = 1 WHERE id = {a}",
+                a = job("a")
+            ),
+            "no lost retry: job 1 (a) failed, and nobody decided what follows",
+            ["a ready", "b completed", "c completed"],
+        ),
+        (
+            "UPDATE workflow SET is_complete = 0, job_count = 7".to_owned(),
+            "a workflow knows its jobs: workflow 1 says 7 jobs, there are 3",
+            ["a failed", "b completed", "c completed"],
+        ),
+        (
+            format!("UPDATE attempt SET ended_ms = NULL WHERE job_id = {b}"),
+            "an ended attempt has an end: attempt",
+            ["a failed", "b completed", "c completed"],
+        ),
+        (
+            "DROP INDEX attempt_one_retry; DROP TRIGGER attempt_one_way".to_owned(),
+            "the schema is whole: index `attempt_one_retry` is missing",
+            ["a failed", "b completed", "c completed"],
+        ),
+        (
+            "DELETE FROM resource_requirements".to_owned(),
+            "references hold: row 1 of `job` refers by `resource_requirements_id` to a row of `resource_requirements`",
+            ["a failed", "b completed", "c completed"],
+        ),
+        (
+            "INSERT INTO job_depends_on SELECT 1, id, 99 FROM job WHERE name = 'c'".to_owned(),
+            "no lost job: job 3 depends on job 99, and one of them is not there",
+            ["a failed", "b completed", "c completed"],
+        ),
+        (
+            "DROP INDEX reservation_one_active;
+             INSERT INTO reservation (scope, reserved_by, token_hash, reserved_ms, expires_ms, status)
+             VALUES ('all', 'x', 'h', 1, 2, 'ACTIVE'), ('all', 'y', 'h', 1, 2, 'ACTIVE')"
+                .to_owned(),
+            "one reservation per scope: scope `all` has 2 active reservations",
+            ["a failed", "b completed", "c completed"],
+        ),
+        (
+            format!(
+                "DROP INDEX attempt_one_live; UPDATE job SET status = 2 WHERE id = {b};
+                 INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms)
+                 SELECT 90, workflow_id, id, 1, 2, 'queued', 'manual', 1 FROM job WHERE id = {b};
+                 INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms)
+                 SELECT 91, workflow_id, id, 1, 3, 'queued', 'manual', 1 FROM job WHERE id = {b}"
+            ),
+            "no duplicate execution: job 2 has 2 live attempts",
+            ["a failed", "b ready", "c completed"],
+        ),
+    ];
+    for (damage, said, statuses) in cases {
+        let test = damaged(&damage);
+        examine(&test).expect(1).says(said).tells("--repair");
+        let repaired = test.torc(["server", "doctor", "--repair"]).done();
+        // Attempts that are gone have no events, and the other way round: that is told and stays.
+        let left: Vec<&str> = repaired.stdout.lines().filter(|line| !line.starts_with("repaired: ")).collect();
+        let is_told = |line: &&str| line.starts_with("an ended attempt has its event");
+        assert!(left.iter().all(is_told), "{damage}: {}{}", repaired.stdout, repaired.stderr);
+        assert!(repaired.stderr.contains("before-repair"), "{damage}: {}", repaired.stderr);
+        assert_eq!(test.statuses(), statuses, "{damage}");
+        let again = test.torc(["server", "doctor", "--repair"]).done();
+        let more: Vec<&str> = again.stdout.lines().filter(|line| line.starts_with("repaired: ")).collect();
+        assert_eq!(more, [] as [&str; 0], "{damage}: a second repair finds nothing");
+    }
+}
+
+#[test]
+fn what_can_not_be_repaired_is_said_and_left_alone() {
+    let test = damaged("UPDATE attempt SET attempt_id = 5 WHERE attempt_id = 2");
+    let said = examine(&test).expect(1).says("attempts are numbered without a gap: job 1 has 2 attempts in run 1");
+    assert!(!said.stderr.contains("--repair"), "{}", said.stderr);
+
+    // Half of the file is gone.
+    let test = Test::new().spec(SPEC);
+    test.torc(["run", "workflow.yaml"]).exit(1);
+    let path = test.path(".torc/torc.db");
+    let db = Connection::open(&path).expect("the database");
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("no log");
+    drop(db);
+    let mut bytes = std::fs::read(&path).expect("the database");
+    assert!(bytes.len() > 40_000, "{}", bytes.len());
+    bytes[16_384..32_768].fill(0xa5);
+    std::fs::write(&path, &bytes).expect("damaged");
+    examine(&test).expect(1).says("the file is whole: ");
+    test.torc(["server", "doctor", "--repair"]).exit(3).tells("restore a backup");
+    assert_eq!(std::fs::read(&path).expect("the database"), bytes, "it was not made worse");
+}
+
+#[test]
+fn a_damaged_index_is_made_again() {
+    let test = Test::new().spec(SPEC);
+    test.torc(["run", "workflow.yaml"]).exit(1);
+    let db = Connection::open(test.path(".torc/torc.db")).expect("the database");
+    // An index that does not know its rows: emptied by swapping its definition for a while.
+    db.execute_batch(
+        "PRAGMA writable_schema = ON;
+         UPDATE sqlite_schema SET sql = replace(sql, 'ON job (workflow_id, status)', 'ON job (workflow_id, status) WHERE status = 99')
+         WHERE name = 'job_by_status';
+         PRAGMA writable_schema = RESET;
+         REINDEX job_by_status;
+         PRAGMA writable_schema = ON;
+         UPDATE sqlite_schema SET sql = replace(sql, ' WHERE status = 99', '') WHERE name = 'job_by_status';
+         PRAGMA writable_schema = RESET;",
+    )
+    .expect("damaged");
+    drop(db);
+    examine(&test).expect(1).says("the file is whole: ").says("job_by_status");
+    test.torc(["server", "doctor", "--repair"]).success().says("all indexes were made again");
+    examine(&test).expect(0).tells("nothing is wrong");
+}
+
+#[test]
+fn looking_is_allowed_beside_a_server_and_repairing_is_not() {
+    let test = Test::new().spec(SPEC);
+    let mut server = test.torc(["server", "run"]).spawn();
+    server.wait_for_stdout("http://");
+    test.torc(["create", "workflow.yaml", "--initialize"]).success();
+    examine(&test).expect(0);
+    test.torc(["server", "backup", "copy.db"]).success();
+    test.torc(["server", "doctor", "--database", "copy.db"]).success().tells("nothing is wrong");
+    let db = Connection::open(test.path(".torc/torc.db")).expect("the database");
+    db.execute_batch("UPDATE workflow SET job_count = 4").expect("damaged");
+    examine(&test).expect(1).says("workflow 1 says 4 jobs, there are 3");
+    test.torc(["server", "doctor", "--repair"]).exit(3).tells("in use by");
+}
