@@ -147,8 +147,7 @@ pub struct CreateWebhook {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// Which events; empty: all. `job.run.completed`, `job.run.failed`, `job.run.skipped`, `job.pending_failed`,
-    /// `job.classification_held`,
-    /// `workflow.completed`.
+    /// `job.classification_held`, `workflow.completed`.
     #[serde(default)]
     pub events: Vec<String>,
     /// Only of this workflow.

@@ -7,5 +7,6 @@ mod fuzz;
 mod limits;
 mod openapi;
 mod refusals;
+mod triage;
 mod workflow;
 mod world;

@@ -322,6 +322,7 @@ async fn explain(
         _ if waiting > 0 => {
             let jobs = human::count(waiting, "job");
             context.output.talk(format_args!("{jobs} failed without a matching rule and wait for a verdict"));
+            context.output.talk(format_args!("hint: `torc jobs classify -w {}` shows them", workflow.id));
         }
         reason => {
             context.output.talk(format_args!("the runner left: {}", escape::line(&reason.to_string())));

@@ -67,11 +67,12 @@ fn recover_lets_an_agent_judge_what_waits() {
     let stopped = recover(&["--ai-agent", "stuck", "--ai-rounds", "1", "--ai-timeout", "1s"]).exit(1);
     assert!(stopped.stderr.contains("was stopped after 1 s"), "{}", stopped.stderr);
     assert_eq!(processes_with("sleep 9731"), [0_u32; 0], "what the agent started ends with it");
+    recover(&["--ai-agent", "judge", "--ai-rounds", "1", "--ai-max-calls", "1"]).exit(1).tells("2 undecided");
     assert_eq!(test.statuses()[0], "flaky pending_failed");
     recover(&["--ai-agent", "judge"]).exit(0).tells("1 to be tried again, 1 failed for good");
     assert_eq!(test.statuses(), ["flaky ready", "broken failed", "after canceled", "fine completed"]);
     let logs: Vec<_> = std::fs::read_dir(test.path("output/ai_recovery")).expect("logs").flatten().collect();
-    assert_eq!(logs.len(), 4, "two idle rounds, one stuck, one that judged");
+    assert_eq!(logs.len(), 5, "two idle rounds, one stuck, one cut short, one that judged");
     let last = logs.iter().map(std::fs::DirEntry::path).max().expect("the last round");
     for name in ["prompt.txt", "stdout.txt", "stderr.txt", "calls.jsonl"] {
         assert!(last.join(name).is_file(), "{name}");

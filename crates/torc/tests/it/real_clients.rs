@@ -272,3 +272,27 @@ fn the_real_claude_code_recovers_a_workflow() {
     let row = &history["classifications"][0];
     assert_eq!((text(&row["agent"]), text(&row["reason"])), ("claude", "judged by a script"));
 }
+
+#[test]
+fn the_real_claude_code_takes_the_printed_registration() {
+    let Some(lab) = lab() else { return };
+    let test = waiting();
+    let model = ScriptedModel::start();
+    let snippet = test.torc(["mcp", "config", "claude"]).success().stdout;
+    test.write("mcp.json", &snippet);
+    let allowed = "mcp__torc__list_pending_failed_jobs,mcp__torc__classify_and_resolve_failures";
+    test.shell(&format!(
+        "echo 'Recover workflow 1' | claude --print --bare --no-session-persistence --mcp-config mcp.json \
+         --strict-mcp-config --tools '' --allowedTools {allowed}"
+    ))
+    .env("PATH", path_with(&lab))
+    .env("ANTHROPIC_BASE_URL", &model.url)
+    .env("ANTHROPIC_API_KEY", "dummy")
+    .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+    .env("DISABLE_AUTOUPDATER", "1")
+    .success()
+    .says("RECOVERED");
+    assert_eq!(test.statuses()[..2], ["flaky ready", "broken failed"]);
+    let offered = model.offered.lock().expect("not poisoned").clone();
+    assert!(offered.iter().flatten().any(|name| name == "mcp__torc__create_workflow"), "an assistant's tools");
+}

@@ -127,12 +127,21 @@ async fn a_workflow_must_have_opted_in() {
 #[tokio::test]
 async fn an_unsure_verdict_waits_for_a_person() {
     let (f, ids) = waiting(2, |n| format!("ValueError: bad {n}\n")).await;
+    let hook = CreateWebhook {
+        url: "https://example.org/hook".into(),
+        secret: None,
+        events: vec!["job.classification_held".into()],
+        workflow_id: None,
+        allow_private: false,
+    };
+    f.store.create_webhook(hook).await.expect("a webhook");
     let unsure = |job| Classification { confidence: Some(0.5), ..on(job, Verdict::Retry) };
     let view = f.store.classify(f.id, by_agent(vec![unsure(ids[0]), unsure(ids[1])])).await.expect("held");
     assert_eq!((view.jobs_held, view.jobs_to_retry, view.still_pending), (2, 0, 2));
     assert!(view.results.iter().all(|r| r.state == ClassificationState::Held && r.note.is_some()));
     assert_eq!(f.statuses().await[0].1, 10);
     assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'classification_held'").await, 2);
+    assert_eq!(f.scalar("SELECT count(*) FROM webhook_delivery WHERE payload LIKE '%\"final\":false%'").await, 2);
     f.store.accept_classification(1, Some("me".into())).await.expect("accepted");
     f.store.reject_classification(2, Some("me".into())).await.expect("rejected");
     assert_eq!(f.statuses().await.iter().take(2).map(|s| s.1).collect::<Vec<_>>(), [2, 10]);
