@@ -117,7 +117,7 @@ impl Args {
                 context.output.talk(slurm::describe_sent(&sent).trim_end());
             }
             if !context.output.is_json() {
-                self.talk(context, client, &workflow, &view).await?;
+                self.talk(context, client, &workflow, &view, judged.retried).await?;
             }
             Ok(if is_queued { Exit::Success } else { Exit::JobsFailed })
         })
@@ -145,6 +145,7 @@ impl Args {
         client: &Client,
         workflow: &WorkflowView,
         view: &RecoverView,
+        judged: i64,
     ) -> Result<()> {
         for line in &view.orphans.details {
             context.output.talk(format_args!("first: {}", escape::line(line)));
@@ -156,6 +157,7 @@ impl Args {
             many => format!(", and {} canceled jobs wait for them again", human::grouped(many as i64)),
         };
         match (view.jobs_to_retry.is_empty(), self.dry_run) {
+            (true, _) if judged > 0 => {}
             (true, _) => {
                 context.output.talk(format_args!("nothing of {} could be recovered", describe::workflow(workflow)))
             }
@@ -163,13 +165,13 @@ impl Args {
             (false, false) => context.output.talk(format_args!("{jobs} queued again{reopened}")),
         }
         let unknown = view.jobs.iter().any(|job| job.action == Action::Skip && job.diagnosis.kind != Kind::Canceled);
-        if unknown && !self.options.retry_unknown {
+        if unknown && judged == 0 && !self.options.retry_unknown {
             context
                 .output
                 .talk("hint: `--retry-unknown` tries skipped jobs again as they are; `torc why JOB` explains one");
         }
         let active = client.workflow_status(workflow.id).await?.active_runners;
-        if !self.dry_run && !view.jobs_to_retry.is_empty() && active == 0 {
+        if !self.dry_run && (!view.jobs_to_retry.is_empty() || judged > 0) && active == 0 {
             context.output.talk(format_args!("hint: no runner is active; `torc run {}` runs them", workflow.id));
         }
         Ok(())
