@@ -38,6 +38,8 @@ pub struct Plan {
     pub slurm_schedulers: Vec<SlurmScheduler>,
     /// What happens at which trigger.
     pub actions: Vec<Action>,
+    /// Named limits that the server gets unless it has them.
+    pub limits: BTreeMap<String, i64>,
     /// The canonical spec this plan was made from as JSON text, for export and for re-reading.
     pub spec: String,
 }

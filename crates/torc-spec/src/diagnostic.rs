@@ -469,7 +469,7 @@ pub struct Advice(Cell<usize>);
 impl Default for Advice {
     /// As many comparisons as nobody notices.
     fn default() -> Self {
-        Self(Cell::new(50_000))
+        Self(Cell::new(10_000))
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) struct Document {
     pub compute_node_wait_for_healthy_database_minutes: Option<u64>,
     pub compute_node_min_time_for_new_jobs_seconds: Option<u64>,
     pub slurm_defaults: BTreeMap<String, Value>,
+    pub limits: BTreeMap<String, i64>,
     pub resource_requirements: Vec<RequirementsSpec>,
     pub failure_handlers: Vec<HandlerSpec>,
     pub slurm_schedulers: Vec<SchedulerSpec>,

@@ -66,6 +66,8 @@ pub enum KeyRule {
     Environment,
     /// Long options of `sbatch`.
     SlurmOption,
+    /// What other things are called.
+    Name,
 }
 
 /// One key.
@@ -155,6 +157,11 @@ pub static WORKFLOW: Object = Object {
             "Constants: `{name}` stands for the value in every text of the file.",
         ),
         field("env", ENVIRONMENT, "Environment variables of every job; a job's own win."),
+        field(
+            "limits",
+            Shape::Map(KeyRule::Name, &Shape::Int(0, 1_000_000)),
+            "How many jobs may use something at once, where the server does not say so already; see `uses`.",
+        ),
         field("parameters", PARAMETERS, "Parameters that jobs, files and user data take with `use_parameters`."),
         field("parameter_mode", MODE, "How shared parameters combine: every combination, or side by side."),
         field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one set of parameter values per row."),

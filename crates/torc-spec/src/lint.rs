@@ -66,6 +66,11 @@ impl Lint<'_> {
                 report("slurm_schedulers", index, "Slurm scheduler", &entry.name);
             }
         }
+        let uses: HashSet<&String> = plan.jobs.iter().flat_map(|job| &job.extra.uses).collect();
+        for name in document.limits.keys().filter(|name| !uses.contains(name)) {
+            let message = format!("no job takes limit `{}` with `uses`", excerpt(name));
+            self.say(&At::top("limits").key(name), Diagnostic::warning(message));
+        }
         let takers = document.jobs.iter().map(|job| &job.use_parameters);
         let takers = takers.chain(document.files.iter().map(|file| &file.use_parameters));
         let taken: HashSet<&String> =

@@ -530,6 +530,7 @@ impl KeyRule {
                 Err(format!("`{shown}` is set by Torc itself; choose a name that does not begin with `TORC_`"))
             }
             Self::SlurmOption => values::slurm_option(key),
+            Self::Name => check_name(key).map(|()| key.to_owned()),
             Self::Identifier | Self::Environment => Ok(key.to_owned()),
         }
     }

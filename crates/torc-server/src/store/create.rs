@@ -53,6 +53,12 @@ pub fn create(
     }
     super::map::tie(plan, &mut workflow);
     workflow.add_map_limits(&mut tx.state.limits);
+    for (name, max) in &plan.limits {
+        // What somebody set on the server holds for all its workflows.
+        if !tx.state.limits.contains_key(name) {
+            super::reservations::set_limit(tx, name, *max)?;
+        }
+    }
     insert_actions(tx.db, id, plan, first, &mut workflow)?;
     workflow.settle();
     workflow.set_next_attempt(tx.state.next_attempt);

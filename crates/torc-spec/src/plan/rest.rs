@@ -28,6 +28,7 @@ impl Planner<'_> {
             resource_requirements: requirements(document),
             failure_handlers: self.handlers(document),
             slurm_schedulers: self.schedulers(document),
+            limits: document.limits.clone(),
             spec: self.spec.to_json(),
             ..Plan::default()
         }

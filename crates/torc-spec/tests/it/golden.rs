@@ -7,19 +7,7 @@ use torc_model::status::Trigger;
 use torc_model::units::{Memory, Runtime};
 use torc_spec::{Format, Spec};
 
-const DIAMOND: &str = r#"
-name: diamond
-files:
-  - {name: raw,  path: work/raw.txt}
-  - {name: l,    path: work/l.txt}
-  - {name: r,    path: work/r.txt}
-  - {name: out,  path: work/out.txt}
-jobs:
-  - {name: pre,   command: "mkdir -p work && echo 1 > ${files.output.raw}"}
-  - {name: left,  command: "cp ${files.input.raw} ${files.output.l}"}
-  - {name: right, command: "cp ${files.input.raw} ${files.output.r}"}
-  - {name: post,  command: "cat ${files.input.l} ${files.input.r} > ${files.output.out}"}
-"#;
+const DIAMOND: &str = include_str!("../golden/diamond.yaml");
 
 #[test]
 fn files_make_dependencies() {
@@ -34,17 +22,7 @@ fn files_make_dependencies() {
 
 #[test]
 fn a_sweep_and_its_collector() {
-    let plan = plan(
-        r#"
-name: sweep
-jobs:
-  - name: "t_{x:.2f}_{k}"
-    command: "echo {x} {k}"
-    parameters: {x: "[0.1,0.2,0.3]", k: "['a','b']"}
-  - {name: collect, command: "echo done", depends_on_regexes: ["^t_"]}
-"#,
-        Format::Yaml,
-    );
+    let plan = plan(include_str!("../golden/sweep.yaml"), Format::Yaml);
     assert_eq!(names(&plan), ["t_0.10_a", "t_0.10_b", "t_0.20_a", "t_0.20_b", "t_0.30_a", "t_0.30_b", "collect"]);
     assert_eq!(plan.jobs[2].command, "echo 0.2 a");
     assert_eq!(parents(&plan, "collect").len(), 6);
@@ -69,17 +47,7 @@ jobs:
 
 #[test]
 fn shared_parameters_are_taken_by_name() {
-    let plan = plan(
-        r#"
-name: shared
-parameters: {lr: "[0.1,0.01]", ds: "['u','v']"}
-jobs:
-  - {name: "train_{lr}_{ds}", command: "true", use_parameters: [lr, ds], depends_on: ["prep_{ds}"]}
-  - {name: "prep_{ds}", command: "true", use_parameters: [ds]}
-  - {name: "one_{lr}", command: "true", parameters: {lr: "[0.5]"}, use_parameters: [lr]}
-"#,
-        Format::Yaml,
-    );
+    let plan = plan(include_str!("../golden/shared.yaml"), Format::Yaml);
     let expected = ["train_0.1_u", "train_0.1_v", "train_0.01_u", "train_0.01_v", "prep_u", "prep_v", "one_0.5"];
     assert_eq!(names(&plan), expected);
     assert_eq!(parents(&plan, "train_0.01_v"), ["prep_v"]);

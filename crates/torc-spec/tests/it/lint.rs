@@ -25,6 +25,7 @@ fn names_that_nobody_uses() {
         ("failure_handlers: [{name: h, rules: [{exit_codes: [1]}]}]", "failure handler `h` is never used"),
         ("slurm_schedulers: [{name: s, account: x, walltime: '1:00:00'}]", "Slurm scheduler `s` is never used"),
         ("parameters: {i: '1:3'}", "no entry takes parameter `i` with `use_parameters`"),
+        ("limits: {licence: 2}", "no job takes limit `licence` with `uses`"),
         ("variables: {v: x}", "variable `v` is never used"),
         ("files: [{name: f, path: f.txt}]", "1 file never used: `f`"),
         ("user_data: [{name: u, data: 1}]", "1 user data never used: `u`"),

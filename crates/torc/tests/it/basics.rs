@@ -73,3 +73,15 @@ fn a_server_without_a_token_is_a_wrong_call() {
 fn an_empty_address_means_none() {
     Test::new().torc(["status"]).env("TORC_API_URL", "").exit(2).tells("there are no workflows here");
 }
+
+#[test]
+fn a_file_brings_its_limits_and_the_servers_own_hold() {
+    let spec = "name: w\nlimits: {one: 1}\njobs:\n  - {name: 'j{i}', command: 'mkdir busy && rmdir busy', parameters: {i: '1:6'}, uses: [one]}\n";
+    let test = Test::new().spec(spec);
+    test.run().expect(0);
+    test.torc(["limits", "list"]).success().says("one");
+    test.torc(["limits", "set", "one", "3"]).success();
+    test.torc(["create", "workflow.yaml"]).success();
+    let limits = test.torc(["-f", "json", "limits", "list"]).success().json();
+    assert_eq!(limits["limits"][0]["max"], 3, "{limits}");
+}

@@ -32,21 +32,7 @@ fn succeeds(test: &Test, jobs: usize) -> Done {
 
 #[test]
 fn g1_files_make_a_diamond() {
-    let test = Test::new().spec(
-        r#"
-name: diamond
-files:
-  - {name: raw,  path: work/raw.txt}
-  - {name: l,    path: work/l.txt}
-  - {name: r,    path: work/r.txt}
-  - {name: out,  path: work/out.txt}
-jobs:
-  - {name: pre,   command: "mkdir -p work && echo 1 > ${files.output.raw}"}
-  - {name: left,  command: "cp ${files.input.raw} ${files.output.l}"}
-  - {name: right, command: "cp ${files.input.raw} ${files.output.r}"}
-  - {name: post,  command: "cat ${files.input.l} ${files.input.r} > ${files.output.out}"}
-"#,
-    );
+    let test = Test::new().spec(include_str!("../../../torc-spec/tests/golden/diamond.yaml"));
     succeeds(&test, 4);
     assert_eq!(test.read("work/out.txt"), "1\n1\n");
     let graph = graph(&test);
@@ -58,16 +44,7 @@ jobs:
 
 #[test]
 fn g2_a_sweep_and_its_collector() {
-    let test = Test::new().spec(
-        r#"
-name: sweep
-jobs:
-  - name: "t_{x:.2f}_{k}"
-    command: "echo {x} {k}"
-    parameters: {x: "[0.1,0.2,0.3]", k: "['a','b']"}
-  - {name: collect, command: "echo done", depends_on_regexes: ["^t_"]}
-"#,
-    );
+    let test = Test::new().spec(include_str!("../../../torc-spec/tests/golden/sweep.yaml"));
     succeeds(&test, 7);
     let graph = graph(&test);
     let sweep = set(&["t_0.10_a", "t_0.10_b", "t_0.20_a", "t_0.20_b", "t_0.30_a", "t_0.30_b"]);
@@ -100,16 +77,7 @@ jobs:
 
 #[test]
 fn g4_parameters_are_shared_and_overridden() {
-    let test = Test::new().spec(
-        r#"
-name: shared
-parameters: {lr: "[0.1,0.01]", ds: "['u','v']"}
-jobs:
-  - {name: "train_{lr}_{ds}", command: "true", use_parameters: [lr, ds], depends_on: ["prep_{ds}"]}
-  - {name: "prep_{ds}", command: "true", use_parameters: [ds]}
-  - {name: "one_{lr}", command: "true", parameters: {lr: "[0.5]"}, use_parameters: [lr]}
-"#,
-    );
+    let test = Test::new().spec(include_str!("../../../torc-spec/tests/golden/shared.yaml"));
     succeeds(&test, 7);
     let graph = graph(&test);
     assert_eq!(graph["train_0.01_u"], set(&["prep_u"]));
