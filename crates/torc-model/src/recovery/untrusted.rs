@@ -14,7 +14,7 @@ pub const TAIL_BYTES: usize = 8 << 10;
 pub const MASK: &str = "[masked]";
 
 /// C0 and C1 controls, DEL, and the marks that reorder, hide or smuggle text.
-pub fn is_unsafe(c: char) -> bool {
+fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -46,8 +46,8 @@ pub fn line(text: &str, longest: usize) -> String {
     escaped
 }
 
-/// Replaces unsafe characters by a visible form.
-fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
+/// Replaces unsafe characters, but those to keep, by a visible form.
+pub fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unsafe(c) && !keep(c)) {
         return Cow::Borrowed(text);
     }

@@ -1,32 +1,17 @@
 //! Makes hostile text safe to show: a job's output or name must not be able to drive the terminal.
 
 use std::borrow::Cow;
-use torc_model::recovery::untrusted::is_unsafe;
+use torc_model::recovery::untrusted::escaped;
 
 /// Replaces what a terminal would obey or hide (control characters, direction overrides) by a visible form.
 /// Line breaks and tabs stay: use it for blocks of text.
 pub fn block(text: &str) -> Cow<'_, str> {
-    escape(text, |c| c == '\n' || c == '\t')
+    escaped(text, |c| c == '\n' || c == '\t')
 }
 
 /// Like [`block`], but nothing leaves the line: use it for names and cells.
 pub fn line(text: &str) -> Cow<'_, str> {
-    escape(text, |_| false)
-}
-
-fn escape(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_unsafe(c) && !keep(c)) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_unsafe(c) && !keep(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    Cow::Owned(out)
+    escaped(text, |_| false)
 }
 
 #[cfg(test)]
