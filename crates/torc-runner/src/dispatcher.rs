@@ -14,12 +14,15 @@
 //! Reports that come while an exchange is on its way ride on the next one, and what is not urgent waits a little for
 //! company: full batches under load, no delay when idle.
 
+mod doubt;
+
 use crate::actions::ActionResult;
 use crate::attempt::unstarted_report;
 use crate::config::{LeaveReason, Prefetch, RunnerEvent, Shutdown};
 use crate::held::HeldList;
 use crate::resources::{Free, Share};
 use crate::supervisor::StopReason;
+use doubt::{Doubts, stopped_with_its_runner};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,6 +80,8 @@ pub struct Settings {
     pub strict_scheduler_match: bool,
     /// From then on everything must be ended.
     pub end: Option<Instant>,
+    /// Whoever stops this runner signals its jobs as well: so long a failure waits for that word.
+    pub doubt: Option<Duration>,
 }
 
 /// What happens to a runner.
@@ -184,6 +189,7 @@ pub struct Dispatcher {
     active: HashMap<AttemptId, Active>,
     started: Vec<StartReport>,
     completed: VecDeque<CompletionReport>,
+    doubts: Doubts,
     exchange: Option<Arc<ClaimRequest>>,
     /// When what waits for company must go out.
     exchange_at: Option<Instant>,
@@ -214,6 +220,7 @@ impl Dispatcher {
     pub fn new(settings: Settings, held: Arc<HeldList>, now: Instant) -> Self {
         Self {
             free: Free::new(settings.capacity.clone(), settings.gpus.clone()),
+            doubts: Doubts::new(settings.doubt),
             settings,
             held,
             queue: VecDeque::new(),
@@ -252,7 +259,7 @@ impl Dispatcher {
 
     /// Results that the server does not know of.
     pub fn undelivered(&self) -> usize {
-        self.completed.len() + self.exchange.as_ref().map_or(0, |request| request.completed.len())
+        self.completed.len() + self.doubts.len() + self.exchange.as_ref().map_or(0, |request| request.completed.len())
     }
 
     /// When [`Dispatcher::settle`] wants to be called even if nothing happens.
@@ -268,7 +275,7 @@ impl Dispatcher {
             Phase::Draining(_, since) => (self.is_lost && self.active.is_empty()).then(|| *since + FAREWELL),
             Phase::Leaving(..) => None,
         };
-        [exchange, phase].into_iter().flatten().min()
+        [exchange, phase, self.doubts.next_alarm()].into_iter().flatten().min()
     }
 
     /// Takes in a fact. What follows from it is decided by [`Dispatcher::settle`], once for all facts of a moment.
@@ -455,9 +462,24 @@ impl Dispatcher {
     }
 
     fn on_ended(&mut self, report: CompletionReport, now: Instant, out: &mut Vec<Effect>) {
+        let Some(mut active) = self.active.remove(&report.attempt.id) else { return };
+        self.free.give_back(std::mem::take(&mut active.share));
+        if self.active.is_empty() {
+            self.idle_since = Some(now);
+        }
+        if !self.doubts.concerns(&report) {
+            return self.finish(active, report, out);
+        }
+        match &self.phase {
+            Phase::Working => self.doubts.keep(active, report, now),
+            Phase::Draining(LeaveReason::Stopped, _) => self.finish(active, stopped_with_its_runner(report), out),
+            Phase::Draining(..) | Phase::Leaving(..) => self.finish(active, report, out),
+        }
+    }
+
+    /// An attempt has ended, and it is clear how.
+    fn finish(&mut self, active: Active, report: CompletionReport, out: &mut Vec<Effect>) {
         let id = report.attempt.id;
-        let Some(active) = self.active.remove(&id) else { return };
-        self.free.give_back(active.share);
         let average = self.average_seconds.map_or(report.exec_seconds, |old| old * 0.8 + report.exec_seconds * 0.2);
         self.average_seconds = Some(average);
         match report.cause {
@@ -475,9 +497,6 @@ impl Dispatcher {
             error: report.error.clone(),
             seconds: report.exec_seconds,
         }));
-        if self.active.is_empty() {
-            self.idle_since = Some(now);
-        }
         if !active.is_ours {
             self.held.disclaim(id);
             return;
@@ -545,6 +564,11 @@ impl Dispatcher {
         for (_, packet) in std::mem::take(&mut self.queue) {
             self.give_back(packet, Cause::Stopped, "the runner was leaving");
         }
+        let stopped = matches!(self.phase, Phase::Draining(LeaveReason::Stopped, _));
+        for (active, report) in self.doubts.take_all() {
+            let report = if stopped { stopped_with_its_runner(report) } else { report };
+            self.finish(active, report, out);
+        }
         out.push(Effect::StopAll(stop.clone()));
     }
 
@@ -563,6 +587,9 @@ impl Dispatcher {
     pub fn settle(&mut self, now: Instant, out: &mut Vec<Effect>) {
         if self.settings.end.is_some_and(|end| end <= now) {
             self.drain(LeaveReason::TimeUp, &StopReason::RunnerTimeUp, now, out);
+        }
+        for (active, report) in self.doubts.take_due(now) {
+            self.finish(active, report, out);
         }
         if self.phase == Phase::Working {
             self.start_what_fits(out);
@@ -680,7 +707,8 @@ impl Dispatcher {
     }
 
     fn leave_if_done(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let is_delivered = self.exchange.is_none() && self.completed.is_empty() && self.started.is_empty();
+        let is_delivered =
+            self.exchange.is_none() && self.completed.is_empty() && self.started.is_empty() && self.doubts.len() == 0;
         let is_idle = self.active.is_empty() && self.queue.is_empty();
         let no_action_runs = self.actions.values().all(|action| action.has_ended);
         match &self.phase {

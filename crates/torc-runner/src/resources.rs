@@ -3,7 +3,7 @@
 use torc_model::api::{AttemptPacket, Capacity};
 
 /// What an attempt takes while it runs.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Share {
     cpus: i64,
     memory_bytes: i64,

@@ -34,6 +34,8 @@ const REPORT_KEY: u64 = u64::MAX;
 const EVENT_KEY: u64 = u64::MAX - 1;
 /// A runner with a given end stops its jobs this long before, on top of the grace.
 const END_MARGIN: Duration = Duration::from_secs(10);
+/// Slurm signals jobs and runner within milliseconds; on a busy node each may take a while to be heard.
+const DOUBT: Duration = Duration::from_secs(2);
 
 /// A runner that has not begun yet.
 pub struct Runner {
@@ -237,6 +239,7 @@ fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: 
         ignore_completion: registered.ignore_completion,
         strict_scheduler_match: config.strict_scheduler_match,
         end: config.time_left.map(|left| Instant::now() + left.saturating_sub(rules.grace + END_MARGIN)),
+        doubt: (config.kind == Kind::Slurm).then_some(DOUBT),
     }
 }
 

@@ -35,8 +35,9 @@ pub async fn run(client: Client) {
                 Ok(seen) => seen.seen.details.iter().for_each(|line| tracing::info!("{line}")),
                 Err(error) => tracing::warn!(%error, "allocations could not be looked at"),
             }
-            if let Err(error) = allocator.cancel_unneeded(None).await {
-                tracing::warn!(%error, "allocations that nobody needs could not be taken back");
+            match allocator.take_back(None).await {
+                Ok(ids) => ids.iter().for_each(|id| tracing::info!(slurm_job = id, "taken back: nothing needs it")),
+                Err(error) => tracing::warn!(%error, "allocations that nothing needs could not be taken back"),
             }
         }
     }

@@ -401,6 +401,14 @@ impl Workflow {
         }
     }
 
+    /// A runner that leaves has not started these attempts and never will: they go back to the queue at no cost.
+    pub fn leave_unstarted(&mut self, runner: RunnerId, limits: &mut Limits, now: i64) {
+        let held: Vec<AttemptId> = self.held_by(runner).filter_map(|index| self.jobs[index as usize].live).collect();
+        for attempt in held {
+            self.never_arrived(runner, attempt, limits, now);
+        }
+    }
+
     /// Attempts of this runner that it must stop: because somebody said so, or because they are no longer its own.
     pub fn orders_for(&self, runner: RunnerId) -> Vec<AttemptId> {
         let asked = self.held_by(runner).filter_map(|index| {

@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod generate;
 pub mod groups;
 pub mod logs;
+pub mod need;
 pub mod observe;
 pub mod profile;
 pub mod sacct;

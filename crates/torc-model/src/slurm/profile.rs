@@ -79,6 +79,9 @@ pub struct Partition {
     /// Quality of service to ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_qos: Option<String>,
+    /// Fields above that the site's public pages do not confirm.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unverified: Vec<String>,
 }
 
 /// What a runner needs of an allocation's time to start and to end.
@@ -216,6 +219,7 @@ fn derive_partition(partition: &SlurmPartition, nodes: &[Node], whole_nodes: boo
         preemptible: !matches!(partition.preempt_mode.as_str(), "" | "OFF"),
         is_default: partition.is_default,
         default_qos: None,
+        unverified: Vec::new(),
     })
 }
 

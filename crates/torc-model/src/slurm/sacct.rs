@@ -3,7 +3,7 @@
 use super::squeue::last_line;
 use super::state::{self, Verdict};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The columns asked for; reading goes by the header, so their order does not matter.
 pub const FIELDS: &str = "JobID,JobIDRaw,JobName,Partition,State,ExitCode,DerivedExitCode,Submit,Start,End,ElapsedRaw,\
@@ -53,9 +53,14 @@ impl Record {
         self.job_id.contains('.')
     }
 
+    /// Slurm has not written its name yet.
+    pub fn is_nameless(&self) -> bool {
+        matches!(self.name.as_str(), "" | "allocation")
+    }
+
     /// Slurm has finished writing it: before, codes, times and names may be missing or wrong.
     pub fn is_settled(&self) -> bool {
-        !matches!(self.end.as_str(), "Unknown" | "None" | "") && !self.partition.is_empty() && self.name != "allocation"
+        !matches!(self.end.as_str(), "Unknown" | "None" | "") && !self.partition.is_empty() && !self.is_nameless()
     }
 
     /// What its state means; an ended state counts only when the record is settled.
@@ -118,7 +123,79 @@ fn record(line: &str, columns: &BTreeMap<&str, usize>) -> Record {
     }
 }
 
-/// The newest record of the job itself; ids are reused after a controller's crash, so the name must fit as well.
+/// The newest record of the job itself; ids are reused after a controller's crash, so the name must fit as well. A record
+/// without a name yet may be anybody's, so it counts only when there is none with the name.
 pub fn newest<'a>(records: &'a [Record], id: &str, name: &str) -> Option<&'a Record> {
-    records.iter().rev().find(|r| r.job_id == id && (r.name == name || !r.is_settled()))
+    let find = |fits: &dyn Fn(&Record) -> bool| records.iter().rev().find(|r| r.job_id == id && fits(r));
+    find(&|r| r.name == name).or_else(|| find(&Record::is_nameless))
+}
+
+/// The records of jobs with these names, and of their steps, which follow them. Slurm may know other jobs by the same ids,
+/// from before it lost its state.
+pub fn ours(records: Vec<Record>, names: &BTreeSet<&str>) -> Vec<Record> {
+    let is_named = |r: &Record| !r.is_step() && names.contains(r.name.as_str());
+    let named: BTreeSet<String> = records.iter().filter(|r| is_named(r)).map(|r| r.job_id.clone()).collect();
+    let mut is_ours = false;
+    records
+        .into_iter()
+        .filter(|r| {
+            if !r.is_step() {
+                is_ours = is_named(r) || (r.is_nameless() && !named.contains(&r.job_id));
+            }
+            is_ours
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What 22.05 printed after its controller was killed and had given the id 38 away a second time.
+    const REUSED: &str = "JobID|JobName|Partition|State|ExitCode|Submit|Start|End
+37|down|main|REQUEUED|0:0|2026-11-15T18:01:08|2026-11-15T18:02:06|2026-11-15T18:02:06
+37.batch|batch||CANCELLED||2026-11-15T18:01:08|2026-11-15T18:01:08|2026-11-15T18:02:06
+38|allocation||PENDING|0:0|2026-11-15T18:01:08|2026-11-15T18:01:08|Unknown
+38.batch|batch||RUNNING|0:0|2026-11-15T18:01:08|2026-11-15T18:01:08|Unknown
+37|down|main|PENDING|0:0|2026-11-15T18:02:06|Unknown|Unknown
+38|hungsubmit|main|COMPLETED|0:0|2026-11-15T18:02:48|2026-11-15T18:02:48|2026-11-15T18:02:48
+38.batch|batch||COMPLETED|0:0|2026-11-15T18:02:48|2026-11-15T18:02:48|2026-11-15T18:02:48
+";
+
+    fn records(text: &str) -> Vec<Record> {
+        match read(Some(0), text, "") {
+            Answer::Records(records) => records,
+            Answer::Unavailable(why) => panic!("{why}"),
+        }
+    }
+
+    #[test]
+    fn the_end_of_another_job_with_the_same_id_is_not_the_end_of_ours() {
+        let records = records(REUSED);
+        let lost = newest(&records, "38", "torc-wf1-s1-0").expect("without a name yet");
+        assert!(matches!(lost.verdict(), Verdict::Alive { .. }), "{lost:?}");
+        let theirs = newest(&records, "38", "hungsubmit").expect("by its name");
+        assert!(matches!(theirs.verdict(), Verdict::Ended(_)), "{theirs:?}");
+        let again = newest(&records, "37", "down").expect("its second life");
+        assert_eq!(again.state, "PENDING");
+        assert_eq!(newest(&records, "37", "torc-wf1-s1-0"), None);
+    }
+
+    #[test]
+    fn a_running_job_of_somebody_else_says_nothing_about_ours() {
+        let theirs = "JobID|JobName|Partition|State|End\n5|somebody|main|RUNNING|Unknown\n";
+        assert_eq!(newest(&records(theirs), "5", "torc-wf1-s1-0"), None);
+    }
+
+    #[test]
+    fn only_our_records_are_shown_with_their_steps() {
+        let shown = |name: &str| -> Vec<(String, String)> {
+            let rows = ours(records(REUSED), &BTreeSet::from([name]));
+            rows.into_iter().map(|r| (r.job_id, r.state)).collect()
+        };
+        let row = |id: &str, state: &str| (id.to_owned(), state.to_owned());
+        assert_eq!(shown("hungsubmit"), [row("38", "COMPLETED"), row("38.batch", "COMPLETED")]);
+        // Ours may be the one that has no name yet.
+        assert_eq!(shown("torc-wf1-s1-0"), [row("38", "PENDING"), row("38.batch", "RUNNING")]);
+    }
 }

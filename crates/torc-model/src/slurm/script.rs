@@ -236,6 +236,16 @@ fn memory(field: &str, text: &str) -> Result<String, ScriptError> {
     Ok(format!("{}M", size.0.div_ceil(1 << 20)))
 }
 
+/// What `mem` asks for; `None` when it names no size of its own (`0` is all of the node).
+pub fn memory_bytes(text: &str) -> Option<u64> {
+    let bytes = match text.trim().parse::<u64>() {
+        // A bare number is megabytes to Slurm.
+        Ok(megabytes) => megabytes.checked_mul(1 << 20)?,
+        Err(_) => Memory::parse(text).ok()?.0,
+    };
+    (bytes > 0).then_some(bytes)
+}
+
 /// One word for the shell, whatever it contains.
 pub fn shell_quoted(text: &str) -> String {
     if !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=+@%,".contains(c)) {

@@ -52,6 +52,8 @@ pub struct AllocationView {
     pub ended_ms: Option<i64>,
     /// Not found in Slurm since.
     pub missing_since_ms: Option<i64>,
+    /// Nothing needs it any more; whoever can speak to Slurm takes it back.
+    pub unneeded_since_ms: Option<i64>,
     /// Runners alive in it.
     pub runners: i64,
 }

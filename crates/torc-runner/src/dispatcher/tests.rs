@@ -49,6 +49,7 @@ impl Desk {
             ignore_completion: false,
             strict_scheduler_match: false,
             end: None,
+            doubt: None,
         };
         change(&mut settings);
         let (held, now) = (Arc::new(HeldList::default()), Instant::now());
@@ -500,4 +501,42 @@ fn a_server_that_does_not_wait_is_asked_less_and_less_often() {
     desk.now += Duration::from_secs(30);
     assert_eq!(desk.on(nothing()), ["listen limit 256"]);
     assert_eq!(desk.on(Event::Heard(granted(&[1]))), ["start 1 []", "listen limit 256"]);
+}
+
+#[test]
+fn a_failure_at_the_moment_of_the_stop_is_not_the_jobs_own() {
+    let mut desk = Desk::new(|s| s.doubt = Some(Duration::from_secs(2)));
+    desk.settle();
+    desk.heard(&[1, 2, 3]);
+    // Its share is free at once; its end waits for a word.
+    assert_eq!(desk.ended(1, 1.0, Some(Cause::Signal)), ["start 3 []"]);
+    assert_eq!(desk.dispatcher.undelivered(), 1);
+    assert_eq!(
+        desk.on(Event::Shutdown(Shutdown::Stop)),
+        ["tell Leaving", "stop all Stopped", "exchange limit 0 prefetch 0 started [] completed [1:stopped]"]
+    );
+    // This one died of the same signal before ours reached it.
+    assert_eq!(desk.ended(2, 1.0, Some(Cause::Exit)), [""; 0]);
+    desk.ended(3, 1.0, None);
+    assert_eq!(
+        desk.exchanged(ClaimResponse::default()),
+        ["exchange limit 0 prefetch 0 started [] completed [2:stopped, 3]"]
+    );
+    assert_eq!(desk.dispatcher.counts, Counts { succeeded: 1, failed: 0, ended: 2 });
+}
+
+#[test]
+fn a_failure_without_a_stop_is_told_after_a_moment() {
+    let mut desk = Desk::new(|s| s.doubt = Some(Duration::from_secs(2)));
+    desk.settle();
+    desk.heard(&[1]);
+    assert_eq!(desk.ended(1, 1.0, Some(Cause::Exit)), [""; 0]);
+    assert_eq!(desk.dispatcher.next_alarm(), Some(desk.now + Duration::from_secs(2)));
+    assert_eq!(desk.later(1.9), [""; 0]);
+    let told = desk.later(0.1);
+    assert!(told[0].ends_with("completed [1:exit]"), "{told:?}");
+    // Told by its own limits, nothing is in doubt.
+    desk.exchanged(granted(&[2]));
+    let told = desk.ended(2, 1.0, Some(Cause::Timeout));
+    assert!(told[0].ends_with("completed [2:timeout]"), "{told:?}");
 }

@@ -1,6 +1,7 @@
 //! Sends what waits to be sent, exactly once, and tells the server what became of it.
 
 use super::command::Slurm;
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -8,12 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use torc_client::{Client, Error, Query};
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::script::{Submission, render, walltime_seconds};
-use torc_model::slurm::squeue::{Answer, Submitted};
+use torc_model::slurm::squeue::{Answer, Row, Submitted};
 use torc_model::slurm::wire::{
     AllocationView, BeginSubmission, Observation, Observations, ObservedView, SubmissionOrder, SubmissionOutcome,
     SubmissionReport,
 };
-use torc_model::slurm::{Known, Verdict, observe, sacct};
+use torc_model::slurm::{Known, Phase, Verdict, observe, sacct};
 use torc_model::status::AllocationStatus;
 
 /// A request that Slurm took may need a moment until Slurm shows it.
@@ -265,26 +266,37 @@ impl Allocator {
         Ok(open)
     }
 
-    /// Takes back what waits in Slurm for a workflow that needs nothing any more. Only our own, by id and name.
-    pub async fn cancel_unneeded(&self, workflow: Option<WorkflowId>) -> Result<Vec<String>, Error> {
-        let mut canceled = Vec::new();
-        let open = self.open_allocations(workflow).await?;
-        let waiting: Vec<_> = open.iter().filter(|a| a.status == AllocationStatus::Pending && a.runners == 0).collect();
-        for id in waiting.iter().map(|a| a.workflow_id).collect::<std::collections::BTreeSet<_>>() {
-            let complete = self.client.is_complete(id).await?;
-            if complete.is_complete || complete.is_canceled {
-                let of_it = waiting.iter().filter(|a| a.workflow_id == id);
-                canceled.extend(of_it.filter_map(|a| a.slurm_job_id.clone()));
+    /// Takes back what waits in Slurm although nothing needs it any more. Only our own, by id and name, and only while it
+    /// waits. Answers with the ids of those that Slurm was asked to end.
+    pub async fn take_back(&self, workflow: Option<WorkflowId>) -> Result<Vec<String>, Error> {
+        let query = Query::new().add("status", AllocationStatus::Pending);
+        let query = match workflow {
+            Some(id) => query.add("workflow_id", id),
+            None => query,
+        };
+        let mut unneeded = self.client.list_allocations(&query).await?;
+        unneeded.retain(|a| a.unneeded_since_ms.is_some());
+        if unneeded.is_empty() {
+            return Ok(Vec::new());
+        }
+        // When Slurm does not answer they stay marked, and the next look tries again.
+        let Answer::Rows(rows) = self.slurm.queue().await else { return Ok(Vec::new()) };
+        let waits = |row: &Row| matches!(row.verdict(), Verdict::Alive { phase: Phase::Waiting, .. });
+        let mut by_name: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for allocation in &unneeded {
+            let is_it = |row: &&Row| {
+                row.name == allocation.name && Some(&row.id) == allocation.slurm_job_id.as_ref() && waits(row)
+            };
+            if let Some(row) = rows.iter().find(is_it) {
+                by_name.entry(&allocation.name).or_default().push(row.id.clone());
             }
         }
-        if !canceled.is_empty() {
-            let Answer::Rows(rows) = self.slurm.queue().await else { return Ok(Vec::new()) };
-            let names: Vec<&str> = waiting.iter().map(|a| a.name.as_str()).collect();
-            canceled.retain(|id| rows.iter().any(|r| r.id == *id && names.contains(&r.name.as_str())));
-            self.slurm.cancel(&canceled).await;
-            self.sync(workflow, false, false).await?;
+        for (name, ids) in &by_name {
+            self.slurm.cancel_waiting(name, ids).await;
         }
-        Ok(canceled)
+        // Slurm's word is no proof, and some may have ended otherwise: a look tells.
+        self.sync(workflow, false, false).await?;
+        Ok(by_name.into_values().flatten().collect())
     }
 }
 

@@ -69,13 +69,13 @@ impl Slurm {
         squeue::submitted(ran.code, &ran.stdout, &ran.stderr)
     }
 
-    /// Asks Slurm to end jobs. Whether it did, only a later look tells.
-    pub async fn cancel(&self, ids: &[String]) {
-        if !ids.is_empty() {
-            let ran = run("scancel", ids, QUERY_LIMIT).await;
-            if ran.code != Some(0) {
-                tracing::warn!(code = ?ran.code, message = squeue::last_line(&ran.stderr), "scancel failed");
-            }
+    /// Asks Slurm to end those of these jobs that have this name and still wait. Whether it did, only a later look tells.
+    pub async fn cancel_waiting(&self, name: &str, ids: &[String]) {
+        let mut arguments = vec!["--state=PENDING".to_owned(), format!("--name={name}")];
+        arguments.extend(ids.iter().cloned());
+        let ran = run("scancel", &arguments, QUERY_LIMIT).await;
+        if ran.code != Some(0) {
+            tracing::warn!(code = ?ran.code, message = squeue::last_line(&ran.stderr), "scancel failed");
         }
     }
 

@@ -112,7 +112,8 @@ async fn find_allocation(client: &Client, inside: &Inside, task: Option<i64>) ->
     }
 }
 
-/// Sends further allocations that actions of the workflow ask for, in case nobody else can.
+/// Sends further allocations that actions of the workflow ask for, and takes back what nothing needs any more, in case
+/// nobody else can.
 async fn submit_more(client: Client, inside: Inside) {
     let Ok(client) = client.detached() else { return };
     let allocator = match Allocator::new(client, Some(inside.output_dir.clone())) {
@@ -126,6 +127,9 @@ async fn submit_more(client: Client, inside: Inside) {
         tokio::time::sleep(SUBMIT_PAUSE).await;
         if let Err(error) = allocator.submit_waiting(Some(inside.workflow_id)).await {
             tracing::debug!(%error, "waiting allocations could not be sent");
+        }
+        if let Err(error) = allocator.take_back(Some(inside.workflow_id)).await {
+            tracing::debug!(%error, "allocations that nothing needs could not be taken back");
         }
     }
 }

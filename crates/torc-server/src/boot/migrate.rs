@@ -16,6 +16,7 @@ pub const MIGRATIONS: &[&str] = &[
     include_str!("../store/migration_4.sql"),
     include_str!("../store/migration_5.sql"),
     include_str!("../store/migration_6.sql"),
+    include_str!("../store/migration_7.sql"),
 ];
 
 /// "Torc" in ASCII, in the header of every database of ours.

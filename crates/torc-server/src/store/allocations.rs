@@ -7,6 +7,7 @@ use super::persist::json;
 use super::recovery;
 use super::refusal::Refusal;
 use super::runners;
+use super::unneeded;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::json as value;
@@ -37,7 +38,7 @@ pub const MAX_ORDERS: usize = 20;
 
 pub(super) const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.scheduler_id, s.name, n.name, n.array_task, n.status,
     n.slurm_job_id, n.state, n.reason, n.cause, n.action_id, n.start_one_worker_per_node, n.max_parallel_jobs, n.created_ms,
-    n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms,
+    n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms, n.unneeded_since_ms,
     (SELECT count(*) FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.ended_ms IS NULL
      AND c.scheduler ->> 'allocation_id' = n.id)
     FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id";
@@ -67,7 +68,8 @@ pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
         started_ms: row.get(17)?,
         ended_ms: row.get(18)?,
         missing_since_ms: row.get(19)?,
-        runners: row.get(20)?,
+        unneeded_since_ms: row.get(20)?,
+        runners: row.get(21)?,
     })
 }
 
@@ -253,7 +255,8 @@ pub fn usable(tx: &Tx<'_>, id: WorkflowId, scheduler: &str, seconds: i64) -> Res
         .db
         .prepare_cached(
             "SELECT count(*) FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
-             WHERE n.workflow_id = ?1 AND s.name = ?2 AND (n.status IN ('planned', 'submitting', 'pending')
+             WHERE n.workflow_id = ?1 AND s.name = ?2
+                AND (n.status IN ('planned', 'submitting', 'pending') AND n.unneeded_since_ms IS NULL
                 OR n.status = 'active' AND EXISTS (SELECT 1 FROM compute_node c WHERE c.workflow_id = n.workflow_id
                     AND c.ended_ms IS NULL AND c.scheduler ->> 'allocation_id' = n.id
                     AND (c.stop_by_ms IS NULL OR c.stop_by_ms - ?4 >= ?3 * 1000)))",
@@ -266,7 +269,7 @@ pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission, tokens: &[String]) -> R
     if request.submitter.is_empty() {
         return Err(Refusal::invalid("submitter", "a name is needed, so that two do not send the same").into());
     }
-    give_up_unneeded(tx, request.workflow_id)?;
+    unneeded::release(tx, request.workflow_id)?;
     let mut statement = tx.db.prepare_cached(
         "SELECT name, min(workflow_id), count(*), max(status = 'submitting'), min(scheduler_id),
             max(start_one_worker_per_node), max(max_parallel_jobs)
@@ -326,18 +329,6 @@ pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission, tokens: &[String]) -> R
         });
     }
     Ok(orders)
-}
-
-/// What was planned for a workflow that is over is not sent any more.
-fn give_up_unneeded(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
-    tx.db
-        .prepare_cached(
-            "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?1, reason = 'no longer needed'
-             WHERE status = 'planned' AND (?2 IS NULL OR workflow_id = ?2)
-             AND (SELECT is_complete OR is_canceled FROM workflow w WHERE w.id = workflow_id)",
-        )?
-        .execute(params![tx.now, workflow])?;
-    Ok(())
 }
 
 /// A submitter tells how it went.
@@ -414,7 +405,7 @@ pub fn runner_arrived(tx: &mut Tx<'_>, workflow: WorkflowId, scheduler: &serde_j
     tx.db
         .prepare_cached(
             "UPDATE scheduled_compute_node SET status = 'active', slurm_job_id = ?2, ended_ms = NULL, missing_since_ms = NULL,
-             cause = NULL, reason = NULL, state = 'RUNNING', started_ms = coalesce(started_ms, ?3),
+             unneeded_since_ms = NULL, cause = NULL, reason = NULL, state = 'RUNNING', started_ms = coalesce(started_ms, ?3),
              submitted_ms = coalesce(submitted_ms, ?3) WHERE id = ?1",
         )?
         .execute(params![id, job, tx.now])?;
@@ -445,7 +436,13 @@ fn runners_of(tx: &Tx<'_>, row: &AllocationView) -> Result<Vec<RunnerId>, Failed
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn complete(tx: &mut Tx<'_>, row: &AllocationView, state: &str, why: &str, cause: Option<Cause>) -> Result<(), Failed> {
+pub(super) fn complete(
+    tx: &mut Tx<'_>,
+    row: &AllocationView,
+    state: &str,
+    why: &str,
+    cause: Option<Cause>,
+) -> Result<(), Failed> {
     tx.db
         .prepare_cached(
             "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?2, state = ?3, reason = ?4, cause = ?5
@@ -486,11 +483,15 @@ pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Fai
             Verdict::Ended(ending) => {
                 if end_runners(tx, &row, item, ending.cause, &ending.text, &mut view)? {
                     let name = label(&row);
+                    let text = match row.unneeded_since_ms {
+                        Some(_) => format!("no longer needed; {}", ending.text),
+                        None => ending.text.clone(),
+                    };
                     view.allocations_ended += 1;
                     view.pending_allocations_cleaned += i64::from(row.status != AllocationStatus::Active);
-                    view.details.push(format!("{name} is over: {}", ending.text));
+                    view.details.push(format!("{name} is over: {text}"));
                     if !seen.dry_run {
-                        complete(tx, &row, &ending.state, &ending.text, Some(ending.cause))?;
+                        complete(tx, &row, &ending.state, &text, Some(ending.cause))?;
                     }
                 }
             }

@@ -19,6 +19,7 @@ mod regenerate;
 mod reservations;
 mod runners;
 mod step_events;
+mod unneeded;
 mod waiting;
 mod webhooks;
 mod why;

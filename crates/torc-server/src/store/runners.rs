@@ -596,6 +596,11 @@ pub fn goodbye(tx: &mut Tx<'_>, runner: RunnerId, goodbye: &Goodbye) -> Result<G
             text: format!("its runner on {} left: {}", known.host, goodbye.reason),
         },
     };
+    // It leaves in good order, so it has told the end of all it ran: what it was given in its last moment never started.
+    tx.apply(id, |workflow, limits, now| {
+        workflow.leave_unstarted(runner, limits, now);
+        Ok(())
+    })?;
     end_runner(tx, runner, id, &lost, &goodbye.reason)?;
     super::allocations::runner_left(tx, runner, &goodbye.reason)?;
     // After the end, so that they are not taken back with the rest.

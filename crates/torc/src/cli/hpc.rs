@@ -104,7 +104,11 @@ fn show(context: &Context, profile: &Profile) -> Result<()> {
                 (p.preemptible, "preemptible"),
                 (p.requires_explicit_request, "only when named"),
             ];
-            let notes: Vec<&str> = notes.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
+            let mut notes: Vec<String> =
+                notes.iter().filter(|(is, _)| *is).map(|(_, word)| (*word).to_owned()).collect();
+            if !p.unverified.is_empty() {
+                notes.push(format!("unverified: {}", p.unverified.join(", ")));
+            }
             table.row([
                 Field::text(&p.name),
                 Field::number(i64::from(p.cpus_per_node)),

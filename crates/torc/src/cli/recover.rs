@@ -94,7 +94,16 @@ impl Args {
                         .warn(format_args!("Slurm does not answer, so nothing was concluded: {}", escape::line(&why)));
                 }
             }
-            let shapes = if for_slurm { slurm::node_shapes().await } else { Vec::new() };
+            let shapes = match for_slurm {
+                true => slurm::node_shapes().await.unwrap_or_else(|why| {
+                    let why = escape::line(&why);
+                    context
+                        .output
+                        .warn(format_args!("nothing limits what jobs are given, as nodes are not known: {why}"));
+                    Vec::new()
+                }),
+                false => Vec::new(),
+            };
             let view = match self.options.recover(context, client, workflow.id, self.dry_run, None, shapes).await? {
                 Outcome::Done(view) => view,
                 Outcome::HookFailed(message) => {

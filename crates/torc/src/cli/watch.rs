@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use torc_client::{Client, Query};
 use torc_model::api::{EventView, JobView, RunnerView, SlurmSchedulerView, StatusView, WorkflowView};
+use torc_model::recovery::NodeShape;
 use torc_model::status::JobStatus;
 use torc_runner::{Runner, Shutdown, Summary};
 
@@ -80,6 +81,9 @@ type OwnRunner = Pin<Box<dyn Future<Output = std::result::Result<Summary, torc_r
 
 type Judging = Pin<Box<dyn Future<Output = Result<ai::Judged>>>>;
 
+/// A look at Slurm, which may take long when Slurm does not answer; gives back what it was made with.
+type Looking = Pin<Box<dyn Future<Output = (slurm::AutoSchedule, Result<Vec<String>>)>>>;
+
 /// Everything that one call of `watch` knows.
 struct Watch<'a> {
     context: &'a Context,
@@ -106,7 +110,10 @@ struct Watch<'a> {
     is_runner_useless: bool,
     stop: watch::Sender<Shutdown>,
     /// The workflow's nodes come from Slurm.
+    is_for_slurm: bool,
+    /// Away while a look is under way.
     auto_schedule: Option<slurm::AutoSchedule>,
+    looking: Option<Looking>,
     slurm_at: Option<Instant>,
 }
 
@@ -163,7 +170,9 @@ impl Args {
             is_runner_useless: false,
             stop: watch::channel(Shutdown::Run).0,
             slurm_at: auto_schedule.as_ref().map(|_| Instant::now()),
+            is_for_slurm: auto_schedule.is_some(),
             auto_schedule,
+            looking: None,
         };
         let mut interrupts = Interrupts::listen()?;
         let mut interrupted = 0;
@@ -179,7 +188,8 @@ impl Args {
                 },
                 left = run_own(&mut watch.own) => watch.on_runner_left(left),
                 done = run_judging(&mut watch.judging) => watch.on_judged(done),
-                () = due(watch.slurm_at) => watch.look_at_slurm().await?,
+                () = due(watch.slurm_at) => watch.look_at_slurm(),
+                done = run_looking(&mut watch.looking) => watch.on_looked(done)?,
                 () = due(watch.stale_at) => {
                     if watch.own.is_none() && interrupted > 0 {
                         break;
@@ -214,6 +224,13 @@ async fn due(at: Option<Instant>) {
 async fn run_judging(judging: &mut Option<Judging>) -> Result<ai::Judged> {
     match judging {
         Some(judging) => judging.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn run_looking(looking: &mut Option<Looking>) -> (slurm::AutoSchedule, Result<Vec<String>>) {
+    match looking {
+        Some(looking) => looking.await,
         None => std::future::pending().await,
     }
 }
@@ -318,10 +335,14 @@ impl Watch<'_> {
         let bad: i64 = bad.iter().map(|s| count(&status, *s)).sum();
         let moving = [JobStatus::Ready, JobStatus::Pending, JobStatus::Running].iter().any(|s| count(&status, *s) > 0);
         if bad > 0 && !moving && self.args.recover && !self.is_tried && !status.is_canceled {
+            let Some(shapes) = self.node_shapes().await else {
+                self.stale_at = Some(Instant::now() + LOOK_AT_SLURM);
+                return Ok(false);
+            };
             self.is_tried = true;
-            if self.recover().await? {
+            if self.recover(shapes).await? {
                 self.is_runner_useless = false;
-                self.slurm_at = self.auto_schedule.as_ref().map(|_| Instant::now());
+                self.slurm_at = self.is_for_slurm.then(Instant::now);
                 self.stale_at = Some(Instant::now());
                 return Ok(false);
             }
@@ -360,7 +381,7 @@ impl Watch<'_> {
                 }
                 if judged.retried > 0 {
                     self.is_runner_useless = false;
-                    self.slurm_at = self.auto_schedule.as_ref().map(|_| Instant::now());
+                    self.slurm_at = self.is_for_slurm.then(Instant::now);
                 }
             }
             // The jobs go on waiting; a person can still judge them.
@@ -368,21 +389,45 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends what Slurm has ended, and asks for nodes if that is due.
-    async fn look_at_slurm(&mut self) -> Result<()> {
+    /// Begins to end what Slurm has ended, and to ask for nodes if that is due. One look at a time.
+    fn look_at_slurm(&mut self) {
         self.slurm_at = Some(Instant::now() + LOOK_AT_SLURM);
-        if let Some(auto_schedule) = &mut self.auto_schedule {
-            for line in auto_schedule.tick(&self.client, &self.workflow).await? {
-                self.tell(escape::line(&line));
-            }
+        if let Some(mut auto_schedule) = self.auto_schedule.take() {
+            let (client, workflow) = (self.client.clone(), self.workflow.clone());
+            self.looking = Some(Box::pin(async move {
+                let done = auto_schedule.tick(&client, &workflow).await;
+                (auto_schedule, done)
+            }));
+        }
+    }
+
+    fn on_looked(&mut self, (auto_schedule, done): (slurm::AutoSchedule, Result<Vec<String>>)) -> Result<()> {
+        self.looking = None;
+        self.auto_schedule = Some(auto_schedule);
+        for line in done? {
+            self.tell(escape::line(&line));
         }
         Ok(())
     }
 
+    /// What nodes there are, so that recovery gives no job more than one has. `None`: Slurm does not tell right now.
+    async fn node_shapes(&mut self) -> Option<Vec<NodeShape>> {
+        if !self.is_for_slurm {
+            return Some(Vec::new());
+        }
+        match slurm::node_shapes().await {
+            Ok(shapes) => Some(shapes),
+            Err(why) => {
+                let why = escape::line(&why).into_owned();
+                self.say_stuck(format!("recovery waits until Slurm tells what nodes it has: {why}"));
+                None
+            }
+        }
+    }
+
     /// One round. Answers whether jobs were queued.
-    async fn recover(&mut self) -> Result<bool> {
+    async fn recover(&mut self, shapes: Vec<NodeShape>) -> Result<bool> {
         let rounds = Some(self.args.max_retries);
-        let shapes = if self.auto_schedule.is_some() { slurm::node_shapes().await } else { Vec::new() };
         let options = &self.args.options;
         let outcome = options.recover(self.context, &self.client, self.workflow.id, false, rounds, shapes).await;
         match outcome {
@@ -426,14 +471,14 @@ impl Watch<'_> {
             }
             let title = run::title(&self.workflow);
             let id = self.workflow.id;
-            let how = match self.auto_schedule {
-                Some(_) => match slurm::open_allocations(&self.client, &self.workflow).await? {
+            let how = match self.is_for_slurm {
+                true => match slurm::open_allocations(&self.client, &self.workflow).await? {
                     0 => {
                         format!("`torc slurm regenerate {id} --submit` asks for nodes, `--auto-schedule` does it here")
                     }
                     open => format!("{} on the way", human::count(open, "allocation")),
                 },
-                None => format!("`torc run {id}` goes on"),
+                false => format!("`torc run {id}` goes on"),
             };
             self.say_stuck(format!("no runner is active for {title}; {how}"));
         } else if waiting > 0 {

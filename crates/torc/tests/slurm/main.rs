@@ -21,7 +21,7 @@ resource_requirements: [{{name: small, num_cpus: 1, memory: 200m, runtime: 1m}}]
 slurm_schedulers:
   - {{name: s, account: a, partition: {partition}, nodes: 1, walltime: '00:10:00', ntasks_per_node: 4, mem: 1500m}}
 jobs:
-  - {{name: 'j{{i}}', command: 'sleep {seconds}; {WITNESS}', resource_requirements: small, scheduler: s, max_lost_retries: 99, parameters: {{i: '1:{count}'}}}}
+  - {{name: 'j{{i}}', command: 'sleep {seconds} && {WITNESS}', resource_requirements: small, scheduler: s, max_lost_retries: 99, parameters: {{i: '1:{count}'}}}}
 actions:
   - {{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm, num_allocations: 1}}
 {more}

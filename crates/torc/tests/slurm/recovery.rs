@@ -42,7 +42,7 @@ fn a_job_over_its_memory_gets_more_and_new_nodes() {
 fn nothing_is_raised_beyond_what_a_node_has() {
     let Some(cluster) = cluster() else { return };
     let text = spec("main", 1, 0.2, "").replace("memory: 200m", "memory: 3500m").replace("mem: 1500m", "mem: 3900m");
-    let text = text.replace(&format!("sleep 0.2; {WITNESS}"), "exec python3 hungry.py");
+    let text = text.replace(&format!("sleep 0.2 && {WITNESS}"), "exec python3 hungry.py");
     std::fs::write(cluster.dir.path().join("hungry.py"), "raise MemoryError()\n").expect("written");
     cluster.submit(&text);
     cluster.wait("failed job", 60, || cluster.counts().get("failed") == Some(&1));
@@ -56,7 +56,7 @@ fn watch_recovers_regenerates_and_ends_with_everything_done() {
     let Some(cluster) = cluster() else { return };
     // The first attempt of each job fails by its own time limit; the second one has more of it.
     let text = spec("main", 2, 0.0, "").replace(
-        &format!("sleep 0; {WITNESS}"),
+        &format!("sleep 0 && {WITNESS}"),
         &format!("test -e once_$TORC_JOB_NAME && {WITNESS} || {{ touch once_$TORC_JOB_NAME; sleep 60; }}"),
     );
     let text = text.replace("max_lost_retries: 99", "max_lost_retries: 99, timeout: 2s");

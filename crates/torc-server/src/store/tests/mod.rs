@@ -317,9 +317,17 @@ async fn goodbye_gives_back_what_was_held() {
     f.claim(vec![]).await;
     f.store.goodbye(f.runner, Goodbye { reason: "done".into() }).await.expect("left");
     assert_eq!(f.statuses().await[0], ("a".into(), 2, 2));
-    assert_eq!(f.scalar("SELECT return_code FROM attempt WHERE state = 'failed' AND cause = 'lost'").await, -128);
+    let free = "SELECT count(*) FROM attempt WHERE state = 'terminated' AND cause = 'stopped'";
+    assert_eq!(f.scalar(free).await, 1, "it never started: no loss");
     f.register("r2").await;
-    assert_eq!(f.claim(vec![]).await.attempts[0].attempt_id, 2);
+    let second = f.claim(vec![]).await;
+    assert_eq!(second.attempts[0].attempt_id, 2);
+    let attempt = AttemptRef { id: second.attempts[0].id, token: second.attempts[0].token.clone() };
+    let batch = StartBatch { runner_id: f.runner, items: vec![StartReport { attempt, pid: 5, at_ms: 6 }] };
+    f.store.start(batch).await.expect("started");
+    f.store.goodbye(f.runner, Goodbye { reason: "done".into() }).await.expect("left");
+    assert_eq!(f.scalar("SELECT return_code FROM attempt WHERE state = 'failed' AND cause = 'lost'").await, -128);
+    assert_eq!(f.statuses().await[0], ("a".into(), 2, 3));
 }
 
 #[tokio::test]

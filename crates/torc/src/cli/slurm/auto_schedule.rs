@@ -59,6 +59,10 @@ impl AutoSchedule {
             Allocator::new(client.clone(), self.output_dir.clone()).map_err(Error::io("find", "the program"))?;
         allocator.submit_waiting(Some(workflow.id)).await?;
         let synced = allocator.sync(Some(workflow.id), false, false).await?;
+        let unneeded = allocator.take_back(Some(workflow.id)).await?;
+        if !unneeded.is_empty() {
+            lines.push(format!("taken back from Slurm, because nothing needs it any more: {}", unneeded.join(", ")));
+        }
         match synced.unreachable {
             Some(why) => lines.push(format!("Slurm does not answer: {why}; nothing was concluded")),
             None => lines.extend(synced.seen.details.into_iter().filter(|l| !l.contains("a second look will tell"))),
@@ -104,6 +108,8 @@ impl AutoSchedule {
         if !(self.options.auto_schedule || self.is_recovering) {
             return false;
         }
+        // What was given up because nothing needed it tells nothing about what would come of more.
+        let asked: Vec<_> = asked.iter().filter(|a| a.unneeded_since_ms.is_none()).collect();
         let last = asked.iter().max_by_key(|a| a.created_ms);
         let seconds = last.map_or(u64::MAX, |a| u64::try_from((now_ms - a.created_ms) / 1000).unwrap_or(0));
         let is_cool = seconds >= self.options.auto_schedule_cooldown;
@@ -126,15 +132,9 @@ pub async fn open_allocations(client: &Client, workflow: &WorkflowView) -> Resul
     Ok(i64::try_from(open).unwrap_or(i64::MAX))
 }
 
-/// The kinds of nodes of this cluster, so that recovery gives no job more than a node has. Empty: unknown.
-pub async fn node_shapes() -> Vec<NodeShape> {
-    match detect_profile(&Slurm::new()).await {
-        Ok(profile) => profile.shapes(),
-        Err(error) => {
-            tracing::warn!(error, "the nodes of this cluster are not known");
-            Vec::new()
-        }
-    }
+/// The kinds of nodes of this cluster, so that recovery gives no job more than a node has; or why they are not known.
+pub async fn node_shapes() -> std::result::Result<Vec<NodeShape>, String> {
+    detect_profile(&Slurm::new()).await.map(|profile| profile.shapes())
 }
 
 /// The workflow was meant for Slurm, and Slurm can be asked from here.
@@ -209,6 +209,7 @@ mod tests {
             started_ms: worked.then_some(created_ms),
             ended_ms: None,
             missing_since_ms: None,
+            unneeded_since_ms: None,
             runners: 0,
         }
     }

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::output::{Field, Table, human};
 use std::collections::BTreeSet;
 use torc_client::Query;
-use torc_model::slurm::sacct::{Answer, Record};
+use torc_model::slurm::sacct::{self, Answer, Record};
 use torc_runner::slurm::Slurm;
 
 /// Show what Slurm's accounting says about a workflow's allocations
@@ -32,19 +32,12 @@ impl Args {
             let ids: Vec<String> = allocations.iter().filter_map(|a| a.slurm_job_id.clone()).collect();
             let names: BTreeSet<&str> = allocations.iter().map(|a| a.name.as_str()).collect();
             let mut records: Vec<Record> = match Slurm::new().accounting(&ids).await {
-                Answer::Records(records) => records,
+                Answer::Records(records) => sacct::ours(records, &names),
                 Answer::Unavailable(why) => {
                     return Err(Error::usage_hint(why, "`torc slurm allocations` shows what Torc itself has seen"));
                 }
             };
-            // A controller that crashed may give an id a second time: the name tells whose it is. Steps follow their job.
-            let mut is_ours = false;
-            records.retain(|r| {
-                if !r.is_step() {
-                    is_ours = names.contains(r.name.as_str()) || !r.is_settled();
-                }
-                is_ours && (self.steps || !r.is_step())
-            });
+            records.retain(|r| self.steps || !r.is_step());
             let total = i64::try_from(records.len()).unwrap_or(i64::MAX);
             context.output.list("records", &records, total, || {
                 let mut table = Table::new(["job", "name", "state", "exit", "elapsed", "cpu time", "max rss", "nodes"]);

@@ -1,0 +1,101 @@
+//! Whether an allocation could still be of use to a job.
+
+use super::script::{memory_bytes, walltime_seconds};
+use crate::api::Capacity;
+use crate::core::{Class, Room};
+use crate::plan::SlurmScheduler;
+
+/// A kind of allocation: how it was asked for, and what is known of those that came.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kind {
+    /// The scheduler's id.
+    pub scheduler_id: i64,
+    /// What was asked for.
+    pub scheduler: SlurmScheduler,
+    /// Options for every allocation name GPUs.
+    pub gpus_by_default: bool,
+    /// Runners in it take this many jobs, whatever they need.
+    pub max_parallel_jobs: Option<i64>,
+    /// What a runner in such an allocation had.
+    pub seen: Option<Capacity>,
+}
+
+impl Kind {
+    /// A job of this class could run in such an allocation. In doubt it could.
+    pub fn could_run(&self, class: &Class) -> bool {
+        if class.scheduler == Some(self.scheduler_id) {
+            return true;
+        }
+        // Runners in allocations have no label.
+        if class.label.is_some() {
+            return false;
+        }
+        let walltime = walltime_seconds(&self.scheduler.walltime).unwrap_or(u64::MAX);
+        if class.runtime.is_some_and(|runtime| runtime > walltime) {
+            return false;
+        }
+        match &self.seen {
+            Some(capacity) => Room::of(capacity).fits(class),
+            None => self.max_parallel_jobs.is_some() || self.was_asked_to_fit(class),
+        }
+    }
+
+    /// Slurm may give more CPUs than were asked for, and whole nodes where `mem` says nothing; the rest is as asked for.
+    fn was_asked_to_fit(&self, class: &Class) -> bool {
+        let asked = &self.scheduler;
+        let has_gpus = asked.gres.is_some() || asked.extra.is_some() || self.gpus_by_default;
+        let memory = asked.mem.as_deref().and_then(memory_bytes);
+        class.nodes <= asked.nodes.max(1)
+            && (class.gpus == 0 || has_gpus)
+            && memory.is_none_or(|memory| class.memory.unwrap_or(0) <= memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind() -> Kind {
+        let scheduler = SlurmScheduler {
+            name: "s".into(),
+            nodes: 1,
+            walltime: "01:00:00".into(),
+            mem: Some("4g".into()),
+            ..SlurmScheduler::default()
+        };
+        Kind { scheduler_id: 7, scheduler, gpus_by_default: false, max_parallel_jobs: None, seen: None }
+    }
+
+    fn small() -> Class {
+        Class { cpus: 1, nodes: 1, memory: Some(1 << 30), runtime: Some(600), ..Class::default() }
+    }
+
+    #[test]
+    fn what_was_asked_for_tells_what_can_not_run() {
+        let kind = kind();
+        assert!(kind.could_run(&small()));
+        assert!(kind.could_run(&Class { cpus: 64, ..small() }), "Slurm may give more CPUs than that");
+        assert!(!kind.could_run(&Class { memory: Some(5 << 30), ..small() }));
+        assert!(!kind.could_run(&Class { gpus: 1, ..small() }));
+        assert!(!kind.could_run(&Class { nodes: 2, ..small() }));
+        assert!(!kind.could_run(&Class { runtime: Some(3601), ..small() }));
+        assert!(!kind.could_run(&Class { label: Some("x".into()), ..small() }));
+        assert!(kind.could_run(&Class { scheduler: Some(8), ..small() }), "runners also take what others should");
+        assert!(kind.could_run(&Class { gpus: 1, scheduler: Some(7), ..small() }), "it was made for it");
+    }
+
+    #[test]
+    fn in_doubt_it_could_run() {
+        let with_extra = SlurmScheduler { extra: Some("--gpus=1".into()), mem: Some("0".into()), ..kind().scheduler };
+        let kind = Kind { scheduler: with_extra, ..kind() };
+        assert!(kind.could_run(&Class { gpus: 1, memory: Some(1 << 50), ..small() }));
+    }
+
+    #[test]
+    fn what_came_counts_more_than_what_was_asked_for() {
+        let seen = Capacity { num_cpus: 4, memory_bytes: 4 << 30, num_nodes: 1, ..Capacity::default() };
+        let kind = Kind { seen: Some(seen), ..kind() };
+        assert!(kind.could_run(&small()));
+        assert!(!kind.could_run(&Class { cpus: 5, ..small() }));
+    }
+}

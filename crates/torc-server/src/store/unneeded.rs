@@ -1,0 +1,103 @@
+//! Allocations that nothing needs any more: what was not sent never is, and what waits in Slurm is marked.
+//!
+//! The mark is written before anybody speaks to Slurm and outlives every crash; whoever can speak to Slurm takes marked
+//! allocations back until they are gone. A marked one does not count for jobs that come to need nodes later; should it
+//! start all the same, it is as good as any other.
+
+use super::allocations::{COLUMNS, complete, view};
+use super::load::parse;
+use super::writer::{Failed, Tx};
+use rusqlite::{OptionalExtension as _, params};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use torc_model::api::Capacity;
+use torc_model::core::{Change, Class};
+use torc_model::ids::WorkflowId;
+use torc_model::plan::{Settings, SlurmScheduler};
+use torc_model::slurm::need::Kind;
+use torc_model::slurm::wire::AllocationView;
+use torc_model::status::AllocationStatus;
+
+/// Gives up what no remaining job could run in, of one workflow or of all.
+pub fn release(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
+    let sql = format!(
+        "{COLUMNS} WHERE n.status IN ('planned', 'pending') AND n.unneeded_since_ms IS NULL
+         AND (?1 IS NULL OR n.workflow_id = ?1) ORDER BY n.id"
+    );
+    let mut statement = tx.db.prepare_cached(&sql)?;
+    let waiting = statement.query_map([workflow], view)?.collect::<Result<Vec<_>, _>>()?;
+    drop(statement);
+    let mut by_workflow: BTreeMap<WorkflowId, Vec<AllocationView>> = BTreeMap::new();
+    for row in waiting.into_iter().filter(|row| row.runners == 0) {
+        by_workflow.entry(row.workflow_id).or_default().push(row);
+    }
+    for (id, rows) in by_workflow {
+        let remaining = remaining_classes(tx, id)?;
+        let mut needed: BTreeMap<(i64, Option<i64>), bool> = BTreeMap::new();
+        for row in rows {
+            let key = (row.scheduler_id, row.max_parallel_jobs);
+            let is_needed = match needed.get(&key) {
+                Some(known) => *known,
+                None => {
+                    let kind = kind(tx, &row)?;
+                    let answer = remaining.iter().any(|class| kind.could_run(class));
+                    needed.insert(key, answer);
+                    answer
+                }
+            };
+            if !is_needed {
+                give_up(tx, &row)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the jobs need that may still run.
+fn remaining_classes(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Class>, Failed> {
+    let workflow = tx.workflow(id)?;
+    if workflow.canceled {
+        return Ok(Vec::new());
+    }
+    let open = workflow.jobs.iter().filter(|job| !job.status.is_final());
+    let classes: BTreeSet<u32> = open.flat_map(|job| [Some(job.class), job.next_class]).flatten().collect();
+    Ok(classes.into_iter().map(|class| workflow.classes[class as usize].clone()).collect())
+}
+
+fn kind(tx: &Tx<'_>, row: &AllocationView) -> Result<Kind, Failed> {
+    let (definition, settings): (String, String) = tx
+        .db
+        .prepare_cached(
+            "SELECT s.definition, w.settings FROM slurm_scheduler s JOIN workflow w ON w.id = s.workflow_id
+             WHERE s.id = ?1",
+        )?
+        .query_row([row.scheduler_id], |r| Ok((r.get(0)?, r.get(1)?)))?;
+    let settings: Settings = parse(&settings)?;
+    let names_gpus = |name: &String| name.contains("gpu") || name.contains("gres");
+    let seen: Option<String> = tx
+        .db
+        .prepare_cached(
+            "SELECT capacity FROM compute_node WHERE workflow_id = ?1 AND scheduler ->> 'scheduler_config_id' = ?2
+             ORDER BY id DESC LIMIT 1",
+        )?
+        .query_row(params![row.workflow_id.0, row.scheduler_id], |r| r.get(0))
+        .optional()?;
+    Ok(Kind {
+        scheduler_id: row.scheduler_id,
+        scheduler: parse::<SlurmScheduler>(&definition)?,
+        gpus_by_default: settings.slurm_defaults.keys().any(names_gpus),
+        max_parallel_jobs: row.max_parallel_jobs,
+        seen: seen.as_deref().map(parse::<Capacity>).transpose()?,
+    })
+}
+
+fn give_up(tx: &mut Tx<'_>, row: &AllocationView) -> Result<(), Failed> {
+    tx.db
+        .prepare_cached("UPDATE scheduled_compute_node SET unneeded_since_ms = ?2 WHERE id = ?1")?
+        .execute([row.id, tx.now])?;
+    if row.status == AllocationStatus::Planned {
+        return complete(tx, row, "NOT_SENT", "no longer needed", None);
+    }
+    let data = json!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "scheduler": row.scheduler});
+    tx.write(row.workflow_id, vec![Change::Event { kind: "allocation_unneeded", job: None, data }])
+}
