@@ -34,8 +34,9 @@ impl Client {
     }
 
     /// Deletes a workflow with everything in it.
-    pub async fn delete_workflow(&self, id: WorkflowId) -> Result<(), Error> {
-        self.with_time_limit(LARGE).delete::<serde_json::Value>(&format!("/workflows/{id}")).await.map(drop)
+    pub async fn delete_workflow(&self, id: WorkflowId, force: bool) -> Result<(), Error> {
+        let query = if force { Query::new().add("force", force) } else { Query::new() };
+        self.with_time_limit(LARGE).delete::<serde_json::Value>(&format!("/workflows/{id}{query}")).await.map(drop)
     }
 
     /// Starts the first run, or goes on with what a reset left; with `force` although input files are missing.

@@ -1,17 +1,21 @@
 //! What a server does about Slurm when it can see it: sends what waits, looks at what runs, takes back what nobody
 //! needs. Uses the same API as everybody else.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::time::Instant;
 use torc_client::Client;
+use torc_model::api::EventView;
 use torc_runner::slurm::{Allocator, Slurm};
 
-/// Actions trigger at any moment; their allocations should not wait long.
-const SEND: Duration = Duration::from_secs(2);
-/// One query of Slurm answers for all allocations.
+/// Whoever asks for nodes usually sends the request as well and tells its user; this is for what nobody sends.
+const LEAVE_TO_OTHERS: Duration = Duration::from_secs(2);
+/// Slurm tells nobody what becomes of jobs, so it is asked; one query answers for all allocations.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Runs for as long as it is not dropped. Does nothing where Slurm is not installed.
-pub async fn run(client: Client) {
+/// Runs until the server ends. Does nothing where Slurm is not installed.
+pub async fn run(client: Client, mut events: Receiver<Arc<EventView>>) {
     if !Slurm::is_here() {
         return;
     }
@@ -22,23 +26,48 @@ pub async fn run(client: Client) {
             return;
         }
     };
-    let mut looked = Instant::now();
+    // What an earlier server left is taken up at once.
+    let mut look_at = Instant::now();
+    let mut send_at = None;
     loop {
-        tokio::time::sleep(SEND).await;
-        match allocator.submit_waiting(None).await {
-            Ok(sent) => sent.iter().for_each(|one| tracing::info!(name = one.name, outcome = ?one.outcome, "sent")),
-            Err(error) => tracing::warn!(%error, "waiting allocations could not be sent"),
-        }
-        if looked.elapsed() >= LOOK {
-            looked = Instant::now();
-            match allocator.sync(None, false, false).await {
-                Ok(seen) => seen.seen.details.iter().for_each(|line| tracing::info!("{line}")),
-                Err(error) => tracing::warn!(%error, "allocations could not be looked at"),
+        let due = send_at.map_or(look_at, |at: Instant| at.min(look_at));
+        tokio::select! {
+            () = tokio::time::sleep_until(due) => {}
+            event = events.recv() => {
+                match event {
+                    Ok(event) if event.kind == "allocations_planned" => {}
+                    Ok(_) => continue,
+                    // Whatever was missed may have been a request.
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return,
+                }
+                send_at.get_or_insert_with(|| Instant::now() + LEAVE_TO_OTHERS);
+                continue;
             }
-            match allocator.take_back(None).await {
-                Ok(ids) => ids.iter().for_each(|id| tracing::info!(slurm_job = id, "taken back: nothing needs it")),
-                Err(error) => tracing::warn!(%error, "allocations that nothing needs could not be taken back"),
-            }
         }
+        send_at = None;
+        send(&allocator).await;
+        if look_at <= Instant::now() {
+            look(&allocator).await;
+            look_at = Instant::now() + LOOK;
+        }
+    }
+}
+
+async fn send(allocator: &Allocator) {
+    match allocator.submit_waiting(None).await {
+        Ok(sent) => sent.iter().for_each(|one| tracing::info!(name = one.name, outcome = ?one.outcome, "sent")),
+        Err(error) => tracing::warn!(%error, "waiting allocations could not be sent"),
+    }
+}
+
+async fn look(allocator: &Allocator) {
+    match allocator.sync(None, false, false).await {
+        Ok(seen) => seen.seen.details.iter().for_each(|line| tracing::info!("{line}")),
+        Err(error) => tracing::warn!(%error, "allocations could not be looked at"),
+    }
+    match allocator.take_back(None).await {
+        Ok(ids) => ids.iter().for_each(|id| tracing::info!(slurm_job = id, "taken back: nothing needs it")),
+        Err(error) => tracing::warn!(%error, "allocations that nothing needs could not be taken back"),
     }
 }

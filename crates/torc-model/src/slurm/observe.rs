@@ -49,6 +49,14 @@ pub fn observe(known: &Known, queue: &squeue::Answer, accounting: Option<&sacct:
     if let Some(row) = rows.iter().find(is_it) {
         return Look { verdict: row.verdict(), slurm_job_id: Some(row.id.clone()), is_missing: false };
     }
+    // Tasks of an array that was canceled before they started have no line of their own: the array's speaks for them.
+    let is_its_array = |row: &&squeue::Row| {
+        let array = known.slurm_job_id.as_deref().and_then(|id| id.split_once('_')).map(|(array, _)| array);
+        row.name == known.name && Some(row.id.as_str()) == array && matches!(row.verdict(), Verdict::Ended(_))
+    };
+    if let Some(row) = rows.iter().find(is_its_array) {
+        return Look { verdict: row.verdict(), slurm_job_id: None, is_missing: false };
+    }
     let missing = |verdict| Look { verdict, slurm_job_id: None, is_missing: true };
     if let (Some(id), Some(sacct::Answer::Records(records))) = (&known.slurm_job_id, accounting)
         && let Some(record) = sacct::newest(records, id, &known.name)
@@ -121,6 +129,16 @@ mod tests {
         let look = observe(&allocation, &queue, None, 0);
         assert_eq!(look.slurm_job_id.as_deref(), Some("7_1"));
         assert!(matches!(look.verdict, Verdict::Alive { phase: Phase::Running, .. }));
+    }
+
+    #[test]
+    fn a_canceled_array_speaks_for_its_tasks() {
+        // As 22.05 shows it, with `-r`, when all tasks were canceled before they started.
+        let queue = rows("13|CANCELLED||x|y|torc|Resources\n");
+        let look = observe(&known("13_2", "torc"), &queue, None, 0);
+        assert!(matches!(look.verdict, Verdict::Ended(_)) && !look.is_missing, "{look:?}");
+        assert!(observe(&known("13_2", "other"), &queue, None, 0).is_missing);
+        assert!(observe(&known("14_2", "torc"), &queue, None, 0).is_missing);
     }
 
     #[test]

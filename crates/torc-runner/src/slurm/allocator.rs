@@ -1,7 +1,6 @@
 //! Sends what waits to be sent, exactly once, and tells the server what became of it.
 
 use super::command::Slurm;
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use torc_model::slurm::wire::{
 use torc_model::slurm::{Known, Phase, Verdict, observe, sacct};
 use torc_model::status::AllocationStatus;
 
-/// A request that Slurm took may need a moment until Slurm shows it.
+/// A request that Slurm took may need a moment until Slurm shows it, and Slurm has no way to be waited for.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Between two looks for an allocation that is missing.
 const MISSING_PAUSE: Duration = Duration::from_millis(5_500);
@@ -282,21 +281,17 @@ impl Allocator {
         // When Slurm does not answer they stay marked, and the next look tries again.
         let Answer::Rows(rows) = self.slurm.queue().await else { return Ok(Vec::new()) };
         let waits = |row: &Row| matches!(row.verdict(), Verdict::Alive { phase: Phase::Waiting, .. });
-        let mut by_name: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for allocation in &unneeded {
-            let is_it = |row: &&Row| {
-                row.name == allocation.name && Some(&row.id) == allocation.slurm_job_id.as_ref() && waits(row)
-            };
-            if let Some(row) = rows.iter().find(is_it) {
-                by_name.entry(&allocation.name).or_default().push(row.id.clone());
-            }
-        }
-        for (name, ids) in &by_name {
-            self.slurm.cancel_waiting(name, ids).await;
+        let is_ours = |row: &&Row| {
+            let is_it = |a: &AllocationView| row.name == a.name && Some(&row.id) == a.slurm_job_id.as_ref();
+            waits(row) && unneeded.iter().any(is_it)
+        };
+        let ids: Vec<String> = rows.iter().filter(is_ours).map(|row| row.id.clone()).collect();
+        if !ids.is_empty() {
+            self.slurm.cancel(&ids).await;
         }
         // Slurm's word is no proof, and some may have ended otherwise: a look tells.
         self.sync(workflow, false, false).await?;
-        Ok(by_name.into_values().flatten().collect())
+        Ok(ids)
     }
 }
 

@@ -69,11 +69,10 @@ impl Slurm {
         squeue::submitted(ran.code, &ran.stdout, &ran.stderr)
     }
 
-    /// Asks Slurm to end those of these jobs that have this name and still wait. Whether it did, only a later look tells.
-    pub async fn cancel_waiting(&self, name: &str, ids: &[String]) {
-        let mut arguments = vec!["--state=PENDING".to_owned(), format!("--name={name}")];
-        arguments.extend(ids.iter().cloned());
-        let ran = run("scancel", &arguments, QUERY_LIMIT).await;
+    /// Asks Slurm to end these jobs. Whether it did, only a later look tells. Without `--state` or `--name`: with any such
+    /// filter Slurm 22.05 cancels all waiting tasks of an array instead of the one that was named.
+    pub async fn cancel(&self, ids: &[String]) {
+        let ran = run("scancel", ids, QUERY_LIMIT).await;
         if ran.code != Some(0) {
             tracing::warn!(code = ?ran.code, message = squeue::last_line(&ran.stderr), "scancel failed");
         }

@@ -12,8 +12,11 @@ use tokio::sync::watch;
 use torc_client::{Client, Query};
 use torc_model::ids::WorkflowId;
 
-/// Between two looks whether the server wants more nodes.
+/// Between two looks whether the server wants more nodes. No hurry: a server that can see Slurm sends them itself, and
+/// the events of a workflow are many more than its requests for nodes.
 const SUBMIT_PAUSE: Duration = Duration::from_secs(10);
+/// Between two tries to reach the server.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// What is left of Slurm's time between TERM and KILL after the jobs had theirs.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -105,7 +108,8 @@ async fn find_allocation(client: &Client, inside: &Inside, task: Option<i64>) ->
                     .ok_or_else(|| format!("the server knows no allocation `{}`", inside.allocation));
             }
             Err(torc_client::Error::Unreachable { .. }) if std::time::Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_secs(2)).await;
+                // Nothing tells when a server is back.
+                tokio::time::sleep(ASK_AGAIN).await;
             }
             Err(error) => return Err(error.to_string()),
         }

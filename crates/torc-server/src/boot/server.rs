@@ -13,10 +13,12 @@ use crate::store::read::Reader;
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use torc_model::api::ServerFile;
+use torc_model::api::{EventView, ServerFile};
 
 /// Time between two looks for dead runners: a look costs a few file reads, a dead runner's jobs wait for it.
 const SWEEP: std::time::Duration = std::time::Duration::from_secs(2);
@@ -35,6 +37,7 @@ pub struct RunningServer {
     database: PathBuf,
     stop: CancellationToken,
     task: Option<JoinHandle<()>>,
+    events: broadcast::Receiver<Arc<EventView>>,
 }
 
 impl Server {
@@ -90,6 +93,7 @@ impl Server {
             return Err(error);
         }
         tracing::info!(url = file.url, database = %database.path.display(), "serving");
+        let events = store.subscribe();
         let ending = Ending { store, path: server_file, ours: file.clone(), lock: database.lock };
         let task = tokio::spawn(async move {
             if let Err(error) = serving.await {
@@ -97,7 +101,7 @@ impl Server {
             }
             ending.run().await;
         });
-        Ok(RunningServer { address, file, database: database.path, stop, task: Some(task) })
+        Ok(RunningServer { address, file, database: database.path, stop, task: Some(task), events })
     }
 }
 
@@ -115,6 +119,11 @@ impl RunningServer {
     /// The token that is good for everything.
     pub fn token(&self) -> &str {
         &self.file.token
+    }
+
+    /// What happens in any workflow from now on.
+    pub fn events(&self) -> broadcast::Receiver<Arc<EventView>> {
+        self.events.resubscribe()
     }
 
     /// Copies the database to `destination`, which must not exist, while the server goes on.
@@ -215,8 +224,8 @@ async fn execute_schedules(store: Store, stop: CancellationToken) {
                 Ok(event) if event.kind == "action_triggered" => break,
                 Ok(_) => {}
                 // Whatever was missed may have been a trigger.
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => break,
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+                Err(broadcast::error::RecvError::Lagged(_)) => break,
+                Err(broadcast::error::RecvError::Closed) => return,
             }
         }
     }

@@ -38,6 +38,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             label: row.get(6)?,
             schedules_nodes: false,
             heard: None,
+            leaving: false,
             told: Default::default(),
             greeted: true,
             health: Default::default(),

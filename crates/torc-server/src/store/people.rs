@@ -301,6 +301,21 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
             .hint("cancel the workflow first")
             .into());
     }
+    // With their rows gone nobody would know that these are ours.
+    let open: i64 = tx
+        .db
+        .prepare_cached(
+            "SELECT count(*) FROM scheduled_compute_node WHERE workflow_id = ?1 AND status IN ('submitting', 'pending', 'active')",
+        )?
+        .query_row([id.0], |row| row.get(0))?;
+    if open > 0 && !force {
+        return Err(Refusal::conflict(
+            "allocations_open",
+            format!("workflow {id} still has {open} allocations in Slurm"),
+        )
+        .hint("cancel the workflow first, which takes them back; `torc slurm allocations` shows them")
+        .into());
+    }
     // The engine's copy goes first: whatever follows, it must not outlive the rows.
     reload(tx, id);
     tx.state.runners.retain(|_, runner| runner.workflow != id);

@@ -3,9 +3,10 @@
 use super::allocations::{schedule, scheduler_for, usable};
 use super::persist::json;
 use super::refusal::Refusal;
+use super::unneeded;
 use super::writer::{Failed, Tx};
 use rusqlite::params;
-use torc_model::core::{Change, NewAction};
+use torc_model::core::{Change, Class, NewAction};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::ActionKind;
 use torc_model::slurm::wire::{
@@ -99,17 +100,25 @@ fn one_group(
     Ok(done)
 }
 
-/// Allocations that serve these jobs already: of the scheduler they have now and of those they had.
+/// Allocations that serve these jobs already: of the scheduler they have now, and of those they had if they still fit.
 fn kept(tx: &mut Tx<'_>, id: WorkflowId, name: &str, current: &[i64], jobs: &[JobId]) -> Result<i64, Failed> {
-    let runtime = {
+    let classes: Vec<Class> = {
         let workflow = tx.workflow(id)?;
-        let of = |j: &JobId| {
-            workflow.find(*j).and_then(|i| workflow.classes[workflow.jobs[i as usize].class as usize].runtime)
+        let of = |index: u32| {
+            let job = &workflow.jobs[index as usize];
+            workflow.classes[job.next_class.unwrap_or(job.class) as usize].clone()
         };
-        jobs.iter().filter_map(of).max().and_then(|r| i64::try_from(r).ok()).unwrap_or(60)
+        jobs.iter().filter_map(|job| workflow.find(*job)).map(of).collect()
     };
+    let longest = classes.iter().filter_map(|class| class.runtime).max();
+    let runtime = longest.and_then(|r| i64::try_from(r).ok()).unwrap_or(60);
     let mut names = vec![name.to_owned()];
     for scheduler in current {
+        // Jobs that were given more than such a node has will never run there.
+        let kind = unneeded::kind(tx, id, *scheduler, None)?;
+        if !classes.iter().all(|class| kind.could_run(class)) {
+            continue;
+        }
         let other: String = tx
             .db
             .prepare_cached("SELECT name FROM slurm_scheduler WHERE id = ?1")?

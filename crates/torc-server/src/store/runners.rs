@@ -115,6 +115,7 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         // The server executes actions that ask for nodes itself.
         schedules_nodes: false,
         heard: Some(tx.uptime),
+        leaving: false,
         told: Default::default(),
         greeted: false,
         health: Default::default(),
@@ -161,6 +162,12 @@ fn heard(tx: &mut Tx<'_>, id: RunnerId, workflow: Option<WorkflowId>) -> Result<
 /// Applies the reports, then gives work. Answers at once; waiting is the caller's part.
 pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64) -> Result<ClaimResponse, Failed> {
     heard(tx, request.runner_id, Some(id))?;
+    if request.wait_seconds <= 0.0
+        && let Some(runner) = tx.state.runners.get_mut(&request.runner_id)
+    {
+        let is_stopped = |end: &CompletionReport| end.cause == Some(Cause::Stopped);
+        runner.leaving = request.limit <= 0 && (runner.leaving || request.completed.iter().any(is_stopped));
+    }
     let (started, completed) = reports(tx, id, request)?;
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
     response.actions = claim_actions(tx, id, request.runner_id)?;
@@ -240,7 +247,7 @@ fn repeated_claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest) -> Re
 
 fn claim_jobs(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64) -> Result<Vec<Claimed>, Failed> {
     let runner = tx.state.runners.get(&request.runner_id).cloned();
-    let Some(runner) = runner else { return Ok(Vec::new()) };
+    let Some(runner) = runner.filter(|runner| !runner.leaving) else { return Ok(Vec::new()) };
     let claim_now = tx.now;
     if let Some(known) = tx.state.runners.get_mut(&request.runner_id) {
         known.capacity = request.capacity.clone();

@@ -39,7 +39,7 @@ pub fn release(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
             let is_needed = match needed.get(&key) {
                 Some(known) => *known,
                 None => {
-                    let kind = kind(tx, &row)?;
+                    let kind = kind(tx, id, row.scheduler_id, row.max_parallel_jobs)?;
                     let answer = remaining.iter().any(|class| kind.could_run(class));
                     needed.insert(key, answer);
                     answer
@@ -64,14 +64,15 @@ fn remaining_classes(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Class>, Fail
     Ok(classes.into_iter().map(|class| workflow.classes[class as usize].clone()).collect())
 }
 
-fn kind(tx: &Tx<'_>, row: &AllocationView) -> Result<Kind, Failed> {
+/// What is known of allocations of this scheduler.
+pub fn kind(tx: &Tx<'_>, id: WorkflowId, scheduler_id: i64, max_parallel_jobs: Option<i64>) -> Result<Kind, Failed> {
     let (definition, settings): (String, String) = tx
         .db
         .prepare_cached(
             "SELECT s.definition, w.settings FROM slurm_scheduler s JOIN workflow w ON w.id = s.workflow_id
              WHERE s.id = ?1",
         )?
-        .query_row([row.scheduler_id], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        .query_row([scheduler_id], |r| Ok((r.get(0)?, r.get(1)?)))?;
     let settings: Settings = parse(&settings)?;
     let names_gpus = |name: &String| name.contains("gpu") || name.contains("gres");
     let seen: Option<String> = tx
@@ -80,13 +81,13 @@ fn kind(tx: &Tx<'_>, row: &AllocationView) -> Result<Kind, Failed> {
             "SELECT capacity FROM compute_node WHERE workflow_id = ?1 AND scheduler ->> 'scheduler_config_id' = ?2
              ORDER BY id DESC LIMIT 1",
         )?
-        .query_row(params![row.workflow_id.0, row.scheduler_id], |r| r.get(0))
+        .query_row(params![id.0, scheduler_id], |r| r.get(0))
         .optional()?;
     Ok(Kind {
-        scheduler_id: row.scheduler_id,
+        scheduler_id,
         scheduler: parse::<SlurmScheduler>(&definition)?,
         gpus_by_default: settings.slurm_defaults.keys().any(names_gpus),
-        max_parallel_jobs: row.max_parallel_jobs,
+        max_parallel_jobs,
         seen: seen.as_deref().map(parse::<Capacity>).transpose()?,
     })
 }

@@ -83,6 +83,8 @@ pub struct Runner {
     pub health: Health,
     /// It gets no work for now.
     pub quarantine: Option<Quarantine>,
+    /// It gives back what it was stopped in and wants nothing more, although an earlier request of it may still wait.
+    pub leaving: bool,
 }
 
 /// A runner's machine is not trusted for a while.

@@ -4,6 +4,7 @@ use super::references::{self, WorkflowOption};
 use super::{Context, slurm};
 use crate::error::{Error, Result};
 use crate::output::{Field, Table, escape, human};
+use serde::Serialize;
 use std::fmt::Write as _;
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
@@ -144,23 +145,40 @@ impl Args {
         };
         let request = ClassifyRequest { classifications, dry_run: self.dry_run, by: Some(person()), agent: None };
         let view = client.classify(workflow.id, &request).await?;
+        let retries = view.jobs_to_retry > 0 && !self.dry_run;
+        if context.output.is_json() {
+            let proposed_allocations = if retries { plan(context, client, &workflow).await } else { None };
+            return context.output.json(&Judged { view, proposed_allocations });
+        }
         context.output.value(&view, render)?;
-        if !context.output.is_json() && view.jobs_to_retry > 0 && !self.dry_run {
+        if retries {
             propose(context, client, &workflow).await;
         }
         Ok(())
     }
 }
 
+/// What became of verdicts, and what the retries need of a cluster.
+#[derive(Serialize)]
+struct Judged {
+    #[serde(flatten)]
+    view: ClassifyView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proposed_allocations: Option<slurm::PlanView>,
+}
+
+async fn plan(context: &Context, client: &Client, workflow: &WorkflowView) -> Option<slurm::PlanView> {
+    slurm::propose(client, workflow).await.unwrap_or_else(|error| {
+        context.output.warn(format_args!("no proposal of allocations: {error}"));
+        None
+    })
+}
+
 /// Says how many allocations the retries need, where there is a cluster.
 pub async fn propose(context: &Context, client: &Client, workflow: &WorkflowView) {
-    match slurm::propose(client, workflow).await {
-        Ok(Some(plan)) => {
-            context.output.talk(slurm::render_plan(&plan).trim_end());
-            context.output.talk(format_args!("hint: `torc slurm regenerate {} --submit` asks for them", workflow.id));
-        }
-        Ok(None) => {}
-        Err(error) => context.output.warn(format_args!("no proposal of allocations: {error}")),
+    if let Some(plan) = plan(context, client, workflow).await {
+        context.output.talk(slurm::render_plan(&plan).trim_end());
+        context.output.talk(format_args!("hint: `torc slurm regenerate {} --submit` asks for them", workflow.id));
     }
 }
 

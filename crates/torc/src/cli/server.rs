@@ -124,8 +124,9 @@ impl Run {
                     .talk(format_args!("the token is in `{}`; Ctrl-C stops the server", token_file.display()));
             }
             let client = torc_client::Client::new(server.url(), server.token())?;
+            let events = server.events();
             let mut slurm = std::pin::pin!(async {
-                crate::slurm_service::run(client).await;
+                crate::slurm_service::run(client, events).await;
                 // Without Slurm there is nothing to do, which is no reason to stop.
                 std::future::pending::<()>().await;
             });

@@ -8,19 +8,20 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::human;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use torc_client::Client;
 use torc_model::plan::{ActionKind, Plan};
-use torc_model::slurm::wire::SubmissionOutcome;
+use torc_model::slurm::wire::{AllocationView, SubmissionOutcome};
 use torc_model::status::{ActionState, Trigger};
-use torc_runner::slurm::Allocator;
+use torc_runner::slurm::{Allocator, Sent};
 
 /// A server that was started in the background answers within this time, or never.
 const SERVER_PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks for it, because nothing tells.
+/// Between two looks for it: it is no longer ours to hear from, and the file in which it announces itself tells nobody.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Create a workflow and ask Slurm for its nodes
@@ -90,6 +91,10 @@ impl Args {
                 json!({"workflow_id": workflow.id, "url": client.url(), "sent": sent, "allocations": allocations});
             context.output.value(&shown, |_| {
                 let mut text = slurm::describe_sent(&sent);
+                // The server may have been faster.
+                for (name, id) in sent_by_others(&sent, &allocations) {
+                    text += &format!("submitted {name} as Slurm job {id}\n");
+                }
                 let count = human::count(i64::try_from(allocations.len()).unwrap_or(i64::MAX), "allocation");
                 text += &format!(
                     "workflow {} has {count}; `torc status {}` shows how far it is\n",
@@ -152,6 +157,13 @@ impl Args {
     }
 }
 
+/// Names and Slurm jobs of allocations that we did not send ourselves.
+fn sent_by_others<'a>(sent: &[Sent], allocations: &'a [AllocationView]) -> BTreeMap<&'a str, &'a str> {
+    let others = allocations.iter().filter(|a| !sent.iter().any(|s| s.name == a.name));
+    let job = |id: &'a str| id.split('_').next().unwrap_or(id);
+    others.filter_map(|a| Some((a.name.as_str(), job(a.slurm_job_id.as_deref()?)))).collect()
+}
+
 fn torc_server_host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
@@ -172,15 +184,16 @@ fn require_action(plan: &Plan) -> Result<()> {
 
 /// The server turns triggered actions into allocations by itself, a moment after the workflow starts.
 async fn await_actions(client: &Client, id: torc_model::ids::WorkflowId) -> Result<()> {
-    let begin = Instant::now();
+    let mut events = slurm::events_from_now(client, id).await?;
+    let deadline = tokio::time::Instant::now() + SERVER_PATIENCE;
     loop {
         let actions = client.list_actions(id).await?.items;
-        let open = |a: &&torc_model::api::ActionView| {
+        let is_open = |a: &torc_model::api::ActionView| {
             a.state == ActionState::Triggered && a.what["action_type"] == "schedule_nodes"
         };
-        if actions.iter().find(open).is_none() || begin.elapsed() > SERVER_PATIENCE {
+        let executed = |event: &torc_model::api::EventView| event.kind == "action_executed";
+        if !actions.iter().any(is_open) || !slurm::await_event(&mut events, deadline, executed).await? {
             return Ok(());
         }
-        tokio::time::sleep(ASK_AGAIN).await;
     }
 }

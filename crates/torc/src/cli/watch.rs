@@ -144,9 +144,7 @@ impl Args {
             None => None,
         };
         // Before the first look, so that nothing falls between the look and the stream.
-        let newest = Query::new().add("sort_by", "id").add("reverse_sort", true).add("limit", 1);
-        let last = client.list_events(workflow.id, &newest).await?.items.first().map_or(0, |event| event.id);
-        let mut events = client.stream_events(workflow.id, Some(last));
+        let mut events = slurm::events_from_now(&client, workflow.id).await?;
         let status = client.workflow_status(workflow.id).await?;
         let output_dir = self.runner.output_dir.clone();
         let auto_schedule = slurm::is_for_slurm(&client, &workflow)
@@ -260,6 +258,11 @@ impl Watch<'_> {
             self.is_tried = false;
         }
         self.is_judged &= event.kind != "job_pending_failed";
+        if self.is_for_slurm && event.kind == "allocation_ended" {
+            // Others may be needed.
+            let soon = Instant::now() + REFRESH;
+            self.slurm_at = Some(self.slurm_at.map_or(soon, |at| at.min(soon)));
+        }
         let text = |key: &str| event.data.get(key).and_then(|v| v.as_str()).map(|s| escape::line(s).into_owned());
         let word = match event.kind.as_str() {
             "job_failed" => "failed",

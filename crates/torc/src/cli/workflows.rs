@@ -78,6 +78,10 @@ struct Delete {
     /// Do not ask
     #[arg(short, long, alias = "no-prompts")]
     yes: bool,
+
+    /// Although jobs run or allocations are in Slurm; nobody takes those back then
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -220,7 +224,7 @@ impl Delete {
             confirm(&workflows)?;
         }
         for workflow in &workflows {
-            client.delete_workflow(workflow.id).await?;
+            client.delete_workflow(workflow.id, self.force).await?;
             if !context.output.is_json() {
                 context.output.data(&format!("deleted {}\n", describe::workflow(workflow)))?;
             }

@@ -114,6 +114,27 @@ impl Cluster {
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started")
     }
 
+    /// Writes a program that stands in for one of Slurm's: does `first`, then what the real one does.
+    pub fn stand_in(&self, program: &str, first: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = self.dir.path().join("stand_ins");
+        std::fs::create_dir_all(&dir).expect("made");
+        let real = self.slurm("sh", &["-c", &format!("command -v {program}")]);
+        let file = dir.join(program);
+        let text = format!("#!/bin/sh\n{first}\nexec {} \"$@\"\n", real.trim());
+        std::fs::write(&file, text).expect("written");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    }
+
+    /// Starts `torc`, which finds the stand-ins before Slurm's own programs, and goes on.
+    pub fn spawn_torc_beside_stand_ins(&self, arguments: &[&str]) -> Child {
+        let path = std::env::var("PATH").expect("a path");
+        let path = format!("{}:{path}", self.dir.path().join("stand_ins").display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_torc"));
+        let command = command.args(arguments).current_dir(self.dir.path()).env("PATH", path);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started")
+    }
+
     /// Runs `torc`.
     pub fn try_torc(&self, arguments: &[&str]) -> Output {
         run(self.dir.path(), env!("CARGO_BIN_EXE_torc"), arguments)

@@ -6,6 +6,8 @@
 mod cluster;
 mod many_nodes;
 mod recovery;
+mod unanswered;
+mod unneeded;
 
 use cluster::{cluster, has, is_campaign};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! From a failure on the cluster to a complete workflow, and what the commands say about it.
 
-use crate::cluster::{campaign, cluster, has};
+use crate::cluster::{Cluster, campaign, cluster, has};
 use crate::{WITNESS, spec};
 
 #[test]
@@ -35,6 +35,35 @@ fn a_job_over_its_memory_gets_more_and_new_nodes() {
     assert_eq!(plan["jobs"][0]["changes"][0]["to"], 300 << 20, "{plan}");
     cluster.torc(&["recover", "latest"]);
     cluster.wait_for_success(3, 90);
+    cluster.assert_witnessed_once(3);
+}
+
+#[test]
+fn after_a_verdict_the_proposal_is_what_is_asked_for() {
+    let Some(cluster) = cluster() else { return };
+    let text = spec("main", 3, 0.0, "use_pending_failed: true").replace("memory: 200m", "memory: 800m");
+    let text = text.replace(&format!("sleep 0 && {WITNESS}"), &format!("test -e fixed && {WITNESS}"));
+    cluster.submit(&text);
+    cluster.wait("waiting verdicts", 60, || cluster.counts().get("pending_failed") == Some(&3));
+    std::fs::write(cluster.dir.path().join("fixed"), "").expect("written");
+    let judged = ["jobs", "classify", "j1", "j2", "j3", "--retry", "--memory", "3000m", "--reason", "it needs more"];
+    let judged = cluster.json(&judged);
+    assert_eq!(judged["jobs_to_retry"], 3, "{judged}");
+    // A node has 4000 MB, so it takes one job at a time, and two in the time asked for. What is there has 1500 MB: no help.
+    let proposed = &judged["proposed_allocations"];
+    let shape = &proposed["planned_schedulers"][0];
+    assert_eq!((&proposed["total_allocations"], &shape["num_allocations"]), (&2.into(), &2.into()), "{proposed}");
+    let plan = cluster.json(&["slurm", "regenerate", "latest", "--dry-run"]);
+    assert_eq!(plan["planned_schedulers"], proposed["planned_schedulers"]);
+    let done = cluster.json(&["slurm", "regenerate", "latest", "--submit"]);
+    assert_eq!(done["allocations_created"], proposed["total_allocations"], "{done}");
+    let new = cluster.allocations().into_iter().filter(|a| a["scheduler"] == shape["name"]).collect::<Vec<_>>();
+    assert_eq!(new.len(), 2, "{new:?}");
+    let id = new[0]["slurm_job_id"].as_str().expect("sent");
+    let asked = cluster.slurm("squeue", &["-h", "-r", "-t", "all", "-j", id, "-o", "%mMB"]);
+    let wanted = shape["mem"].as_str().expect("a size").replace(['M', 'm', 'B'], "");
+    assert!(asked.contains(&wanted), "{asked} is not {wanted}");
+    cluster.wait_for_success(3, 120);
     cluster.assert_witnessed_once(3);
 }
 
@@ -181,6 +210,8 @@ fn whatever_breaks_every_job_succeeds_once() {
     let Some(cluster) = campaign() else { return };
     // Thirty allocations die in turn of everything that kills allocations, until the jobs of the last one get through.
     let ways = ["scancel", "runner", "node", "preempt", "controller"];
+    let is_complete = |cluster: &Cluster| cluster.counts().get("completed") == Some(&3);
+    let mut complete = 1;
     cluster.submit(&spec("scav", 3, 8.0, ""));
     for cycle in 0..30 {
         cluster.wait("running jobs", 120, || cluster.counts().get("running").copied().unwrap_or(0) >= 1);
@@ -204,7 +235,8 @@ fn whatever_breaks_every_job_succeeds_once() {
                 cluster.slurm("scontrol", &["update", &node, "state=resume"]);
             }
             "preempt" => {
-                cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1"]);
+                let more = ["-J", "preemptor", "-o", "/dev/null", "--wrap", "sleep 1"];
+                cluster.slurm("sbatch", &[&["-p", "main", "-N3", "--exclusive"][..], &more].concat());
             }
             _ => {
                 assert!(cluster.lab(&["signal", "slurmctld", "KILL"]).status.success());
@@ -224,9 +256,12 @@ fn whatever_breaks_every_job_succeeds_once() {
             }
             there.trim().is_empty()
         });
+        // A controller that was killed may also start a preemptor again that was over.
+        cluster.slurm("scancel", &["--name=preemptor"]);
         cluster.wait("free jobs", 60, || cluster.counts().get("running").copied().unwrap_or(0) == 0);
-        if cluster.counts().get("completed") == Some(&3) {
+        if is_complete(&cluster) {
             cluster.assert_witnessed_once(3);
+            complete += 1;
             cluster.submit(&spec("scav", 3, 8.0, ""));
             std::fs::remove_file(cluster.dir.path().join("witness")).expect("witnesses");
             continue;
@@ -234,6 +269,13 @@ fn whatever_breaks_every_job_succeeds_once() {
         cluster.regenerate(&["--partition", "scav"]);
         println!("cycle {cycle}: {way}, {} allocations so far", cluster.allocations().len());
     }
-    cluster.wait_for_success(3, 180);
+    // What the last of them set going may still end an allocation.
+    cluster.wait("complete workflow", 300, || {
+        if cluster.allocations().iter().all(|a| a["status"] == "complete") && !is_complete(&cluster) {
+            cluster.regenerate(&["--partition", "scav"]);
+        }
+        is_complete(&cluster)
+    });
     cluster.assert_witnessed_once(3);
+    println!("30 cycles: no duplicate allocation, {complete} workflows complete, every job witnessed once");
 }

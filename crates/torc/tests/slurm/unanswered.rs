@@ -15,7 +15,8 @@ fn watch_outlives_a_slurm_that_does_not_answer() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(&spec("main", 3, 6.0, ""));
     cluster.wait_for_running(3);
-    let silent = "test -e answers || { echo 'error: Unable to contact slurm controller (connect failure)' >&2; exit 1; }";
+    let silent =
+        "test -e answers || { echo 'error: Unable to contact slurm controller (connect failure)' >&2; exit 1; }";
     for program in PROGRAMS {
         cluster.stand_in(program, silent);
     }

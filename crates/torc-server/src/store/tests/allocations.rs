@@ -9,7 +9,7 @@ use torc_model::slurm::wire::{
 use torc_model::slurm::{Ending, Phase, Verdict};
 use torc_model::status::Trigger;
 
-fn scheduler(name: &str) -> SlurmScheduler {
+pub fn scheduler(name: &str) -> SlurmScheduler {
     SlurmScheduler {
         name: name.into(),
         account: "a".into(),
@@ -19,7 +19,7 @@ fn scheduler(name: &str) -> SlurmScheduler {
     }
 }
 
-fn plan() -> Plan {
+pub fn plan() -> Plan {
     let schedule = ActionKind::ScheduleNodes {
         scheduler: "s".into(),
         scheduler_type: "slurm".into(),
@@ -39,23 +39,23 @@ fn plan() -> Plan {
 }
 
 impl Fixture {
-    async fn begin(&self, submitter: &str) -> Vec<torc_model::slurm::wire::SubmissionOrder> {
+    pub async fn begin(&self, submitter: &str) -> Vec<torc_model::slurm::wire::SubmissionOrder> {
         let request = BeginSubmission { workflow_id: None, submitter: submitter.into() };
         self.store.begin_submission(request).await.expect("begun").items
     }
 
-    async fn report(&self, name: &str, outcome: SubmissionOutcome) {
+    pub async fn report(&self, name: &str, outcome: SubmissionOutcome) {
         let report = SubmissionReport { workflow_id: self.id, name: name.into(), submitter: "me".into(), outcome };
         self.store.report_submission(report).await.expect("reported");
     }
 
-    async fn observe(&self, id: i64, verdict: Verdict, is_missing: bool) -> torc_model::slurm::wire::ObservedView {
+    pub async fn observe(&self, id: i64, verdict: Verdict, is_missing: bool) -> torc_model::slurm::wire::ObservedView {
         let items = vec![Observation { id, verdict, slurm_job_id: None, is_missing }];
         self.store.observe_allocations(Observations { items, dry_run: false }).await.expect("observed")
     }
 
     /// A runner that is not on this host.
-    async fn register_in(&mut self, allocation: i64, job: &str) -> Result<RunnerId, Refusal> {
+    pub async fn register_in(&mut self, allocation: i64, job: &str) -> Result<RunnerId, Refusal> {
         let request = RegisterRunner {
             workflow_id: self.id,
             key: format!("in-{allocation}-{job}"),
@@ -118,6 +118,22 @@ async fn a_second_slurm_job_of_one_allocation_is_turned_away() {
     fixture.register_in(made[0].id, "5").await.expect("the first");
     let refused = fixture.register_in(made[0].id, "6").await.unwrap_err();
     assert_eq!(refused.code, "duplicate_allocation");
+}
+
+#[tokio::test]
+async fn a_workflow_with_nodes_in_slurm_is_not_deleted_by_mistake() {
+    let f = Fixture::new(plan()).await;
+    f.store.execute_schedules(f.id).await.expect("executed");
+    let orders = f.begin("me").await;
+    f.report(&orders[0].name, SubmissionOutcome::Submitted("77".into())).await;
+    let refused = f.store.delete_workflow(f.id, false).await.unwrap_err();
+    assert_eq!(refused.code, "allocations_open", "{refused:?}");
+    f.store.cancel_workflow(f.id).await.expect("canceled");
+    f.begin("me").await;
+    for allocation in [1, 2] {
+        f.observe(allocation, Verdict::Ended(Ending::vanished()), true).await;
+    }
+    f.store.delete_workflow(f.id, false).await.expect("deleted");
 }
 
 #[tokio::test]

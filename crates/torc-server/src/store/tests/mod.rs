@@ -5,6 +5,7 @@ mod bad_nodes;
 mod classify;
 mod recover;
 mod recovery;
+mod unneeded;
 mod webhooks;
 
 use super::*;
@@ -309,6 +310,31 @@ async fn a_start_and_an_end_in_one_breath_say_as_much_as_two() {
     assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'job_started'").await, 2);
     f.restart();
     assert_eq!(f.statuses().await.iter().map(|s| s.1).collect::<Vec<_>>(), [5, 5, 3, 1]);
+}
+
+#[tokio::test]
+async fn a_runner_that_gives_back_what_it_was_stopped_in_gets_nothing_more() {
+    let mut f = Fixture::new(diamond()).await;
+    let first = f.claim(vec![]).await;
+    let request = |key: &str, limit: i64, wait_seconds: f64, completed: Vec<CompletionReport>| ClaimRequest {
+        runner_id: f.runner,
+        key: key.into(),
+        limit,
+        capacity: capacity(),
+        time_left_seconds: None,
+        prefetch: 0,
+        wait_seconds,
+        started: Vec::new(),
+        completed,
+        strict_scheduler_match: false,
+    };
+    let stopped = CompletionReport { cause: Some(Cause::Stopped), ..ended(&first.attempts[0], 143) };
+    f.store.claim(f.id, request("last", 0, 0.0, vec![stopped])).await.expect("answered");
+    assert_eq!(f.statuses().await[0], ("a".into(), 2, 2), "it is ready again");
+    let listener = f.store.claim(f.id, request("listener", 10, 0.01, vec![])).await.expect("answered");
+    assert!(listener.attempts.is_empty(), "{listener:?}");
+    let other = f.store.claim(f.id, request("changed its mind", 10, 0.0, vec![])).await.expect("answered");
+    assert_eq!(other.attempts.len(), 1);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ mod sync;
 pub use auto_schedule::{AutoOptions, AutoSchedule, is_for_slurm, node_shapes, open_allocations, reschedule};
 pub use plan::{PlanView, plan_of, render as render_plan};
 pub use proposal::propose;
-pub use schedule_nodes::{describe as describe_sent, send_waiting};
+pub use schedule_nodes::{await_event, describe as describe_sent, events_from_now, send_waiting};
 pub use sync::{render as render_sync, synchronize};
 
 use super::Context;

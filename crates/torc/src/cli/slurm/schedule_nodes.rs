@@ -8,11 +8,16 @@ use crate::output::{escape, human};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
-use torc_client::Query;
+use tokio::time::Instant;
+use torc_client::{Client, EventStream, Query};
+use torc_model::api::EventView;
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::wire::{ScheduleNodes, SubmissionOutcome};
 use torc_model::status::AllocationStatus;
 use torc_runner::slurm::{Allocator, Sent};
+
+/// Somebody else who sends a request gets an answer from Slurm within this time, or leaves it open.
+const OTHERS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ask Slurm for allocations of one of a workflow's schedulers
 #[derive(clap::Args, Debug)]
@@ -83,9 +88,11 @@ impl Args {
 
 /// Sends what waits, and waits for what others are sending: afterwards everything is in Slurm or said to be unknown.
 pub async fn send_waiting(allocator: &Allocator, workflow: WorkflowId) -> Result<Vec<Sent>> {
-    let mut sent = allocator.submit_waiting(Some(workflow)).await?;
-    // The server may be sending some of it at this moment.
-    for _ in 0..60 {
+    let mut events = events_from_now(&allocator.client, workflow).await?;
+    let deadline = Instant::now() + OTHERS_PATIENCE;
+    let mut sent = Vec::new();
+    loop {
+        sent.extend(allocator.submit_waiting(Some(workflow)).await?);
         let mut waiting = 0;
         for status in [AllocationStatus::Planned, AllocationStatus::Submitting] {
             let query = Query::new().add("workflow_id", workflow).add("status", status);
@@ -93,12 +100,39 @@ pub async fn send_waiting(allocator: &Allocator, workflow: WorkflowId) -> Result
         }
         let unknown = sent.iter().any(|s| matches!(s.outcome, SubmissionOutcome::Unknown(_)));
         if waiting == 0 || unknown {
-            break;
+            return Ok(sent);
         }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        sent.extend(allocator.submit_waiting(Some(workflow)).await?);
+        // The server is sending some of it at this moment; an event tells how that went.
+        let told = |event: &EventView| event.kind.starts_with("allocation");
+        if !await_event(&mut events, deadline, told).await? {
+            return Ok(sent);
+        }
     }
-    Ok(sent)
+}
+
+/// What happens in a workflow from this moment on.
+pub async fn events_from_now(client: &Client, workflow: WorkflowId) -> Result<EventStream> {
+    let newest = Query::new().add("sort_by", "id").add("reverse_sort", true).add("limit", 1);
+    let last = client.list_events(workflow, &newest).await?.items.first().map_or(0, |event| event.id);
+    Ok(client.stream_events(workflow, Some(last)))
+}
+
+/// Waits for such an event. False: none came in time.
+pub async fn await_event(
+    events: &mut EventStream,
+    deadline: Instant,
+    is_it: impl Fn(&EventView) -> bool,
+) -> Result<bool> {
+    loop {
+        match tokio::time::timeout_at(deadline, events.next()).await {
+            Ok(event) => {
+                if is_it(&event?) {
+                    return Ok(true);
+                }
+            }
+            Err(_) => return Ok(false),
+        }
+    }
 }
 
 /// What was sent, for people.
