@@ -36,6 +36,7 @@ mod lanes;
 mod machine;
 mod mailbox;
 mod monitor;
+mod plain;
 mod pool;
 mod process;
 mod procfs;

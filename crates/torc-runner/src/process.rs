@@ -1,16 +1,17 @@
 //! One process group: what to run, and how to start it. Watching and ending it is the executor's business.
 
 use crate::cgroup::{Cgroups, Group, JOIN_SCRIPT};
+use crate::plain::{self, Plain};
 use crate::procfs::TAG;
-use crate::{sys, time};
-use std::ffi::OsString;
+use crate::sys::{self, Program, SpawnError, Strings};
+use crate::time;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,29 +68,44 @@ impl Sink {
 /// What all processes of a runner share.
 #[derive(Debug)]
 pub struct Setup {
-    /// Runs the text.
-    pub shell: PathBuf,
+    shell: PathBuf,
     /// The common environment.
-    pub env: Vec<(OsString, OsString)>,
+    env: Vec<(OsString, OsString)>,
     /// Where processes start.
-    pub working_dir: PathBuf,
+    working_dir: PathBuf,
     /// Memory limits by the kernel, where it lets us.
     pub cgroups: Option<Cgroups>,
+    /// How to do without a shell where none is needed.
+    plain: Option<Plain>,
+    /// What a process reads that reads nothing, and where output goes that goes nowhere.
+    null: File,
 }
 
 impl Setup {
-    /// `bash`, or `sh` where there is none.
-    pub fn find_shell() -> PathBuf {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let places = ["/bin", "/usr/bin"].into_iter().map(PathBuf::from).chain(std::env::split_paths(&path));
-        places.map(|dir| dir.join("bash")).find(|bash| bash.is_file()).unwrap_or_else(|| "/bin/sh".into())
+    /// For processes that start in this directory.
+    pub fn new(working_dir: PathBuf, cgroups: Option<Cgroups>) -> io::Result<Self> {
+        Self::with_env(inherited_env(), working_dir, cgroups)
     }
 
-    /// The runner's own environment without anything of ours: our token is none of a job's business, and what an
-    /// enclosing job was told must not be taken for this one's.
-    pub fn inherited_env() -> Vec<(OsString, OsString)> {
-        std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"TORC_")).collect()
+    fn with_env(env: Vec<(OsString, OsString)>, working_dir: PathBuf, cgroups: Option<Cgroups>) -> io::Result<Self> {
+        let shell = find_shell();
+        let plain = Plain::new(&shell, &env, &working_dir);
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        Ok(Self { shell, env, working_dir, cgroups, plain, null })
     }
+}
+
+/// `bash`, or `sh` where there is none.
+fn find_shell() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = ["/bin", "/usr/bin"].into_iter().map(PathBuf::from).chain(std::env::split_paths(&path));
+    places.map(|dir| dir.join("bash")).find(|bash| bash.is_file()).unwrap_or_else(|| "/bin/sh".into())
+}
+
+/// The runner's own environment without anything of ours: our token is none of a job's business, and what an enclosing
+/// job was told must not be taken for this one's.
+fn inherited_env() -> Vec<(OsString, OsString)> {
+    std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"TORC_")).collect()
 }
 
 /// A process that runs.
@@ -128,14 +144,16 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
     let (stdout, stderr) = open_sinks(order)?;
     let stdin = match &order.stdin {
         Some(path) => {
-            let file = File::open(path);
             let what = || format!("can not read `{}`", path.display());
-            Stdio::from(file.map_err(|error| LaunchError::new(&what(), &error))?)
+            Some(File::open(path).map_err(|error| LaunchError::new(&what(), &error))?)
         }
-        None => Stdio::null(),
+        None => None,
     };
-    let program = order.argv.first().map_or(setup.shell.as_path(), Path::new);
-    let working_dir = order.dir.as_ref().unwrap_or(&setup.working_dir);
+    let stdio = [
+        stdin.as_ref().unwrap_or(&setup.null).as_fd(),
+        stdout.as_ref().unwrap_or(&setup.null).as_fd(),
+        stderr.as_ref().unwrap_or(&setup.null).as_fd(),
+    ];
     let group = match (&setup.cgroups, order.memory_limit) {
         (Some(cgroups), Some(limit)) => match cgroups.create(&format!("p{}", order.id), limit) {
             Ok(group) => Some(group),
@@ -146,53 +164,126 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
         },
         _ => None,
     };
-    // Only calls that the C library can turn into one posix_spawn: no code of ours runs between fork and exec.
-    let mut command = match &group {
-        Some(group) => {
-            let mut command = Command::new("/bin/sh");
-            command.arg("-c").arg(JOIN_SCRIPT).arg("torc").arg(group.procs_file()).arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
-    match order.argv.get(1..) {
-        Some(arguments) => command.args(arguments),
-        None => command.arg("-c").arg(&order.text),
-    };
-    command
-        .env_clear()
-        .envs(setup.env.iter().map(|(name, value)| (name, value)))
-        .envs(order.env.iter().map(|(name, value)| (name, value)))
-        .env(TAG, &order.tag)
-        .current_dir(working_dir)
-        .stdin(stdin)
-        .stdout(stdout)
-        .stderr(stderr)
-        .process_group(0);
-    let (started, started_ms) = (Instant::now(), time::now_ms());
+    let started = (Instant::now(), time::now_ms());
     torc_failpoint::hit("runner.before_spawn");
-    match command.spawn() {
-        Ok(child) => {
+    match start(setup, order, group.as_ref(), stdio) {
+        Ok((pid, pidfd)) => {
             torc_failpoint::hit("runner.after_spawn");
-            // A pid is never negative nor larger than the kernel's limit of 2^22.
-            let pid = child.id() as i32;
-            Ok(Launched { pid, pidfd: sys::pidfd_open(pid).ok().map(Arc::new), group, started, started_ms })
+            let pidfd = pidfd.or_else(|| sys::pidfd_open(pid).ok());
+            let (started, started_ms) = started;
+            Ok(Launched { pid, pidfd: pidfd.map(Arc::new), group, started, started_ms })
         }
         Err(error) => {
             if let Some(group) = group {
                 group.remove();
             }
-            let what = if working_dir.is_dir() {
-                format!("can not start `{}`", program.display())
-            } else {
-                format!("can not start in `{}`", working_dir.display())
-            };
-            Err(LaunchError::new(&what, &error))
+            Err(error)
         }
     }
 }
 
-fn open_sinks(order: &Order) -> Result<(Stdio, Stdio), LaunchError> {
+type Started = (i32, Option<OwnedFd>);
+
+fn start(
+    setup: &Setup,
+    order: &Order,
+    group: Option<&Group>,
+    stdio: [BorrowedFd<'_>; 3],
+) -> Result<Started, LaunchError> {
+    if let Some(started) = start_plainly(setup, order, group, stdio) {
+        return Ok(started);
+    }
+    let env = environment(setup, order, &[]).map_err(|error| LaunchError::new("can not start", &error))?;
+    let dir = order.dir.as_ref().unwrap_or(&setup.working_dir);
+    let shell = setup.shell.as_os_str();
+    let arguments: Vec<&OsStr> = match order.argv.as_slice() {
+        [] => vec![shell, OsStr::new("-c"), OsStr::new(&order.text)],
+        argv => argv.iter().map(OsStr::new).collect(),
+    };
+    // Where nothing is found the name itself is tried, so that the error is the kernel's.
+    let program = match order.argv.first() {
+        None => setup.shell.clone(),
+        Some(name) => plain::find(name, env_path(setup, order), dir).unwrap_or_else(|| name.into()),
+    };
+    run(&program, &arguments, &env, dir, group, stdio).map_err(|error| match error {
+        SpawnError::Process(error) => LaunchError::new("can not make a process", &error),
+        SpawnError::Directory(error) => LaunchError::new(&format!("can not start in `{}`", dir.display()), &error),
+        SpawnError::Program(error) => LaunchError::new(&format!("can not start `{}`", program.display()), &error),
+    })
+}
+
+/// Runs the command's program without a shell if a shell would do the same; None if one is needed after all.
+fn start_plainly(setup: &Setup, order: &Order, group: Option<&Group>, stdio: [BorrowedFd<'_>; 3]) -> Option<Started> {
+    let plain = setup.plain.as_ref().filter(|_| order.argv.is_empty() && order.dir.is_none())?;
+    let words = plain::words(&order.text).filter(|_| !order.env.iter().any(|(name, _)| plain::needs_shell(name)))?;
+    let program = plain::find(words.first()?, env_path(setup, order), &setup.working_dir)?;
+    let env = environment(setup, order, &plain.variables(&program)).ok()?;
+    let arguments: Vec<&OsStr> = words.iter().map(|word| OsStr::new(word.as_ref())).collect();
+    run(&program, &arguments, &env, &setup.working_dir, group, stdio).ok()
+}
+
+/// Where a process finds its programs.
+fn env_path<'a>(setup: &'a Setup, order: &'a Order) -> Option<&'a OsStr> {
+    let own = order.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| OsStr::new(value));
+    own.or_else(|| setup.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str()))
+}
+
+/// The whole environment of a process. Of variables with one name the last wins.
+fn environment(setup: &Setup, order: &Order, more: &[(&str, &OsStr)]) -> io::Result<Strings> {
+    let own: Vec<(&[u8], &[u8])> = order
+        .env
+        .iter()
+        .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        .chain(more.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+        .chain([(TAG.as_bytes(), order.tag.as_bytes())])
+        .collect();
+    let mut env = Strings::default();
+    for (name, value) in &setup.env {
+        let name = name.as_bytes();
+        if !own.iter().any(|(own, _)| *own == name) {
+            env.push(&[name, b"=", value.as_bytes()])?;
+        }
+    }
+    for (n, (name, value)) in own.iter().enumerate() {
+        if !own[n + 1..].iter().any(|(later, _)| later == name) {
+            env.push(&[name, b"=", value])?;
+        }
+    }
+    Ok(env)
+}
+
+fn run(
+    program: &Path,
+    arguments: &[&OsStr],
+    env: &Strings,
+    dir: &Path,
+    group: Option<&Group>,
+    stdio: [BorrowedFd<'_>; 3],
+) -> Result<Started, SpawnError> {
+    let mut argv = Strings::default();
+    let mut add = |text: &OsStr| argv.push(&[text.as_bytes()]).map_err(SpawnError::Program);
+    let path = match group {
+        Some(group) => {
+            // Joins its group by itself, then becomes the program.
+            let procs = group.procs_file();
+            let texts = ["sh", "-c", JOIN_SCRIPT, "torc"].map(OsStr::new);
+            texts.into_iter().chain([procs.as_os_str(), program.as_os_str()]).try_for_each(&mut add)?;
+            arguments.iter().skip(1).try_for_each(|text| add(text))?;
+            Path::new("/bin/sh")
+        }
+        None => {
+            arguments.iter().try_for_each(|text| add(text))?;
+            program
+        }
+    };
+    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
+    let path = text(path).map_err(SpawnError::Program)?;
+    let dir = text(dir).map_err(SpawnError::Directory)?;
+    sys::spawn(&Program { path: &path, argv: &argv, env, dir: &dir, stdio })
+}
+
+/// Files for both streams; none where output goes nowhere.
+fn open_sinks(order: &Order) -> Result<(Option<File>, Option<File>), LaunchError> {
     let stdout = open_sink(&order.stdout)?;
     let stderr = match &order.stderr {
         Sink::SameAsStdout => match &stdout {
@@ -201,8 +292,7 @@ fn open_sinks(order: &Order) -> Result<(Stdio, Stdio), LaunchError> {
         },
         other => open_sink(other)?,
     };
-    let stdio = |file: Option<File>| file.map_or_else(Stdio::null, Stdio::from);
-    Ok((stdio(stdout), stdio(stderr)))
+    Ok((stdout, stderr))
 }
 
 fn open_sink(sink: &Sink) -> Result<Option<File>, LaunchError> {
@@ -217,3 +307,6 @@ fn open_sink(sink: &Sink) -> Result<Option<File>, LaunchError> {
     let path = sink.path().unwrap_or(Path::new("")).display();
     file.map(Some).map_err(|e| LaunchError::new(&format!("can not create the log file `{path}`"), &e))
 }
+
+#[cfg(test)]
+mod tests;

@@ -287,12 +287,8 @@ impl Engine {
         tell: Teller,
     ) -> Result<Self, Error> {
         let system = |e| Error::system("set up the watch over processes", e);
-        let setup = Setup {
-            shell: Setup::find_shell(),
-            env: Setup::inherited_env(),
-            working_dir: context.working_dir.clone(),
-            cgroups: if context.execution.limit_resources { Cgroups::detect(key) } else { None },
-        };
+        let cgroups = if context.execution.limit_resources { Cgroups::detect(key) } else { None };
+        let setup = Setup::new(context.working_dir.clone(), cgroups).map_err(system)?;
         // As many as can start processes at once, and some for file systems that hang.
         let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let pool: Arc<Pool<Task>> = Arc::new(Pool::new((2 * cpus).clamp(4, 32), |task: Task| task()));

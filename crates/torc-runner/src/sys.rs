@@ -1,5 +1,12 @@
 //! The operating system, as far as no safe library offers it in the form we need. The only module with unsafe code.
-#![expect(unsafe_code, reason = "wait4 is the only call that tells what a child used, and no safe wrapper exists")]
+#![expect(
+    unsafe_code,
+    reason = "no safe library tells what a child used, or starts one without copying or stopping us"
+)]
+
+mod spawn;
+
+pub use spawn::{Program, SpawnError, Strings, spawn};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};

@@ -55,12 +55,7 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
         time_series: None,
         live: Default::default(),
     });
-    let setup = Setup {
-        shell: Setup::find_shell(),
-        env: Setup::inherited_env(),
-        working_dir: local.working_dir,
-        cgroups: None,
-    };
+    let setup = Setup::new(local.working_dir, None)?;
     let rules = Rules { grace: local.grace, termination: Signal::TERM, sample_interval: None };
     let pool: Arc<Pool<Task>> = Arc::new(Pool::new(4, |task: Task| task()));
     let (sender, inbox) = mailbox()?;

@@ -31,12 +31,7 @@ impl Bench {
         let dir = tempfile::tempdir().unwrap();
         let (answers, inbox) = mailbox().unwrap();
         let pool = Arc::new(Pool::new(4, |task: Task| task()));
-        let setup = Setup {
-            shell: Setup::find_shell(),
-            env: Setup::inherited_env(),
-            working_dir: dir.path().into(),
-            cgroups: cgroups(&key),
-        };
+        let setup = Setup::new(dir.path().into(), cgroups(&key)).unwrap();
         let rules = Rules { grace, termination: Signal::TERM, sample_interval };
         let supervisor = Supervisor::new(setup, rules, pool, answers).unwrap();
         supervisor.poller().add(inbox.wake(), 0).unwrap();

@@ -210,6 +210,17 @@ fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime.block_on(work)
 }
 
+/// The same with one worker thread: a runner's few requests need no more, and threads that wake each other up cost its
+/// jobs time.
+fn block_on_one_worker<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(Error::io("start", "a worker thread"))?;
+    runtime.block_on(work)
+}
+
 /// How the server is found, as the user said it.
 #[derive(Clone, Debug)]
 pub struct Locator {

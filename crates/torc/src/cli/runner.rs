@@ -4,7 +4,7 @@ use super::drive::{self, Drive};
 use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
-use super::{Context, block_on};
+use super::{Context, block_on_one_worker};
 use crate::embedded::Purpose;
 use crate::error::Result;
 use crate::exit::Exit;
@@ -29,7 +29,7 @@ pub struct Args {
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
-        block_on(async {
+        block_on_one_worker(async {
             let purpose = Purpose::Run { port: 0 };
             let mut session = Session::open_for(&context.locator, Access::Existing, purpose).await?;
             let result = async {
