@@ -49,13 +49,12 @@ impl Table {
     /// Reads the whole table.
     pub fn read() -> io::Result<Self> {
         let taken = Instant::now();
-        let mut buffer = Vec::with_capacity(1024);
         let mut by_pid = HashMap::new();
         for entry in std::fs::read_dir("/proc")? {
             let entry = entry?;
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
             // A process that ended since it was listed is simply not there.
-            if let Some(process) = read_process(pid, &mut buffer) {
+            if let Some(process) = find_process(pid) {
                 by_pid.insert(pid, process);
             }
         }
@@ -98,18 +97,15 @@ impl Table {
 
 /// Reads one process.
 pub fn find_process(pid: i32) -> Option<Process> {
-    read_process(pid, &mut Vec::with_capacity(1024))
+    // The kernel hands out the whole line at once, and a name has at most 64 bytes: one read will do.
+    let mut buffer = [0; 1024];
+    let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?;
+    parse_stat(&buffer[..length])
 }
 
 /// Start time of our own process, in ticks since boot.
 pub fn own_start() -> Option<u64> {
     find_process(i32::try_from(std::process::id()).ok()?).map(|p| p.start)
-}
-
-fn read_process(pid: i32, buffer: &mut Vec<u8>) -> Option<Process> {
-    buffer.clear();
-    File::open(format!("/proc/{pid}/stat")).ok()?.read_to_end(buffer).ok()?;
-    parse_stat(buffer)
 }
 
 fn parse_stat(text: &[u8]) -> Option<Process> {
