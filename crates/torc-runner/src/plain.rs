@@ -230,14 +230,7 @@ pub fn find(name: &str, path: Option<&OsStr>, working_dir: &Path) -> Option<Path
         let file = PathBuf::from(name);
         return is_program(&file).then_some(file);
     }
-    // An empty place means the working directory; the shell then writes the name in another way.
-    let places = std::env::split_paths(path?);
-    let mut absolute = Vec::new();
-    for place in places {
-        if !place.is_absolute() {
-            return None;
-        }
-        absolute.push(place);
-    }
-    absolute.into_iter().map(|place| place.join(name)).find(|file| is_program(file))
+    // An empty place means the working directory. What is relative stays so: it is looked up where it is run.
+    let places = std::env::split_paths(path?).map(|p| if p.as_os_str().is_empty() { PathBuf::from(".") } else { p });
+    places.map(|place| place.join(name)).find(|file| is_program(file))
 }

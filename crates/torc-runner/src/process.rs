@@ -216,7 +216,10 @@ fn start(
 fn start_plainly(setup: &Setup, order: &Order, group: Option<&Group>, stdio: [BorrowedFd<'_>; 3]) -> Option<Started> {
     let plain = setup.plain.as_ref().filter(|_| order.argv.is_empty() && order.dir.is_none())?;
     let words = plain::words(&order.text).filter(|_| !order.env.iter().any(|(name, _)| plain::needs_shell(name)))?;
-    let program = plain::find(words.first()?, env_path(setup, order), &setup.working_dir)?;
+    let name = words.first()?;
+    // In a relative place bash names the program in ways of its own.
+    let program = plain::find(name, env_path(setup, order), &setup.working_dir)
+        .filter(|file| file.is_absolute() || name.contains('/'))?;
     let env = environment(setup, order, &plain.variables(&program)).ok()?;
     let arguments: Vec<&OsStr> = words.iter().map(|word| OsStr::new(word.as_ref())).collect();
     run(&program, &arguments, &env, &setup.working_dir, group, stdio).ok()

@@ -190,8 +190,10 @@ fn the_environment_is_the_one_that_a_shell_would_give() {
     assert!(world.compare("env", &[("HOME", "/nowhere"), ("A", "1"), ("A", "2")]));
     assert!(!world.compare("env", &[("BASH_ENV", "/dev/null")]));
     assert!(!world.compare("env", &[("PWD", "/tmp")]));
-    assert!(!world.compare("show", &[("PATH", "")]));
-    assert!(!world.compare("show", &[("PATH", "/bin:.")]));
+    for path in ["", "/bin:.", "/bin::/usr/bin", "./:/bin", "sub/..:/bin"] {
+        world.compare("show x", &[("PATH", path)]);
+        world.compare("env", &[("PATH", &format!("{path}:/usr/bin"))]);
+    }
     let own = world.dir.path().to_str().unwrap().to_string();
     assert!(world.compare("show x", &[("PATH", &format!("/no/such/dir:{own}:/bin"))]));
 }
@@ -216,4 +218,18 @@ fn random_text_means_the_same_with_and_without_a_shell() {
         }
     }
     assert!(plain > 100, "only {plain} texts needed no shell");
+}
+
+#[test]
+fn a_program_is_found_on_the_path_of_the_process_relative_places_included() {
+    let world = World::new(USUAL);
+    let mut order = world.order("", &[("PATH", "/no/such/dir:.:/bin")]);
+    order.argv = ["show", "a b", "$HOME"].map(String::from).into();
+    let seen = world.run(&order);
+    assert_eq!(seen.status, (Some(0), None));
+    assert!(seen.stdout.starts_with(b"<./show><a b><$HOME>"), "{seen:?}");
+    order.argv = vec!["no_such_program".into()];
+    let error = launch(&world.setup, &order).unwrap_err();
+    assert_eq!(error.return_code, 127);
+    assert!(error.message.contains("can not start `no_such_program`"), "{error:?}");
 }

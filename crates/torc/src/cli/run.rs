@@ -120,23 +120,30 @@ fn run_found(
     context: &Context,
     access: Access,
     options: &RunOptions,
-    find: impl AsyncFnOnce(&Client) -> Result<WorkflowView>,
+    find: impl AsyncFn(&Client) -> Result<WorkflowView>,
 ) -> Result<Exit> {
     if options.detach {
-        let workflow = context.with_server(access, find)?;
+        let workflow = context.with_server(access, &find)?;
         return detach::run_in_background(context, &workflow, &options.runner);
     }
     block_on(async {
         let mut session = Session::open_for(&context.locator, access, Purpose::Run { port: 0 }).await?;
-        let result = async {
+        let go = async |session: &mut Session| {
             let workflow = find(&session.client).await?;
             let drive = Drive { context, workflow, options: &options.runner, force: options.force };
             match other_runner_here(&session.client, &drive.workflow).await? {
-                Some(runner) => drive::follow(&session, drive, &runner).await,
-                None => drive::run(&mut session, drive).await,
+                Some(runner) => drive::follow(session, drive, &runner).await,
+                None => drive::run(session, drive).await,
             }
         };
-        let result = result.await;
+        let mut result = go(&mut session).await;
+        // Another `torc run` has just ended, and its server with it: we have one of our own then. Whoever creates
+        // something must not do so twice.
+        let is_gone = matches!(result, Err(Error::Unreachable { .. })) && session.is_shared();
+        if is_gone && access == Access::Existing {
+            session.take_over().await;
+            result = go(&mut session).await;
+        }
         session.close().await;
         result
     })

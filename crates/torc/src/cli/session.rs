@@ -47,6 +47,11 @@ impl Session {
         }
     }
 
+    /// The server lives inside another `torc run` and may end with it.
+    pub fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// The server is gone. If it served the local state inside another `torc run` that has ended, this process takes
     /// its place at the same address, and everybody who uses it goes on.
     pub async fn take_over(&mut self) {
