@@ -41,6 +41,8 @@ pub struct Config {
     pub strict_scheduler_match: bool,
     /// How long to wait for a server that does not answer at the beginning.
     pub patience: Duration,
+    /// Where the batch system says why it ends what runs here.
+    pub stop_log: Option<PathBuf>,
     /// A program and its first arguments that calls [`crate::guard::watch`]: ends the jobs if this process is killed.
     pub guard: Option<Vec<OsString>>,
     /// Hears what happens.
@@ -66,6 +68,7 @@ impl Config {
             scheduler: None,
             strict_scheduler_match: false,
             patience: Duration::from_secs(30),
+            stop_log: None,
             guard: None,
             events: None,
         }

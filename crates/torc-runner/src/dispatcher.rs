@@ -107,6 +107,8 @@ pub enum Event {
     ActionEnded(ActionResult),
     /// The server knows how an action ended.
     ActionReported(ActionId),
+    /// Why somebody is about to ask us to stop.
+    StopReason(String),
     /// Somebody asks us to stop.
     Shutdown(Shutdown),
     /// The server has said goodbye; these actions are left to do.
@@ -211,6 +213,7 @@ pub struct Dispatcher {
     is_stuck: bool,
     idle_since: Option<Instant>,
     has_left: bool,
+    stop_reason: Option<String>,
     /// How attempts ended so far.
     pub counts: Counts,
 }
@@ -245,6 +248,7 @@ impl Dispatcher {
             is_stuck: false,
             idle_since: Some(now),
             has_left: false,
+            stop_reason: None,
             counts: Counts::default(),
         }
     }
@@ -307,6 +311,7 @@ impl Dispatcher {
             Event::Ended(report) => self.on_ended(*report, now, out),
             Event::ActionEnded(result) => self.on_action_ended(result, now, out),
             Event::ActionReported(id) => drop(self.actions.remove(&id)),
+            Event::StopReason(why) => self.stop_reason = Some(why),
             Event::Shutdown(Shutdown::Run) => {}
             Event::Shutdown(Shutdown::Stop) => self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out),
             Event::Shutdown(Shutdown::Kill) => {
@@ -478,7 +483,12 @@ impl Dispatcher {
     }
 
     /// An attempt has ended, and it is clear how.
-    fn finish(&mut self, active: Active, report: CompletionReport, out: &mut Vec<Effect>) {
+    fn finish(&mut self, active: Active, mut report: CompletionReport, out: &mut Vec<Effect>) {
+        if report.cause == Some(Cause::Stopped)
+            && let Some(why) = &self.stop_reason
+        {
+            report.evidence.push(Evidence { source: "scheduler".into(), text: why.clone() });
+        }
         let id = report.attempt.id;
         let average = self.average_seconds.map_or(report.exec_seconds, |old| old * 0.8 + report.exec_seconds * 0.2);
         self.average_seconds = Some(average);
@@ -748,7 +758,8 @@ impl Dispatcher {
 
     fn say_goodbye(&mut self, out: &mut Vec<Effect>) {
         let reason = self.reason();
-        out.push(Effect::Goodbye(reason.to_string()));
+        let why = self.stop_reason.as_ref().filter(|_| reason == LeaveReason::Stopped);
+        out.push(Effect::Goodbye(why.map_or_else(|| reason.to_string(), |why| format!("{reason}: {why}"))));
         self.phase = Phase::Leaving(reason, false);
     }
 }

@@ -19,7 +19,7 @@ use crate::spool::{self, Spool};
 use crate::steps::Live;
 use crate::supervisor::{Done, Rules, Supervisor, Task};
 use crate::sys;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
@@ -34,6 +34,8 @@ const REPORT_KEY: u64 = u64::MAX;
 const EVENT_KEY: u64 = u64::MAX - 1;
 /// A runner with a given end stops its jobs this long before, on top of the grace.
 const END_MARGIN: Duration = Duration::from_secs(10);
+/// The last word stands in the last lines.
+const STOP_LOG_TAIL: u64 = 16 << 10;
 /// Slurm signals jobs and runner within milliseconds; on a busy node each may take a while to be heard.
 const DOUBT: Duration = Duration::from_secs(2);
 
@@ -126,10 +128,16 @@ impl Runner {
         let lanes = Lanes::open(&line);
         let engine = Engine::new(dispatcher, context, rules, &key, event_inbox, lanes, spool, guarded, tell)?;
 
+        let stop_log = config.stop_log.clone();
         let watcher = tokio::spawn(async move {
             let mut shutdown = shutdown;
             loop {
                 let level = *shutdown.borrow_and_update();
+                if level != Shutdown::Run
+                    && let Some(why) = stop_log.as_deref().and_then(why_stopped)
+                {
+                    events.send(Event::StopReason(why));
+                }
                 events.send(Event::Shutdown(level));
                 // Nobody is left who could change their mind.
                 if shutdown.changed().await.is_err() {
@@ -160,6 +168,16 @@ impl Runner {
             undelivered: u64::try_from(undelivered).unwrap_or(u64::MAX),
         })
     }
+}
+
+/// What the batch system said last about the end of what runs here. A log that can not be read tells nothing.
+fn why_stopped(log: &Path) -> Option<String> {
+    let mut file = std::fs::File::open(log).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(STOP_LOG_TAIL))).ok()?;
+    let mut tail = Vec::new();
+    file.take(STOP_LOG_TAIL).read_to_end(&mut tail).ok()?;
+    torc_model::slurm::logs::why_ended(&String::from_utf8_lossy(&tail)).map(str::to_owned)
 }
 
 fn prepare_output(dir: &Path) -> Result<PathBuf, Error> {

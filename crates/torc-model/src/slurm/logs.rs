@@ -91,9 +91,38 @@ pub fn scan(text: &str) -> Vec<Issue> {
         .collect()
 }
 
+/// Why Slurm ends this allocation, by its own last word in the allocation's output.
+pub fn why_ended(text: &str) -> Option<&'static str> {
+    let says = |line: &str| {
+        let reasons = [
+            ("DUE TO PREEMPTION", "the allocation was preempted"),
+            ("DUE TO TIME LIMIT", "the allocation reached its walltime"),
+            ("DUE TO NODE FAILURE", "a node of the allocation failed"),
+            ("DUE TO JOB REQUEUE", "the allocation was requeued"),
+            ("CANCELLED AT", "the allocation was canceled"),
+        ];
+        reasons.into_iter().find(|(text, _)| line.contains(text)).map(|(_, meaning)| meaning)
+    };
+    // Other lines may quote anything.
+    text.lines().rev().filter(|line| line.starts_with("slurmstepd") && line.contains("*** ")).find_map(says)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slurms_last_word_tells_why_an_allocation_ends() {
+        let text = "runner 1 works\nslurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-16T03:53:42 DUE TO PREEMPTION ***\n";
+        assert_eq!(why_ended(text), Some("the allocation was preempted"));
+        let failed = "slurmstepd-n1: error: *** JOB 10 ON n1 CANCELLED AT 2026-11-16T03:53:55 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***";
+        assert_eq!(why_ended(failed), Some("a node of the allocation failed"));
+        assert_eq!(
+            why_ended("slurmstepd-n1: error: *** JOB 9 ON n1 CANCELLED AT 2026-11-16T03:53:50 ***"),
+            Some("the allocation was canceled")
+        );
+        assert_eq!(why_ended("started job *** CANCELLED AT *** (attempt 1)\n"), None);
+    }
 
     #[test]
     fn real_lines_are_understood() {

@@ -508,6 +508,7 @@ fn a_failure_at_the_moment_of_the_stop_is_not_the_jobs_own() {
     let mut desk = Desk::new(|s| s.doubt = Some(Duration::from_secs(2)));
     desk.settle();
     desk.heard(&[1, 2, 3]);
+    desk.on(Event::StopReason("the allocation was preempted".into()));
     // Its share is free at once; its end waits for a word.
     assert_eq!(desk.ended(1, 1.0, Some(Cause::Signal)), ["start 3 []"]);
     assert_eq!(desk.dispatcher.undelivered(), 1);
@@ -522,6 +523,10 @@ fn a_failure_at_the_moment_of_the_stop_is_not_the_jobs_own() {
         desk.exchanged(ClaimResponse::default()),
         ["exchange limit 0 prefetch 0 started [] completed [2:stopped, 3]"]
     );
+    let evidence = &desk.last_exchange.as_ref().expect("sent").completed[0].evidence;
+    assert!(evidence.iter().any(|e| e.source == "scheduler" && e.text.contains("preempted")), "{evidence:?}");
+    let last = desk.exchanged(ClaimResponse::default());
+    assert_eq!(last, ["goodbye: it was told to stop: the allocation was preempted"]);
     assert_eq!(desk.dispatcher.counts, Counts { succeeded: 1, failed: 0, ended: 2 });
 }
 

@@ -59,6 +59,7 @@ pub async fn run(
     config.working_dir = std::env::current_dir().map_err(|e| format!("can not find the current directory: {e}"))?;
     config.events = Some(events);
     config.patience = Duration::from_secs(600);
+    config.stop_log = Some(inside.output_dir.join(format!("slurm_output_{}_sl{slurm_job_id}.e", inside.allocation)));
     config.capacity.max_parallel_jobs = inside.max_parallel_jobs;
     config.capacity.num_nodes = match env("SLURM_STEP_NUM_TASKS").is_some() && number("SLURM_NODEID").is_some() {
         // One runner on each node: each has its own node.

@@ -176,7 +176,8 @@ impl Cluster {
             .collect()
     }
 
-    /// Waits until `ready`; nothing tells, so it looks again and again.
+    /// Waits until `ready`. It looks again and again: Slurm tells nobody what happens, and what the program does is looked
+    /// at from outside, as people do.
     pub fn wait(&self, what: &str, seconds: u64, ready: impl Fn() -> bool) {
         let until = Instant::now() + Duration::from_secs(seconds);
         while !ready() {

@@ -11,7 +11,6 @@ mod unneeded;
 
 use cluster::{cluster, has, is_campaign};
 use serde_json::Value;
-use std::time::Duration;
 
 const WITNESS: &str = "echo $TORC_JOB_NAME >> witness";
 
@@ -122,6 +121,9 @@ fn preemption_by_cancel_is_survived() {
     cluster.wait_for_running(4);
     cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"]);
     cluster.wait("preempted allocation", 60, || cluster.allocations()[0]["status"] == "complete");
+    let reason = cluster.allocations()[0]["reason"].to_string();
+    assert!(reason.to_lowercase().contains("preempted"), "{reason}");
+    assert!(cluster.torc(&["why", "j1"]).contains("the allocation was preempted"), "{}", cluster.torc(&["why", "j1"]));
     cluster.wait("ready job", 90, || cluster.counts().get("ready") == Some(&4));
     cluster.regenerate(&["--partition", "main"]);
     cluster.wait_for_success(4, 120);
@@ -168,7 +170,7 @@ fn an_absent_controller_fails_nobody() {
     assert!(cluster.lab(&["signal", "slurmctld", "CONT"]).status.success());
     // Dies, and comes back.
     assert!(cluster.lab(&["signal", "slurmctld", "KILL"]).status.success());
-    std::thread::sleep(Duration::from_secs(1));
+    cluster.wait("dead controller", 30, || cluster.slurm("scontrol", &["ping"]).contains("DOWN"));
     assert!(cluster.lab(cluster.start_arguments()).status.success());
     cluster.wait_for_success(4, 90);
     cluster.assert_witnessed_once(4);
