@@ -32,41 +32,7 @@ fn every_form_of_a_handler_is_the_same_handler() {
     }
 }
 
-const SEED: &str = r#"
-tasks:
-  - name: "Build project"
-    shell: "npm run build"
-    on_failure:
-      - shell: "npm cache clean --force"
-      - shell: "npm install"
-      - shell: "npm run build"
-
-  - name: "Type checking"
-    shell: "tsc --noEmit"
-    on_failure:
-      strategy: recovery
-      commands:
-        - claude: "/fix-typescript-errors"
-        - shell: "tsc --noEmit"
-
-  - name: "Deploy"
-    shell: "./deploy.sh production"
-    on_failure:
-      strategy: fallback
-      commands:
-        - shell: "./deploy.sh staging"
-        - shell: "notify-team 'Production deploy failed, staged to staging'"
-
-# MapReduce with item-level handlers
-map:
-  input: items.json
-  agent_template:
-    commands:
-      - claude: "/optimize ${item}"
-      - validate: "test-performance ${item}"
-      - on_failure:
-          claude: "/rollback-optimization ${item}"
-"#;
+const SEED: &str = include_str!("../shared/tasks_and_map.yaml");
 
 #[test]
 fn tasks_and_a_map_become_jobs() {

@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use torc_client::{Client, Query};
-use torc_model::api::{Capacity, EventView, JobView, Page, RunnerView, StatusView, WorkflowView};
-use torc_model::ids::AttemptId;
-use torc_model::status::{Cause, JobStatus, Outcome};
+use torc_model::api::{ActionView, Capacity, EventView, JobView, Page, RunnerView, StatusView, WorkflowView};
+use torc_model::ids::{AttemptId, WorkflowId};
+use torc_model::status::{ActionState, Cause, JobStatus, Outcome};
 use torc_model::units::Memory;
 use torc_runner::{LeaveReason, Runner, RunnerEvent, Shutdown};
 
@@ -51,7 +51,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
         client.initialize_workflow(workflow.id, force).await?;
         status = client.workflow_status(workflow.id).await?;
     }
-    if status.is_complete {
+    if status.is_complete && !has_due_action(&client, workflow.id).await? {
         context.output.talk(format_args!("{} is complete already", title(&workflow)));
         return finish(context, &workflow, &status, None);
     }
@@ -147,6 +147,15 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
         context.output.talk(format_args!("process {} has ended; `torc run {}` goes on", runner.pid, workflow.id));
     }
     finish(context, &workflow, &status, Some(&display.progress))
+}
+
+/// An action is due that nobody has executed yet: its runner may have been killed after the last job had ended.
+async fn has_due_action(client: &Client, workflow: WorkflowId) -> Result<bool> {
+    let is_due = |action: &ActionView| {
+        let is_for_runners = action.what.get("action_type").is_some_and(|kind| kind == "run_commands");
+        is_for_runners && matches!(action.state, ActionState::Triggered | ActionState::Claimed)
+    };
+    Ok(client.list_actions(workflow).await?.items.iter().any(is_due))
 }
 
 /// Waits until a process of this machine has ended.

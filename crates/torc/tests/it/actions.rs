@@ -36,3 +36,16 @@ fn an_action_about_canceled_jobs_fires_too() {
     lines.sort_unstable();
     assert_eq!(lines, ["end", "over"]);
 }
+
+#[test]
+fn an_action_is_not_forgotten_when_its_runner_dies_after_the_last_job() {
+    let test = Test::new().spec(
+        "name: dies\njobs:\n  - {name: a, command: 'true'}\nactions:\n  - trigger_type: on_workflow_complete\n    action_type: run_commands\n    commands: ['if mkdir once; then kill -9 $PPID; else echo done >> log; fi']\n",
+    );
+    assert_eq!(test.run().code, None);
+    assert!(!test.path("log").exists());
+    test.torc(["run", "latest"]).success();
+    assert_eq!(test.read("log"), "done\n");
+    test.torc(["run", "latest"]).success().tells("is complete already");
+    assert_eq!(test.read("log"), "done\n");
+}

@@ -254,43 +254,7 @@ fn the_documented_blocks_run_as_written() {
         .file("bin/notify-team", "#!/bin/sh\necho \"$1\" >> notified\n")
         .file("bin/test-performance", "#!/bin/sh\ntest \"$1\" = one\n")
         .file("bin/claude", "#!/bin/sh\nread -r prompt; echo \"$prompt\" >> prompts; touch typed\n")
-        .spec(
-            r#"
-tasks:
-  - name: "Build project"
-    shell: "npm run build"
-    on_failure:
-      - shell: "npm cache clean --force"
-      - shell: "npm install"
-      - shell: "npm run build"
-
-  - name: "Type checking"
-    shell: "tsc --noEmit"
-    on_failure:
-      strategy: recovery
-      commands:
-        - claude: "/fix-typescript-errors"
-        - shell: "tsc --noEmit"
-
-  - name: "Deploy"
-    shell: "./deploy.sh production"
-    on_failure:
-      strategy: fallback
-      commands:
-        - shell: "./deploy.sh staging"
-        - shell: "notify-team 'Production deploy failed, staged to staging'"
-
-# MapReduce with item-level handlers
-map:
-  input: items.json
-  agent_template:
-    commands:
-      - claude: "/optimize ${item}"
-      - validate: "test-performance ${item}"
-      - on_failure:
-          claude: "/rollback-optimization ${item}"
-"#,
-        );
+        .spec(include_str!("../../../torc-spec/tests/shared/tasks_and_map.yaml"));
     test.shell("sed -i 's/cache-clean/calls/' bin/npm; chmod +x bin/* deploy.sh").success();
     let path = format!("{}:{}", test.path("bin").display(), std::env::var("PATH").unwrap());
     test.torc(["run", "workflow.yaml"]).env("PATH", path).success();

@@ -25,6 +25,7 @@ pub fn all() -> Vec<Entry> {
     vec![
         row("flat-1k", "1,000 independent jobs `true`, one runner, as many at once as processors", throughput::flat_1k),
         row("flat-10k", "10,000 independent jobs `true`", throughput::flat_10k),
+        row("direct", "10,000 independent jobs `/bin/true`, for which no shell is started", throughput::direct),
         row("flat-100k", "100,000 independent jobs `true`", throughput::flat_100k),
         row("chain", "1,000 jobs, each after the one before; a hop is from start to start", chain::idle),
         row("chain-busy", "the same while one thread per processor computes without a pause", chain::busy),

@@ -85,6 +85,30 @@ pub fn flat_10k(bench: &Bench) -> Result<Vec<Figure>> {
     flat(bench, 10_000)
 }
 
+/// Jobs that need no shell.
+pub fn direct(bench: &Bench) -> Result<Vec<Figure>> {
+    const PROGRAM: &str = "/bin/true";
+    let jobs = bench.scale(10_000);
+    let (mut by_shell, mut bare, mut rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..bench.rounds {
+        let count = jobs.min(LIMIT_JOBS);
+        let rate = |wall: Duration| count as f64 / wall.as_secs_f64();
+        by_shell.push(rate(limit::run(&bench.arena.fresh()?, PROGRAM, count, machine::processors())?));
+        let wall = limit::run_program(&bench.arena.fresh()?, &[PROGRAM.as_ref()], count, machine::processors())?;
+        bare.push(rate(wall));
+        let server = bench.arena.server()?;
+        let created = server.create(specs::flat(jobs, PROGRAM))?;
+        rates.push(server.run(created.id, jobs)?.rate());
+        ratios.extend(rates.last().zip(by_shell.last()).map(|(rate, limit)| rate / limit));
+    }
+    Ok(vec![
+        Figure::new("limit with a shell", median(by_shell), "jobs/s"),
+        Figure::new("limit without", median(bare), "jobs/s"),
+        Figure::new("torc", median(rates), "jobs/s"),
+        Figure::new("ratio to the limit with a shell", median(ratios), ""),
+    ])
+}
+
 /// 100,000 independent jobs.
 pub fn flat_100k(bench: &Bench) -> Result<Vec<Figure>> {
     let mut figures = flat(bench, 100_000)?;
