@@ -11,7 +11,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use torc_model::api::{AttemptView, CancelJobs, CanceledJobs, JobView, Page, UpdateJob};
-use torc_model::ids::JobId;
+use torc_model::ids::{JobId, WorkflowId};
 use torc_model::status::JobStatus;
 use utoipa::IntoParams;
 
@@ -62,7 +62,8 @@ pub async fn list_jobs(State(app): State<App>, caller: Caller, Query(query): Que
         held: query.held,
         with_dependencies: query.include_depends_on.unwrap_or_default(),
     };
-    Ok(Json(app.reader().list_jobs(filter, paging).await?))
+    let known = filter.workflow_id.and_then(|id| app.store().progress(WorkflowId(id)));
+    Ok(Json(app.reader().list_jobs(filter, paging, known).await?))
 }
 
 /// Names, or the integers that users know.

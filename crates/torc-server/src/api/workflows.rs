@@ -170,7 +170,8 @@ pub async fn get_spec(State(app): State<App>, caller: Caller, Path(id): Path<i64
 )]
 pub async fn get_status(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<StatusView> {
     caller.check(WorkflowId(id))?;
-    Ok(Json(app.reader().workflow_status(WorkflowId(id), now_ms()).await?))
+    let known = app.store().progress(WorkflowId(id));
+    Ok(Json(app.reader().workflow_status(WorkflowId(id), now_ms(), known).await?))
 }
 
 /// Whether every job of a workflow is final.
@@ -185,7 +186,8 @@ pub async fn get_status(State(app): State<App>, caller: Caller, Path(id): Path<i
 )]
 pub async fn get_is_complete(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<IsCompleteView> {
     caller.check(WorkflowId(id))?;
-    Ok(Json(app.reader().is_complete(WorkflowId(id)).await?))
+    let known = app.store().progress(WorkflowId(id));
+    Ok(Json(app.reader().is_complete(WorkflowId(id), known).await?))
 }
 
 /// How to initialize.
@@ -316,5 +318,6 @@ async fn name_of(app: &App, workflow: WorkflowId, job: JobId) -> Result<String, 
 )]
 pub async fn cancel_workflow(State(app): State<App>, Path(id): Path<i64>) -> Answer<StatusView> {
     app.store().cancel_workflow(WorkflowId(id)).await?;
-    Ok(Json(app.reader().workflow_status(WorkflowId(id), now_ms()).await?))
+    let known = app.store().progress(WorkflowId(id));
+    Ok(Json(app.reader().workflow_status(WorkflowId(id), now_ms(), known).await?))
 }

@@ -17,6 +17,7 @@ pub const MIGRATIONS: &[&str] = &[
     include_str!("../store/migration_5.sql"),
     include_str!("../store/migration_6.sql"),
     include_str!("../store/migration_7.sql"),
+    include_str!("../store/migration_8.sql"),
 ];
 
 /// "Torc" in ASCII, in the header of every database of ours.

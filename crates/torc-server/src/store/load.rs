@@ -54,7 +54,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     super::recovery::boot_state(db, &mut state)?;
     // Limits are counted over all workflows, so those that hold something must be known from the start.
     let mut statement =
-        db.prepare("SELECT DISTINCT workflow_id FROM attempt WHERE state IN ('queued', 'claimed', 'running')")?;
+        db.prepare("SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL")?;
     let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for id in ids {
         if let Some(workflow) = self::workflow(db, WorkflowId(id))? {
@@ -199,7 +199,7 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
     let mut statement = db.prepare_cached(
         "SELECT id, job_id, attempt_id, state, not_before_ms, waits_for_node, compute_node_id, token, claim_key,
                 cancel_requested, claimed_ms, recovery
-         FROM attempt WHERE workflow_id = ?1 AND state IN ('queued', 'claimed', 'running')",
+         FROM attempt WHERE workflow_id = ?1 AND ended_ms IS NULL",
     )?;
     let mut rows = statement.query([id.0])?;
     let mut live = Vec::new();

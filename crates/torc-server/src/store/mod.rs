@@ -31,6 +31,7 @@ mod tests;
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;
 pub use webhooks::Due as DueDelivery;
+pub use writer::Progress;
 
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -77,9 +78,10 @@ impl Store {
         self.writer.subscribe()
     }
 
-    /// Jobs per status, when the workflow is in memory; otherwise ask the database.
-    pub fn counts(&self, id: WorkflowId) -> Option<[u32; 11]> {
-        self.writer.counts(id)
+    /// Where a workflow stands, when it was touched lately; otherwise the database knows. The second number changes
+    /// with everything else that is shown with it.
+    pub fn progress(&self, id: WorkflowId) -> Option<(Progress, u64)> {
+        self.writer.progress(id)
     }
 
     /// Creates a workflow out of a spec: one transaction, all or nothing.
@@ -433,7 +435,7 @@ impl Store {
             let nonce = random()?;
             wakes.mark_unchanged();
             let this = request.clone();
-            let mut response = self.writer.call(move |tx| runners::claim(tx, id, &this, nonce)).await?;
+            let mut response = self.writer.call_routine(move |tx| runners::claim(tx, id, &this, nonce)).await?;
             let (started, completed) = reports.get_or_insert_with(|| {
                 (std::mem::take(&mut response.started), std::mem::take(&mut response.completed))
             });
@@ -476,7 +478,7 @@ impl Store {
             + 'static,
     {
         self.writer
-            .call(move |tx| {
+            .call_routine(move |tx| {
                 let id = runners::workflow_of(tx, runner)?;
                 Ok(ReportResults { results: each(tx, id)? })
             })

@@ -7,13 +7,17 @@ use torc_model::core::{Change, End, NewAttempt};
 use torc_model::ids::{AttemptId, WorkflowId};
 use torc_model::status::{ActionState, JobStatus};
 
-/// Who waits at the server and should look again.
+/// Who waits at the server and should look again, and what else the writer should know.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Wakes {
     /// There may be work; whoever made it ready may have taken it in the same breath.
     pub work: bool,
     /// Something else to hear of: an order, an action, the end.
     pub news: bool,
+    /// Something that is shown with the progress besides the jobs' statuses: the workflow's row, mended steps.
+    pub special: bool,
+    /// The latest end of an attempt.
+    pub last_end: Option<i64>,
 }
 
 /// Writes the changes in order. Tells whether somebody who waits should look again.
@@ -67,7 +71,11 @@ pub fn write(
                 db.prepare_cached("UPDATE attempt SET cancel_requested = 1 WHERE id = ?1")?.execute([id.0])?;
                 wakes.news = true;
             }
-            Change::AttemptEnded(id, end) => self::end(db, id, &end)?,
+            Change::AttemptEnded(id, end) => {
+                self::end(db, id, &end)?;
+                wakes.last_end = wakes.last_end.max(Some(end.at));
+                wakes.special |= end.steps.is_some();
+            }
             Change::Event { kind, job, data } => {
                 let text = data.to_string();
                 db.prepare_cached(
@@ -93,6 +101,7 @@ pub fn write(
                 )?
                 .execute(params![workflow.0, run, canceled, complete, started, now])?;
                 wakes.news |= complete || canceled;
+                wakes.special = true;
             }
         }
     }

@@ -219,18 +219,18 @@ fn new_attempts(before: &HashMap<JobId, AttemptId>, after: &HashMap<JobId, Attem
 /// Workflows whose rows do not fit together, by the few ways in which they can fail to.
 pub fn broken(db: &Connection, scope: Option<WorkflowId>) -> rusqlite::Result<Vec<WorkflowId>> {
     let mut statement = db.prepare_cached(
-        "WITH live AS (SELECT job_id, state, compute_node_id FROM attempt WHERE state IN ('queued', 'claimed', 'running'))
+        "WITH live AS (SELECT workflow_id, job_id, state FROM attempt WHERE ended_ms IS NULL)
          SELECT DISTINCT workflow_id FROM job j WHERE (?1 IS NULL OR workflow_id = ?1) AND (
-            (status IN (3, 4) AND NOT EXISTS (SELECT 1 FROM live WHERE job_id = j.id AND state <> 'queued'))
-            OR (status = 2 AND NOT EXISTS (SELECT 1 FROM live WHERE job_id = j.id AND state = 'queued'))
+            (status IN (3, 4) AND NOT EXISTS (SELECT 1 FROM live WHERE workflow_id = j.workflow_id AND job_id = j.id AND state <> 'queued'))
+            OR (status = 2 AND NOT EXISTS (SELECT 1 FROM live WHERE workflow_id = j.workflow_id AND job_id = j.id AND state = 'queued'))
             OR (status = 6 AND EXISTS (SELECT 1 FROM attempt a WHERE a.job_id = j.id AND a.state = 'failed' AND a.outcome IS NULL
                 AND a.error IS NOT 'a retry was asked for while it was running'
                 AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = j.id AND b.id > a.id))))
          UNION
-         SELECT workflow_id FROM attempt a WHERE state IN ('queued', 'claimed', 'running') AND (?1 IS NULL OR workflow_id = ?1)
+         SELECT workflow_id FROM attempt a WHERE ended_ms IS NULL AND (?1 IS NULL OR workflow_id = ?1)
             AND (SELECT status FROM job WHERE id = a.job_id) NOT IN (2, 3, 4)
          UNION
-         SELECT workflow_id FROM attempt a WHERE state IN ('claimed', 'running') AND (?1 IS NULL OR workflow_id = ?1)
+         SELECT workflow_id FROM attempt a WHERE ended_ms IS NULL AND state <> 'queued' AND (?1 IS NULL OR workflow_id = ?1)
             AND (SELECT ended_ms FROM compute_node WHERE id = a.compute_node_id) IS NOT NULL
          ORDER BY 1",
     )?;

@@ -110,15 +110,34 @@ pub struct State {
     pub(super) boot: i64,
     pub(super) next_attempt: i64,
     pub(super) next_job: i64,
+    /// The latest end of an attempt that was written, by workflow.
+    pub(super) last_ends: HashMap<WorkflowId, i64>,
     /// Order of last use, for forgetting finished workflows.
     pub(super) recent: Vec<WorkflowId>,
 }
 
+/// Where a workflow stood after the last commit that touched it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Jobs per status, by the status' integer.
+    pub counts: [u32; 11],
+    /// The run.
+    pub run: i64,
+    /// Every job is final.
+    pub is_complete: bool,
+    /// Somebody canceled it.
+    pub is_canceled: bool,
+    /// When its last attempt ended, if that was while this server ran.
+    pub last_end_ms: Option<i64>,
+}
+
 /// What the rest of the server may look at without asking the writer.
 #[derive(Default)]
-pub struct Published {
-    /// Jobs per status of the workflows in memory.
-    pub counts: HashMap<WorkflowId, [u32; 11]>,
+struct Published {
+    /// The workflows in memory.
+    progress: HashMap<WorkflowId, Progress>,
+    /// Grows with every commit that may have changed something else about any workflow.
+    epoch: u64,
 }
 
 type Reply = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
@@ -126,6 +145,8 @@ type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Result<Reply, Failed> + Send>;
 
 struct Request {
     work: Work,
+    /// It changes nothing that [`Progress`] does not tell, unless its rows say so.
+    is_routine: bool,
     /// How to answer when the work itself failed.
     refuse: Box<dyn FnOnce(Refusal) + Send>,
 }
@@ -153,6 +174,8 @@ pub struct Tx<'a> {
     pub(super) new_events: &'a mut Vec<EventView>,
     /// Set when a delivery was written.
     pub(super) outbox: &'a mut bool,
+    /// Set when something was written that is shown with a workflow's progress and is not part of [`Progress`].
+    pub(super) is_special: &'a mut bool,
     /// Now, in ms since 1970.
     pub now: i64,
     /// Now, in ms since the start of the machine: how long somebody was silent.
@@ -188,6 +211,23 @@ impl Handle {
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
     {
+        self.send(work, false).await
+    }
+
+    /// The same for what runners do all the time: it moves jobs and attempts only.
+    pub async fn call_routine<T, F>(&self, work: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
+    {
+        self.send(work, true).await
+    }
+
+    async fn send<T, F>(&self, work: F, is_routine: bool) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
+    {
         let (tell, told) = oneshot::channel::<Result<T, Refusal>>();
         let tell = Arc::new(Mutex::new(Some(tell)));
         let take = {
@@ -212,7 +252,7 @@ impl Handle {
             }))
         });
         let gone = || Refusal::unavailable("the server is shutting down");
-        self.sender.send(Request { work, refuse }).map_err(|_| gone())?;
+        self.sender.send(Request { work, is_routine, refuse }).map_err(|_| gone())?;
         told.await.map_err(|_| gone())?
     }
 
@@ -232,10 +272,11 @@ impl Handle {
         self.outbox.clone()
     }
 
-    /// Jobs per status, if the workflow is in memory.
-    pub fn counts(&self, id: WorkflowId) -> Option<[u32; 11]> {
+    /// Where a workflow stands, if it was touched since the start, and the epoch: as long as that is the same, nothing
+    /// else about a workflow's progress has changed.
+    pub fn progress(&self, id: WorkflowId) -> Option<(Progress, u64)> {
         let published = self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        published.counts.get(&id).copied()
+        published.progress.get(&id).map(|progress| (*progress, published.epoch))
     }
 }
 
@@ -292,6 +333,7 @@ impl Writer {
         let mut with_work = BTreeSet::new();
         let mut new_events = Vec::new();
         let mut outbox = false;
+        let mut is_special = false;
         let mut replies: Vec<Reply> = Vec::new();
         if let Err(error) = self.db.execute_batch("BEGIN IMMEDIATE") {
             (first.refuse)(broken(&error));
@@ -307,9 +349,11 @@ impl Writer {
                 with_work: &mut with_work,
                 new_events: &mut new_events,
                 outbox: &mut outbox,
+                is_special: &mut is_special,
                 now: crate::clock::now_ms(),
                 uptime: crate::clock::boottime_ms(),
             };
+            *tx.is_special |= !request.is_routine;
             match run(&mut tx, request.work, replies.is_empty()) {
                 Ok(reply) => replies.push(reply),
                 Err(refusal) => (request.refuse)(refusal),
@@ -326,9 +370,10 @@ impl Writer {
         if committed.is_err() {
             self.state.forget_all(&self.db);
             new_events.clear();
+            is_special = true;
         }
         torc_failpoint::hit("store.after_commit");
-        self.publish(&touched);
+        self.publish(&touched, is_special);
         for reply in replies {
             reply(committed.clone());
         }
@@ -350,14 +395,19 @@ impl Writer {
         self.state.trim(&touched);
     }
 
-    fn publish(&self, touched: &BTreeSet<WorkflowId>) {
+    fn publish(&self, touched: &BTreeSet<WorkflowId>, is_special: bool) {
         let mut published = self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for id in touched {
             match self.state.workflows.get(id) {
-                Some(workflow) => published.counts.insert(*id, workflow.counts()),
-                None => published.counts.remove(id),
+                Some(workflow) => published.progress.insert(*id, self.state.progress(workflow)),
+                None => published.progress.remove(id),
             };
         }
+        // What was forgotten is known by its rows alone.
+        if self.state.workflows.is_empty() {
+            published.progress.clear();
+        }
+        published.epoch += u64::from(is_special);
     }
 }
 
@@ -405,6 +455,7 @@ fn run(tx: &mut Tx<'_>, work: Work, is_first: bool) -> Result<Reply, Refusal> {
     };
     undo(tx, events, is_first);
     tx.state.forget_all(tx.db);
+    *tx.is_special = true;
     Err(result)
 }
 
@@ -429,9 +480,20 @@ fn broken(error: &rusqlite::Error) -> Refusal {
 }
 
 impl State {
+    fn progress(&self, workflow: &Workflow) -> Progress {
+        Progress {
+            counts: workflow.counts(),
+            run: workflow.run,
+            is_complete: workflow.is_complete(),
+            is_canceled: workflow.canceled,
+            last_end_ms: self.last_ends.get(&workflow.id).copied(),
+        }
+    }
+
     /// Throws the engine's copies away; they are loaded again from what is committed (or saved so far).
     fn forget_all(&mut self, db: &Connection) {
         self.workflows.clear();
+        self.last_ends.clear();
         self.recent.clear();
         match load::boot(db) {
             Ok(mut fresh) => {
@@ -461,6 +523,7 @@ impl State {
             let Some(at) = self.recent.iter().position(|id| self.workflows.get(id).is_none_or(idle)) else { return };
             let id = self.recent.remove(at);
             self.workflows.remove(&id);
+            self.last_ends.remove(&id);
         }
     }
 }
@@ -515,6 +578,11 @@ impl Tx<'_> {
                 *self.outbox |= webhooks::enqueue(self.db, &self.state.webhooks, event)?;
             }
         }
+        if let Some(end) = wakes.last_end {
+            let known = self.state.last_ends.entry(id).or_insert(end);
+            *known = end.max(*known);
+        }
+        *self.is_special |= wakes.special;
         if wakes.news {
             self.woken.insert(id);
         }

@@ -178,17 +178,17 @@ fn a_damaged_index_is_made_again() {
     // An index that does not know its rows: emptied by swapping its definition for a while.
     db.execute_batch(
         "PRAGMA writable_schema = ON;
-         UPDATE sqlite_schema SET sql = replace(sql, 'ON job (workflow_id, status)', 'ON job (workflow_id, status) WHERE status = 99')
-         WHERE name = 'job_by_status';
+         UPDATE sqlite_schema SET sql = replace(sql, 'ON job (workflow_id)', 'ON job (workflow_id) WHERE status = 99')
+         WHERE name = 'job_by_workflow';
          PRAGMA writable_schema = RESET;
-         REINDEX job_by_status;
+         REINDEX job_by_workflow;
          PRAGMA writable_schema = ON;
-         UPDATE sqlite_schema SET sql = replace(sql, ' WHERE status = 99', '') WHERE name = 'job_by_status';
+         UPDATE sqlite_schema SET sql = replace(sql, ' WHERE status = 99', '') WHERE name = 'job_by_workflow';
          PRAGMA writable_schema = RESET;",
     )
     .expect("damaged");
     drop(db);
-    examine(&test).expect(1).says("the file is whole: ").says("job_by_status");
+    examine(&test).expect(1).says("the file is whole: ").says("job_by_workflow");
     test.torc(["server", "doctor", "--repair"]).success().says("all indexes were made again");
     examine(&test).expect(0).tells("nothing is wrong");
 }

@@ -2,6 +2,7 @@
 
 use super::page::{self, Filter, List, Paging, containing};
 use super::{ReadError, Reader};
+use crate::store::Progress;
 use rusqlite::{Connection, Row};
 use std::collections::HashMap;
 use torc_model::api::{JobView, Page};
@@ -59,12 +60,50 @@ pub struct JobFilter {
     pub with_dependencies: bool,
 }
 
+/// Statuses with an index of their own, word for word as its condition says it.
+const INDEXED: [(&[JobStatus], &str); 2] = [
+    (&[JobStatus::Pending, JobStatus::Running], "j.status IN (3, 4)"),
+    (
+        &[JobStatus::Failed, JobStatus::Canceled, JobStatus::Terminated, JobStatus::PendingFailed],
+        "j.status IN (6, 7, 8, 10)",
+    ),
+];
+
+impl JobFilter {
+    /// How many jobs it lets through, if that is known without looking at them.
+    fn count(&self, known: Option<(Progress, u64)>) -> Option<i64> {
+        let Self {
+            workflow_id: Some(_),
+            status,
+            name: None,
+            search: None,
+            upstream_job_id: None,
+            needs_file_id: None,
+            compute_node_id: None,
+            held: None,
+            with_dependencies: _,
+        } = self
+        else {
+            return None;
+        };
+        let wanted = |s: &&JobStatus| status.is_empty() || status.contains(s);
+        let counts = known?.0.counts;
+        Some(JobStatus::ALL.iter().filter(wanted).map(|s| i64::from(counts[*s as usize])).sum())
+    }
+}
+
 impl Reader {
-    /// One page of jobs.
-    pub async fn list_jobs(&self, filter: JobFilter, paging: Paging) -> Result<Page<JobView>, ReadError> {
+    /// One page of jobs. `known` is what the writer says about the workflow, if they are of one.
+    pub async fn list_jobs(
+        &self,
+        filter: JobFilter,
+        paging: Paging,
+        known: Option<(Progress, u64)>,
+    ) -> Result<Page<JobView>, ReadError> {
         self.read(move |connection| {
             let with_dependencies = filter.with_dependencies;
-            let mut page = LIST.page(connection, conditions(filter), &paging, view)?;
+            let count = filter.count(known);
+            let mut page = LIST.page_of(connection, conditions(filter), &paging, count, view)?;
             if with_dependencies {
                 for job in &mut page.items {
                     job.depends_on_job_ids = Some(dependencies(connection, job.workflow_id, job.id)?);
@@ -116,8 +155,14 @@ fn conditions(filter: JobFilter) -> Filter {
         let codes: Vec<String> = filter.status.iter().map(|s| s.code().to_string()).collect();
         format!("[{}]", codes.join(","))
     });
-    Filter::default()
-        .with("j.workflow_id = ?", filter.workflow_id)
+    let indexed = INDEXED
+        .iter()
+        .find(|(statuses, _)| !filter.status.is_empty() && filter.status.iter().all(|s| statuses.contains(s)));
+    let all = match indexed {
+        Some((_, condition)) => Filter::default().always(condition),
+        None => Filter::default(),
+    };
+    all.with("j.workflow_id = ?", filter.workflow_id)
         .with("j.status IN (SELECT value FROM json_each(?))", status)
         .with("j.name = ?", filter.name)
         .with("j.name LIKE ? ESCAPE '\\'", filter.search.as_deref().map(containing))
@@ -131,8 +176,8 @@ fn conditions(filter: JobFilter) -> Filter {
             filter.needs_file_id,
         )
         .with(
-            "j.status IN (3, 4) AND EXISTS (SELECT 1 FROM attempt a WHERE a.job_id = j.id \
-             AND a.state IN ('queued', 'claimed', 'running') AND a.compute_node_id = ?)",
+            "j.status IN (3, 4) AND EXISTS (SELECT 1 FROM attempt a WHERE a.workflow_id = j.workflow_id \
+             AND a.job_id = j.id AND a.ended_ms IS NULL AND a.compute_node_id = ?)",
             filter.compute_node_id,
         )
         .with("j.held = ?", filter.held)

@@ -92,9 +92,24 @@ impl List {
         paging: &Paging,
         view: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Page<T>, ReadError> {
+        self.page_of(connection, filter, paging, None, view)
+    }
+
+    /// The same when it is already known how many rows the filter lets through.
+    pub fn page_of<T>(
+        &self,
+        connection: &Connection,
+        filter: Filter,
+        paging: &Paging,
+        known_count: Option<i64>,
+        view: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Page<T>, ReadError> {
         let order = self.order(paging)?;
         let Self { rows, table, key, .. } = self;
-        let total_count = self.count(connection, &filter)?;
+        let total_count = match known_count {
+            Some(count) => count,
+            None => self.count(connection, &filter)?,
+        };
         let conditions = filter.sql;
         let sql = format!(
             "{rows} WHERE {key} IN (SELECT {key} FROM {table}{conditions} ORDER BY {order} LIMIT ? OFFSET ?) \

@@ -1,9 +1,10 @@
 //! The read-only connections.
 
+use super::workflows::Rests;
 use crate::boot::StartError;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -66,6 +67,7 @@ struct Inner {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    rests: Mutex<Rests>,
 }
 
 impl Reader {
@@ -78,8 +80,14 @@ impl Reader {
                 path: path.into(),
                 idle: Mutex::new(vec![first]),
                 permits: Arc::new(Semaphore::new(CONNECTIONS)),
+                rests: Mutex::default(),
             }),
         })
+    }
+
+    /// What is remembered of statuses.
+    pub(super) fn rests(&self) -> MutexGuard<'_, Rests> {
+        self.inner.rests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `query` on a blocking thread inside one read transaction.

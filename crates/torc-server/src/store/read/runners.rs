@@ -10,7 +10,7 @@ use torc_model::ids::{RunnerId, WorkflowId};
 /// A live attempt is found through the jobs that somebody holds, which are few, not through the queue.
 const LIST: List = List {
     rows: "SELECT n.*, CASE WHEN n.ended_ms IS NULL THEN (SELECT count(*) FROM job j JOIN attempt a \
-           ON a.job_id = j.id AND a.state IN ('queued', 'claimed', 'running') \
+           ON a.workflow_id = j.workflow_id AND a.job_id = j.id AND a.ended_ms IS NULL \
            WHERE j.workflow_id = n.workflow_id AND j.status IN (3, 4) AND a.compute_node_id = n.id) ELSE 0 END AS held \
            FROM compute_node n",
     table: "compute_node n",

@@ -92,13 +92,13 @@ async fn workflows_are_listed_and_read() {
     assert_eq!(reader.get_spec(WorkflowId(1)).await.unwrap(), serde_json::json!({"jobs": []}));
     assert_eq!(reader.get_workflow(WorkflowId(9)).await.unwrap_err().to_string(), "workflow 9 not found");
     assert_eq!(reader.get_spec(WorkflowId(9)).await.unwrap_err().to_string(), "workflow 9 not found");
-    assert!(!reader.is_complete(WorkflowId(1)).await.unwrap().is_complete);
+    assert!(!reader.is_complete(WorkflowId(1), None).await.unwrap().is_complete);
 }
 
 #[tokio::test]
 async fn status_counts_jobs_runners_and_the_last_end() {
     let Fixture { reader, .. } = &fixture();
-    let status = reader.workflow_status(WorkflowId(1), NOW).await.unwrap();
+    let status = reader.workflow_status(WorkflowId(1), NOW, None).await.unwrap();
     assert_eq!(status.counts.len(), JobStatus::ALL.len());
     let count = |s: JobStatus| status.counts[s.as_str()];
     assert_eq!(
@@ -107,16 +107,16 @@ async fn status_counts_jobs_runners_and_the_last_end() {
     );
     assert_eq!((status.total, status.active_runners, status.lost_contact_runners), (4, 1, 1));
     assert_eq!((status.started_ms, status.last_end_ms), (Some(20), Some(60)));
-    let empty = reader.workflow_status(WorkflowId(2), NOW).await.unwrap();
+    let empty = reader.workflow_status(WorkflowId(2), NOW, None).await.unwrap();
     assert_eq!((empty.active_runners, empty.last_end_ms), (0, None));
-    assert!(reader.workflow_status(WorkflowId(9), NOW).await.is_err());
+    assert!(reader.workflow_status(WorkflowId(9), NOW, None).await.is_err());
 }
 
 #[tokio::test]
 async fn jobs_are_filtered_and_show_what_they_point_to() {
     let Fixture { reader, .. } = &fixture();
     let names = async |filter| {
-        let page = reader.list_jobs(filter, all()).await.unwrap();
+        let page = reader.list_jobs(filter, all(), None).await.unwrap();
         assert_eq!(page.total_count, page.items.len() as i64);
         page.items.into_iter().map(|j| j.name).collect::<Vec<_>>().join(" ")
     };
@@ -263,7 +263,7 @@ async fn a_read_can_not_write() {
     let write = reader.read(|connection: &Connection| Ok(connection.execute("DELETE FROM job", [])?)).await;
     assert!(matches!(write, Err(ReadError::Database(_))));
     // The connection of a failed read is not used again, and the next one works.
-    assert_eq!(reader.list_jobs(JobFilter::default(), all()).await.unwrap().total_count, 5);
+    assert_eq!(reader.list_jobs(JobFilter::default(), all(), None).await.unwrap().total_count, 5);
 }
 
 #[tokio::test]
@@ -272,7 +272,7 @@ async fn more_readers_than_connections_take_turns() {
     let reads: Vec<_> = (0..32)
         .map(|_| {
             let reader = reader.clone();
-            tokio::spawn(async move { reader.workflow_status(WorkflowId(1), NOW).await.unwrap().total })
+            tokio::spawn(async move { reader.workflow_status(WorkflowId(1), NOW, None).await.unwrap().total })
         })
         .collect();
     for read in reads {
@@ -291,12 +291,19 @@ fn pages_are_found_without_reading_whole_tables() {
         rows.unwrap().map(Result::unwrap).collect::<Vec<_>>().join("\n")
     };
     for (sql, index) in [
-        ("SELECT j.id FROM job j WHERE j.workflow_id = ? ORDER BY j.id LIMIT 5", "COVERING INDEX job_by_status"),
-        ("SELECT status, count(*) FROM job WHERE workflow_id = ? GROUP BY status", "COVERING INDEX job_by_status"),
+        ("SELECT j.id FROM job j WHERE j.workflow_id = ? ORDER BY j.id LIMIT 5", "COVERING INDEX job_by_workflow"),
         (
-            "SELECT j.id FROM job j WHERE j.workflow_id = ? AND j.status IN (SELECT value FROM json_each(?)) ORDER BY j.id",
-            "job_by_status",
+            "SELECT j.id FROM job j WHERE j.status IN (3, 4) AND j.workflow_id = ?
+             AND j.status IN (SELECT value FROM json_each(?)) ORDER BY j.id LIMIT 5",
+            "INDEX job_held",
         ),
+        (
+            "SELECT j.id FROM job j WHERE j.status IN (6, 7, 8, 10) AND j.workflow_id = ?
+             AND j.status IN (SELECT value FROM json_each(?)) ORDER BY j.id LIMIT 5",
+            "INDEX job_bad",
+        ),
+        ("SELECT id FROM attempt WHERE workflow_id = ? AND ended_ms IS NULL", "INDEX attempt_one_live"),
+        ("SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL", "COVERING INDEX attempt_one_live"),
         (
             "SELECT max(ended_ms) FROM attempt WHERE workflow_id = ? AND ended_ms IS NOT NULL",
             "COVERING INDEX attempt_ended",

@@ -3,8 +3,9 @@
 use super::page::{self, Filter, List, Paging, containing};
 use super::runners::lease_begin;
 use super::{ReadError, Reader};
+use crate::store::Progress;
 use rusqlite::{Connection, Row};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use torc_model::api::{IsCompleteView, Page, StatusView, WorkflowView};
 use torc_model::ids::WorkflowId;
 use torc_model::status::JobStatus;
@@ -73,8 +74,15 @@ impl Reader {
         .await
     }
 
-    /// Whether every job is final.
-    pub async fn is_complete(&self, id: WorkflowId) -> Result<IsCompleteView, ReadError> {
+    /// Whether every job is final. `known` is what the writer says about the workflow.
+    pub async fn is_complete(
+        &self,
+        id: WorkflowId,
+        known: Option<(Progress, u64)>,
+    ) -> Result<IsCompleteView, ReadError> {
+        if let Some((Progress { is_complete, is_canceled, .. }, _)) = known {
+            return Ok(IsCompleteView { workflow_id: id, is_complete, is_canceled });
+        }
         self.read(move |connection| {
             let sql = "SELECT is_complete, is_canceled FROM workflow WHERE id = ?";
             let view = connection.prepare_cached(sql)?.query_row([id.0], |row| {
@@ -94,9 +102,63 @@ impl Reader {
         .await
     }
 
-    /// A workflow's progress, as of `now_ms`.
-    pub async fn workflow_status(&self, id: WorkflowId, now_ms: i64) -> Result<StatusView, ReadError> {
-        self.read(move |connection| status(connection, id, now_ms)).await
+    /// A workflow's progress, as of `now_ms`. `known` is what the writer says about it: then the database is asked for
+    /// the rest only, and only when that may have changed.
+    pub async fn workflow_status(
+        &self,
+        id: WorkflowId,
+        now_ms: i64,
+        known: Option<(Progress, u64)>,
+    ) -> Result<StatusView, ReadError> {
+        let Some((progress, epoch)) = known else {
+            return self
+                .read(move |connection| {
+                    let mut view = rest_of_status(connection, id, now_ms)?;
+                    view.counts = counts(connection, id)?;
+                    view.total = view.counts.values().sum();
+                    Ok(view)
+                })
+                .await;
+        };
+        let remembered = self.rests().get(id, epoch, now_ms);
+        let mut view = match remembered {
+            Some(rest) => rest,
+            None => {
+                let rest = self.read(move |connection| rest_of_status(connection, id, now_ms)).await?;
+                self.rests().put(epoch, now_ms, &rest);
+                rest
+            }
+        };
+        view.counts = JobStatus::ALL.iter().map(|s| (s.as_str().into(), progress.counts[*s as usize].into())).collect();
+        view.total = progress.counts.iter().copied().map(i64::from).sum();
+        view.run_id = progress.run;
+        view.is_complete = progress.is_complete;
+        view.is_canceled = progress.is_canceled;
+        view.last_end_ms = view.last_end_ms.max(progress.last_end_ms);
+        Ok(view)
+    }
+}
+
+/// Runners go out of contact by the clock, so the rest of a status is good for this long at most.
+const REST_MS: i64 = 1000;
+/// Beyond this many remembered workflows the memory is emptied.
+const MAX_RESTS: usize = 1000;
+
+/// The part of each workflow's status that claims and reports do not change.
+#[derive(Default)]
+pub struct Rests(HashMap<WorkflowId, (u64, i64, StatusView)>);
+
+impl Rests {
+    fn get(&self, id: WorkflowId, epoch: u64, now_ms: i64) -> Option<StatusView> {
+        let (known, since, view) = self.0.get(&id)?;
+        (*known == epoch && (0..REST_MS).contains(&(now_ms - since))).then(|| view.clone())
+    }
+
+    fn put(&mut self, epoch: u64, now_ms: i64, view: &StatusView) {
+        if self.0.len() >= MAX_RESTS {
+            self.0.clear();
+        }
+        self.0.insert(view.workflow_id, (epoch, now_ms, view.clone()));
     }
 }
 
@@ -118,7 +180,8 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {
     })
 }
 
-fn status(connection: &Connection, id: WorkflowId, now_ms: i64) -> Result<StatusView, ReadError> {
+/// Everything but the number of jobs per status.
+fn rest_of_status(connection: &Connection, id: WorkflowId, now_ms: i64) -> Result<StatusView, ReadError> {
     let sql = "SELECT name, run_id, is_complete, is_canceled, is_archived, run_started_ms, \
                (SELECT max(ended_ms) FROM attempt WHERE workflow_id = workflow.id AND ended_ms IS NOT NULL) \
                FROM workflow WHERE id = ?";
@@ -143,8 +206,6 @@ fn status(connection: &Connection, id: WorkflowId, now_ms: i64) -> Result<Status
             })
         })
         .map_err(|error| missing(error, id))?;
-    view.counts = counts(connection, id)?;
-    view.total = view.counts.values().sum();
     // Word for word the condition of the index `attempt_mended`, which holds those few rows only.
     let sql = "SELECT coalesce(sum(steps ->> 'recovered'), 0), coalesce(sum(steps ->> 'ignored'), 0) FROM attempt \
                WHERE workflow_id = ?1 AND run_id = ?2 AND (steps ->> 'recovered' > 0 OR steps ->> 'ignored' > 0)";
