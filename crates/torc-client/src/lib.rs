@@ -14,4 +14,5 @@ mod triage;
 
 pub use error::Error;
 pub use http::{Client, Query};
+pub use people::NewWorkflow;
 pub use stream::EventStream;

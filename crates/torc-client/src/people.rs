@@ -1,6 +1,7 @@
 //! What people and their programs ask the server.
 
 use crate::{Client, Error, Query};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 use torc_model::api::*;
@@ -12,6 +13,21 @@ const LARGE: Duration = Duration::from_secs(600);
 /// As large as the server allows.
 const PAGE_ROWS: i64 = 10_000;
 
+/// [`CreateWorkflow`] with a spec of any kind.
+#[derive(Clone, Debug, Serialize)]
+pub struct NewWorkflow<'a, S> {
+    /// The spec.
+    pub spec: &'a S,
+    /// Owner.
+    pub user: Option<String>,
+    /// Initialize it in the same transaction.
+    pub initialize: bool,
+    /// Initialize it although input files are missing.
+    pub force: bool,
+    /// Where it was submitted from; relative paths of files start here.
+    pub directory: Option<String>,
+}
+
 impl Client {
     /// The server's own state.
     pub async fn health(&self) -> Result<Health, Error> {
@@ -20,6 +36,11 @@ impl Client {
 
     /// Creates a workflow in one transaction. A repeat with the same key gets the same workflow.
     pub async fn create_workflow(&self, body: &CreateWorkflow) -> Result<WorkflowCreated, Error> {
+        self.with_time_limit(LARGE).post("/workflows", body).await
+    }
+
+    /// The same for a spec that is written into the request as it is, without a copy in between.
+    pub async fn create_workflow_from(&self, body: &NewWorkflow<'_, impl Serialize>) -> Result<WorkflowCreated, Error> {
         self.with_time_limit(LARGE).post("/workflows", body).await
     }
 

@@ -10,6 +10,7 @@ pub mod ids;
 pub mod plan;
 pub mod recovery;
 pub mod slurm;
+pub mod sparse;
 pub mod status;
 pub mod steps;
 pub mod units;

@@ -3,6 +3,7 @@
 //! The spec crate makes plans out of text; only a plan can be stored. References are indexes into the plan's
 //! own lists, so a plan can not name something that does not exist.
 
+use crate::sparse::Sparse;
 use crate::status::{Cause, Trigger};
 use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
@@ -210,7 +211,7 @@ pub struct Job {
     /// Higher runs first.
     pub priority: i64,
     /// Everything a runner must know that few jobs set.
-    pub extra: JobExtra,
+    pub extra: Sparse<JobExtra>,
 }
 
 /// The rarer settings of a job; one JSON text in the database, absent when all are default.
@@ -242,6 +243,8 @@ pub struct JobExtra {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<Value>,
 }
+
+crate::plain!(JobExtra);
 
 impl JobExtra {
     /// How often the job is started again after its runner was lost.

@@ -106,7 +106,7 @@ const MAX_DRAWN: usize = 60;
 impl Spec {
     /// Plans, and looks for everything doubtful. Of the directory only the names of input files are looked up.
     pub fn check(&self, site: Site<'_>) -> Result<Checked, Diagnostics> {
-        let planned = plan::plan(self)?;
+        let planned = plan::plan(self, self.to_json())?;
         let mut warnings = planned.warnings;
         warnings.extend(lint::lint(self, &planned.plan, &planned.origins, site));
         warnings.sort();

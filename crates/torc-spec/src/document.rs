@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use torc_model::plan::{Rule, Stdio};
+use torc_model::sparse::Sparse;
 use torc_model::status::Trigger;
 use torc_model::units::{Memory, Runtime};
 
@@ -82,11 +83,35 @@ macro_rules! parameters_of {
 }
 parameters_of!(JobSpec, FileSpec, UserDataSpec);
 
+/// A job. What most of them have takes room in each; the rest only where it is there.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct JobSpec {
     pub name: String,
     pub command: Option<String>,
+    pub depends_on: Vec<String>,
+    #[serde(flatten, deserialize_with = "sparse")]
+    rest: Sparse<JobRest>,
+}
+
+impl std::ops::Deref for JobSpec {
+    type Target = JobRest;
+
+    fn deref(&self) -> &JobRest {
+        &self.rest
+    }
+}
+
+torc_model::plain!(JobRest);
+
+fn sparse<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Sparse<JobRest>, D::Error> {
+    JobRest::deserialize(deserializer).map(Sparse::from)
+}
+
+/// What few jobs have.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct JobRest {
     pub steps: Option<Value>,
     pub map: Option<Value>,
     pub reduce: Option<String>,
@@ -98,7 +123,6 @@ pub(crate) struct JobSpec {
     pub parameters: Map<String, Value>,
     pub parameter_mode: Option<Mode>,
     pub use_parameters: Vec<String>,
-    pub depends_on: Vec<String>,
     pub depends_on_regexes: Vec<String>,
     pub input_files: Vec<String>,
     pub input_file_regexes: Vec<String>,

@@ -4,6 +4,8 @@
 use crate::checks;
 use crate::node::Node;
 use crate::read::Reader;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 use torc_model::status::{Cause, Trigger};
 
 /// What a value may look like and what it becomes in the canonical form.
@@ -98,6 +100,13 @@ pub struct Object {
     pub shorthand: Option<&'static str>,
     /// Rules between its keys; sees the canonical form.
     pub check: Option<fn(&mut Reader<'_>, &Node)>,
+}
+
+/// A key of any field, as the tables have it.
+pub fn known(key: &str) -> Option<&'static str> {
+    static KNOWN: LazyLock<HashSet<&'static str>> =
+        LazyLock::new(|| OBJECTS.iter().flat_map(|object| object.fields).map(|field| field.key).collect());
+    KNOWN.get(key).copied()
 }
 
 impl Object {

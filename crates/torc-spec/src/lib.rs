@@ -34,4 +34,4 @@ pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity};
 pub use recovery::Recovery;
 pub use schema::json_schema;
 pub use source::{Format, Source};
-pub use spec::{Parsed, Spec, parse};
+pub use spec::{Parsed, Raw, Spec, parse};

@@ -1,10 +1,12 @@
 //! The one tree that every format is read into: values with the place they were written at.
 
+use crate::keys;
 use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
+use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Serialize, Serializer, forward_to_deserialize_any};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// A range of bytes in the source text. Specs that did not come from text have [`Span::NONE`] everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,6 +164,99 @@ impl Serialize for Node {
             Kind::List(items) => serializer.collect_seq(items),
             Kind::Map(entries) => serializer.collect_map(entries.iter().map(|entry| (&entry.key, &entry.value))),
         }
+    }
+}
+
+/// Reads a tree from what another program sent: values without places. Of keys that occur twice the last one counts.
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor).map(|kind| Self::new(kind, Span::NONE))
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Kind;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Kind, E> {
+        Ok(Kind::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
+        Ok(Kind::Number(value.into(), None))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
+        Ok(Kind::Number(value.into(), None))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
+        Ok(Number::from_f64(value).map_or(Kind::Null, |number| Kind::Number(number, None)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Kind, E> {
+        Ok(Kind::Text(value.into()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Kind, E> {
+        Ok(Kind::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Kind, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Kind::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Kind, A::Error> {
+        let mut entries: Vec<Entry> = Vec::new();
+        while let Some(Key(key)) = access.next_key()? {
+            entries.push(Entry { key, key_span: Span::NONE, value: access.next_value()? });
+        }
+        let few = |entries: &[Entry]| (1..entries.len()).all(|i| entries[..i].iter().all(|e| e.key != entries[i].key));
+        if entries.len() > 16 || !few(&entries) {
+            let last: HashMap<Cow<'static, str>, usize> =
+                entries.iter().enumerate().map(|(i, e)| (e.key.clone(), i)).collect();
+            let mut index = 0;
+            entries.retain(|entry| {
+                index += 1;
+                last.get(&entry.key) == Some(&(index - 1))
+            });
+        }
+        entries.shrink_to_fit();
+        Ok(Kind::Map(entries))
+    }
+}
+
+/// A key that is read; that of a known field is not copied.
+struct Key(Cow<'static, str>);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl Visitor<'_> for KeyVisitor {
+            type Value = Key;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<Key, E> {
+                Ok(Key(keys::known(key).map_or_else(|| Cow::Owned(key.to_owned()), Cow::Borrowed)))
+            }
+        }
+        deserializer.deserialize_str(KeyVisitor)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::node::{At, Kind, Node, Path};
 use crate::read::Reader;
 use crate::source::{Format, Source};
 use crate::{inline, template};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use torc_model::plan::Plan;
 
@@ -28,6 +28,30 @@ pub struct Parsed {
     pub spec: Spec,
     /// What is doubtful about it.
     pub warnings: Diagnostics,
+}
+
+/// A spec as it was sent, not yet looked at.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Raw(Node);
+
+impl Default for Raw {
+    fn default() -> Self {
+        Self(Node::new(Kind::Null, crate::node::Span::NONE))
+    }
+}
+
+impl From<Value> for Raw {
+    fn from(value: Value) -> Self {
+        Self(Node::from_value(value))
+    }
+}
+
+/// The canonical form.
+impl Serialize for Spec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.tree.serialize(serializer)
+    }
 }
 
 impl PartialEq for Spec {
@@ -114,8 +138,21 @@ impl Spec {
 
     /// Expands, resolves and checks; gives the plan and what is doubtful about it.
     pub fn plan(&self) -> Result<(Plan, Diagnostics), Diagnostics> {
-        let planned = crate::plan::plan(self)?;
+        let planned = crate::plan::plan(self, self.to_json())?;
         Ok((planned.plan, planned.warnings))
+    }
+
+    /// The same for a spec that another Torc sent, whose tree tells no places: it goes before the plan takes its room.
+    pub fn into_plan(mut self) -> Result<(Plan, Diagnostics), Diagnostics> {
+        let text = self.to_json();
+        self.tree = Node::new(Kind::Null, crate::node::Span::NONE);
+        let planned = crate::plan::plan(&self, text)?;
+        Ok((planned.plan, planned.warnings))
+    }
+
+    /// How many jobs the spec stands for, at most.
+    pub fn max_jobs(&self) -> usize {
+        crate::plan::max_jobs(&self.document)
     }
 
     /// The workflow's name.
@@ -135,12 +172,17 @@ impl Spec {
 
     /// Reads a spec from JSON, as another Torc sent it. Places in messages are paths such as `jobs[0].name`.
     pub fn from_value(value: Value) -> Result<Parsed, Diagnostics> {
+        Self::from_raw(value.into())
+    }
+
+    /// The same for JSON that was read without a detour.
+    pub fn from_raw(raw: Raw) -> Result<Parsed, Diagnostics> {
         let map = SourceMap::new("<request>", "");
         let mut builder = Builder::new(&map);
-        if check_value(&value, 0, &mut builder).is_err() || builder.errors.has_errors() {
+        if check_tree(&raw.0, 0, &mut builder).is_err() || builder.errors.has_errors() {
             return Err(builder.errors);
         }
-        Self::read(Node::from_value(value), map, false, None)
+        Self::read(raw.0, map, false, None)
     }
 
     pub(crate) fn tree(&self) -> &Node {
@@ -158,21 +200,21 @@ impl Spec {
     }
 }
 
-/// The limits that the front ends put on text hold for JSON values too.
-fn check_value(value: &Value, depth: usize, builder: &mut Builder<'_>) -> Result<(), front::Stop> {
-    builder.count(1, crate::node::Span::NONE)?;
-    builder.check_depth(depth, crate::node::Span::NONE)?;
-    match value {
-        Value::Array(items) => items.iter().try_for_each(|item| check_value(item, depth + 1, builder)),
-        Value::Object(map) => map.iter().try_for_each(|(key, value)| {
-            builder.text(key.clone(), crate::node::Span::NONE);
-            check_value(value, depth + 1, builder)
+/// The limits that the front ends put on text hold for what was sent too.
+fn check_tree(node: &Node, depth: usize, builder: &mut Builder<'_>) -> Result<(), front::Stop> {
+    builder.count(1, node.span)?;
+    builder.check_depth(depth, node.span)?;
+    match &node.kind {
+        Kind::List(items) => items.iter().try_for_each(|item| check_tree(item, depth + 1, builder)),
+        Kind::Map(entries) => entries.iter().try_for_each(|entry| {
+            builder.check_text(&entry.key, node.span);
+            check_tree(&entry.value, depth + 1, builder)
         }),
-        Value::String(text) if text.contains('\0') => {
-            builder.error(crate::node::Span::NONE, "text contains a NUL character", None);
+        Kind::Text(text) => {
+            builder.check_text(text, node.span);
             Ok(())
         }
-        _ => Ok(()),
+        Kind::Null | Kind::Bool(_) | Kind::Number(..) => Ok(()),
     }
 }
 

@@ -163,6 +163,8 @@ pub struct Workflow {
     next_attempt: i64,
     was_complete: bool,
     changes: Vec<Change>,
+    /// Moves of jobs and new attempts are not recorded: whoever asked for that reads them from the jobs.
+    is_bulk: bool,
 }
 
 impl Workflow {
@@ -191,6 +193,7 @@ impl Workflow {
             next_attempt: 1,
             was_complete: false,
             changes: Vec::new(),
+            is_bulk: false,
         }
     }
 
@@ -361,7 +364,24 @@ impl Workflow {
     // ------------------------------------------------------------------------------- the common moves
 
     pub(super) fn record(&mut self, change: Change) {
-        self.changes.push(change);
+        if !(self.is_bulk && matches!(change, Change::Job { .. } | Change::AttemptQueued(_))) {
+            self.changes.push(change);
+        }
+    }
+
+    /// Initializes a workflow whose jobs are not stored yet: the store writes each job as it stands afterwards, and its
+    /// first attempt if it has one, so that a list of a million changes need not exist.
+    pub fn initialize_unstored(&mut self, now: i64) {
+        self.is_bulk = true;
+        self.initialize(now);
+        self.is_bulk = false;
+    }
+
+    /// Makes room for jobs to come.
+    pub fn reserve(&mut self, jobs: usize) {
+        self.jobs.reserve_exact(jobs);
+        self.parents.reserve_exact(jobs);
+        self.children.reserve_exact(jobs);
     }
 
     pub(super) fn event(&mut self, kind: &'static str, job: Option<u32>, data: Value) {

@@ -7,6 +7,7 @@ use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
 use crate::clock::now_ms;
+use crate::store::Creation;
 use crate::store::read::WorkflowFilter;
 use axum::Json;
 use axum::extract::State;
@@ -75,10 +76,7 @@ pub async fn list_workflows(
     request_body = CreateWorkflow,
     responses((status = 200, description = "It is there.", body = WorkflowCreated), Refusals)
 )]
-pub async fn create_workflow(
-    State(app): State<App>,
-    Body(request): Body<CreateWorkflow, LARGE>,
-) -> Answer<WorkflowCreated> {
+pub async fn create_workflow(State(app): State<App>, Body(request): Body<Creation, LARGE>) -> Answer<WorkflowCreated> {
     Ok(Json(app.store().create_workflow(request).await?))
 }
 

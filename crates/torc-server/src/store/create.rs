@@ -5,17 +5,47 @@ use super::persist::json;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use torc_model::api::{CreateWorkflow, WorkflowCreated};
-use torc_model::core::{Change, Class, CompiledHandler, NewAction, NewJob, Workflow};
+use torc_model::core::{Class, CompiledHandler, NewAction, NewAttempt, NewJob, Workflow};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::{ActionKind, Job, Plan, Requirements};
-use torc_model::status::ActionState;
+use torc_model::status::{ActionState, Origin};
+
+/// [`CreateWorkflow`] as it arrives: its spec is read into the tree that plans are made from, without a detour.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Creation {
+    /// The spec.
+    pub spec: torc_spec::Raw,
+    /// Owner.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Initialize it in the same transaction.
+    #[serde(default)]
+    pub initialize: bool,
+    /// Initialize it although input files are missing.
+    #[serde(default)]
+    pub force: bool,
+    /// A repeat answers with the same workflow.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// Where it was submitted from.
+    #[serde(default)]
+    pub directory: Option<String>,
+}
+
+impl From<CreateWorkflow> for Creation {
+    fn from(request: CreateWorkflow) -> Self {
+        let CreateWorkflow { spec, user, initialize, force, key, directory } = request;
+        Self { spec: spec.into(), user, initialize, force, key, directory }
+    }
+}
 
 /// Stores a plan, with what was seen of its files if it is initialized at once. A repeat with the same key answers with the workflow that the first one made.
 pub fn create(
     tx: &mut Tx<'_>,
-    request: &CreateWorkflow,
+    request: &Creation,
     plan: &Plan,
     seen: &[FileFact],
     warnings: Vec<String>,
@@ -48,6 +78,7 @@ pub fn create(
         })
         .collect::<Result<_, _>>()?;
     let mut workflow = Workflow::new(id, plan.settings.clone(), compiled);
+    workflow.reserve(plan.jobs.len());
     for (i, job) in plan.jobs.iter().enumerate() {
         workflow.add_job(engine_job(plan, job, i, first, &schedulers));
     }
@@ -63,7 +94,7 @@ pub fn create(
     workflow.settle();
     workflow.set_next_attempt(tx.state.next_attempt);
     if request.initialize {
-        workflow.initialize(tx.now);
+        workflow.initialize_unstored(tx.now);
     }
     tx.state.next_attempt = workflow.next_attempt();
     let changes = workflow.take_changes();
@@ -71,11 +102,11 @@ pub fn create(
     // Jobs go in as they stand after the initialization, so that each row is written once.
     let ids = Ids { requirements, handlers, schedulers, files, user_data, first };
     insert_jobs(tx.db, id, plan, &workflow, &ids)?;
-    let rest = changes.into_iter().filter(|c| !matches!(c, Change::Job { .. })).collect();
+    insert_first_attempts(tx, &workflow)?;
     let run_id = workflow.run;
     tx.touched.insert(id);
     tx.state.workflows.insert(id, workflow);
-    tx.write(id, rest)?;
+    tx.write(id, changes)?;
     let job_count = plan.jobs.len() as i64;
     Ok(WorkflowCreated { id, name: plan.name.clone(), job_count, run_id, warnings })
 }
@@ -104,7 +135,7 @@ struct Ids {
     first: i64,
 }
 
-fn insert_workflow(tx: &Tx<'_>, request: &CreateWorkflow, plan: &Plan) -> rusqlite::Result<WorkflowId> {
+fn insert_workflow(tx: &Tx<'_>, request: &Creation, plan: &Plan) -> rusqlite::Result<WorkflowId> {
     let user = request.user.as_deref().or(plan.user.as_deref()).unwrap_or("unknown");
     tx.db
         .prepare_cached(
@@ -205,7 +236,7 @@ fn insert_jobs(db: &Connection, id: WorkflowId, plan: &Plan, workflow: &Workflow
     let produced = produced_user_data(plan);
     for (i, job) in plan.jobs.iter().enumerate() {
         let row = ids.first + i as i64;
-        let extra = if job.extra.is_default() { None } else { json(Some(&job.extra))? };
+        let extra = if job.extra.is_default() { None } else { json(Some(&*job.extra))? };
         let inputs = job.input_user_data.iter().filter(|u| !produced[**u]);
         let hash = definition_hash(
             &job.command,
@@ -245,6 +276,27 @@ fn insert_jobs(db: &Connection, id: WorkflowId, plan: &Plan, workflow: &Workflow
                 item.execute(params![row, kind, rows[*index]])?;
             }
         }
+    }
+    Ok(())
+}
+
+/// What the initialization queued.
+fn insert_first_attempts(tx: &Tx<'_>, workflow: &Workflow) -> rusqlite::Result<()> {
+    for job in &workflow.jobs {
+        let Some(attempt) = job.live else { continue };
+        let new = NewAttempt {
+            id: attempt,
+            job: job.id,
+            run: workflow.run,
+            number: job.attempt,
+            origin: Origin::Initial,
+            retry_of: None,
+            not_before: None,
+            recovery: None,
+            waits_for: None,
+            at: tx.now,
+        };
+        super::persist::queue(tx.db, workflow.id, &new)?;
     }
     Ok(())
 }

@@ -53,8 +53,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     drop(statement);
     super::recovery::boot_state(db, &mut state)?;
     // Limits are counted over all workflows, so those that hold something must be known from the start.
-    let mut statement =
-        db.prepare("SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL")?;
+    let mut statement = db.prepare("SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL")?;
     let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for id in ids {
         if let Some(workflow) = self::workflow(db, WorkflowId(id))? {

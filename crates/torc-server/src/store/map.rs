@@ -20,6 +20,9 @@ use torc_model::steps::{Expr, Item, MapSettings, Role, Source, StepEvent, Tree, 
 
 /// The plan with the limit that each map sets on its items; jobs will be numbered from `first`.
 pub fn with_limits(plan: &Plan, first: i64) -> Cow<'_, Plan> {
+    if plan.jobs.iter().all(|job| job.extra.map.is_none()) {
+        return Cow::Borrowed(plan);
+    }
     let roles: Vec<Option<Role>> = plan.jobs.iter().map(|job| role(&job.extra)).collect();
     let mut bounded: HashMap<&str, String> = HashMap::new();
     for (index, (job, role)) in plan.jobs.iter().zip(&roles).enumerate() {
@@ -62,6 +65,7 @@ pub fn tie(plan: &Plan, workflow: &mut Workflow) {
         .jobs
         .iter()
         .enumerate()
+        .filter(|(_, job)| job.extra.map.is_some())
         .map(|(index, job)| (index as u32, job.name.as_str(), role(&job.extra), false, false));
     tie_all(jobs.collect(), workflow);
 }

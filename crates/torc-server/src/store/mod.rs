@@ -28,6 +28,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use create::Creation;
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;
 pub use webhooks::Due as DueDelivery;
@@ -39,10 +40,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use torc_model::api::{
     ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler, CreateReservation,
-    CreateWebhook, CreateWorkflow, DeliveryView, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer,
-    ItemView, ItemsRequest, LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults,
-    ReservationToken, ReservationView, ResetRequest, ResetView, RunnerRegistered, StartBatch, UpdateFailureHandler,
-    UpdateJob, UpdateWorkflow, WebhookView, WorkflowCreated,
+    CreateWebhook, DeliveryView, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView, ItemsRequest,
+    LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults, ReservationToken, ReservationView,
+    ResetRequest, ResetView, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
+    WebhookView, WorkflowCreated,
 };
 use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
@@ -85,8 +86,9 @@ impl Store {
     }
 
     /// Creates a workflow out of a spec: one transaction, all or nothing.
-    pub async fn create_workflow(&self, request: CreateWorkflow) -> Result<WorkflowCreated, Refusal> {
-        let (spec, directory) = (request.spec.clone(), request.directory.clone());
+    pub async fn create_workflow(&self, request: impl Into<Creation>) -> Result<WorkflowCreated, Refusal> {
+        let mut request: Creation = request.into();
+        let (spec, directory) = (std::mem::take(&mut request.spec), request.directory.clone());
         let prepared = tokio::task::spawn_blocking(move || {
             let (plan, warnings) = plan(spec)?;
             let mut files = facts::of_plan(&plan, directory.as_deref());
@@ -117,7 +119,8 @@ impl Store {
         refuse_missing(&files, request.force || request.dry_run)?;
         let edited = match request.spec {
             Some(spec) => {
-                let planned = tokio::task::spawn_blocking(move || plan(spec.clone()).map(|(plan, _)| (spec, plan)));
+                let planned =
+                    tokio::task::spawn_blocking(move || plan(spec.clone().into()).map(|(plan, _)| (spec, plan)));
                 Some(planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??)
             }
             None => None,
@@ -425,12 +428,13 @@ impl Store {
     }
 
     /// Gives work to a runner; waits for some if it asked to.
-    pub async fn claim(&self, id: WorkflowId, mut request: ClaimRequest) -> Result<ClaimResponse, Refusal> {
+    pub async fn claim(&self, id: WorkflowId, request: ClaimRequest) -> Result<ClaimResponse, Refusal> {
         let wait = Duration::try_from_secs_f64(request.wait_seconds.max(0.0)).unwrap_or(MAX_WAIT).min(MAX_WAIT);
         let deadline = Instant::now() + wait;
         // Before the first look, so that nothing falls between the look and the wait.
         let mut wakes = self.writer.wakes(id);
         let mut reports: Option<(Vec<_>, Vec<_>)> = None;
+        let mut request = Arc::new(request);
         loop {
             let nonce = random()?;
             wakes.mark_unchanged();
@@ -450,8 +454,11 @@ impl Store {
                 response.completed = std::mem::take(completed);
                 return Ok(response);
             }
-            request.started.clear();
-            request.completed.clear();
+            if !(request.started.is_empty() && request.completed.is_empty()) {
+                let again = Arc::make_mut(&mut request);
+                again.started.clear();
+                again.completed.clear();
+            }
         }
     }
 
@@ -501,14 +508,14 @@ impl Store {
     }
 }
 
-fn plan(spec: serde_json::Value) -> Result<(torc_model::plan::Plan, Vec<String>), Refusal> {
+fn plan(spec: torc_spec::Raw) -> Result<(torc_model::plan::Plan, Vec<String>), Refusal> {
     let wrong = |problems: torc_spec::Diagnostics| {
         let mut refusal = Refusal::invalid("spec", problems.render(false));
         refusal.code = "invalid_spec";
         refusal
     };
-    let torc_spec::Parsed { spec, mut warnings } = torc_spec::Spec::from_value(spec).map_err(wrong)?;
-    let (plan, more) = spec.plan().map_err(wrong)?;
+    let torc_spec::Parsed { spec, mut warnings } = torc_spec::Spec::from_raw(spec).map_err(wrong)?;
+    let (plan, more) = spec.into_plan().map_err(wrong)?;
     warnings.extend(more);
     Ok((plan, warnings.iter().map(|w| w.message.clone()).collect()))
 }

@@ -108,7 +108,8 @@ pub fn write(
     Ok(wakes)
 }
 
-fn queue(db: &Connection, workflow: WorkflowId, new: &NewAttempt) -> rusqlite::Result<()> {
+/// Writes a new attempt.
+pub fn queue(db: &Connection, workflow: WorkflowId, new: &NewAttempt) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, retry_of, created_ms,
          not_before_ms, recovery, waits_for_node) VALUES (?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10, ?11)",

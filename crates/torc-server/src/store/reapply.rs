@@ -42,7 +42,7 @@ pub fn apply(tx: &Tx<'_>, id: WorkflowId, spec: &serde_json::Value, plan: &Plan)
     )?;
     for job in &plan.jobs {
         let Some(then) = stored.get(&job.name) else { continue };
-        let extra = if job.extra.is_default() { None } else { json(Some(&job.extra))? };
+        let extra = if job.extra.is_default() { None } else { json(Some(&*job.extra))? };
         let steps = job.steps.as_ref().map(ToString::to_string);
         update.execute(params![then.id.0, job.command, job.invocation_script, steps, job.priority, extra])?;
     }

@@ -2,7 +2,12 @@
 
 use super::{Builder, Stop};
 use crate::diagnostic::{SourceMap, excerpt};
+use crate::keys;
 use crate::node::{Entry, Kind, Node, Span};
+use std::borrow::Cow;
+
+/// No known key is longer.
+const MAX_KNOWN_KEY: usize = 64;
 
 /// Which of the two languages.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,7 +143,7 @@ impl Parser<'_, '_> {
             let key_start = self.at;
             let key = self.key()?;
             let key_span = Span::new(key_start, self.at);
-            self.builder.text(key.clone(), key_span);
+            self.builder.check_text(&key, key_span);
             self.space()?;
             if self.peek() != Some(':') {
                 let found = self.found();
@@ -147,12 +152,13 @@ impl Parser<'_, '_> {
             self.at += 1;
             self.space()?;
             let value = self.value(depth + 1)?;
-            entries.push(Entry { key: key.into(), key_span, value });
+            entries.push(Entry { key, key_span, value });
             if !self.separator('}', start)? {
                 break;
             }
         }
         self.at += 1;
+        entries.shrink_to_fit();
         Ok(Node::new(Kind::Map(self.builder.unique(entries)), Span::new(start, self.at)))
     }
 
@@ -208,14 +214,18 @@ impl Parser<'_, '_> {
         self.builder.stop(Span::new(start, start + 1), message, None)
     }
 
-    fn key(&mut self) -> Result<String, Stop> {
+    fn key(&mut self) -> Result<Cow<'static, str>, Stop> {
+        if let Some((known, length)) = self.known_key() {
+            self.at += length;
+            return Ok(known.into());
+        }
         match (self.peek(), self.dialect) {
-            (Some('"'), _) | (Some('\''), Dialect::Json5) => self.string(),
+            (Some('"'), _) | (Some('\''), Dialect::Json5) => self.string().map(Cow::Owned),
             (Some(c), Dialect::Json5) if is_key_start(c) => {
                 let length = self.rest().find(|c| !is_key_part(c)).unwrap_or(self.rest().len());
                 let key = self.rest()[..length].to_owned();
                 self.at += length;
-                Ok(key)
+                Ok(key.into())
             }
             (Some(c), Dialect::Json) if is_key_start(c) || c == '\'' => {
                 let help = "name the file `.json5` to write keys without double quotes";
@@ -226,6 +236,13 @@ impl Parser<'_, '_> {
                 Err(self.fail(format!("expected a key, {found}"), None))
             }
         }
+    }
+
+    /// A known key in double quotes, as most are, and how long it is with them.
+    fn known_key(&self) -> Option<(&'static str, usize)> {
+        let text = self.rest().strip_prefix('"')?;
+        let length = text.bytes().take(MAX_KNOWN_KEY + 1).position(|b| b == b'"')?;
+        keys::known(&text[..length]).map(|known| (known, length + 2))
     }
 
     fn string(&mut self) -> Result<String, Stop> {

@@ -15,8 +15,8 @@ use std::collections::HashMap;
 /// Deeper nesting is refused: no workflow needs it, and trees are walked by recursion.
 pub const MAX_DEPTH: usize = 100;
 
-/// More values than this are refused, aliases counted as often as they are used.
-pub const MAX_NODES: usize = 3_000_000;
+/// More values than this are refused, aliases counted as often as they are used. A million jobs with a name and a command fit.
+pub const MAX_NODES: usize = 3_500_000;
 
 /// What all front ends need while they build a tree.
 pub struct Builder<'a> {
@@ -68,10 +68,15 @@ impl<'a> Builder<'a> {
 
     /// A text node; NUL can stand in no command, name, path or environment.
     pub fn text(&mut self, text: String, span: Span) -> Node {
+        self.check_text(&text, span);
+        Node::new(Kind::Text(text), span)
+    }
+
+    /// The same for a text that is not kept as a node.
+    pub fn check_text(&mut self, text: &str, span: Span) {
         if text.contains('\0') {
             self.error(span, "text contains a NUL character", None);
         }
-        Node::new(Kind::Text(text), span)
     }
 
     /// A number node; `text` is how it was written.

@@ -5,6 +5,7 @@
 
 use super::Planner;
 use super::catalog::Catalog;
+use super::index::Index;
 use super::json::JsonTemplate;
 use super::params::{MAX_INSTANCES, Rows, RowsError};
 use crate::diagnostic::{Diagnostic, excerpt, suggest};
@@ -13,7 +14,6 @@ use crate::node::At;
 use crate::read::check_name;
 use crate::template::{Quoting, Template, TemplateError};
 use serde_json::Value;
-use std::collections::HashMap;
 use torc_model::plan::{File, UserData};
 
 /// One instance of a definition.
@@ -217,7 +217,7 @@ impl Planner<'_> {
             return Vec::new();
         }
         let mut groups: Vec<Group> = Vec::with_capacity(rows.len());
-        let mut index: HashMap<String, usize> = HashMap::new();
+        let mut index = Index::default();
         for number in 0..rows.len() {
             let row = rows.row(number);
             let Some(text) = self.fill(name, &row, &place) else { return Vec::new() };
@@ -225,8 +225,8 @@ impl Planner<'_> {
                 self.report(&place, "", Diagnostic::error(message));
                 return Vec::new();
             }
-            if let Some(group) = index.get(&text) {
-                let group = &mut groups[*group];
+            if let Some(group) = index.get(&text, |group| &groups[group].name) {
+                let group = &mut groups[group];
                 let first = rows.row(group.first);
                 if let Some(differing) = name.uses().find(|i| first[*i] != row[*i]) {
                     let parameter = rows.names()[differing];
@@ -239,7 +239,7 @@ impl Planner<'_> {
                 continue;
             }
             if rows.len() > 1 {
-                index.insert(text.clone(), groups.len());
+                index.add(&text, groups.len(), |group| &groups[group].name);
             }
             groups.push(Group { name: text, first: number, more: Vec::new() });
         }

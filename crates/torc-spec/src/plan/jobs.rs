@@ -3,13 +3,15 @@
 use super::Planner;
 use super::catalog::Catalog;
 use super::command::{Command, Doubt, ReferenceKind};
+use super::index::Index;
 use super::json::JsonTemplate;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::document::JobSpec;
 use crate::node::At;
 use crate::template::{Quoting, Template};
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use torc_model::sparse::Sparse;
 
 /// Expanded texts may take this much memory in all.
 const MAX_TEXT: usize = 512 << 20;
@@ -21,6 +23,24 @@ pub struct Instance {
     pub origin: usize,
     pub name: String,
     pub command: String,
+    /// Names and expressions of all lists.
+    pub elements: Vec<Element>,
+    pub rest: Sparse<InstanceRest>,
+}
+
+impl std::ops::Deref for Instance {
+    type Target = InstanceRest;
+
+    fn deref(&self) -> &InstanceRest {
+        &self.rest
+    }
+}
+
+torc_model::plain!(InstanceRest);
+
+/// What few instances have.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct InstanceRest {
     pub invocation_script: Option<String>,
     pub steps: Option<Value>,
     pub map: Option<Value>,
@@ -31,8 +51,6 @@ pub struct Instance {
     pub label: Option<String>,
     pub env: BTreeMap<String, String>,
     pub uses: Vec<String>,
-    /// Names and expressions of all lists.
-    pub elements: Vec<Element>,
     /// What the command names.
     pub references: Vec<(ReferenceKind, u32)>,
     pub parameters: Map<String, Value>,
@@ -113,7 +131,7 @@ impl Planner<'_> {
     /// Expands the jobs.
     pub fn expand_jobs(&mut self, catalog: &Catalog) -> Vec<Instance> {
         let mut instances: Vec<Instance> = Vec::new();
-        let mut known: HashMap<String, usize> = HashMap::new();
+        let mut known = Index::default();
         let mut text = 0usize;
         let list = At::top("jobs");
         for (origin, job) in self.spec.document.jobs.iter().enumerate() {
@@ -123,8 +141,8 @@ impl Planner<'_> {
             let Some(template) = self.job_template(job, &names, &at) else { continue };
             self.warn_unused(&names, &at, template.mentions());
             for (number, group) in self.groups(&rows, &template.name, &at, instances.len()).into_iter().enumerate() {
-                if let Some(first) = known.get(&group.name) {
-                    self.duplicate("job", &group.name, &at, &list.index(*first));
+                if let Some(first) = known.get(&group.name, |index| &instances[index].name) {
+                    self.duplicate("job", &group.name, &at, &list.index(instances[first].origin));
                     break;
                 }
                 let values = group.rows(&rows);
@@ -149,7 +167,7 @@ impl Planner<'_> {
                     );
                     return instances;
                 }
-                known.insert(group.name.clone(), origin);
+                known.add(&group.name, instances.len(), |index| &instances[index].name);
                 instances.push(Instance { origin, name: group.name, ..instance });
             }
         }
@@ -247,19 +265,22 @@ impl Planner<'_> {
         let parameters = (0..names.len()).filter(constant).map(|i| (names[i].to_owned(), row[i].clone())).collect();
         Some(Instance {
             command: command.unwrap_or_default(),
-            invocation_script,
-            steps,
-            map: self.fill_json(making, &template.map, "map")?,
-            resource_requirements,
-            failure_handler,
-            scheduler,
-            label,
-            reduce,
-            env,
-            uses,
             elements,
-            references,
-            parameters,
+            rest: InstanceRest {
+                invocation_script,
+                steps,
+                map: self.fill_json(making, &template.map, "map")?,
+                resource_requirements,
+                failure_handler,
+                scheduler,
+                label,
+                reduce,
+                env,
+                uses,
+                references,
+                parameters,
+            }
+            .into(),
             ..Instance::default()
         })
     }

@@ -10,6 +10,9 @@ use torc_model::steps::{Role, Source, job_name, prepare};
 impl Planner<'_> {
     /// Adds the jobs of all items that are known now. Also gives the definition of each job.
     pub fn expand_maps(&mut self, mut jobs: Vec<Job>, mut origins: Vec<usize>) -> (Vec<Job>, Vec<usize>) {
+        if jobs.iter().all(|job| job.extra.map.is_none()) {
+            return (jobs, origins);
+        }
         let mut names: HashMap<String, usize> =
             jobs.iter().enumerate().map(|(index, job)| (job.name.clone(), index)).collect();
         let roles: Vec<Option<Role>> =

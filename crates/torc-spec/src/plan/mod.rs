@@ -4,6 +4,7 @@ pub(crate) mod catalog;
 pub(crate) mod command;
 mod expand;
 pub(crate) mod graph;
+mod index;
 mod jobs;
 mod json;
 mod maps;
@@ -13,8 +14,10 @@ mod resolve;
 mod rest;
 
 use crate::diagnostic::{Advice, Diagnostic, Diagnostics, Severity};
+use crate::document::{Document, JobSpec};
 use crate::node::{At, Path};
 use crate::spec::Spec;
+use params::Rows;
 use std::collections::HashSet;
 use torc_model::plan::Plan;
 
@@ -27,10 +30,17 @@ pub(crate) struct Planned {
     pub origins: Vec<usize>,
 }
 
-/// Makes a plan out of a spec.
-pub(crate) fn plan(spec: &Spec) -> Result<Planned, Diagnostics> {
+/// How many jobs the definitions stand for, at most; those whose parameters are wrong count as one.
+pub(crate) fn max_jobs(document: &Document) -> usize {
+    let rows = |job: &JobSpec| Rows::new(job.parameters(), &document.parameters, document.parameter_mode);
+    document.jobs.iter().map(|job| rows(job).map_or(1, |rows| rows.len())).fold(0, usize::saturating_add)
+}
+
+/// Makes a plan out of a spec, whose canonical form is `text`.
+pub(crate) fn plan(spec: &Spec, text: String) -> Result<Planned, Diagnostics> {
     let mut planner = Planner { spec, found: Diagnostics::default(), said: HashSet::new(), advice: Advice::default() };
     let mut plan = planner.frame();
+    plan.spec = text;
     let errors = planner.found.count(Severity::Error);
     let catalog = planner.catalog();
     let jobs = planner.expand_jobs(&catalog);

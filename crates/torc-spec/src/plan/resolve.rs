@@ -10,9 +10,15 @@ use crate::node::At;
 use serde_json::Value;
 use std::collections::HashMap;
 use torc_model::plan::{Job, JobExtra};
+use torc_model::sparse::Sparse;
 
 /// More dependencies than this are refused: the graph would not fit into memory.
 const MAX_EDGES: usize = 20_000_000;
+
+/// The lists of a job as indexes: jobs, then files read and written, then user data read and written.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Lists([Vec<u32>; 5]);
+torc_model::plain!(Lists);
 
 type Found<'a> = HashMap<&'a str, Result<Matches, String>>;
 
@@ -47,7 +53,7 @@ impl Planner<'_> {
         let files = Lookup { what: "file", names: &by_file, all: &file_names, found: &files_found };
         let data = Lookup { what: "user data", names: &by_data, all: &data_names, found: &data_found };
 
-        let mut resolved = Vec::with_capacity(instances.len());
+        let mut resolved: Vec<Sparse<Lists>> = Vec::with_capacity(instances.len());
         let mut edges = 0usize;
         for (own, instance) in instances.iter().enumerate() {
             let named =
@@ -82,11 +88,14 @@ impl Planner<'_> {
                 self.too_many_edges(instance);
                 return (Vec::new(), Vec::new());
             }
-            resolved.push(lists.map(sorted));
+            resolved.push(Sparse::from(Lists(lists.map(sorted))));
         }
-        let jobs = self.link(&instances, resolved, catalog);
+        self.link(&instances, &mut resolved, catalog);
         let origins = instances.iter().map(|instance| instance.origin).collect();
-        let finished = instances.into_iter().zip(jobs).map(|(instance, job)| self.finish(instance, job)).collect();
+        if resolved.len() < instances.len() {
+            return (Vec::new(), Vec::new());
+        }
+        let finished = instances.into_iter().zip(resolved).map(|(instance, job)| self.finish(instance, job)).collect();
         (finished, origins)
     }
 
@@ -147,13 +156,16 @@ impl Planner<'_> {
         self.report(at, "", Diagnostic::error(message).maybe_help(help));
     }
 
-    /// Adds the dependencies that files and user data bring.
-    fn link(&mut self, instances: &[Instance], resolved: Vec<[Vec<u32>; 5]>, catalog: &Catalog) -> Vec<[Vec<u32>; 5]> {
+    /// Adds the dependencies that files and user data bring. Leaves nothing if they are too many.
+    fn link(&mut self, instances: &[Instance], resolved: &mut Vec<Sparse<Lists>>, catalog: &Catalog) {
+        if catalog.files.is_empty() && catalog.user_data.is_empty() {
+            return;
+        }
         let mut file_producers: Vec<Vec<u32>> = vec![Vec::new(); catalog.files.len()];
         let mut data_producers: Vec<Vec<u32>> = vec![Vec::new(); catalog.user_data.len()];
         for (job, lists) in resolved.iter().enumerate() {
-            lists[2].iter().for_each(|file| file_producers[*file as usize].push(job as u32));
-            lists[4].iter().for_each(|data| data_producers[*data as usize].push(job as u32));
+            lists.0[2].iter().for_each(|file| file_producers[*file as usize].push(job as u32));
+            lists.0[4].iter().for_each(|data| data_producers[*data as usize].push(job as u32));
         }
         for (file, producers) in catalog.files.iter().zip(&file_producers) {
             self.warn_producers(instances, "file", &file.name, producers);
@@ -162,9 +174,11 @@ impl Planner<'_> {
             self.warn_producers(instances, "user data", &data.name, producers);
         }
         let mut edges = 0usize;
-        let mut linked = Vec::with_capacity(resolved.len());
-        for (job, mut lists) in resolved.into_iter().enumerate() {
-            let [depends_on, input_files, _, input_data, _] = &mut lists;
+        for (job, lists) in resolved.iter_mut().enumerate() {
+            if lists.0.iter().all(Vec::is_empty) {
+                continue;
+            }
+            let [depends_on, input_files, _, input_data, _] = &mut lists.0;
             for file in input_files.iter() {
                 depends_on.extend(&file_producers[*file as usize]);
             }
@@ -175,11 +189,10 @@ impl Planner<'_> {
             edges += depends_on.len();
             if edges > MAX_EDGES {
                 self.too_many_edges(&instances[job]);
-                return Vec::new();
+                resolved.clear();
+                return;
             }
-            linked.push(lists);
         }
-        linked
     }
 
     fn too_many_edges(&mut self, instance: &Instance) {
@@ -202,7 +215,7 @@ impl Planner<'_> {
         self.report(&At::top("jobs").index(second.origin).key("name"), "", diagnostic);
     }
 
-    fn finish(&mut self, instance: Instance, lists: [Vec<u32>; 5]) -> Job {
+    fn finish(&mut self, instance: Instance, lists: Sparse<Lists>) -> Job {
         let document = &self.spec.document;
         let definition = &document.jobs[instance.origin];
         let requirements: Vec<&str> = document.resource_requirements.iter().map(|r| r.name.as_str()).collect();
@@ -221,12 +234,14 @@ impl Planner<'_> {
             }
         };
         let [depends_on, input_files, output_files, input_user_data, output_user_data] =
-            lists.map(|list| list.into_iter().map(|i| i as usize).collect());
+            lists.into_inner().0.map(|list| list.into_iter().map(|i| i as usize).collect());
+        let Instance { name, command, rest, .. } = instance;
+        let rest = rest.into_inner();
         Job {
-            name: instance.name,
-            command: instance.command,
-            invocation_script: instance.invocation_script,
-            steps: instance.steps,
+            name,
+            command,
+            invocation_script: rest.invocation_script,
+            steps: rest.steps,
             depends_on,
             input_files,
             output_files,
@@ -238,15 +253,16 @@ impl Planner<'_> {
             cancel_on_blocking_job_failure: definition.cancel_on_blocking_job_failure.unwrap_or(true),
             priority: definition.priority,
             extra: JobExtra {
-                env: instance.env,
+                env: rest.env,
                 timeout: definition.timeout,
                 max_lost_retries: definition.max_lost_retries,
-                uses: instance.uses,
-                label: instance.label,
+                uses: rest.uses,
+                label: rest.label,
                 stdio: definition.stdio.or(None),
-                parameters: instance.parameters,
+                parameters: rest.parameters,
                 map: role,
-            },
+            }
+            .into(),
         }
     }
 

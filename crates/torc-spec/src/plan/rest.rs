@@ -29,7 +29,6 @@ impl Planner<'_> {
             failure_handlers: self.handlers(document),
             slurm_schedulers: self.schedulers(document),
             limits: document.limits.clone(),
-            spec: self.spec.to_json(),
             ..Plan::default()
         }
     }

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{escape, human};
 use std::path::PathBuf;
-use torc_client::Client;
-use torc_model::api::{CreateWorkflow, WorkflowCreated};
+use torc_client::{Client, NewWorkflow};
+use torc_model::api::WorkflowCreated;
 
 /// Create a workflow from a spec, without running it
 #[derive(clap::Args, Debug)]
@@ -58,15 +58,14 @@ pub async fn create(
     start: Option<Start>,
 ) -> Result<WorkflowCreated> {
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
-    let body = CreateWorkflow {
-        spec: checked.value.clone(),
+    let body = NewWorkflow {
+        spec: &checked.spec,
         user: std::env::var("USER").ok().filter(|user| !user.is_empty()),
         initialize: start.is_some(),
         force: start == Some(Start::Force),
-        key: None,
         directory: Some(here.display().to_string()),
     };
-    let created = client.create_workflow(&body).await?;
+    let created = client.create_workflow_from(&body).await.map_err(|error| checked.explain(error))?;
     for warning in &created.warnings {
         context.output.warn(escape::line(warning));
     }

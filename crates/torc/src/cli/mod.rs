@@ -203,7 +203,11 @@ fn author(command: &str) -> String {
 
 /// Runs a command's asynchronous part. The runtime is made here, so that `torc --version` does not pay for it.
 fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    // Half of the processors: jobs and the writer of the database need the others, and workers that find little to do wake
+    // each other for it.
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2));
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
         .enable_all()
         .build()
         .map_err(Error::io("start", "worker threads"))?;

@@ -66,7 +66,7 @@ impl RunOptions {
 
 /// What to run.
 enum Work {
-    Spec(Checked),
+    Spec(Box<Checked>),
     Workflow(String),
 }
 
@@ -74,7 +74,7 @@ impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         match self.work(context)? {
-            Work::Spec(checked) => run_spec(context, checked, self.new, &self.options),
+            Work::Spec(checked) => run_spec(context, *checked, self.new, &self.options),
             Work::Workflow(_) if self.new => {
                 Err(Error::usage_hint("`--new` needs a spec", "a workflow can only go on; give the spec file"))
             }
@@ -89,7 +89,7 @@ impl Args {
         let looks_like_a_file =
             self.work == "-" || self.work.contains('/') || torc_spec::Format::from_path(path).is_some();
         if !is_reference && (looks_like_a_file || path.exists()) {
-            return spec::load(context, path).map(Work::Spec);
+            return spec::load(context, path).map(|checked| Work::Spec(Box::new(checked)));
         }
         Ok(Work::Workflow(self.work.clone()))
     }
@@ -153,7 +153,7 @@ fn run_found(
 async fn find_unfinished(client: &Client, checked: &Checked) -> Result<Option<WorkflowView>> {
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
     let query = Query::new()
-        .add("name", &checked.name)
+        .add("name", checked.name())
         .add("sort_by", "id")
         .add("reverse_sort", true)
         .add("limit", MAX_COMPARED);
@@ -163,7 +163,7 @@ async fn find_unfinished(client: &Client, checked: &Checked) -> Result<Option<Wo
             continue;
         }
         let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
-        if spec == checked.value {
+        if spec == checked.value() {
             return Ok(Some(workflow));
         }
     }

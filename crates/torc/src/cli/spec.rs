@@ -6,12 +6,34 @@ use serde_json::Value;
 use std::path::Path;
 use torc_spec::{Diagnostics, Parsed, Source, Spec};
 
+/// With more jobs than this, a spec is planned by the server alone, and here only if that refuses it.
+const MAX_PLANNED: usize = 20_000;
+
 /// A spec that has been checked, in the canonical form in which it is sent, stored and compared.
 pub struct Checked {
+    /// The spec.
+    pub spec: Spec,
+    is_planned: bool,
+}
+
+impl Checked {
     /// The workflow's name.
-    pub name: String,
+    pub fn name(&self) -> &str {
+        self.spec.name()
+    }
+
     /// The canonical form.
-    pub value: Value,
+    pub fn value(&self) -> Value {
+        self.spec.to_value()
+    }
+
+    /// What the server refused, with its place in the file. The error itself, if it is about something else.
+    pub fn explain(&self, error: torc_client::Error) -> Error {
+        if self.is_planned || error.code() != Some("invalid_spec") {
+            return error.into();
+        }
+        self.spec.plan().err().map_or_else(|| error.into(), |errors| wrong(&errors))
+    }
 }
 
 /// Reads and checks a file (`-`: standard input); warnings go to the user.
@@ -28,12 +50,15 @@ pub fn from_value(context: &Context, value: Value) -> Result<Checked> {
 fn check(context: &Context, parsed: std::result::Result<Parsed, Diagnostics>) -> Result<Checked> {
     let Parsed { spec, mut warnings } = parsed.map_err(|errors| wrong(&errors))?;
     // The server plans again; doing it here first gives every mistake its place in the file.
-    let (_, more) = spec.plan().map_err(|errors| wrong(&errors))?;
-    warnings.extend(more);
+    let is_planned = spec.max_jobs() <= MAX_PLANNED;
+    if is_planned {
+        let (_, more) = spec.plan().map_err(|errors| wrong(&errors))?;
+        warnings.extend(more);
+    }
     if !warnings.is_empty() {
         context.output.talk(warnings.render(console::colors_enabled_stderr()).trim_end());
     }
-    Ok(Checked { name: spec.name().to_string(), value: spec.to_value() })
+    Ok(Checked { spec, is_planned })
 }
 
 fn wrong(errors: &Diagnostics) -> Error {

@@ -57,7 +57,7 @@ impl Args {
         let path = Path::new(&self.spec);
         let checked = if path.is_file() || self.spec == "-" { Some(spec::load(context, path)?) } else { None };
         if let Some(checked) = &checked {
-            let plan = slurm::plan_of(checked.value.clone())?;
+            let plan = slurm::plan_of(checked.value())?;
             require_action(&plan)?;
             if self.dry_run {
                 context.output.value(&PlanView::of_actions(&plan)?, render_plan)?;

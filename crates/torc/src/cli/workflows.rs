@@ -261,7 +261,7 @@ impl Reinitialize {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
         let spec = match &self.spec {
-            Some(path) => Some(super::spec::load(context, path)?.value),
+            Some(path) => Some(super::spec::load(context, path)?.value()),
             None => None,
         };
         let body = ReinitializeRequest { dry_run: self.dry_run, force: self.force, spec };

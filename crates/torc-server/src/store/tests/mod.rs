@@ -52,7 +52,7 @@ impl Fixture {
         let directory = tempfile::tempdir().expect("a directory");
         let store = Store::open(open(&directory.path().join("torc.db"))).expect("a store");
         let request =
-            CreateWorkflow { spec: json!({}), user: None, initialize: true, force: false, key: None, directory: None };
+            Creation { spec: json!({}).into(), user: None, initialize: true, force: false, key: None, directory: None };
         let created =
             store.writer.call(move |tx| create::create(tx, &request, &plan, &[], Vec::new())).await.expect("created");
         let mut fixture = Self { store, directory, id: created.id, runner: RunnerId(0), claims: 0 };
@@ -226,6 +226,54 @@ async fn a_rule_gives_retries_that_survive_restarts() {
     assert_eq!(answer.completed[0].outcome, Some(Outcome::MaxRetriesExceeded));
     assert_eq!(f.statuses().await, [("flaky".into(), 6, 3), ("after".into(), 7, 1)]);
     assert_eq!(f.scalar("SELECT count(*) FROM attempt WHERE retry_of IS NOT NULL").await, 2);
+}
+
+/// What the writer tells of a workflow and what its rows say are the same at every step.
+#[tokio::test]
+async fn progress_is_what_the_rows_say() {
+    let mut f = Fixture::new(diamond()).await;
+    let reader = read::Reader::open(&f.directory.path().join("torc.db")).expect("a reader");
+    let (id, now) = (f.id, crate::clock::now_ms());
+    let same = async |f: &Fixture, step: &str| {
+        let known = f.store.progress(id);
+        assert!(known.is_some(), "{step}: the workflow is in memory");
+        let told = reader.workflow_status(id, now, known).await.expect("a status");
+        let rows = reader.workflow_status(id, now, None).await.expect("a status");
+        assert_eq!(told, rows, "{step}");
+        assert_eq!(reader.is_complete(id, known).await.unwrap(), reader.is_complete(id, None).await.unwrap(), "{step}");
+        for status in
+            [vec![], vec![JobStatus::Pending, JobStatus::Running], vec![JobStatus::Failed], vec![JobStatus::Ready]]
+        {
+            let filter = read::JobFilter { workflow_id: Some(id.0), status, ..Default::default() };
+            let told = reader.list_jobs(filter.clone(), Default::default(), known).await.expect("jobs");
+            let rows = reader.list_jobs(filter, Default::default(), None).await.expect("jobs");
+            assert_eq!(
+                (told.items.len() as i64, told.total_count, told.has_more),
+                (rows.total_count, rows.total_count, false)
+            );
+        }
+        told
+    };
+    same(&f, "created").await;
+    let first = f.claim(vec![]).await;
+    same(&f, "claimed").await;
+    let second = f.claim(vec![ended(&first.attempts[0], 0)]).await;
+    assert!(same(&f, "ended").await.last_end_ms.is_some());
+    let third = f.claim(vec![ended(&second.attempts[0], 1), ended(&second.attempts[1], 0)]).await;
+    assert!(third.workflow_complete);
+    assert!(same(&f, "failed").await.is_complete);
+    let update = UpdateWorkflow { name: Some("renamed".into()), ..Default::default() };
+    f.store.update_workflow(id, update).await.expect("renamed");
+    assert_eq!(same(&f, "renamed").await.name, "renamed");
+    f.store.reset_status(id, ResetRequest::default()).await.expect("reset");
+    same(&f, "reset").await;
+    f.store.initialize(id, true).await.expect("initialized");
+    same(&f, "initialized").await;
+    f.store.cancel_workflow(id).await.expect("canceled");
+    assert!(same(&f, "canceled").await.is_canceled);
+    let goodbye = Goodbye { reason: "done".into() };
+    f.store.goodbye(f.runner, goodbye).await.expect("gone");
+    assert_eq!(same(&f, "gone").await.active_runners, 0);
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ fn mixed() -> Plan {
         jobs: vec![
             with("oom", &[], 0),
             with("slow", &[], 0),
-            Job { extra: no_loss, ..with("lost", &[], 1) },
+            Job { extra: no_loss.into(), ..with("lost", &[], 1) },
             with("bug", &[], 1),
             with("fine", &[], 0),
             with("after_oom", &[0], 1),
@@ -210,7 +210,7 @@ async fn rounds_are_counted_over_restarts_and_bounded() {
 #[tokio::test]
 async fn a_timeout_of_its_own_is_raised_and_nothing_is_lowered() {
     let extra = JobExtra { timeout: Some(Runtime(10)), ..JobExtra::default() };
-    let slow = Job { extra, resource_requirements: Some(0), ..job("slow", &[]) };
+    let slow = Job { extra: extra.into(), resource_requirements: Some(0), ..job("slow", &[]) };
     let plan =
         Plan { resource_requirements: vec![needs("long", None, Some(3600))], jobs: vec![slow], ..Plan::default() };
     let mut f = Fixture::new(plan).await;
@@ -304,7 +304,7 @@ async fn a_thousand_jobs_with_mixed_causes_end_as_an_oracle_predicts() {
         .collect();
     let no_loss = JobExtra { max_lost_retries: Some(0), ..JobExtra::default() };
     let jobs = made.iter().enumerate().map(|(i, m)| Job {
-        extra: no_loss.clone(),
+        extra: no_loss.clone().into(),
         resource_requirements: Some(0),
         ..job(&format!("j{i}"), &m.parents)
     });

@@ -43,7 +43,7 @@ pub struct Args {
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
-        let mut value = spec::load(context, &self.spec)?.value;
+        let mut value = spec::load(context, &self.spec)?.value();
         prepare(&mut value, self.overwrite)?;
         let account = self
             .plan
