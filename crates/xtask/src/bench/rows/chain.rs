@@ -18,14 +18,17 @@ pub fn busy(bench: &Bench) -> Result<Vec<Figure>> {
 
 fn measure(bench: &Bench, is_busy: bool) -> Result<Vec<Figure>> {
     let jobs = bench.scale(1_000);
-    let (mut bare, mut middle, mut tail, mut cpu) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut bare, mut bare_tail) = (Vec::new(), Vec::new());
+    let (mut middle, mut tail, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.rounds {
         let server = bench.arena.server()?;
         let created = server.create(specs::chain(jobs))?;
         let load = is_busy.then(Busy::start);
         let dir = bench.arena.fresh()?;
         limit::run(&dir, specs::TELL_TIME, jobs, 1)?;
-        bare.push(median(hops(starts(&dir)?)));
+        let alone = hops(starts(&dir)?);
+        bare.push(median(alone.clone()));
+        bare_tail.push(percentile(alone, 0.99));
         let run = server.run(created.id, jobs)?;
         drop(load);
         let hops = hops(starts(&server.dir.join("output/job_stdio"))?);
@@ -39,6 +42,7 @@ fn measure(bench: &Bench, is_busy: bool) -> Result<Vec<Figure>> {
     let middle = Figure::new("hop, median", median(middle), "ms");
     Ok(vec![
         Figure::new("hop of a bare loop, median", median(bare), "ms"),
+        Figure::new("hop of a bare loop, 99 of 100 below", median(bare_tail), "ms"),
         if is_busy { middle } else { middle.at_most(3.0) },
         Figure::new("hop, 99 of 100 below", median(tail), "ms").at_most(10.0),
         Figure::new("CPU of server and runner per job", median(cpu), "ms"),
