@@ -1,6 +1,6 @@
 //! How other threads and tasks speak to the thread that owns all state.
 
-use crate::sys::Wake;
+use crate::sys::{Poller, Wake};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +22,15 @@ struct Bell {
 pub struct Inbox<T> {
     receiver: mpsc::Receiver<T>,
     bell: Arc<Bell>,
+    /// What the poller says when the bell rings.
+    key: u64,
 }
 
-/// Makes both sides.
-pub fn mailbox<T>() -> io::Result<(Mailbox<T>, Inbox<T>)> {
+/// Makes both sides. The owner joins a poller with [`Inbox::join`] and is known there by `key`.
+pub fn mailbox<T>(key: u64) -> io::Result<(Mailbox<T>, Inbox<T>)> {
     let (sender, receiver) = mpsc::channel();
     let bell = Arc::new(Bell { wake: Wake::new()?, is_rung: AtomicBool::new(false) });
-    Ok((Mailbox { sender, bell: bell.clone() }, Inbox { receiver, bell }))
+    Ok((Mailbox { sender, bell: bell.clone() }, Inbox { receiver, bell, key }))
 }
 
 impl<T> Clone for Mailbox<T> {
@@ -52,14 +54,16 @@ impl<T> Mailbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Readable when there are messages.
-    pub fn wake(&self) -> &Wake {
-        &self.bell.wake
+    /// From now on the poller wakes up for messages.
+    pub fn join(&self, poller: &Poller) -> io::Result<()> {
+        poller.add(&self.bell.wake, self.key)
     }
 
-    /// Takes all messages that are there. Call it until it gives nothing before waiting for [`Inbox::wake`].
-    pub fn take(&self, messages: &mut Vec<T>) {
-        if self.bell.is_rung.load(Ordering::Acquire) {
+    /// Takes all messages that are there; `ready` is what the poller has just said.
+    ///
+    /// The bell is silenced only when it was heard: who silences it just before it rings would hear it for ever.
+    pub fn take(&self, ready: &[u64], messages: &mut Vec<T>) {
+        if ready.contains(&self.key) {
             self.bell.wake.clear();
             // Before looking, so that whoever comes after the look rings again.
             self.bell.is_rung.store(false, Ordering::Release);
@@ -71,13 +75,19 @@ impl<T> Inbox<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::Poller;
+    use std::time::Duration;
+
+    fn wait(poller: &Poller, time: Duration) -> Vec<u64> {
+        let mut ready = Vec::new();
+        poller.wait(Some(time), &mut ready).unwrap();
+        ready
+    }
 
     #[test]
     fn no_message_is_missed_whatever_the_order_of_ringing_and_hearing() {
-        let (sender, inbox) = mailbox::<u32>().unwrap();
+        let (sender, inbox) = mailbox::<u32>(7).unwrap();
         let poller = Poller::new().unwrap();
-        poller.add(inbox.wake(), 0).unwrap();
+        inbox.join(&poller).unwrap();
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let sender = sender.clone();
@@ -87,11 +97,34 @@ mod tests {
         let mut messages = Vec::new();
         let begun = std::time::Instant::now();
         while messages.len() < 20_000 {
-            poller.wait(Some(std::time::Duration::from_secs(10)), &mut Vec::new()).unwrap();
             // Waking up for nothing is fine: who rings may be overtaken by who looks. Not waking up is not.
-            inbox.take(&mut messages);
-            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "stuck at {}", messages.len());
+            let ready = wait(&poller, Duration::from_secs(10));
+            inbox.take(&ready, &mut messages);
+            assert!(begun.elapsed() < Duration::from_secs(60), "stuck at {}", messages.len());
         }
         threads.into_iter().for_each(|t| t.join().unwrap());
+        // Whoever was overtaken has rung by now.
+        inbox.take(&wait(&poller, Duration::ZERO), &mut messages);
+        assert!(wait(&poller, Duration::ZERO).is_empty(), "it rings although there is nothing");
+    }
+
+    #[test]
+    fn a_bell_that_rings_after_its_message_was_found_is_silenced_and_rings_again() {
+        let (sender, inbox) = mailbox::<u32>(7).unwrap();
+        let poller = Poller::new().unwrap();
+        inbox.join(&poller).unwrap();
+        let mut messages = Vec::new();
+        // A sender that is held up just before it rings, while the owner is up for another reason.
+        sender.sender.send(1).unwrap();
+        sender.bell.is_rung.store(true, Ordering::SeqCst);
+        inbox.take(&[], &mut messages);
+        assert_eq!(messages, [1]);
+        sender.bell.wake.ring();
+        let ready = wait(&poller, Duration::ZERO);
+        assert_eq!(ready, [7]);
+        inbox.take(&ready, &mut messages);
+        assert!(wait(&poller, Duration::ZERO).is_empty());
+        sender.send(2);
+        assert_eq!(wait(&poller, Duration::ZERO), [7]);
     }
 }

@@ -94,7 +94,7 @@ impl Runner {
             .map_err(|e| Error::io("write to", &output_dir, e))?;
         torc_failpoint::hit("runner.after_announce");
 
-        let (events, event_inbox) = mailbox().map_err(|e| Error::system("make a mailbox", e))?;
+        let (events, event_inbox) = mailbox(EVENT_KEY).map_err(|e| Error::system("make a mailbox", e))?;
         let line = Line {
             client: config.client.clone(),
             workflow_id: config.workflow_id,
@@ -310,14 +310,14 @@ impl Engine {
         // As many as can start processes at once, and some for file systems that hang.
         let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let pool: Arc<Pool<Task>> = Arc::new(Pool::new((2 * cpus).clamp(4, 32), |task: Task| task()));
-        let (done_sender, done) = mailbox().map_err(system)?;
-        let (report_sender, reports) = mailbox().map_err(system)?;
+        let (done_sender, done) = mailbox(DONE_KEY).map_err(system)?;
+        let (report_sender, reports) = mailbox(REPORT_KEY).map_err(system)?;
         let mut supervisor = Supervisor::new(setup, rules, pool.clone(), done_sender).map_err(system)?;
         supervisor.spare(guard);
         let poller = supervisor.poller();
-        poller.add(done.wake(), DONE_KEY).map_err(system)?;
-        poller.add(reports.wake(), REPORT_KEY).map_err(system)?;
-        poller.add(events.wake(), EVENT_KEY).map_err(system)?;
+        done.join(poller).map_err(system)?;
+        reports.join(poller).map_err(system)?;
+        events.join(poller).map_err(system)?;
         let executor = Executor::new(context, supervisor, pool, report_sender);
         Ok(Self { dispatcher, executor, done, reports, events, lanes, spool, tell })
     }
@@ -334,9 +334,9 @@ impl Engine {
             let timeout = timeout.map(|t| t + Duration::from_micros(100));
             self.executor.supervisor().poller().wait(timeout, &mut ready).map_err(|e| Error::system("wait", e))?;
             let now = Instant::now();
-            self.done.take(&mut done);
-            self.reports.take(&mut reports);
-            self.events.take(&mut events);
+            self.done.take(&ready, &mut done);
+            self.reports.take(&ready, &mut reports);
+            self.events.take(&ready, &mut events);
             for message in done.drain(..) {
                 self.executor.on_done(message, now, &mut facts);
             }

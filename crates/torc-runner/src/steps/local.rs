@@ -58,9 +58,9 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
     let setup = Setup::new(local.working_dir, None)?;
     let rules = Rules { grace: local.grace, termination: Signal::TERM, sample_interval: None };
     let pool: Arc<Pool<Task>> = Arc::new(Pool::new(4, |task: Task| task()));
-    let (sender, inbox) = mailbox()?;
+    let (sender, inbox) = mailbox(DONE_KEY)?;
     let mut supervisor = Supervisor::new(setup, rules, pool, sender)?;
-    supervisor.poller().add(inbox.wake(), DONE_KEY)?;
+    inbox.join(supervisor.poller())?;
     let mut run = StepRun::new(Attempt::new(local.packet, Vec::new()), context.clone());
     let mut ask = run.advance(Answer::Begin);
     let mut next_id = 1;
@@ -97,7 +97,7 @@ fn wait_for_end(
         let timeout = supervisor.next_alarm().map(|at| at.saturating_duration_since(Instant::now()));
         supervisor.poller().wait(timeout.map(|t| t + Duration::from_micros(100)), &mut ready)?;
         let now = Instant::now();
-        inbox.take(&mut messages);
+        inbox.take(&ready, &mut messages);
         for message in messages.drain(..) {
             supervisor.on_done(message, now, &mut events);
         }

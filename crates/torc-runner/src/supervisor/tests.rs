@@ -29,12 +29,12 @@ impl Bench {
         let key = format!("test{}x{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         sys::become_subreaper().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let (answers, inbox) = mailbox().unwrap();
+        let (answers, inbox) = mailbox(0).unwrap();
         let pool = Arc::new(Pool::new(4, |task: Task| task()));
         let setup = Setup::new(dir.path().into(), cgroups(&key)).unwrap();
         let rules = Rules { grace, termination: Signal::TERM, sample_interval };
         let supervisor = Supervisor::new(setup, rules, pool, answers).unwrap();
-        supervisor.poller().add(inbox.wake(), 0).unwrap();
+        inbox.join(supervisor.poller()).unwrap();
         Self { supervisor, inbox, dir, key, events: Vec::new(), next_id: 1 }
     }
 
@@ -70,7 +70,7 @@ impl Bench {
         let mut ready = Vec::new();
         self.supervisor.poller().wait(Some(due.unwrap_or(timeout).min(timeout)), &mut ready).unwrap();
         let mut done = Vec::new();
-        self.inbox.take(&mut done);
+        self.inbox.take(&ready, &mut done);
         let now = Instant::now();
         for message in done {
             self.supervisor.on_done(message, now, &mut self.events);
