@@ -5,12 +5,16 @@ use serde_json::Value;
 use std::pin::Pin;
 use torc_client::Client;
 use torc_model::ids::WorkflowId;
+use torc_model::slurm::logs::Issue;
 
 /// A future that may move between threads.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a tool does with the server.
 pub type Work = Box<dyn FnOnce(Client) -> Later<'static, Result<Value, ToolError>> + Send>;
+
+/// Files and what was found in each.
+pub type LogIssues = Vec<(String, Vec<Issue>)>;
 
 /// A way to Torc's server for the length of one call.
 pub trait Backend: Send + Sync {
@@ -25,8 +29,15 @@ impl Backend for Client {
     }
 }
 
-/// Proposes allocations for jobs that are to run again; the program knows the cluster, this crate does not.
-pub trait Planner: Send + Sync {
-    /// How many allocations of which shape; `None` for a workflow that does not run on a cluster.
+/// The cluster that workflows run on; the program knows it, this crate does not.
+pub trait Cluster: Send + Sync {
+    /// How many allocations of which shape the jobs that are to run need; `None` for a workflow that does not run on a
+    /// cluster.
     fn propose(&self, client: Client, workflow: WorkflowId) -> Later<'_, Option<Value>>;
+
+    /// What the accounting knows of the workflow's allocations.
+    fn accounting(&self, client: Client, workflow: WorkflowId) -> Later<'_, Result<Value, ToolError>>;
+
+    /// What the output of the workflow's allocations says went wrong, per file.
+    fn log_issues(&self, client: Client, workflow: WorkflowId) -> Later<'_, Result<LogIssues, ToolError>>;
 }

@@ -2,7 +2,8 @@
 //!
 //! Two sets of tools. *Unattended*: what an agent gets that works by itself, namely reading failures that wait for a
 //! verdict and giving one. *Attended*: what a person's assistant gets, who asks before it changes anything. Whatever a
-//! job wrote is data here: no tool runs a program, opens a file, or speaks of a workflow the server was not bound to.
+//! job wrote is data here: no tool runs a program or opens a file that a caller or a job names, or speaks of a workflow the
+//! server was not bound to.
 //!
 //! The tools know nothing of the SDK: [`Tool`] is ours, `server.rs` is the only place that speaks its language.
 
@@ -13,7 +14,7 @@ mod journal;
 mod server;
 mod tools;
 
-pub use backend::{Backend, Planner, Work};
+pub use backend::{Backend, Cluster, Later, LogIssues, Work};
 pub use http::{HttpServer, TOKEN_BYTES};
 pub use journal::Journal;
 pub use server::{Server, Settings, serve_stdio};

@@ -1,6 +1,6 @@
 //! Our tools in the SDK's words.
 
-use crate::backend::{Backend, Planner};
+use crate::backend::{Backend, Cluster};
 use crate::journal::Journal;
 use crate::tools::{Call, Tool, Toolset};
 use rmcp::model::{
@@ -28,8 +28,8 @@ pub struct Settings {
     pub guidance: String,
     /// The way to Torc's server.
     pub backend: Arc<dyn Backend>,
-    /// Proposes allocations, where there is a cluster.
-    pub planner: Option<Arc<dyn Planner>>,
+    /// The cluster, where there is one.
+    pub cluster: Option<Arc<dyn Cluster>>,
     /// Counts and writes down calls.
     pub journal: Arc<Journal>,
 }

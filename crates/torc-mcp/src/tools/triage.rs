@@ -127,13 +127,13 @@ async fn classify(call: Call) -> Result<Value, ToolError> {
         by: Some(call.settings.by.clone()),
         agent: Some(call.settings.agent.clone()),
     };
-    let planner = call.settings.planner.clone();
+    let cluster = call.settings.cluster.clone();
     call.ask(move |client| async move {
         let view: ClassifyView = client.classify(workflow_id, &request).await?;
         let mut answer = to_value(&view)?;
         answer["next_steps"] = json!(next_steps(&view));
-        if let Some(planner) = planner.filter(|_| view.jobs_to_retry > 0)
-            && let Some(plan) = planner.propose(client, workflow_id).await
+        if let Some(cluster) = cluster.filter(|_| view.jobs_to_retry > 0)
+            && let Some(plan) = cluster.propose(client, workflow_id).await
         {
             answer["proposed_allocations"] = plan;
         }

@@ -35,7 +35,7 @@ pub struct Issue {
 use Severity::{Critical, Error, Warning};
 
 /// The first pattern that matches a line names it, so the precise ones come first.
-const PATTERNS: [(&str, Severity, &str); 32] = [
+const PATTERNS: [(&str, Severity, &str); 33] = [
     (r"(?i)due to time limit", Critical, "the allocation reached its walltime"),
     (r"(?i)due to preemption", Critical, "the allocation was preempted"),
     (r"(?i)due to job requeue", Warning, "the allocation was requeued"),
@@ -62,12 +62,17 @@ const PATTERNS: [(&str, Severity, &str); 32] = [
     (r"(?i)illegal instruction", Error, "a program was built for another processor"),
     (r"(?i)core dumped", Error, "a program left a core dump"),
     (r"(?i)killed by signal|terminated by signal|SIGKILL", Error, "a program was killed"),
-    (r"(?i)connection (refused|reset|timed out)|network is unreachable|no route to host", Error, "the network failed"),
+    (
+        r"(?i)connection (refused|reset|timed out)|network is unreachable|no route to host|\bConnection\w*Error\b",
+        Error,
+        "the network failed",
+    ),
     (r"(?i)could not resolve host|name or service not known", Error, "a host name could not be resolved"),
     (r"ModuleNotFoundError|ImportError", Error, "a Python module is missing"),
     (r"Traceback \(most recent call last\)", Error, "a Python program failed"),
     (r"(?i)command not found|no such file or directory", Error, "a program or file is missing"),
     (r"(?i)permission denied|operation not permitted", Error, "a permission is missing"),
+    (r"^\s*[A-Za-z_][\w.]*(Error|Exception): ", Error, "a program reported an error of its own"),
 ];
 
 const LONGEST_LINE: usize = 400;
@@ -140,6 +145,14 @@ mod tests {
                 (4, "memory ran out".into(), "n2".into())
             ]
         );
+    }
+
+    #[test]
+    fn exceptions_are_understood_and_the_precise_word_wins() {
+        let text = "ConnectionError: store 7 refused\nSyntaxError: invalid syntax\nmy.own.StorageException: full\n0 errors: fine";
+        let found: Vec<_> = scan(text).into_iter().map(|i| i.description).collect();
+        let own = "a program reported an error of its own";
+        assert_eq!(found, ["the network failed", own, own]);
     }
 
     #[test]

@@ -14,11 +14,11 @@ use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 use torc_client::Client;
 use torc_mcp::{
-    Backend, HttpServer, Journal, Planner, Server, Settings, ToolError, Toolset, Work, guidance, serve_stdio,
+    Backend, Cluster, HttpServer, Journal, Later, LogIssues, Server, Settings, ToolError, Toolset, Work, guidance,
+    serve_stdio,
 };
 use torc_model::ids::WorkflowId;
 
@@ -103,7 +103,7 @@ impl Args {
             by: person(),
             guidance: guidance::load().map_err(Error::usage)?,
             backend: Arc::new(Local::new(&context.locator)),
-            planner: Some(Arc::new(SlurmPlanner)),
+            cluster: Some(Arc::new(SlurmCluster)),
             journal: Arc::new(Journal::default()),
         });
         let failed = |message| Error::Unreachable { message, hint: "see what the client says".into() };
@@ -240,20 +240,13 @@ impl Local {
 }
 
 impl Backend for Local {
-    fn with_client(
-        &self,
-        work: Work,
-    ) -> Pin<Box<dyn Future<Output = std::result::Result<Value, ToolError>> + Send + '_>> {
+    fn with_client(&self, work: Work) -> Later<'_, std::result::Result<Value, ToolError>> {
         Box::pin(async move {
             let access = match self.locator.url {
                 Some(_) => Access::Existing,
                 // `create_workflow` may be the first thing that happens here.
                 None => super::session::state_dir(&self.locator, Access::Existing)
                     .map_or(Access::Create, |_| Access::Existing),
-            };
-            let told = |error: Error| {
-                let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-                ToolError::Torc(format!("{error}{hint}"))
             };
             let session = Session::open(&self.locator, access).await.map_err(told)?;
             let answer = work(session.client.clone()).await;
@@ -263,11 +256,11 @@ impl Backend for Local {
     }
 }
 
-/// Proposes allocations on the cluster we are on.
-pub struct SlurmPlanner;
+/// The cluster we are on.
+pub struct SlurmCluster;
 
-impl Planner for SlurmPlanner {
-    fn propose(&self, client: Client, id: WorkflowId) -> Pin<Box<dyn Future<Output = Option<Value>> + Send + '_>> {
+impl Cluster for SlurmCluster {
+    fn propose(&self, client: Client, id: WorkflowId) -> Later<'_, Option<Value>> {
         Box::pin(async move {
             let plan = async {
                 let workflow = client.get_workflow(id).await?;
@@ -280,4 +273,26 @@ impl Planner for SlurmPlanner {
             }
         })
     }
+
+    fn accounting(&self, client: Client, id: WorkflowId) -> Later<'_, std::result::Result<Value, ToolError>> {
+        Box::pin(async move {
+            let workflow = client.get_workflow(id).await?;
+            let records = slurm::accounting_records(&client, &workflow, true).await.map_err(told)?;
+            let total: u64 = records.iter().filter(|r| !r.is_step()).map(|r| r.elapsed_seconds).sum();
+            Ok(json!({"workflow_id": id, "records": records, "total_walltime_seconds": total}))
+        })
+    }
+
+    fn log_issues(&self, client: Client, id: WorkflowId) -> Later<'_, std::result::Result<LogIssues, ToolError>> {
+        Box::pin(async move {
+            let workflow = client.get_workflow(id).await?;
+            slurm::find_issues(&client, &workflow, None).await.map_err(told)
+        })
+    }
+}
+
+/// An error of ours for the caller of a tool.
+fn told(error: Error) -> ToolError {
+    let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+    ToolError::Torc(format!("{error}{hint}"))
 }

@@ -1,8 +1,9 @@
 //! The cluster that the tests use, and a place of their own for each of them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -144,6 +145,30 @@ impl Cluster {
     pub fn json(&self, arguments: &[&str]) -> Value {
         let text = self.torc(&[&["-f", "json"], arguments].concat());
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+
+    /// What a tool of `torc mcp` answers about the first workflow.
+    pub fn mcp(&self, tool: &str) -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_torc"));
+        command.arg("mcp").current_dir(self.dir.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let hello =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let call = json!({"name": tool, "arguments": {"workflow_id": 1}});
+        let mut input = child.stdin.take().expect("a pipe");
+        for message in [
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+        ] {
+            writeln!(input, "{message}").expect("it reads");
+        }
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let answers = lines.map(|line| serde_json::from_str::<Value>(&line.expect("text")).expect("JSON"));
+        let answer = answers.into_iter().find(|answer| answer["id"] == 2).expect("an answer");
+        drop(input);
+        child.wait().expect("its end");
+        answer["result"].clone()
     }
 
     /// Writes a spec and submits it.

@@ -109,10 +109,14 @@ fn accounting_and_the_allocations_output_tell_what_happened() {
         let found = issues["issues"].as_array().cloned().unwrap_or_default();
         found.iter().any(|i| i["description"] == "the allocation was canceled" && i["slurm_job_id"] == job.as_str())
     });
+    let analyzed = cluster.mcp("analyze_workflow_logs")["structuredContent"].clone();
+    assert!(analyzed["errors_by_type"].to_string().contains("the allocation was canceled"), "{analyzed}");
     if !has("SLURM_LAB_SACCT") {
         let refused = cluster.try_torc(&["slurm", "sacct", "latest"]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && said.contains("keeps no accounting"), "{said}");
+        let told = cluster.mcp("get_slurm_sacct");
+        assert!(told["isError"] == true && told.to_string().contains("keeps no accounting"), "{told}");
         return;
     }
     cluster.wait("settled record", 60, || {
@@ -124,6 +128,9 @@ fn accounting_and_the_allocations_output_tell_what_happened() {
                 && r["nodes"] != ""
         })
     });
+    let told = cluster.mcp("get_slurm_sacct")["structuredContent"].clone();
+    assert!(told["total_walltime_seconds"].as_u64().is_some_and(|s| s > 0), "{told}");
+    assert!(told["records"].as_array().is_some_and(|r| r.iter().any(|r| r["job_id"] == job.as_str())), "{told}");
     let steps = cluster.json(&["slurm", "sacct", "latest", "--steps"]);
     let steps = steps["records"].as_array().cloned().unwrap_or_default();
     assert!(steps.iter().any(|r| r["job_id"] == format!("{job}.batch")), "{steps:?}");

@@ -14,13 +14,16 @@ const SHIPPED: &str = include_str!("agents.json");
 const ENV_FILE: &str = "TORC_AGENTS";
 
 /// How to start an agent. In every text `{prompt}`, `{prompt_file}`, `{mcp_url}`, `{mcp_token}`, `{work_dir}`,
-/// `{workflow_id}` and `{torc}` are filled in.
+/// `{workflow_id}`, `{torc}` and `{agents_dir}` are filled in.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
     /// Its name.
     #[serde(skip)]
     pub name: String,
+    /// The directory of the file that describes it; what comes with the program has none.
+    #[serde(skip)]
+    pub dir: PathBuf,
     /// A call that succeeds when the agent is installed.
     #[serde(default)]
     check: Vec<String>,
@@ -52,8 +55,13 @@ pub fn all() -> Result<BTreeMap<String, Agent>> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(Error::io("read", path)(error)),
         };
-        let own = parse(&text)
+        let mut own = parse(&text)
             .map_err(|error| Error::usage(format!("`{}` does not describe agents: {error}", path.display())))?;
+        // Agents start in a directory of their own, so it must be whole.
+        let whole = std::path::absolute(&path).map_err(Error::io("find", &path))?;
+        for agent in own.values_mut() {
+            agent.dir = whole.parent().map(Path::to_owned).unwrap_or_default();
+        }
         agents.extend(own);
     }
     Ok(agents)

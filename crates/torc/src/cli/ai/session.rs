@@ -3,7 +3,7 @@
 use super::agents::{Agent, fill, fill_value};
 use super::prompt;
 use crate::cli::classify::person;
-use crate::cli::mcp::{SlurmPlanner, new_token};
+use crate::cli::mcp::{SlurmCluster, new_token};
 use crate::error::{Error, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File, OpenOptions};
@@ -49,7 +49,7 @@ pub async fn run(client: &Client, workflow: &WorkflowView, agent: &Agent, limits
         by: person(),
         guidance,
         backend: Arc::new(client.clone()),
-        planner: Some(Arc::new(SlurmPlanner)),
+        cluster: Some(Arc::new(SlurmCluster)),
         journal: journal.clone(),
     });
     let http = HttpServer::start(server, 0, &token).await.map_err(Error::io("listen on", "127.0.0.1"))?;
@@ -65,6 +65,7 @@ pub async fn run(client: &Client, workflow: &WorkflowView, agent: &Agent, limits
         ("work_dir", &*work.path.to_string_lossy()),
         ("workflow_id", &id),
         ("torc", &*torc.to_string_lossy()),
+        ("agents_dir", &*agent.dir.to_string_lossy()),
     ];
     let ended = start_and_wait(agent, &values, &work.path, limits).await;
     http.stop().await;

@@ -14,8 +14,10 @@ mod schedule_nodes;
 mod sync;
 
 pub use auto_schedule::{AutoOptions, AutoSchedule, is_for_slurm, node_shapes, open_allocations, reschedule};
+pub use parse_logs::find_issues;
 pub use plan::{PlanView, plan_of, render as render_plan};
 pub use proposal::propose;
+pub use sacct::records as accounting_records;
 pub use schedule_nodes::{await_event, describe as describe_sent, events_from_now, send_waiting};
 pub use sync::{render as render_sync, synchronize};
 

@@ -7,8 +7,9 @@ use crate::exit::Exit;
 use crate::output::{Field, Table};
 use serde::Serialize;
 use std::io::Read as _;
-use std::path::PathBuf;
-use torc_client::Query;
+use std::path::{Path, PathBuf};
+use torc_client::{Client, Query};
+use torc_model::api::WorkflowView;
 use torc_model::slurm::logs::{Issue, Severity, scan};
 
 /// Output may be endless; what went wrong last stands at its end, what went wrong first at its beginning.
@@ -43,33 +44,18 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
-            let beside = || workflow.directory.as_ref().map_or_else(PathBuf::new, PathBuf::from).join("output");
-            let dir = self.output_dir.clone().unwrap_or_else(beside);
-            let query = Query::new().add("workflow_id", workflow.id);
-            let names: Vec<String> = client.list_allocations(&query).await?.into_iter().map(|a| a.name).collect();
-            let mut found = Vec::new();
-            let mut files: Vec<PathBuf> =
-                std::fs::read_dir(&dir).map_err(Error::io("read", &dir))?.flatten().map(|e| e.path()).collect();
-            files.sort();
-            for file in files {
-                let name = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-                let Some(rest) = name.strip_prefix("slurm_output_") else { continue };
-                let Some((allocation, tail)) = rest.rsplit_once("_sl") else { continue };
-                if !names.iter().any(|n| n == allocation) {
-                    continue;
-                }
-                let mut bytes = Vec::new();
-                std::fs::File::open(&file)
-                    .and_then(|f| f.take(MAX_BYTES).read_to_end(&mut bytes))
-                    .map_err(Error::io("read", &file))?;
-                let slurm_job_id = tail.rsplit_once('.').map(|(id, _)| id.to_owned());
-                let issues = scan(&String::from_utf8_lossy(&bytes));
-                found.extend(issues.into_iter().map(|issue| Found {
-                    file: name.clone(),
-                    slurm_job_id: slurm_job_id.clone(),
-                    issue,
-                }));
-            }
+            let found = find_issues(client, &workflow, self.output_dir.as_deref()).await?;
+            let mut found: Vec<Found> = found
+                .into_iter()
+                .flat_map(|(file, issues)| {
+                    let name = file.clone();
+                    issues.into_iter().map(move |issue| Found {
+                        slurm_job_id: slurm_job_of(&name),
+                        file: name.clone(),
+                        issue,
+                    })
+                })
+                .collect();
             found.retain(|f| !self.errors_only || f.issue.severity > Severity::Warning);
             let total = i64::try_from(found.len()).unwrap_or(i64::MAX);
             context.output.list("issues", &found, total, || {
@@ -88,4 +74,41 @@ impl Args {
             Ok(Exit::Success)
         })
     }
+}
+
+fn slurm_job_of(file: &str) -> Option<String> {
+    file.rsplit_once("_sl").and_then(|(_, tail)| tail.rsplit_once('.')).map(|(id, _)| id.to_owned())
+}
+
+/// What each output of a workflow's allocations says went wrong; without a directory, in `output` beside the workflow.
+pub async fn find_issues(
+    client: &Client,
+    workflow: &WorkflowView,
+    dir: Option<&Path>,
+) -> Result<Vec<(String, Vec<Issue>)>> {
+    let query = Query::new().add("workflow_id", workflow.id);
+    let names: Vec<String> = client.list_allocations(&query).await?.into_iter().map(|a| a.name).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let beside = || workflow.directory.as_ref().map_or_else(PathBuf::new, PathBuf::from).join("output");
+    let dir = dir.map_or_else(beside, Path::to_owned);
+    let mut found = Vec::new();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(&dir).map_err(Error::io("read", &dir))?.flatten().map(|e| e.path()).collect();
+    files.sort();
+    for file in files {
+        let name = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let Some(rest) = name.strip_prefix("slurm_output_") else { continue };
+        let Some((allocation, _)) = rest.rsplit_once("_sl") else { continue };
+        if !names.iter().any(|n| n == allocation) {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::open(&file)
+            .and_then(|f| f.take(MAX_BYTES).read_to_end(&mut bytes))
+            .map_err(Error::io("read", &file))?;
+        found.push((name, scan(&String::from_utf8_lossy(&bytes))));
+    }
+    Ok(found)
 }

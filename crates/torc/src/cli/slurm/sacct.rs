@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table, human};
 use std::collections::BTreeSet;
-use torc_client::Query;
+use torc_client::{Client, Query};
+use torc_model::api::WorkflowView;
 use torc_model::slurm::sacct::{self, Answer, Record};
 use torc_runner::slurm::Slurm;
 
@@ -27,17 +28,7 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
-            let query = Query::new().add("workflow_id", workflow.id);
-            let allocations = client.list_allocations(&query).await?;
-            let ids: Vec<String> = allocations.iter().filter_map(|a| a.slurm_job_id.clone()).collect();
-            let names: BTreeSet<&str> = allocations.iter().map(|a| a.name.as_str()).collect();
-            let mut records: Vec<Record> = match Slurm::new().accounting(&ids).await {
-                Answer::Records(records) => sacct::ours(records, &names),
-                Answer::Unavailable(why) => {
-                    return Err(Error::usage_hint(why, "`torc slurm allocations` shows what Torc itself has seen"));
-                }
-            };
-            records.retain(|r| self.steps || !r.is_step());
+            let records = records(client, &workflow, self.steps).await?;
             let total = i64::try_from(records.len()).unwrap_or(i64::MAX);
             context.output.list("records", &records, total, || {
                 let mut table = Table::new(["job", "name", "state", "exit", "elapsed", "cpu time", "max rss", "nodes"]);
@@ -59,4 +50,20 @@ impl Args {
             Ok(Exit::Success)
         })
     }
+}
+
+/// What the accounting says about a workflow's allocations, with their steps if asked for.
+pub async fn records(client: &Client, workflow: &WorkflowView, with_steps: bool) -> Result<Vec<Record>> {
+    let query = Query::new().add("workflow_id", workflow.id);
+    let allocations = client.list_allocations(&query).await?;
+    let ids: Vec<String> = allocations.iter().filter_map(|a| a.slurm_job_id.clone()).collect();
+    let names: BTreeSet<&str> = allocations.iter().map(|a| a.name.as_str()).collect();
+    let mut records: Vec<Record> = match Slurm::new().accounting(&ids).await {
+        Answer::Records(records) => sacct::ours(records, &names),
+        Answer::Unavailable(why) => {
+            return Err(Error::usage_hint(why, "`torc slurm allocations` shows what Torc itself has seen"));
+        }
+    };
+    records.retain(|r| with_steps || !r.is_step());
+    Ok(records)
 }

@@ -1,6 +1,7 @@
 //! A temporary directory, the real program in it, and what it answered.
 
 pub mod mcp;
+pub mod model;
 
 use serde_json::Value;
 use std::ffi::OsStr;
