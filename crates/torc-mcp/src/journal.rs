@@ -6,6 +6,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// Refused calls after which nothing good is to be expected. A few are left, so that a session can end by itself.
+const TOO_MANY_REFUSED: u64 = 10;
 
 /// Counts calls and writes them down.
 #[derive(Default)]
@@ -14,12 +18,13 @@ pub struct Journal {
     /// 0: as many as it likes.
     most: u64,
     file: Option<Mutex<File>>,
+    overrun: Notify,
 }
 
 impl Journal {
     /// A journal in a file, with at most this many calls.
     pub fn create(path: &Path, most: u64) -> std::io::Result<Self> {
-        Ok(Self { calls: AtomicU64::new(0), most, file: Some(Mutex::new(File::create(path)?)) })
+        Ok(Self { most, file: Some(Mutex::new(File::create(path)?)), ..Self::default() })
     }
 
     /// Calls so far.
@@ -27,9 +32,17 @@ impl Journal {
         self.calls.load(Ordering::Relaxed)
     }
 
+    /// Returns when a caller goes on and on after its last permitted call.
+    pub async fn overrun(&self) {
+        self.overrun.notified().await;
+    }
+
     /// One more call; refused when there were enough.
     pub(crate) fn admit(&self) -> Result<(), String> {
         let before = self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.most > 0 && before + 1 == self.most + TOO_MANY_REFUSED {
+            self.overrun.notify_one();
+        }
         match self.most > 0 && before >= self.most {
             true => Err(format!("this session may make {} calls and has made them", self.most)),
             false => Ok(()),

@@ -10,6 +10,9 @@ const ENOUGH_TRIES: i64 = 5;
 const GOOD_CHANCE: f64 = 0.7;
 /// Tries that failed the same way, without one that succeeded, after which nobody needs to be asked.
 const ENOUGH_FAILURES: i64 = 2;
+/// Outcomes count for deciding this long. Programs, machines and services change; what is older is shown, and decides
+/// nothing.
+const DAYS: i64 = 180;
 /// One-sided 90 %.
 const Z: f64 = 1.2816;
 
@@ -61,11 +64,23 @@ pub struct Record {
     pub more_memory: Counts,
     /// Tried again with more time.
     pub more_time: Counts,
+    /// The same failure, tried again in any way longer ago than what counts for deciding.
+    pub older: Counts,
     /// Near failures (same program, kind and exception), tried again in any way.
     pub near: Counts,
 }
 
 impl Record {
+    /// The day of a time (ms since 1970), as outcomes are kept.
+    pub fn day(ms: i64) -> i64 {
+        ms.div_euclid(86_400_000)
+    }
+
+    /// The first day whose outcomes still count for deciding.
+    pub fn first_day(now_ms: i64) -> i64 {
+        Self::day(now_ms) - DAYS
+    }
+
     /// What the record alone decides, and why; `None` when somebody has to be asked.
     pub fn verdict(&self) -> Option<(Verdict, String)> {
         let Counts { tries, succeeded, failed_same, .. } = self.again;

@@ -66,7 +66,7 @@ pub async fn list_pending_failures(
         examples: bounded("examples", query.examples, DEFAULT_EXAMPLES, 0, MAX_EXAMPLES)?,
         fingerprint: query.fingerprint,
     };
-    let (view, places) = app.reader().pending_failures(id, wanted).await?;
+    let (view, places) = app.reader().pending_failures(id, wanted, crate::clock::now_ms()).await?;
     let filled = tokio::task::spawn_blocking(move || with_output(view, &places));
     filled.await.map(Json).map_err(|error| {
         tracing::error!(%error, "reading the output of jobs failed");

@@ -18,6 +18,7 @@ pub const MIGRATIONS: &[&str] = &[
     include_str!("../store/migration_6.sql"),
     include_str!("../store/migration_7.sql"),
     include_str!("../store/migration_8.sql"),
+    include_str!("../store/migration_9.sql"),
 ];
 
 /// "Torc" in ASCII, in the header of every database of ours.

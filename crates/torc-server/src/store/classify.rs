@@ -15,7 +15,7 @@ use torc_model::core::Change as Row;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
     Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest, ClassifyView,
-    RecoverRequest, RetryOutcome, Ruling, Standing, Verdict, rule, untrusted,
+    Record, RecoverRequest, RetryOutcome, Ruling, Standing, Verdict, rule, untrusted,
 };
 use torc_model::status::{Cause, JobStatus};
 use torc_model::units::{Memory, Runtime};
@@ -71,7 +71,7 @@ pub fn from_memory(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool) -> Result<Cla
     for job in &all {
         let print = &job.fingerprint;
         if !records.contains_key(&print.id) {
-            records.insert(print.id.clone(), waiting::record(tx.db, print)?.verdict());
+            records.insert(print.id.clone(), waiting::record(tx.db, print, tx.now)?.verdict());
         }
         let found = match job.is_repeated {
             true => Some((Verdict::Fail, "it was tried again after this failure and failed the same way".to_owned())),
@@ -527,10 +527,10 @@ fn learn(db: &Connection, row: i64, ended: &waiting::Failed, now: i64) -> rusqli
         Some(_) => "more_time",
     };
     db.prepare_cached(
-        "INSERT INTO failure_memory (fingerprint, action, family, tries, succeeded, failed_same, failed_other, updated_ms)
+        "INSERT INTO failure_memory (fingerprint, action, family, tries, succeeded, failed_same, failed_other, day)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-         ON CONFLICT (fingerprint, action) DO UPDATE SET tries = tries + ?4, succeeded = succeeded + ?5,
-            failed_same = failed_same + ?6, failed_other = failed_other + ?7, updated_ms = ?8",
+         ON CONFLICT (fingerprint, action, day) DO UPDATE SET tries = tries + ?4, succeeded = succeeded + ?5,
+            failed_same = failed_same + ?6, failed_other = failed_other + ?7",
     )?
     .execute(params![
         fingerprint,
@@ -540,7 +540,7 @@ fn learn(db: &Connection, row: i64, ended: &waiting::Failed, now: i64) -> rusqli
         counts.succeeded,
         counts.failed_same,
         counts.failed_other,
-        now
+        Record::day(now)
     ])?;
     Ok(true)
 }

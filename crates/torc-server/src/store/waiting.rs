@@ -167,13 +167,14 @@ impl Failed {
 }
 
 /// What became of earlier verdicts on this failure and on near ones.
-pub fn record(db: &Connection, fingerprint: &Fingerprint) -> rusqlite::Result<Record> {
+pub fn record(db: &Connection, fingerprint: &Fingerprint, now: i64) -> rusqlite::Result<Record> {
     let mut statement = db.prepare_cached(
-        "SELECT iif(fingerprint = ?1, action, 'near'), sum(tries), sum(succeeded), sum(failed_same), sum(failed_other)
+        "SELECT iif(fingerprint <> ?1, 'near', iif(day < ?3, 'older', action)),
+                sum(tries), sum(succeeded), sum(failed_same), sum(failed_other)
          FROM failure_memory WHERE family = ?2 GROUP BY 1",
     )?;
     let mut record = Record::default();
-    let mut rows = statement.query([&fingerprint.id, &fingerprint.family])?;
+    let mut rows = statement.query(params![fingerprint.id, fingerprint.family, Record::first_day(now)])?;
     while let Some(row) = rows.next()? {
         let counts =
             Counts { tries: row.get(1)?, succeeded: row.get(2)?, failed_same: row.get(3)?, failed_other: row.get(4)? };
@@ -181,6 +182,7 @@ pub fn record(db: &Connection, fingerprint: &Fingerprint) -> rusqlite::Result<Re
             "again" => record.again = counts,
             "more_memory" => record.more_memory = counts,
             "more_time" => record.more_time = counts,
+            "older" => record.older = counts,
             _ => record.near = counts,
         }
     }

@@ -193,7 +193,9 @@ fn groups(waiting: &PendingFailures) -> String {
         let again = &group.record.again;
         let record = (again.tries > 0).then(|| format!("{} of {} retries succeeded", again.succeeded, again.tries));
         let repeated = (group.repeated > 0).then(|| format!("{} failed this way before", group.repeated));
-        let notes: Vec<String> = record.into_iter().chain(repeated).collect();
+        let older = &group.record.older;
+        let older = (older.tries > 0).then(|| format!("{} of {} long ago", older.succeeded, older.tries));
+        let notes: Vec<String> = record.into_iter().chain(older).chain(repeated).collect();
         let example = group.examples.first().map(|job| format!("{} (job {})", job.name, job.job_id));
         table.row([
             Field::text(&group.fingerprint.id),

@@ -24,6 +24,7 @@ fn with_agents(test: &Test) {
     let sh = |script: &str| json!({"command": ["sh", "-c", script]});
     let agents = json!({
         "judge": this_program("agents::judging_agent"),
+        "stubborn": this_program("agents::stubborn_agent"),
         "idle": sh("echo I am sure that all is well; exit 0"),
         "stuck": sh("echo waiting; sleep 9731 & wait"),
         "curious": sh("env > seen; cat \"$PWD/seen\"; ls -la"),
@@ -51,6 +52,28 @@ fn judging_agent() {
         .collect();
     mcp.call("classify_and_resolve_failures", json!({"workflow_id": workflow, "classifications": verdicts}))
         .expect("taken");
+}
+
+/// Started as an agent: asks the same again and again, whatever it is told.
+#[test]
+#[ignore = "an agent for the other tests"]
+fn stubborn_agent() {
+    let (mut mcp, workflow) = task();
+    loop {
+        // Refused after a while; it does not care.
+        let _ = mcp.call("list_pending_failed_jobs", json!({"workflow_id": workflow}));
+    }
+}
+
+#[test]
+fn an_agent_that_calls_without_end_is_stopped() {
+    let test = waiting();
+    with_agents(&test);
+    let done = test
+        .torc(["recover", "1", "--ai-recovery", "--ai-agent", "stubborn", "--ai-rounds", "1", "--ai-max-calls", "2"])
+        .env("TORC_AGENTS", "agents.json")
+        .exit(1);
+    assert!(done.stderr.contains("it may call 2 times and would not end after 12 calls"), "{}", done.stderr);
 }
 
 #[test]

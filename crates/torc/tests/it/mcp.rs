@@ -175,6 +175,33 @@ fn a_person_judges_on_the_command_line() {
 }
 
 #[test]
+fn ten_gigabytes_of_standard_error_cost_no_more_than_a_few_lines() {
+    let lines: String = (0..60).map(|n| format!("OSError: line {n}\n")).collect();
+    let spec = "name: loud\nuse_pending_failed: true\njobs: [{name: loud, command: 'cat lines >&2; exit 1'}]\n";
+    let list = |size: u64| {
+        let test = Test::new().spec(spec).file("lines", &lines);
+        test.run().expect(1);
+        let file = std::fs::OpenOptions::new().write(true).open(test.path("output/job_stdio/job_wf1_j1_r1_a1.e"));
+        // Sparse: it takes no room on the disk, but whoever read all of it would read all of these bytes.
+        file.and_then(|file| std::os::unix::fs::FileExt::write_all_at(&file, lines.as_bytes(), size)).expect("written");
+        let mut mcp = Pipe::torc(&test, &["--unattended", "-w", "1"]);
+        let (before, began) = (mcp.cost(), std::time::Instant::now());
+        let answer = mcp.call("list_pending_failed_jobs", json!({"workflow_id": 1})).expect("a list");
+        let (took, after) = (began.elapsed(), mcp.cost());
+        let tail = text(&answer["groups"][0]["examples"][0]["untrusted_stderr_tail"]).to_owned();
+        let shown: Vec<&str> = tail.lines().collect();
+        assert_eq!((shown.len(), shown[0], shown[49]), (50, "OSError: line 10", "OSError: line 59"));
+        let cost = (after.0 - before.0, after.1);
+        eprintln!("{size} bytes before the end: read {} bytes, peak memory {} bytes, took {took:?}", cost.0, cost.1);
+        cost
+    };
+    let (small, large) = (list(0), list(10 << 30));
+    // A call opens the database, which costs now more, now less: far from gigabytes.
+    assert!(large.0 < small.0 + (4 << 20), "bytes read: {} and {}", small.0, large.0);
+    assert!(large.1 < small.1 + (32 << 20), "bytes of memory: {} and {}", small.1, large.1);
+}
+
+#[test]
 fn registering_with_an_agent_is_one_snippet() {
     let test = Test::new();
     let claude = test.torc(["mcp", "config", "claude"]).success().json();

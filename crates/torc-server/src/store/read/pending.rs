@@ -31,6 +31,7 @@ impl Reader {
         &self,
         id: WorkflowId,
         query: PendingQuery,
+        now: i64,
     ) -> Result<(PendingFailures, HashMap<JobId, AttemptLogs>), ReadError> {
         self.read(move |db| {
             let workflow: Option<(String, String)> = db
@@ -48,7 +49,7 @@ impl Reader {
             let mut logs = HashMap::new();
             let mut shown = Vec::new();
             for group in wanted.take(query.groups) {
-                shown.push(view(db, &group, query.examples, &mut logs)?);
+                shown.push(view(db, &group, query.examples, now, &mut logs)?);
             }
             let view = PendingFailures {
                 workflow_id: id,
@@ -83,6 +84,7 @@ fn view(
     db: &Connection,
     group: &[Waiting],
     examples: usize,
+    now: i64,
     logs: &mut HashMap<JobId, AttemptLogs>,
 ) -> Result<FailureGroup, ReadError> {
     let mut shown = Vec::new();
@@ -96,7 +98,7 @@ fn view(
         count: group.len() as i64,
         job_ids: group.iter().map(|job| job.job).collect(),
         repeated: group.iter().filter(|job| job.is_repeated).count() as i64,
-        record: waiting::record(db, &group[0].fingerprint)?,
+        record: waiting::record(db, &group[0].fingerprint, now)?,
         examples: shown,
     })
 }

@@ -207,6 +207,31 @@ async fn a_strong_record_decides_without_asking() {
 }
 
 #[tokio::test]
+async fn outcomes_of_long_ago_are_shown_and_decide_nothing() {
+    let (mut f, ids) = waiting(6, |n| format!("ConnectionError: refused by store{n}\n")).await;
+    let five = ids[..5].iter().map(|job| on(*job, Verdict::Retry)).collect();
+    f.store.classify(f.id, by_agent(five)).await.expect("taken");
+    while f.scalar("SELECT count(*) FROM job WHERE status = 2").await > 0 {
+        run_again(&mut f, 0, "").await;
+    }
+    let decided = async |f: &Fixture| f.store.classify_from_memory(f.id, true).await.expect("told").jobs_to_retry;
+    let age = async |f: &Fixture, days: i64| {
+        let sql = "UPDATE failure_memory SET day = day - ?1";
+        f.store.writer.call(move |tx| Ok(tx.db.execute(sql, [days])?)).await.expect("older");
+    };
+    assert_eq!(decided(&f).await, 1);
+    age(&f, 180).await;
+    assert_eq!(decided(&f).await, 1, "still of these days");
+    age(&f, 2).await;
+    assert_eq!(decided(&f).await, 0, "too long ago");
+    let print = f.store.writer.call(|tx| Ok(super::super::waiting::waiting(tx.db, WorkflowId(1), None)?)).await;
+    let print = print.expect("one that waits").remove(0).fingerprint;
+    let record = f.store.writer.call(move |tx| Ok(super::super::waiting::record(tx.db, &print, tx.now)?)).await;
+    let record = record.expect("a record");
+    assert_eq!((record.again.tries, record.older.succeeded, record.older.tries), (0, 5, 5), "but not forgotten");
+}
+
+#[tokio::test]
 async fn a_lost_retry_says_nothing_and_the_next_one_does() {
     let (mut f, ids) = waiting(1, |_| "OSError: x\n".into()).await;
     f.store.classify(f.id, by_agent(vec![on(ids[0], Verdict::Retry)])).await.expect("taken");

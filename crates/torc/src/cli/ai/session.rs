@@ -67,13 +67,19 @@ pub async fn run(client: &Client, workflow: &WorkflowView, agent: &Agent, limits
         ("torc", &*torc.to_string_lossy()),
         ("agents_dir", &*agent.dir.to_string_lossy()),
     ];
-    let ended = start_and_wait(agent, &values, &work.path, limits).await;
+    let ended = start_and_wait(agent, &values, &work.path, limits, &journal).await;
     http.stop().await;
     let how = ended?;
     Ok(format!("{how} after {} calls", journal.calls()))
 }
 
-async fn start_and_wait(agent: &Agent, values: &[(&str, &str)], work: &Path, limits: &Limits) -> Result<String> {
+async fn start_and_wait(
+    agent: &Agent,
+    values: &[(&str, &str)],
+    work: &Path,
+    limits: &Limits,
+    journal: &Journal,
+) -> Result<String> {
     for (name, content) in &agent.files {
         let path = work.join(name);
         if let Some(parent) = path.parent() {
@@ -108,10 +114,13 @@ async fn start_and_wait(agent: &Agent, values: &[(&str, &str)], work: &Path, lim
         // Closed at once when there is nothing to read; an agent that does not read is no error.
         let _ = stdin.write_all(text.as_bytes()).await;
     }
-    match tokio::time::timeout(limits.time, group.child.wait()).await {
-        Ok(Ok(status)) => Ok(format!("ended ({status})")),
-        Ok(Err(error)) => Err(Error::io("wait for", program)(error)),
-        Err(_) => Ok(format!("was stopped after {} s", limits.time.as_secs())),
+    tokio::select! {
+        ended = group.child.wait() => match ended {
+            Ok(status) => Ok(format!("ended ({status})")),
+            Err(error) => Err(Error::io("wait for", program)(error)),
+        },
+        () = tokio::time::sleep(limits.time) => Ok(format!("was stopped after {} s", limits.time.as_secs())),
+        () = journal.overrun() => Ok(format!("was stopped: it may call {} times and would not end", limits.calls)),
     }
 }
 

@@ -66,6 +66,17 @@ impl Pipe {
         Self::start(command)
     }
 
+    /// What it cost so far: bytes that it read from anywhere, and the most memory that it held at once.
+    pub fn cost(&self) -> (u64, u64) {
+        let field = |file: &str, name: &str| -> u64 {
+            let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).expect("it runs");
+            let line =
+                text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+            line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+        };
+        (field("io", "rchar:"), field("status", "VmHWM:") << 10)
+    }
+
     fn send(&mut self, message: &Value) {
         writeln!(self.input.as_mut().expect("open"), "{message}").expect("it reads");
     }
