@@ -1,11 +1,13 @@
-//! Failpoints: named places where a test can kill the process, as a crash would.
+//! Failpoints: named places where a test can kill the process, as a crash would, or hold it.
 //!
-//! `TORC_FAILPOINT=store.before_commit:3` kills the process with SIGKILL the third time it comes to that place. Builds
+//! `TORC_FAILPOINT=store.before_commit:3` kills the process with SIGKILL the third time it comes to that place.
+//! `TORC_FAILPOINT=recovery.looking@FIFO` holds whoever comes there first until somebody writes into the named pipe. Builds
 //! without debug assertions have no failpoints: the call is empty.
 
 /// Every place there is; a test goes through all of them.
 pub const ALL: &[&str] = &[
     "boot.opened",
+    "recovery.looking",
     "boot.recovered",
     "file.before_rename",
     "file.after_rename",
@@ -37,7 +39,7 @@ pub const ALL: &[&str] = &[
     "spool.before_clear",
 ];
 
-/// Dies here if the environment says so.
+/// Dies or waits here if the environment says so.
 #[inline]
 pub fn hit(name: &str) {
     #[cfg(debug_assertions)]
@@ -48,12 +50,15 @@ pub fn hit(name: &str) {
 
 #[cfg(debug_assertions)]
 mod armed {
+    use std::path::PathBuf;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     struct Armed {
         name: String,
         left: AtomicU64,
+        /// Waits for a word from here instead of dying.
+        gate: Option<PathBuf>,
     }
 
     static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
@@ -61,13 +66,19 @@ mod armed {
     pub fn hit(name: &str) {
         let armed = ARMED.get_or_init(|| {
             let text = std::env::var("TORC_FAILPOINT").ok()?;
-            let (name, nth) = text.split_once(':').unwrap_or((&text, "1"));
-            Some(Armed { name: name.to_owned(), left: AtomicU64::new(nth.parse().unwrap_or(1)) })
+            let (place, gate) = text.split_once('@').map_or((&*text, None), |(place, gate)| (place, Some(gate.into())));
+            let (name, nth) = place.split_once(':').unwrap_or((place, "1"));
+            Some(Armed { name: name.to_owned(), left: AtomicU64::new(nth.parse().unwrap_or(1)), gate })
         });
         if let Some(armed) = armed
             && armed.name == name
             && armed.left.fetch_sub(1, Ordering::SeqCst) == 1
         {
+            if let Some(gate) = &armed.gate {
+                // Opening a named pipe waits for whoever writes into it. One that is gone holds nobody.
+                let _ = std::fs::read(gate);
+                return;
+            }
             // As a power cut would: no destructor runs, nothing is flushed.
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }

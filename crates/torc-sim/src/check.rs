@@ -2,13 +2,14 @@
 
 use crate::scenario::Scenario;
 use crate::server::Server;
-use crate::tables::{AttemptRow, Tables, Write};
+use crate::tables::{AttemptRow, ReservationRow, Tables, Write};
+use crate::wire::Scope;
 use crate::witness::Witness;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_model::core::{Change, Limits, Workflow};
-use torc_model::ids::{AttemptId, JobId, RunnerId};
-use torc_model::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
+use torc_model::core::{Change, Workflow};
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
+use torc_model::status::{ActionState, AttemptState, Cause, JobStatus, Origin, Outcome};
 
 /// What was promised to somebody, and what is counted apart from the engine.
 pub struct Checker {
@@ -25,6 +26,8 @@ pub struct Checker {
     /// Retries that must be there when the commit is complete.
     promised: BTreeSet<AttemptId>,
     touched: BTreeSet<usize>,
+    /// Where actions stand, as far as it was written.
+    actions: BTreeMap<ActionId, (ActionState, Option<RunnerId>)>,
     /// Attempts of a job below this number were before its last reset.
     reset_at: BTreeMap<JobId, i64>,
 }
@@ -43,6 +46,7 @@ impl Checker {
             rules: BTreeMap::new(),
             promised: BTreeSet::new(),
             touched: BTreeSet::new(),
+            actions: BTreeMap::new(),
             reset_at: BTreeMap::new(),
         }
     }
@@ -122,7 +126,7 @@ impl Checker {
                 }
                 self.on_retry(new.job, new.run, new.origin, new.retry_of, durable)
             }
-            Change::AttemptClaimed { id, .. } => self.on_claim(*flow, *id, durable),
+            Change::AttemptClaimed { id, .. } => self.on_claim(*flow, *id, durable, now),
             Change::AttemptEnded(id, end) => {
                 if end.outcome == Some(Outcome::Retried) {
                     self.promised.insert(*id);
@@ -143,8 +147,8 @@ impl Checker {
             | Change::AttemptStarted { .. }
             | Change::AttemptCancelRequested(_)
             | Change::Event { .. }
-            | Change::Action { .. }
             | Change::Workflow { .. } => Ok(()),
+            Change::Action { id, state, by, .. } => self.on_action(*id, *state, *by),
         }
     }
 
@@ -173,9 +177,66 @@ impl Checker {
         Ok(())
     }
 
-    fn on_claim(&self, flow: usize, id: AttemptId, durable: &Tables) -> Verdict {
+    /// An action moves on its one way; back only to be executed by another, or with a new run.
+    fn on_action(&mut self, id: ActionId, state: ActionState, by: Option<RunnerId>) -> Verdict {
+        let (before, owner) = self.actions.insert(id, (state, by)).unwrap_or((ActionState::Waiting, None));
+        let fits = match state {
+            ActionState::Waiting => true,
+            ActionState::Triggered => matches!(before, ActionState::Waiting | ActionState::Claimed),
+            ActionState::Claimed => before == ActionState::Triggered && by.is_some(),
+            ActionState::Executed | ActionState::Failed => before == ActionState::Claimed && owner == by,
+        };
+        if fits { Ok(()) } else { Err(format!("action {id} went from {before:?} of {owner:?} to {state:?} of {by:?}")) }
+    }
+
+    /// In the end every trigger that has come has been noticed. Where people reset what they then cancel or disable, the
+    /// new run may never have begun: there nothing can be said.
+    pub fn check_triggers(&self, durable: &Tables) -> Verdict {
+        if self.scenario.faults.people > 0 {
+            return Ok(());
+        }
+        for (flow, row) in self.scenario.flows.iter().zip(&durable.flows).filter(|(_, row)| row.run > 0) {
+            for (action, (state, _)) in flow.actions.iter().zip(&row.actions) {
+                if *state == ActionState::Waiting {
+                    return Err(format!("action {} was never triggered ({:?})", action.id, action.trigger));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No reservation goes on after its time, give or take a sweep.
+    pub fn check_reservations(&self, server: &Server, before: i64) -> Verdict {
+        let late = |r: &ReservationRow| r.is_active && r.until < before && server.booted < before;
+        match server.durable.reservations.iter().find(|r| late(r)) {
+            Some(row) => Err(format!("reservation: {row:?} outlives its time")),
+            None => Ok(()),
+        }
+    }
+
+    /// No reservation outlives the server that made it.
+    pub fn check_boot(&self, server: &Server) -> Verdict {
+        match server.durable.reservations.iter().find(|r| r.is_active && r.epoch < server.epoch) {
+            Some(row) => Err(format!("reservation: {row:?} outlives its server")),
+            None => Ok(()),
+        }
+    }
+
+    fn on_claim(&self, flow: usize, id: AttemptId, durable: &Tables, now: i64) -> Verdict {
         let Some(row) = durable.attempt(id) else { return Err(format!("attempt {id} was claimed but not written")) };
         let Some((_, index)) = self.scenario.place(row.job) else { return Ok(()) };
+        let uses_limit = !self.scenario.flows[flow].jobs[index].class.uses.is_empty();
+        let pauses = |r: &&ReservationRow| {
+            let covers = match r.scope {
+                Scope::All => true,
+                Scope::Flow(other) => other == flow,
+                Scope::Limit => uses_limit,
+            };
+            covers && r.is_active && r.until > now
+        };
+        if let Some(reserved) = durable.reservations.iter().find(pauses) {
+            return Err(format!("reservation: job {} was claimed in spite of {reserved:?}", row.job));
+        }
         let jobs = &durable.flows[flow].jobs;
         for parent in &self.scenario.flows[flow].jobs[index].parents {
             let status = jobs[*parent as usize].status;
@@ -233,6 +294,12 @@ impl Checker {
 
     /// A commit is complete.
     pub fn on_commit(&mut self, durable: &Tables) -> Verdict {
+        for (state, by) in durable.flows.iter().flat_map(|f| &f.actions) {
+            let is_dead = by.is_some_and(|r| durable.runner(r).is_some_and(|row| row.ended));
+            if *state == ActionState::Claimed && is_dead {
+                return Err(format!("ghost: an action is still claimed by {by:?}, which has ended"));
+            }
+        }
         for id in std::mem::take(&mut self.promised) {
             if !durable.attempts.iter().rev().any(|a| a.retry_of == Some(id)) {
                 return Err(format!("lost retry: attempt {id} is said to be retried but nothing is queued"));
@@ -362,13 +429,18 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
             return Err(format!("memory and rows differ about `{what}` of job {}:\n  {a:?}\n  {b:?}", a.id));
         }
     }
+    let action = |a: &torc_model::core::Action| (a.id, a.state, a.by);
+    if !memory.actions.iter().map(action).eq(restored.actions.iter().map(action)) {
+        return Err(format!("memory and rows differ about actions:\n  {:?}\n  {:?}", memory.actions, restored.actions));
+    }
     let more = memory.runners_with_work().into_iter().find(|r| !restored.runners_with_work().contains(r));
     more.map_or(Ok(()), |r| Err(format!("a restart would forget that runner {r} has a process")))
 }
 
 /// What is counted as used of the named limits is what is used.
-pub fn same_limits(counted: &Limits, flows: &[Workflow], scenario: &Scenario) -> Verdict {
-    let mut fresh = scenario.limits.clone();
-    flows.iter().for_each(|f| f.count_limits(&mut fresh));
+pub fn same_limits(server: &Server, scenario: &Scenario) -> Verdict {
+    let (counted, mut fresh) = (&server.limits, scenario.limits.clone());
+    fresh.values_mut().for_each(|limit| limit.paused = server.is_limit_reserved());
+    server.flows.iter().for_each(|f| f.count_limits(&mut fresh));
     if &fresh == counted { Ok(()) } else { Err(format!("limits are counted as {counted:?} but are {fresh:?}")) }
 }

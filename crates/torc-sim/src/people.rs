@@ -1,6 +1,6 @@
 //! People: they intervene at bad moments, and in the end they look after what waits for them.
 
-use crate::wire::{Request, Wish};
+use crate::wire::{Request, Scope, Wish};
 use crate::world::{Client, Event, World};
 use torc_model::core::Seeds;
 use torc_model::status::JobStatus;
@@ -17,7 +17,7 @@ impl World {
         let row = &self.server.durable.flows[flow];
         let status = row.jobs[index as usize].status;
         let run = row.run;
-        let wish = match self.rng.below(20) {
+        let wish = match self.rng.below(24) {
             0..=6 => {
                 let max = self.rng.pick(&[2, 5, 20]);
                 // What runs is the interesting case.
@@ -33,6 +33,11 @@ impl World {
             13 | 14 => Wish::Reset(Seeds::Named(vec![index])),
             15 | 16 => Wish::Hold(index, self.rng.chance(500)),
             17 => Wish::Disable(index),
+            19 | 20 => {
+                let scope = self.rng.pick(&[Scope::All, Scope::Flow(flow), Scope::Limit]);
+                Wish::Reserve(scope, self.rng.pick(&[2_000, 20_000, 600_000]))
+            }
+            21 => Wish::Release(self.rng.below(self.server.durable.reservations.len() as u64 + 1) as usize),
             18 => Wish::Adjust(index, self.rng.below(1 << 20), self.rng.range(0, 3)),
             _ => Wish::Initialize,
         };

@@ -5,9 +5,10 @@ use crate::sabotage::Sabotage;
 use crate::wire::{Answer, Completion, Named, Packet, Request};
 use crate::witness::Process;
 use crate::world::{Client, Event, World};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use torc_model::api::ReportVerdict;
-use torc_model::ids::{AttemptId, JobId, RunnerId};
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{Cause, JobStatus};
 
 /// Between two heartbeats.
@@ -34,6 +35,8 @@ pub enum Tick {
     End(AttemptId),
     /// A process has been killed.
     Killed(AttemptId),
+    /// An action has been executed.
+    ActionEnd(ActionId),
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -79,6 +82,8 @@ pub struct Runner {
     held: BTreeMap<AttemptId, Hold>,
     spool: Vec<Completion>,
     starts: Vec<Named>,
+    /// Actions it executes, or has executed and not yet reported (true).
+    actions: BTreeMap<ActionId, bool>,
     /// Attempts it was asked about and does not have: to be told.
     gone: BTreeSet<AttemptId>,
     /// Attempts it said it does not have: never to be started.
@@ -105,7 +110,7 @@ impl World {
             return;
         }
         let flow = self.scenario.slots[slot].flow;
-        if self.server.durable.flows[flow].complete {
+        if self.server.durable.flows[flow].is_over() {
             let at = self.now + 15_000;
             return self.plan(at, Event::RunnerUp(slot));
         }
@@ -209,6 +214,12 @@ impl World {
             Tick::Spawn(attempt) => self.spawn(slot, attempt),
             Tick::End(attempt) => self.on_process_end(slot, attempt, false),
             Tick::Killed(attempt) => self.on_process_end(slot, attempt, true),
+            Tick::ActionEnd(action) => {
+                if let Some(is_over) = self.runners[slot].actions.get_mut(&action) {
+                    *is_over = true;
+                    self.plan_exchange(slot, 1);
+                }
+            }
         }
     }
 
@@ -225,13 +236,23 @@ impl World {
                 return;
             }
             runner.is_disowned = false;
+            runner.actions.clear();
             runner.id = None;
             runner.register_key = key;
         }
         let incarnation = runner.incarnation;
         let request = match runner.id {
             None => Request::Register { slot, incarnation, key: runner.register_key },
-            Some(id) if runner.is_leaving && runner.held.is_empty() && runner.spool.is_empty() => {
+            Some(id) if runner.actions.values().any(|is_over| *is_over) => {
+                let over = runner.actions.iter().find(|(_, is_over)| **is_over).map(|(action, _)| *action);
+                Request::ActionDone(id, over.unwrap_or(ActionId(0)))
+            }
+            Some(id)
+                if runner.is_leaving
+                    && runner.held.is_empty()
+                    && runner.spool.is_empty()
+                    && runner.actions.is_empty() =>
+            {
                 runner.goodbyes += 1;
                 // From here on it takes nothing any more: for the world it has left.
                 self.checker.ended.entry((slot, incarnation)).or_insert(self.now);
@@ -330,8 +351,20 @@ impl World {
                 runner.id = Some(id);
                 self.plan_exchange(slot, 1);
             }
-            Answer::Claimed { attempts, cancel, started, completed, complete } => {
+            Answer::Claimed { attempts, actions, cancel, started, completed, complete } => {
+                for action in actions {
+                    // One that it executes already is not begun again.
+                    if let Entry::Vacant(place) = self.runners[slot].actions.entry(action) {
+                        place.insert(false);
+                        let delay = self.rng.range(100, 5_000);
+                        self.tick(slot, delay, Tick::ActionEnd(action));
+                    }
+                }
                 self.on_claimed(slot, attempts, &cancel, &started, completed, complete);
+            }
+            Answer::ActionKnown(action) => {
+                runner.actions.remove(&action);
+                self.plan_exchange(slot, 1);
             }
             Answer::Beat { cancel, not_yours, forgotten } => {
                 sent.gone.iter().for_each(|id| {
@@ -384,7 +417,7 @@ impl World {
         self.obey(slot, cancel);
         let runner = &mut self.runners[slot];
         let has_reports = !runner.spool.is_empty() || !runner.starts.is_empty();
-        if complete && runner.held.is_empty() && !has_reports {
+        if complete && runner.held.is_empty() && !has_reports && runner.actions.is_empty() {
             runner.is_leaving = true;
         }
         let delay = match has_news || has_reports || self.runners[slot].is_leaving {

@@ -51,6 +51,18 @@ pub enum Sabotage {
     OrdersIgnored,
     /// A runner drops a report whose answer was lost.
     ReportsDropped,
+    /// The trigger of an action is not written.
+    TriggersNotWritten,
+    /// What a dead runner was executing stays its own.
+    ActionsOfTheDead,
+    /// A repeated claim does not bring its actions again.
+    ActionsGivenOnce,
+    /// Claims do not look for reservations.
+    ReservationsIgnored,
+    /// Reservations outlive the server that made them.
+    ReservationsOutliveBoot,
+    /// Reservations end only when somebody releases them.
+    ReservationsForEver,
 }
 
 impl Sabotage {

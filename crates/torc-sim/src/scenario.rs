@@ -2,10 +2,10 @@
 
 use crate::rng::Rng;
 use torc_model::api::Capacity;
-use torc_model::core::{Class, CompiledHandler, LimitUse, Limits, NewJob};
-use torc_model::ids::JobId;
+use torc_model::core::{Class, CompiledHandler, LimitUse, Limits, NewAction, NewJob};
+use torc_model::ids::{ActionId, JobId};
 use torc_model::plan::{Backoff, Rule, Settings};
-use torc_model::status::Cause;
+use torc_model::status::{ActionState, Cause, Trigger};
 
 /// A workflow.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct Flow {
     pub rules: Vec<Rule>,
     /// Its jobs; their ids follow each other.
     pub jobs: Vec<NewJob>,
+    /// What it does at triggers; their ids follow each other over all workflows.
+    pub actions: Vec<NewAction>,
 }
 
 impl Flow {
@@ -106,8 +108,8 @@ impl Scenario {
     pub fn draw(rng: &mut Rng) -> Self {
         let flows = if rng.chance(150) { 2 } else { 1 };
         let limited = rng.chance(500);
-        let mut first_id = 1;
-        let flows: Vec<Flow> = (0..flows).map(|_| flow(rng, &mut first_id, limited)).collect();
+        let (mut first_id, mut first_action) = (1, 1);
+        let flows: Vec<Flow> = (0..flows).map(|_| flow(rng, &mut first_id, &mut first_action, limited)).collect();
         let most = rng.pick(&[1, 2, 3, 4, 4, 6, 8, 20]);
         let slots = (0..most.max(flows.len())).map(|i| slot(rng, i % flows.len())).collect();
         let limits = Limits::from([("licence".to_owned(), LimitUse { max: rng.range(1, 2), ..LimitUse::default() })]);
@@ -121,6 +123,12 @@ impl Scenario {
         }
     }
 
+    /// The workflow and the index of an action.
+    pub fn place_of_action(&self, id: ActionId) -> Option<(usize, usize)> {
+        let at = |flow: &Flow| flow.actions.iter().position(|action| action.id == id);
+        self.flows.iter().enumerate().find_map(|(flow, f)| Some((flow, at(f)?)))
+    }
+
     /// The workflow and the index of a job.
     pub fn place(&self, job: JobId) -> Option<(usize, usize)> {
         self.flows.iter().enumerate().find_map(|(flow, f)| {
@@ -131,7 +139,7 @@ impl Scenario {
     }
 }
 
-fn flow(rng: &mut Rng, first_id: &mut i64, limited: bool) -> Flow {
+fn flow(rng: &mut Rng, first_id: &mut i64, first_action: &mut i64, limited: bool) -> Flow {
     let count = rng.pick(&[1, 2, 3, 4, 5, 6, 8, 10, 16]);
     let rules = rules(rng);
     let settings = Settings {
@@ -166,7 +174,34 @@ fn flow(rng: &mut Rng, first_id: &mut i64, limited: bool) -> Flow {
         })
         .collect();
     let handlers = vec![CompiledHandler::new("handler", &rules).expect("the simulator's rules are valid")];
-    Flow { settings, handlers, rules, jobs }
+    let actions = actions(rng, count, first_action);
+    Flow { settings, handlers, rules, jobs, actions }
+}
+
+fn actions(rng: &mut Rng, jobs: usize, first_id: &mut i64) -> Vec<NewAction> {
+    let count = rng.pick(&[0, 0, 0, 1, 2]);
+    let triggers = [Trigger::OnWorkflowStart, Trigger::OnJobsReady, Trigger::OnJobsComplete];
+    (0..count)
+        .map(|_| {
+            let trigger = rng.pick(&triggers);
+            let about = match trigger {
+                Trigger::OnWorkflowStart => Vec::new(),
+                _ => vec![rng.below(jobs as u64) as u32],
+            };
+            let id = ActionId(*first_id);
+            *first_id += 1;
+            NewAction {
+                id,
+                trigger,
+                jobs: about,
+                persistent: false,
+                is_recovery: false,
+                schedules_nodes: false,
+                state: ActionState::Waiting,
+                by: None,
+            }
+        })
+        .collect()
 }
 
 fn rules(rng: &mut Rng) -> Vec<Rule> {

@@ -5,14 +5,14 @@
 
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
-use crate::tables::{RunnerRow, Tables, Write};
-use crate::wire::{Answer, Completion, Named, Packet, Request, Wish};
+use crate::tables::{ReservationRow, RunnerRow, Tables, Write};
+use crate::wire::{Answer, Completion, Named, Packet, Request, Scope, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use torc_model::api::{Evidence, ReportVerdict, ScriptResult};
 use torc_model::core::{Change, Claim, End, Limits, Lost, Refused, Workflow};
-use torc_model::ids::{AttemptId, RunnerId};
-use torc_model::status::{Cause, JobStatus};
+use torc_model::ids::{ActionId, AttemptId, RunnerId};
+use torc_model::status::{ActionState, Cause, JobStatus};
 
 /// A claimed attempt that its runner does not list after this long never reached it.
 const FORGOTTEN_MS: i64 = 30_000;
@@ -31,6 +31,18 @@ pub struct Known {
     /// Last word from it, by the wall clock.
     pub heard_wall: i64,
     told: BTreeSet<AttemptId>,
+    /// Actions that it was given, by the key of the claim.
+    given: Vec<(u64, ActionId)>,
+    /// An earlier process may have given it actions that it never heard of.
+    is_unsure: bool,
+}
+
+/// An active reservation, as the server remembers it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Reserved {
+    id: usize,
+    scope: Scope,
+    until: i64,
 }
 
 /// A row was written that the schema forbids.
@@ -62,6 +74,7 @@ pub struct Server {
     /// Runners that were ended by this process. Should that be rolled back, they were last heard when they were.
     departed: BTreeMap<RunnerId, Known>,
     next_attempt: i64,
+    reserved: Vec<Reserved>,
 }
 
 impl Server {
@@ -82,6 +95,7 @@ impl Server {
             runners: BTreeMap::new(),
             departed: BTreeMap::new(),
             next_attempt: 1,
+            reserved: Vec::new(),
             scenario,
         };
         server.load();
@@ -126,6 +140,8 @@ impl Server {
                 heard: now,
                 heard_wall: now + self.clock_offset,
                 told: BTreeSet::new(),
+                given: Vec::new(),
+                is_unsure: true,
             };
             self.runners.insert(id, old.get(&id).or(self.departed.get(&id)).cloned().unwrap_or(known));
         }
@@ -141,6 +157,63 @@ impl Server {
             }
         }
         self.next_attempt = self.working.next_attempt();
+        let active = self.working.reservations.iter().enumerate().filter(|(_, row)| row.is_active);
+        self.reserved = active.map(|(id, row)| Reserved { id, scope: row.scope, until: row.until }).collect();
+        self.pause_limits();
+    }
+
+    fn pause_limits(&mut self) {
+        let paused = self.is_limit_reserved();
+        self.limits.values_mut().for_each(|limit| limit.paused = paused);
+    }
+
+    /// Somebody reserved the named limit.
+    pub fn is_limit_reserved(&self) -> bool {
+        self.reserved.iter().any(|r| r.scope == Scope::Limit) && self.sabotage != Some(Sabotage::ReservationsIgnored)
+    }
+
+    /// Claims of this workflow are paused.
+    fn is_paused(&self, flow: usize, now: i64) -> bool {
+        let for_ever = self.sabotage == Some(Sabotage::ReservationsForEver);
+        let pauses = |r: &Reserved| matches!(r.scope, Scope::All) || r.scope == Scope::Flow(flow);
+        let is_paused = self.reserved.iter().any(|r| pauses(r) && (r.until > now || for_ever));
+        is_paused && self.sabotage != Some(Sabotage::ReservationsIgnored)
+    }
+
+    fn reserve(&mut self, scope: Scope, ttl: i64, now: i64) -> Result<Answer, Broken> {
+        if let Some(old) = self.reserved.iter().find(|r| r.scope == scope).copied() {
+            if old.until > now || self.sabotage == Some(Sabotage::ReservationsForEver) {
+                return Ok(Answer::Refused("reserved"));
+            }
+            self.end_reservation(old.id)?;
+        }
+        let (id, until) = (self.working.reservations.len(), now + ttl);
+        self.put(Write::ReservationNew(ReservationRow { scope, until, is_active: true, epoch: self.epoch }))?;
+        self.reserved.push(Reserved { id, scope, until });
+        self.pause_limits();
+        Ok(Answer::Done)
+    }
+
+    fn end_reservation(&mut self, id: usize) -> Result<(), Broken> {
+        self.reserved.retain(|r| r.id != id);
+        self.pause_limits();
+        self.put(Write::ReservationEnded(id))
+    }
+
+    /// Ends the reservations whose time has come; at boot all of them. Tells whether there were any.
+    pub fn expire(&mut self, at_boot: bool, now: i64) -> Result<bool, Broken> {
+        let spared = match at_boot {
+            true => Sabotage::ReservationsOutliveBoot,
+            false => Sabotage::ReservationsForEver,
+        };
+        if self.sabotage == Some(spared) {
+            return Ok(false);
+        }
+        let due: Vec<usize> = self.reserved.iter().filter(|r| at_boot || r.until <= now).map(|r| r.id).collect();
+        for id in &due {
+            self.end_reservation(*id)?;
+        }
+        Ok(!due.is_empty())
     }
 
     /// A workflow out of these rows.
@@ -183,6 +256,13 @@ impl Server {
                 matches!(&write, Write::Change(_, Change::AttemptEnded(_, e)) if e.cause == Some(Cause::Lost))
             }
             (Write::RunnerEnded(_), Some(Sabotage::RunnerEndNotWritten)) => true,
+            (Write::Change(_, Change::Action { id, state: ActionState::Triggered, .. }), Some(sabotage)) => {
+                let before = self.scenario.place_of_action(*id).map(|(f, i)| self.working.flows[f].actions[i].0);
+                match before {
+                    Some(ActionState::Claimed) => sabotage == Sabotage::ActionsOfTheDead,
+                    _ => sabotage == Sabotage::TriggersNotWritten,
+                }
+            }
             _ => false,
         };
         if !forgotten {
@@ -235,6 +315,11 @@ impl Server {
                 let Some(flow) = self.hear(*runner, now) else { return Ok(Answer::RunnerEnded) };
                 self.heartbeat(flow, *runner, held, gone, now)
             }
+            Request::ActionDone(runner, action) => {
+                let Some(flow) = self.hear(*runner, now) else { return Ok(Answer::RunnerEnded) };
+                self.apply(flow, now, |w, _, _| w.action_done(*action, *runner, None))?;
+                Ok(Answer::ActionKnown(*action))
+            }
             Request::Goodbye(runner) => {
                 if self.runners.contains_key(runner) {
                     let lost = lost(Cause::Lost, "its runner left");
@@ -261,7 +346,17 @@ impl Server {
         self.put(Write::RunnerNew(RunnerRow { flow, slot, incarnation, key, ended: false }))?;
         let id = RunnerId(self.working.runners.len() as i64);
         let heard_wall = now + self.clock_offset;
-        self.runners.insert(id, Known { flow, slot, incarnation, heard: now, heard_wall, told: BTreeSet::new() });
+        let known = Known {
+            flow,
+            slot,
+            incarnation,
+            heard: now,
+            heard_wall,
+            told: BTreeSet::new(),
+            given: Vec::new(),
+            is_unsure: false,
+        };
+        self.runners.insert(id, known);
         Ok(Answer::Registered(id))
     }
 
@@ -286,9 +381,11 @@ impl Server {
         for report in completed {
             results.push(self.complete(flow, runner, report, now)?);
         }
+        let actions = self.claim_actions(flow, runner, key, now)?;
         let key = key.to_string();
         let known = self.repeated(flow, runner, &key);
-        let given = if known.is_empty() && limit > 0 && !self.flows[flow].canceled {
+        let may_claim = limit > 0 && !self.flows[flow].canceled && !self.is_paused(flow, now);
+        let given = if known.is_empty() && may_claim {
             let slot = &self.scenario.slots[self.runners[&runner].slot];
             let (capacity, prefetch) = (slot.capacity.clone(), slot.prefetch);
             let claim = |now| Claim {
@@ -319,11 +416,32 @@ impl Server {
         };
         Ok(Answer::Claimed {
             attempts: given,
+            actions,
             cancel,
             started: started.iter().map(|(id, _)| *id).collect(),
             completed: results,
             complete: self.flows[flow].is_complete(),
         })
+    }
+
+    /// What is triggered, and what a lost answer had already brought.
+    fn claim_actions(&mut self, flow: usize, runner: RunnerId, key: u64, now: i64) -> Result<Vec<ActionId>, Broken> {
+        if self.scenario.flows[flow].actions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(known) = self.runners.get_mut(&runner) else { return Ok(Vec::new()) };
+        let unsure = std::mem::replace(&mut known.is_unsure, false);
+        let is_once = self.sabotage == Some(Sabotage::ActionsGivenOnce);
+        let repeated = |id: ActionId| known.given.contains(&(key, id));
+        let own = self.flows[flow].actions.iter().filter(|a| a.state == ActionState::Claimed && a.by == Some(runner));
+        let mut ids: Vec<ActionId> = own.map(|a| a.id).filter(|id| (unsure || repeated(*id)) && !is_once).collect();
+        if self.flows[flow].has_triggered_action(false) {
+            ids.extend(self.apply(flow, now, |w, _, _| w.claim_actions(runner, false))?);
+        }
+        if let Some(known) = self.runners.get_mut(&runner) {
+            known.given.extend(ids.iter().map(|id| (key, *id)));
+        }
+        Ok(ids)
     }
 
     /// A claim whose answer was lost: the same attempts again.
@@ -428,6 +546,14 @@ impl Server {
 
     fn person(&mut self, flow: usize, wish: &Wish, now: i64) -> Result<Answer, Broken> {
         let done = match wish {
+            Wish::Reserve(scope, ttl) => return self.reserve(*scope, *ttl, now),
+            Wish::Release(id) => {
+                if !self.reserved.iter().any(|r| r.id == *id) {
+                    return Ok(Answer::Refused("reservation_ended"));
+                }
+                self.end_reservation(*id)?;
+                Ok(())
+            }
             Wish::Initialize => {
                 let open = self.flows[flow].counts()[JobStatus::Uninitialized as usize] > 0;
                 if !open && self.flows[flow].run > 0 {

@@ -1,10 +1,11 @@
 //! The database of the simulation: the rows that the engine's changes imply, with the constraints of the schema.
 
 use crate::scenario::Scenario;
+use crate::wire::Scope;
 use torc_model::api::RecoveryScript;
-use torc_model::core::{Change, EndedRow, Held, JobRow, LiveRow, Rows, ZombieRow};
+use torc_model::core::{Change, EndedRow, Held, JobRow, LiveRow, NewAction, Rows, ZombieRow};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
+use torc_model::status::{ActionState, AttemptState, Cause, JobStatus, Origin, Outcome};
 
 /// A row of `attempt`.
 #[derive(Clone, PartialEq, Debug)]
@@ -83,6 +84,29 @@ pub struct FlowRow {
     pub complete: bool,
     /// Its jobs.
     pub jobs: Vec<JobColumns>,
+    /// Its actions: where each stands, and who has it.
+    pub actions: Vec<(ActionState, Option<RunnerId>)>,
+}
+
+impl FlowRow {
+    /// Nothing is left to do for a runner.
+    pub fn is_over(&self) -> bool {
+        let is_open = |state: &ActionState| matches!(state, ActionState::Triggered | ActionState::Claimed);
+        self.complete && !self.actions.iter().any(|(state, _)| is_open(state))
+    }
+}
+
+/// A row of `reservation`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReservationRow {
+    /// What it pauses.
+    pub scope: Scope,
+    /// It ends at this time by itself, by the clock that never jumps.
+    pub until: i64,
+    /// It has not ended.
+    pub is_active: bool,
+    /// The server process that made it.
+    pub epoch: u32,
 }
 
 /// A row of `compute_node`.
@@ -109,6 +133,10 @@ pub enum Write {
     RunnerNew(RunnerRow),
     /// A runner has ended.
     RunnerEnded(RunnerId),
+    /// A new reservation; its id is the next one.
+    ReservationNew(ReservationRow),
+    /// A reservation has ended: released or expired.
+    ReservationEnded(usize),
     /// A job's own memory and priority.
     Adjusted(usize, usize, Option<u64>, Option<i64>),
 }
@@ -122,6 +150,8 @@ pub struct Tables {
     pub attempts: Vec<AttemptRow>,
     /// Runners; the id is the index plus one.
     pub runners: Vec<RunnerRow>,
+    /// Reservations; the id is the index.
+    pub reservations: Vec<ReservationRow>,
 }
 
 impl Tables {
@@ -140,9 +170,15 @@ impl Tables {
         let flows = scenario
             .flows
             .iter()
-            .map(|f| FlowRow { run: 0, canceled: false, complete: false, jobs: vec![job.clone(); f.jobs.len()] })
+            .map(|f| FlowRow {
+                run: 0,
+                canceled: false,
+                complete: false,
+                jobs: vec![job.clone(); f.jobs.len()],
+                actions: vec![(ActionState::Waiting, None); f.actions.len()],
+            })
             .collect();
-        Self { flows, attempts: Vec::new(), runners: Vec::new() }
+        Self { flows, attempts: Vec::new(), runners: Vec::new(), reservations: Vec::new() }
     }
 
     /// A row of `attempt`.
@@ -186,6 +222,13 @@ impl Tables {
                     row.ended = true;
                 }
             }
+            Write::ReservationNew(row) => {
+                if self.reservations.iter().any(|r| r.is_active && r.scope == row.scope) {
+                    return Err(format!("two reservations of {:?} are active", row.scope));
+                }
+                self.reservations.push(row.clone());
+            }
+            Write::ReservationEnded(id) => self.reservations[*id].is_active = false,
             Write::Adjusted(flow, index, memory, priority) => {
                 let job = &mut self.flows[*flow].jobs[*index];
                 job.memory = memory.or(job.memory);
@@ -274,7 +317,12 @@ impl Tables {
                 let by_others = |e: &str| e.starts_with("crash recovery") || e.starts_with("a retry was asked");
                 row.ended_by_others = end.error.as_deref().is_some_and(by_others);
             }
-            Change::Event { .. } | Change::Action { .. } => {}
+            Change::Action { id, state, by, .. } => {
+                let found = scenario.place_of_action(*id).filter(|(f, _)| *f == flow);
+                let Some((_, index)) = found else { return Err(format!("action {id} is not of workflow {flow}")) };
+                self.flows[flow].actions[index] = (*state, *by);
+            }
+            Change::Event { .. } => {}
             Change::Workflow { run, canceled, complete, .. } => {
                 let row = &mut self.flows[flow];
                 (row.run, row.canceled, row.complete) = (*run, *canceled, *complete);
@@ -326,7 +374,12 @@ impl Tables {
             live: mine.iter().filter(|a| a.state.is_live()).map(|a| live_row(a)).collect(),
             ended: ended.collect(),
             zombies: zombies.collect(),
-            actions: Vec::new(),
+            actions: plan
+                .actions
+                .iter()
+                .zip(&row.actions)
+                .map(|(new, (state, by))| NewAction { state: *state, by: *by, ..new.clone() })
+                .collect(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use torc_model::api::ReportVerdict;
 use torc_model::core::Seeds;
-use torc_model::ids::{AttemptId, JobId, RunnerId};
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{Cause, JobStatus};
 
 /// An attempt and the right to speak for it.
@@ -21,6 +21,17 @@ pub struct Completion {
     pub code: i64,
     /// Why it failed.
     pub cause: Option<Cause>,
+}
+
+/// What a reservation pauses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Everything.
+    All,
+    /// One workflow.
+    Flow(usize),
+    /// The named limit.
+    Limit,
 }
 
 /// What people ask for.
@@ -51,6 +62,10 @@ pub enum Wish {
     Disable(u32),
     /// More memory, another priority.
     Adjust(u32, u64, i64),
+    /// Pause claims for so many ms at most.
+    Reserve(Scope, i64),
+    /// End a reservation.
+    Release(usize),
 }
 
 /// What comes to the server.
@@ -87,6 +102,8 @@ pub enum Request {
         /// What it was asked about and does not have.
         gone: Vec<AttemptId>,
     },
+    /// A runner executed an action.
+    ActionDone(RunnerId, ActionId),
     /// A runner leaves.
     Goodbye(RunnerId),
     /// Somebody wants something of a workflow.
@@ -113,6 +130,8 @@ pub enum Answer {
     Claimed {
         /// Attempts it now owns.
         attempts: Vec<Packet>,
+        /// Actions it must execute.
+        actions: Vec<ActionId>,
         /// Attempts it must stop.
         cancel: Vec<AttemptId>,
         /// Starts that were heard.
@@ -131,6 +150,8 @@ pub enum Answer {
         /// Attempts that it was given but did not list.
         forgotten: Vec<AttemptId>,
     },
+    /// The action's end is known.
+    ActionKnown(ActionId),
     /// Done.
     Done,
     /// The runner is not known or has ended.

@@ -6,7 +6,7 @@ use crate::runner::{Runner, Tick};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Faults, Scenario, Sight};
 use crate::server::Server;
-use crate::tables::Write;
+use crate::tables::{FlowRow, Write};
 use crate::wire::{Answer, Request};
 use crate::witness::Witness;
 use std::cmp::Ordering;
@@ -262,6 +262,8 @@ impl World {
         if self.violation.is_none() {
             let last = self.checker.check_acknowledged(&self.server.durable);
             self.demand(last);
+            let triggered = self.checker.check_triggers(&self.server.durable);
+            self.demand(triggered);
         }
         self.stats.time = self.now;
         self.stats.processes = self.witness.processes.len() as u64;
@@ -273,12 +275,15 @@ impl World {
     }
 
     fn all_complete(&self) -> bool {
-        self.server.durable.flows.iter().all(|f| f.complete)
+        self.server.durable.flows.iter().all(FlowRow::is_over)
     }
 
     fn unfinished(&self) -> String {
         let mut stuck = Vec::new();
-        for (flow, row) in self.server.durable.flows.iter().enumerate().filter(|(_, f)| !f.complete) {
+        for (flow, row) in self.server.durable.flows.iter().enumerate().filter(|(_, f)| !f.is_over()) {
+            if row.complete {
+                stuck.push(format!("workflow {flow} has actions that nobody executes: {:?}", row.actions));
+            }
             for (index, job) in row.jobs.iter().enumerate().filter(|(_, j)| !j.status.is_final()) {
                 let id = self.scenario.flows[flow].jobs[index].id;
                 let live = self.server.durable.live(id);
@@ -490,7 +495,9 @@ impl World {
         let fails = self.hits(|f| f.savepoint);
         let nonce = self.rng.word();
         let heard = match request {
-            Request::Claim { runner, .. } | Request::Heartbeat { runner, .. } => Some(*runner),
+            Request::Claim { runner, .. } | Request::Heartbeat { runner, .. } | Request::ActionDone(runner, _) => {
+                Some(*runner)
+            }
             Request::Register { .. } | Request::Goodbye(_) | Request::Person(..) => None,
         };
         if let Some(runner) = heard.filter(|r| self.server.runners.contains_key(r)) {
@@ -577,7 +584,7 @@ impl World {
             let verdict = same(&self.server.flows[flow], &restored);
             self.demand(verdict);
         }
-        let verdict = same_limits(&self.server.limits, &self.server.flows, &self.scenario);
+        let verdict = same_limits(&self.server, &self.scenario);
         self.demand(verdict);
     }
 
@@ -599,6 +606,14 @@ impl World {
                 return self.crash_server();
             }
         }
+        match self.server.expire(true, self.now) {
+            Ok(_) => {
+                self.commit();
+            }
+            Err(what) => return self.fail(format!("schema: {what}")),
+        }
+        let verdict = self.checker.check_boot(&self.server);
+        self.demand(verdict);
         self.recover_again(batch_system_answers);
         self.compare();
         self.plan(self.now + SWEEP, Event::Sweep(self.server.epoch));
@@ -628,6 +643,13 @@ impl World {
             }
             self.plan_commit();
         }
+        match self.server.expire(false, self.now) {
+            Ok(true) => self.plan_commit(),
+            Ok(false) => {}
+            Err(what) => return self.fail(format!("schema: {what}")),
+        }
+        let verdict = self.checker.check_reservations(&self.server, self.now - 3 * SWEEP);
+        self.demand(verdict);
         let slots = self.scenario.clone();
         let verdict = self.checker.check_ghosts(&self.server, self.now, |slot, disown| match slots.slots[slot].sight {
             Sight::Local => GUARD + 8 * SWEEP,

@@ -52,14 +52,22 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// Lets requests wait while recovery runs: what they would see or change is not settled yet.
-pub async fn wait_until_open(State(app): State<App>, request: Request, next: Next) -> Response {
+/// Recovery takes milliseconds, seldom longer: so long a request rather waits than hears about it.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Lets requests wait while recovery runs: what they would see or change is not settled yet. Then they are refused.
+pub async fn wait_until_open(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
     let is_health = request.uri().path().strip_prefix(BASE_PATH) == Some("/health");
     if !is_health && !*app.inner.is_open.borrow() {
-        // The sender is in `app`, so it can not be gone.
-        let _ = app.inner.is_open.subscribe().wait_for(|is_open| *is_open).await;
+        let mut gate = app.inner.is_open.subscribe();
+        // The sender is in `app`, so it can not be gone: only the time can end this.
+        if tokio::time::timeout(RECOVERY_PATIENCE, gate.wait_for(|is_open| *is_open)).await.is_err() {
+            let message = "the server is recovering what died before; nothing is served until it is done";
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "recovering", message)
+                .hint("try again; `GET /health` says `ok` when it is done"));
+        }
     }
-    next.run(request).await
+    Ok(next.run(request).await)
 }
 
 /// Refuses requests under a foreign name and requests that a foreign page made.

@@ -1,11 +1,19 @@
 //! Reservations: pauses of claims, for work that must have a resource to itself.
 
-use super::extract::{Body, Path};
+use super::error::ApiError;
+use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::{Answer, App};
 use axum::Json;
 use axum::extract::State;
-use torc_model::api::{CreateReservation, Page, ReservationToken, ReservationView};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use torc_model::api::{CreateReservation, EventView, Page, ReservationToken, ReservationView};
+use utoipa::IntoParams;
 
 /// Lists the newest reservations.
 #[utoipa::path(
@@ -35,17 +43,66 @@ pub async fn create_reservation(
     Ok(Json(app.store().create_reservation(request).await?))
 }
 
+/// How long to wait for room.
+#[derive(Deserialize, IntoParams, Debug)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetReservation {
+    /// Answer when at most this many jobs still run in its scope.
+    until_running: Option<i64>,
+    /// Wait for that this long at most (0 to 50); then answer as it is.
+    wait_seconds: Option<i64>,
+}
+
+/// Less than what the server gives a request.
+const LONGEST_WAIT_SECONDS: i64 = 50;
+
 /// One reservation, with what still runs in its scope.
 #[utoipa::path(
     get,
     path = "/reservations/{id}",
     operation_id = "get_reservation",
     tag = "reservations",
-    params(("id" = i64, Path, description = "The reservation.")),
+    params(("id" = i64, Path, description = "The reservation."), GetReservation),
     responses((status = 200, description = "The reservation.", body = ReservationView), Refusals)
 )]
-pub async fn get_reservation(State(app): State<App>, Path(id): Path<i64>) -> Answer<ReservationView> {
-    Ok(Json(app.store().reservation(id).await?))
+pub async fn get_reservation(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+    Query(query): Query<GetReservation>,
+) -> Answer<ReservationView> {
+    let wait = query.wait_seconds.unwrap_or(0);
+    if !(0..=LONGEST_WAIT_SECONDS).contains(&wait) {
+        return Err(ApiError::bad_query("wait_seconds", format!("must be between 0 and {LONGEST_WAIT_SECONDS}")));
+    }
+    let until = Instant::now() + Duration::from_secs(wait.unsigned_abs());
+    // Before the first look, so that no end falls between a look and the wait after it.
+    let mut events = app.store().subscribe();
+    loop {
+        let view = app.store().reservation(id).await?;
+        let has_room = query.until_running.is_none_or(|most| view.still_running.is_none_or(|running| running <= most));
+        if has_room || view.status != "ACTIVE" || !next_end(&mut events, until, &app).await {
+            return Ok(Json(view));
+        }
+    }
+}
+
+/// Waits until something may have ended. Tells whether it is worth to look again.
+async fn next_end(events: &mut Receiver<Arc<EventView>>, until: Instant, app: &App) -> bool {
+    loop {
+        let event = tokio::select! {
+            () = tokio::time::sleep_until(until) => return false,
+            () = app.inner.stop.cancelled() => return false,
+            event = events.recv() => event,
+        };
+        match event {
+            // A job that begins makes no room.
+            Ok(event) if event.kind == "job_started" => {}
+            // Whatever was missed may have been an end.
+            Ok(_) | Err(RecvError::Lagged(_)) => return true,
+            Err(RecvError::Closed) => return false,
+        }
+    }
 }
 
 /// Gives a reservation more time.

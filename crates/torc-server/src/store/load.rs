@@ -2,7 +2,7 @@
 
 use super::writer::{Quarantine, Runner, State};
 use rusqlite::{Connection, OptionalExtension, Row};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use torc_model::core::{
     Class, CompiledHandler, EndedRow, Held, JobRow, Limits, LiveRow, NewAction, NewJob, Rows, Workflow, ZombieRow,
 };
@@ -41,6 +41,8 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             leaving: false,
             told: Default::default(),
             greeted: true,
+            given: VecDeque::new(),
+            unsure_of_actions: true,
             health: Default::default(),
             quarantine: row.get::<_, Option<String>>(7)?.zip(row.get(8)?).map(|(why, until)| Quarantine { why, until }),
         };

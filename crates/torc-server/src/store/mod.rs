@@ -228,6 +228,7 @@ impl Store {
     pub async fn recover(&self, scope: Option<WorkflowId>, boot: bool, dry_run: bool) -> Result<RecoveryView, Refusal> {
         let mut suspects = self.writer.call(move |tx| recovery::suspects(tx, scope)).await?;
         let suspects = tokio::task::spawn_blocking(move || {
+            torc_failpoint::hit("recovery.looking");
             recovery::look(&mut suspects, dry_run);
             suspects
         })

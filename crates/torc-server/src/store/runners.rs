@@ -5,7 +5,7 @@ use super::persist::{json, signed};
 use super::refusal::Refusal;
 use super::writer::{Failed, Runner, Tx};
 use rusqlite::{OptionalExtension, params};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use torc_model::api::{
     ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse, CompletionReport, FileRef,
     Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered,
@@ -14,7 +14,7 @@ use torc_model::api::{
 use torc_model::core::{Change, Claim, Claimed, End, Lost};
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Settings};
-use torc_model::status::{AttemptState, Cause, JobStatus, Outcome, Trigger};
+use torc_model::status::{ActionState, AttemptState, Cause, JobStatus, Outcome, Trigger};
 
 /// A runner is shown as out of contact after this long without a word.
 pub const LEASE_SECONDS: i64 = 60;
@@ -118,6 +118,8 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         leaving: false,
         told: Default::default(),
         greeted: false,
+        given: VecDeque::new(),
+        unsure_of_actions: false,
         health: Default::default(),
         quarantine: None,
     };
@@ -170,7 +172,7 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
     }
     let (started, completed) = reports(tx, id, request)?;
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
-    response.actions = claim_actions(tx, id, request.runner_id)?;
+    response.actions = claim_actions(tx, id, request.runner_id, &request.key)?;
     let quarantined = super::bad_nodes::quarantined(tx, request.runner_id)?;
     let paused = super::reservations::paused(&tx.state.reservations, id, tx.uptime).or(quarantined);
     let claimed = match repeated_claim(tx, id, request)? {
@@ -340,22 +342,41 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
     Ok(packet)
 }
 
-fn claim_actions(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId) -> Result<Vec<ActionPacket>, Failed> {
-    let (greet, schedules) = match tx.state.runners.get_mut(&runner) {
-        Some(known) => (!std::mem::replace(&mut known.greeted, true), known.schedules_nodes),
-        None => return Ok(Vec::new()),
-    };
-    let workflow = tx.workflow(id)?;
-    if workflow.actions.is_empty() || !(greet || workflow.has_triggered_action(schedules)) {
+/// Claims whose actions are remembered: a runner has two of them on the way at once.
+const REMEMBERED_ACTIONS: usize = 64;
+
+/// What is triggered goes to whoever asks first. The answer may get lost: then the repeat gets the same actions again, and
+/// the first claim after a restart of the server all that the runner has not reported. A runner does not begin twice what
+/// it is executing.
+fn claim_actions(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId, key: &str) -> Result<Vec<ActionPacket>, Failed> {
+    if tx.workflow(id)?.actions.is_empty() {
         return Ok(Vec::new());
     }
-    let ids = tx.apply(id, |workflow, _, _| {
-        let mut ids = workflow.claim_actions(runner, schedules);
-        if greet {
-            ids.extend(workflow.worker_actions(runner, Trigger::OnWorkerStart, schedules));
-        }
-        Ok(ids)
-    })?;
+    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(Vec::new()) };
+    let (greet, schedules) = (!std::mem::replace(&mut known.greeted, true), known.schedules_nodes);
+    let unsure = std::mem::replace(&mut known.unsure_of_actions, false);
+    let repeated: Vec<ActionId> = known.given.iter().filter(|(of, _)| of == key).map(|(_, action)| *action).collect();
+    let workflow = tx.workflow(id)?;
+    let again = |a: &&torc_model::core::Action| {
+        let is_its_own = a.state == ActionState::Claimed && a.by == Some(runner);
+        (is_its_own && unsure) || ((is_its_own || a.persistent) && repeated.contains(&a.id))
+    };
+    let mut ids: Vec<ActionId> = workflow.actions.iter().filter(again).map(|a| a.id).collect();
+    if greet || workflow.has_triggered_action(schedules) {
+        let new = tx.apply(id, |workflow, _, _| {
+            let mut new = workflow.claim_actions(runner, schedules);
+            if greet {
+                new.extend(workflow.worker_actions(runner, Trigger::OnWorkerStart, schedules));
+            }
+            Ok(new)
+        })?;
+        ids.extend(new);
+    }
+    if let Some(known) = tx.state.runners.get_mut(&runner) {
+        known.given.extend(ids.iter().filter(|id| !repeated.contains(id)).map(|id| (key.to_owned(), *id)));
+        let surplus = known.given.len().saturating_sub(REMEMBERED_ACTIONS);
+        known.given.drain(..surplus);
+    }
     action_packets(tx, &ids)
 }
 

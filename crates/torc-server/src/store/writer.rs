@@ -13,14 +13,14 @@ use super::reservations::Reservations;
 use super::webhooks::{self, Endpoint};
 use super::{load, persist};
 use rusqlite::Connection;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 use torc_model::api::EventView;
 use torc_model::core::{Limits, Workflow};
-use torc_model::ids::{AttemptId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::recovery::Health;
 
 /// Requests that share one commit at most. Enough that the flush no longer counts, few enough to answer soon.
@@ -79,6 +79,10 @@ pub struct Runner {
     pub told: HashSet<AttemptId>,
     /// It has had its `on_worker_start` actions.
     pub greeted: bool,
+    /// The last actions that it was given, by the key of the claim: a repeat gets them again.
+    pub given: VecDeque<(String, ActionId)>,
+    /// An earlier server may have given it actions in an answer that got lost.
+    pub unsure_of_actions: bool,
     /// What its latest attempts tell about its machine.
     pub health: Health,
     /// It gets no work for now.

@@ -7,6 +7,7 @@ mod fuzz;
 mod limits;
 mod openapi;
 mod refusals;
+mod reservations;
 mod triage;
 mod workflow;
 mod world;

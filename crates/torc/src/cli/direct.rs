@@ -13,11 +13,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
-use torc_client::Client;
+use torc_client::{Client, Query};
 use torc_model::api::{CreateReservation, LimitView, Page, ReservationToken, ReservationView};
 
-/// Between two looks whether a job has made room.
-const LOOK: Duration = Duration::from_millis(200);
+/// The server answers when a job has made room, or after this long.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+/// Before a server is asked again that did not answer: nothing tells when it is back.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Between the signal to end and the one that ends.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -89,14 +91,13 @@ impl Held<'_> {
                     context.output.talk("interrupted before it began");
                     return Ok(Exit::JobsFailed);
                 }
-                () = tokio::time::sleep(LOOK) => {}
+                looked = self.looked(room) => self.view = looked?,
             }
-            self.view = if renew_at <= Instant::now() {
+            // One that ended with its server is made anew.
+            if renew_at <= Instant::now() || self.view.status != "ACTIVE" {
                 renew_at = Instant::now() + self.direct.ttl / 3;
-                self.renewed(context).await?
-            } else {
-                self.looked().await?
-            };
+                self.view = self.renewed(context).await?;
+            }
         }
         let status = self.run_command(context, interrupts).await?;
         Ok(match (status.code(), status.signal()) {
@@ -156,11 +157,16 @@ impl Held<'_> {
         }
     }
 
-    /// The same reservation, as it stands now.
-    async fn looked(&self) -> Result<ReservationView> {
-        match self.client.get::<ReservationView>(&format!("/reservations/{}", self.view.id)).await {
+    /// The same reservation, as soon as there is room, or after a while.
+    async fn looked(&self, room: i64) -> Result<ReservationView> {
+        let wait = (self.direct.ttl / 3).min(LONGEST_WAIT).as_secs().max(1);
+        let query = Query::new().add("until_running", room).add("wait_seconds", wait);
+        match self.client.get::<ReservationView>(&format!("/reservations/{}{query}", self.view.id)).await {
             Ok(view) => Ok(ReservationView { token: self.view.token.clone(), ..view }),
-            Err(error) if error.is_temporary() => Ok(self.view.clone()),
+            Err(error) if error.is_temporary() => {
+                tokio::time::sleep(PAUSE).await;
+                Ok(self.view.clone())
+            }
             Err(error) => Err(error.into()),
         }
     }

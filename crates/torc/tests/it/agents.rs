@@ -73,7 +73,7 @@ fn an_agent_that_calls_without_end_is_stopped() {
         .torc(["recover", "1", "--ai-recovery", "--ai-agent", "stubborn", "--ai-rounds", "1", "--ai-max-calls", "2"])
         .env("TORC_AGENTS", "agents.json")
         .exit(1);
-    assert!(done.stderr.contains("it may call 2 times and would not end after 12 calls"), "{}", done.stderr);
+    assert!(done.stderr.contains("it may call 2 times and would not end"), "{}", done.stderr);
 }
 
 #[test]

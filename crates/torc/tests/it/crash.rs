@@ -2,6 +2,9 @@
 
 use crate::support::Test;
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// Jobs that record their own starts and ends, and notice an earlier attempt that is still alive.
 const SPEC: &str = r#"
@@ -27,6 +30,82 @@ echo "start $TORC_JOB_NAME $TORC_RUN_ID $TORC_ATTEMPT_ID" >> witness
 [ -e done_$TORC_JOB_NAME ] && echo "$TORC_JOB_NAME ran again after its success" >> again
 done_now() { sleep 0.05; touch done_$TORC_JOB_NAME; }
 "#;
+
+/// One exchange with a server: status and body.
+fn exchange(port: u16, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
+    let request = format!(
+        "{method} /torc-service/v1{path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{answer}"));
+    (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
+
+/// A workflow with one job that a runner had begun when everything was killed.
+fn killed_in_a_job(test: &Test) {
+    let gate = test.gate("started");
+    let run = test.torc(["run", "workflow.yaml"]).spawn();
+    gate.read();
+    run.signal("KILL");
+    run.wait();
+}
+
+const ONE: &str =
+    "name: one\njobs: [{name: a, command: '[ -e again ] || { touch again; echo go > started; exec sleep 1000; }'}]\n";
+
+#[test]
+fn nothing_is_served_until_recovery_is_done() {
+    let test = Test::new().spec(ONE);
+    killed_in_a_job(&test);
+    let gate = test.gate("gate");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let server = test.torc(["server", "run", "--port", &port.to_string()]);
+    let mut server = server.env("TORC_FAILPOINT", format!("recovery.looking@{}", test.path("gate").display())).spawn();
+    // It listens before it recovers. Nothing is said until then, so that is looked for.
+    let began = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let token = test.read(".torc/token").trim().to_owned();
+    let health = || exchange(port, "GET", "/health", &token, "").1;
+    assert!(health().contains("\"recovering\""), "{}", health());
+    let claim = r#"{"runner_id": 1, "key": "k", "resources": {"num_cpus": 1}}"#;
+    let (status, told) = exchange(port, "POST", "/workflows/1/claim", &token, claim);
+    assert!(status == 503 && told.contains("\"recovering\""), "{status} {told}");
+    assert!(health().contains("\"recovering\""), "still: {}", health());
+    gate.open();
+    server.wait_for_stdout("http://");
+    assert!(health().contains("\"ok\""), "{}", health());
+    assert_eq!(test.statuses(), ["a ready"], "what was lost waits for its next attempt");
+    test.torc(["run", "1"]).success();
+}
+
+#[test]
+fn recovery_that_fails_serves_nobody() {
+    let test = Test::new().spec(ONE);
+    killed_in_a_job(&test);
+    let database = rusqlite::Connection::open(test.path(".torc/torc.db")).expect("the database");
+    let broken = "CREATE TRIGGER broken BEFORE UPDATE ON compute_node BEGIN SELECT RAISE(ABORT, 'no way'); END";
+    database.execute_batch(broken).expect("a trigger");
+    let before: i64 = database.query_row("SELECT count(*) FROM attempt", [], |row| row.get(0)).expect("attempts");
+    std::fs::remove_file(test.path(".torc/server.json")).expect("what the killed one left");
+    for call in [&["server", "run"][..], &["run", "1"]] {
+        let done = test.torc(call).done();
+        assert!(!matches!(done.code, Some(0 | 1)) && done.stderr.contains("no way"), "{call:?}: {}", done.stderr);
+        assert!(!test.exists(".torc/server.json"), "nobody is told of a server that does not serve");
+    }
+    let after: i64 = database.query_row("SELECT count(*) FROM attempt", [], |row| row.get(0)).expect("attempts");
+    assert_eq!((before, after), (1, 1), "nothing was given out");
+    database.execute_batch("DROP TRIGGER broken").expect("mended");
+    drop(database);
+    test.torc(["run", "1"]).success();
+}
 
 #[test]
 fn a_crash_at_any_point_loses_nothing_and_repeats_nothing() {

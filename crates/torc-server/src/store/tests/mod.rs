@@ -1,5 +1,6 @@
 //! The store on a real database: what the engine does is what the rows say, also after loading them again.
 
+mod actions;
 mod allocations;
 mod bad_nodes;
 mod classify;

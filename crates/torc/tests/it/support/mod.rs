@@ -120,6 +120,14 @@ pub struct Gate {
 }
 
 impl Gate {
+    /// Waits until somebody writes into it.
+    pub fn read(&self) {
+        let path = self.path.clone();
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || sender.send(fs::read(path)));
+        receiver.recv_timeout(PATIENCE).expect("a word from the job").expect("the gate opens");
+    }
+
     /// Waits until a job stands at the gate, and lets it pass.
     pub fn open(&self) {
         // Opening blocks until somebody reads; a job that never comes must not block the test for ever.
