@@ -115,8 +115,13 @@ impl List {
             "{rows} WHERE {key} IN (SELECT {key} FROM {table}{conditions} ORDER BY {order} LIMIT ? OFFSET ?) \
              ORDER BY {order}"
         );
+        // A search that knows how many there are ends with the last of them.
+        let limit = known_count.map_or(paging.limit, |count| paging.limit.min(count.saturating_sub(paging.offset)));
+        if limit <= 0 {
+            return Ok(Page { items: Vec::new(), offset: paging.offset, total_count, has_more: false });
+        }
         let mut values = filter.values;
-        values.push(paging.limit.into());
+        values.push(limit.into());
         values.push(paging.offset.into());
         let mut statement = connection.prepare_cached(&sql)?;
         let items = statement.query_map(params_from_iter(values), view)?.collect::<rusqlite::Result<Vec<T>>>()?;
@@ -228,6 +233,22 @@ mod tests {
         assert_eq!(ids(Filter::default(), by_name(4, false)), (vec![3], 5, false));
         assert_eq!(ids(Filter::default(), by_name(0, true)), (vec![3, 1], 5, true));
         assert_eq!(ids(Filter::default(), by_name(i64::MAX, true)), (vec![], 5, false));
+    }
+
+    #[test]
+    fn a_known_number_ends_the_search() {
+        let page = |offset, known| {
+            let filter = Filter::default().with("y = ?", Some("b".to_string()));
+            let paging = Paging { offset, limit: 10, ..Paging::default() };
+            let page = LIST.page_of(&table(), filter, &paging, Some(known), |row| row.get(0)).unwrap();
+            (page.items, page.total_count, page.has_more)
+        };
+        assert_eq!(page(0, 2), (vec![1, 3], 2, false));
+        assert_eq!(page(1, 2), (vec![3], 2, false));
+        assert_eq!(page(2, 2), (Vec::<i64>::new(), 2, false));
+        // One of them came after it was counted.
+        assert_eq!(page(0, 1), (vec![1], 1, false));
+        assert_eq!(page(i64::MAX, 1), (vec![], 1, false));
     }
 
     #[test]
