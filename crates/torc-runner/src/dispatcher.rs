@@ -32,6 +32,9 @@ use torc_model::status::{Cause, Trigger};
 
 /// A listener waits this long at the server before it asks again.
 const LISTEN_SECONDS: f64 = 30.0;
+/// An answer that was written before a report may be heard this long after it, at most. The server gives an action again
+/// after a longer time only.
+const REPORT_CROSSING: Duration = Duration::from_secs(20);
 /// At most this many attempts in one answer.
 const CLAIM_LIMIT: i64 = 256;
 /// At most this many reports in one request; each may carry some kilobytes of output.
@@ -203,6 +206,8 @@ pub struct Dispatcher {
     claims: u64,
     phase: Phase,
     actions: HashMap<ActionId, RunningAction>,
+    /// When the server confirmed reports: an answer from before may still be on its way.
+    reported_actions: HashMap<ActionId, Instant>,
     /// Moving average of how long attempts run.
     average_seconds: Option<f64>,
     is_lost: bool,
@@ -239,6 +244,7 @@ impl Dispatcher {
             claims: 0,
             phase: Phase::Working,
             actions: HashMap::new(),
+            reported_actions: HashMap::new(),
             average_seconds: None,
             is_lost: false,
             is_refused: false,
@@ -310,7 +316,11 @@ impl Dispatcher {
             Event::Started(report) => self.on_started(report, out),
             Event::Ended(report) => self.on_ended(*report, now, out),
             Event::ActionEnded(result) => self.on_action_ended(result, now, out),
-            Event::ActionReported(id) => drop(self.actions.remove(&id)),
+            Event::ActionReported(id) => {
+                self.actions.remove(&id);
+                self.reported_actions.retain(|_, at| now < *at + REPORT_CROSSING);
+                self.reported_actions.insert(id, now);
+            }
             Event::StopReason(why) => self.stop_reason = Some(why),
             Event::Shutdown(Shutdown::Run) => {}
             Event::Shutdown(Shutdown::Stop) => self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out),
@@ -518,7 +528,8 @@ impl Dispatcher {
     }
 
     fn on_action(&mut self, packet: ActionPacket, now: Instant, out: &mut Vec<Effect>) {
-        if self.actions.contains_key(&packet.id) {
+        let is_reported = self.reported_actions.get(&packet.id).is_some_and(|at| now < *at + REPORT_CROSSING);
+        if self.actions.contains_key(&packet.id) || is_reported {
             return;
         }
         let is_gate = matches!(packet.trigger, Trigger::OnWorkerStart | Trigger::OnWorkflowStart);

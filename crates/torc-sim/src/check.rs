@@ -28,6 +28,8 @@ pub struct Checker {
     touched: BTreeSet<usize>,
     /// Where actions stand, as far as it was written.
     actions: BTreeMap<ActionId, (ActionState, Option<RunnerId>)>,
+    /// When they were given to somebody.
+    given: BTreeMap<ActionId, i64>,
     /// Attempts of a job below this number were before its last reset.
     reset_at: BTreeMap<JobId, i64>,
 }
@@ -47,6 +49,7 @@ impl Checker {
             promised: BTreeSet::new(),
             touched: BTreeSet::new(),
             actions: BTreeMap::new(),
+            given: BTreeMap::new(),
             reset_at: BTreeMap::new(),
         }
     }
@@ -148,7 +151,7 @@ impl Checker {
             | Change::AttemptCancelRequested(_)
             | Change::Event { .. }
             | Change::Workflow { .. } => Ok(()),
-            Change::Action { id, state, by, .. } => self.on_action(*id, *state, *by),
+            Change::Action { id, state, by, .. } => self.on_action(*id, *state, *by, now),
         }
     }
 
@@ -178,7 +181,8 @@ impl Checker {
     }
 
     /// An action moves on its one way; back only to be executed by another, or with a new run.
-    fn on_action(&mut self, id: ActionId, state: ActionState, by: Option<RunnerId>) -> Verdict {
+    fn on_action(&mut self, id: ActionId, state: ActionState, by: Option<RunnerId>, now: i64) -> Verdict {
+        self.given.insert(id, now);
         let (before, owner) = self.actions.insert(id, (state, by)).unwrap_or((ActionState::Waiting, None));
         let fits = match state {
             ActionState::Waiting => true,
@@ -203,6 +207,13 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    /// Actions that were given to somebody before this time and are not reported: their owners should know of them.
+    pub fn given_before(&self, before: i64) -> Vec<(ActionId, RunnerId)> {
+        let old = |id: &ActionId| self.given.get(id).is_some_and(|at| *at < before);
+        let open = self.actions.iter().filter(|(id, (state, _))| *state == ActionState::Claimed && old(id));
+        open.filter_map(|(id, (_, by))| Some((*id, (*by)?))).collect()
     }
 
     /// No reservation goes on after its time, give or take a sweep.

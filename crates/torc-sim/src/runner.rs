@@ -17,6 +17,9 @@ const BEAT: i64 = 20_000;
 /// A runner ends its jobs this long before the server would give it up.
 const FENCE_MARGIN: i64 = 60_000;
 
+/// A runner that is in contact has heard of its actions after this long.
+const UNHEARD: i64 = 40_000;
+
 /// Between the order to stop a process and its end, at most.
 const KILL_GRACE: i64 = 5_000;
 
@@ -162,6 +165,17 @@ impl World {
         self.note(|_| format!("runner in slot {slot} leaves"));
         self.stop_all(slot, Some(Cause::Stopped));
         self.plan_exchange(slot, 1);
+    }
+
+    /// Once faults have stopped, whoever speaks with the server knows soon of the actions it was given.
+    pub(crate) fn check_actions(&mut self) {
+        for (action, owner) in self.checker.given_before(self.now - UNHEARD) {
+            let slot = self.runners.iter().position(|r| r.is_alive && r.id == Some(owner) && !r.is_disowned);
+            let Some(runner) = slot.map(|slot| &self.runners[slot]) else { continue };
+            if !runner.actions.contains_key(&action) && runner.contact > self.now - UNHEARD / 2 {
+                self.fail(format!("lost action: runner {owner} was given action {action} and has never heard of it"));
+            }
+        }
     }
 
     /// Work became ready: whoever waits for it looks.

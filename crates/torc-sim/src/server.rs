@@ -31,8 +31,8 @@ pub struct Known {
     /// Last word from it, by the wall clock.
     pub heard_wall: i64,
     told: BTreeSet<AttemptId>,
-    /// Actions that it was given, by the key of the claim.
-    given: Vec<(u64, ActionId)>,
+    /// Actions that it was given: by which claim, and when.
+    given: Vec<(u64, ActionId, i64)>,
     /// An earlier process may have given it actions that it never heard of.
     is_unsure: bool,
 }
@@ -432,14 +432,16 @@ impl Server {
         let Some(known) = self.runners.get_mut(&runner) else { return Ok(Vec::new()) };
         let unsure = std::mem::replace(&mut known.is_unsure, false);
         let is_once = self.sabotage == Some(Sabotage::ActionsGivenOnce);
-        let repeated = |id: ActionId| known.given.contains(&(key, id));
+        let repeated = |id: ActionId| known.given.iter().any(|(of, given, _)| (*of, *given) == (key, id));
+        let lately = |id: ActionId| known.given.iter().any(|(_, given, at)| *given == id && *at > now - FORGOTTEN_MS);
         let own = self.flows[flow].actions.iter().filter(|a| a.state == ActionState::Claimed && a.by == Some(runner));
-        let mut ids: Vec<ActionId> = own.map(|a| a.id).filter(|id| (unsure || repeated(*id)) && !is_once).collect();
+        let mut ids: Vec<ActionId> =
+            own.map(|a| a.id).filter(|id| (unsure || repeated(*id) || !lately(*id)) && !is_once).collect();
         if self.flows[flow].has_triggered_action(false) {
             ids.extend(self.apply(flow, now, |w, _, _| w.claim_actions(runner, false))?);
         }
         if let Some(known) = self.runners.get_mut(&runner) {
-            known.given.extend(ids.iter().map(|id| (key, *id)));
+            known.given.extend(ids.iter().map(|id| (key, *id, now)));
         }
         Ok(ids)
     }

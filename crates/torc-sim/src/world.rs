@@ -648,6 +648,9 @@ impl World {
             Ok(false) => {}
             Err(what) => return self.fail(format!("schema: {what}")),
         }
+        if self.is_calm && self.now > self.scenario.faults.until + 120_000 {
+            self.check_actions();
+        }
         let verdict = self.checker.check_reservations(&self.server, self.now - 3 * SWEEP);
         self.demand(verdict);
         let slots = self.scenario.clone();

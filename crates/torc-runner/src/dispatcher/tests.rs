@@ -378,6 +378,20 @@ fn actions_that_prepare_come_before_jobs() {
 }
 
 #[test]
+fn an_action_that_is_given_twice_is_executed_once() {
+    let mut desk = Desk::listening();
+    let given = || Event::Heard(ClaimResponse { actions: vec![action(5, Trigger::OnJobsReady)], ..granted(&[]) });
+    assert_eq!(desk.on(given())[..2], ["tell ActionStarted", "action 5"]);
+    assert!(!desk.on(given()).contains(&"action 5".to_owned()), "it is being executed");
+    desk.on(action_ended(5));
+    assert!(!desk.on(given()).contains(&"action 5".to_owned()), "it is being reported");
+    desk.on(Event::ActionReported(ActionId(5)));
+    assert!(!desk.on(given()).contains(&"action 5".to_owned()), "an answer from before the report");
+    desk.later(30.0);
+    assert!(desk.on(given()).contains(&"action 5".to_owned()), "a new run");
+}
+
+#[test]
 fn the_last_actions_come_with_the_goodbye() {
     let mut desk = Desk::listening();
     desk.on(Event::Heard(complete()));

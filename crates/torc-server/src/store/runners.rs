@@ -345,21 +345,28 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
 /// Claims whose actions are remembered: a runner has two of them on the way at once.
 const REMEMBERED_ACTIONS: usize = 64;
 
-/// What is triggered goes to whoever asks first. The answer may get lost: then the repeat gets the same actions again, and
-/// the first claim after a restart of the server all that the runner has not reported. A runner does not begin twice what
-/// it is executing.
+/// An action that was not reported this long after it was given is given again.
+const ACTION_FORGOTTEN_MS: i64 = 30_000;
+
+/// What is triggered goes to whoever asks first. The answer may get lost: the repeat gets the same actions again, and so
+/// does the first claim after a restart of the server, and any claim after a while, for a claim may be answered twice and
+/// only one of the answers be heard. A runner does not begin what it is executing.
 fn claim_actions(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId, key: &str) -> Result<Vec<ActionPacket>, Failed> {
     if tx.workflow(id)?.actions.is_empty() {
         return Ok(Vec::new());
     }
+    let uptime = tx.uptime;
     let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(Vec::new()) };
     let (greet, schedules) = (!std::mem::replace(&mut known.greeted, true), known.schedules_nodes);
     let unsure = std::mem::replace(&mut known.unsure_of_actions, false);
-    let repeated: Vec<ActionId> = known.given.iter().filter(|(of, _)| of == key).map(|(_, action)| *action).collect();
+    let given = known.given.clone();
+    let is_repeated = |id: ActionId| given.iter().any(|(of, action, _)| of == key && *action == id);
+    let is_fresh =
+        |id: ActionId| given.iter().any(|(_, action, at)| *action == id && *at > uptime - ACTION_FORGOTTEN_MS);
     let workflow = tx.workflow(id)?;
     let again = |a: &&torc_model::core::Action| {
         let is_its_own = a.state == ActionState::Claimed && a.by == Some(runner);
-        (is_its_own && unsure) || ((is_its_own || a.persistent) && repeated.contains(&a.id))
+        (is_its_own && (unsure || !is_fresh(a.id))) || ((is_its_own || a.persistent) && is_repeated(a.id))
     };
     let mut ids: Vec<ActionId> = workflow.actions.iter().filter(again).map(|a| a.id).collect();
     if greet || workflow.has_triggered_action(schedules) {
@@ -373,7 +380,7 @@ fn claim_actions(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId, key: &str) -
         ids.extend(new);
     }
     if let Some(known) = tx.state.runners.get_mut(&runner) {
-        known.given.extend(ids.iter().filter(|id| !repeated.contains(id)).map(|id| (key.to_owned(), *id)));
+        known.given.extend(ids.iter().map(|id| (key.to_owned(), *id, uptime)));
         let surplus = known.given.len().saturating_sub(REMEMBERED_ACTIONS);
         known.given.drain(..surplus);
     }

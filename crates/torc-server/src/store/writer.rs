@@ -79,8 +79,8 @@ pub struct Runner {
     pub told: HashSet<AttemptId>,
     /// It has had its `on_worker_start` actions.
     pub greeted: bool,
-    /// The last actions that it was given, by the key of the claim: a repeat gets them again.
-    pub given: VecDeque<(String, ActionId)>,
+    /// The last actions that it was given, with the key of the claim and when: a repeat gets them again.
+    pub given: VecDeque<(String, ActionId, i64)>,
     /// An earlier server may have given it actions in an answer that got lost.
     pub unsure_of_actions: bool,
     /// What its latest attempts tell about its machine.
