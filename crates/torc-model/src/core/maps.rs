@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a map is blocked that has found its items.
 pub const WAITS_FOR_ITEMS: &str = "its items are not done";
+/// Why a map failed whose items all have ended.
+pub const TOO_MANY_FAILED: &str = "more items failed than it tolerates";
 /// Why an item is canceled that no longer exists.
 pub const ITEM_GONE: &str = "its item is gone";
 
@@ -160,7 +162,7 @@ impl Workflow {
             self.shift(index, JobEvent::Succeeded, None);
             self.event("job_completed", Some(index), facts);
         } else {
-            self.shift(index, JobEvent::FailedForGood, Some("more items failed than it tolerates"));
+            self.shift(index, JobEvent::FailedForGood, Some(TOO_MANY_FAILED));
             self.event("job_failed", Some(index), facts);
         }
     }

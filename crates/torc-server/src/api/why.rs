@@ -9,10 +9,10 @@ use crate::store::read::Paging;
 use axum::Json;
 use axum::extract::State;
 use torc_model::api::{AttemptView, JobView, WhyView};
-use torc_model::core::Explanation;
+use torc_model::core::{Explanation, TOO_MANY_FAILED};
 use torc_model::ids::JobId;
 use torc_model::recovery::{Diagnosis, Facts, Kind, diagnose};
-use torc_model::status::{AttemptState, JobStatus};
+use torc_model::status::{AttemptState, JobStatus, Origin};
 
 /// Why a job is where it is.
 #[utoipa::path(
@@ -42,8 +42,37 @@ pub async fn get_why(State(app): State<App>, caller: Caller, Path(id): Path<i64>
     let diagnosis = ended.as_ref().and_then(|ended| diagnose(&Facts::from(ended)));
     let mut details = blockers(&app, &explanation).await?;
     details.extend(ended.as_ref().map(ending).unwrap_or_default());
-    let hints = hints(&job, diagnosis.as_ref());
-    Ok(Json(WhyView { summary: explanation.summary, details, hints, attempt, job, diagnosis, adjustments }))
+    let mut hints = hints(&job, diagnosis.as_ref());
+    let mut summary = explanation.summary;
+    match (job.status, &attempt) {
+        (JobStatus::Failed | JobStatus::Terminated, _) => {
+            summary.extend(job.status_reason.iter().map(|reason| format!(": {reason}")));
+        }
+        (JobStatus::Completed, Some(last)) if last.attempt_id > 1 => {
+            summary += &format!(" at attempt {}", last.attempt_id);
+            match count_failures(&app, last).await? {
+                0 => {}
+                1 => summary += " after 1 failure",
+                many => summary += &format!(" after {many} failures"),
+            }
+            hints.push(format!("`torc jobs attempts {id}` shows them all"));
+        }
+        _ => {}
+    }
+    let is_bad = job.status.is_bad_end() || job.status == JobStatus::PendingFailed;
+    if is_bad && ended.as_ref().is_some_and(|ended| ended.steps.is_some()) {
+        hints.push(format!("`torc jobs steps {id}` shows what each step did"));
+    }
+    Ok(Json(WhyView { summary, details, hints, attempt, job, diagnosis, adjustments }))
+}
+
+/// How many attempts of the last one's run failed before it. An attempt that saved its state to go on did not.
+async fn count_failures(app: &App, last: &AttemptView) -> Result<usize, ApiError> {
+    let attempts = app.reader().list_attempts(last.job_id, Paging { reverse: true, ..Paging::default() }).await?.items;
+    let follows_failure = |attempt: &&AttemptView| {
+        attempt.run_id == last.run_id && !matches!(attempt.origin, Origin::Initial | Origin::Requeued)
+    };
+    Ok(attempts.iter().filter(follows_failure).count())
 }
 
 async fn blockers(app: &App, explanation: &Explanation) -> Result<Vec<String>, ApiError> {
@@ -76,7 +105,9 @@ fn ending(attempt: &AttemptView) -> Vec<String> {
     if let Some(code) = attempt.return_code {
         line += &format!(", return code {code}");
     }
-    [line].into_iter().chain(attempt.decision.clone()).collect()
+    // Which step it was is not in its exit code.
+    let step = attempt.steps.as_ref().and(attempt.error.clone());
+    [line].into_iter().chain(step).chain(attempt.decision.clone()).collect()
 }
 
 fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
@@ -85,6 +116,10 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
     let advice = diagnosis.and_then(|d| d.kind.advice()).map(str::to_owned);
     match job.status {
         JobStatus::Uninitialized => vec![format!("`torc workflows initialize {workflow}` starts the run")],
+        JobStatus::Failed if job.status_reason.as_deref() == Some(TOO_MANY_FAILED) => vec![
+            format!("`torc items list {} --failed -w {workflow}` shows what failed", job.name),
+            format!("`torc items retry {} -w {workflow}` runs it again", job.name),
+        ],
         JobStatus::Failed | JobStatus::Terminated => {
             let repair = match diagnosis.filter(|d| d.is_sure()).map(|d| d.kind) {
                 Some(Kind::Oom) => format!("`torc recover {workflow}` gives it more memory and runs it again"),

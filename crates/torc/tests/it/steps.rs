@@ -119,6 +119,24 @@ jobs:
     assert_eq!(fatal.last_attempt("j")["attempt_id"], 1);
 }
 
+#[test]
+fn why_names_the_step_that_failed_and_the_attempts_that_it_took() {
+    let test = Test::new().spec(
+        "name: w
+failure_handlers:
+  - {name: again, rules: [{exit_codes: [3], max_retries: 3}]}
+jobs:
+  - {name: stepped, steps: ['true', {name: build, shell: 'echo no compiler >&2; exit 2'}]}
+  - {name: third, failure_handler: again, command: 'echo >> tries; test $(wc -l < tries) -ge 3 || exit 3'}
+",
+    );
+    test.run().expect(1);
+    let why = test.torc(["why", "stepped"]).success().says("step `build` failed (exit 2)");
+    why.says("`torc jobs steps 1`");
+    let why = test.torc(["why", "third"]).success().says("it succeeded at attempt 3 after 2 failures");
+    why.says("`torc jobs attempts 2`");
+}
+
 const MAP: &str = "
 jobs:
   - name: types
@@ -152,6 +170,9 @@ fn a_dead_item_fails_its_map_unless_that_is_tolerated() {
 fn a_retried_item_completes_its_map_and_releases_the_reduce() {
     let test = Test::new().spec(&format!("name: w{}", MAP.replace("TOLERATE", "0")));
     test.run().expect(1);
+    let why = test.torc(["why", "types"]).success().says("it failed: more items failed than it tolerates");
+    let why = why.says("`torc items list types --failed -w 1`").says("`torc items retry types -w 1`");
+    assert!(!why.stdout.contains("jobs retry"), "{}", why.stdout);
     test.torc(["items", "list", "types", "--failed"]).success().says("bad");
     test.torc(["items", "show", "types", "bad"]).success().says("failed");
     test.torc(["items", "retry", "types", "nothing"]).exit(2).tells("no item `nothing`");
