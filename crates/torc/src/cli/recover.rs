@@ -1,17 +1,20 @@
 //! `torc recover`: gives every failed job what its diagnosis asks for and queues it again.
 
+use super::drive::count;
 use super::references::{self, LATEST};
 use super::session::Access;
 use super::{Context, ai, classify, describe, slurm};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table, escape, human};
+use serde_json::json;
 use std::path::Path;
 use tokio::process::Command;
 use torc_client::Client;
-use torc_model::api::WorkflowView;
+use torc_model::api::{ErrorInfo, WorkflowView};
 use torc_model::ids::WorkflowId;
 use torc_model::recovery::{Action, Change, Kind, NodeShape, RecoverJob, RecoverRequest, RecoverView};
+use torc_model::status::JobStatus;
 
 /// Recover what failed: more memory, more time, or the same again
 #[derive(clap::Args, Debug)]
@@ -26,7 +29,7 @@ Examples:
 
 Only the jobs that are recovered and their canceled descendants run again. Changes belong to the job, are never lower
 than before, and stay in its history (`torc why JOB`).
-Exits with 0 when jobs were queued (or would be) and with 1 when nothing could be recovered.")]
+Exits with 0 when jobs were queued (or would be) or every job succeeded, and with 1 when nothing could be recovered.")]
 pub struct Args {
     /// Workflow: its id, its name, or `latest`
     #[arg(default_value = LATEST)]
@@ -104,12 +107,16 @@ impl Args {
                 }),
                 false => Vec::new(),
             };
-            let view = match self.options.recover(context, client, workflow.id, self.dry_run, None, shapes).await? {
-                Outcome::Done(view) => view,
-                Outcome::HookFailed(message) => {
+            let view = match self.options.recover(context, client, workflow.id, self.dry_run, None, shapes).await {
+                Ok(Outcome::Done(view)) => view,
+                Ok(Outcome::HookFailed(message)) => {
                     context.output.warn(message);
                     return Ok(Exit::JobsFailed);
                 }
+                Err(Error::Refused { info, .. }) if info.code == "nothing_to_recover" => {
+                    return self.nothing(context, client, &workflow, info).await;
+                }
+                Err(error) => return Err(error),
             };
             context.output.value(&*view, render)?;
             let judged = self.judge(context, client, &workflow).await?;
@@ -130,6 +137,29 @@ impl Args {
             }
             Ok(if is_queued { Exit::Success } else { Exit::JobsFailed })
         })
+    }
+
+    /// Nothing has failed. That is as it should be if every job succeeded; else the server says what to do instead.
+    async fn nothing(
+        &self,
+        context: &Context,
+        client: &Client,
+        workflow: &WorkflowView,
+        info: ErrorInfo,
+    ) -> Result<Exit> {
+        let status = client.workflow_status(workflow.id).await?;
+        if count(&status, JobStatus::Completed) + count(&status, JobStatus::Disabled) != status.total {
+            return Err(Error::Refused { status: 409, info });
+        }
+        context.output.talk(format_args!("nothing to recover: {}", escape::line(&info.message)));
+        if context.output.is_json() {
+            let nothing: [i64; 0] = [];
+            context.output.json(&json!({
+                "workflow_id": workflow.id, "run_id": status.run_id, "dry_run": self.dry_run,
+                "jobs": nothing, "jobs_to_retry": nothing, "reopened": nothing,
+            }))?;
+        }
+        Ok(Exit::Success)
     }
 
     /// Lets the record and an agent judge what waits for a verdict, if that was asked for.

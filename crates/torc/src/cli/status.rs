@@ -1,5 +1,6 @@
 //! `torc status`: how far a workflow is.
 
+use super::drive::count;
 use super::references::{self, LATEST};
 use super::session::Access;
 use super::{Context, describe, job_steps};
@@ -99,7 +100,16 @@ fn state(status: &StatusView) -> String {
         (true, false, _) => "canceled, jobs are being stopped".into(),
         (false, true, _) => "complete".into(),
         (false, false, 0) if status.run_id == 0 => "not started".into(),
+        (false, false, 0) if waits_for_verdicts(status) => {
+            format!("waits for verdicts (`torc jobs classify -w {}` shows for which jobs)", status.workflow_id)
+        }
         (false, false, 0) => format!("not complete, no runner (`torc run {}` goes on)", status.workflow_id),
         (false, false, _) => "running".into(),
     }
+}
+
+/// Jobs wait for a verdict, and nothing else could run before one is there.
+fn waits_for_verdicts(status: &StatusView) -> bool {
+    let others = [JobStatus::Uninitialized, JobStatus::Ready, JobStatus::Pending, JobStatus::Running];
+    count(status, JobStatus::PendingFailed) > 0 && others.iter().all(|other| count(status, *other) == 0)
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use torc_client::{Client, Query};
-use torc_model::api::{EventView, JobView, RunnerView, SlurmSchedulerView, StatusView, WorkflowView};
+use torc_model::api::{ErrorInfo, EventView, JobView, RunnerView, SlurmSchedulerView, StatusView, WorkflowView};
 use torc_model::recovery::NodeShape;
 use torc_model::status::JobStatus;
 use torc_runner::{Runner, Shutdown, Summary};
@@ -96,6 +96,8 @@ struct Watch<'a> {
     stale_at: Option<Instant>,
     /// Recovery was tried and nothing has happened since.
     is_tried: bool,
+    /// Jobs that had not begun were begun here; what still has not waits for something else.
+    is_begun: bool,
     /// What was said last about being stuck.
     last_stuck: String,
     last_counts: String,
@@ -159,6 +161,7 @@ impl Args {
             log,
             stale_at: Some(Instant::now()),
             is_tried: false,
+            is_begun: false,
             last_stuck: String::new(),
             last_counts: String::new(),
             own: None,
@@ -258,6 +261,7 @@ impl Watch<'_> {
             self.is_tried = false;
         }
         self.is_judged &= event.kind != "job_pending_failed";
+        self.is_begun &= event.kind != "workflow_reset";
         if self.is_for_slurm && event.kind == "allocation_ended" {
             // Others may be needed.
             let soon = Instant::now() + REFRESH;
@@ -356,8 +360,39 @@ impl Watch<'_> {
         if self.judging.is_some() || !moving && self.begin_judging(&status) {
             return Ok(false);
         }
+        if !moving && self.handle_not_begun(&status).await? {
+            return Ok(false);
+        }
         self.handle_stuck(&status).await?;
         Ok(false)
+    }
+
+    /// Jobs that nobody has begun, and nothing that they could wait for: begins them if they are to run here, else says
+    /// who does. Answers whether there are any.
+    async fn handle_not_begun(&mut self, status: &StatusView) -> Result<bool> {
+        let is_else = status.is_canceled || self.is_begun || count(status, JobStatus::PendingFailed) > 0;
+        if is_else || count(status, JobStatus::Uninitialized) == 0 {
+            return Ok(false);
+        }
+        let (id, title) = (self.workflow.id, run::title(&self.workflow));
+        if self.args.recover && self.is_local().await? {
+            self.is_begun = true;
+            self.client.initialize_workflow(id, false).await.map_err(|error| match Error::from(error) {
+                Error::Refused { status, info } if info.code == "missing_files" => {
+                    let hint = Some(format!("make them, or go on without them with `torc run {id} --force`"));
+                    Error::Refused { status, info: ErrorInfo { hint, ..info } }
+                }
+                other => other,
+            })?;
+            self.stale_at = Some(Instant::now());
+            return Ok(true);
+        }
+        let how = if self.is_for_slurm { format!("torc submit {id}") } else { format!("torc run {id}") };
+        self.say_stuck(match status.run_id {
+            0 => format!("{title} has not been started; `{how}` starts it"),
+            _ => format!("jobs of {title} were reset and have not been started again; `{how}` starts them"),
+        });
+        Ok(true)
     }
 
     /// Lets the record and an agent judge what waits for a verdict, if that was asked for and something new does.

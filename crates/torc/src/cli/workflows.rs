@@ -1,5 +1,6 @@
 //! `torc workflows`: lists workflows and moves whole ones through their life.
 
+use super::drive::count;
 use super::paging::Paging;
 use super::references::{self, LATEST};
 use super::session::Access;
@@ -13,7 +14,8 @@ use serde_json::json;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use torc_client::{Client, Query};
-use torc_model::api::{Page, ReinitializeRequest, ResetRequest, ResetView, WorkflowView};
+use torc_model::api::{Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, WorkflowView};
+use torc_model::status::JobStatus;
 
 /// List workflows, and start, reset, export or delete them
 #[derive(clap::Args, Debug)]
@@ -266,7 +268,14 @@ impl Reinitialize {
         };
         let body = ReinitializeRequest { dry_run: self.dry_run, force: self.force, spec };
         let reset = client.reinitialize_workflow(workflow.id, &body).await?;
-        print_reset(context, &reset)
+        print_reset(context, &reset)?;
+        if !context.output.is_json() {
+            let status = client.workflow_status(workflow.id).await?;
+            if let Some(left) = left_alone(&status, &reset) {
+                context.output.talk(left);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -326,12 +335,33 @@ fn print_reset(context: &Context, reset: &ResetView) -> Result<()> {
         output.data(&table.render())?;
     }
     let jobs = human::count(reset.jobs.len() as i64, "job");
-    if reset.dry_run {
-        output.talk(format_args!("dry run: {jobs} would run again; nothing was changed"));
-    } else {
-        output.talk(format_args!("{jobs} will run again; `torc run {}` runs them", reset.workflow_id));
+    let id = reset.workflow_id;
+    match (reset.dry_run, reset.jobs.len()) {
+        (true, _) => output.talk(format_args!("dry run: {jobs} would run again; nothing was changed")),
+        (false, 0) => output.talk(format_args!("{jobs} will run again")),
+        (false, 1) => output.talk(format_args!("{jobs} will run again; `torc run {id}` runs it")),
+        (false, _) => output.talk(format_args!("{jobs} will run again; `torc run {id}` runs them")),
     }
     Ok(())
+}
+
+/// The jobs that did not succeed and do not run again, and who lets them.
+fn left_alone(status: &StatusView, reset: &ResetView) -> Option<String> {
+    let bad = [JobStatus::Failed, JobStatus::Terminated, JobStatus::Canceled, JobStatus::PendingFailed];
+    let left = |which: JobStatus| {
+        // A dry run has changed no status yet.
+        let chosen = reset.jobs.iter().filter(|job| reset.dry_run && job.from == which).count() as i64;
+        (which, count(status, which) - chosen)
+    };
+    let left: Vec<String> = bad
+        .into_iter()
+        .map(left)
+        .filter(|(_, count)| *count > 0)
+        .map(|(which, count)| format!("{} {which}", human::grouped(count)))
+        .collect();
+    let id = reset.workflow_id;
+    let hint = format!("`torc workflows reset-status {id} --failed-only` lets them run again");
+    (!left.is_empty()).then(|| format!("jobs that did not succeed are left as they are ({}); {hint}", left.join(", ")))
 }
 
 fn initialized(reset: &ResetView) -> String {

@@ -169,7 +169,8 @@ fn a_hook_decides_over_unknown_failures() {
 fn refusals_of_recover_say_why() {
     let test = Test::new().spec("name: good\njobs:\n  - {name: a, command: 'true'}\n");
     test.run().expect(0);
-    test.torc(["recover"]).done().expect(2).tells("every job of workflow 1 succeeded");
+    test.torc(["recover"]).success().tells("nothing to recover: every job of workflow 1 succeeded");
+    assert_eq!(test.torc(["-f", "json", "recover"]).success().json()["jobs_to_retry"], Value::Array(Vec::new()));
     test.torc(["recover", "--memory-multiplier", "0.5"]).done().expect(2).tells("between 1 and 100");
     test.torc(["recover", "7"]).done().expect(2);
 }
@@ -204,6 +205,42 @@ fn watch_recovers_with_a_runner_of_its_own_and_counts_its_rounds() {
 }
 
 #[test]
+fn watch_begins_what_it_is_to_run_and_else_says_who_does() {
+    let test = Test::new().spec(
+        "name: fresh\nfiles: [{name: in, path: in.txt}]\njobs:\n  - {name: only, command: 'true', input_files: [in]}\n",
+    );
+    test.torc(["create", "workflow.yaml"]).success();
+    let refused = test.torc(["watch", "--recover"]).done().expect(2);
+    refused.tells("in.txt").tells("`torc run 1 --force`");
+    test.write("in.txt", "here");
+    let mut watch = test.torc(["watch"]).spawn();
+    watch.wait_for_stderr("workflow 1 `fresh` has not been started; `torc run 1` starts it");
+    test.torc(["run", "1"]).success();
+    watch.wait().expect(0).tells("1 of 1 job succeeded");
+    test.torc(["workflows", "reset-status", "1"]).success().tells("1 job will run again; `torc run 1` runs it");
+    let again = test.torc(["watch", "--recover"]).done().expect(0);
+    again.tells("starting one here").tells("1 of 1 job succeeded");
+}
+
+#[test]
+fn reinitialize_names_what_it_leaves_alone() {
+    let test = Test::new().file("in.txt", "wrong").spec(
+        "name: left\nfiles: [{name: in, path: in.txt}]\njobs:\n  - {name: bad, command: 'grep right in.txt', \
+         input_files: [in]}\n  - {name: after, command: 'true', depends_on: [bad]}\n",
+    );
+    test.run().expect(1);
+    test.write("in.txt", "all is right");
+    let left = test.torc(["workflows", "reinitialize", "1"]).success();
+    let left = left.tells("0 jobs will run again\n").tells("(1 failed, 1 canceled)");
+    left.tells("`torc workflows reset-status 1 --failed-only`");
+    let reset = test.torc(["workflows", "reset-status", "1", "--failed-only"]).success();
+    reset.tells("2 jobs will run again; `torc run 1` runs them");
+    test.torc(["run", "1"]).success();
+    let nothing = test.torc(["workflows", "reinitialize", "1", "--dry-run"]).success();
+    assert!(!nothing.stderr.contains("left as they are"), "{}", nothing.stderr);
+}
+
+#[test]
 fn watch_names_jobs_that_wait_for_a_verdict_and_goes_on() {
     let test = Test::new().spec(
         "name: asking\nuse_pending_failed: true\njobs:\n  - {name: odd, command: 'exit 9'}\n  - {name: after, command: \
@@ -212,6 +249,7 @@ fn watch_names_jobs_that_wait_for_a_verdict_and_goes_on() {
     test.run().expect(1);
     let mut watch = test.torc(["watch", "--recover"]).spawn();
     watch.wait_for_stderr("1 job waits for a verdict: odd (job 1)");
+    test.torc(["status"]).success().says("waits for verdicts (`torc jobs classify -w 1`");
     test.torc(["cancel", "1"]).success();
     watch.wait().expect(1).tells("0 of 2 jobs succeeded");
 }
