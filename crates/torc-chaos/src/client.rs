@@ -13,7 +13,8 @@ use torc_model::api::{ActionView, AttemptView, CreateWorkflow, JobView};
 use torc_model::ids::WorkflowId;
 use torc_model::status::{ActionState, AttemptState, JobStatus};
 
-/// Between two looks at a workflow.
+/// Between two looks at a workflow. Events would tell sooner, but the stream is part of what is under test, and what it
+/// leaves out must show: an oracle that waits for an event waits for ever for one that was lost.
 const LOOK: Duration = Duration::from_millis(100);
 /// A call that a killed server leaves unanswered must not hold the client up.
 const CALL: Duration = Duration::from_secs(10);

@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use torc_client::Client;
 
-/// Between two looks at the processes.
+/// Between two looks at the processes. There is no one thing to wait for: several children may die, a kill falls due, and
+/// the other thread ends; and a server's files appear without a word.
 const TICK: Duration = Duration::from_millis(5);
 /// A server must be there this long after its start.
 const BOOT: Duration = Duration::from_secs(60);
@@ -325,6 +326,7 @@ impl<'a> World<'a> {
                 self.report.violations.push(format!("webhooks were not delivered: {left:?} left"));
                 return;
             }
+            // The courier tells nobody when its outbox is empty, and it is the program under test: it is looked at from outside.
             std::thread::sleep(Duration::from_millis(50));
         }
     }

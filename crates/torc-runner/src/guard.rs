@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// The program's first argument that makes it a guard; the second is the runner's key.
 pub const WORD: &str = "__guard";
-/// A guard that was ended gets a successor after this long.
+/// A guard that was ended gets a successor after this long: whatever ended it may go on, and must not make us start
+/// processes without end.
 const AGAIN: Duration = Duration::from_secs(1);
 /// What the runner writes when it leaves in good order.
 const GOODBYE: u8 = b'b';
