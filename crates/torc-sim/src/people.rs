@@ -17,7 +17,8 @@ impl World {
         let row = &self.server.durable.flows[flow];
         let status = row.jobs[index as usize].status;
         let run = row.run;
-        let wish = match self.rng.below(24) {
+        let extras = self.scenario.has_extras;
+        let wish = match self.rng.below(if extras { 22 } else { 20 }) {
             0..=6 => {
                 let max = self.rng.pick(&[2, 5, 20]);
                 // What runs is the interesting case.
@@ -33,11 +34,11 @@ impl World {
             13 | 14 => Wish::Reset(Seeds::Named(vec![index])),
             15 | 16 => Wish::Hold(index, self.rng.chance(500)),
             17 => Wish::Disable(index),
-            19 | 20 => {
+            19 if extras => {
                 let scope = self.rng.pick(&[Scope::All, Scope::Flow(flow), Scope::Limit]);
-                Wish::Reserve(scope, self.rng.pick(&[2_000, 20_000, 600_000]))
+                Wish::Reserve(scope, self.rng.pick(&[1_000, 5_000, 30_000]))
             }
-            21 => Wish::Release(self.rng.below(self.server.durable.reservations.len() as u64 + 1) as usize),
+            20 if extras => Wish::Release(self.rng.below(self.server.durable.reservations.len() as u64 + 1) as usize),
             18 => Wish::Adjust(index, self.rng.below(1 << 20), self.rng.range(0, 3)),
             _ => Wish::Initialize,
         };

@@ -97,6 +97,8 @@ pub struct Scenario {
     pub limits: Limits,
     /// What goes wrong.
     pub faults: Faults,
+    /// Its workflows have actions, and people reserve. In some histories only: both take time from everything else.
+    pub has_extras: bool,
     /// Typical duration of a process in ms.
     pub duration: i64,
     /// Processes that fail, per mille.
@@ -105,11 +107,12 @@ pub struct Scenario {
 
 impl Scenario {
     /// The scenario of a seed.
-    pub fn draw(rng: &mut Rng) -> Self {
+    pub fn draw(rng: &mut Rng, has_extras: bool) -> Self {
         let flows = if rng.chance(150) { 2 } else { 1 };
         let limited = rng.chance(500);
         let (mut first_id, mut first_action) = (1, 1);
-        let flows: Vec<Flow> = (0..flows).map(|_| flow(rng, &mut first_id, &mut first_action, limited)).collect();
+        let flows: Vec<Flow> =
+            (0..flows).map(|_| flow(rng, &mut first_id, &mut first_action, limited, has_extras)).collect();
         let most = rng.pick(&[1, 2, 3, 4, 4, 6, 8, 20]);
         let slots = (0..most.max(flows.len())).map(|i| slot(rng, i % flows.len())).collect();
         let limits = Limits::from([("licence".to_owned(), LimitUse { max: rng.range(1, 2), ..LimitUse::default() })]);
@@ -118,6 +121,7 @@ impl Scenario {
             slots,
             limits,
             faults: faults(rng),
+            has_extras,
             duration: rng.pick(&[200, 2_000, 10_000, 40_000, 150_000]),
             failing: rng.pick(&[0, 100, 300, 600]),
         }
@@ -139,7 +143,7 @@ impl Scenario {
     }
 }
 
-fn flow(rng: &mut Rng, first_id: &mut i64, first_action: &mut i64, limited: bool) -> Flow {
+fn flow(rng: &mut Rng, first_id: &mut i64, first_action: &mut i64, limited: bool, has_extras: bool) -> Flow {
     let count = rng.pick(&[1, 2, 3, 4, 5, 6, 8, 10, 16]);
     let rules = rules(rng);
     let settings = Settings {
@@ -174,7 +178,7 @@ fn flow(rng: &mut Rng, first_id: &mut i64, first_action: &mut i64, limited: bool
         })
         .collect();
     let handlers = vec![CompiledHandler::new("handler", &rules).expect("the simulator's rules are valid")];
-    let actions = actions(rng, count, first_action);
+    let actions = if has_extras { actions(rng, count, first_action) } else { Vec::new() };
     Flow { settings, handlers, rules, jobs, actions }
 }
 
