@@ -651,7 +651,8 @@ impl World {
         if self.is_calm && self.now > self.scenario.faults.until + 120_000 {
             self.check_actions();
         }
-        let verdict = self.checker.check_reservations(&self.server, self.now - 3 * SWEEP);
+        // Commits may fail a few times in a row.
+        let verdict = self.checker.check_reservations(&self.server, self.now - 8 * SWEEP);
         self.demand(verdict);
         let slots = self.scenario.clone();
         let verdict = self.checker.check_ghosts(&self.server, self.now, |slot, disown| match slots.slots[slot].sight {
