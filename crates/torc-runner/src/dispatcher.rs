@@ -85,6 +85,8 @@ pub struct Settings {
     pub end: Option<Instant>,
     /// Whoever stops this runner signals its jobs as well: so long a failure waits for that word.
     pub doubt: Option<Duration>,
+    /// Why attempts are stopped then.
+    pub reason_at_end: StopReason,
 }
 
 /// What happens to a runner.
@@ -607,7 +609,8 @@ impl Dispatcher {
     /// Decides what follows from everything that has happened up to now.
     pub fn settle(&mut self, now: Instant, out: &mut Vec<Effect>) {
         if self.settings.end.is_some_and(|end| end <= now) {
-            self.drain(LeaveReason::TimeUp, &StopReason::RunnerTimeUp, now, out);
+            let reason = self.settings.reason_at_end.clone();
+            self.drain(LeaveReason::TimeUp, &reason, now, out);
         }
         for (active, report) in self.doubts.take_due(now) {
             self.finish(active, report, out);

@@ -17,7 +17,7 @@ use crate::pool::Pool;
 use crate::process::Setup;
 use crate::spool::{self, Spool};
 use crate::steps::Live;
-use crate::supervisor::{Done, Rules, Supervisor, Task};
+use crate::supervisor::{Done, Rules, StopReason, Supervisor, Task};
 use crate::sys;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -245,6 +245,11 @@ fn rules(config: &Config, registered: &RunnerRegistered, tell: &Teller) -> Rules
 }
 
 fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: &str) -> Settings {
+    // Slurm kills what is left when its time is up; a limit that somebody gave on a terminal is when to begin to end.
+    let (margin, reason_at_end) = match config.kind {
+        Kind::Slurm => (rules.grace + END_MARGIN, StopReason::RunnerTimeUp),
+        Kind::Local => (Duration::ZERO, StopReason::Stopped),
+    };
     let idle = u64::try_from(registered.idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs);
     Settings {
         runner_id: registered.id,
@@ -256,8 +261,9 @@ fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: 
         idle_limit: idle.filter(|_| config.kind != Kind::Local),
         ignore_completion: registered.ignore_completion,
         strict_scheduler_match: config.strict_scheduler_match,
-        end: config.time_left.map(|left| Instant::now() + left.saturating_sub(rules.grace + END_MARGIN)),
+        end: config.time_left.map(|left| Instant::now() + left.saturating_sub(margin)),
         doubt: (config.kind == Kind::Slurm).then_some(DOUBT),
+        reason_at_end,
     }
 }
 

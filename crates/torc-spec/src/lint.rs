@@ -18,6 +18,7 @@ pub(crate) fn lint(spec: &Spec, plan: &Plan, origins: &[usize], site: Site<'_>) 
     lint.missing(site.dir);
     lint.rules();
     lint.sizes(site.machine);
+    lint.tiny();
     lint.schedulers();
     lint.found
 }
@@ -191,6 +192,19 @@ impl Lint<'_> {
     }
 
     /// Jobs that fit into no node: the machine at hand, or what their scheduler asks for.
+    /// Somebody forgot the unit.
+    fn tiny(&mut self) {
+        const LEAST: Memory = Memory(1 << 20);
+        for (index, wanted) in self.plan.resource_requirements.iter().enumerate() {
+            if let Some(memory) = wanted.memory.filter(|memory| *memory < LEAST) {
+                let bytes = memory.0;
+                let warning = Diagnostic::warning(format!("{bytes} bytes of memory are less than any program needs"))
+                    .help(format!("a number without a unit is bytes; write `{memory}m` or `{memory}g`"));
+                self.say(&At::top("resource_requirements").index(index).key("memory"), warning);
+            }
+        }
+    }
+
     fn sizes(&mut self, machine: Option<Machine>) {
         let plan = self.plan;
         let mut said: HashSet<usize> = HashSet::new();

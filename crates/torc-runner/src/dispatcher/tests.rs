@@ -50,6 +50,7 @@ impl Desk {
             strict_scheduler_match: false,
             end: None,
             doubt: None,
+            reason_at_end: StopReason::RunnerTimeUp,
         };
         change(&mut settings);
         let (held, now) = (Arc::new(HeldList::default()), Instant::now());

@@ -136,7 +136,9 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
             advice.into_iter().chain([verdict, logs]).collect()
         }
         JobStatus::Canceled => {
-            vec![format!("`torc workflows reset-status {workflow}` lets it run again")]
+            vec![format!(
+                "`torc workflows reset-status {workflow} --failed-only` lets it run again, with what failed before it"
+            )]
         }
         JobStatus::Running => vec![format!("`torc logs {id} --follow` shows its output")],
         JobStatus::Ready if job.held => vec![format!("`torc jobs release {id}` lets it go")],

@@ -24,6 +24,8 @@ use torc_model::api::{EventView, ServerFile};
 const SWEEP: std::time::Duration = std::time::Duration::from_secs(2);
 const TOKEN_FILE: &str = "token";
 const SERVER_FILE: &str = "server.json";
+/// The port of the last server that was announced; stays when the server has ended.
+const PORT_FILE: &str = "port";
 /// Fewer characters can not hold enough randomness; more is not ours.
 const TOKEN_LENGTH: std::ops::RangeInclusive<usize> = 32..=512;
 
@@ -91,6 +93,14 @@ impl Server {
         {
             stop.cancel();
             return Err(error);
+        }
+        if options.announce
+            && last_port(&options.state_dir) != Some(address.port())
+            && let Err(error) =
+                private::write_file(&options.state_dir.join(PORT_FILE), address.port().to_string().as_bytes())
+        {
+            // Only a convenience: without it the next server may listen elsewhere.
+            tracing::warn!(%error, "can not note the port");
         }
         tracing::info!(url = file.url, database = %database.path.display(), "serving");
         let events = store.subscribe();
@@ -256,11 +266,22 @@ impl Ending {
 
 async fn bind(options: &Options) -> Result<(TcpListener, String), StartError> {
     let host = options.host.clone().unwrap_or_else(|| "127.0.0.1".into());
-    let listener = TcpListener::bind((host.as_str(), options.port)).await;
-    match listener {
+    if options.port == 0
+        && options.announce
+        && let Some(port) = last_port(&options.state_dir)
+        && let Ok(listener) = TcpListener::bind((host.as_str(), port)).await
+    {
+        return Ok((listener, host));
+    }
+    match TcpListener::bind((host.as_str(), options.port)).await {
         Ok(listener) => Ok((listener, host)),
         Err(source) => Err(StartError::Listen { address: format!("{host}:{}", options.port), source }),
     }
+}
+
+/// Where the last server of this directory listened. Its runners ask there until somebody answers.
+fn last_port(state_dir: &Path) -> Option<u16> {
+    std::fs::read_to_string(state_dir.join(PORT_FILE)).ok()?.trim().parse().ok()
 }
 
 /// The address that others can use: a server that listens everywhere is known by its machine's name.

@@ -40,7 +40,7 @@ async fn state_token_and_address_are_found_again() {
     assert!(first.address().ip().is_loopback());
     assert_eq!(read_token(&state).unwrap().as_deref(), Some(first.token()));
     create(&first).await;
-    let token = first.token().to_string();
+    let (token, address) = (first.token().to_string(), first.address());
     first.shutdown().await;
     assert_eq!(server_file(&state), None, "a server that ended is not found");
 
@@ -48,7 +48,14 @@ async fn state_token_and_address_are_found_again() {
     assert_eq!(second.token(), token);
     let answer = call(&second, &format!("GET {BASE}/workflows"), "").await;
     assert!(answer.contains("kept"), "{answer}");
+    assert_eq!(second.address(), address, "runners of the first server ask there");
     second.shutdown().await;
+
+    let other = std::net::TcpListener::bind(address).unwrap();
+    let third = Server::start(Options::new(&state)).await.unwrap();
+    assert_ne!(third.address(), address);
+    drop(other);
+    third.shutdown().await;
 }
 
 #[tokio::test]
@@ -66,7 +73,7 @@ async fn everything_in_the_state_directory_is_private() {
         names.push(entry.file_name().into_string().unwrap());
     }
     names.sort();
-    assert_eq!(names, ["server.json", "token", "torc.db", "torc.db-shm", "torc.db-wal", "torc.db.lock"]);
+    assert_eq!(names, ["port", "server.json", "token", "torc.db", "torc.db-shm", "torc.db-wal", "torc.db.lock"]);
     server.shutdown().await;
 }
 

@@ -66,7 +66,7 @@ pub async fn create(
         directory: Some(here.display().to_string()),
     };
     let created = client.create_workflow_from(&body).await.map_err(|error| checked.explain(error))?;
-    for warning in &created.warnings {
+    for warning in created.warnings.iter().filter(|warning| !checked.has_warned(warning)) {
         context.output.warn(escape::line(warning));
     }
     Ok(created)

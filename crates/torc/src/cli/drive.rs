@@ -394,6 +394,10 @@ pub fn finish(
     context.output.talk(text);
     if count(status, JobStatus::Failed) + count(status, JobStatus::Terminated) > 0 {
         context.output.talk("hint: `torc why JOB` explains a failure, `torc logs JOB` shows what it wrote");
+        context.output.talk(format_args!(
+            "hint: `torc recover {0}` repairs what it can and runs it again; `torc jobs retry JOB` runs one as it is",
+            workflow.id
+        ));
     }
     if context.output.is_json() {
         context.output.json(status)?;

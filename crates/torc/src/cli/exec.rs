@@ -17,7 +17,7 @@ use torc_model::units::Runtime;
 Examples:
   torc exec -c 'make a' -c 'make b'             two jobs, as many at once as there are CPUs
   torc exec -C commands.txt -j 4                one job per line, four at once
-  torc exec --param n=1:10 -- ./simulate {n}    ten jobs
+  torc exec --param i=1:10 -- ./simulate {i}    ten jobs
   torc exec --param lr=0.1,0.01 --param seed=1:3 -c 'train --lr {lr} --seed {seed}'
                                                 every combination: six jobs
   torc exec --direct --scope limit:gpu -- ./try.sh    once, in the place of the next job; not a job itself

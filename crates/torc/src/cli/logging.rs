@@ -1,5 +1,6 @@
 //! What the parts of the program tell about their own work, on standard error.
 
+use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -13,5 +14,12 @@ pub fn start(quiet: bool, verbose: u8) {
         (false, _) => LevelFilter::TRACE,
     };
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).compact().init();
+    // Colors are for people, not for files.
+    let has_colors = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(has_colors)
+        .compact()
+        .init();
 }

@@ -3,7 +3,7 @@
 use super::Context;
 use super::interrupt::Interrupts;
 use super::references::JobArg;
-use super::session::Access;
+use super::session::{Access, Session};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::escape;
@@ -159,26 +159,45 @@ impl Args {
                 stream.skip_to_tail(client, lines).await?;
             }
         }
+        let mut own: Option<Session> = None;
+        let mut has_news = false;
         loop {
-            // The order matters: what was written before the end is there when the end is known.
-            let ended = !attempt.state.is_live();
-            if ended || streams.is_empty() {
-                for stream in self.open_streams(client, &attempt).await? {
-                    if streams.iter().all(|known| known.path != stream.path) {
-                        streams.push(stream);
+            let client = own.as_ref().map_or(client, |session| &session.client);
+            let step = async {
+                if has_news {
+                    attempt = client.get_attempt(attempt.id).await?;
+                }
+                // The order matters: what was written before the end is there when the end is known.
+                let ended = !attempt.state.is_live();
+                if ended || streams.is_empty() {
+                    for stream in self.open_streams(client, &attempt).await? {
+                        if streams.iter().all(|known| known.path != stream.path) {
+                            streams.push(stream);
+                        }
                     }
                 }
-            }
-            for stream in &mut streams {
-                stream.drain(client).await?;
-            }
-            if ended {
-                return streams.iter_mut().try_for_each(|stream| stream.writer.finish());
-            }
-            if tokio::time::timeout(LOOK_AGAIN, next_event_of(&mut events, job)).await.is_ok() {
-                attempt = client.get_attempt(attempt.id).await?;
+                for stream in &mut streams {
+                    stream.drain(client).await?;
+                }
+                Ok(ended)
+            };
+            match step.await {
+                Ok(true) => break,
+                Ok(false) => {
+                    has_news = tokio::time::timeout(LOOK_AGAIN, next_event_of(&mut events, job)).await.is_ok();
+                }
+                // It lived inside a `torc run` that has ended, perhaps with this very job.
+                Err(Error::Unreachable { .. }) if own.is_none() => {
+                    own = Some(Session::open(&context.locator, Access::Existing).await?);
+                    has_news = true;
+                }
+                Err(error) => return Err(error),
             }
         }
+        if let Some(session) = own {
+            session.close().await;
+        }
+        streams.iter_mut().try_for_each(|stream| stream.writer.finish())
     }
 
     async fn wait_for_begin(

@@ -10,10 +10,12 @@ use super::{Context, block_on, describe, detach};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output::escape;
+use crate::output::{escape, human};
 use std::path::Path;
 use torc_client::{Client, Query};
 use torc_model::api::{RunnerView, WorkflowView};
+use torc_model::ids::WorkflowId;
+use torc_model::status::JobStatus;
 
 /// Unfinished workflows of the same name that are compared with a spec, newest first.
 const MAX_COMPARED: i64 = 50;
@@ -98,12 +100,21 @@ impl Args {
 /// Runs a checked spec: goes on with an unfinished workflow that was made from it, or creates one.
 pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOptions) -> Result<Exit> {
     let find_or_create = async |client: &Client| {
-        if !new && let Some(workflow) = find_unfinished(client, &checked).await? {
-            context.output.talk(format_args!(
-                "going on with {}, which was made from the same spec; `--new` begins anew",
-                describe::workflow(&workflow)
-            ));
-            return Ok(workflow);
+        let earlier = if new { Earlier::Nothing } else { find_earlier(client, &checked).await? };
+        match earlier {
+            Earlier::Unfinished(workflow) => {
+                context.output.talk(format_args!(
+                    "going on with {}, which was made from the same spec; `--new` begins anew",
+                    describe::workflow(&workflow)
+                ));
+                return Ok(*workflow);
+            }
+            Earlier::EndedBadly(id, count) => context.output.talk(format_args!(
+                "note: workflow {id} of the same spec has ended, {} of it without success; a new one begins \
+                 (`torc recover {id}` goes on with the old one)",
+                human::count(count, "job")
+            )),
+            Earlier::Nothing => {}
         }
         let created = create::create(context, client, &checked, Some(options.start())).await?;
         context.output.talk(create::describe(&created).trim_end());
@@ -149,25 +160,49 @@ fn run_found(
     })
 }
 
-/// The newest unfinished workflow that was made from this very spec in this very directory.
-async fn find_unfinished(client: &Client, checked: &Checked) -> Result<Option<WorkflowView>> {
+/// What was made from this very spec in this very directory.
+enum Earlier {
+    /// The newest that is not finished.
+    Unfinished(Box<WorkflowView>),
+    /// The newest has ended, and these many jobs of it did not succeed.
+    EndedBadly(WorkflowId, i64),
+    Nothing,
+}
+
+async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
     let query = Query::new()
         .add("name", checked.name())
         .add("sort_by", "id")
         .add("reverse_sort", true)
         .add("limit", MAX_COMPARED);
+    let (mut ended, mut is_newest) = (Earlier::Nothing, true);
     for workflow in client.list_workflows(&query).await?.items {
         let same_place = workflow.directory.as_deref().is_some_and(|dir| Path::new(dir) == here);
-        if !same_place || workflow.is_canceled || client.is_complete(workflow.id).await?.is_complete {
+        if !same_place {
+            continue;
+        }
+        let is_complete = client.is_complete(workflow.id).await?.is_complete;
+        let is_over = workflow.is_canceled || is_complete;
+        // Only the newest of the finished ones is worth a word.
+        if is_over && !std::mem::replace(&mut is_newest, false) {
             continue;
         }
         let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
-        if spec == checked.value() {
-            return Ok(Some(workflow));
+        if spec != checked.value() {
+            continue;
+        }
+        if !is_over {
+            return Ok(Earlier::Unfinished(Box::new(workflow)));
+        }
+        let status = client.workflow_status(workflow.id).await?;
+        let bad = [JobStatus::Failed, JobStatus::Terminated, JobStatus::Canceled];
+        match bad.iter().filter_map(|of| status.counts.get(of.as_str())).sum() {
+            0 => {}
+            count => ended = Earlier::EndedBadly(workflow.id, count),
         }
     }
-    Ok(None)
+    Ok(ended)
 }
 
 /// A runner of this workflow that is alive on this machine. A second one would share out the same CPUs again.

@@ -14,6 +14,8 @@ pub struct Checked {
     /// The spec.
     pub spec: Spec,
     is_planned: bool,
+    /// What the user has been warned of already.
+    warnings: Vec<String>,
 }
 
 impl Checked {
@@ -25,6 +27,11 @@ impl Checked {
     /// The canonical form.
     pub fn value(&self) -> Value {
         self.spec.to_value()
+    }
+
+    /// The user has been warned of this already, with its place in the file.
+    pub fn has_warned(&self, message: &str) -> bool {
+        self.warnings.iter().any(|warning| warning == message)
     }
 
     /// What the server refused, with its place in the file. The error itself, if it is about something else.
@@ -58,7 +65,8 @@ fn check(context: &Context, parsed: std::result::Result<Parsed, Diagnostics>) ->
     if !warnings.is_empty() {
         context.output.talk(warnings.render(console::colors_enabled_stderr()).trim_end());
     }
-    Ok(Checked { spec, is_planned })
+    let warnings = warnings.iter().map(|warning| warning.message.clone()).collect();
+    Ok(Checked { spec, is_planned, warnings })
 }
 
 fn wrong(errors: &Diagnostics) -> Error {

@@ -148,6 +148,40 @@ fn a_complete_workflow_begins_anew_and_new_forces_it() {
 }
 
 #[test]
+fn a_new_workflow_after_a_bad_end_says_how_to_go_on_with_the_old_one() {
+    let test = Test::new().spec("name: bad\njobs:\n  - {name: a, command: 'false'}\n");
+    test.run().expect(1).tells("`torc recover 1` repairs");
+    test.run().expect(1).tells("note: workflow 1 of the same spec has ended, 1 job of it without success");
+    test.torc(["run", "workflow.yaml", "--new"]).exit(1).tells("created workflow 3");
+}
+
+#[test]
+fn a_short_time_limit_is_used() {
+    let test = Test::new().spec("name: quick\njobs:\n  - {name: a, command: 'true'}\n");
+    test.torc(["run", "workflow.yaml", "--time-limit", "15s"]).success().tells("1 of 1 job succeeded");
+}
+
+#[test]
+fn a_runner_finds_a_server_that_was_killed_and_started_again() {
+    let test = Test::new().spec(GATED);
+    let gate = test.gate("gate");
+    test.torc(["create", "--initialize", "workflow.yaml"]).success();
+    let mut server = test.torc(["server", "run"]).spawn();
+    server.wait_for_stdout("http://127.0.0.1");
+    let runner = test.torc(["runner", "1"]).spawn();
+    wait_for_status(&test, "first", "job_started");
+    server.signal("KILL");
+    server.wait();
+    let mut server = test.torc(["server", "run"]).spawn();
+    server.wait_for_stdout("http://127.0.0.1");
+    gate.open();
+    runner.wait().expect(0);
+    server.signal("TERM");
+    server.wait();
+    assert_eq!(test.read("order.txt"), "first\nsecond\n");
+}
+
+#[test]
 fn cancel_stops_what_runs() {
     let test = Test::new().spec(GATED);
     test.gate("gate");
