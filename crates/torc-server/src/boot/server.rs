@@ -104,7 +104,13 @@ impl Server {
         }
         tracing::info!(url = file.url, database = %database.path.display(), "serving");
         let events = store.subscribe();
-        let ending = Ending { store, path: server_file, ours: file.clone(), lock: database.lock };
+        let ending = Ending {
+            store,
+            database: database.path.clone(),
+            path: server_file,
+            ours: file.clone(),
+            lock: database.lock,
+        };
         let task = tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "serving ended by a defect");
@@ -244,6 +250,7 @@ async fn execute_schedules(store: Store, stop: CancellationToken) {
 /// What is left to do when nobody is served any more.
 struct Ending {
     store: Store,
+    database: PathBuf,
     path: PathBuf,
     ours: ServerFile,
     lock: Lock,
@@ -254,6 +261,16 @@ impl Ending {
         // Requests that were cut off may still be on their way to the disk.
         if let Err(refusal) = self.store.flush().await {
             tracing::warn!(%refusal, "the last requests may not be on disk");
+        }
+        // The process may be gone before the writer's own connection has done this on its way out. A database without
+        // a log beside it is easier to copy by hand, and opens sooner.
+        let database = self.database.clone();
+        let checkpoint = tokio::task::spawn_blocking(move || {
+            let db = rusqlite::Connection::open(database)?;
+            db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+        });
+        if let Ok(Err(error)) = checkpoint.await {
+            tracing::warn!(%error, "the log could not be written back into the database");
         }
         drop(self.store);
         if let Err(error) = remove_server_file(&self.path, &self.ours) {
