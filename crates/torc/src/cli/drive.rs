@@ -27,6 +27,9 @@ const BATCH: usize = 1024;
 
 /// Thousands of jobs end per second; people do not see more often than this, and each look is a wake-up.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long, and how often, a server that does not answer is asked again.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Jobs that can not run are explained, this many at most.
 const MAX_EXPLAINED: i64 = 3;
 
@@ -46,7 +49,7 @@ pub struct Drive<'a> {
 pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let Drive { context, workflow, options, force } = drive;
     let client = session.client.clone();
-    let mut status = client.workflow_status(workflow.id).await?;
+    let mut status = patiently(async || Ok(client.workflow_status(workflow.id).await?)).await?;
     if count(&status, JobStatus::Uninitialized) > 0 {
         client.initialize_workflow(workflow.id, force).await?;
         status = client.workflow_status(workflow.id).await?;
@@ -88,7 +91,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     }
     display.progress.end();
     let summary = left.map_err(runner_error)?;
-    let status = client.workflow_status(workflow.id).await?;
+    let status = patiently(async || Ok(client.workflow_status(workflow.id).await?)).await?;
     if summary.undelivered > 0 {
         let results = human::count(i64::try_from(summary.undelivered).unwrap_or(i64::MAX), "result");
         context.output.warn(format_args!("{results} could not be delivered; the next runner here delivers them"));
@@ -97,6 +100,19 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
         explain(context, &client, &workflow, &status, &summary.reason, &capacity).await?;
     }
     finish(context, &workflow, &status, Some(&display.progress))
+}
+
+/// Asks again for a while when nobody answers: the server is perhaps just being started, or started again.
+pub async fn patiently<T>(ask: impl AsyncFn() -> Result<T>) -> Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match ask().await {
+            Err(Error::Unreachable { .. } | Error::Refused { status: 503, .. }) if Instant::now() < deadline => {
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Takes what has happened, but not before this time.
@@ -155,7 +171,7 @@ async fn has_due_action(client: &Client, workflow: WorkflowId) -> Result<bool> {
         let is_for_runners = action.what.get("action_type").is_some_and(|kind| kind == "run_commands");
         is_for_runners && matches!(action.state, ActionState::Triggered | ActionState::Claimed)
     };
-    Ok(client.list_actions(workflow).await?.items.iter().any(is_due))
+    Ok(patiently(async || Ok(client.list_actions(workflow).await?)).await?.items.iter().any(is_due))
 }
 
 /// Waits until a process of this machine has ended.

@@ -33,7 +33,8 @@ impl Args {
             let purpose = Purpose::Run { port: 0 };
             let mut session = Session::open_for(&context.locator, Access::Existing, purpose).await?;
             let result = async {
-                let workflow = references::workflow(&session.client, &self.workflow).await?;
+                let find = async || references::workflow(&session.client, &self.workflow).await;
+                let workflow = drive::patiently(find).await?;
                 drive::run(&mut session, Drive { context, workflow, options: &self.options, force: false }).await
             };
             let result = result.await;
