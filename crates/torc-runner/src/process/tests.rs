@@ -142,7 +142,7 @@ fn what_a_shell_does_itself_is_left_to_it() {
         ".",
         "/",
         "'./show' a",
-        "time -p ./show 2>/dev/null",
+        "{ time ./show; } 2>/dev/null",
         "kill -l",
         "./show 'unfinished",
         "",
