@@ -129,7 +129,8 @@ fn accounting_and_the_allocations_output_tell_what_happened() {
         })
     });
     let told = cluster.mcp("get_slurm_sacct")["structuredContent"].clone();
-    assert!(told["total_walltime_seconds"].as_u64().is_some_and(|s| s > 0), "{told}");
+    // It may have been canceled within its first second.
+    assert!(told["total_walltime_seconds"].is_u64(), "{told}");
     assert!(told["records"].as_array().is_some_and(|r| r.iter().any(|r| r["job_id"] == job.as_str())), "{told}");
     let steps = cluster.json(&["slurm", "sacct", "latest", "--steps"]);
     let steps = steps["records"].as_array().cloned().unwrap_or_default();
