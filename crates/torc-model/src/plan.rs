@@ -186,6 +186,25 @@ pub struct Job {
     pub name: String,
     /// The shell text; empty when the job has steps.
     pub command: String,
+    /// Index into [`Plan::resource_requirements`].
+    pub resource_requirements: Option<usize>,
+    /// Index into [`Plan::failure_handlers`].
+    pub failure_handler: Option<usize>,
+    /// Index into [`Plan::slurm_schedulers`].
+    pub scheduler: Option<usize>,
+    /// Canceled when a dependency ends badly (otherwise it runs all the same).
+    pub cancel_on_blocking_job_failure: bool,
+    /// Higher runs first.
+    pub priority: i64,
+    /// Everything a runner must know that few jobs set.
+    pub extra: Sparse<JobExtra>,
+    /// What takes no room in a job that stands alone; its fields can be used like the job's own.
+    pub rest: Sparse<JobRest>,
+}
+
+/// What a job has to do with others, and how it runs if not by a command alone.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct JobRest {
     /// Text put before the command.
     pub invocation_script: Option<String>,
     /// The step tree, in the canonical JSON form, instead of a command.
@@ -200,18 +219,22 @@ pub struct Job {
     pub input_user_data: Vec<usize>,
     /// Indexes into [`Plan::user_data`].
     pub output_user_data: Vec<usize>,
-    /// Index into [`Plan::resource_requirements`].
-    pub resource_requirements: Option<usize>,
-    /// Index into [`Plan::failure_handlers`].
-    pub failure_handler: Option<usize>,
-    /// Index into [`Plan::slurm_schedulers`].
-    pub scheduler: Option<usize>,
-    /// Canceled when a dependency ends badly (otherwise it runs all the same).
-    pub cancel_on_blocking_job_failure: bool,
-    /// Higher runs first.
-    pub priority: i64,
-    /// Everything a runner must know that few jobs set.
-    pub extra: Sparse<JobExtra>,
+}
+
+crate::plain!(JobRest);
+
+impl std::ops::Deref for Job {
+    type Target = JobRest;
+
+    fn deref(&self) -> &JobRest {
+        &self.rest
+    }
+}
+
+impl std::ops::DerefMut for Job {
+    fn deref_mut(&mut self) -> &mut JobRest {
+        &mut self.rest
+    }
 }
 
 /// The rarer settings of a job; one JSON text in the database, absent when all are default.

@@ -143,7 +143,8 @@ fn analyse(spec: &Spec, plan: &Plan, origins: &[usize]) -> Analysis {
     chain.reverse();
     let known = chain.iter().all(|job| runtime(plan, &plan.jobs[*job]).is_some());
     let graph = graph_of(spec, plan, origins, &stage);
-    let names: Vec<&str> = spec.document.jobs.iter().map(|job| job.name.as_str()).collect();
+    let names: Vec<String> = spec.document.jobs().map(|job| job.name.clone()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let count = stage.iter().map(|stage| stage + 1).max().unwrap_or(0);
     let mut stages: Vec<Stage> = (0..count).map(|_| Stage { jobs: 0, nodes: Vec::new() }).collect();
     stage.iter().for_each(|stage| stages[*stage].jobs += 1);
@@ -176,7 +177,8 @@ fn graph_of(spec: &Spec, plan: &Plan, origins: &[usize], stage: &[usize]) -> Gra
         });
         nodes[node].jobs += 1;
         if nodes[node].jobs == 2 {
-            nodes[node].name.clone_from(&spec.document.jobs[origins[index]].name);
+            let definition = spec.document.job(origins[index]);
+            nodes[node].name = definition.map(|definition| definition.name.clone()).unwrap_or_default();
         }
         node_of.push(node);
     }

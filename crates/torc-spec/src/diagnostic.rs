@@ -378,7 +378,7 @@ impl IntoIterator for Diagnostics {
 #[derive(Clone, Debug)]
 pub struct SourceMap {
     name: Arc<str>,
-    text: Arc<str>,
+    text: Arc<String>,
     lines: Arc<[u32]>,
 }
 
@@ -387,11 +387,11 @@ impl SourceMap {
     const MAX_LINE: usize = 4096;
 
     /// For a text.
-    pub fn new(name: &str, text: &str) -> Self {
+    pub fn new(name: &str, text: String) -> Self {
         let starts =
             std::iter::once(0).chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1));
         let lines = starts.map(|start| u32::try_from(start).unwrap_or(u32::MAX)).collect();
-        Self { name: name.into(), text: text.into(), lines }
+        Self { name: name.into(), text: Arc::new(text), lines }
     }
 
     /// The text.

@@ -1,8 +1,13 @@
 //! The canonical spec as plain types, with constants put in and parameters not yet expanded.
 
+use crate::node::{JOBS, Kind, Node, Owned};
+use crate::packed::Packed;
 use serde::Deserialize;
+use serde::de::{self, value::MapDeserializer};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use torc_model::plan::{Rule, Stdio};
 use torc_model::sparse::Sparse;
 use torc_model::status::Trigger;
@@ -40,8 +45,53 @@ pub(crate) struct Document {
     pub slurm_schedulers: Vec<SchedulerSpec>,
     pub files: Vec<FileSpec>,
     pub user_data: Vec<UserDataSpec>,
-    pub jobs: Vec<JobSpec>,
+    #[serde(rename = "jobs")]
+    listed: Vec<JobSpec>,
+    /// The jobs, if there are so many that they stay as they are and are read one at a time.
+    #[serde(skip)]
+    packed: Option<Arc<Packed>>,
     pub actions: Vec<ActionSpec>,
+}
+
+impl Document {
+    /// From a canonical tree.
+    pub fn read(tree: &Node) -> Result<Self, de::value::Error> {
+        let Kind::Map(entries) = &tree.kind else { return Self::deserialize(tree) };
+        let packed: Option<Arc<Packed>> = entries.iter().find_map(|entry| match &entry.value.kind {
+            Kind::Long(jobs) if entry.key == JOBS => Some(jobs.clone()),
+            _ => None,
+        });
+        let is_packed = packed.is_some();
+        let plain = entries.iter().filter(|entry| !is_packed || entry.key != JOBS);
+        let plain = MapDeserializer::new(plain.map(|entry| (&*entry.key, &entry.value)));
+        Ok(Self { packed, ..Self::deserialize(plain)? })
+    }
+
+    /// The definitions of jobs, in order.
+    pub fn jobs(&self) -> impl Iterator<Item = Cow<'_, JobSpec>> + '_ {
+        let packed = self.packed.iter().flat_map(|jobs| jobs.iter());
+        self.listed.iter().map(Cow::Borrowed).chain(packed.map(|job| Cow::Owned(unpacked(job))))
+    }
+
+    /// How many there are.
+    pub fn job_count(&self) -> usize {
+        self.packed.as_ref().map_or(self.listed.len(), |jobs| jobs.len())
+    }
+
+    /// One of them.
+    pub fn job(&self, index: usize) -> Option<Cow<'_, JobSpec>> {
+        match &self.packed {
+            Some(jobs) => jobs.get(index).map(|job| Cow::Owned(unpacked(job))),
+            None => self.listed.get(index).map(Cow::Borrowed),
+        }
+    }
+}
+
+/// A canonical job is one that can be read.
+fn unpacked(job: Node) -> JobSpec {
+    let read = JobSpec::deserialize(Owned(job));
+    debug_assert!(read.is_ok(), "{read:?}");
+    read.unwrap_or_default()
 }
 
 /// How parameters combine.

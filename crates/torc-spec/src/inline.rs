@@ -2,6 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceMap, excerpt};
 use crate::node::{Entry, Kind, Node, Span};
+use crate::packed::change;
 use crate::source::{Source, read_limited};
 use crate::{template, values};
 use serde_json::{Map, Number, Value};
@@ -28,8 +29,14 @@ pub fn parameters_files(tree: &mut Node, map: &SourceMap, base_dir: Option<&Path
     for key in ["files", "user_data", "jobs"] {
         let Kind::Map(entries) = &mut tree.kind else { return };
         let Some(list) = entries.iter_mut().find(|entry| entry.key == key) else { continue };
-        if let Kind::List(items) = &mut list.value.kind {
-            items.iter_mut().enumerate().for_each(|(index, item)| inline(item, format!("{key}[{index}].")));
+        match &mut list.value.kind {
+            Kind::List(items) => {
+                items.iter_mut().enumerate().for_each(|(index, item)| inline(item, format!("{key}[{index}].")))
+            }
+            Kind::Long(items) if items.mentions("parameters_file") => {
+                change(items, |index, item| inline(item, format!("{key}[{index}].")));
+            }
+            _ => {}
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::checks;
 use crate::node::Node;
 use crate::read::Reader;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 use torc_model::status::{Cause, Trigger};
 
@@ -102,11 +102,36 @@ pub struct Object {
     pub check: Option<fn(&mut Reader<'_>, &Node)>,
 }
 
+/// The keys of all fields, numbered.
+struct Known {
+    keys: Vec<&'static str>,
+    numbers: HashMap<&'static str, usize>,
+}
+
+static KNOWN: LazyLock<Known> = LazyLock::new(|| {
+    let mut known = Known { keys: Vec::new(), numbers: HashMap::new() };
+    for field in OBJECTS.iter().flat_map(|object| object.fields) {
+        if !known.numbers.contains_key(field.key) {
+            known.numbers.insert(field.key, known.keys.len());
+            known.keys.push(field.key);
+        }
+    }
+    known
+});
+
 /// A key of any field, as the tables have it.
 pub fn known(key: &str) -> Option<&'static str> {
-    static KNOWN: LazyLock<HashSet<&'static str>> =
-        LazyLock::new(|| OBJECTS.iter().flat_map(|object| object.fields).map(|field| field.key).collect());
-    KNOWN.get(key).copied()
+    number(key).map(|(_, key)| key)
+}
+
+/// The number of a key of any field, and the key as the tables have it.
+pub fn number(key: &str) -> Option<(usize, &'static str)> {
+    KNOWN.numbers.get_key_value(key).map(|(key, number)| (*number, *key))
+}
+
+/// The key with a number that [`number`] gave.
+pub fn numbered(number: usize) -> &'static str {
+    KNOWN.keys[number]
 }
 
 impl Object {

@@ -16,6 +16,7 @@ mod inline;
 mod keys;
 mod lint;
 mod node;
+mod packed;
 mod plan;
 mod read;
 mod recovery;

@@ -72,11 +72,10 @@ impl Lint<'_> {
             let message = format!("no job takes limit `{}` with `uses`", excerpt(name));
             self.say(&At::top("limits").key(name), Diagnostic::warning(message));
         }
-        let takers = document.jobs.iter().map(|job| &job.use_parameters);
-        let takers = takers.chain(document.files.iter().map(|file| &file.use_parameters));
-        let taken: HashSet<&String> =
-            takers.chain(document.user_data.iter().map(|data| &data.use_parameters)).flatten().collect();
-        for name in document.parameters.keys().filter(|name| !taken.contains(name)) {
+        let mut taken: HashSet<String> = document.jobs().flat_map(|job| job.use_parameters.clone()).collect();
+        taken.extend(document.files.iter().flat_map(|file| file.use_parameters.clone()));
+        taken.extend(document.user_data.iter().flat_map(|data| data.use_parameters.clone()));
+        for name in document.parameters.keys().filter(|name| !taken.contains(*name)) {
             let message = format!("no entry takes parameter `{name}` with `use_parameters`");
             self.say(&At::top("parameters").key(name), Diagnostic::warning(message));
         }

@@ -1,12 +1,14 @@
 //! The one tree that every format is read into: values with the place they were written at.
 
 use crate::keys;
+use crate::packed::{Collector, Packed};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Serialize, Serializer, forward_to_deserialize_any};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A range of bytes in the source text. Specs that did not come from text have [`Span::NONE`] everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +35,9 @@ impl Span {
     }
 }
 
+/// The key of a file whose list is packed if it is long.
+pub const JOBS: &str = "jobs";
+
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -55,6 +60,8 @@ pub enum Kind {
     Text(String),
     /// Values in order.
     List(Vec<Node>),
+    /// The same for the list of jobs if it is long.
+    Long(Arc<Packed>),
     /// Keys in the order of the file; the front ends guarantee that they differ.
     Map(Vec<Entry>),
 }
@@ -94,7 +101,7 @@ impl Node {
         }
     }
 
-    /// The elements, if this is a list; else nothing.
+    /// The elements, if this is a list of no special length; else nothing.
     pub fn items(&self) -> &[Self] {
         match &self.kind {
             Kind::List(items) => items,
@@ -117,7 +124,7 @@ impl Node {
             Kind::Bool(_) => "true or false",
             Kind::Number(..) => "a number",
             Kind::Text(_) => "text",
-            Kind::List(_) => "a list",
+            Kind::List(_) | Kind::Long(_) => "a list",
             Kind::Map(_) => "a map",
         }
     }
@@ -130,10 +137,27 @@ impl Node {
             Kind::Number(number, _) => Value::Number(number.clone()),
             Kind::Text(text) => Value::String(text.clone()),
             Kind::List(items) => Value::Array(items.iter().map(Self::to_value).collect()),
+            Kind::Long(items) => Value::Array(items.iter().map(|item| item.to_value()).collect()),
             Kind::Map(entries) => {
                 Value::Object(entries.iter().map(|e| (e.key.to_string(), e.value.to_value())).collect::<Map<_, _>>())
             }
         }
+    }
+
+    /// A whole file without places.
+    pub fn from_file(value: Value) -> Self {
+        let Value::Object(map) = value else { return Self::from_value(value) };
+        let entry = |(key, value): (String, Value)| {
+            let value = match value {
+                Value::Array(items) if key == JOBS => {
+                    let items: Collector = items.into_iter().map(Self::from_value).collect();
+                    Self::new(items.finish(), Span::NONE)
+                }
+                value => Self::from_value(value),
+            };
+            Entry { key: key.into(), key_span: Span::NONE, value }
+        };
+        Self::new(Kind::Map(map.into_iter().map(entry).collect()), Span::NONE)
     }
 
     /// The same value with no place at all.
@@ -162,19 +186,37 @@ impl Serialize for Node {
             Kind::Number(number, _) => number.serialize(serializer),
             Kind::Text(text) => serializer.serialize_str(text),
             Kind::List(items) => serializer.collect_seq(items),
+            Kind::Long(items) => serializer.collect_seq(items.iter()),
             Kind::Map(entries) => serializer.collect_map(entries.iter().map(|entry| (&entry.key, &entry.value))),
         }
     }
 }
 
-/// Reads a tree from what another program sent: values without places. Of keys that occur twice the last one counts.
+/// Reads a file from what another program sent: values without places. Of keys that occur twice the last one counts.
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TreeVisitor).map(|kind| Self::new(kind, Span::NONE))
+        TreeVisitor::File.deserialize(deserializer)
     }
 }
 
-struct TreeVisitor;
+/// What is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TreeVisitor {
+    /// A whole file.
+    File,
+    /// Its jobs.
+    Jobs,
+    /// Anything else.
+    Value,
+}
+
+impl<'de> DeserializeSeed<'de> for TreeVisitor {
+    type Value = Node;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(self).map(|kind| Node::new(kind, Span::NONE))
+    }
+}
 
 impl<'de> Visitor<'de> for TreeVisitor {
     type Value = Kind;
@@ -212,8 +254,15 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Kind, A::Error> {
+        if self == Self::Jobs {
+            let mut items = Collector::default();
+            while let Some(item) = access.next_element_seed(Self::Value)? {
+                items.push(item);
+            }
+            return Ok(items.finish());
+        }
         let mut items = Vec::new();
-        while let Some(item) = access.next_element()? {
+        while let Some(item) = access.next_element_seed(Self::Value)? {
             items.push(item);
         }
         Ok(Kind::List(items))
@@ -222,7 +271,8 @@ impl<'de> Visitor<'de> for TreeVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Kind, A::Error> {
         let mut entries: Vec<Entry> = Vec::new();
         while let Some(Key(key)) = access.next_key()? {
-            entries.push(Entry { key, key_span: Span::NONE, value: access.next_value()? });
+            let part = if self == Self::File && key == JOBS { Self::Jobs } else { Self::Value };
+            entries.push(Entry { key, key_span: Span::NONE, value: access.next_value_seed(part)? });
         }
         let few = |entries: &[Entry]| (1..entries.len()).all(|i| entries[..i].iter().all(|e| e.key != entries[i].key));
         if entries.len() > 16 || !few(&entries) {
@@ -275,6 +325,7 @@ impl<'de> Deserializer<'de> for &'de Node {
             },
             Kind::Text(text) => visitor.visit_borrowed_str(text),
             Kind::List(items) => visitor.visit_seq(SeqDeserializer::new(items.iter())),
+            Kind::Long(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Owned))),
             Kind::Map(entries) => {
                 visitor.visit_map(MapDeserializer::new(entries.iter().map(|entry| (&*entry.key, &entry.value))))
             }
@@ -308,6 +359,65 @@ impl<'de> Deserializer<'de> for &'de Node {
 }
 
 impl<'de> IntoDeserializer<'de, de::value::Error> for &'de Node {
+    type Deserializer = Self;
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+/// The same for a node that is not needed any more.
+pub struct Owned(pub Node);
+
+impl<'de> Deserializer<'de> for Owned {
+    type Error = de::value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match self.0.kind {
+            Kind::Null => visitor.visit_unit(),
+            Kind::Bool(value) => visitor.visit_bool(value),
+            Kind::Number(number, _) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(number), ..) => visitor.visit_u64(number),
+                (None, Some(number), _) => visitor.visit_i64(number),
+                (None, None, number) => visitor.visit_f64(number.unwrap_or_default()),
+            },
+            Kind::Text(text) => visitor.visit_string(text),
+            Kind::List(items) => visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Self))),
+            Kind::Long(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Self))),
+            Kind::Map(entries) => {
+                let entries = entries.into_iter().map(|entry| (entry.key, Self(entry.value)));
+                visitor.visit_map(MapDeserializer::new(entries))
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match &self.0.kind {
+            Kind::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        let word = self.0.as_text().unwrap_or_default().to_owned();
+        visitor.visit_enum(word.into_deserializer())
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
+
+impl<'de> IntoDeserializer<'de, de::value::Error> for Owned {
     type Deserializer = Self;
     fn into_deserializer(self) -> Self {
         self
@@ -348,12 +458,19 @@ impl Path {
     }
 
     /// The deepest node on this path that exists under `root`.
-    pub fn resolve<'a>(&self, root: &'a Node) -> &'a Node {
+    pub fn resolve<'a>(&self, root: &'a Node) -> Cow<'a, Node> {
         let mut node = root;
-        for step in &self.0 {
+        for (depth, step) in self.0.iter().enumerate() {
             let next = match (step, &node.kind) {
                 (Step::Key(key), _) => node.get(key),
                 (Step::Index(index), Kind::List(items)) => items.get(*index),
+                (Step::Index(index), Kind::Long(items)) => match items.get(*index) {
+                    Some(item) => {
+                        let rest = Self(self.0[depth + 1..].to_vec());
+                        return Cow::Owned(rest.resolve(&item).into_owned());
+                    }
+                    None => None,
+                },
                 (Step::Index(_), _) => None,
             };
             match next {
@@ -361,7 +478,7 @@ impl Path {
                 None => break,
             }
         }
-        node
+        Cow::Borrowed(node)
     }
 }
 

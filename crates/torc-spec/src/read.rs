@@ -6,10 +6,12 @@
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap, excerpt, nearest, suggest};
 use crate::keys::{self, Field, KeyRule, Object, Shape};
 use crate::node::{Entry, Kind, Node, Path, Span, Step};
+use crate::packed::Collector;
 use crate::template;
 use crate::values;
 use serde_json::Number;
 use std::collections::HashSet;
+use std::sync::Arc;
 use torc_model::units::{Memory, Runtime};
 
 /// Reads one tree.
@@ -220,7 +222,7 @@ impl<'a> Reader<'a> {
             Kind::Text(_) => return Some(node),
             Kind::Bool(value) => value.to_string(),
             Kind::Number(number, raw) => raw.map_or_else(|| number.to_string(), String::from),
-            Kind::Null | Kind::List(_) | Kind::Map(_) => return self.expected(&node, what),
+            Kind::Null | Kind::List(_) | Kind::Long(_) | Kind::Map(_) => return self.expected(&node, what),
         };
         Some(Node::text(text, node.span))
     }
@@ -346,6 +348,13 @@ impl<'a> Reader<'a> {
         let span = node.span;
         let items = match node.kind {
             Kind::List(items) => items,
+            Kind::Long(items) => {
+                let mut read = Collector::default();
+                for (index, node) in Arc::unwrap_or_clone(items).consume().enumerate() {
+                    read.extend(self.element(index, node, item));
+                }
+                return Some(Node::new(read.finish(), span));
+            }
             Kind::Map(_) if !matches!(item, Shape::Object(_)) => return self.expected(&node, "a list"),
             // A single map where a list of maps belongs is usually a forgotten dash.
             Kind::Map(_) => {
@@ -357,16 +366,22 @@ impl<'a> Reader<'a> {
         };
         let mut read = Vec::with_capacity(items.len());
         for (index, node) in items.into_iter().enumerate() {
-            self.path.push(Step::Index(index));
-            if matches!(node.kind, Kind::Null) {
-                let diagnostic = Diagnostic::error("an element of this list is empty");
-                self.report(node.span, diagnostic.help("remove the lone `-`, or write a value after it"));
-            } else if let Some(node) = self.shape(node, item) {
-                read.push(node);
-            }
-            self.path.pop();
+            read.extend(self.element(index, node, item));
         }
         Some(Node::new(Kind::List(read), span))
+    }
+
+    fn element(&mut self, index: usize, node: Node, item: &'static Shape) -> Option<Node> {
+        self.path.push(Step::Index(index));
+        let read = if matches!(node.kind, Kind::Null) {
+            let diagnostic = Diagnostic::error("an element of this list is empty");
+            self.report(node.span, diagnostic.help("remove the lone `-`, or write a value after it"));
+            None
+        } else {
+            self.shape(node, item)
+        };
+        self.path.pop();
+        read
     }
 
     fn map(&mut self, node: Node, rule: KeyRule, shape: &'static Shape) -> Option<Node> {
@@ -419,7 +434,9 @@ impl<'a> Reader<'a> {
                 let Kind::List(items) = node.kind else { return None };
                 Some(Node::new(Kind::List(items.into_iter().map(scalar).collect()), node.span))
             }
-            Kind::Null | Kind::Map(_) => self.expected(&node, "values such as `1:10`, `[a, b]` or a list"),
+            Kind::Null | Kind::Long(_) | Kind::Map(_) => {
+                self.expected(&node, "values such as `1:10`, `[a, b]` or a list")
+            }
         }
     }
 }

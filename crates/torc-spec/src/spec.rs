@@ -7,7 +7,7 @@ use crate::keys;
 use crate::node::{At, Kind, Node, Path};
 use crate::read::Reader;
 use crate::source::{Format, Source};
-use crate::{inline, template};
+use crate::{inline, packed, template};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use torc_model::plan::Plan;
@@ -43,7 +43,7 @@ impl Default for Raw {
 
 impl From<Value> for Raw {
     fn from(value: Value) -> Self {
-        Self(Node::from_value(value))
+        Self(Node::from_file(value))
     }
 }
 
@@ -68,43 +68,52 @@ impl std::fmt::Debug for Spec {
 
 /// Reads a spec. Errors come with their place, as many as can be found in one pass.
 pub fn parse(source: &Source) -> Result<Parsed, Diagnostics> {
-    let map = text_of(source)?;
-    let mut builder = Builder::new(&map);
-    let tree = match source.format {
-        Format::Yaml => yaml::parse(&map, &mut builder),
-        Format::Json => json::parse(&map, json::Dialect::Json, &mut builder),
-        Format::Json5 => json::parse(&map, json::Dialect::Json5, &mut builder),
-        Format::Kdl => front::kdl_tree::parse(&map, &mut builder),
-    };
-    let errors = builder.errors;
-    let tree = match tree {
-        Ok(tree) if !errors.has_errors() => tree,
-        Ok(_) | Err(front::Stop) => return Err(errors),
-    };
-    Spec::read(tree, map, source.format == Format::Kdl, source.base_dir.as_deref())
+    source.clone().parse()
+}
+
+impl Source {
+    /// The same without a copy of the text.
+    pub fn parse(self) -> Result<Parsed, Diagnostics> {
+        let (format, base_dir) = (self.format, self.base_dir.clone());
+        let map = text_of(self)?;
+        let mut builder = Builder::new(&map);
+        let tree = match format {
+            Format::Yaml => yaml::parse(&map, &mut builder),
+            Format::Json => json::parse(&map, json::Dialect::Json, &mut builder),
+            Format::Json5 => json::parse(&map, json::Dialect::Json5, &mut builder),
+            Format::Kdl => front::kdl_tree::parse(&map, &mut builder),
+        };
+        let errors = builder.errors;
+        let tree = match tree {
+            Ok(tree) if !errors.has_errors() => tree,
+            Ok(_) | Err(front::Stop) => return Err(errors),
+        };
+        Spec::read(tree, map, format == Format::Kdl, base_dir.as_deref())
+    }
 }
 
 /// The text, if it is one.
-fn text_of(source: &Source) -> Result<SourceMap, Diagnostics> {
+fn text_of(source: Source) -> Result<SourceMap, Diagnostics> {
     if source.bytes.len() > Source::MAX_BYTES {
         let message = format!("`{}` is larger than {} MiB", source.name, Source::MAX_BYTES >> 20);
         let help = "write jobs that differ only in a value as one job with `parameters`";
         return Err(Diagnostic::error(message).help(help).into());
     }
-    let (text, valid) = match std::str::from_utf8(&source.bytes) {
-        Ok(text) => (text, text.len()),
-        Err(error) => {
-            let valid = error.valid_up_to();
-            (std::str::from_utf8(&source.bytes[..valid]).unwrap_or_default(), valid)
-        }
-    };
+    let length = source.bytes.len();
+    let text = String::from_utf8(source.bytes).unwrap_or_else(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let mut bytes = error.into_bytes();
+        bytes.truncate(valid);
+        String::from_utf8(bytes).unwrap_or_default()
+    });
     let map = SourceMap::new(&source.name, text);
+    let text = map.text();
     let fail = |at: usize, message: &str, help: &str| {
         let place = map.place(crate::node::Span::new(at, at), String::new());
         Err(Diagnostic::error(message).at(place).help(help).into())
     };
-    if valid < source.bytes.len() {
-        return fail(valid, "the file is not UTF-8 text from here on", "save it in the UTF-8 encoding");
+    if text.len() < length {
+        return fail(text.len(), "the file is not UTF-8 text from here on", "save it in the UTF-8 encoding");
     }
     if let Some(at) = text.find('\0') {
         return fail(at, "the file contains a NUL byte", "a workflow file is plain text");
@@ -130,7 +139,7 @@ impl Spec {
             return Err(found);
         }
         let resolved = if deferred { Some(with_constants(&tree, &map, &mut found)?) } else { None };
-        let document = Document::deserialize(resolved.as_ref().unwrap_or(&tree)).map_err(|error| {
+        let document = Document::read(resolved.as_ref().unwrap_or(&tree)).map_err(|error| {
             Diagnostics::from(Diagnostic::error(format!("the spec passed all checks but cannot be used: {error}")))
         })?;
         Ok(Parsed { spec: Self { tree, map, document }, warnings: found })
@@ -150,9 +159,9 @@ impl Spec {
         Ok((planned.plan, planned.warnings))
     }
 
-    /// How many jobs the spec stands for, at most.
-    pub fn max_jobs(&self) -> usize {
-        crate::plan::max_jobs(&self.document)
+    /// Whether the spec stands for more jobs than this; if there is a doubt, yes.
+    pub fn has_more_jobs_than(&self, most: usize) -> bool {
+        self.document.job_count() > most || crate::plan::max_jobs(&self.document) > most
     }
 
     /// The workflow's name.
@@ -177,7 +186,7 @@ impl Spec {
 
     /// The same for JSON that was read without a detour.
     pub fn from_raw(raw: Raw) -> Result<Parsed, Diagnostics> {
-        let map = SourceMap::new("<request>", "");
+        let map = SourceMap::new("<request>", String::new());
         let mut builder = Builder::new(&map);
         if check_tree(&raw.0, 0, &mut builder).is_err() || builder.errors.has_errors() {
             return Err(builder.errors);
@@ -206,6 +215,7 @@ fn check_tree(node: &Node, depth: usize, builder: &mut Builder<'_>) -> Result<()
     builder.check_depth(depth, node.span)?;
     match &node.kind {
         Kind::List(items) => items.iter().try_for_each(|item| check_tree(item, depth + 1, builder)),
+        Kind::Long(items) => items.iter().try_for_each(|item| check_tree(&item, depth + 1, builder)),
         Kind::Map(entries) => entries.iter().try_for_each(|entry| {
             builder.check_text(&entry.key, node.span);
             check_tree(&entry.value, depth + 1, builder)
@@ -250,6 +260,7 @@ fn put_in(node: &mut Node, constants: &[(&str, &str)], map: &SourceMap, found: &
             }
         },
         Kind::List(items) => items.iter_mut().for_each(|item| put_in(item, constants, map, found)),
+        Kind::Long(items) => packed::change(items, |_, item| put_in(item, constants, map, found)),
         Kind::Map(entries) => entries.iter_mut().for_each(|entry| put_in(&mut entry.value, constants, map, found)),
         Kind::Null | Kind::Bool(_) | Kind::Number(..) => {}
     }

@@ -46,23 +46,26 @@ impl From<CreateWorkflow> for Creation {
 pub fn create(
     tx: &mut Tx<'_>,
     request: &Creation,
-    plan: &Plan,
+    mut plan: Plan,
     seen: &[FileFact],
     warnings: Vec<String>,
 ) -> Result<WorkflowCreated, Failed> {
     if let Some(known) = find_by_key(tx.db, request.key.as_deref())? {
         return Ok(WorkflowCreated { warnings, ..known });
     }
-    let id = insert_workflow(tx, request, plan)?;
-    let requirements = insert_requirements(tx.db, id, plan)?;
-    let handlers = insert_handlers(tx.db, id, plan)?;
-    let schedulers = insert_schedulers(tx.db, id, plan)?;
-    let files = insert_files(tx.db, id, plan)?;
+    let id = insert_workflow(tx, request, &plan)?;
+    // With a million jobs it is long, and what follows needs the room.
+    plan.spec = String::new();
+    let requirements = insert_requirements(tx.db, id, &plan)?;
+    let handlers = insert_handlers(tx.db, id, &plan)?;
+    let schedulers = insert_schedulers(tx.db, id, &plan)?;
+    let files = insert_files(tx.db, id, &plan)?;
     let seen: Vec<FileFact> = seen.iter().zip(&files).map(|(f, id)| FileFact { id: *id, ..f.clone() }).collect();
     facts::record(tx.db, &seen)?;
-    let user_data = insert_user_data(tx.db, id, plan)?;
+    let user_data = insert_user_data(tx.db, id, &plan)?;
     let first = tx.state.next_job;
-    let plan = &super::map::with_limits(plan, first);
+    super::map::set_limits(&mut plan.jobs, first);
+    let plan = &plan;
     tx.state.next_job += plan.jobs.len() as i64;
     tx.db
         .prepare_cached(

@@ -9,39 +9,33 @@ use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::collections::HashMap;
 use torc_model::api::{AttemptPacket, ItemView, ItemsRequest};
 use torc_model::core::{Claimed, End, ITEM_GONE, MapJob, NewJob, WAITS_FOR_ITEMS, Workflow, limit_name};
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
-use torc_model::plan::{JobExtra, Plan, user_data_variable};
+use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
 use torc_model::status::JobStatus;
 use torc_model::steps::{Expr, Item, MapSettings, Role, Source, StepEvent, Tree, job_name};
 
-/// The plan with the limit that each map sets on its items; jobs will be numbered from `first`.
-pub fn with_limits(plan: &Plan, first: i64) -> Cow<'_, Plan> {
-    if plan.jobs.iter().all(|job| job.extra.map.is_none()) {
-        return Cow::Borrowed(plan);
+/// Puts the limit that each map sets on its items into them; jobs will be numbered from `first`.
+pub fn set_limits(jobs: &mut [Job], first: i64) {
+    if jobs.iter().all(|job| job.extra.map.is_none()) {
+        return;
     }
-    let roles: Vec<Option<Role>> = plan.jobs.iter().map(|job| role(&job.extra)).collect();
-    let mut bounded: HashMap<&str, String> = HashMap::new();
-    for (index, (job, role)) in plan.jobs.iter().zip(&roles).enumerate() {
+    let roles: Vec<Option<Role>> = jobs.iter().map(|job| role(&job.extra)).collect();
+    let mut bounded: HashMap<String, String> = HashMap::new();
+    for (index, (job, role)) in jobs.iter().zip(&roles).enumerate() {
         if matches!(role, Some(Role::Map(settings)) if settings.max_parallel.is_some()) {
-            bounded.insert(&job.name, limit_name(JobId(first + index as i64)));
+            bounded.insert(job.name.clone(), limit_name(JobId(first + index as i64)));
         }
     }
-    if bounded.is_empty() {
-        return Cow::Borrowed(plan);
-    }
-    let mut with = plan.clone();
-    for (job, role) in with.jobs.iter_mut().zip(&roles) {
+    for (job, role) in jobs.iter_mut().zip(&roles) {
         if let Some(Role::Item { of, .. }) = role
             && let Some(limit) = bounded.get(of.as_str())
         {
             job.extra.uses.push(limit.clone());
         }
     }
-    Cow::Owned(with)
 }
 
 fn role(extra: &JobExtra) -> Option<Role> {

@@ -103,7 +103,7 @@ impl Store {
             // Initialize looks at them when it comes.
             files.clear();
         }
-        self.writer.call(move |tx| create::create(tx, &request, &plan, &files, warnings)).await
+        self.writer.call(move |tx| create::create(tx, &request, plan, &files, warnings)).await
     }
 
     /// Makes every uninitialized job blocked or ready.

@@ -3,7 +3,8 @@
 use super::{Builder, Stop};
 use crate::diagnostic::{SourceMap, excerpt};
 use crate::keys;
-use crate::node::{Entry, Kind, Node, Span};
+use crate::node::{Entry, JOBS, Kind, Node, Span};
+use crate::packed::Collector;
 use std::borrow::Cow;
 
 /// No known key is longer.
@@ -95,7 +96,7 @@ impl Parser<'_, '_> {
         self.builder.check_depth(depth, Span::new(start, start + 1))?;
         match self.peek() {
             Some('{') => self.object(depth),
-            Some('[') => self.array(depth),
+            Some('[') => self.array(depth, Vec::new(), Kind::List),
             Some('"') => self.string().map(|text| self.builder.text(text, Span::new(start, self.at))),
             Some('\'') if self.dialect == Dialect::Json5 => {
                 self.string().map(|text| self.builder.text(text, Span::new(start, self.at)))
@@ -151,7 +152,12 @@ impl Parser<'_, '_> {
             }
             self.at += 1;
             self.space()?;
-            let value = self.value(depth + 1)?;
+            let value = if depth == 0 && key == JOBS && self.peek() == Some('[') {
+                self.builder.count(1, Span::new(self.at, self.at + 1))?;
+                self.array(depth + 1, Collector::default(), Collector::finish)?
+            } else {
+                self.value(depth + 1)?
+            };
             entries.push(Entry { key, key_span, value });
             if !self.separator('}', start)? {
                 break;
@@ -162,10 +168,14 @@ impl Parser<'_, '_> {
         Ok(Node::new(Kind::Map(self.builder.unique(entries)), Span::new(start, self.at)))
     }
 
-    fn array(&mut self, depth: usize) -> Result<Node, Stop> {
+    fn array<T: Extend<Node>>(
+        &mut self,
+        depth: usize,
+        mut items: T,
+        finish: impl FnOnce(T) -> Kind,
+    ) -> Result<Node, Stop> {
         let start = self.at;
         self.at += 1;
-        let mut items = Vec::new();
         loop {
             self.space()?;
             match self.peek() {
@@ -173,13 +183,13 @@ impl Parser<'_, '_> {
                 None => return Err(self.unclosed(start, ']')),
                 _ => {}
             }
-            items.push(self.value(depth + 1)?);
+            items.extend(Some(self.value(depth + 1)?));
             if !self.separator(']', start)? {
                 break;
             }
         }
         self.at += 1;
-        Ok(Node::new(Kind::List(items), Span::new(start, self.at)))
+        Ok(Node::new(finish(items), Span::new(start, self.at)))
     }
 
     /// After an element: true if another may follow, false at the closing character.

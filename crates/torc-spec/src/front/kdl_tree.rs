@@ -5,7 +5,8 @@ use super::kdl::{self, KdlNode};
 use super::{Builder, Stop};
 use crate::diagnostic::SourceMap;
 use crate::keys::{Field, Object, Shape, WORKFLOW};
-use crate::node::{Entry, Kind, Node, Span};
+use crate::node::{Entry, JOBS, Kind, Node, Span};
+use crate::packed::Collector;
 
 /// Reads a text into a tree.
 pub fn parse(map: &SourceMap, builder: &mut Builder<'_>) -> Result<Node, Stop> {
@@ -19,6 +20,11 @@ pub fn parse(map: &SourceMap, builder: &mut Builder<'_>) -> Result<Node, Stop> {
     // A file without a single `job` is a workflow without jobs, which the reader speaks about.
     if !entries.iter().any(|entry| entry.key == "jobs") {
         entries.push(Entry { key: "jobs".into(), key_span: span, value: Node::new(Kind::List(Vec::new()), span) });
+    }
+    for entry in entries.iter_mut().filter(|entry| entry.key == JOBS) {
+        if let Kind::List(jobs) = &mut entry.value.kind {
+            entry.value.kind = std::mem::take(jobs).into_iter().collect::<Collector>().finish();
+        }
     }
     Ok(Node::new(Kind::Map(builder.unique(entries)), span))
 }

@@ -2,7 +2,8 @@
 
 use super::{Builder, Stop};
 use crate::diagnostic::{SourceMap, excerpt};
-use crate::node::{Entry, Kind, Node, Span};
+use crate::node::{Entry, JOBS, Kind, Node, Span};
+use crate::packed::Collector;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 use std::collections::{HashMap, HashSet};
 
@@ -64,6 +65,7 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
+    Jobs(Collector),
     Map(Vec<Entry>, Option<(String, Span)>),
 }
 
@@ -96,7 +98,9 @@ impl Reader<'_, '_> {
                 (self.scalar(text.into_owned(), style, tag.as_deref(), span), anchor)
             }
             Event::SequenceStart(anchor, _) => {
-                self.push(Open { start: span, anchor, content: Content::List(Vec::new()) })?;
+                let content =
+                    if self.is_jobs() { Content::Jobs(Collector::default()) } else { Content::List(Vec::new()) };
+                self.push(Open { start: span, anchor, content })?;
                 return Ok(None);
             }
             Event::MappingStart(anchor, _) => {
@@ -117,6 +121,11 @@ impl Reader<'_, '_> {
         self.add(node)
     }
 
+    /// What begins now is the value of the key `jobs` of the file.
+    fn is_jobs(&self) -> bool {
+        matches!(&self.open[..], [Open { content: Content::Map(_, Some((key, _))), .. }] if key == JOBS)
+    }
+
     fn push(&mut self, open: Open) -> Result<(), Stop> {
         self.builder.count(1, open.start)?;
         self.builder.check_depth(self.open.len(), open.start)?;
@@ -131,6 +140,7 @@ impl Reader<'_, '_> {
         let span = Span::new(begin, end);
         match content {
             Content::List(items) => Node::new(Kind::List(items), span),
+            Content::Jobs(items) => Node::new(items.finish(), span),
             Content::Map(entries, _) => {
                 let entries = if entries.iter().any(|e| e.key == "<<") { self.merge(entries) } else { entries };
                 Node::new(Kind::Map(self.builder.unique(entries)), span)
@@ -176,6 +186,7 @@ impl Reader<'_, '_> {
         let Some(open) = self.open.last_mut() else { return Ok(Some(node)) };
         match &mut open.content {
             Content::List(items) => items.push(node),
+            Content::Jobs(items) => items.push(node),
             Content::Map(entries, key) => match key.take() {
                 Some((key, key_span)) => entries.push(Entry { key: key.into(), key_span, value: node }),
                 None => {
@@ -192,7 +203,7 @@ impl Reader<'_, '_> {
                             self.text.get(node.span.start as usize..node.span.end as usize).unwrap_or("").to_owned()
                         }
                         Kind::Number(number, raw) => raw.map_or_else(|| number.to_string(), String::from),
-                        Kind::List(_) | Kind::Map(_) => {
+                        Kind::List(_) | Kind::Long(_) | Kind::Map(_) => {
                             let help = "if it is meant as text, put it in quotes";
                             return Err(self.builder.stop(node.span, "a key must be text", Some(help)));
                         }
@@ -316,6 +327,7 @@ fn count(node: &Node) -> usize {
     match &node.kind {
         Kind::Text(text) => 1 + text.len() / 64,
         Kind::List(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Kind::Long(items) => 1 + items.iter().map(|item| count(&item)).sum::<usize>(),
         Kind::Map(entries) => 1 + entries.iter().map(|entry| 1 + count(&entry.value)).sum::<usize>(),
         _ => 1,
     }
@@ -324,6 +336,7 @@ fn count(node: &Node) -> usize {
 fn depth(node: &Node) -> usize {
     match &node.kind {
         Kind::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Kind::Long(items) => 1 + items.iter().map(|item| depth(&item)).max().unwrap_or(0),
         Kind::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.value)).max().unwrap_or(0),
         _ => 0,
     }

@@ -9,51 +9,68 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::document::JobSpec;
 use crate::node::At;
 use crate::template::{Quoting, Template};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
+use torc_model::plan::{Job, JobExtra, JobRest};
 use torc_model::sparse::Sparse;
 
 /// Expanded texts may take this much memory in all.
 const MAX_TEXT: usize = 512 << 20;
 
-/// A job with its texts filled in and its references still by name.
+/// The jobs with their texts filled in, and what is to be done about each.
 #[derive(Debug, Default)]
-pub struct Instance {
-    /// Index of the definition.
-    pub origin: usize,
-    pub name: String,
-    pub command: String,
-    /// Names and expressions of all lists.
-    pub elements: Vec<Element>,
-    pub rest: Sparse<InstanceRest>,
+pub struct Expanded {
+    /// Everything but what refers to something else.
+    pub jobs: Vec<Job>,
+    /// For each job, its references, still by name.
+    pub drafts: Vec<Draft>,
+    index: Index,
 }
 
-impl std::ops::Deref for Instance {
-    type Target = InstanceRest;
+impl Expanded {
+    /// The job of this name.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.index.get(name, |index| &self.jobs[index].name)
+    }
 
-    fn deref(&self) -> &InstanceRest {
+    fn add(&mut self, job: Job, draft: Draft) {
+        self.index.add(&job.name, self.jobs.len(), |index| &self.jobs[index].name);
+        self.jobs.push(job);
+        self.drafts.push(draft);
+    }
+}
+
+/// References of a job by name.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// Index of the definition.
+    pub origin: u32,
+    /// Names and expressions of all lists.
+    pub elements: Box<[Element]>,
+    /// What few jobs name.
+    pub rest: Sparse<DraftRest>,
+}
+
+impl std::ops::Deref for Draft {
+    type Target = DraftRest;
+
+    fn deref(&self) -> &DraftRest {
         &self.rest
     }
 }
 
-torc_model::plain!(InstanceRest);
+torc_model::plain!(DraftRest);
 
-/// What few instances have.
+/// What few jobs name.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct InstanceRest {
-    pub invocation_script: Option<String>,
-    pub steps: Option<Value>,
+pub struct DraftRest {
     pub map: Option<Value>,
     pub reduce: Option<String>,
     pub resource_requirements: Option<String>,
     pub failure_handler: Option<String>,
     pub scheduler: Option<String>,
-    pub label: Option<String>,
-    pub env: BTreeMap<String, String>,
-    pub uses: Vec<String>,
     /// What the command names.
     pub references: Vec<(ReferenceKind, u32)>,
-    pub parameters: Map<String, Value>,
 }
 
 /// One element of one of the lists of a job.
@@ -129,20 +146,21 @@ struct Making<'a> {
 
 impl Planner<'_> {
     /// Expands the jobs.
-    pub fn expand_jobs(&mut self, catalog: &Catalog) -> Vec<Instance> {
-        let mut instances: Vec<Instance> = Vec::new();
-        let mut known = Index::default();
+    pub fn expand_jobs(&mut self, catalog: &Catalog) -> Expanded {
+        let mut expanded = Expanded::default();
         let mut text = 0usize;
         let list = At::top("jobs");
-        for (origin, job) in self.spec.document.jobs.iter().enumerate() {
+        for (origin, job) in self.spec.document.jobs().enumerate() {
+            let job = &*job;
             let at = list.index(origin);
             let Some(rows) = self.rows(job.parameters(), &at) else { continue };
             let names = rows.names();
             let Some(template) = self.job_template(job, &names, &at) else { continue };
             self.warn_unused(&names, &at, template.mentions());
-            for (number, group) in self.groups(&rows, &template.name, &at, instances.len()).into_iter().enumerate() {
-                if let Some(first) = known.get(&group.name, |index| &instances[index].name) {
-                    self.duplicate("job", &group.name, &at, &list.index(instances[first].origin));
+            for (number, group) in self.groups(&rows, &template.name, &at, expanded.jobs.len()).into_iter().enumerate()
+            {
+                if let Some(first) = expanded.find(&group.name) {
+                    self.duplicate("job", &group.name, &at, &list.index(expanded.drafts[first].origin as usize));
                     break;
                 }
                 let values = group.rows(&rows);
@@ -156,8 +174,8 @@ impl Planner<'_> {
                     names: &names,
                     catalog,
                 };
-                let Some(instance) = self.instance(&making) else { break };
-                text += instance.name.len() + instance.command.len();
+                let Some((instance, draft)) = self.instance(&making) else { break };
+                text += instance.command.len();
                 if text > MAX_TEXT {
                     let message = format!("the expanded commands take more than {} MiB", MAX_TEXT >> 20);
                     self.report(
@@ -165,13 +183,13 @@ impl Planner<'_> {
                         "",
                         Diagnostic::error(message).help("move long commands into a script"),
                     );
-                    return instances;
+                    return expanded;
                 }
-                known.add(&group.name, instances.len(), |index| &instances[index].name);
-                instances.push(Instance { origin, name: group.name, ..instance });
+                let job = Job { name: group.name, ..instance };
+                expanded.add(job, Draft { origin: origin as u32, ..draft });
             }
         }
-        instances
+        expanded
     }
 
     fn job_template(&mut self, job: &JobSpec, names: &[&str], at: &At<'_>) -> Option<JobTemplate> {
@@ -224,8 +242,8 @@ impl Planner<'_> {
     }
 
     /// Everything of an instance but its name and origin.
-    fn instance(&mut self, making: &Making<'_>) -> Option<Instance> {
-        let Making { template, at, rows, names, .. } = making;
+    fn instance(&mut self, making: &Making<'_>) -> Option<(Job, Draft)> {
+        let Making { job: definition, template, at, rows, names, .. } = making;
         let row = &rows[0];
         if rows.len() > 1 && self.any_varies(making) {
             return None;
@@ -263,26 +281,27 @@ impl Planner<'_> {
         };
         let constant = |i: &usize| rows.len() == 1 || rows.iter().all(|row| row[*i] == rows[0][*i]);
         let parameters = (0..names.len()).filter(constant).map(|i| (names[i].to_owned(), row[i].clone())).collect();
-        Some(Instance {
+        let map = self.fill_json(making, &template.map, "map")?;
+        let job = Job {
             command: command.unwrap_or_default(),
-            elements,
-            rest: InstanceRest {
-                invocation_script,
-                steps,
-                map: self.fill_json(making, &template.map, "map")?,
-                resource_requirements,
-                failure_handler,
-                scheduler,
-                label,
-                reduce,
+            cancel_on_blocking_job_failure: definition.cancel_on_blocking_job_failure.unwrap_or(true),
+            priority: definition.priority,
+            extra: JobExtra {
                 env,
+                timeout: definition.timeout,
+                max_lost_retries: definition.max_lost_retries,
                 uses,
-                references,
+                label,
+                stdio: definition.stdio,
                 parameters,
+                map: None,
             }
             .into(),
-            ..Instance::default()
-        })
+            rest: JobRest { invocation_script, steps, ..JobRest::default() }.into(),
+            ..Job::default()
+        };
+        let rest = DraftRest { map, reduce, resource_requirements, failure_handler, scheduler, references };
+        Some((job, Draft { elements: elements.into(), rest: rest.into(), ..Draft::default() }))
     }
 
     /// Reports the first text of an instance that would not be the same for all its rows.

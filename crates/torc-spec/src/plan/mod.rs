@@ -33,7 +33,7 @@ pub(crate) struct Planned {
 /// How many jobs the definitions stand for, at most; those whose parameters are wrong count as one.
 pub(crate) fn max_jobs(document: &Document) -> usize {
     let rows = |job: &JobSpec| Rows::new(job.parameters(), &document.parameters, document.parameter_mode);
-    document.jobs.iter().map(|job| rows(job).map_or(1, |rows| rows.len())).fold(0, usize::saturating_add)
+    document.jobs().map(|job| rows(&job).map_or(1, |rows| rows.len())).fold(0, usize::saturating_add)
 }
 
 /// Makes a plan out of a spec, whose canonical form is `text`.

@@ -3,13 +3,13 @@
 use super::Planner;
 use super::catalog::Catalog;
 use super::command::ReferenceKind;
-use super::jobs::{Instance, LISTS};
+use super::jobs::{Draft, Expanded, LISTS};
 use super::matching::{Matches, Names};
 use crate::diagnostic::{Diagnostic, excerpt};
 use crate::node::At;
 use serde_json::Value;
 use std::collections::HashMap;
-use torc_model::plan::{Job, JobExtra};
+use torc_model::plan::Job;
 use torc_model::sparse::Sparse;
 
 /// More dependencies than this are refused: the graph would not fit into memory.
@@ -32,20 +32,19 @@ struct Lookup<'a> {
 
 impl Planner<'_> {
     /// Resolves every reference of every job. Also gives the definition of each job.
-    pub fn resolve_jobs(&mut self, instances: Vec<Instance>, catalog: &Catalog) -> (Vec<Job>, Vec<usize>) {
-        let job_names: Vec<&str> = instances.iter().map(|instance| instance.name.as_str()).collect();
+    pub fn resolve_jobs(&mut self, expanded: Expanded, catalog: &Catalog) -> (Vec<Job>, Vec<usize>) {
+        let job_names: Vec<&str> = expanded.jobs.iter().map(|job| job.name.as_str()).collect();
         let file_names: Vec<&str> = catalog.files.iter().map(|file| file.name.as_str()).collect();
         let data_names: Vec<&str> = catalog.user_data.iter().map(|data| data.name.as_str()).collect();
-        let index: HashMap<&str, u32> = job_names.iter().enumerate().map(|(i, name)| (*name, i as u32)).collect();
         let patterns = |wanted: &'static [u8]| {
-            let elements = instances.iter().flat_map(|instance| &instance.elements);
+            let elements = expanded.drafts.iter().flat_map(|draft| &draft.elements);
             elements.filter(|element| wanted.contains(&element.list)).map(|element| element.text.as_str())
         };
         let jobs_found = Names::new(job_names.clone()).match_all(patterns(&[1]));
         let files_found = Names::new(file_names.clone()).match_all(patterns(&[3, 5]));
         let data_found = Names::new(data_names.clone()).match_all(patterns(&[7, 9]));
         let (by_job, by_file, by_data) = (
-            |name: &str| index.get(name).copied(),
+            |name: &str| expanded.find(name).map(|index| index as u32),
             |name: &str| catalog.file(name),
             |name: &str| catalog.user_data(name),
         );
@@ -53,30 +52,30 @@ impl Planner<'_> {
         let files = Lookup { what: "file", names: &by_file, all: &file_names, found: &files_found };
         let data = Lookup { what: "user data", names: &by_data, all: &data_names, found: &data_found };
 
-        let mut resolved: Vec<Sparse<Lists>> = Vec::with_capacity(instances.len());
+        let mut resolved: Vec<Sparse<Lists>> = Vec::with_capacity(expanded.jobs.len());
         let mut edges = 0usize;
-        for (own, instance) in instances.iter().enumerate() {
-            let named =
-                |kind: ReferenceKind| instance.references.iter().filter(move |(k, _)| *k == kind).map(|(_, i)| *i);
+        for (own, draft) in expanded.drafts.iter().enumerate() {
+            let name = job_names[own];
+            let named = |kind: ReferenceKind| draft.references.iter().filter(move |(k, _)| *k == kind).map(|(_, i)| *i);
             let mut lists = [
-                self.resolve_list(instance, 0, &jobs, own),
-                self.resolve_list(instance, 2, &files, usize::MAX),
-                self.resolve_list(instance, 4, &files, usize::MAX),
-                self.resolve_list(instance, 6, &data, usize::MAX),
-                self.resolve_list(instance, 8, &data, usize::MAX),
+                self.resolve_list(name, draft, 0, &jobs, own),
+                self.resolve_list(name, draft, 2, &files, usize::MAX),
+                self.resolve_list(name, draft, 4, &files, usize::MAX),
+                self.resolve_list(name, draft, 6, &data, usize::MAX),
+                self.resolve_list(name, draft, 8, &data, usize::MAX),
             ];
             let jobs_at = At::top("jobs");
-            let at = jobs_at.index(instance.origin);
-            if let Some(map) = &instance.reduce {
+            let at = jobs_at.index(draft.origin as usize);
+            if let Some(map) = &draft.reduce {
                 match by_job(map) {
                     Some(index) => lists[0].push(index),
-                    None => self.unknown_name(instance, map, &jobs, &at.key("reduce")),
+                    None => self.unknown_name(name, map, &jobs, &at.key("reduce")),
                 }
             }
-            if let Some(Value::String(name)) = instance.map.as_ref().and_then(|map| map.pointer("/items/user_data")) {
-                match by_data(name) {
+            if let Some(Value::String(wanted)) = draft.map.as_ref().and_then(|map| map.pointer("/items/user_data")) {
+                match by_data(wanted) {
                     Some(index) => lists[3].push(index),
-                    None => self.unknown_name(instance, name, &data, &at.key("map").key("items").key("user_data")),
+                    None => self.unknown_name(name, wanted, &data, &at.key("map").key("items").key("user_data")),
                 }
             }
             lists[1].extend(named(ReferenceKind::InputFile));
@@ -85,32 +84,36 @@ impl Planner<'_> {
             lists[4].extend(named(ReferenceKind::OutputUserData));
             edges += lists.iter().map(Vec::len).sum::<usize>();
             if edges > MAX_EDGES {
-                self.too_many_edges(instance);
+                self.too_many_edges(draft);
                 return (Vec::new(), Vec::new());
             }
             resolved.push(Sparse::from(Lists(lists.map(sorted))));
         }
-        self.link(&instances, &mut resolved, catalog);
-        let origins = instances.iter().map(|instance| instance.origin).collect();
-        if resolved.len() < instances.len() {
+        self.link(&expanded, &mut resolved, catalog);
+        if resolved.len() < expanded.jobs.len() {
             return (Vec::new(), Vec::new());
         }
-        let finished = instances.into_iter().zip(resolved).map(|(instance, job)| self.finish(instance, job)).collect();
-        (finished, origins)
+        let Expanded { mut jobs, drafts, .. } = expanded;
+        let mut origins = Vec::with_capacity(jobs.len());
+        for ((job, draft), lists) in jobs.iter_mut().zip(drafts).zip(resolved) {
+            origins.push(draft.origin as usize);
+            self.finish(job, draft, lists);
+        }
+        (jobs, origins)
     }
 
     /// One list of names and the list of expressions that follows it in [`LISTS`].
-    fn resolve_list(&mut self, instance: &Instance, list: u8, lookup: &Lookup<'_>, own: usize) -> Vec<u32> {
+    fn resolve_list(&mut self, name: &str, draft: &Draft, list: u8, lookup: &Lookup<'_>, own: usize) -> Vec<u32> {
         let jobs = At::top("jobs");
-        let job = jobs.index(instance.origin);
+        let job = jobs.index(draft.origin as usize);
         let mut out = Vec::new();
-        for element in &instance.elements {
+        for element in &draft.elements {
             let key = job.key(LISTS[usize::from(element.list)].key);
             let at = key.index(element.position as usize);
             if element.list == list {
                 match (lookup.names)(&element.text) {
                     Some(found) => out.push(found),
-                    None => self.unknown_name(instance, &element.text, lookup, &at),
+                    None => self.unknown_name(name, &element.text, lookup, &at),
                 }
             } else if element.list == list + 1 {
                 match &lookup.found[element.text.as_str()] {
@@ -118,7 +121,7 @@ impl Planner<'_> {
                         let before = out.len();
                         out.extend(matches.iter().filter(|found| **found as usize != own));
                         if out.len() == before {
-                            self.no_match(instance, &element.text, lookup, &at, !matches.is_empty());
+                            self.no_match(name, &element.text, lookup, &at, !matches.is_empty());
                         }
                     }
                     Err(error) => {
@@ -132,8 +135,8 @@ impl Planner<'_> {
         out
     }
 
-    fn unknown_name(&mut self, instance: &Instance, name: &str, lookup: &Lookup<'_>, at: &At<'_>) {
-        let job = excerpt(&instance.name);
+    fn unknown_name(&mut self, job: &str, name: &str, lookup: &Lookup<'_>, at: &At<'_>) {
+        let job = excerpt(job);
         let message = format!("job `{job}`: there is no {} called `{}`", lookup.what, excerpt(name));
         let family = format!("{name}_");
         let help = if lookup.what == "job" && self.advice.any(lookup.all, |job| job.starts_with(&family)) {
@@ -144,8 +147,8 @@ impl Planner<'_> {
         self.report(at, "", Diagnostic::error(message).maybe_help(help));
     }
 
-    fn no_match(&mut self, instance: &Instance, pattern: &str, lookup: &Lookup<'_>, at: &At<'_>, itself: bool) {
-        let (job, shown) = (excerpt(&instance.name), excerpt(pattern));
+    fn no_match(&mut self, job: &str, pattern: &str, lookup: &Lookup<'_>, at: &At<'_>, itself: bool) {
+        let (job, shown) = (excerpt(job), excerpt(pattern));
         if itself {
             self.report(at, "", Diagnostic::error(format!("job `{job}`: `{shown}` matches only the job itself")));
             return;
@@ -157,7 +160,7 @@ impl Planner<'_> {
     }
 
     /// Adds the dependencies that files and user data bring. Leaves nothing if they are too many.
-    fn link(&mut self, instances: &[Instance], resolved: &mut Vec<Sparse<Lists>>, catalog: &Catalog) {
+    fn link(&mut self, expanded: &Expanded, resolved: &mut Vec<Sparse<Lists>>, catalog: &Catalog) {
         if catalog.files.is_empty() && catalog.user_data.is_empty() {
             return;
         }
@@ -168,10 +171,10 @@ impl Planner<'_> {
             lists.0[4].iter().for_each(|data| data_producers[*data as usize].push(job as u32));
         }
         for (file, producers) in catalog.files.iter().zip(&file_producers) {
-            self.warn_producers(instances, "file", &file.name, producers);
+            self.warn_producers(expanded, "file", &file.name, producers);
         }
         for (data, producers) in catalog.user_data.iter().zip(&data_producers) {
-            self.warn_producers(instances, "user data", &data.name, producers);
+            self.warn_producers(expanded, "user data", &data.name, producers);
         }
         let mut edges = 0usize;
         for (job, lists) in resolved.iter_mut().enumerate() {
@@ -188,101 +191,82 @@ impl Planner<'_> {
             *depends_on = sorted(std::mem::take(depends_on));
             edges += depends_on.len();
             if edges > MAX_EDGES {
-                self.too_many_edges(&instances[job]);
+                self.too_many_edges(&expanded.drafts[job]);
                 resolved.clear();
                 return;
             }
         }
     }
 
-    fn too_many_edges(&mut self, instance: &Instance) {
+    fn too_many_edges(&mut self, draft: &Draft) {
         let message = format!("the jobs have more than {MAX_EDGES} dependencies");
         let help = "put one job between the two groups: it depends on all of the first, and all of the second on it";
-        self.report(&At::top("jobs").index(instance.origin).key("name"), "", Diagnostic::error(message).help(help));
+        let at = At::top("jobs");
+        self.report(&at.index(draft.origin as usize).key("name"), "", Diagnostic::error(message).help(help));
     }
 
-    fn warn_producers(&mut self, instances: &[Instance], what: &str, name: &str, producers: &[u32]) {
+    fn warn_producers(&mut self, expanded: &Expanded, what: &str, name: &str, producers: &[u32]) {
         let [first, second, ..] = producers else { return };
-        let (first, second) = (&instances[*first as usize], &instances[*second as usize]);
+        let (first, second) = (*first as usize, *second as usize);
         let message = format!(
             "{what} `{}` is written by {} jobs, such as `{}` and `{}`",
             excerpt(name),
             producers.len(),
-            excerpt(&first.name),
-            excerpt(&second.name)
+            excerpt(&expanded.jobs[first].name),
+            excerpt(&expanded.jobs[second].name)
         );
         let diagnostic = Diagnostic::warning(message).help("whoever reads it waits for all of them");
-        self.report(&At::top("jobs").index(second.origin).key("name"), "", diagnostic);
+        let origin = expanded.drafts[second].origin as usize;
+        self.report(&At::top("jobs").index(origin).key("name"), "", diagnostic);
     }
 
-    fn finish(&mut self, instance: Instance, lists: Sparse<Lists>) -> Job {
+    /// Puts what was found into a job.
+    fn finish(&mut self, job: &mut Job, draft: Draft, lists: Sparse<Lists>) {
+        let lists = lists.into_inner().0;
+        if lists.iter().any(|list| !list.is_empty()) {
+            [job.depends_on, job.input_files, job.output_files, job.input_user_data, job.output_user_data] =
+                lists.map(|list| list.into_iter().map(|i| i as usize).collect());
+        }
+        let origin = draft.origin as usize;
+        let rest = draft.rest.into_inner();
         let document = &self.spec.document;
-        let definition = &document.jobs[instance.origin];
-        let requirements: Vec<&str> = document.resource_requirements.iter().map(|r| r.name.as_str()).collect();
-        let handlers: Vec<&str> = document.failure_handlers.iter().map(|h| h.name.as_str()).collect();
-        let schedulers: Vec<&str> = document.slurm_schedulers.iter().map(|s| s.name.as_str()).collect();
-        let wanted = instance.resource_requirements.as_deref().filter(|name| *name != "default");
-        let resource_requirements = self.named(&instance, "resource_requirements", wanted, &requirements);
-        let failure_handler = self.named(&instance, "failure_handler", instance.failure_handler.as_deref(), &handlers);
-        let scheduler = self.named(&instance, "scheduler", instance.scheduler.as_deref(), &schedulers);
-        let role = match crate::steps::role(instance.map.as_ref(), instance.reduce.as_deref()) {
-            Ok(role) => role.map(|role| role.to_value()),
+        let wanted = rest.resource_requirements.filter(|name| name != "default");
+        let known = document.resource_requirements.iter().map(|r| r.name.as_str());
+        job.resource_requirements = self.named(&job.name, origin, "resource_requirements", wanted, known);
+        let known = document.failure_handlers.iter().map(|h| h.name.as_str());
+        job.failure_handler = self.named(&job.name, origin, "failure_handler", rest.failure_handler, known);
+        let known = document.slurm_schedulers.iter().map(|s| s.name.as_str());
+        job.scheduler = self.named(&job.name, origin, "scheduler", rest.scheduler, known);
+        match crate::steps::role(rest.map.as_ref(), rest.reduce.as_deref()) {
+            Ok(Some(role)) => job.extra.map = Some(role.to_value()),
+            Ok(None) => {}
             Err(message) => {
                 let at = At::top("jobs");
-                self.report(&at.index(instance.origin).key("map"), "", Diagnostic::error(message));
-                None
+                self.report(&at.index(origin).key("map"), "", Diagnostic::error(message));
             }
-        };
-        let [depends_on, input_files, output_files, input_user_data, output_user_data] =
-            lists.into_inner().0.map(|list| list.into_iter().map(|i| i as usize).collect());
-        let Instance { name, command, rest, .. } = instance;
-        let rest = rest.into_inner();
-        Job {
-            name,
-            command,
-            invocation_script: rest.invocation_script,
-            steps: rest.steps,
-            depends_on,
-            input_files,
-            output_files,
-            input_user_data,
-            output_user_data,
-            resource_requirements,
-            failure_handler,
-            scheduler,
-            cancel_on_blocking_job_failure: definition.cancel_on_blocking_job_failure.unwrap_or(true),
-            priority: definition.priority,
-            extra: JobExtra {
-                env: rest.env,
-                timeout: definition.timeout,
-                max_lost_retries: definition.max_lost_retries,
-                uses: rest.uses,
-                label: rest.label,
-                stdio: definition.stdio.or(None),
-                parameters: rest.parameters,
-                map: role,
-            }
-            .into(),
         }
     }
 
-    fn named(&mut self, instance: &Instance, key: &'static str, name: Option<&str>, known: &[&str]) -> Option<usize> {
-        let name = name?;
-        let found = known.iter().position(|known| *known == name);
+    fn named<'k>(
+        &mut self,
+        job: &str,
+        origin: usize,
+        key: &'static str,
+        name: Option<String>,
+        known: impl ExactSizeIterator<Item = &'k str> + Clone,
+    ) -> Option<usize> {
+        let name = name.as_deref()?;
+        let found = known.clone().position(|known| known == name);
         if found.is_none() {
             let (message, list) = match key {
                 "resource_requirements" => ("there are no resource requirements called", "resource_requirements"),
                 "failure_handler" => ("there is no failure handler called", "failure_handlers"),
                 _ => ("there is no Slurm scheduler called", "slurm_schedulers"),
             };
-            let help = self.advice.suggest(name, known.iter().copied());
+            let help = self.advice.suggest(name, known);
             let help = help.or_else(|| Some(format!("the workflow defines none; add `{list}`")));
-            let message = format!("job `{}`: {message} `{}`", excerpt(&instance.name), excerpt(name));
-            self.report(
-                &At::top("jobs").index(instance.origin).key(key),
-                "",
-                Diagnostic::error(message).maybe_help(help),
-            );
+            let message = format!("job `{}`: {message} `{}`", excerpt(job), excerpt(name));
+            self.report(&At::top("jobs").index(origin).key(key), "", Diagnostic::error(message).maybe_help(help));
         }
         found
     }

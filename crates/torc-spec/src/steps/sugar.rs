@@ -1,6 +1,8 @@
 //! Short forms of a whole file: `tasks`, a bare list, `setup`, `map` and `reduce` at the top become jobs.
 
 use crate::node::{Entry, Kind, Node, Span};
+use crate::packed;
+use std::sync::Arc;
 
 /// Rewrites the short forms; everything else stays as it is, mistakes included.
 pub fn desugar(tree: Node) -> Node {
@@ -48,16 +50,17 @@ pub fn desugar(tree: Node) -> Node {
         let jobs: Vec<Node> = short.into_iter().map(|entry| entry.value).collect();
         match entries.iter_mut().find(|entry| entry.key == "jobs").map(|entry| &mut entry.value.kind) {
             Some(Kind::List(known)) => known.extend(jobs),
+            Some(Kind::Long(known)) => Arc::make_mut(known).extend(jobs),
             _ => entries.push(entry("jobs", span, Node::new(Kind::List(jobs), span))),
         }
         if !entries.iter().any(|entry| entry.key == "name") {
             entries.insert(0, entry("name", span, text("tasks", span)));
         }
     }
-    if let Some(Kind::List(jobs)) =
-        entries.iter_mut().find(|entry| entry.key == "jobs").map(|entry| &mut entry.value.kind)
-    {
-        jobs.iter_mut().for_each(desugar_job);
+    match entries.iter_mut().find(|entry| entry.key == "jobs").map(|entry| &mut entry.value.kind) {
+        Some(Kind::List(jobs)) => jobs.iter_mut().for_each(desugar_job),
+        Some(Kind::Long(jobs)) if jobs.mentions("map") => packed::change(jobs, |_, job| desugar_job(job)),
+        _ => {}
     }
     declare_user_data(&mut entries, span);
     Node::new(Kind::Map(entries), span)
@@ -99,8 +102,9 @@ fn declare_user_data(entries: &mut Vec<Entry>, span: Span) {
         .filter_map(|data| data.get("name").and_then(Node::as_text).map(str::to_owned))
         .collect();
     let mut missing: Vec<Node> = Vec::new();
-    for job in find("jobs").map(Node::items).unwrap_or_default().iter().filter(|job| job.get("steps").is_some()) {
-        for name in job.get("output_user_data").map(list).unwrap_or_default() {
+    let mut look = |job: &Node| {
+        let names = job.get("output_user_data").filter(|_| job.get("steps").is_some());
+        for name in names.map(list).unwrap_or_default() {
             let Some(word) = name.as_text() else { continue };
             // A name with a parameter stands for many; those must be declared.
             let is_new = !known.iter().any(|known| known == word) && !word.contains('{');
@@ -108,6 +112,11 @@ fn declare_user_data(entries: &mut Vec<Entry>, span: Span) {
                 missing.push(Node::new(Kind::Map(vec![entry("name", name.span, name.clone())]), name.span));
             }
         }
+    };
+    match find("jobs").map(|jobs| &jobs.kind) {
+        Some(Kind::List(jobs)) => jobs.iter().for_each(look),
+        Some(Kind::Long(jobs)) if jobs.mentions("output_user_data") => jobs.iter().for_each(|job| look(&job)),
+        _ => {}
     }
     if missing.is_empty() {
         return;

@@ -45,7 +45,7 @@ impl Checked {
 
 /// Reads and checks a file (`-`: standard input); warnings go to the user.
 pub fn load(context: &Context, path: &Path) -> Result<Checked> {
-    let parsed = Source::read(path).and_then(|source| torc_spec::parse(&source));
+    let parsed = Source::read(path).and_then(Source::parse);
     check(context, parsed)
 }
 
@@ -57,7 +57,7 @@ pub fn from_value(context: &Context, value: Value) -> Result<Checked> {
 fn check(context: &Context, parsed: std::result::Result<Parsed, Diagnostics>) -> Result<Checked> {
     let Parsed { spec, mut warnings } = parsed.map_err(|errors| wrong(&errors))?;
     // The server plans again; doing it here first gives every mistake its place in the file.
-    let is_planned = spec.max_jobs() <= MAX_PLANNED;
+    let is_planned = !spec.has_more_jobs_than(MAX_PLANNED);
     if is_planned {
         let (_, more) = spec.plan().map_err(|errors| wrong(&errors))?;
         warnings.extend(more);

@@ -13,7 +13,7 @@ use super::*;
 use serde_json::json;
 use std::path::Path;
 use torc_model::api::{AttemptRef, Capacity, CompletionReport, ReportVerdict, StartReport};
-use torc_model::plan::{FailureHandler, Job, Plan, Rule};
+use torc_model::plan::{FailureHandler, Job, JobRest, Plan, Rule};
 use torc_model::status::{Cause, JobStatus, Outcome};
 
 fn open(path: &Path) -> Connection {
@@ -42,8 +42,8 @@ fn job(name: &str, depends_on: &[usize]) -> Job {
     Job {
         name: name.into(),
         command: "true".into(),
-        depends_on: depends_on.to_vec(),
         cancel_on_blocking_job_failure: true,
+        rest: JobRest { depends_on: depends_on.to_vec(), ..JobRest::default() }.into(),
         ..Job::default()
     }
 }
@@ -55,7 +55,7 @@ impl Fixture {
         let request =
             Creation { spec: json!({}).into(), user: None, initialize: true, force: false, key: None, directory: None };
         let created =
-            store.writer.call(move |tx| create::create(tx, &request, &plan, &[], Vec::new())).await.expect("created");
+            store.writer.call(move |tx| create::create(tx, &request, plan, &[], Vec::new())).await.expect("created");
         let mut fixture = Self { store, directory, id: created.id, runner: RunnerId(0), claims: 0 };
         fixture.register("r1").await;
         fixture
