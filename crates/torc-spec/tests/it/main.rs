@@ -8,6 +8,7 @@ mod fuzz;
 mod golden;
 mod limits;
 mod lint;
+mod long;
 mod steps;
 
 use torc_model::plan::Plan;
