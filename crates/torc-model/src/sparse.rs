@@ -31,6 +31,25 @@ impl<T: Plain> Sparse<T> {
     pub fn into_inner(self) -> T {
         self.0.map_or_else(T::default, |value| *value)
     }
+
+    /// Changes the value; it takes memory afterwards only if it is not the default.
+    pub fn edit<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
+        match &mut self.0 {
+            Some(value) => {
+                let result = change(value);
+                if **value == *T::plain() {
+                    self.0 = None;
+                }
+                result
+            }
+            None => {
+                let mut value = T::default();
+                let result = change(&mut value);
+                *self = Self::from(value);
+                result
+            }
+        }
+    }
 }
 
 impl<T: Plain> From<T> for Sparse<T> {
@@ -87,5 +106,11 @@ mod tests {
         let mut changed = Sparse::<Rare>::default();
         changed.deref_mut().0 = 7;
         assert_eq!((changed.deref().0, changed == Sparse::from(Rare(7))), (7, true));
+        assert_eq!(changed.edit(|rare| std::mem::replace(&mut rare.0, 0)), 7);
+        assert!(changed.0.is_none());
+        changed.edit(|_| ());
+        assert!(changed.0.is_none());
+        changed.edit(|rare| rare.0 = 8);
+        assert_eq!(changed, Sparse::from(Rare(8)));
     }
 }

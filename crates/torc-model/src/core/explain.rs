@@ -31,7 +31,8 @@ impl Workflow {
     /// Why this job is where it is.
     pub fn explain(&self, index: u32, runners: &[RunnerFacts<'_>], limits: &Limits, now: i64) -> Explanation {
         let job = &self.jobs[index as usize];
-        let blockers: Vec<(JobId, JobStatus)> = self.parents[index as usize]
+        let blockers: Vec<(JobId, JobStatus)> = self
+            .parents_of(index)
             .iter()
             .filter(|p| match job.status {
                 JobStatus::Canceled => self.jobs[**p as usize].status.is_bad_end(),

@@ -83,8 +83,7 @@ impl Workflow {
 
     /// Adds the edge by which a map waits for a new item that was found while it ran.
     pub fn link_item(&mut self, index: u32, of: u32) {
-        self.parents[of as usize].push(index);
-        self.children[index as usize].push(of);
+        self.edges.link(index, of);
     }
 
     /// A map and its items.

@@ -15,6 +15,7 @@ mod actions;
 mod change;
 mod claim;
 mod class;
+mod edges;
 mod explain;
 mod liveness;
 mod machine;

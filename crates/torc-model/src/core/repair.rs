@@ -189,7 +189,7 @@ impl Workflow {
             return false;
         }
         let dead = self.jobs[index as usize].cancel_on_failure
-            && self.parents[index as usize].iter().any(|p| self.jobs[*p as usize].status.is_bad_end());
+            && self.parents_of(index).iter().any(|p| self.jobs[*p as usize].status.is_bad_end());
         if dead {
             self.shift(index, JobEvent::DependencyEndedBadly, Some(super::workflow::DEPENDENCY_FAILED));
             self.propagate(index, now);

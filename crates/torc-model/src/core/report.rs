@@ -100,7 +100,7 @@ impl Workflow {
         self.release(index, limits);
         if end.script.is_some() {
             // It ran, well or badly; the next attempt is not the one that it was for.
-            self.jobs[index as usize].script = None;
+            self.jobs[index as usize].rare.edit(|rare| rare.script = None);
         }
         let number = self.jobs[index as usize].attempt;
         let facts = json!({
@@ -134,7 +134,7 @@ impl Workflow {
         let outcome = decision.outcome;
         if let Some(mut next) = decision.next {
             // What was lost before its script had run must not run without it.
-            let unfinished = self.jobs[index as usize].script.take().map(|script| *script);
+            let unfinished = self.jobs[index as usize].rare.edit(|rare| rare.script.take());
             next.recovery = next.recovery.or(unfinished);
             if let Some(rule) = decision.rule {
                 *self.rule_uses.entry((index, rule)).or_default() += 1;
@@ -196,7 +196,9 @@ impl Workflow {
         let id = job.live.take().expect("a held job has a live attempt");
         job.last = Some(id);
         let class = job.class;
-        job.class = job.next_class.take().unwrap_or(job.class);
+        if job.next_class.is_some() {
+            job.class = job.rare.edit(|rare| rare.next_class.take()).unwrap_or(job.class);
+        }
         self.live.remove(&id);
         if let Some(set) = self.by_runner.get_mut(&held.runner) {
             set.remove(&index);
@@ -377,7 +379,7 @@ impl Workflow {
         let others = self.zombies.values().any(|(_, of)| *of == index);
         let job = &mut self.jobs[index as usize];
         if !others
-            && job.waits_for.take().is_some()
+            && job.rare.edit(|rare| rare.waits_for.take()).is_some()
             && let Some(live) = job.live
         {
             self.record(Change::AttemptUnleashed(live));

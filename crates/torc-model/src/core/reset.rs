@@ -173,7 +173,7 @@ impl Workflow {
             let hopeless = |w: &Self| {
                 w.jobs[*index as usize].status == JobStatus::Blocked
                     && w.jobs[*index as usize].cancel_on_failure
-                    && w.parents[*index as usize]
+                    && w.parents_of(*index)
                         .iter()
                         .any(|p| w.jobs[*p as usize].status.is_bad_end() && w.item_edge(*p, *index).is_none())
             };
@@ -217,7 +217,7 @@ impl Workflow {
         let job = &mut self.jobs[index as usize];
         job.attempt += 1;
         let (number, retry_of) = (job.attempt, job.last);
-        let recovery = job.script.take().filter(|_| ended.is_some()).map(|script| *script);
+        let recovery = job.rare.edit(|rare| rare.script.take()).filter(|_| ended.is_some());
         let facts = json!({"attempt_id": number, "run_id": self.run, "by": origin, "ended_attempt": ended});
         self.event("job_retried", Some(index), facts);
         self.shift(index, JobEvent::Requeued, None);
@@ -387,7 +387,7 @@ impl Workflow {
         self.dequeue(index);
         let job = &mut self.jobs[index as usize];
         match job.held {
-            Some(_) => job.next_class = Some(class),
+            Some(_) => job.rare.edit(|rare| rare.next_class = Some(class)),
             None => job.class = class,
         }
         self.enqueue(index);
@@ -410,7 +410,7 @@ impl Workflow {
         job.priority = priority.unwrap_or(job.priority);
         // A held attempt keeps the class it was claimed with: its share must be given back as it was taken.
         match job.held {
-            Some(_) => job.next_class = Some(class),
+            Some(_) => job.rare.edit(|rare| rare.next_class = Some(class)),
             None => job.class = class,
         }
         self.enqueue(index);

@@ -119,10 +119,12 @@ impl Rows {
             let job = &mut workflow.jobs[index as usize];
             job.live = Some(row.id);
             job.attempt = row.number;
-            job.not_before = row.not_before;
-            job.waits_for = row.waits_for;
             job.held = row.held.map(Box::new);
-            job.script = row.recovery.map(Box::new);
+            job.rare.edit(|rare| {
+                rare.not_before = row.not_before;
+                rare.waits_for = row.waits_for;
+                rare.script = row.recovery;
+            });
         }
         for row in self.zombies {
             if let Some(index) = workflow.find(row.job) {

@@ -3,6 +3,7 @@
 use super::actions::Action;
 use super::change::{Change, NewAttempt};
 use super::class::Class;
+use super::edges::Edges;
 use super::machine::JobEvent;
 use super::queue::{Key, Queue};
 use super::rules::CompiledHandler;
@@ -10,6 +11,7 @@ use super::shy::Shy;
 use crate::api::RecoveryScript;
 use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::Settings;
+use crate::sparse::Sparse;
 use crate::status::{AttemptState, JobStatus, Origin};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -78,8 +80,6 @@ pub struct Job {
     pub position: i64,
     /// Index into [`Workflow::classes`].
     pub class: u32,
-    /// The class of its next attempt, when that was changed while a runner has the current one.
-    pub next_class: Option<u32>,
     /// Index into [`Workflow::handlers`].
     pub handler: Option<u32>,
     /// Budget for losses.
@@ -96,14 +96,33 @@ pub struct Job {
     pub live: Option<AttemptId>,
     /// Row of the newest attempt that has ended, in this run.
     pub last: Option<AttemptId>,
+    /// The runner that has the live attempt.
+    pub held: Option<Box<Held>>,
+    /// What few jobs have; it can be read like the job's own fields.
+    pub rare: Sparse<Rare>,
+}
+
+/// What few jobs have, and most of those not for long.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Rare {
+    /// The class of its next attempt, when that was changed while a runner has the current one.
+    pub next_class: Option<u32>,
     /// The live attempt may not be claimed before this time.
     pub not_before: Option<i64>,
     /// The live attempt may not be claimed while this runner still has its predecessor's process.
     pub waits_for: Option<RunnerId>,
-    /// The runner that has the live attempt.
-    pub held: Option<Box<Held>>,
     /// The script that runs before the live attempt. Until a report says that it ran, the next attempt needs it too.
-    pub script: Option<Box<RecoveryScript>>,
+    pub script: Option<RecoveryScript>,
+}
+
+crate::plain!(Rare);
+
+impl std::ops::Deref for Job {
+    type Target = Rare;
+
+    fn deref(&self) -> &Rare {
+        &self.rare
+    }
 }
 
 /// What a job is made from.
@@ -144,8 +163,7 @@ pub struct Workflow {
     pub handlers: Vec<CompiledHandler>,
     /// Its actions.
     pub actions: Vec<Action>,
-    pub(super) parents: Vec<Vec<u32>>,
-    pub(super) children: Vec<Vec<u32>>,
+    pub(super) edges: Edges,
     /// Distinct needs of its jobs.
     pub classes: Vec<Class>,
     class_index: HashMap<Class, u32>,
@@ -178,8 +196,7 @@ impl Workflow {
             jobs: Vec::new(),
             handlers,
             actions: Vec::new(),
-            parents: Vec::new(),
-            children: Vec::new(),
+            edges: Edges::default(),
             classes: Vec::new(),
             class_index: HashMap::new(),
             queue: Queue::default(),
@@ -211,7 +228,6 @@ impl Workflow {
             priority: new.priority,
             position: new.position,
             class,
-            next_class: None,
             handler: new.handler,
             max_lost: new.max_lost,
             attempt: 0,
@@ -220,20 +236,11 @@ impl Workflow {
             unmet: 0,
             live: None,
             last: None,
-            not_before: None,
-            waits_for: None,
-            script: None,
             held: None,
+            rare: Sparse::default(),
         });
         self.counts[JobStatus::Uninitialized as usize] += 1;
-        let highest = new.parents.iter().copied().max().map_or(0, |p| p + 1).max(index + 1) as usize;
-        if self.children.len() < highest {
-            self.children.resize_with(highest, Vec::new);
-        }
-        for parent in &new.parents {
-            self.children[*parent as usize].push(index);
-        }
-        self.parents.push(new.parents);
+        self.edges.add(&new.parents);
         index
     }
 
@@ -269,6 +276,7 @@ impl Workflow {
 
     /// Computes everything that is derived (counters, queue, owners) after restoring.
     pub fn settle(&mut self) {
+        self.edges.settle();
         self.queue = Queue::default();
         self.live.clear();
         self.by_runner.clear();
@@ -284,6 +292,7 @@ impl Workflow {
             }
             self.enqueue(index);
         }
+        self.queue.compact();
         self.settle_actions();
         self.was_complete = self.is_complete();
     }
@@ -353,12 +362,12 @@ impl Workflow {
 
     /// Indexes of the jobs that this job depends on.
     pub fn parents_of(&self, index: u32) -> &[u32] {
-        &self.parents[index as usize]
+        self.edges.parents(index)
     }
 
     /// Indexes of the jobs that depend on this job.
     pub fn children_of(&self, index: u32) -> &[u32] {
-        self.children.get(index as usize).map_or(&[], Vec::as_slice)
+        self.edges.children(index)
     }
 
     // ------------------------------------------------------------------------------- the common moves
@@ -375,13 +384,13 @@ impl Workflow {
         self.is_bulk = true;
         self.initialize(now);
         self.is_bulk = false;
+        self.queue.compact();
     }
 
     /// Makes room for jobs to come.
     pub fn reserve(&mut self, jobs: usize) {
         self.jobs.reserve_exact(jobs);
-        self.parents.reserve_exact(jobs);
-        self.children.reserve_exact(jobs);
+        self.edges.reserve(jobs);
     }
 
     pub(super) fn event(&mut self, kind: &'static str, job: Option<u32>, data: Value) {
@@ -448,7 +457,7 @@ impl Workflow {
     pub fn wake_delayed(&mut self, now: i64) {
         self.shy.expire(now);
         for index in self.queue.due(now) {
-            self.jobs[index as usize].not_before = None;
+            self.jobs[index as usize].rare.edit(|rare| rare.not_before = None);
             self.enqueue(index);
         }
     }
@@ -468,9 +477,11 @@ impl Workflow {
         let job = &mut self.jobs[index as usize];
         debug_assert!(job.live.is_none(), "two live attempts of job {}", job.id);
         job.live = Some(id);
-        job.not_before = next.not_before;
-        job.waits_for = waits_for;
-        job.script = next.recovery.clone().map(Box::new);
+        job.rare.edit(|rare| {
+            rare.not_before = next.not_before;
+            rare.waits_for = waits_for;
+            rare.script.clone_from(&next.recovery);
+        });
         let attempt = NewAttempt {
             id,
             job: job.id,
@@ -507,7 +518,7 @@ impl Workflow {
     }
 
     pub(super) fn count_unmet(&self, index: u32) -> u32 {
-        self.parents[index as usize].iter().filter(|p| !self.is_met(**p, index)).count() as u32
+        self.parents_of(index).iter().filter(|p| !self.is_met(**p, index)).count() as u32
     }
 
     /// A job has just become final: releases or cancels what depended on it, at any depth.
@@ -515,7 +526,7 @@ impl Workflow {
         let mut ended = vec![index];
         while let Some(parent) = ended.pop() {
             for i in 0..self.children_of(parent).len() {
-                let child = self.children[parent as usize][i];
+                let child = self.children_of(parent)[i];
                 if self.jobs[child as usize].status != JobStatus::Blocked {
                     continue;
                 }
@@ -550,7 +561,7 @@ impl Workflow {
         let mut opened = vec![index];
         while let Some(parent) = opened.pop() {
             for i in 0..self.children_of(parent).len() {
-                let child = self.children[parent as usize][i];
+                let child = self.children_of(parent)[i];
                 let job = &self.jobs[child as usize];
                 match job.status {
                     JobStatus::Completed | JobStatus::Failed if self.item_edge(parent, child) == Some(true) => {
@@ -565,7 +576,8 @@ impl Workflow {
                         self.jobs[child as usize].unmet = self.count_unmet(child);
                     }
                     JobStatus::Canceled if job.canceled_by_dependency => {
-                        let still_bad = self.parents[child as usize]
+                        let still_bad = self
+                            .parents_of(child)
                             .iter()
                             .any(|p| self.jobs[*p as usize].status.is_bad_end() && self.item_edge(*p, child).is_none());
                         if !still_bad && self.shift(child, JobEvent::DependencyReopened, None) {
@@ -639,8 +651,7 @@ impl Workflow {
         let job = &mut self.jobs[index as usize];
         debug_assert!(job.held.is_none(), "a held attempt is not dropped");
         if let Some(id) = job.live.take() {
-            job.not_before = None;
-            job.waits_for = None;
+            job.rare.edit(|rare| (rare.not_before, rare.waits_for) = (None, None));
             job.last = Some(id);
             self.live.remove(&id);
             let end = super::change::End {

@@ -54,8 +54,6 @@ pub fn create(
         return Ok(WorkflowCreated { warnings, ..known });
     }
     let id = insert_workflow(tx, request, &plan)?;
-    // With a million jobs it is long, and what follows needs the room.
-    plan.spec = String::new();
     let requirements = insert_requirements(tx.db, id, &plan)?;
     let handlers = insert_handlers(tx.db, id, &plan)?;
     let schedulers = insert_schedulers(tx.db, id, &plan)?;
@@ -65,7 +63,6 @@ pub fn create(
     let user_data = insert_user_data(tx.db, id, &plan)?;
     let first = tx.state.next_job;
     super::map::set_limits(&mut plan.jobs, first);
-    let plan = &plan;
     tx.state.next_job += plan.jobs.len() as i64;
     tx.db
         .prepare_cached(
@@ -83,9 +80,9 @@ pub fn create(
     let mut workflow = Workflow::new(id, plan.settings.clone(), compiled);
     workflow.reserve(plan.jobs.len());
     for (i, job) in plan.jobs.iter().enumerate() {
-        workflow.add_job(engine_job(plan, job, i, first, &schedulers));
+        workflow.add_job(engine_job(&plan, job, i, first, &schedulers));
     }
-    super::map::tie(plan, &mut workflow);
+    super::map::tie(&plan, &mut workflow);
     workflow.add_map_limits(&mut tx.state.limits);
     for (name, max) in &plan.limits {
         // What somebody set on the server holds for all its workflows.
@@ -93,7 +90,7 @@ pub fn create(
             super::reservations::set_limit(tx, name, *max)?;
         }
     }
-    insert_actions(tx.db, id, plan, first, &mut workflow)?;
+    insert_actions(tx.db, id, &plan, first, &mut workflow)?;
     workflow.settle();
     workflow.set_next_attempt(tx.state.next_attempt);
     if request.initialize {
@@ -104,14 +101,18 @@ pub fn create(
 
     // Jobs go in as they stand after the initialization, so that each row is written once.
     let ids = Ids { requirements, handlers, schedulers, files, user_data, first };
-    insert_jobs(tx.db, id, plan, &workflow, &ids)?;
+    insert_jobs(tx.db, id, &plan, &workflow, &ids)?;
+    let Plan { name, spec, jobs, .. } = plan;
+    let job_count = jobs.len() as i64;
+    drop(jobs);
     insert_first_attempts(tx, &workflow)?;
     let run_id = workflow.run;
     tx.touched.insert(id);
     tx.state.workflows.insert(id, workflow);
     tx.write(id, changes)?;
-    let job_count = plan.jobs.len() as i64;
-    Ok(WorkflowCreated { id, name: plan.name.clone(), job_count, run_id, warnings })
+    // Last, because a row is written as a whole whenever a part of it changes, and this may be tens of megabytes.
+    tx.db.prepare_cached("UPDATE workflow SET spec = ?2 WHERE id = ?1")?.execute(params![id.0, spec])?;
+    Ok(WorkflowCreated { id, name, job_count, run_id, warnings })
 }
 
 fn find_by_key(db: &Connection, key: Option<&str>) -> rusqlite::Result<Option<WorkflowCreated>> {
@@ -153,7 +154,7 @@ fn insert_workflow(tx: &Tx<'_>, request: &Creation, plan: &Plan) -> rusqlite::Re
             plan.metadata.as_ref().map(ToString::to_string),
             request.directory,
             json(Some(&plan.settings))?,
-            plan.spec,
+            "",
             tx.now,
             request.key,
             plan.jobs.len() as i64,
