@@ -155,6 +155,8 @@ words! {
         Preempted = "preempted",
         /// The node failed.
         NodeFail = "node_fail",
+        /// The time of its allocation was over first; not the job's own limit, which is `timeout`.
+        Walltime = "walltime",
         /// A person (or a rule of theirs) stopped it.
         Canceled = "canceled",
         /// The runner was told to stop; the job goes back to the queue at no cost.
@@ -165,9 +167,20 @@ words! {
 }
 
 impl Cause {
-    /// Not the job's fault: paid from the budget for losses, not from the user's rules.
+    /// Not the job's fault: paid from the budget for losses, not from the user's rules. Free when its runner could still
+    /// stop it in good order.
     pub const fn is_loss(self) -> bool {
-        matches!(self, Self::Lost | Self::Preempted | Self::NodeFail)
+        matches!(self, Self::Lost) || self.is_taken_away()
+    }
+
+    /// The nodes were taken away from the job and its runner.
+    pub const fn is_taken_away(self) -> bool {
+        matches!(self, Self::Preempted | Self::NodeFail | Self::Walltime)
+    }
+
+    /// Why a runner stops its jobs when it has to leave: they go back to the queue at no cost.
+    pub const fn is_stop(self) -> bool {
+        matches!(self, Self::Stopped) || self.is_taken_away()
     }
 }
 

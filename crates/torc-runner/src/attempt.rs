@@ -13,7 +13,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use torc_model::api::{AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult};
+use torc_model::api::{AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP};
 use torc_model::ids::WorkflowId;
 use torc_model::plan::{Execution, OnScriptFailure, Stdio, StdioMode};
 use torc_model::status::Cause;
@@ -438,7 +438,7 @@ pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missin
     match (&exit.stop, &exit.how) {
         (_, How::NotStarted(error)) => set(own_code, Cause::SpawnError, error.message.clone()),
         (Some(StopReason::Canceled), _) => set(by_signal, Cause::Canceled, "canceled".into()),
-        (Some(StopReason::Stopped), _) => set(by_signal, Cause::Stopped, "the runner was told to stop".into()),
+        (Some(StopReason::Stopped), _) => set(by_signal, Cause::Stopped, TOLD_TO_STOP.into()),
         (Some(StopReason::NotOurs), _) => {
             set(by_signal, Cause::Stopped, "the attempt was given to somebody else".into());
         }
@@ -451,11 +451,10 @@ pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missin
         {
             set(own_code, Cause::Checkpoint, "saved its state when its time was over".into());
         }
-        (Some(StopReason::RunnerTimeUp), _) => set(
-            i64::from(execution.timeout_exit_code),
-            Cause::Timeout,
-            "the runner's time was over before the job's end".into(),
-        ),
+        // Not its own limit: another allocation may have the time.
+        (Some(StopReason::RunnerTimeUp), _) => {
+            set(by_signal, Cause::Walltime, "the allocation's time was over before the job's end".into());
+        }
         (Some(StopReason::Timeout { limit }), _) => set(
             i64::from(execution.timeout_exit_code),
             Cause::Timeout,

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torc_model::api::*;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
+use torc_model::slurm::logs::LastWord;
 use torc_model::status::{Cause, Trigger};
 
 /// A listener waits this long at the server before it asks again.
@@ -113,7 +114,7 @@ pub enum Event {
     /// The server knows how an action ended.
     ActionReported(ActionId),
     /// Why somebody is about to ask us to stop.
-    StopReason(String),
+    StopReason(LastWord),
     /// Somebody asks us to stop.
     Shutdown(Shutdown),
     /// The server has said goodbye; these actions are left to do.
@@ -146,7 +147,7 @@ pub enum Effect {
     /// Everything on disk has been delivered.
     ClearSpool,
     /// Say goodbye.
-    Goodbye(String),
+    Goodbye(Goodbye),
     /// Tell whoever watches.
     Tell(RunnerEvent),
     /// All is done.
@@ -220,7 +221,7 @@ pub struct Dispatcher {
     is_stuck: bool,
     idle_since: Option<Instant>,
     has_left: bool,
-    stop_reason: Option<String>,
+    stop_reason: Option<LastWord>,
     /// How attempts ended so far.
     pub counts: Counts,
 }
@@ -497,16 +498,18 @@ impl Dispatcher {
     /// An attempt has ended, and it is clear how.
     fn finish(&mut self, active: Active, mut report: CompletionReport, out: &mut Vec<Effect>) {
         if report.cause == Some(Cause::Stopped)
+            && report.error.as_deref() == Some(TOLD_TO_STOP)
             && let Some(why) = &self.stop_reason
         {
-            report.evidence.push(Evidence { source: "scheduler".into(), text: why.clone() });
+            report.evidence.push(Evidence { source: "scheduler".into(), text: why.text.into() });
+            report.cause = why.cause.or(report.cause);
         }
         let id = report.attempt.id;
         let average = self.average_seconds.map_or(report.exec_seconds, |old| old * 0.8 + report.exec_seconds * 0.2);
         self.average_seconds = Some(average);
         match report.cause {
             None => self.counts.succeeded += 1,
-            Some(Cause::Canceled | Cause::Stopped) => self.counts.ended += 1,
+            Some(cause) if cause == Cause::Canceled || cause.is_stop() => self.counts.ended += 1,
             Some(_) => self.counts.failed += 1,
         }
         out.push(Effect::Tell(RunnerEvent::Ended {
@@ -772,8 +775,19 @@ impl Dispatcher {
 
     fn say_goodbye(&mut self, out: &mut Vec<Effect>) {
         let reason = self.reason();
-        let why = self.stop_reason.as_ref().filter(|_| reason == LeaveReason::Stopped);
-        out.push(Effect::Goodbye(why.map_or_else(|| reason.to_string(), |why| format!("{reason}: {why}"))));
+        let why = self.stop_reason.filter(|_| reason == LeaveReason::Stopped);
+        let cause = match reason {
+            LeaveReason::Stopped => why.and_then(|why| why.cause).or(Some(Cause::Stopped)),
+            LeaveReason::TimeUp if self.settings.reason_at_end == StopReason::RunnerTimeUp => Some(Cause::Walltime),
+            LeaveReason::TimeUp
+            | LeaveReason::Complete
+            | LeaveReason::NothingToDo
+            | LeaveReason::Idle
+            | LeaveReason::OutOfContact
+            | LeaveReason::Refused(_) => None,
+        };
+        let told = why.map_or_else(|| reason.to_string(), |why| format!("{reason}: {}", why.text));
+        out.push(Effect::Goodbye(Goodbye { reason: told, cause }));
         self.phase = Phase::Leaving(reason, false);
     }
 }

@@ -60,7 +60,7 @@ pub struct Lanes {
     exchange: UnboundedSender<Arc<ClaimRequest>>,
     listen: UnboundedSender<ClaimRequest>,
     actions: UnboundedSender<ActionResult>,
-    goodbye: UnboundedSender<String>,
+    goodbye: UnboundedSender<Goodbye>,
     _tasks: JoinSet<()>,
 }
 
@@ -112,8 +112,8 @@ impl Lanes {
     }
 
     /// Says goodbye.
-    pub fn goodbye(&self, reason: String) {
-        let _ = self.goodbye.send(reason);
+    pub fn goodbye(&self, goodbye: Goodbye) {
+        let _ = self.goodbye.send(goodbye);
     }
 }
 
@@ -154,9 +154,8 @@ async fn report_actions(line: Line, mut results: UnboundedReceiver<ActionResult>
     }
 }
 
-async fn say_goodbye(line: Line, mut reasons: UnboundedReceiver<String>) {
-    while let Some(reason) = reasons.recv().await {
-        let goodbye = Goodbye { reason };
+async fn say_goodbye(line: Line, mut goodbyes: UnboundedReceiver<Goodbye>) {
+    while let Some(goodbye) = goodbyes.recv().await {
         let mut pauses = Pauses::new();
         let mut tries = 0;
         loop {

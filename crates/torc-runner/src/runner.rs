@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 use torc_model::api::{RegisterRunner, RunnerRegistered};
+use torc_model::slurm::logs::{LastWord, why_ended};
 
 /// Keys of the poller; processes have the numbers from 1 up.
 const DONE_KEY: u64 = 0;
@@ -171,13 +172,13 @@ impl Runner {
 }
 
 /// What the batch system said last about the end of what runs here. A log that can not be read tells nothing.
-fn why_stopped(log: &Path) -> Option<String> {
+fn why_stopped(log: &Path) -> Option<LastWord> {
     let mut file = std::fs::File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(STOP_LOG_TAIL))).ok()?;
     let mut tail = Vec::new();
     file.take(STOP_LOG_TAIL).read_to_end(&mut tail).ok()?;
-    torc_model::slurm::logs::why_ended(&String::from_utf8_lossy(&tail)).map(str::to_owned)
+    why_ended(&String::from_utf8_lossy(&tail))
 }
 
 fn prepare_output(dir: &Path) -> Result<PathBuf, Error> {
@@ -409,7 +410,7 @@ impl Engine {
                     tracing::warn!(%error, "can not remove delivered results");
                 }
             }
-            Effect::Goodbye(reason) => self.lanes.goodbye(reason),
+            Effect::Goodbye(goodbye) => self.lanes.goodbye(goodbye),
             Effect::Tell(event) => self.tell.tell(|| event),
             // Handled by the caller.
             Effect::Exit => {}

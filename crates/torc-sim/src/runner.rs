@@ -2,6 +2,7 @@
 //! orders, and ends its own jobs when it was cut off for too long.
 
 use crate::sabotage::Sabotage;
+use crate::scenario::Sight;
 use crate::wire::{Answer, Completion, Named, Packet, Request};
 use crate::witness::Process;
 use crate::world::{Client, Event, World};
@@ -163,7 +164,11 @@ impl World {
         }
         runner.is_leaving = true;
         self.note(|_| format!("runner in slot {slot} leaves"));
-        self.stop_all(slot, Some(Cause::Stopped));
+        let cause = match self.scenario.slots[slot].sight {
+            Sight::Slurm => self.rng.pick(&[Cause::Stopped, Cause::Preempted, Cause::NodeFail, Cause::Walltime]),
+            Sight::Local | Sight::Remote => Cause::Stopped,
+        };
+        self.stop_all(slot, Some(cause));
         self.plan_exchange(slot, 1);
     }
 

@@ -479,7 +479,7 @@ impl Server {
             at: now + self.clock_offset,
             return_code: Some(report.code),
             cause: report.cause,
-            script: (has_script && report.cause != Some(Cause::Stopped)).then_some(ran),
+            script: (has_script && !report.cause.is_some_and(Cause::is_stop)).then_some(ran),
             ..End::default()
         };
         let unit = (id.0.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;

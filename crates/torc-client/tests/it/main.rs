@@ -69,7 +69,7 @@ async fn empty_answers_and_bodies_are_fine() {
         .route("/compute_nodes/3/goodbye", post(|Json(_): Json<Value>| async { Json(json!({"actions": []})) }));
     let client = Client::new(&fake_server(router).await, "t").unwrap();
     client.delete_workflow(WorkflowId(7), false).await.unwrap();
-    let goodbye = torc_model::api::Goodbye { reason: "done".into() };
+    let goodbye = torc_model::api::Goodbye { reason: "done".into(), cause: None };
     assert!(client.goodbye(RunnerId(3), &goodbye).await.unwrap().actions.is_empty());
 }
 

@@ -3,7 +3,7 @@
 use super::{AttemptRef, CompletionReport, ReportResult, StartReport};
 use crate::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::{Execution, OnScriptFailure, ResourceMonitor, Stdio};
-use crate::status::Trigger;
+use crate::status::{Cause, Trigger};
 use crate::steps::StepEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -264,7 +264,13 @@ pub struct HeartbeatAnswer {
 pub struct Goodbye {
     /// Why.
     pub reason: String,
+    /// It had to leave: `preempted`, `node_fail` or `walltime` when it knows why its nodes are taken away, else `stopped`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
 }
+
+/// The error of an attempt whose runner was told to stop, by Slurm or by a person.
+pub const TOLD_TO_STOP: &str = "the runner was told to stop";
 
 /// An action for a runner to execute.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]

@@ -33,7 +33,7 @@ pub struct Ended {
 /// Why a runner's attempts are given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lost {
-    /// Lost, preempted or node_fail.
+    /// Lost, preempted, node_fail or walltime.
     pub cause: Cause,
     /// One sentence: what is known.
     pub evidence: Evidence,
@@ -83,7 +83,8 @@ impl Workflow {
         let state = match end.cause {
             None => AttemptState::Completed,
             Some(Cause::Canceled) => AttemptState::Canceled,
-            Some(Cause::Timeout | Cause::Stopped | Cause::Checkpoint) => AttemptState::Terminated,
+            Some(Cause::Timeout) => AttemptState::Terminated,
+            Some(cause) if is_free(cause, &end) => AttemptState::Terminated,
             Some(_) => AttemptState::Failed,
         };
         debug_assert!(held.state.after(AttemptEvent::Ended(state)).is_ok());
@@ -229,9 +230,8 @@ impl Workflow {
         let again = |origin| Next { retry_of: Some(id), ..Next::fresh(origin) };
         match cause {
             Cause::Canceled => return plain(JobEvent::Canceled, "canceled"),
-            Cause::Stopped | Cause::Checkpoint if job.refunds < MAX_REFUNDS => {
-                let why = if cause == Cause::Stopped { "its runner was stopped" } else { "it saved its state" };
-                let text = format!("queued again, because {why}; this does not count as a failure");
+            free if is_free(free, end) && job.refunds < MAX_REFUNDS => {
+                let text = format!("queued again, because {}; this does not count as a failure", why_free(free));
                 let next = Some(again(Origin::Requeued));
                 return Decision { event: JobEvent::Requeued, outcome: None, rule: None, text, next };
             }
@@ -245,7 +245,8 @@ impl Workflow {
             | Cause::SpawnError
             | Cause::Lost
             | Cause::Preempted
-            | Cause::NodeFail => {}
+            | Cause::NodeFail
+            | Cause::Walltime => {}
         }
         let is_fatal = end.steps.as_ref().is_some_and(|steps| steps["fatal"] == true);
         if is_fatal && !cause.is_loss() {
@@ -418,6 +419,22 @@ impl Workflow {
             job.live.filter(|_| job.held.as_ref().is_some_and(|h| h.cancel_requested))
         });
         asked.chain(self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id)).collect()
+    }
+}
+
+/// The job goes back to the queue at no cost: it saved its state, or its runner had to leave and stopped it in good
+/// order. What was lost with its runner has a budget.
+fn is_free(cause: Cause, end: &End) -> bool {
+    cause == Cause::Checkpoint || cause.is_stop() && end.return_code != Some(LOST_RETURN_CODE)
+}
+
+fn why_free(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Checkpoint => "it saved its state",
+        Cause::Preempted => "its nodes were given to somebody else",
+        Cause::NodeFail => "its node failed",
+        Cause::Walltime => "its allocation's time was over",
+        _ => "its runner was stopped",
     }
 }
 

@@ -132,7 +132,8 @@ impl World {
 
     fn lose(&mut self, runner: i64) {
         let evidence = Evidence { source: "node".into(), text: "gone".into() };
-        let lost = Lost { cause: Cause::Lost, evidence };
+        let causes = [Cause::Lost, Cause::Preempted, Cause::NodeFail, Cause::Walltime];
+        let lost = Lost { cause: causes[self.nonce as usize % causes.len()], evidence };
         self.workflow.runner_lost(RunnerId(runner), &lost, &mut self.limits, self.now);
     }
 
@@ -162,7 +163,10 @@ impl World {
             9 => self.end_held(pick, Cause::Exit, 1),
             10 => self.end_held(pick, Cause::Exit, 2),
             11 => self.end_held(pick, Cause::Timeout, 152),
-            12 => self.end_held(pick, Cause::Stopped, 143),
+            12 => {
+                let causes = [Cause::Stopped, Cause::Preempted, Cause::NodeFail, Cause::Walltime];
+                self.end_held(pick, causes[pick % causes.len()], 143);
+            }
             13 => self.lose(runner),
             14 => {
                 let _ = self.workflow.cancel_job(index, self.now);
@@ -436,6 +440,33 @@ fn an_attempt_that_never_arrived_goes_back_at_no_cost() {
     let job = &world.workflow.jobs[0];
     assert_eq!((job.status, job.attempt, job.refunds, job.lost_retries), (JobStatus::Ready, 2, 1, 0));
     world.check();
+}
+
+#[test]
+fn nodes_that_were_taken_away_cost_nothing_unless_the_runner_died() {
+    for cause in [Cause::Stopped, Cause::Preempted, Cause::NodeFail, Cause::Walltime] {
+        let mut world = World::new(&[], &[false], true, false);
+        world.workflow.initialize(0);
+        // More often than any budget allows, and the job's rules speak of every failure.
+        for round in 1..=20 {
+            world.claim(1, 1, 0);
+            world.end(0, Some(cause), 143);
+            let job = &world.workflow.jobs[0];
+            assert_eq!((job.status, job.refunds, job.lost_retries), (JobStatus::Ready, round, 0), "{cause}");
+        }
+        let ended =
+            |c: &Change| matches!(c, Change::AttemptEnded(_, end) if end.state == Some(AttemptState::Terminated));
+        assert_eq!(world.workflow.take_changes().iter().filter(|c| ended(c)).count(), 20, "{cause}");
+        // Nobody saw these end: they are losses.
+        world.claim(1, 1, 0);
+        let evidence = Evidence { source: "scheduler".into(), text: "gone".into() };
+        let lost = Lost { cause, evidence };
+        if cause != Cause::Stopped {
+            world.workflow.runner_lost(RunnerId(1), &lost, &mut world.limits, 5);
+            let job = &world.workflow.jobs[0];
+            assert_eq!((job.status, job.refunds, job.lost_retries), (JobStatus::Ready, 21, 1), "{cause}");
+        }
+    }
 }
 
 #[test]

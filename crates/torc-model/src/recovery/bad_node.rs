@@ -60,6 +60,7 @@ impl Health {
                 | Cause::Lost
                 | Cause::Preempted
                 | Cause::NodeFail
+                | Cause::Walltime
                 | Cause::Canceled
                 | Cause::Stopped
                 | Cause::Checkpoint,

@@ -168,6 +168,9 @@ pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
         Cause::Lost => Diagnosis::new(Kind::Lost, 0.97, "its runner is gone"),
         Cause::Preempted => Diagnosis::new(Kind::Preempted, 0.97, "the scheduler gave its node to another job"),
         Cause::NodeFail => Diagnosis::new(Kind::NodeFail, 0.97, "its node failed"),
+        Cause::Walltime => {
+            Diagnosis::new(Kind::Walltime, 0.99, "the time of its allocation was over before it had ended")
+        }
         Cause::Canceled => Diagnosis::new(Kind::Canceled, 0.99, "somebody canceled it"),
         Cause::Stopped => Diagnosis::new(Kind::Stopped, 0.99, "its runner was told to stop"),
         Cause::Checkpoint => Diagnosis::new(Kind::Checkpoint, 0.99, "it saved its state and asked to be continued"),
@@ -231,6 +234,7 @@ fn mib(memory: Memory) -> String {
 }
 
 fn timeout(facts: &Facts<'_>) -> Diagnosis {
+    // As it was written down before the end of an allocation had a cause of its own.
     if facts.error.is_some_and(|e| e.contains("runner's time was over")) {
         return Diagnosis::new(Kind::Walltime, 0.99, "its runner's time was over before it had ended");
     }

@@ -13,7 +13,7 @@ words! {
         GpuOom = "gpu_oom",
         /// It ran longer than its own limit.
         Timeout = "timeout",
-        /// Its runner's time was over first.
+        /// The time of its runner or allocation was over first.
         Walltime = "walltime",
         /// The scheduler gave its node to somebody else.
         Preempted = "preempted",

@@ -190,8 +190,9 @@ const CASES: &[Case] = &[
     )),
     with_time(exit("fails by itself at 95 % of its runtime", Kind::ProgramError, 1, KEY_ERROR), 57.0, 60),
     with_time(exit("fails silently at 95 % of its runtime", Kind::Unknown, 1, ""), 57.0, 60),
+    acting(told("its allocation's walltime", Kind::Walltime, Cause::Walltime, &[("scheduler", "TIMEOUT")])),
     acting(with_error(
-        told("its runner's walltime", Kind::Walltime, Cause::Timeout, &[("journal", "we sent SIGTERM after 600.0 s")]),
+        told("as written down before", Kind::Walltime, Cause::Timeout, &[("journal", "we sent SIGTERM after 600.0 s")]),
         "the runner's time was over before the job's end",
     )),
     acting(killed(
@@ -442,7 +443,7 @@ fn a_killed_child_of_a_success_is_a_warning() {
 fn a_kill_we_sent_is_never_taken_for_lack_of_memory() {
     // At its limit by measure, killed by SIGKILL, words about memory: but we did it.
     let evidence = [Evidence { source: "journal".into(), text: "we sent SIGKILL after 9.0 s".into() }];
-    for cause in [Cause::Canceled, Cause::Stopped, Cause::Timeout] {
+    for cause in [Cause::Canceled, Cause::Stopped, Cause::Timeout, Cause::Preempted, Cause::NodeFail, Cause::Walltime] {
         let facts = Facts {
             cause: Some(cause),
             return_code: Some(137),

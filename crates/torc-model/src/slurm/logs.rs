@@ -1,5 +1,6 @@
 //! What the output of an allocation says went wrong.
 
+use crate::status::Cause;
 use regex::{Regex, RegexSet};
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
@@ -96,17 +97,26 @@ pub fn scan(text: &str) -> Vec<Issue> {
         .collect()
 }
 
+/// Why Slurm ends an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LastWord {
+    /// One sentence.
+    pub text: &'static str,
+    /// What that is for the jobs in it; none: somebody's decision, which Slurm does not explain.
+    pub cause: Option<Cause>,
+}
+
 /// Why Slurm ends this allocation, by its own last word in the allocation's output.
-pub fn why_ended(text: &str) -> Option<&'static str> {
+pub fn why_ended(text: &str) -> Option<LastWord> {
     let says = |line: &str| {
         let reasons = [
-            ("DUE TO PREEMPTION", "the allocation was preempted"),
-            ("DUE TO TIME LIMIT", "the allocation reached its walltime"),
-            ("DUE TO NODE FAILURE", "a node of the allocation failed"),
-            ("DUE TO JOB REQUEUE", "the allocation was requeued"),
-            ("CANCELLED AT", "the allocation was canceled"),
+            ("DUE TO PREEMPTION", "the allocation was preempted", Some(Cause::Preempted)),
+            ("DUE TO TIME LIMIT", "the allocation reached its walltime", Some(Cause::Walltime)),
+            ("DUE TO NODE FAILURE", "a node of the allocation failed", Some(Cause::NodeFail)),
+            ("DUE TO JOB REQUEUE", "the allocation was requeued", None),
+            ("CANCELLED AT", "the allocation was canceled", None),
         ];
-        reasons.into_iter().find(|(text, _)| line.contains(text)).map(|(_, meaning)| meaning)
+        reasons.into_iter().find(|(said, ..)| line.contains(said)).map(|(_, text, cause)| LastWord { text, cause })
     };
     // Other lines may quote anything.
     text.lines().rev().filter(|line| line.starts_with("slurmstepd") && line.contains("*** ")).find_map(says)
@@ -119,12 +129,17 @@ mod tests {
     #[test]
     fn slurms_last_word_tells_why_an_allocation_ends() {
         let text = "runner 1 works\nslurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-16T03:53:42 DUE TO PREEMPTION ***\n";
-        assert_eq!(why_ended(text), Some("the allocation was preempted"));
+        let word = |text, cause| Some(LastWord { text, cause });
+        assert_eq!(why_ended(text), word("the allocation was preempted", Some(Cause::Preempted)));
         let failed = "slurmstepd-n1: error: *** JOB 10 ON n1 CANCELLED AT 2026-11-16T03:53:55 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***";
-        assert_eq!(why_ended(failed), Some("a node of the allocation failed"));
+        assert_eq!(why_ended(failed), word("a node of the allocation failed", Some(Cause::NodeFail)));
+        let late = "slurmstepd-n1: error: *** STEP 9.0 ON n1 CANCELLED AT 2026-11-16T03:53:50 DUE TO TIME LIMIT ***";
+        assert_eq!(why_ended(late), word("the allocation reached its walltime", Some(Cause::Walltime)));
+        let again = "slurmstepd-n2: error: *** JOB 8 ON n2 CANCELLED AT 2026-11-16T06:22:15 DUE TO JOB REQUEUE ***";
+        assert_eq!(why_ended(again), word("the allocation was requeued", None));
         assert_eq!(
             why_ended("slurmstepd-n1: error: *** JOB 9 ON n1 CANCELLED AT 2026-11-16T03:53:50 ***"),
-            Some("the allocation was canceled")
+            word("the allocation was canceled", None)
         );
         assert_eq!(why_ended("started job *** CANCELLED AT *** (attempt 1)\n"), None);
     }

@@ -28,6 +28,8 @@ pub struct Look {
     pub slurm_job_id: Option<String>,
     /// It was not found; the caller keeps the first time this happened.
     pub is_missing: bool,
+    /// It waits again, and accounting tells how it ended before.
+    pub before: Option<Ending>,
 }
 
 /// Judges one allocation. Ids alone prove nothing: Slurm gives them away again after it lost its state.
@@ -36,7 +38,7 @@ pub fn observe(known: &Known, queue: &squeue::Answer, accounting: Option<&sacct:
         squeue::Answer::Rows(rows) => rows,
         squeue::Answer::Unreachable(why) => {
             let verdict = Verdict::Unknown { why: why.clone() };
-            return Look { verdict, slurm_job_id: None, is_missing: false };
+            return Look { verdict, slurm_job_id: None, is_missing: false, before: None };
         }
     };
     let is_it = |row: &&squeue::Row| {
@@ -47,7 +49,14 @@ pub fn observe(known: &Known, queue: &squeue::Answer, accounting: Option<&sacct:
             }
     };
     if let Some(row) = rows.iter().find(is_it) {
-        return Look { verdict: row.verdict(), slurm_job_id: Some(row.id.clone()), is_missing: false };
+        let verdict = row.verdict();
+        let before = match (&verdict, accounting) {
+            (Verdict::Alive { phase: Phase::Waiting, .. }, Some(sacct::Answer::Records(records))) => {
+                sacct::last_life(records, &row.id, &known.name)
+            }
+            _ => None,
+        };
+        return Look { verdict, slurm_job_id: Some(row.id.clone()), is_missing: false, before };
     }
     // Tasks of an array that was canceled before they started have no line of their own: the array's speaks for them.
     let is_its_array = |row: &&squeue::Row| {
@@ -55,9 +64,9 @@ pub fn observe(known: &Known, queue: &squeue::Answer, accounting: Option<&sacct:
         row.name == known.name && Some(row.id.as_str()) == array && matches!(row.verdict(), Verdict::Ended(_))
     };
     if let Some(row) = rows.iter().find(is_its_array) {
-        return Look { verdict: row.verdict(), slurm_job_id: None, is_missing: false };
+        return Look { verdict: row.verdict(), slurm_job_id: None, is_missing: false, before: None };
     }
-    let missing = |verdict| Look { verdict, slurm_job_id: None, is_missing: true };
+    let missing = |verdict| Look { verdict, slurm_job_id: None, is_missing: true, before: None };
     if let (Some(id), Some(sacct::Answer::Records(records))) = (&known.slurm_job_id, accounting)
         && let Some(record) = sacct::newest(records, id, &known.name)
         && let Verdict::Ended(ending) = record.verdict()
@@ -139,6 +148,26 @@ mod tests {
         assert!(matches!(look.verdict, Verdict::Ended(_)) && !look.is_missing, "{look:?}");
         assert!(observe(&known("13_2", "other"), &queue, None, 0).is_missing);
         assert!(observe(&known("14_2", "torc"), &queue, None, 0).is_missing);
+    }
+
+    #[test]
+    fn accounting_tells_how_a_requeued_allocation_ended_before() {
+        let queue = rows("5|PENDING||x|y|a|BeginTime\n");
+        let ask = |lives: &str| {
+            let text = format!("JobID|JobName|Partition|State|End\n{lives}");
+            observe(&known("5", "a"), &queue, Some(&sacct::read(Some(0), &text, "")), 0).before.map(|e| e.state)
+        };
+        let (first, second) = ("5|a|main|PREEMPTED|2026-11-15T18:34:51\n", "5|a|main|NODE_FAIL|2026-11-15T18:40:00\n");
+        let (runs, waits) = ("5|a|main|RUNNING|Unknown\n", "5|a|main|PENDING|Unknown\n");
+        assert_eq!(
+            ask(&format!("{first}5.batch|batch||CANCELLED|2026-11-15T18:34:52\n{waits}")).as_deref(),
+            Some("PREEMPTED")
+        );
+        assert_eq!(ask(&format!("{first}{second}{waits}")).as_deref(), Some("NODE_FAIL"));
+        // Accounting is late: what it knows is about an earlier life.
+        assert_eq!(ask(&format!("{first}{runs}")), None);
+        assert_eq!(ask("5|a|main|REQUEUED|2026-11-15T18:34:51\n5|a|main|PENDING|Unknown\n"), None);
+        assert_eq!(ask("5|other|main|PREEMPTED|2026-11-15T18:34:51\n5|a|main|PENDING|Unknown\n"), None);
     }
 
     #[test]

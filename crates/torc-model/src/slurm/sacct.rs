@@ -1,7 +1,7 @@
 //! What `sacct` is asked and what it answers. It is late, partial and silent about unknown jobs; `squeue` goes first.
 
 use super::squeue::last_line;
-use super::state::{self, Verdict};
+use super::state::{self, Ending, Phase, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,6 +128,19 @@ fn record(line: &str, columns: &BTreeMap<&str, usize>) -> Record {
 pub fn newest<'a>(records: &'a [Record], id: &str, name: &str) -> Option<&'a Record> {
     let find = |fits: &dyn Fn(&Record) -> bool| records.iter().rev().find(|r| r.job_id == id && fits(r));
     find(&|r| r.name == name).or_else(|| find(&Record::is_nameless))
+}
+
+/// How a job that waits again ended before, if accounting knows of that life and not only of an earlier one.
+pub fn last_life(records: &[Record], id: &str, name: &str) -> Option<Ending> {
+    let mut lives = records.iter().rev().filter(|r| r.job_id == id && r.name == name).map(Record::verdict);
+    let ending = |verdict| match verdict {
+        Verdict::Ended(ending) => Some(ending),
+        Verdict::Alive { .. } | Verdict::Unknown { .. } => None,
+    };
+    match lives.next()? {
+        Verdict::Alive { phase: Phase::Waiting, .. } => lives.next().and_then(ending),
+        newest => ending(newest),
+    }
 }
 
 /// The records of jobs with these names, and of their steps, which follow them. Slurm may know other jobs by the same ids,

@@ -73,7 +73,7 @@ pub fn verdict(word: &str, reason: Option<&str>) -> Verdict {
         "FAILED" => ended(Cause::Lost, "the allocation's script failed"),
         "CANCELLED" => ended(Cause::Lost, "somebody canceled the allocation"),
         "REVOKED" => ended(Cause::Lost, "another cluster started it"),
-        "TIMEOUT" => ended(Cause::Lost, "the allocation reached its walltime"),
+        "TIMEOUT" => ended(Cause::Walltime, "the allocation reached its walltime"),
         "DEADLINE" => ended(Cause::Lost, "the allocation missed its deadline"),
         "NODE_FAIL" => ended(Cause::NodeFail, "a node of the allocation failed"),
         "BOOT_FAIL" => ended(Cause::NodeFail, "a node of the allocation did not boot"),

@@ -1,6 +1,6 @@
 //! What travels about allocations between the server and whoever can speak to Slurm.
 
-use super::state::Verdict;
+use super::state::{Ending, Verdict};
 use crate::ids::{ActionId, JobId, WorkflowId};
 use crate::plan::SlurmScheduler;
 use crate::status::{AllocationStatus, Cause};
@@ -54,6 +54,8 @@ pub struct AllocationView {
     pub missing_since_ms: Option<i64>,
     /// Nothing needs it any more; whoever can speak to Slurm takes it back.
     pub unneeded_since_ms: Option<i64>,
+    /// Its jobs ran until its time was over, and none of them came to an end of its own.
+    pub was_too_short: bool,
     /// Runners alive in it.
     pub runners: i64,
 }
@@ -178,6 +180,10 @@ pub struct Observation {
     /// Slurm answered and did not have it.
     #[serde(default)]
     pub is_missing: bool,
+    /// It waits again, and accounting tells how it ended before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    pub before: Option<Ending>,
 }
 
 /// What followed from what was seen.
@@ -193,6 +199,9 @@ pub struct ObservedView {
     pub runners_ended: i64,
     /// Attempts that ended with those.
     pub slurm_jobs_failed: i64,
+    /// Attempts that had been stopped or lost, and of which it is known only now why.
+    #[serde(default)]
+    pub attempts_explained: i64,
     /// Allocations of which nothing is known now.
     pub unknown: i64,
     /// One line each.

@@ -125,7 +125,7 @@ fn verdicts_follow_the_strongest_evidence() {
             "152 None timeout | ran longer than its limit of 1.5 s | journal: we sent SIGTERM after 1.5 s; \
              exit: exit code 0"
                 .into(),
-            "152 Some(15) timeout | the runner's time was over before the job's end | \
+            "143 Some(15) walltime | the allocation's time was over before the job's end | \
              journal: we sent SIGTERM after 1.5 s; exit: ended by SIGTERM"
                 .into(),
             "137 Some(9) oom | used more memory than its limit | journal: we sent SIGKILL after 0.0 s; \
@@ -301,12 +301,13 @@ fn an_attempt_that_never_started_says_so() {
 #[test]
 fn a_state_saved_when_the_time_was_over_is_a_checkpoint() {
     let limit = Duration::from_secs(60);
-    for stop in [StopReason::RunnerTimeUp, StopReason::Timeout { limit }] {
+    for (stop, cause) in [(StopReason::RunnerTimeUp, Cause::Walltime), (StopReason::Timeout { limit }, Cause::Timeout)]
+    {
         let saved = Exit { stop: Some(stop.clone()), ..exit(How::Code(85)) };
         let verdict = judge(&saved, &Execution::default(), Some(85), &[]);
         assert_eq!((verdict.cause, verdict.return_code), (Some(Cause::Checkpoint), 85), "{stop:?}");
         let other = Exit { stop: Some(stop), ..exit(How::Code(1)) };
-        assert_eq!(judge(&other, &Execution::default(), Some(85), &[]).cause, Some(Cause::Timeout));
+        assert_eq!(judge(&other, &Execution::default(), Some(85), &[]).cause, Some(cause));
     }
     // A person's word is stronger.
     let canceled = Exit { stop: Some(StopReason::Canceled), ..exit(How::Code(85)) };

@@ -7,7 +7,7 @@
 use super::Active;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use torc_model::api::{CompletionReport, Evidence};
+use torc_model::api::{CompletionReport, Evidence, TOLD_TO_STOP};
 use torc_model::status::Cause;
 
 /// What is kept back, oldest first.
@@ -55,6 +55,6 @@ pub(super) fn stopped_with_its_runner(mut report: CompletionReport) -> Completio
     let text = format!("it ended with {} at the moment when its runner was told to stop", report.return_code);
     report.evidence.push(Evidence { source: "journal".into(), text });
     report.cause = Some(Cause::Stopped);
-    report.error = Some("the runner was told to stop".into());
+    report.error = Some(TOLD_TO_STOP.into());
     report
 }

@@ -108,7 +108,10 @@ impl Desk {
                 format!("spool {:?}", reports.iter().map(|r| r.attempt.id.0).collect::<Vec<_>>())
             }
             Effect::ClearSpool => "clear spool".into(),
-            Effect::Goodbye(reason) => format!("goodbye: {reason}"),
+            Effect::Goodbye(goodbye) => {
+                let cause = goodbye.cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
+                format!("goodbye: {}{cause}", goodbye.reason)
+            }
             Effect::Tell(RunnerEvent::Started { .. } | RunnerEvent::Ended { .. } | RunnerEvent::Judged { .. }) => {
                 return None;
             }
@@ -297,7 +300,7 @@ fn a_stop_ends_jobs_gives_back_the_rest_and_says_goodbye_when_all_is_told() {
         desk.exchanged(ClaimResponse::default()),
         ["exchange limit 0 prefetch 0 started [] completed [4:stopped, 1:stopped, 2:stopped]"]
     );
-    assert_eq!(desk.exchanged(ClaimResponse::default()), ["goodbye: it was told to stop"]);
+    assert_eq!(desk.exchanged(ClaimResponse::default()), ["goodbye: it was told to stop (stopped)"]);
     assert_eq!(desk.on(Event::GoodbyeAnswered(Vec::new())), ["exit"]);
 }
 
@@ -308,7 +311,7 @@ fn a_second_word_kills() {
     desk.on(Event::Shutdown(Shutdown::Stop));
     assert_eq!(desk.on(Event::Shutdown(Shutdown::Kill)), ["kill all Stopped"]);
     desk.ended(1, 1.0, Some(Cause::Stopped));
-    assert_eq!(desk.exchanged(ClaimResponse::default()), ["goodbye: it was told to stop"]);
+    assert_eq!(desk.exchanged(ClaimResponse::default()), ["goodbye: it was told to stop (stopped)"]);
 }
 
 #[test]
@@ -523,26 +526,42 @@ fn a_failure_at_the_moment_of_the_stop_is_not_the_jobs_own() {
     let mut desk = Desk::new(|s| s.doubt = Some(Duration::from_secs(2)));
     desk.settle();
     desk.heard(&[1, 2, 3]);
-    desk.on(Event::StopReason("the allocation was preempted".into()));
+    desk.on(Event::StopReason(LastWord { text: "the allocation was preempted", cause: Some(Cause::Preempted) }));
     // Its share is free at once; its end waits for a word.
     assert_eq!(desk.ended(1, 1.0, Some(Cause::Signal)), ["start 3 []"]);
     assert_eq!(desk.dispatcher.undelivered(), 1);
     assert_eq!(
         desk.on(Event::Shutdown(Shutdown::Stop)),
-        ["tell Leaving", "stop all Stopped", "exchange limit 0 prefetch 0 started [] completed [1:stopped]"]
+        ["tell Leaving", "stop all Stopped", "exchange limit 0 prefetch 0 started [] completed [1:preempted]"]
     );
     // This one died of the same signal before ours reached it.
     assert_eq!(desk.ended(2, 1.0, Some(Cause::Exit)), [""; 0]);
     desk.ended(3, 1.0, None);
     assert_eq!(
         desk.exchanged(ClaimResponse::default()),
-        ["exchange limit 0 prefetch 0 started [] completed [2:stopped, 3]"]
+        ["exchange limit 0 prefetch 0 started [] completed [2:preempted, 3]"]
     );
     let evidence = &desk.last_exchange.as_ref().expect("sent").completed[0].evidence;
     assert!(evidence.iter().any(|e| e.source == "scheduler" && e.text.contains("preempted")), "{evidence:?}");
     let last = desk.exchanged(ClaimResponse::default());
-    assert_eq!(last, ["goodbye: it was told to stop: the allocation was preempted"]);
+    assert_eq!(last, ["goodbye: it was told to stop: the allocation was preempted (preempted)"]);
     assert_eq!(desk.dispatcher.counts, Counts { succeeded: 1, failed: 0, ended: 2 });
+}
+
+#[test]
+fn what_slurm_does_not_explain_stays_a_stop() {
+    for word in [None, Some(LastWord { text: "the allocation was canceled", cause: None })] {
+        let mut desk = Desk::new(|s| s.doubt = Some(Duration::from_secs(2)));
+        desk.settle();
+        desk.heard(&[1]);
+        word.map(|word| desk.on(Event::StopReason(word)));
+        desk.on(Event::Shutdown(Shutdown::Stop));
+        let told = desk.ended(1, 1.0, Some(Cause::Exit));
+        assert!(told[0].ends_with("completed [1:stopped]"), "{told:?}");
+        let last = desk.exchanged(ClaimResponse::default());
+        let why = word.map(|word| format!(": {}", word.text)).unwrap_or_default();
+        assert_eq!(last, [format!("goodbye: it was told to stop{why} (stopped)")]);
+    }
 }
 
 #[test]

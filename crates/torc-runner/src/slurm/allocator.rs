@@ -201,6 +201,7 @@ impl Allocator {
                     pending_allocations_cleaned: a.pending_allocations_cleaned + b.pending_allocations_cleaned,
                     runners_ended: a.runners_ended + b.runners_ended,
                     slurm_jobs_failed: a.slurm_jobs_failed + b.slurm_jobs_failed,
+                    attempts_explained: a.attempts_explained + b.attempts_explained,
                     unknown: b.unknown,
                     details,
                 },
@@ -211,21 +212,25 @@ impl Allocator {
 
     /// One look; also says whether something was missing.
     async fn look(&self, workflow: Option<WorkflowId>, dry_run: bool) -> Result<(Synced, bool), Error> {
-        let open = self.open_allocations(workflow).await?;
+        let mut open = self.open_allocations(workflow).await?;
+        open.extend(self.unexplained_allocations(workflow).await?);
         if open.is_empty() {
             return Ok((Synced::default(), false));
         }
         let queue = self.slurm.queue().await;
         let now = now_ms();
         let known: Vec<Known> = open.iter().map(known).collect();
-        let missing: Vec<String> = known
-            .iter()
-            .filter(|k| observe(k, &queue, None, now).is_missing)
-            .filter_map(|k| k.slurm_job_id.clone())
-            .collect();
-        let accounting: Option<sacct::Answer> = match missing.is_empty() {
+        // What is not in the queue, and what waits in it although it has run: only accounting knows why.
+        let has_ended = |(row, known): &(&AllocationView, &Known)| {
+            let look = observe(known, &queue, None, now);
+            let waits = matches!(look.verdict, Verdict::Alive { phase: Phase::Waiting, .. });
+            look.is_missing || waits && row.started_ms.is_some()
+        };
+        let ended: Vec<String> =
+            open.iter().zip(&known).filter(has_ended).filter_map(|(_, known)| known.slurm_job_id.clone()).collect();
+        let accounting: Option<sacct::Answer> = match ended.is_empty() {
             true => None,
-            false => Some(self.slurm.accounting(&missing).await),
+            false => Some(self.slurm.accounting(&ended).await),
         };
         let mut items = Vec::new();
         let mut unsettled = false;
@@ -235,12 +240,14 @@ impl Allocator {
             if look.is_missing && row.status == AllocationStatus::Submitting {
                 continue;
             }
-            unsettled |= look.is_missing && matches!(look.verdict, Verdict::Unknown { .. });
+            let is_over = row.status == AllocationStatus::Complete;
+            unsettled |= look.is_missing && !is_over && matches!(look.verdict, Verdict::Unknown { .. });
             let observation = Observation {
                 id: row.id,
                 verdict: look.verdict,
                 slurm_job_id: look.slurm_job_id,
                 is_missing: look.is_missing,
+                before: look.before,
             };
             items.push(observation);
         }
@@ -263,6 +270,16 @@ impl Allocator {
             open.extend(self.client.list_allocations(&query).await?);
         }
         Ok(open)
+    }
+
+    /// Allocations whose runners had to leave, and of which Slurm may say why.
+    async fn unexplained_allocations(&self, workflow: Option<WorkflowId>) -> Result<Vec<AllocationView>, Error> {
+        let query = Query::new().add("unexplained", true);
+        let query = match workflow {
+            Some(id) => query.add("workflow_id", id),
+            None => query,
+        };
+        self.client.list_allocations(&query).await
     }
 
     /// Takes back what waits in Slurm although nothing needs it any more. Only our own, by id and name, and only while it

@@ -26,6 +26,8 @@ list_query! {
         slurm_job_id: Option<String>,
         /// With this name in Slurm.
         name: Option<String>,
+        /// Only those that are over, their workers left within the last hour, and Slurm has not said why.
+        unexplained: Option<bool>,
     }
 }
 
@@ -50,6 +52,7 @@ pub async fn list_allocations(
         status: query.status,
         slurm_job_id: query.slurm_job_id,
         name: query.name,
+        is_unexplained: query.unexplained == Some(true),
     };
     Ok(Json(app.reader().list_allocations(filter, paging).await?))
 }

@@ -19,6 +19,7 @@ pub const MIGRATIONS: &[&str] = &[
     include_str!("../store/migration_7.sql"),
     include_str!("../store/migration_8.sql"),
     include_str!("../store/migration_9.sql"),
+    include_str!("../store/migration_10.sql"),
 ];
 
 /// "Torc" in ASCII, in the header of every database of ours.

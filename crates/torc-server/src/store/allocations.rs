@@ -2,6 +2,7 @@
 //!
 //! Whoever can speak to Slurm does the speaking; every decision and every record is made here, in one transaction.
 
+use super::last_words;
 use super::load::parse;
 use super::persist::json;
 use super::recovery;
@@ -12,7 +13,7 @@ use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::json as value;
 use std::collections::BTreeMap;
-use torc_model::api::Evidence;
+use torc_model::api::{Evidence, Goodbye};
 use torc_model::core::{Change, Lost};
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Settings, SlurmScheduler};
@@ -38,7 +39,7 @@ pub const MAX_ORDERS: usize = 20;
 
 pub(super) const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.scheduler_id, s.name, n.name, n.array_task, n.status,
     n.slurm_job_id, n.state, n.reason, n.cause, n.action_id, n.start_one_worker_per_node, n.max_parallel_jobs, n.created_ms,
-    n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms, n.unneeded_since_ms,
+    n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms, n.unneeded_since_ms, n.was_too_short,
     (SELECT count(*) FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.ended_ms IS NULL
      AND c.scheduler ->> 'allocation_id' = n.id)
     FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id";
@@ -69,7 +70,8 @@ pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
         ended_ms: row.get(18)?,
         missing_since_ms: row.get(19)?,
         unneeded_since_ms: row.get(20)?,
-        runners: row.get(21)?,
+        was_too_short: row.get(21)?,
+        runners: row.get(22)?,
     })
 }
 
@@ -220,6 +222,9 @@ fn serve_retried_jobs(
     let mut by_scheduler: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for index in tx.workflow(id)?.ready_jobs_of(action) {
         let job = tx.workflow(id)?.jobs[index as usize].id;
+        if last_words::outlasted_its_allocation(tx, job)? {
+            continue;
+        }
         let own: Option<String> = tx
             .db
             .prepare_cached("SELECT s.name FROM job j JOIN slurm_scheduler s ON s.id = j.scheduler_id WHERE j.id = ?1")?
@@ -398,14 +403,15 @@ pub fn runner_arrived(tx: &mut Tx<'_>, workflow: WorkflowId, scheduler: &serde_j
             .query_row([runner.0], |r| r.get(0))?;
         if node == scheduler["node"].as_i64() {
             let text = format!("Slurm started allocation {id} (job {job}) again");
-            let lost = Lost { cause: Cause::Preempted, evidence: Evidence { source: "scheduler".into(), text } };
+            let lost = Lost { cause: Cause::Lost, evidence: Evidence { source: "scheduler".into(), text } };
             runners::end_runner(tx, runner, workflow, &lost, &lost.evidence.text)?;
         }
     }
     tx.db
         .prepare_cached(
             "UPDATE scheduled_compute_node SET status = 'active', slurm_job_id = ?2, ended_ms = NULL, missing_since_ms = NULL,
-             unneeded_since_ms = NULL, cause = NULL, reason = NULL, state = 'RUNNING', started_ms = coalesce(started_ms, ?3),
+             unneeded_since_ms = NULL, cause = NULL, reason = NULL, state = 'RUNNING', was_too_short = 0,
+             started_ms = iif(status = 'active', coalesce(started_ms, ?3), ?3),
              submitted_ms = coalesce(submitted_ms, ?3) WHERE id = ?1",
         )?
         .execute(params![id, job, tx.now])?;
@@ -414,7 +420,7 @@ pub fn runner_arrived(tx: &mut Tx<'_>, workflow: WorkflowId, scheduler: &serde_j
 }
 
 /// A runner has left in good order; with the last one the allocation is over.
-pub fn runner_left(tx: &mut Tx<'_>, runner: RunnerId, reason: &str) -> Result<(), Failed> {
+pub fn runner_left(tx: &mut Tx<'_>, runner: RunnerId, goodbye: &Goodbye) -> Result<(), Failed> {
     let allocation: Option<i64> = tx
         .db
         .prepare_cached("SELECT scheduler ->> 'allocation_id' FROM compute_node WHERE id = ?1")?
@@ -423,7 +429,8 @@ pub fn runner_left(tx: &mut Tx<'_>, runner: RunnerId, reason: &str) -> Result<()
         .flatten();
     let Some(row) = allocation.map(|id| find(tx, id)).transpose()?.flatten() else { return Ok(()) };
     if row.status == AllocationStatus::Active && row.runners == 0 {
-        complete(tx, &row, "LEFT", reason, None)?;
+        last_words::after_goodbye(tx, &row, goodbye)?;
+        complete(tx, &row, last_words::LEFT, &goodbye.reason, goodbye.cause)?;
     }
     Ok(())
 }
@@ -443,12 +450,13 @@ pub(super) fn complete(
     why: &str,
     cause: Option<Cause>,
 ) -> Result<(), Failed> {
+    let was_too_short = last_words::was_too_short(tx, row, cause)?;
     tx.db
         .prepare_cached(
-            "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?2, state = ?3, reason = ?4, cause = ?5
-             WHERE id = ?1 AND status <> 'complete'",
+            "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?2, state = ?3, reason = ?4, cause = ?5,
+             was_too_short = ?6 WHERE id = ?1 AND status <> 'complete'",
         )?
-        .execute(params![row.id, tx.now, state, why, cause.map(Cause::as_str)])?;
+        .execute(params![row.id, tx.now, state, why, cause.map(Cause::as_str), was_too_short])?;
     let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": state, "reason": why});
     tx.write(row.workflow_id, vec![Change::Event { kind: "allocation_ended", job: None, data }])?;
     // One that could do nothing gets no successor by itself: that would go on for ever.
@@ -474,8 +482,13 @@ pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Fai
     let mut view = ObservedView { dry_run: seen.dry_run, ..ObservedView::default() };
     for item in &seen.items {
         let Some(row) = find(tx, item.id)? else { continue };
-        if row.status == AllocationStatus::Complete || row.status == AllocationStatus::Planned {
-            continue;
+        match row.status {
+            AllocationStatus::Planned => continue,
+            AllocationStatus::Complete => {
+                last_words::hear(tx, &row, item, &mut view)?;
+                continue;
+            }
+            AllocationStatus::Submitting | AllocationStatus::Pending | AllocationStatus::Active => {}
         }
         match &item.verdict {
             Verdict::Unknown { why } => unknown(tx, &row, item, why, &mut view)?,
@@ -490,6 +503,7 @@ pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Fai
                     view.allocations_ended += 1;
                     view.pending_allocations_cleaned += i64::from(row.status != AllocationStatus::Active);
                     view.details.push(format!("{name} is over: {text}"));
+                    last_words::explain_by(tx, &row, ending, &mut view)?;
                     if !seen.dry_run {
                         complete(tx, &row, &ending.state, &text, Some(ending.cause))?;
                     }
@@ -536,8 +550,17 @@ fn alive(
     {
         view.details.push(format!("{} will not start: {hopeless}", label(row)));
     }
-    let text = "Slurm put the allocation back into its queue";
-    let restarted = phase == Phase::Waiting && end_runners(tx, row, item, Cause::Preempted, text, view)?;
+    // Why it did so only accounting knows.
+    let (cause, text) = match item.before.as_ref().filter(|before| before.cause.is_taken_away()) {
+        Some(before) => {
+            (before.cause, format!("Slurm put the allocation back into its queue; before, {}", before.text))
+        }
+        None => (Cause::Lost, "Slurm put the allocation back into its queue".into()),
+    };
+    let restarted = phase == Phase::Waiting && end_runners(tx, row, item, cause, &text, view)?;
+    if restarted && let Some(before) = &item.before {
+        last_words::explain_by(tx, row, before, view)?;
+    }
     if view.dry_run {
         return Ok(());
     }

@@ -497,7 +497,7 @@ fn learn(db: &Connection, row: i64, ended: &waiting::Failed, now: i64) -> rusqli
     if ended.retry_of != Some(follows) {
         return Ok(false);
     }
-    let is_interrupted = ended.cause.is_some_and(|c| c.is_loss() || matches!(c, Cause::Stopped | Cause::Checkpoint));
+    let is_interrupted = ended.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
     if is_interrupted {
         // Not the job's doing; the next attempt will tell.
         db.prepare_cached("UPDATE classification SET follows = ?2 WHERE id = ?1")?

@@ -5,6 +5,7 @@ mod bad_nodes;
 mod classify;
 mod create;
 mod facts;
+mod last_words;
 mod leftovers;
 mod load;
 mod map;

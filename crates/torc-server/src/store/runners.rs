@@ -167,7 +167,7 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
     if request.wait_seconds <= 0.0
         && let Some(runner) = tx.state.runners.get_mut(&request.runner_id)
     {
-        let is_stopped = |end: &CompletionReport| end.cause == Some(Cause::Stopped);
+        let is_stopped = |end: &CompletionReport| end.cause.is_some_and(Cause::is_stop);
         runner.leaving = request.limit <= 0 && (runner.leaving || request.completed.iter().any(is_stopped));
     }
     let (started, completed) = reports(tx, id, request)?;
@@ -637,7 +637,7 @@ pub fn goodbye(tx: &mut Tx<'_>, runner: RunnerId, goodbye: &Goodbye) -> Result<G
         Ok(())
     })?;
     end_runner(tx, runner, id, &lost, &goodbye.reason)?;
-    super::allocations::runner_left(tx, runner, &goodbye.reason)?;
+    super::allocations::runner_left(tx, runner, goodbye)?;
     // After the end, so that they are not taken back with the rest.
     let actions = tx.apply(id, |workflow, _, _| {
         Ok(workflow.worker_actions(runner, Trigger::OnWorkerComplete, known.schedules_nodes))

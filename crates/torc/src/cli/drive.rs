@@ -263,7 +263,7 @@ impl Display {
 
     fn tell_bad_end(&self, end: &BadEnd, outcome: Option<Outcome>, status: Option<JobStatus>) {
         // What we stopped ourselves is told in one sentence, not per job.
-        if end.cause == Cause::Stopped {
+        if end.cause.is_stop() {
             return;
         }
         let word = match status {

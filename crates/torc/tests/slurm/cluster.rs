@@ -201,6 +201,25 @@ impl Cluster {
             .collect()
     }
 
+    /// Waits until so many attempts have ended for this cause. Slurm may say only later why it took nodes away. Each has
+    /// evidence that says so.
+    pub fn wait_for_cause(&self, cause: &str, attempts: usize, evidence: &str) {
+        let rows = || -> Vec<Value> {
+            let rows = self.json(&["results", "list"])["results"].as_array().cloned().unwrap_or_default();
+            rows.into_iter().filter(|row| row["cause"] == cause).collect()
+        };
+        let until = Instant::now() + Duration::from_secs(60);
+        while rows().len() != attempts {
+            assert!(Instant::now() < until, "{attempts} were to end for `{cause}`: {:#?}", self.attempts());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        for row in rows() {
+            let texts: Vec<_> =
+                row["evidence"].as_array().into_iter().flatten().map(|e| e["text"].to_string()).collect();
+            assert!(texts.iter().any(|text| text.contains(evidence)), "no `{evidence}` in {texts:?}");
+        }
+    }
+
     /// Waits until `ready`. It looks again and again: Slurm tells nobody what happens, and what the program does is looked
     /// at from outside, as people do.
     pub fn wait(&self, what: &str, seconds: u64, ready: impl Fn() -> bool) {

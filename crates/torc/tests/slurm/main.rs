@@ -90,7 +90,9 @@ fn a_canceled_allocation_costs_nothing_but_time() {
     cluster.wait_for_success(4, 90);
     cluster.assert_witnessed_once(4);
     let causes: Vec<_> = cluster.attempts().into_iter().map(|a| a.3).filter(|c| !c.is_empty()).collect();
-    assert!(causes.iter().all(|c| c == "stopped"), "{causes:?}");
+    assert!(causes.len() == 4 && causes.iter().all(|c| c == "stopped"), "{causes:?}");
+    cluster.wait_for_cause("stopped", 4, "the allocation was canceled");
+    cluster.wait("Slurm's word", 60, || cluster.allocations()[0]["state"] == "CANCELLED");
     let comment = cluster.slurm("scontrol", &["show", "job", &cluster.slurm_job()]);
     assert!(comment.contains("Comment=kept"), "what the user added stays: {comment}");
 }
@@ -124,6 +126,8 @@ fn preemption_by_cancel_is_survived() {
     let reason = cluster.allocations()[0]["reason"].to_string();
     assert!(reason.to_lowercase().contains("preempted"), "{reason}");
     assert!(cluster.torc(&["why", "j1"]).contains("the allocation was preempted"), "{}", cluster.torc(&["why", "j1"]));
+    cluster.wait_for_cause("preempted", 4, "preempted");
+    assert!(cluster.torc(&["why", "j1"]).contains("cause preempted"), "{}", cluster.torc(&["why", "j1"]));
     cluster.wait("ready job", 90, || cluster.counts().get("ready") == Some(&4));
     cluster.regenerate(&["--partition", "main"]);
     cluster.wait_for_success(4, 120);
@@ -136,9 +140,33 @@ fn preemption_by_requeue_goes_on_in_the_same_allocation() {
     cluster.submit(&spec("low", 4, 6.0, "slurm_defaults: {requeue: true}"));
     cluster.wait_for_running(4);
     cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"]);
+    cluster.wait_for_cause("preempted", 4, "preempted");
+    // Slurm starts it again by itself, so nothing is asked for.
+    cluster.wait("requeued allocation", 60, || {
+        cluster.torc(&["workflows", "sync-status", "latest"]);
+        cluster.allocations()[0]["status"] != "complete"
+    });
+    cluster.regenerate(&["--partition", "low"]);
     cluster.wait_for_success(4, 120);
     cluster.assert_witnessed_once(4);
     assert_eq!(cluster.allocations().len(), 1);
+}
+
+#[test]
+fn a_cause_that_the_runner_can_not_see_is_asked_of_slurm() {
+    let Some(cluster) = cluster() else { return };
+    // The allocation's output goes elsewhere, so that its last words are not where the runner looks for them.
+    let text = spec("scav", 2, 6.0, "").replace("mem: 1500m", "mem: 1500m, extra: '--error=/dev/null'");
+    cluster.submit(&text);
+    cluster.wait_for_running(2);
+    cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"]);
+    cluster.wait("preempted allocation", 60, || cluster.allocations()[0]["status"] == "complete");
+    cluster.torc(&["workflows", "sync-status", "latest"]);
+    cluster.wait_for_cause("preempted", 2, "Slurm says PREEMPTED");
+    assert_eq!(cluster.allocations()[0]["state"], "PREEMPTED", "{:?}", cluster.allocations());
+    cluster.regenerate(&["--partition", "main"]);
+    cluster.wait_for_success(2, 120);
+    cluster.assert_witnessed_once(2);
 }
 
 #[test]
@@ -151,6 +179,7 @@ fn a_node_that_goes_down_is_survived() {
     cluster.slurm("scontrol", &["update", &format!("nodename={node}"), "state=down", "reason=test"]);
     cluster.wait("ended allocation", 120, || cluster.allocations()[0]["status"] == "complete");
     cluster.slurm("scontrol", &["update", &format!("nodename={node}"), "state=resume"]);
+    cluster.wait_for_cause("node_fail", 2, "node");
     cluster.wait("ready job", 60, || cluster.counts().get("ready") == Some(&2));
     cluster.regenerate(&[]);
     cluster.wait_for_success(2, 90);
@@ -199,15 +228,25 @@ fn a_submission_whose_answer_is_lost_is_found_and_not_repeated() {
 fn a_runner_stops_before_its_walltime_and_the_rest_goes_on_elsewhere() {
     let Some(cluster) = cluster() else { return };
     let text = spec("main", 5, 14.0, "").replace("00:10:00", "00:01:00").replace("runtime: 1m", "runtime: 16s");
-    let text = text.replace("ntasks_per_node: 4", "ntasks_per_node: 1");
+    // Nobody knows how long this one takes: it does not end in time, and its second try does.
+    let open = "test -e again && echo $TORC_JOB_NAME >> witness || { touch again; sleep 300; }";
+    let open = format!(
+        "  - {{name: open, command: '{open}', resource_requirements: any, scheduler: s, max_lost_retries: 0}}\n"
+    );
+    let text = text.replace("actions:", &format!("{open}actions:"));
+    let text = text.replace("requirements: [", "requirements: [{name: any, num_cpus: 1, memory: 200m}, ");
+    let text = text.replace("ntasks_per_node: 4", "ntasks_per_node: 2");
     cluster.submit(&text);
-    // One job at a time, 16 s each: not all of them fit into the minute.
+    // The others one at a time, 16 s each: not all of them fit into the minute.
     cluster.wait("ended allocation", 120, || cluster.allocations()[0]["status"] == "complete");
     assert_eq!(cluster.attempts().iter().filter(|a| a.2 == "failed").count(), 0, "{:?}", cluster.attempts());
     assert!(cluster.counts().get("ready").copied().unwrap_or(0) >= 1, "{:?}", cluster.counts());
+    cluster.wait_for_cause("walltime", 1, "SIGTERM");
+    let why = cluster.torc(&["why", "open"]);
+    assert!(why.contains("does not count as a failure") && why.contains("cause walltime"), "{why}");
     cluster.regenerate(&[]);
-    cluster.wait_for_success(5, 180);
-    cluster.assert_witnessed_once(5);
+    cluster.wait_for_success(6, 180);
+    cluster.assert_witnessed_once(6);
 }
 
 #[test]

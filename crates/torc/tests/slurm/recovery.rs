@@ -207,10 +207,23 @@ fn a_machine_that_dies_with_its_slurmd_is_survived() {
     cluster.torc(&["workflows", "sync-status", "latest"]);
     cluster.wait("ready jobs", 120, || cluster.counts().get("ready") == Some(&2));
     cluster.wait("ended allocation", 60, || cluster.allocations()[0]["status"] == "complete");
+    cluster.wait_for_cause("node_fail", 2, "node");
     assert!(cluster.lab(cluster.start_arguments()).status.success());
     cluster.regenerate(&[]);
     cluster.wait_for_success(2, 120);
     cluster.assert_witnessed_once(2);
+}
+
+#[test]
+fn a_walltime_that_slurm_shortens_is_not_the_jobs_fault() {
+    let Some(cluster) = campaign() else { return };
+    cluster.submit(&spec("main", 2, 100.0, "").replace("runtime: 1m", "runtime: 3m"));
+    cluster.wait_for_running(2);
+    // The runner believes that it has ten minutes.
+    cluster.slurm("scontrol", &["update", &format!("jobid={}", cluster.slurm_job()), "timelimit=1"]);
+    cluster.wait("ended allocation", 180, || cluster.allocations()[0]["status"] == "complete");
+    cluster.wait_for_cause("walltime", 2, "walltime");
+    cluster.wait("ready jobs", 60, || cluster.counts().get("ready") == Some(&2));
 }
 
 #[test]

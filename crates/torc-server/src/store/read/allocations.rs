@@ -1,6 +1,7 @@
 //! Allocations in Slurm.
 
 use super::super::allocations::{COLUMNS, view};
+use super::super::last_words::UNEXPLAINED;
 use super::page::{Filter, List, Paging};
 use super::{ReadError, Reader};
 use torc_model::api::Page;
@@ -24,6 +25,8 @@ pub struct AllocationFilter {
     pub slurm_job_id: Option<String>,
     /// With this name in Slurm.
     pub name: Option<String>,
+    /// Over, and Slurm may still say why.
+    pub is_unexplained: bool,
 }
 
 impl Reader {
@@ -34,12 +37,15 @@ impl Reader {
         paging: Paging,
     ) -> Result<Page<AllocationView>, ReadError> {
         self.read(move |connection| {
-            let filter = Filter::default()
+            let mut wanted = Filter::default()
                 .with("n.workflow_id = ?", filter.workflow_id)
                 .with("n.status = ?", filter.status)
                 .with("n.slurm_job_id = ?", filter.slurm_job_id)
                 .with("n.name = ?", filter.name);
-            LIST.page(connection, filter, &paging, view)
+            if filter.is_unexplained {
+                wanted = wanted.always(UNEXPLAINED);
+            }
+            LIST.page(connection, wanted, &paging, view)
         })
         .await
     }

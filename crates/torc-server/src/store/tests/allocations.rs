@@ -50,15 +50,20 @@ impl Fixture {
     }
 
     pub async fn observe(&self, id: i64, verdict: Verdict, is_missing: bool) -> torc_model::slurm::wire::ObservedView {
-        let items = vec![Observation { id, verdict, slurm_job_id: None, is_missing }];
+        let items = vec![Observation { id, verdict, slurm_job_id: None, is_missing, before: None }];
         self.store.observe_allocations(Observations { items, dry_run: false }).await.expect("observed")
     }
 
     /// A runner that is not on this host.
     pub async fn register_in(&mut self, allocation: i64, job: &str) -> Result<RunnerId, Refusal> {
+        self.register_on(0, allocation, job).await
+    }
+
+    /// A runner on one of the nodes of an allocation.
+    pub async fn register_on(&mut self, node: i64, allocation: i64, job: &str) -> Result<RunnerId, Refusal> {
         let request = RegisterRunner {
             workflow_id: self.id,
-            key: format!("in-{allocation}-{job}"),
+            key: format!("in-{allocation}-{job}-{node}-{}", self.claims),
             hostname: "node7".into(),
             boot_id: "b".into(),
             pid: 1,
@@ -66,7 +71,7 @@ impl Fixture {
             capacity: capacity(),
             time_left_seconds: Some(600),
             kind: "slurm".into(),
-            scheduler: Some(json!({"allocation_id": allocation, "slurm_job_id": job, "node": 0})),
+            scheduler: Some(json!({"allocation_id": allocation, "slurm_job_id": job, "node": node})),
             label: None,
             output_dir: "output".into(),
         };

@@ -4,6 +4,7 @@ mod actions;
 mod allocations;
 mod bad_nodes;
 mod classify;
+mod last_words;
 mod recover;
 mod recovery;
 mod unneeded;
@@ -272,7 +273,7 @@ async fn progress_is_what_the_rows_say() {
     same(&f, "initialized").await;
     f.store.cancel_workflow(id).await.expect("canceled");
     assert!(same(&f, "canceled").await.is_canceled);
-    let goodbye = Goodbye { reason: "done".into() };
+    let goodbye = Goodbye { reason: "done".into(), cause: None };
     f.store.goodbye(f.runner, goodbye).await.expect("gone");
     assert_eq!(same(&f, "gone").await.active_runners, 0);
 }
@@ -390,7 +391,7 @@ async fn a_runner_that_gives_back_what_it_was_stopped_in_gets_nothing_more() {
 async fn goodbye_gives_back_what_was_held() {
     let mut f = Fixture::new(diamond()).await;
     f.claim(vec![]).await;
-    f.store.goodbye(f.runner, Goodbye { reason: "done".into() }).await.expect("left");
+    f.store.goodbye(f.runner, Goodbye { reason: "done".into(), cause: None }).await.expect("left");
     assert_eq!(f.statuses().await[0], ("a".into(), 2, 2));
     let free = "SELECT count(*) FROM attempt WHERE state = 'terminated' AND cause = 'stopped'";
     assert_eq!(f.scalar(free).await, 1, "it never started: no loss");
@@ -400,7 +401,7 @@ async fn goodbye_gives_back_what_was_held() {
     let attempt = AttemptRef { id: second.attempts[0].id, token: second.attempts[0].token.clone() };
     let batch = StartBatch { runner_id: f.runner, items: vec![StartReport { attempt, pid: 5, at_ms: 6 }] };
     f.store.start(batch).await.expect("started");
-    f.store.goodbye(f.runner, Goodbye { reason: "done".into() }).await.expect("left");
+    f.store.goodbye(f.runner, Goodbye { reason: "done".into(), cause: None }).await.expect("left");
     assert_eq!(f.scalar("SELECT return_code FROM attempt WHERE state = 'failed' AND cause = 'lost'").await, -128);
     assert_eq!(f.statuses().await[0], ("a".into(), 2, 3));
 }

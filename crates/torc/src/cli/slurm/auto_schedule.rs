@@ -75,6 +75,15 @@ impl AutoSchedule {
             true => false,
             false => self.is_due(retried, &asked, human::now_ms()),
         };
+        if !ready.is_empty()
+            && let Some(short) = asked.iter().max_by_key(|a| a.created_ms).filter(|a| a.was_too_short)
+        {
+            lines.push(format!(
+                "no nodes are asked for: allocation {} was over before any job in it; `torc slurm regenerate {} --submit` \
+                 asks for others, or give the jobs a `runtime` that says how long they take",
+                short.id, workflow.id
+            ));
+        }
         let done = match due {
             true => reschedule(client, workflow, self.output_dir.clone()).await,
             false => Ok(None),
@@ -113,6 +122,9 @@ impl AutoSchedule {
         let last = asked.iter().max_by_key(|a| a.created_ms);
         let seconds = last.map_or(u64::MAX, |a| u64::try_from((now_ms - a.created_ms) / 1000).unwrap_or(0));
         let is_cool = seconds >= self.options.auto_schedule_cooldown;
+        if last.is_some_and(|a| a.was_too_short) {
+            return false;
+        }
         if asked.iter().all(|a| a.status == AllocationStatus::Complete) {
             // What came to nothing would most likely come to nothing again.
             return is_cool || last.is_none_or(|a| a.started_ms.is_some());
@@ -210,6 +222,7 @@ mod tests {
             ended_ms: None,
             missing_since_ms: None,
             unneeded_since_ms: None,
+            was_too_short: false,
             runners: 0,
         }
     }
@@ -223,6 +236,8 @@ mod tests {
         assert!(!auto(false, false).is_due(0, &gone(5, true), NOW), "nobody asked for it");
         assert!(!auto(true, false).is_due(9, &gone(5, false), NOW), "the last one came to nothing");
         assert!(auto(true, false).is_due(9, &gone(1800, false), NOW));
+        let short = AllocationView { was_too_short: true, ..allocation(AllocationStatus::Complete, 9000, true) };
+        assert!(!auto(true, true).is_due(9, &[short], NOW), "another one like it would end like it");
     }
 
     #[test]
