@@ -254,19 +254,24 @@ fn longest_runtime(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[u32]) -> Result<i64,
     Ok(jobs.iter().filter_map(runtime).max().and_then(|r| i64::try_from(r).ok()).unwrap_or(60))
 }
 
+/// How many allocations of a scheduler are on their way, or run and still have this many seconds.
+fn usable(tx: &Tx<'_>, id: WorkflowId, scheduler: &str, seconds: i64) -> Result<i64, Failed> {
+    Ok(usable_of(tx, id, scheduler, seconds)?.len() as i64)
+}
+
 /// Allocations of a scheduler that are on their way, or run and still have this many seconds.
-pub fn usable(tx: &Tx<'_>, id: WorkflowId, scheduler: &str, seconds: i64) -> Result<i64, Failed> {
-    Ok(tx
-        .db
-        .prepare_cached(
-            "SELECT count(*) FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
+pub fn usable_of(tx: &Tx<'_>, id: WorkflowId, scheduler: &str, seconds: i64) -> Result<Vec<i64>, Failed> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT n.id FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
              WHERE n.workflow_id = ?1 AND s.name = ?2
                 AND (n.status IN ('planned', 'submitting', 'pending') AND n.unneeded_since_ms IS NULL
                 OR n.status = 'active' AND EXISTS (SELECT 1 FROM compute_node c WHERE c.workflow_id = n.workflow_id
                     AND c.ended_ms IS NULL AND c.scheduler ->> 'allocation_id' = n.id
-                    AND (c.stop_by_ms IS NULL OR c.stop_by_ms - ?4 >= ?3 * 1000)))",
-        )?
-        .query_row(params![id.0, scheduler, seconds, tx.now], |row| row.get(0))?)
+                    AND (c.stop_by_ms IS NULL OR c.stop_by_ms - ?4 >= ?3 * 1000)))
+             ORDER BY n.id",
+    )?;
+    let rows = statement.query_map(params![id.0, scheduler, seconds, tx.now], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Gives a submitter what waits to be sent. Nobody else gets it until the submitter's time is over.

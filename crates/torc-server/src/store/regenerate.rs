@@ -1,11 +1,12 @@
 //! New schedulers and allocations for jobs that still have to run: all of it, or nothing.
 
-use super::allocations::{schedule, scheduler_for, usable};
+use super::allocations::{schedule, scheduler_for, usable_of};
 use super::persist::json;
 use super::refusal::Refusal;
 use super::unneeded;
 use super::writer::{Failed, Tx};
 use rusqlite::params;
+use std::collections::BTreeSet;
 use torc_model::core::{Change, Class, NewAction};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::ActionKind;
@@ -29,8 +30,14 @@ pub fn regenerate(
             .into());
     }
     view.actions_claimed = tx.apply(id, |workflow, _, _| Ok(workflow.retire_schedules()))? as i64;
-    for (nth, group) in request.groups.iter().enumerate() {
-        let done = one_group(tx, id, group, request.submit, nonce.wrapping_add(nth as u64), &mut view)?;
+    // Each group counts what was made for it before anything else: an allocation serves one of them.
+    let mut kept = BTreeSet::new();
+    let mut prepared = Vec::new();
+    for group in &request.groups {
+        prepared.push(one_group(tx, id, group, request.submit, &mut kept, &mut view)?);
+    }
+    for (nth, ready) in prepared.into_iter().enumerate() {
+        let done = ask(tx, id, ready, nonce.wrapping_add(nth as u64), &mut kept, &mut view)?;
         view.schedulers_created.push(done);
     }
     let data = serde_json::json!({
@@ -41,14 +48,23 @@ pub fn regenerate(
     Ok(view)
 }
 
-fn one_group(
+/// A group whose jobs have their scheduler.
+struct Prepared<'a> {
+    group: &'a RegenerateGroup,
+    done: RegeneratedScheduler,
+    jobs: Vec<JobId>,
+    /// So many allocations are still wanted.
+    wanted: i64,
+}
+
+fn one_group<'a>(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    group: &RegenerateGroup,
+    group: &'a RegenerateGroup,
     submit: bool,
-    nonce: u64,
+    kept: &mut BTreeSet<i64>,
     view: &mut RegeneratedView,
-) -> Result<RegeneratedScheduler, Failed> {
+) -> Result<Prepared<'a>, Failed> {
     if group.levels.len() != group.allocations.len() || group.levels.iter().any(Vec::is_empty) {
         return Err(Refusal::invalid("groups", "each level needs jobs and a number of allocations").into());
     }
@@ -66,7 +82,7 @@ fn one_group(
     }
     let (scheduler_id, name, reused) = scheduler_for(tx, id, &group.scheduler, &current)?;
     assign(tx, id, &jobs, scheduler_id)?;
-    let mut done = RegeneratedScheduler {
+    let done = RegeneratedScheduler {
         id: scheduler_id,
         name: name.clone(),
         reused,
@@ -74,34 +90,74 @@ fn one_group(
         job_count: jobs.len() as i64,
         has_dependencies: group.has_dependencies,
     };
+    let mut wanted = 0;
     if group.has_dependencies {
         for (level, allocations) in group.levels.iter().zip(&group.allocations) {
             add_recovery_action(tx, id, group, &name, level, *allocations)?;
             view.actions_created += 1;
         }
     } else if submit {
-        let wanted: i64 = group.allocations.iter().sum();
-        let kept = kept(tx, id, &name, &current, &jobs)?.min(wanted);
-        view.allocations_kept += kept;
-        if wanted > kept {
-            let request = ScheduleNodes {
-                workflow_id: id.0,
-                scheduler: name,
-                count: wanted - kept,
-                key: format!("regenerate {nonce:016x}"),
-                start_one_worker_per_node: group.start_one_worker_per_node,
-                max_parallel_jobs: None,
-            };
-            let made = schedule(tx, &request, None, nonce)?.items.len() as i64;
-            view.allocations_created += made;
-            done.num_allocations = made;
+        let asked: i64 = group.allocations.iter().sum();
+        let mut schedulers = current;
+        if !reused {
+            schedulers.push(scheduler_id);
         }
+        let found = keep(tx, id, &jobs, &schedulers, asked, kept)?;
+        view.allocations_kept += found;
+        wanted = asked - found;
+    }
+    Ok(Prepared { group, done, jobs, wanted })
+}
+
+/// Asks for what nothing else serves: allocations of other schedulers count as well, because an earlier call may have kept
+/// them for these jobs.
+fn ask(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    ready: Prepared<'_>,
+    nonce: u64,
+    kept: &mut BTreeSet<i64>,
+    view: &mut RegeneratedView,
+) -> Result<RegeneratedScheduler, Failed> {
+    let Prepared { group, mut done, jobs, mut wanted } = ready;
+    if wanted > 0 {
+        let all: Vec<i64> = {
+            let mut statement =
+                tx.db.prepare_cached("SELECT id FROM slurm_scheduler WHERE workflow_id = ?1 ORDER BY id")?;
+            let rows = statement.query_map([id.0], |row| row.get(0))?;
+            rows.collect::<Result<_, _>>()?
+        };
+        let found = keep(tx, id, &jobs, &all, wanted, kept)?;
+        view.allocations_kept += found;
+        wanted -= found;
+    }
+    if wanted > 0 {
+        let request = ScheduleNodes {
+            workflow_id: id.0,
+            scheduler: done.name.clone(),
+            count: wanted,
+            key: format!("regenerate {nonce:016x}"),
+            start_one_worker_per_node: group.start_one_worker_per_node,
+            max_parallel_jobs: None,
+        };
+        done.num_allocations = schedule(tx, &request, None, nonce)?.items.len() as i64;
+        view.allocations_created += done.num_allocations;
+        // The next group must not take it for something that was there.
+        kept.extend(usable_of(tx, id, &done.name, 0)?);
     }
     Ok(done)
 }
 
-/// Allocations that serve these jobs already: of the scheduler they have now, and of those they had if they still fit.
-fn kept(tx: &mut Tx<'_>, id: WorkflowId, name: &str, current: &[i64], jobs: &[JobId]) -> Result<i64, Failed> {
+/// Finds up to `wanted` allocations of these schedulers that serve the jobs already and are not kept for others. Answers how
+/// many there are.
+fn keep(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    jobs: &[JobId],
+    schedulers: &[i64],
+    wanted: i64,
+    kept: &mut BTreeSet<i64>,
+) -> Result<i64, Failed> {
     let classes: Vec<Class> = {
         let workflow = tx.workflow(id)?;
         let of = |index: u32| {
@@ -112,22 +168,24 @@ fn kept(tx: &mut Tx<'_>, id: WorkflowId, name: &str, current: &[i64], jobs: &[Jo
     };
     let longest = classes.iter().filter_map(|class| class.runtime).max();
     let runtime = longest.and_then(|r| i64::try_from(r).ok()).unwrap_or(60);
-    let mut names = vec![name.to_owned()];
-    for scheduler in current {
+    let mut found = 0;
+    for scheduler in schedulers {
         // Jobs that were given more than such a node has will never run there.
         let kind = unneeded::kind(tx, id, *scheduler, None)?;
         if !classes.iter().all(|class| kind.could_run(class)) {
             continue;
         }
-        let other: String = tx
+        let name: String = tx
             .db
             .prepare_cached("SELECT name FROM slurm_scheduler WHERE id = ?1")?
             .query_row([scheduler], |row| row.get(0))?;
-        if !names.contains(&other) {
-            names.push(other);
+        for allocation in usable_of(tx, id, &name, runtime)? {
+            if found < wanted && kept.insert(allocation) {
+                found += 1;
+            }
         }
     }
-    names.iter().map(|name| usable(tx, id, name, runtime)).sum()
+    Ok(found)
 }
 
 fn assign(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[JobId], scheduler: i64) -> Result<(), Failed> {

@@ -200,6 +200,33 @@ async fn regenerating_twice_asks_for_nothing_more() {
 }
 
 #[tokio::test]
+async fn what_an_earlier_call_kept_still_counts_and_serves_one_group_only() {
+    let fixture = Fixture::new(plan()).await;
+    // The spec asked for two allocations; both wait in Slurm.
+    fixture.store.execute_schedules(fixture.id).await.expect("executed");
+    let orders = fixture.begin("me").await;
+    fixture.report(&orders[0].name, SubmissionOutcome::Submitted("77".into())).await;
+    let group = |job: i64, name: &str| RegenerateGroup {
+        scheduler: SlurmScheduler { partition: Some(name.into()), ..scheduler(name) },
+        levels: vec![vec![JobId(job)]],
+        allocations: vec![1],
+        has_dependencies: false,
+        start_one_worker_per_node: false,
+    };
+    let request = RegenerateRequest { groups: vec![group(1, "x"), group(2, "y")], submit: true };
+    for call in 1..=3 {
+        let done = fixture.store.regenerate(fixture.id, request.clone()).await.expect("regenerated");
+        assert_eq!((done.allocations_kept, done.allocations_created), (2, 0), "call {call}: {done:?}");
+    }
+    // One of the two is gone: what is left serves one group, and the other gets one of its own.
+    fixture.observe(1, Verdict::Ended(Ending::vanished()), true).await;
+    for (call, made) in [(4, 1), (5, 0)] {
+        let done = fixture.store.regenerate(fixture.id, request.clone()).await.expect("regenerated");
+        assert_eq!(done.allocations_created, made, "call {call}: {done:?}");
+    }
+}
+
+#[tokio::test]
 async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
     let mut plan = plan();
     plan.actions[0].trigger = Trigger::AutoScheduleOnReadyJobs;
