@@ -23,15 +23,15 @@ pub struct KdlNode {
     pub span: Span,
 }
 
-/// Reads a text into nodes.
-pub fn parse(map: &SourceMap, builder: &mut Builder<'_>) -> Result<Vec<KdlNode>, Stop> {
+/// Reads a text and hands over its nodes, one after the other.
+pub fn parse(map: &SourceMap, builder: &mut Builder<'_>, take: &mut dyn FnMut(KdlNode)) -> Result<(), Stop> {
     let mut parser = Parser { text: map.text(), at: 0, builder };
     parser.at = if parser.text.starts_with('\u{FEFF}') { 3 } else { 0 };
-    let nodes = parser.nodes(0)?;
+    parser.nodes(0, take)?;
     if parser.peek().is_some() {
         return Err(parser.fail("this brace closes nothing", None));
     }
-    Ok(nodes)
+    Ok(())
 }
 
 struct Parser<'t, 'b, 'm> {
@@ -69,9 +69,8 @@ impl<'t> Parser<'t, '_, '_> {
     }
 
     /// Nodes up to a closing brace or the end of the file.
-    fn nodes(&mut self, depth: usize) -> Result<Vec<KdlNode>, Stop> {
+    fn nodes(&mut self, depth: usize, take: &mut dyn FnMut(KdlNode)) -> Result<(), Stop> {
         self.builder.check_depth(depth, Span::new(self.at, self.at))?;
-        let mut nodes = Vec::new();
         loop {
             self.line_space()?;
             while self.peek() == Some(';') {
@@ -79,12 +78,12 @@ impl<'t> Parser<'t, '_, '_> {
                 self.line_space()?;
             }
             if self.peek().is_none_or(|c| c == '}') {
-                return Ok(nodes);
+                return Ok(());
             }
             let ignored = self.slashdash()?;
             let node = self.node(depth)?;
             if !ignored {
-                nodes.push(node);
+                take(node);
             }
         }
     }
@@ -158,7 +157,8 @@ impl<'t> Parser<'t, '_, '_> {
     fn children(&mut self, depth: usize) -> Result<Vec<KdlNode>, Stop> {
         let open = self.at;
         self.at += 1;
-        let nodes = self.nodes(depth + 1)?;
+        let mut nodes = Vec::new();
+        self.nodes(depth + 1, &mut |node| nodes.push(node))?;
         if self.peek() != Some('}') {
             let message = "the file ends before this is closed with `}`";
             return Err(self.builder.stop(Span::new(open, open + 1), message, None));

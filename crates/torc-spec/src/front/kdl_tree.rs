@@ -10,21 +10,36 @@ use crate::packed::Collector;
 
 /// Reads a text into a tree.
 pub fn parse(map: &SourceMap, builder: &mut Builder<'_>) -> Result<Node, Stop> {
-    let nodes = kdl::parse(map, builder)?;
-    if nodes.is_empty() {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut jobs = Collector::default();
+    let mut is_empty = true;
+    // What is wrong with the arrangement matters only if the text as such is right.
+    let mut arranged = Builder::new(map);
+    kdl::parse(map, builder, &mut |node| {
+        is_empty = false;
+        match WORKFLOW.field(&node.name, true).filter(|field| field.key == JOBS) {
+            Some(field) => {
+                let key_span = node.name_span;
+                let value = field_value(node, field.shape, &mut arranged);
+                if !entries.iter().any(|entry| entry.key == JOBS) {
+                    let list = Node::new(Kind::List(Vec::new()), value.span);
+                    entries.push(Entry { key: field.key.into(), key_span, value: list });
+                }
+                jobs.push(value);
+            }
+            None => child(&mut entries, node, &WORKFLOW, &mut arranged),
+        }
+    })?;
+    builder.errors.extend(arranged.errors);
+    if is_empty {
         let help = "a workflow needs at least `name` and one `job`";
         return Err(builder.stop(Span::new(0, 0), "the file is empty", Some(help)));
     }
     let span = Span::new(0, map.text().trim_end().len());
-    let mut entries = object_entries(nodes, Vec::new(), &WORKFLOW, builder);
-    // A file without a single `job` is a workflow without jobs, which the reader speaks about.
-    if !entries.iter().any(|entry| entry.key == "jobs") {
-        entries.push(Entry { key: "jobs".into(), key_span: span, value: Node::new(Kind::List(Vec::new()), span) });
-    }
-    for entry in entries.iter_mut().filter(|entry| entry.key == JOBS) {
-        if let Kind::List(jobs) = &mut entry.value.kind {
-            entry.value.kind = std::mem::take(jobs).into_iter().collect::<Collector>().finish();
-        }
+    match entries.iter_mut().find(|entry| entry.key == JOBS) {
+        Some(entry) => entry.value.kind = jobs.finish(),
+        // A file without a single `job` is a workflow without jobs, which the reader speaks about.
+        None => entries.push(Entry { key: JOBS.into(), key_span: span, value: Node::new(jobs.finish(), span) }),
     }
     Ok(Node::new(Kind::Map(builder.unique(entries)), span))
 }
@@ -45,21 +60,23 @@ fn object_entries(
         let value = if takes_json(field.shape) { json_text(property.value) } else { property.value };
         add(&mut entries, field, property.key_span, value);
     }
-    for node in children {
-        match object.field(&node.name, true) {
-            Some(field) => {
-                let key_span = node.name_span;
-                let value = field_value(node, field.shape, builder);
-                add(&mut entries, field, key_span, value);
-            }
-            None => {
-                let (key, key_span) = (node.name.clone(), node.name_span);
-                let value = generic(node, builder);
-                entries.push(Entry { key: key.into(), key_span, value });
-            }
+    children.into_iter().for_each(|node| child(&mut entries, node, object, builder));
+    entries
+}
+
+fn child(entries: &mut Vec<Entry>, node: KdlNode, object: &'static Object, builder: &mut Builder<'_>) {
+    let key_span = node.name_span;
+    match object.field(&node.name, true) {
+        Some(field) => {
+            let value = field_value(node, field.shape, builder);
+            add(entries, field, key_span, value);
+        }
+        None => {
+            let key = node.name.clone();
+            let value = generic(node, builder);
+            entries.push(Entry { key: key.into(), key_span, value });
         }
     }
-    entries
 }
 
 /// Adds a value; further values of a list go into the list that is there.

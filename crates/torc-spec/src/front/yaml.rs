@@ -93,7 +93,9 @@ impl Reader<'_, '_> {
             }
             Event::Alias(anchor) => (self.alias(anchor, span)?, 0),
             Event::Scalar(text, style, anchor, tag) => {
-                self.builder.count(1, span)?;
+                // A key is no value of its own, here as in the other formats.
+                let is_key = matches!(self.open.last(), Some(Open { content: Content::Map(_, None), .. }));
+                self.builder.count(usize::from(!is_key), span)?;
                 let tag = tag.as_ref().map(|tag| tag.to_string());
                 (self.scalar(text.into_owned(), style, tag.as_deref(), span), anchor)
             }
