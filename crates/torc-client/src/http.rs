@@ -1,6 +1,7 @@
 //! One request and its answer. Everything that knows a route is in `runner.rs` and `people.rs`.
 
 use crate::Error;
+use crate::single::Single;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -18,7 +19,7 @@ use torc_model::api::{BASE_PATH, ErrorBody, ErrorInfo};
 /// Long enough for any ordinary call on a busy machine, short enough to notice a server that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// An address that does not answer a connect at all is soon known to be wrong.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// No answer of ours comes near this; whatever sends more is not a Torc server.
 const MAX_ANSWER_BYTES: usize = 512 << 20;
 
@@ -32,8 +33,16 @@ pub struct Client {
     time_limit: Duration,
 }
 
+/// How requests travel.
+enum Transport {
+    /// Over as many connections as there are requests at once.
+    Pool(Pool<HttpConnector, Full<Bytes>>),
+    /// Over one connection, one after the other.
+    Single(Single),
+}
+
 struct Inner {
-    pool: Pool<HttpConnector, Full<Bytes>>,
+    transport: Transport,
     /// `http://host:port`, without the base path.
     origin: String,
     token: String,
@@ -64,10 +73,6 @@ impl Client {
                 "write it as http://host:port",
             ));
         }
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
-            .map_err(|_| config("the token contains characters that no token has".into(), "check the token file"))?;
-        authorization.set_sensitive(true);
-
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT_LIMIT));
@@ -75,15 +80,30 @@ impl Client {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(60))
             .build(connector);
-        Ok(Self {
-            inner: Arc::new(Inner { pool, origin: origin.into(), token: token.trim().into(), authorization }),
-            time_limit: TIME_LIMIT,
-        })
+        Self::with(Transport::Pool(pool), origin, token)
+    }
+
+    fn with(transport: Transport, origin: &str, token: &str) -> Result<Self, Error> {
+        let token = token.trim();
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Config {
+            message: "the token contains characters that no token has".into(),
+            hint: Some("check the token file".into()),
+        })?;
+        authorization.set_sensitive(true);
+        let inner = Inner { transport, origin: origin.into(), token: token.into(), authorization };
+        Ok(Self { inner: Arc::new(inner), time_limit: TIME_LIMIT })
     }
 
     /// The same server and token with connections of its own, for use on another runtime.
     pub fn detached(&self) -> Result<Self, Error> {
         Ok(Self { time_limit: self.time_limit, ..Self::new(&self.inner.origin, &self.inner.token)? })
+    }
+
+    /// The same server and token over one connection of its own, for a thread that makes one request after the other on
+    /// a runtime that stands still in between: no other task is needed to hand the connection back.
+    pub fn single(&self) -> Result<Self, Error> {
+        let Inner { origin, token, .. } = &*self.inner;
+        Ok(Self { time_limit: self.time_limit, ..Self::with(Transport::Single(Single::default()), origin, token)? })
     }
 
     /// The same client with another time limit per call.
@@ -181,7 +201,10 @@ impl Client {
 
     /// Sends a request and hands back the answer's head, its body still to be read.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<http::Response<Incoming>, Error> {
-        self.inner.pool.request(request).await.map_err(|e| self.unreachable(e))
+        match &self.inner.transport {
+            Transport::Pool(pool) => pool.request(request).await.map_err(|e| self.unreachable(e)),
+            Transport::Single(single) => single.send(request).await.map_err(|e| self.unreachable(e)),
+        }
     }
 
     pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Error> {

@@ -8,6 +8,7 @@ mod error;
 mod http;
 mod people;
 mod runner;
+mod single;
 mod slurm;
 mod stream;
 mod triage;

@@ -49,11 +49,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// That an attempt runs is told at most this late; nothing waits for it.
 const START_DELAY: Duration = Duration::from_millis(20);
 /// While there is more to start, results are told at most this often...
-const END_DELAY: Duration = Duration::from_millis(10);
+const END_DELAY: Duration = Duration::from_millis(25);
 /// ...or when there are this many.
 const END_COUNT: usize = 64;
 /// Short jobs are held ready for about this much work.
-const PREFETCH_SECONDS: f64 = 0.05;
+const PREFETCH_SECONDS: f64 = 0.1;
 /// More would keep work from other runners for no gain.
 const PREFETCH_LIMIT: f64 = 64.0;
 /// What could not be started for this long is given back, so that another runner may have it.

@@ -4,9 +4,9 @@
 use crate::actions::{self, Action, ActionResult};
 use crate::attempt::{self, Attempt, Context};
 use crate::mailbox::Mailbox;
-use crate::pool::Pool;
 use crate::steps::{Answer, Ask, Slots, StepRun};
-use crate::supervisor::{Done, Exit, ProcessEvent, StopReason, Supervisor, Task};
+use crate::supervisor::{Done, Exit, ProcessEvent, StopReason, Supervisor};
+use crate::tasks::{News, Tasks};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Write as _;
@@ -38,7 +38,7 @@ enum What {
     Steps(AttemptId),
 }
 
-/// What the pool has made ready.
+/// What a task has made ready.
 #[derive(Debug)]
 pub enum Prepared {
     /// A report.
@@ -51,7 +51,7 @@ pub enum Prepared {
 
 /// An attempt with steps.
 struct Stepping {
-    /// Not here while the pool has it.
+    /// Not here while a task has it.
     run: Option<Box<StepRun>>,
     waits_until: Option<Instant>,
     waits_for_slot: bool,
@@ -70,7 +70,7 @@ impl Unit {
 pub struct Executor {
     context: Arc<Context>,
     supervisor: Supervisor,
-    pool: Arc<Pool<Task>>,
+    tasks: Arc<Tasks>,
     prepared: Mailbox<Prepared>,
     steps: HashMap<AttemptId, Stepping>,
     waits: BTreeSet<(Instant, AttemptId)>,
@@ -84,16 +84,11 @@ pub struct Executor {
 impl Executor {
     /// Nothing runs yet. What needs a look at files comes through `prepared` and must be handed to
     /// [`Executor::on_prepared`].
-    pub fn new(
-        context: Arc<Context>,
-        supervisor: Supervisor,
-        pool: Arc<Pool<Task>>,
-        prepared: Mailbox<Prepared>,
-    ) -> Self {
+    pub fn new(context: Arc<Context>, supervisor: Supervisor, tasks: Arc<Tasks>, prepared: Mailbox<Prepared>) -> Self {
         Self {
             context,
             supervisor,
-            pool,
+            tasks,
             prepared,
             steps: HashMap::new(),
             waits: BTreeSet::new(),
@@ -141,7 +136,7 @@ impl Executor {
         self.turn(id, Answer::Begin, now, out);
     }
 
-    /// Lets an attempt with steps go on; in the pool, because it may look at files.
+    /// Lets an attempt with steps go on; in a task, because it may look at files.
     fn turn(&mut self, id: AttemptId, answer: Answer, now: Instant, out: &mut Vec<ExecutorEvent>) {
         let Some(mut run) = self.steps.get_mut(&id).and_then(|stepping| stepping.run.take()) else { return };
         let is_quick = run.is_light() && !matches!(&answer, Answer::Ended(exit) if !exit.is_clean());
@@ -150,10 +145,11 @@ impl Executor {
             return self.on_turn(id, run, ask, now, out);
         }
         let prepared = self.prepared.clone();
-        self.pool.push(Box::new(move || {
+        self.tasks.push(move || {
             let ask = run.advance(answer);
-            prepared.send(Prepared::Turn(id, run, ask));
-        }));
+            prepared.send_quietly(Prepared::Turn(id, run, ask));
+            News::Now
+        });
     }
 
     fn on_turn(&mut self, id: AttemptId, run: Box<StepRun>, ask: Ask, now: Instant, out: &mut Vec<ExecutorEvent>) {
@@ -275,7 +271,7 @@ impl Executor {
         self.on_process_events(events, now, out);
     }
 
-    /// An answer of the pool.
+    /// An answer of a task.
     pub fn on_done(&mut self, done: Done, now: Instant, out: &mut Vec<ExecutorEvent>) {
         let mut events = std::mem::take(&mut self.process_events);
         self.supervisor.on_done(done, now, &mut events);
@@ -299,7 +295,7 @@ impl Executor {
         }
     }
 
-    /// The pool has made something ready.
+    /// A task has made something ready.
     pub fn on_prepared(&mut self, prepared: Prepared, now: Instant, out: &mut Vec<ExecutorEvent>) {
         match prepared {
             Prepared::Report(report) => out.push(ExecutorEvent::Ended(report)),
@@ -371,12 +367,13 @@ impl Executor {
 
     fn keep_series(&self, lines: String) {
         let Some(path) = self.context.time_series.clone().filter(|_| !lines.is_empty()) else { return };
-        self.pool.push(Box::new(move || {
+        self.tasks.push(move || {
             let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
             if let Err(error) = file.and_then(|mut file| file.write_all(lines.as_bytes())) {
                 tracing::warn!(path = %path.display(), %error, "can not keep what attempts use");
             }
-        }));
+            News::Later
+        });
     }
 
     fn follow_attempt(&mut self, next: attempt::Next, now: Instant, out: &mut Vec<ExecutorEvent>) {
@@ -388,7 +385,10 @@ impl Executor {
             }
             attempt::Next::Report(finish) => {
                 let (context, prepared) = (self.context.clone(), self.prepared.clone());
-                self.pool.push(Box::new(move || prepared.send(Prepared::Report(Box::new(finish.report(&context))))));
+                self.tasks.push(move || {
+                    prepared.send_quietly(Prepared::Report(Box::new(finish.report(&context))));
+                    News::Now
+                });
             }
         }
     }

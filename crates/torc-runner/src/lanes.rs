@@ -7,11 +7,15 @@ use crate::actions::ActionResult;
 use crate::dispatcher::Event;
 use crate::mailbox::Mailbox;
 use crate::sys;
+use crate::tasks::News;
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use torc_client::{Client, Error};
 use torc_model::api::{ActionReport, ClaimRequest, Goodbye};
@@ -57,11 +61,62 @@ impl Contact {
 
 /// Where requests go in. Dropping it ends the lanes.
 pub struct Lanes {
-    exchange: UnboundedSender<Arc<ClaimRequest>>,
     listen: UnboundedSender<ClaimRequest>,
     actions: UnboundedSender<ActionResult>,
     goodbye: UnboundedSender<Goodbye>,
     _tasks: JoinSet<()>,
+}
+
+/// The lane of exchanges. It has no thread: whoever decides on an exchange sends it and waits for the answer, because it
+/// is the one who starts what the answer grants. One exchange at a time.
+pub struct Exchange {
+    line: Line,
+    /// There until the end.
+    runtime: Option<Runtime>,
+    is_closed: watch::Sender<bool>,
+}
+
+impl Exchange {
+    /// A connection of its own; nothing is sent yet.
+    pub fn open(line: &Line) -> io::Result<Self> {
+        let client = line.client.single().map_err(io::Error::other)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { line: Line { client, ..line.clone() }, runtime: Some(runtime), is_closed: watch::Sender::new(false) })
+    }
+
+    /// Sends a request until it is answered, or nobody wants the answer any more.
+    pub fn send(&self, request: &ClaimRequest) -> News {
+        let (line, Some(runtime)) = (&self.line, &self.runtime) else { return News::Later };
+        torc_failpoint::hit("runner.before_claim");
+        let answer = runtime.block_on(async {
+            let mut is_closed = self.is_closed.subscribe();
+            tokio::select! {
+                answer = line.insist(|| line.client.claim(line.workflow_id, request)) => Some(answer),
+                _ = is_closed.wait_for(|is_closed| *is_closed) => None,
+            }
+        });
+        torc_failpoint::hit("runner.after_answer");
+        match answer {
+            Some(Ok(answer)) => line.events.send_quietly(Event::Exchanged(answer)),
+            Some(Err(error)) => line.events.send_quietly(Event::Refused(error.to_string())),
+            None => return News::Later,
+        }
+        News::Now
+    }
+
+    /// Nobody wants an answer any more.
+    pub fn close(&self) {
+        self.is_closed.send_replace(true);
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // Whoever is last may be a task of another runtime, which must not wait for this one to end.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// What all lanes need.
@@ -83,23 +138,16 @@ impl Lanes {
     /// Opens the lanes on the current runtime.
     pub fn open(line: &Line) -> Self {
         let mut tasks = JoinSet::new();
-        let (exchange, requests) = unbounded_channel();
-        tasks.spawn(run_exchanges(line.clone(), requests));
         let (listen, requests) = unbounded_channel();
         tasks.spawn(run_listener(line.clone(), requests));
         let (actions, requests) = unbounded_channel();
         tasks.spawn(report_actions(line.clone(), requests));
         let (goodbye, requests) = unbounded_channel();
         tasks.spawn(say_goodbye(line.clone(), requests));
-        Self { exchange, listen, actions, goodbye, _tasks: tasks }
+        Self { listen, actions, goodbye, _tasks: tasks }
     }
 
     // A lane that has ended takes nothing more; that happens only when the whole program is being torn down.
-
-    /// Sends an exchange.
-    pub fn exchange(&self, request: Arc<ClaimRequest>) {
-        let _ = self.exchange.send(request);
-    }
 
     /// Sends a listener.
     pub fn listen(&self, request: ClaimRequest) {
@@ -114,18 +162,6 @@ impl Lanes {
     /// Says goodbye.
     pub fn goodbye(&self, goodbye: Goodbye) {
         let _ = self.goodbye.send(goodbye);
-    }
-}
-
-async fn run_exchanges(line: Line, mut requests: UnboundedReceiver<Arc<ClaimRequest>>) {
-    while let Some(request) = requests.recv().await {
-        torc_failpoint::hit("runner.before_claim");
-        let answer = line.insist(|| line.client.claim(line.workflow_id, &request)).await;
-        torc_failpoint::hit("runner.after_answer");
-        match answer {
-            Ok(answer) => line.events.send(Event::Exchanged(answer)),
-            Err(error) => line.events.send(Event::Refused(error.to_string())),
-        }
     }
 }
 

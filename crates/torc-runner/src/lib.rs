@@ -2,19 +2,18 @@
 //!
 //! ```text
 //!                 server
-//!   exchange ▲ ▲ listen   ▲ heartbeat (own thread, own runtime)
-//!            │ │          │
-//!          lanes (tasks of the caller's runtime)
-//!            │ ▲
-//!   effects  │ │ events
-//!  ┌─────────▼─┴──────────────────────────────────────────┐
-//!  │ one thread owns all state:                           │
+//!     listen ▲   ▲ exchange    ▲ heartbeat (own thread, own runtime)
+//!            │   │             │
+//!          lanes │ (tasks of the caller's runtime)
+//!     events │   │
+//!  ┌─────────▼───┼────────────────────────────────────────┐
+//!  │ one state, one thread at a time:                     │
 //!  │   dispatcher  what to take, start, stop and report   │
 //!  │   executor    attempts and actions as processes      │
 //!  │   supervisor  processes: start, watch, limit, end    │
-//!  └─────────┬─▲──────────────────────────────────────────┘
-//!            ▼ │
-//!          pool (threads that may block: launch, clean up, look at files and at the process table)
+//!  └─────────┬─▲─┼────────────────────────────────────────┘
+//!            ▼ │ │
+//!          hands (threads: wait, look at the state, then do what blocks: launch, exchange, clean up, read files)
 //! ```
 //!
 //! It states facts and decides no retry. What it started does not outlive it or its attempt, it keeps its jobs running
@@ -29,6 +28,7 @@ mod dispatcher;
 mod error;
 mod executor;
 pub mod guard;
+mod hands;
 mod heartbeat;
 mod held;
 mod identity;
@@ -37,7 +37,6 @@ mod machine;
 mod mailbox;
 mod monitor;
 mod plain;
-mod pool;
 mod process;
 mod procfs;
 mod resources;
@@ -47,6 +46,7 @@ mod spool;
 mod steps;
 mod supervisor;
 mod sys;
+mod tasks;
 mod time;
 
 pub use config::{Config, Kind, LeaveReason, Prefetch, RunnerEvent, Shutdown, Summary};

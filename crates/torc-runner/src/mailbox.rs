@@ -1,4 +1,4 @@
-//! How other threads and tasks speak to the thread that owns all state.
+//! How other threads and tasks speak to whoever has the state.
 
 use crate::sys::{Poller, Wake};
 use std::io;
@@ -61,10 +61,10 @@ impl<T> Inbox<T> {
 
     /// Takes all messages that are there; `ready` is what the poller has just said.
     ///
-    /// The bell is silenced only when it was heard: who silences it just before it rings would hear it for ever.
+    /// The bell counts as heard only by whom the poller told: as long as somebody has yet to be told, no sender need
+    /// ring again.
     pub fn take(&self, ready: &[u64], messages: &mut Vec<T>) {
         if ready.contains(&self.key) {
-            self.bell.wake.clear();
             // Before looking, so that whoever comes after the look rings again.
             self.bell.is_rung.store(false, Ordering::Release);
         }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_that_rings_after_its_message_was_found_is_silenced_and_rings_again() {
+    fn a_bell_that_rings_after_its_message_was_found_is_heard_once_and_rings_again() {
         let (sender, inbox) = mailbox::<u32>(7).unwrap();
         let poller = Poller::new().unwrap();
         inbox.join(&poller).unwrap();

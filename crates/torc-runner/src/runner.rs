@@ -1,5 +1,5 @@
-//! Puts the parts together: registers, opens the lanes, starts the heartbeat, and runs the one thread that owns all
-//! state until the dispatcher says that all is done.
+//! Puts the parts together: registers, opens the lanes, starts the heartbeat, and lets the threads of the runner work on
+//! the one state until the dispatcher says that all is done.
 
 use crate::attempt::Context;
 use crate::cgroup::Cgroups;
@@ -8,24 +8,25 @@ use crate::dispatcher::{Dispatcher, Effect, Event, Settings};
 use crate::error::Error;
 use crate::executor::{Executor, ExecutorEvent, Prepared};
 use crate::guard::Guard;
+use crate::hands::{self, Mind};
 use crate::heartbeat::{self, Rhythm};
 use crate::held::HeldList;
 use crate::identity::{self, Identity, Presence};
-use crate::lanes::{Contact, Lanes, Line, Pauses};
+use crate::lanes::{Contact, Exchange, Lanes, Line, Pauses};
 use crate::mailbox::{Inbox, mailbox};
-use crate::pool::Pool;
 use crate::process::Setup;
 use crate::spool::{self, Spool};
 use crate::steps::Live;
-use crate::supervisor::{Done, Rules, StopReason, Supervisor, Task};
+use crate::supervisor::{Done, Rules, StopReason, Supervisor};
 use crate::sys;
+use crate::tasks::Tasks;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use torc_model::api::{RegisterRunner, RunnerRegistered};
 use torc_model::slurm::logs::{LastWord, why_ended};
 
@@ -127,7 +128,9 @@ impl Runner {
         let spool = Spool::new(&output_dir, &key, registered.id, config.workflow_id, own);
         let guarded = guard.as_ref().map(Guard::pid).unwrap_or_default();
         let lanes = Lanes::open(&line);
-        let engine = Engine::new(dispatcher, context, rules, &key, event_inbox, lanes, spool, guarded, tell)?;
+        let exchange = Arc::new(Exchange::open(&line).map_err(|e| Error::system("open a lane", e))?);
+        let mut engine =
+            Engine::new(dispatcher, context, rules, &key, event_inbox, lanes, exchange.clone(), spool, guarded, tell)?;
 
         let stop_log = config.stop_log.clone();
         let watcher = tokio::spawn(async move {
@@ -146,12 +149,13 @@ impl Runner {
                 }
             }
         });
-        let (sender, receiver) = oneshot::channel();
-        std::thread::Builder::new()
-            .name("torc-runner".into())
-            .spawn(move || drop(sender.send(engine.run())))
-            .map_err(|e| Error::system("start a thread", e))?;
-        let outcome = receiver.await;
+        // As many as can start processes at once, and some for file systems that hang.
+        let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let (poller, tasks) = (engine.executor.supervisor().poller().clone(), engine.tasks.clone());
+        let outcome = hands::start(engine, poller, tasks, (2 * cpus).clamp(4, 32) + 1)
+            .map_err(|e| Error::system("start a thread", e))?
+            .await;
+        exchange.close();
         watcher.abort();
         drop(pulse);
         let (reason, counts, undelivered) = outcome.map_err(|_| Error::Broken)??;
@@ -283,19 +287,32 @@ impl Teller {
     }
 }
 
-/// What the owning thread answers in the end: why it left, what it did, and how many results it could not deliver.
+/// What there is to tell in the end: why it left, what it did, and how many results it could not deliver.
 type Outcome = (crate::config::LeaveReason, crate::dispatcher::Counts, usize);
 
-/// Everything that the owning thread owns.
+/// The state of a runner, and its ways to do something.
 struct Engine {
     dispatcher: Dispatcher,
     executor: Executor,
+    tasks: Arc<Tasks>,
     done: Inbox<Done>,
     reports: Inbox<Prepared>,
     events: Inbox<Event>,
     lanes: Lanes,
+    exchange: Arc<Exchange>,
     spool: Spool,
     tell: Teller,
+    scratch: Scratch,
+}
+
+/// Kept for their memory only: empty between two looks.
+#[derive(Default)]
+struct Scratch {
+    done: Vec<Done>,
+    reports: Vec<Prepared>,
+    events: Vec<Event>,
+    facts: Vec<ExecutorEvent>,
+    effects: Vec<Effect>,
 }
 
 impl Engine {
@@ -307,6 +324,7 @@ impl Engine {
         key: &str,
         events: Inbox<Event>,
         lanes: Lanes,
+        exchange: Arc<Exchange>,
         spool: Spool,
         guard: Arc<AtomicI32>,
         tell: Teller,
@@ -314,54 +332,29 @@ impl Engine {
         let system = |e| Error::system("set up the watch over processes", e);
         let cgroups = if context.execution.limit_resources { Cgroups::detect(key) } else { None };
         let setup = Setup::new(context.working_dir.clone(), cgroups).map_err(system)?;
-        // As many as can start processes at once, and some for file systems that hang.
-        let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        let pool: Arc<Pool<Task>> = Arc::new(Pool::new((2 * cpus).clamp(4, 32), |task: Task| task()));
+        let tasks = Arc::new(Tasks::default());
         let (done_sender, done) = mailbox(DONE_KEY).map_err(system)?;
         let (report_sender, reports) = mailbox(REPORT_KEY).map_err(system)?;
-        let mut supervisor = Supervisor::new(setup, rules, pool.clone(), done_sender).map_err(system)?;
+        let mut supervisor = Supervisor::new(setup, rules, tasks.clone(), done_sender).map_err(system)?;
         supervisor.spare(guard);
         let poller = supervisor.poller();
         done.join(poller).map_err(system)?;
         reports.join(poller).map_err(system)?;
         events.join(poller).map_err(system)?;
-        let executor = Executor::new(context, supervisor, pool, report_sender);
-        Ok(Self { dispatcher, executor, done, reports, events, lanes, spool, tell })
-    }
-
-    fn run(mut self) -> Result<Outcome, Error> {
-        let mut ready = Vec::new();
-        let (mut done, mut reports, mut events) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut facts, mut effects) = (Vec::new(), Vec::new());
-        loop {
-            let now = Instant::now();
-            let alarms = [self.executor.next_alarm(), self.dispatcher.next_alarm()];
-            let timeout = alarms.into_iter().flatten().min().map(|at| at.saturating_duration_since(now));
-            // Rounded up, so that an alarm that is due is really due when we look.
-            let timeout = timeout.map(|t| t + Duration::from_micros(100));
-            self.executor.supervisor().poller().wait(timeout, &mut ready).map_err(|e| Error::system("wait", e))?;
-            let now = Instant::now();
-            self.done.take(&ready, &mut done);
-            self.reports.take(&ready, &mut reports);
-            self.events.take(&ready, &mut events);
-            for message in done.drain(..) {
-                self.executor.on_done(message, now, &mut facts);
-            }
-            for report in reports.drain(..) {
-                self.executor.on_prepared(report, now, &mut facts);
-            }
-            for key in ready.drain(..).filter(|key| !matches!(*key, DONE_KEY | REPORT_KEY | EVENT_KEY)) {
-                self.executor.on_ready(key, now, &mut facts);
-            }
-            self.executor.on_time(now, &mut facts);
-            for event in events.drain(..) {
-                self.dispatcher.handle_event(event, now, &mut effects);
-            }
-            if self.settle(now, &mut facts, &mut effects) {
-                self.executor.supervisor().sweep_now();
-                return Ok((self.dispatcher.reason(), self.dispatcher.counts, self.dispatcher.undelivered()));
-            }
-        }
+        let executor = Executor::new(context, supervisor, tasks.clone(), report_sender);
+        Ok(Self {
+            dispatcher,
+            executor,
+            tasks,
+            done,
+            reports,
+            events,
+            lanes,
+            exchange,
+            spool,
+            tell,
+            scratch: Scratch::default(),
+        })
     }
 
     /// Lets the dispatcher decide and does what it says, until nothing follows. Answers whether all is done.
@@ -391,7 +384,10 @@ impl Engine {
 
     fn apply(&mut self, effect: Effect, now: Instant, facts: &mut Vec<ExecutorEvent>) {
         match effect {
-            Effect::Exchange(request) => self.lanes.exchange(request),
+            Effect::Exchange(request) => {
+                let exchange = self.exchange.clone();
+                self.tasks.push(move || exchange.send(&request));
+            }
             Effect::Listen(request) => self.lanes.listen(request),
             Effect::Start(packet, gpus) => self.executor.start(*packet, gpus, now, facts),
             Effect::Stop(attempt, reason) => self.executor.stop(attempt, &reason, now),
@@ -415,5 +411,40 @@ impl Engine {
             // Handled by the caller.
             Effect::Exit => {}
         }
+    }
+}
+
+impl Mind for Engine {
+    type Outcome = Outcome;
+
+    fn look(&mut self, ready: &[u64], now: Instant) -> Option<Outcome> {
+        let Scratch { mut done, mut reports, mut events, mut facts, mut effects } = std::mem::take(&mut self.scratch);
+        self.done.take(ready, &mut done);
+        self.reports.take(ready, &mut reports);
+        self.events.take(ready, &mut events);
+        for message in done.drain(..) {
+            self.executor.on_done(message, now, &mut facts);
+        }
+        for report in reports.drain(..) {
+            self.executor.on_prepared(report, now, &mut facts);
+        }
+        for key in ready.iter().filter(|key| !matches!(**key, DONE_KEY | REPORT_KEY | EVENT_KEY)) {
+            self.executor.on_ready(*key, now, &mut facts);
+        }
+        self.executor.on_time(now, &mut facts);
+        for event in events.drain(..) {
+            self.dispatcher.handle_event(event, now, &mut effects);
+        }
+        let is_done = self.settle(now, &mut facts, &mut effects);
+        self.scratch = Scratch { done, reports, events, facts, effects };
+        is_done.then(|| {
+            self.exchange.close();
+            self.executor.supervisor().sweep_now();
+            (self.dispatcher.reason(), self.dispatcher.counts, self.dispatcher.undelivered())
+        })
+    }
+
+    fn next_alarm(&self) -> Option<Instant> {
+        [self.executor.next_alarm(), self.dispatcher.next_alarm()].into_iter().flatten().min()
     }
 }

@@ -2,9 +2,9 @@
 //! cleans up after them. Knows nothing of jobs, attempts or the server.
 //!
 //! ```text
-//!            start, stop                        pool: launch, clean up, sample, sweep
-//! executor ──────────────▶ supervisor ────────────────────────────▶ threads that may block
-//!          ◀────────────── one thread ◀──────────────────────────── (answers by mailbox)
+//!            start, stop                        tasks: launch, clean up, sample, sweep
+//! executor ──────────────▶ supervisor ────────────────────────────▶ whoever may block
+//!          ◀────────────── one at a time ◀───────────────────────── (answers by mailbox)
 //!            Started, Ended     ▲ pidfds, alarms
 //! ```
 //!
@@ -14,10 +14,10 @@
 use crate::cleanup::{self, Ended, KernelMemory, Remains, Scanner, Strangers, SweepOrder};
 use crate::mailbox::Mailbox;
 use crate::monitor::{self, Sample, Usage, Watched};
-use crate::pool::Pool;
 use crate::process::{LaunchError, Launched, Order, Setup, launch};
 use crate::procfs::Table;
 use crate::sys::{self, Poller, Reap, Reaped};
+use crate::tasks::{News, Tasks};
 use crate::time;
 use rustix::process::Signal;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -27,9 +27,6 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
-
-/// A task for the pool.
-pub type Task = Box<dyn FnOnce() + Send>;
 
 /// How often a stopped group whose leader has gone is looked at; its members are not our direct children at first.
 const LINGER_POLL: Duration = Duration::from_millis(20);
@@ -167,7 +164,7 @@ pub enum ProcessEvent {
     Ended(Box<Exit>),
 }
 
-/// Answers of the pool.
+/// Answers of tasks.
 #[derive(Debug)]
 pub enum Done {
     /// A launch went well or badly.
@@ -221,7 +218,7 @@ struct Stop {
 pub struct Supervisor {
     setup: Arc<Setup>,
     rules: Rules,
-    pool: Arc<Pool<Task>>,
+    tasks: Arc<Tasks>,
     answers: Mailbox<Done>,
     poller: Arc<Poller>,
     scanner: Arc<Scanner>,
@@ -244,12 +241,12 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Nothing runs yet. Answers of the pool come through `answers` and must be handed to [`Supervisor::on_done`].
-    pub fn new(setup: Setup, rules: Rules, pool: Arc<Pool<Task>>, answers: Mailbox<Done>) -> io::Result<Self> {
+    /// Nothing runs yet. Answers of tasks come through `answers` and must be handed to [`Supervisor::on_done`].
+    pub fn new(setup: Setup, rules: Rules, tasks: Arc<Tasks>, answers: Mailbox<Done>) -> io::Result<Self> {
         Ok(Self {
             setup: Arc::new(setup),
             rules,
-            pool,
+            tasks,
             answers,
             poller: Arc::new(Poller::new()?),
             scanner: Arc::default(),
@@ -276,7 +273,7 @@ impl Supervisor {
     }
 
     /// Where the ends of processes show; [`Supervisor::on_ready`] wants the keys. The key 0 is free for others.
-    pub fn poller(&self) -> &Poller {
+    pub fn poller(&self) -> &Arc<Poller> {
         &self.poller
     }
 
@@ -305,22 +302,19 @@ impl Supervisor {
         self.plan_sample(&order, now);
         self.next_look.get_or_insert(now + QUIET);
         let (setup, answers, poller) = (self.setup.clone(), self.answers.clone(), self.poller.clone());
-        self.pool.push(Box::new(move || {
+        self.tasks.push(move || {
             let result = launch(&setup, &order);
             let pidfd = result.as_ref().ok().and_then(|launched| launched.pidfd.clone());
             let has_ended = result.is_err();
-            let done = Done::Launched(id, result);
-            // Most launches are followed so soon by the end or by another event that a wake-up of their own is waste.
-            if has_ended || now.elapsed() >= QUIET / 2 {
-                answers.send(done);
-            } else {
-                answers.send_quietly(done);
-            }
+            answers.send_quietly(Done::Launched(id, result));
             // Only now, so that nobody hears of the end before the beginning.
             if !has_ended && pidfd.is_none_or(|pidfd| poller.add_once(&*pidfd, id).is_err()) {
-                answers.send(Done::Unwatched(id));
+                answers.send_quietly(Done::Unwatched(id));
+                return News::Now;
             }
-        }));
+            // Most launches are followed so soon by the end or by another event that a look of their own is waste.
+            if has_ended || now.elapsed() >= QUIET / 2 { News::Now } else { News::Later }
+        });
     }
 
     fn plan_sample(&mut self, order: &Order, now: Instant) {
@@ -428,7 +422,7 @@ impl Supervisor {
         }
     }
 
-    /// An answer of the pool.
+    /// An answer of a task.
     pub fn on_done(&mut self, done: Done, now: Instant, out: &mut Vec<ProcessEvent>) {
         match done {
             Done::Launched(id, Ok(launched)) => self.on_launched(id, launched, now, out),
@@ -563,11 +557,12 @@ impl Supervisor {
             let ended = Ended { tag: tag.clone(), pgid: launched.pid, group_was_alive, cgroup, scan, at: gone.at };
             live.state = State::CleaningUp(launched, gone);
             let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
-            self.pool.push(Box::new(move || {
+            self.tasks.push(move || {
                 let start = Instant::now();
                 let remains = cleanup::clean_up(&scanner, ended);
-                answers.send(Done::CleanedUp(id, remains, if scan { start.elapsed() } else { Duration::ZERO }));
-            }));
+                answers.send_quietly(Done::CleanedUp(id, remains, if scan { start.elapsed() } else { Duration::ZERO }));
+                News::Now
+            });
         } else {
             live.state = State::CleaningUp(launched, gone);
             self.on_cleaned_up(id, Remains::default(), now, out);
@@ -682,7 +677,7 @@ impl Supervisor {
         }
         self.is_sampling = true;
         let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
-        self.pool.push(Box::new(move || {
+        self.tasks.push(move || {
             let samples = match scanner.table_since(now) {
                 Ok(table) => monitor::sample(&table, &watched),
                 Err(error) => {
@@ -690,8 +685,9 @@ impl Supervisor {
                     Vec::new()
                 }
             };
-            answers.send(Done::Sampled(samples, monitor::machine_oom_kills()));
-        }));
+            answers.send_quietly(Done::Sampled(samples, monitor::machine_oom_kills()));
+            News::Now
+        });
     }
 
     fn on_sampled(&mut self, samples: Vec<Sample>, oom_kills: Option<u64>, now: Instant, out: &mut Vec<ProcessEvent>) {
@@ -718,11 +714,12 @@ impl Supervisor {
         self.is_sweeping = true;
         let order = self.sweep_order();
         let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
-        self.pool.push(Box::new(move || {
+        self.tasks.push(move || {
             let start = Instant::now();
             let strangers = cleanup::sweep(&scanner, order);
-            answers.send(Done::Swept(strangers, start.elapsed()));
-        }));
+            answers.send_quietly(Done::Swept(strangers, start.elapsed()));
+            News::Now
+        });
     }
 
     fn sweep_order(&mut self) -> SweepOrder {

@@ -10,6 +10,7 @@ pub use spawn::{Program, SpawnError, Strings, spawn};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -150,7 +151,7 @@ pub fn own_group() -> i32 {
     rustix::process::getpgrp().as_raw_nonzero().get()
 }
 
-/// Waits for many descriptors at once; each is known by a number.
+/// Waits for many descriptors at once; each is known by a number. Several threads may wait; one of them is told.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -162,9 +163,11 @@ impl Poller {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Waits for `fd` to be readable, too. Closing `fd` takes it out again.
+    /// Waits for `fd` to become readable, too, and tells one of those who wait each time it does, whether or not anybody
+    /// reads. Closing `fd` takes it out again.
     pub fn add(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)?)
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), flags)?)
     }
 
     /// Waits for `fd` to be readable, and tells it once: for what stays readable for ever.
@@ -206,15 +209,43 @@ impl Wake {
         // The only failure is a counter that is full, and then the poller wakes anyway.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
-
-    /// Takes back all rings.
-    pub fn clear(&self) {
-        let mut counter = [0; 8];
-        let _ = rustix::io::read(&self.fd, &mut counter);
-    }
 }
 
 impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Wakes a [`Poller`] at a time.
+#[derive(Debug)]
+pub struct Alarm {
+    fd: OwnedFd,
+}
+
+impl Alarm {
+    /// Not yet set.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self { fd: rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)? })
+    }
+
+    /// Makes the poller return after this time, and no more at the time before.
+    pub fn set(&self, after: Duration) -> io::Result<()> {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Zero would mean never.
+        let after = after.max(Duration::from_nanos(1));
+        let it_value = Timespec {
+            tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(after.subsec_nanos()),
+        };
+        let times = Itimerspec { it_interval: zero, it_value };
+        rustix::time::timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &times)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -297,8 +328,9 @@ mod tests {
         wake.ring();
         poller.wait(None, &mut ready).unwrap();
         assert_eq!(ready, [6]);
-        wake.clear();
         ready.clear();
+        poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        assert!(ready.is_empty(), "a ring is told once");
         assert!(matches!(reap(pid), Reap::Alive));
         signal_pidfd(pidfd.as_fd(), Signal::KILL).unwrap();
         poller.wait(None, &mut ready).unwrap();
@@ -307,6 +339,24 @@ mod tests {
         assert_eq!(reaped.status.signal(), Some(9));
         signal_pidfd(pidfd.as_fd(), Signal::KILL).unwrap();
         signal_process(pid, Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn an_alarm_goes_off_once_each_time_it_is_set() {
+        let alarm = Alarm::new().unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&alarm, 3).unwrap();
+        let mut ready = Vec::new();
+        for _ in 0..3 {
+            alarm.set(Duration::from_secs(1000)).unwrap();
+            alarm.set(Duration::from_millis(1)).unwrap();
+            poller.wait(None, &mut ready).unwrap();
+            poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+            assert_eq!(std::mem::take(&mut ready), [3]);
+        }
+        alarm.set(Duration::ZERO).unwrap();
+        poller.wait(None, &mut ready).unwrap();
+        assert_eq!(ready, [3], "now is not never");
     }
 
     #[test]

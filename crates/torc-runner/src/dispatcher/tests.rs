@@ -224,7 +224,7 @@ fn short_jobs_are_held_ahead_and_long_ones_are_not() {
         desk.ended(1, seconds, None);
         desk.last_exchange.unwrap().prefetch
     };
-    assert_eq!([60.0, 0.11, 0.09, 0.01, 0.001, 0.0].map(prefetch), [0, 0, 1, 10, 64, 64]);
+    assert_eq!([60.0, 0.11, 0.09, 0.01, 0.001, 0.0].map(prefetch), [0, 1, 2, 20, 64, 64]);
     let mut desk = Desk::new(|s| s.prefetch = Prefetch::Fixed(7));
     desk.settle();
     desk.heard(&[1]);

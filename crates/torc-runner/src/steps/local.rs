@@ -3,9 +3,9 @@
 use super::turns::{Answer, Ask, StepRun};
 use crate::attempt::{Attempt, Context};
 use crate::mailbox::mailbox;
-use crate::pool::Pool;
 use crate::process::Setup;
-use crate::supervisor::{ProcessEvent, Rules, Supervisor, Task};
+use crate::supervisor::{ProcessEvent, Rules, Supervisor};
+use crate::tasks::Tasks;
 use rustix::process::Signal;
 use std::io;
 use std::path::PathBuf;
@@ -57,9 +57,9 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
     });
     let setup = Setup::new(local.working_dir, None)?;
     let rules = Rules { grace: local.grace, termination: Signal::TERM, sample_interval: None };
-    let pool: Arc<Pool<Task>> = Arc::new(Pool::new(4, |task: Task| task()));
+    let tasks = Arc::new(Tasks::default());
     let (sender, inbox) = mailbox(DONE_KEY)?;
-    let mut supervisor = Supervisor::new(setup, rules, pool, sender)?;
+    let mut supervisor = Supervisor::new(setup, rules, tasks.clone(), sender)?;
     inbox.join(supervisor.poller())?;
     let mut run = StepRun::new(Attempt::new(local.packet, Vec::new()), context.clone());
     let mut ask = run.advance(Answer::Begin);
@@ -81,7 +81,7 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
                 order.tag = context.tag(next_id);
                 next_id += 1;
                 supervisor.start(*order, Instant::now());
-                Answer::Ended(wait_for_end(&mut supervisor, &inbox)?)
+                Answer::Ended(wait_for_end(&mut supervisor, &tasks, &inbox)?)
             }
         };
         ask = run.advance(answer);
@@ -90,12 +90,17 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
 
 fn wait_for_end(
     supervisor: &mut Supervisor,
+    tasks: &Tasks,
     inbox: &crate::mailbox::Inbox<crate::supervisor::Done>,
 ) -> io::Result<Box<crate::supervisor::Exit>> {
     let (mut ready, mut messages, mut events) = (Vec::new(), Vec::new(), Vec::new());
     loop {
-        let timeout = supervisor.next_alarm().map(|at| at.saturating_duration_since(Instant::now()));
-        supervisor.poller().wait(timeout.map(|t| t + Duration::from_micros(100)), &mut ready)?;
+        let has_tasks = !tasks.is_empty();
+        tasks.run_all();
+        // What a task found out is in the mailbox already.
+        let alarm = supervisor.next_alarm().map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = if has_tasks { Some(Duration::ZERO) } else { alarm.map(|t| t + Duration::from_micros(100)) };
+        supervisor.poller().wait(timeout, &mut ready)?;
         let now = Instant::now();
         inbox.take(&ready, &mut messages);
         for message in messages.drain(..) {

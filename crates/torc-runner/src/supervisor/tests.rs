@@ -12,6 +12,7 @@ use tempfile::TempDir;
 /// Drives a supervisor until something has happened.
 struct Bench {
     supervisor: Supervisor,
+    tasks: Arc<Tasks>,
     inbox: Inbox<Done>,
     dir: TempDir,
     key: String,
@@ -30,12 +31,12 @@ impl Bench {
         sys::become_subreaper().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let (answers, inbox) = mailbox(0).unwrap();
-        let pool = Arc::new(Pool::new(4, |task: Task| task()));
+        let tasks = Arc::new(Tasks::default());
         let setup = Setup::new(dir.path().into(), cgroups(&key)).unwrap();
         let rules = Rules { grace, termination: Signal::TERM, sample_interval };
-        let supervisor = Supervisor::new(setup, rules, pool, answers).unwrap();
+        let supervisor = Supervisor::new(setup, rules, tasks.clone(), answers).unwrap();
         inbox.join(supervisor.poller()).unwrap();
-        Self { supervisor, inbox, dir, key, events: Vec::new(), next_id: 1 }
+        Self { supervisor, tasks, inbox, dir, key, events: Vec::new(), next_id: 1 }
     }
 
     fn order(&mut self, text: &str) -> Order {
@@ -65,6 +66,8 @@ impl Bench {
     }
 
     fn step(&mut self, timeout: Duration) {
+        let timeout = if self.tasks.is_empty() { timeout } else { Duration::ZERO };
+        self.tasks.run_all();
         let now = Instant::now();
         let due = self.supervisor.next_alarm().map(|at| at.saturating_duration_since(now));
         let mut ready = Vec::new();

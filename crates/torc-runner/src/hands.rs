@@ -1,0 +1,322 @@
+//! The threads of a runner. All of them are alike: whoever is told that something has happened takes the state, lets it
+//! decide, lets it go, and does itself what was decided. So the thread that hears of the end of a process starts the next
+//! one, and no other has to be woken for it.
+//!
+//! ```text
+//!   ┌▶ wait for the poller ─▶ look: the state, under its lock ─▶ tasks, without the lock ─┐
+//!   └─────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Tasks may block for long, on a file system that hangs for example. There is always a thread that does none.
+
+use crate::error::Error;
+use crate::sys::{Alarm, Poller, Wake};
+use crate::tasks::{News, Task, Tasks};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// Keys of the poller that stay here.
+const CALL_KEY: u64 = u64::MAX - 2;
+const ALARM_KEY: u64 = u64::MAX - 3;
+/// Alarms go off this much late, so that what is due is really due when somebody looks.
+const LATE: Duration = Duration::from_micros(100);
+
+/// The state, and what it decides.
+pub trait Mind: Send + 'static {
+    /// What is there to tell in the end.
+    type Outcome: Send + 'static;
+
+    /// Takes in what has happened; `ready` is what the poller said. Answers when all is over.
+    fn look(&mut self, ready: &[u64], now: Instant) -> Option<Self::Outcome>;
+
+    /// When to look even if nothing happens.
+    fn next_alarm(&self) -> Option<Instant>;
+}
+
+type Answer<M> = oneshot::Sender<Result<<M as Mind>::Outcome, Error>>;
+
+struct Hands<M: Mind> {
+    mind: Mutex<Minded<M>>,
+    poller: Arc<Poller>,
+    tasks: Arc<Tasks>,
+    alarm: Alarm,
+    /// Asks one of those who wait for help with tasks.
+    call: Wake,
+    crew: Mutex<Crew>,
+    is_over: AtomicBool,
+    answer: Mutex<Option<Answer<M>>>,
+}
+
+struct Minded<M> {
+    mind: M,
+    /// When the alarm will go off, or has.
+    alarm_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Crew {
+    threads: usize,
+    /// How many of them do a task.
+    busy: usize,
+    max_threads: usize,
+}
+
+/// Starts the first of the threads; there will be `max_threads` at most. The answer comes when all is over, or never if
+/// the state breaks down.
+pub fn start<M: Mind>(
+    mind: M,
+    poller: Arc<Poller>,
+    tasks: Arc<Tasks>,
+    max_threads: usize,
+) -> io::Result<oneshot::Receiver<Result<M::Outcome, Error>>> {
+    let (sender, receiver) = oneshot::channel();
+    let (alarm, call) = (Alarm::new()?, Wake::new()?);
+    poller.add(&alarm, ALARM_KEY)?;
+    poller.add(&call, CALL_KEY)?;
+    let hands = Arc::new(Hands {
+        mind: Mutex::new(Minded { mind, alarm_at: None }),
+        poller,
+        tasks,
+        alarm,
+        call,
+        crew: Mutex::new(Crew { threads: 0, busy: 0, max_threads }),
+        is_over: AtomicBool::new(false),
+        answer: Mutex::new(Some(sender)),
+    });
+    hands.hire(&mut lock(&hands.crew), true)?;
+    Ok(receiver)
+}
+
+/// For what is whole even after a panic of whoever had it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<M: Mind> Hands<M> {
+    fn hire(self: &Arc<Self>, crew: &mut Crew, looks_at_once: bool) -> io::Result<()> {
+        let hands = self.clone();
+        let thread = std::thread::Builder::new().name("torc-runner".into()).stack_size(1 << 20);
+        thread.spawn(move || hands.work(looks_at_once))?;
+        crew.threads += 1;
+        Ok(())
+    }
+
+    fn work(self: Arc<Self>, looks_at_once: bool) {
+        let _guard = Breakdown(&self);
+        let mut ready = Vec::new();
+        let mut must_look = looks_at_once;
+        loop {
+            self.act(&mut ready, must_look);
+            if self.is_over.load(Ordering::Acquire) {
+                // The next one who waits hears it, too.
+                return self.call.ring();
+            }
+            if let Err(error) = self.poller.wait(None, &mut ready) {
+                self.end(Err(Error::system("wait", error)));
+            }
+            must_look = ready.iter().any(|key| *key != CALL_KEY);
+            ready.retain(|key| !matches!(*key, CALL_KEY | ALARM_KEY));
+        }
+    }
+
+    /// Looks if need be, and does tasks as long as there are any for this thread.
+    fn act(self: &Arc<Self>, ready: &mut Vec<u64>, mut must_look: bool) {
+        loop {
+            if must_look && let Some(outcome) = self.look(ready) {
+                self.tasks.run_all();
+                self.end(outcome);
+            }
+            ready.clear();
+            let Some(task) = self.take_task() else { return };
+            must_look = task() == News::Now;
+            lock(&self.crew).busy -= 1;
+        }
+    }
+
+    fn look(&self, ready: &[u64]) -> Option<Result<M::Outcome, Error>> {
+        // Whoever broke down with the state in hand has seen to the end of it all.
+        let mut minded = self.mind.lock().ok()?;
+        if self.is_over.load(Ordering::Acquire) {
+            return None;
+        }
+        let now = Instant::now();
+        if let Some(outcome) = minded.mind.look(ready, now) {
+            self.is_over.store(true, Ordering::Release);
+            return Some(Ok(outcome));
+        }
+        let next = minded.mind.next_alarm()?;
+        // One that goes off too early does no harm and saves setting it anew for each change of plans.
+        if minded.alarm_at.is_none_or(|at| at <= now || next < at) {
+            minded.alarm_at = Some(next);
+            if let Err(error) = self.alarm.set(next.saturating_duration_since(now) + LATE) {
+                return Some(Err(Error::system("set an alarm", error)));
+            }
+        }
+        None
+    }
+
+    /// The next task, if this thread may do it.
+    fn take_task(self: &Arc<Self>) -> Option<Task> {
+        let mut crew = lock(&self.crew);
+        if self.tasks.is_empty() {
+            return None;
+        }
+        if crew.busy + 1 >= crew.threads {
+            let hired = crew.threads < crew.max_threads && self.hire(&mut crew, false).is_ok();
+            // Somebody must be left to look. Those who are busy will do this task, too; without any, late is better than
+            // never.
+            if !hired && crew.busy > 0 {
+                return None;
+            }
+        }
+        let (task, left) = self.tasks.pop()?;
+        crew.busy += 1;
+        if left > 0 && crew.busy < crew.threads {
+            self.call.ring();
+        }
+        Some(task)
+    }
+
+    fn end(&self, outcome: Result<M::Outcome, Error>) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(sender) = lock(&self.answer).take() {
+            // Whoever does not wait for it any more does not need it.
+            let _ = sender.send(outcome);
+        }
+    }
+}
+
+/// A thread that panics takes all the others with it: what it had in hand is lost, and nothing would ever come of it.
+struct Breakdown<'a, M: Mind>(&'a Hands<M>);
+
+impl<M: Mind> Drop for Breakdown<'_, M> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.is_over.store(true, Ordering::Release);
+            drop(lock(&self.0.answer).take());
+            self.0.call.ring();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mailbox::{Inbox, Mailbox, mailbox};
+    use std::sync::{Barrier, mpsc};
+
+    /// Counts messages; at each it does what it is told, and it ends at `end`.
+    struct Counter {
+        inbox: Inbox<u32>,
+        on_message: Box<dyn FnMut(u32) + Send>,
+        seen: u32,
+        end: u32,
+        alarm: Option<Instant>,
+    }
+
+    impl Mind for Counter {
+        type Outcome = u32;
+
+        fn look(&mut self, ready: &[u64], now: Instant) -> Option<u32> {
+            let mut messages = Vec::new();
+            self.inbox.take(ready, &mut messages);
+            for message in messages {
+                self.seen += 1;
+                (self.on_message)(message);
+            }
+            if self.alarm.is_some_and(|at| at <= now) {
+                self.alarm = None;
+                self.seen += 100;
+            }
+            (self.seen >= self.end).then_some(self.seen)
+        }
+
+        fn next_alarm(&self) -> Option<Instant> {
+            self.alarm
+        }
+    }
+
+    fn begin(
+        end: u32,
+        max_threads: usize,
+        alarm: Option<Instant>,
+        on_message: impl FnOnce(Arc<Tasks>, Mailbox<u32>) -> Box<dyn FnMut(u32) + Send>,
+    ) -> (Mailbox<u32>, oneshot::Receiver<Result<u32, Error>>) {
+        let (sender, inbox) = mailbox(7).unwrap();
+        let poller = Arc::new(Poller::new().unwrap());
+        inbox.join(&poller).unwrap();
+        let tasks = Arc::new(Tasks::default());
+        let on_message = on_message(tasks.clone(), sender.clone());
+        let mind = Counter { inbox, on_message, seen: 0, end, alarm };
+        (sender, start(mind, poller, tasks, max_threads).unwrap())
+    }
+
+    #[test]
+    fn tasks_run_side_by_side_and_none_is_lost() {
+        let (told, heard) = mpsc::channel();
+        // Three tasks must be inside at once for any of them to get out.
+        let barrier = Arc::new(Barrier::new(3));
+        let (sender, outcome) = begin(60, 4, None, |tasks, answers| {
+            Box::new(move |message| {
+                if message >= 100 {
+                    return;
+                }
+                let (barrier, told, answers) = (barrier.clone(), told.clone(), answers.clone());
+                tasks.push(move || {
+                    barrier.wait();
+                    told.send(message).unwrap();
+                    answers.send_quietly(100 + message);
+                    News::Now
+                });
+            })
+        });
+        (0..30).for_each(|n| sender.send(n));
+        assert_eq!(outcome.blocking_recv().unwrap().unwrap(), 60);
+        let mut done: Vec<u32> = heard.try_iter().collect();
+        done.sort_unstable();
+        assert_eq!(done, (0..30).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn however_many_tasks_hang_somebody_looks() {
+        let (release, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        let (sender, outcome) = begin(40, 3, None, |tasks, _| {
+            Box::new(move |_| {
+                let wait = wait.clone();
+                tasks.push(move || {
+                    let _ = lock(&wait).recv();
+                    News::Later
+                });
+            })
+        });
+        // All but one thread hang after a few of these; the end is seen all the same, and only then can they go on.
+        (0..40).for_each(|n| sender.send(n));
+        drop(release);
+        assert_eq!(outcome.blocking_recv().unwrap().unwrap(), 40);
+    }
+
+    #[test]
+    fn an_alarm_makes_somebody_look() {
+        let (_sender, outcome) =
+            begin(100, 2, Some(Instant::now() + Duration::from_millis(5)), |_, _| Box::new(|_| {}));
+        assert_eq!(outcome.blocking_recv().unwrap().unwrap(), 100);
+    }
+
+    #[test]
+    fn a_breakdown_is_told() {
+        for in_task in [false, true] {
+            let (sender, outcome) = begin(100, 2, None, |tasks, _| {
+                Box::new(move |_| match in_task {
+                    false => panic!("a bug in the state"),
+                    true => tasks.push(|| panic!("a bug in a task")),
+                })
+            });
+            sender.send(1);
+            assert!(outcome.blocking_recv().is_err());
+        }
+    }
+}
