@@ -10,7 +10,7 @@
 //! Tasks may block for long, on a file system that hangs for example. There is always a thread that does none.
 
 use crate::error::Error;
-use crate::sys::{Alarm, Poller, Wake};
+use crate::sys::{self, Alarm, Poller, Wake};
 use crate::tasks::{News, Task, Tasks};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,6 +106,8 @@ impl<M: Mind> Hands<M> {
 
     fn work(self: Arc<Self>, looks_at_once: bool) {
         let _guard = Breakdown(&self);
+        // Jobs wait for these threads, and they start the jobs, which ask for nothing of the kind.
+        sys::prefer_short_turns(true);
         let mut ready = Vec::new();
         let mut must_look = looks_at_once;
         loop {

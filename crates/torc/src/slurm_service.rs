@@ -1,12 +1,10 @@
 //! What a server does about Slurm when it can see it: sends what waits, looks at what runs, takes back what nobody
 //! needs. Uses the same API as everybody else.
 
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use torc_client::Client;
-use torc_model::api::EventView;
 use torc_runner::slurm::{Allocator, Slurm};
 
 /// Whoever asks for nodes usually sends the request as well and tells its user; this is for what nobody sends.
@@ -14,8 +12,9 @@ const LEAVE_TO_OTHERS: Duration = Duration::from_secs(2);
 /// Slurm tells nobody what becomes of jobs, so it is asked; one query answers for all allocations.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Runs until the server ends. Does nothing where Slurm is not installed.
-pub async fn run(client: Client, mut events: Receiver<Arc<EventView>>) {
+/// Runs until the server ends; `planned` changes whenever allocations were planned. Does nothing where Slurm is not
+/// installed.
+pub async fn run(client: Client, mut planned: watch::Receiver<u64>) {
     if !Slurm::is_here() {
         return;
     }
@@ -33,13 +32,9 @@ pub async fn run(client: Client, mut events: Receiver<Arc<EventView>>) {
         let due = send_at.map_or(look_at, |at: Instant| at.min(look_at));
         tokio::select! {
             () = tokio::time::sleep_until(due) => {}
-            event = events.recv() => {
-                match event {
-                    Ok(event) if event.kind == "allocations_planned" => {}
-                    Ok(_) => continue,
-                    // Whatever was missed may have been a request.
-                    Err(RecvError::Lagged(_)) => {}
-                    Err(RecvError::Closed) => return,
+            changed = planned.changed() => {
+                if changed.is_err() {
+                    return;
                 }
                 send_at.get_or_insert_with(|| Instant::now() + LEAVE_TO_OTHERS);
                 continue;

@@ -13,12 +13,11 @@ use crate::store::read::Reader;
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::sync::broadcast;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use torc_model::api::{EventView, ServerFile};
+use torc_model::api::ServerFile;
 
 /// Time between two looks for dead runners: a look costs a few file reads, a dead runner's jobs wait for it.
 const SWEEP: std::time::Duration = std::time::Duration::from_secs(2);
@@ -39,7 +38,7 @@ pub struct RunningServer {
     database: PathBuf,
     stop: CancellationToken,
     task: Option<JoinHandle<()>>,
-    events: broadcast::Receiver<Arc<EventView>>,
+    allocations: watch::Receiver<u64>,
 }
 
 impl Server {
@@ -103,7 +102,7 @@ impl Server {
             tracing::warn!(%error, "can not note the port");
         }
         tracing::info!(url = file.url, database = %database.path.display(), "serving");
-        let events = store.subscribe();
+        let allocations = store.allocations();
         let ending = Ending {
             store,
             database: database.path.clone(),
@@ -117,7 +116,7 @@ impl Server {
             }
             ending.run().await;
         });
-        Ok(RunningServer { address, file, database: database.path, stop, task: Some(task), events })
+        Ok(RunningServer { address, file, database: database.path, stop, task: Some(task), allocations })
     }
 }
 
@@ -137,9 +136,9 @@ impl RunningServer {
         &self.file.token
     }
 
-    /// What happens in any workflow from now on.
-    pub fn events(&self) -> broadcast::Receiver<Arc<EventView>> {
-        self.events.resubscribe()
+    /// Changes whenever allocations were planned in any workflow.
+    pub fn allocations(&self) -> watch::Receiver<u64> {
+        self.allocations.clone()
     }
 
     /// Copies the database to `destination`, which must not exist, while the server goes on.
@@ -217,8 +216,9 @@ async fn sweep(store: Store, stop: CancellationToken) {
 
 /// Executes actions that ask for nodes as soon as they are triggered, until the server ends.
 async fn execute_schedules(store: Store, stop: CancellationToken) {
-    let mut events = store.subscribe();
+    let mut triggers = store.triggers();
     loop {
+        triggers.mark_unchanged();
         let waiting = match store.workflows_with_schedules().await {
             Ok(waiting) => waiting,
             Err(error) => {
@@ -231,18 +231,11 @@ async fn execute_schedules(store: Store, stop: CancellationToken) {
                 tracing::error!(%error, %id, "nodes could not be asked for");
             }
         }
-        loop {
-            let event = tokio::select! {
-                () = stop.cancelled() => return,
-                event = events.recv() => event,
-            };
-            match event {
-                Ok(event) if event.kind == "action_triggered" => break,
-                Ok(_) => {}
-                // Whatever was missed may have been a trigger.
-                Err(broadcast::error::RecvError::Lagged(_)) => break,
-                Err(broadcast::error::RecvError::Closed) => return,
-            }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = triggers.changed() => if changed.is_err() {
+                return;
+            },
         }
     }
 }

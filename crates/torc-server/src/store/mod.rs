@@ -38,7 +38,7 @@ pub use writer::Progress;
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use torc_model::api::{
     ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler, CreateReservation,
     CreateWebhook, DeliveryView, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView, ItemsRequest,
@@ -73,6 +73,16 @@ impl Store {
     /// Waits until everything that was asked before is on disk.
     pub async fn flush(&self) -> Result<(), Refusal> {
         self.writer.call(|_| Ok(())).await
+    }
+
+    /// Changes whenever an action was triggered.
+    pub fn triggers(&self) -> watch::Receiver<u64> {
+        self.writer.triggers()
+    }
+
+    /// Changes whenever allocations were planned.
+    pub fn allocations(&self) -> watch::Receiver<u64> {
+        self.writer.allocations()
     }
 
     /// Committed events from now on.

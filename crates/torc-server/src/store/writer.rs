@@ -163,6 +163,28 @@ pub struct Handle {
     wakes: Arc<Mutex<HashMap<WorkflowId, watch::Sender<u64>>>>,
     published: Arc<Mutex<Published>>,
     outbox: Arc<Notify>,
+    news: Arc<News>,
+}
+
+/// Tells of events that parts of the server itself wait for, each a number that grows: whoever waits for few of them must
+/// not be woken by all.
+#[derive(Default)]
+struct News {
+    /// An action was triggered.
+    triggers: watch::Sender<u64>,
+    /// Allocations were planned.
+    allocations: watch::Sender<u64>,
+}
+
+impl News {
+    fn tell(&self, events: &[EventView]) {
+        let is_new = |kind: &str| events.iter().any(|event| event.kind == kind);
+        for (kind, news) in [("action_triggered", &self.triggers), ("allocations_planned", &self.allocations)] {
+            if is_new(kind) {
+                news.send_modify(|version| *version += 1);
+            }
+        }
+    }
 }
 
 /// One request's view of the writer, inside its savepoint.
@@ -193,7 +215,14 @@ impl Handle {
         db.set_prepared_statement_cache_capacity(128);
         let (sender, receiver) = channel();
         let (events, _) = broadcast::channel(8192);
-        let handle = Self { sender, events, wakes: Arc::default(), published: Arc::default(), outbox: Arc::default() };
+        let handle = Self {
+            sender,
+            events,
+            wakes: Arc::default(),
+            published: Arc::default(),
+            outbox: Arc::default(),
+            news: Arc::default(),
+        };
         let writer = Writer {
             db,
             state,
@@ -201,6 +230,7 @@ impl Handle {
             events: handle.events.clone(),
             published: handle.published.clone(),
             outbox: handle.outbox.clone(),
+            news: handle.news.clone(),
         };
         std::thread::Builder::new()
             .name("torc-writer".into())
@@ -271,6 +301,16 @@ impl Handle {
         wakes.entry(id).or_insert_with(|| watch::channel(0).0).subscribe()
     }
 
+    /// Changes whenever an action was triggered.
+    pub fn triggers(&self) -> watch::Receiver<u64> {
+        self.news.triggers.subscribe()
+    }
+
+    /// Changes whenever allocations were planned.
+    pub fn allocations(&self) -> watch::Receiver<u64> {
+        self.news.allocations.subscribe()
+    }
+
     /// Told whenever a delivery was written.
     pub fn outbox(&self) -> Arc<Notify> {
         self.outbox.clone()
@@ -291,6 +331,7 @@ struct Writer {
     events: broadcast::Sender<Arc<EventView>>,
     published: Arc<Mutex<Published>>,
     outbox: Arc<Notify>,
+    news: Arc<News>,
 }
 
 impl Writer {
@@ -390,6 +431,7 @@ impl Writer {
         if outbox {
             self.outbox.notify_one();
         }
+        self.news.tell(&new_events);
         if self.events.receiver_count() > 0 {
             for event in new_events {
                 // Nobody listening any more is no fault.

@@ -111,6 +111,8 @@ impl Run {
         options.port = self.port;
         options.database = self.database;
         options.allowed_hosts = self.allowed_host;
+        // Before there are threads, because they take after this one.
+        torc_runner::prefer_short_turns(false);
         block_on(async {
             let mut interrupts = Interrupts::listen()?;
             let mut server = Server::start(options).await.map_err(|error| cannot_start(&state_dir, error))?;
@@ -124,9 +126,9 @@ impl Run {
                     .talk(format_args!("the token is in `{}`; Ctrl-C stops the server", token_file.display()));
             }
             let client = torc_client::Client::new(server.url(), server.token())?;
-            let events = server.events();
+            let allocations = server.allocations();
             let mut slurm = std::pin::pin!(async {
-                crate::slurm_service::run(client, events).await;
+                crate::slurm_service::run(client, allocations).await;
                 // Without Slurm there is nothing to do, which is no reason to stop.
                 std::future::pending::<()>().await;
             });
