@@ -31,7 +31,7 @@ mod values;
 mod write;
 
 pub use analysis::{Analysis, Checked, Graph, GraphNode, Machine, Site, Stage};
-pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity, nearest};
 pub use recovery::Recovery;
 pub use schema::json_schema;
 pub use source::{Format, Source};

@@ -16,7 +16,14 @@ pub struct Explanation {
     pub because_of: Vec<(JobId, JobStatus)>,
     /// How many there are in all.
     pub because_of_count: usize,
+    /// More about it, one sentence each.
+    pub details: Vec<String>,
+    /// What to do about it, one sentence each.
+    pub hints: Vec<String>,
 }
+
+/// The summary of a job that could run if only somebody took it.
+pub const NO_RUNNER: &str = "no runner is there to take it";
 
 /// A runner, as far as the answer needs it.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,7 +68,8 @@ impl Workflow {
             JobStatus::PendingFailed => "it failed in a way no rule speaks of and waits for a verdict".into(),
         };
         let because_of_count = blockers.len();
-        Explanation { summary, because_of: blockers.into_iter().take(10).collect(), because_of_count }
+        let because_of = blockers.into_iter().take(10).collect();
+        Explanation { summary, because_of, because_of_count, details: Vec::new(), hints: Vec::new() }
     }
 
     fn explain_ready(&self, index: u32, runners: &[RunnerFacts<'_>], limits: &Limits, now: i64) -> String {
@@ -76,7 +84,7 @@ impl Workflow {
             return format!("its retry waits another {:.1} s", (until - now) as f64 / 1000.0);
         }
         if runners.is_empty() {
-            return "no runner is there to take it".into();
+            return NO_RUNNER.into();
         }
         let class = &self.classes[job.class as usize];
         let mut reasons = Vec::new();
@@ -100,6 +108,12 @@ impl Workflow {
             return "it is next in the queue".into();
         }
         format!("no runner can take it: {}", reasons.join("; "))
+    }
+
+    /// What a runner of this size lacks for the job even when it is empty.
+    pub fn lacking(&self, index: u32, capacity: &Capacity) -> Option<String> {
+        let job = &self.jobs[index as usize];
+        Room::of(capacity).lacking(&self.classes[job.next_class.unwrap_or(job.class) as usize])
     }
 
     fn room_of(&self, claim: &Claim<'_>) -> Room {

@@ -36,7 +36,7 @@ pub use actions::{Action, NewAction};
 pub use change::{Change, End, NewAttempt};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
 pub use class::{Class, Room};
-pub use explain::{Explanation, RunnerFacts};
+pub use explain::{Explanation, NO_RUNNER, RunnerFacts};
 pub use liveness::{Allocation, Life, Process, RunnerLife};
 pub use machine::{AttemptEvent, IllegalEvent, JobEvent};
 pub use maps::{ITEM_GONE, MapJob, TOO_MANY_FAILED, Tally, WAITS_FOR_ITEMS, limit_name};

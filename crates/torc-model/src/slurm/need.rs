@@ -4,6 +4,7 @@ use super::script::{memory_bytes, walltime_seconds};
 use crate::api::Capacity;
 use crate::core::{Class, Room};
 use crate::plan::SlurmScheduler;
+use crate::units::{Memory, Runtime};
 
 /// A kind of allocation: how it was asked for, and what is known of those that came.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,31 +24,47 @@ pub struct Kind {
 impl Kind {
     /// A job of this class could run in such an allocation. In doubt it could.
     pub fn could_run(&self, class: &Class) -> bool {
-        if class.scheduler == Some(self.scheduler_id) {
-            return true;
-        }
-        // Runners in allocations have no label.
-        if class.label.is_some() {
-            return false;
+        class.scheduler == Some(self.scheduler_id) || self.why_not(class).is_none()
+    }
+
+    /// Why a job of this class does not fit into such an allocation, although it may have been made for it. In doubt it
+    /// fits.
+    pub fn why_not(&self, class: &Class) -> Option<String> {
+        if let Some(label) = &class.label {
+            return Some(format!("it asks for a runner with the label `{label}`, and those in allocations have none"));
         }
         let walltime = walltime_seconds(&self.scheduler.walltime).unwrap_or(u64::MAX);
-        if class.runtime.is_some_and(|runtime| runtime > walltime) {
-            return false;
+        if let Some(runtime) = class.runtime.filter(|runtime| *runtime > walltime) {
+            let (runtime, walltime) = (Runtime(runtime).friendly(), Runtime(walltime).friendly());
+            return Some(format!("it may need {runtime}, and the walltime is {walltime}"));
         }
         match &self.seen {
-            Some(capacity) => Room::of(capacity).fits(class),
-            None => self.max_parallel_jobs.is_some() || self.was_asked_to_fit(class),
+            Some(capacity) => {
+                let room = Room::of(capacity);
+                (!room.fits(class)).then(|| match room.lacking(class) {
+                    Some(lacks) => format!("it needs {lacks}"),
+                    None => "its runners take no job".into(),
+                })
+            }
+            None if self.max_parallel_jobs.is_some() => None,
+            None => self.was_not_asked_for(class),
         }
     }
 
     /// Slurm may give more CPUs than were asked for, and whole nodes where `mem` says nothing; the rest is as asked for.
-    fn was_asked_to_fit(&self, class: &Class) -> bool {
+    fn was_not_asked_for(&self, class: &Class) -> Option<String> {
         let asked = &self.scheduler;
         let has_gpus = asked.gres.is_some() || asked.extra.is_some() || self.gpus_by_default;
         let memory = asked.mem.as_deref().and_then(memory_bytes);
-        class.nodes <= asked.nodes.max(1)
-            && (class.gpus == 0 || has_gpus)
-            && memory.is_none_or(|memory| class.memory.unwrap_or(0) <= memory)
+        let wanted = class.memory.unwrap_or(0);
+        if class.nodes > asked.nodes.max(1) {
+            return Some(format!("it needs {} nodes, and `nodes` is {}", class.nodes, asked.nodes.max(1)));
+        }
+        if class.gpus > 0 && !has_gpus {
+            return Some(format!("it needs {} GPUs, and no `gres` asks for any", class.gpus));
+        }
+        let memory = memory.filter(|memory| wanted > *memory)?;
+        Some(format!("it needs {} of memory, and `mem` is {}", Memory(wanted), Memory(memory)))
     }
 }
 

@@ -42,7 +42,9 @@ pub async fn get_why(State(app): State<App>, caller: Caller, Path(id): Path<i64>
     let diagnosis = ended.as_ref().and_then(|ended| diagnose(&Facts::from(ended)));
     let mut details = blockers(&app, &explanation).await?;
     details.extend(ended.as_ref().map(ending).unwrap_or_default());
+    details.extend(explanation.details.iter().cloned());
     let mut hints = hints(&job, diagnosis.as_ref());
+    hints.extend(explanation.hints.iter().cloned());
     let mut summary = explanation.summary;
     match (job.status, &attempt) {
         (JobStatus::Failed | JobStatus::Terminated, _) => {

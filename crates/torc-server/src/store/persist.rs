@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use serde::Serialize;
-use torc_model::api::EventView;
+use torc_model::api::{EVENT_KINDS, EventView};
 use torc_model::core::{Change, End, NewAttempt};
 use torc_model::ids::{AttemptId, WorkflowId};
 use torc_model::status::{ActionState, JobStatus};
@@ -77,6 +77,7 @@ pub fn write(
                 wakes.special |= end.steps.is_some();
             }
             Change::Event { kind, job, data } => {
+                debug_assert!(EVENT_KINDS.contains(&kind), "the list of kinds lacks `{kind}`");
                 let text = data.to_string();
                 db.prepare_cached(
                     "INSERT INTO event (workflow_id, timestamp_ms, kind, job_id, data) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -84,7 +85,15 @@ pub fn write(
                 .execute(params![workflow.0, now, kind, job.map(|j| j.0), text])?;
                 let id = db.last_insert_rowid();
                 let kind = kind.to_owned();
-                events.push(EventView { id, workflow_id: workflow, timestamp_ms: now, kind, job_id: job, data });
+                events.push(EventView {
+                    id,
+                    workflow_id: workflow,
+                    timestamp_ms: now,
+                    kind,
+                    job_id: job,
+                    job_name: None,
+                    data,
+                });
             }
             Change::Action { id, state, by, error } => {
                 let executed = matches!(state, ActionState::Executed | ActionState::Failed).then_some(now);

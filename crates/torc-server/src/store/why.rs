@@ -1,10 +1,12 @@
 //! Why a job is where it is: the engine's answer, with the runners that are there.
 
+mod nodes;
+
 use super::people;
 use super::refusal::Refusal;
 use super::reservations;
 use super::writer::{Failed, Tx};
-use torc_model::core::{Claim, Explanation, RunnerFacts};
+use torc_model::core::{Claim, Explanation, NO_RUNNER, RunnerFacts};
 use torc_model::ids::JobId;
 use torc_model::status::JobStatus;
 
@@ -42,6 +44,9 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
         && let Some(paused) = reservations::paused(&state.reservations, id, uptime)
     {
         explanation.summary = paused;
+    }
+    if explanation.summary == NO_RUNNER {
+        nodes::explain(tx, id, index, &mut explanation)?;
     }
     Ok(explanation)
 }

@@ -9,8 +9,11 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{escape, human};
 use serde_json::Value;
+use std::collections::HashMap;
 use torc_client::{Client, Query};
-use torc_model::api::{EventView, Page, WorkflowView};
+use torc_model::api::{EVENT_KINDS, EventView, Page, WorkflowView};
+use torc_model::ids::JobId;
+use torc_spec::nearest;
 
 /// Show what happened in a workflow
 #[derive(clap::Args, Debug)]
@@ -46,6 +49,13 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
+            if let Some(kind) = self.kind.as_deref().filter(|kind| !EVENT_KINDS.contains(kind)) {
+                let hint = match nearest(kind, EVENT_KINDS) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("known: {}", EVENT_KINDS.join(", ")),
+                };
+                context.output.warn(format_args!("no event is of the kind `{}`; {hint}", escape::line(kind)));
+            }
             if self.follow {
                 let mut interrupts = Interrupts::listen()?;
                 let followed = self.follow(context, client, &workflow);
@@ -74,8 +84,19 @@ impl Args {
     /// Prints events from the beginning (or `--after`) until the workflow is complete.
     async fn follow(&self, context: &Context, client: &Client, workflow: &WorkflowView) -> Result<()> {
         let mut stream = client.stream_events(workflow.id, Some(self.after.unwrap_or(0)));
+        let mut names: HashMap<JobId, String> = HashMap::new();
         loop {
-            let event = stream.next().await?;
+            let mut event = stream.next().await?;
+            if let (Some(job), None) = (event.job_id, &event.job_name) {
+                event.job_name = match names.get(&job) {
+                    Some(name) => Some(name.clone()),
+                    // A job that is gone has no name any more.
+                    None => client.get_job(job).await.ok().map(|job| job.name),
+                };
+            }
+            if let (Some(job), Some(name)) = (event.job_id, &event.job_name) {
+                names.entry(job).or_insert_with(|| name.clone());
+            }
             if self.kind.as_ref().is_none_or(|kind| *kind == event.kind) {
                 let text = if context.output.is_json() {
                     serde_json::to_string(&event).unwrap_or_default() + "\n"
@@ -96,6 +117,7 @@ fn line(event: &EventView) -> String {
     let mut text = format!("{}  {:<20}", human::local_time(event.timestamp_ms), event.kind);
     if let Some(job) = event.job_id {
         text += &format!("  job {job}");
+        text.extend(event.job_name.iter().map(|name| format!(" {name}")));
     }
     if let Value::Object(fields) = &event.data {
         for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {

@@ -7,16 +7,17 @@ use crate::embedded::living_server;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::human;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use torc_client::Client;
 use torc_model::plan::{ActionKind, Plan};
 use torc_model::slurm::wire::{AllocationView, SubmissionOutcome};
-use torc_model::status::{ActionState, Trigger};
+use torc_model::status::{ActionState, AllocationStatus, Trigger};
 use torc_runner::slurm::{Allocator, Sent};
 
 /// A server that was started in the background answers within this time, or never.
@@ -68,7 +69,7 @@ impl Args {
         }
         slurm::require_slurm()?;
         block_on(async {
-            let client = self.server(context).await?;
+            let (client, server) = self.server(context).await?;
             let workflow = match &checked {
                 Some(checked) => {
                     let created = create::create(context, &client, checked, Some(create::Start::Careful)).await?;
@@ -102,26 +103,31 @@ impl Args {
                 );
                 text
             })?;
+            let is_refused = |a: &AllocationView| a.state.as_deref() == Some("REFUSED");
             let refused = sent.iter().any(|s| matches!(s.outcome, SubmissionOutcome::Refused(_)))
-                || allocations.iter().any(|a| a.state.as_deref() == Some("REFUSED"));
+                || allocations.iter().any(is_refused);
+            if let Some(server) = server.filter(|_| !allocations.is_empty() && allocations.iter().all(is_refused)) {
+                stop_in_vain(context, &client, server).await?;
+            }
             Ok(if refused { Exit::JobsFailed } else { Exit::Success })
         })
     }
 
-    /// The server that was named, the one that runs here, or one that is started here and stays.
-    async fn server(&self, context: &Context) -> Result<Client> {
+    /// The server that was named, the one that runs here, or one that is started here and stays; with its process, if it was
+    /// started here and now.
+    async fn server(&self, context: &Context) -> Result<(Client, Option<Child>)> {
         if context.locator.url.is_some() {
             let session = Session::open(&context.locator, Access::Create).await?;
-            return Ok(session.client.clone());
+            return Ok((session.client.clone(), None));
         }
         let dir = session::state_dir(&context.locator, Access::Create)?;
         if let Some(client) = living_server(&dir).await {
-            return Ok(client);
+            return Ok((client, None));
         }
-        self.start_server(context, &dir).await
+        self.start_server(context, &dir).await.map(|(client, child)| (client, Some(child)))
     }
 
-    async fn start_server(&self, context: &Context, dir: &Path) -> Result<Client> {
+    async fn start_server(&self, context: &Context, dir: &Path) -> Result<(Client, Child)> {
         std::fs::create_dir_all(dir).map_err(Error::io("make", dir))?;
         let log = dir.join("server.log");
         let file =
@@ -142,7 +148,7 @@ impl Args {
                     "started a server at {} as process {pid}; it goes on after logout, `kill {pid}` ends it",
                     client.url()
                 ));
-                return Ok(client);
+                return Ok((client, child));
             }
             let ended = child.try_wait().ok().flatten();
             if ended.is_some() || begin.elapsed() > SERVER_PATIENCE {
@@ -155,6 +161,34 @@ impl Args {
             tokio::time::sleep(ASK_AGAIN).await;
         }
     }
+}
+
+/// Slurm refused all that was asked for: a server that was started for it has nothing to wait for, unless it found other
+/// work here.
+async fn stop_in_vain(context: &Context, client: &Client, mut server: Child) -> Result<()> {
+    let pid = server.id();
+    let is_open = |a: &AllocationView| a.status != AllocationStatus::Complete;
+    let allocations = client.list_allocations(&torc_client::Query::new()).await?;
+    let held = ["pending", "running"].map(|status| torc_client::Query::new().add("status", status).add("limit", 1));
+    let mut has_work = allocations.iter().any(is_open);
+    for query in &held {
+        has_work |= client.list_jobs(query).await?.total_count > 0;
+    }
+    let signal = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|_| !has_work);
+    match signal.map(|pid| kill_process(pid, Signal::TERM)) {
+        Some(Ok(())) => {
+            // It ends at once: nobody works for it.
+            tokio::task::spawn_blocking(move || server.wait())
+                .await
+                .map_err(|e| Error::usage(e.to_string()))?
+                .map_err(Error::io("wait for", "the server"))?;
+            context.output.talk("Slurm refused everything, so the server that was started for it was stopped again");
+        }
+        _ => context.output.talk(format_args!(
+            "the server that was started goes on, because other workflows here need it; `kill {pid}` ends it"
+        )),
+    }
+    Ok(())
 }
 
 /// Names and Slurm jobs of allocations that we did not send ourselves.

@@ -82,9 +82,13 @@ fn events_follow_until_the_workflow_is_complete() {
     gate.open();
     let done = events.wait().expect(0);
     assert!(done.stdout.contains("job_completed") && done.stdout.contains("workflow_completed"), "{}", done.stdout);
+    assert!(done.stdout.contains("job 1 a "), "jobs have names: {}", done.stdout);
     run.wait().expect(0);
     let kinds = test.torc(["events", "--kind", "job_completed"]).success().stdout;
     assert_eq!(kinds.lines().count(), 1, "{kinds}");
+    assert!(kinds.contains("job 1 a "), "{kinds}");
+    let wrong = test.torc(["events", "--kind", "job_complete"]).success();
+    assert!(wrong.stdout.is_empty() && wrong.stderr.contains("did you mean `job_completed`?"), "{}", wrong.stderr);
     test.torc(["events", "--follow"]).success().says("workflow_completed");
 }
 

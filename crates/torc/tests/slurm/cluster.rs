@@ -210,7 +210,8 @@ impl Cluster {
         };
         let until = Instant::now() + Duration::from_secs(60);
         while rows().len() != attempts {
-            assert!(Instant::now() < until, "{attempts} were to end for `{cause}`: {:#?}", self.attempts());
+            let is_late = Instant::now() >= until;
+            assert!(!is_late, "{attempts} were to end for `{cause}`: {:?}\n{:?}", self.attempts(), self.allocations());
             std::thread::sleep(Duration::from_millis(200));
         }
         for row in rows() {

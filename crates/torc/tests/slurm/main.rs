@@ -317,6 +317,20 @@ fn lost_allocations_never_become_two_at_once() {
 }
 
 #[test]
+fn what_slurm_refuses_is_told_and_leaves_no_server_behind() {
+    let Some(cluster) = cluster() else { return };
+    std::fs::write(cluster.dir.path().join("spec.yaml"), spec("nowhere", 1, 0.1, "")).expect("written");
+    let refused = cluster.try_torc(&["submit", "spec.yaml"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("server that was started for it was stopped again"), "{said}");
+    let left = cluster.dir.path().join(".torc/server.json");
+    assert!(!left.exists(), "{:?}", std::fs::read_to_string(left));
+    let why = cluster.torc(&["why", "j1"]);
+    assert!(why.contains("Slurm refused") && why.contains("partition") && why.contains("regenerate"), "{why}");
+}
+
+#[test]
 fn a_dry_run_changes_nothing_and_says_why() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(&spec("main", 2, 1.0, ""));

@@ -7,7 +7,8 @@ use torc_model::api::{EventView, Page};
 use torc_model::ids::{JobId, WorkflowId};
 
 const LIST: List = List {
-    rows: "SELECT e.id, e.workflow_id, e.timestamp_ms, e.kind, e.job_id, e.data FROM event e",
+    rows: "SELECT e.id, e.workflow_id, e.timestamp_ms, e.kind, e.job_id, e.data, j.name AS job_name
+           FROM event e LEFT JOIN job j ON j.id = e.job_id",
     table: "event e",
     key: "e.id",
     sorts: &[("id", "e.id")],
@@ -49,8 +50,9 @@ impl Reader {
     /// The next events after `after`, for a stream that has to catch up.
     pub async fn next_events(&self, workflow: WorkflowId, after: i64, limit: i64) -> Result<Vec<EventView>, ReadError> {
         self.read(move |connection| {
-            let sql = "SELECT id, workflow_id, timestamp_ms, kind, job_id, data FROM event \
-                       WHERE workflow_id = ? AND id > ? ORDER BY id LIMIT ?";
+            let sql = "SELECT e.id, e.workflow_id, e.timestamp_ms, e.kind, e.job_id, e.data, j.name AS job_name \
+                       FROM event e LEFT JOIN job j ON j.id = e.job_id \
+                       WHERE e.workflow_id = ? AND e.id > ? ORDER BY e.id LIMIT ?";
             let mut statement = connection.prepare_cached(sql)?;
             let events = statement.query_map((workflow.0, after, limit), view)?.collect::<rusqlite::Result<_>>()?;
             Ok(events)
@@ -75,6 +77,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<EventView> {
         timestamp_ms: row.get("timestamp_ms")?,
         kind: row.get("kind")?,
         job_id: page::maybe_id(row, "job_id", JobId)?,
+        job_name: row.get("job_name")?,
         data: page::json(row, "data")?.unwrap_or_default(),
     })
 }

@@ -1,13 +1,14 @@
 //! Allocations: asked for once, sent once, ended only by evidence.
 
 use super::*;
-use torc_model::plan::{Action, ActionKind, SlurmScheduler};
+use torc_model::plan::{Action, ActionKind, Requirements, SlurmScheduler};
 use torc_model::slurm::wire::{
     BeginSubmission, Observation, Observations, RegenerateGroup, RegenerateRequest, ScheduleNodes, SubmissionOutcome,
     SubmissionReport,
 };
 use torc_model::slurm::{Ending, Phase, Verdict};
 use torc_model::status::Trigger;
+use torc_model::units::Runtime;
 
 pub fn scheduler(name: &str) -> SlurmScheduler {
     SlurmScheduler {
@@ -173,6 +174,37 @@ async fn only_evidence_ends_an_allocation_and_its_attempts() {
     assert_eq!(fixture.statuses().await[0], ("a".into(), 2, 2), "it is ready again");
     let cleaned = fixture.observe(2, Verdict::Ended(Ending::vanished()), true).await;
     assert_eq!((cleaned.allocations_ended, cleaned.pending_allocations_cleaned), (1, 1));
+}
+
+#[tokio::test]
+async fn why_no_runner_is_there_is_told_with_what_to_do() {
+    let mut f = Fixture::new(plan()).await;
+    f.leave(None).await;
+    let why = async |f: &Fixture| {
+        let told = f.store.explain(JobId(1)).await.expect("explained");
+        (told.summary, told.details.join("; "), told.hints.join("; "))
+    };
+    let (summary, _, hints) = why(&f).await;
+    assert!(summary.contains("nobody has asked Slurm for nodes") && hints.contains("regenerate"), "{summary}: {hints}");
+    f.store.execute_schedules(f.id).await.expect("executed");
+    let (_, details, hints) = why(&f).await;
+    assert!(details.contains("allocation 2 was not sent") && hints.contains("torc watch"), "{details}: {hints}");
+    let orders = f.begin("me").await;
+    f.report(&orders[0].name, SubmissionOutcome::Refused("Invalid partition name specified".into())).await;
+    let (summary, details, hints) = why(&f).await;
+    assert_eq!(summary, "Slurm refused the nodes that it needs: Invalid partition name specified");
+    assert!(details.contains("scheduler `s`") && hints.contains("correct scheduler `s`"), "{details}: {hints}");
+    // What fits into nothing that can be asked for is told by what is in its way.
+    let mut small = plan();
+    small.slurm_schedulers[0].walltime = "00:01:00".into();
+    small.resource_requirements =
+        vec![Requirements { name: "long".into(), runtime: Some(Runtime(7200)), ..Requirements::default() }];
+    small.jobs[0].resource_requirements = Some(0);
+    let mut f = Fixture::new(small).await;
+    f.leave(None).await;
+    let (summary, details, hints) = why(&f).await;
+    assert!(summary.contains("fits into no allocation") && details.contains("the walltime is"), "{summary}: {details}");
+    assert!(hints.contains("regenerate"), "{hints}");
 }
 
 #[tokio::test]

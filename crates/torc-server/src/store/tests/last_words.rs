@@ -40,7 +40,7 @@ impl Fixture {
         self.leave(Some(cause)).await;
     }
 
-    async fn leave(&mut self, cause: Option<Cause>) {
+    pub async fn leave(&mut self, cause: Option<Cause>) {
         self.store.goodbye(self.runner, Goodbye { reason: "told to stop".into(), cause }).await.expect("left");
     }
 

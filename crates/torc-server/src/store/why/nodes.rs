@@ -1,0 +1,168 @@
+//! Why no runner is there: what became of the nodes that were asked for, and what the job would need.
+
+use super::super::allocations::{COLUMNS, view};
+use super::super::load::parse;
+use super::super::unneeded;
+use super::super::writer::{Failed, Tx};
+use std::collections::BTreeSet;
+use torc_model::api::Capacity;
+use torc_model::core::{Class, Explanation};
+use torc_model::ids::WorkflowId;
+use torc_model::slurm::state::never_starts;
+use torc_model::slurm::wire::AllocationView;
+use torc_model::status::AllocationStatus;
+
+/// At most so many lines about things that are all alike.
+const MOST: usize = 5;
+
+/// Says more than that no runner is there.
+pub(super) fn explain(tx: &mut Tx<'_>, id: WorkflowId, index: u32, told: &mut Explanation) -> Result<(), Failed> {
+    let schedulers: Vec<(i64, String)> = {
+        let mut statement =
+            tx.db.prepare_cached("SELECT id, name FROM slurm_scheduler WHERE workflow_id = ?1 ORDER BY id")?;
+        let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        rows.collect::<Result<_, _>>()?
+    };
+    match schedulers.is_empty() {
+        true => earlier_runners(tx, id, index, told),
+        false => slurm(tx, id, index, &schedulers, told),
+    }
+}
+
+/// Runners that have left may have been too small: then waiting for another like them is no use.
+fn earlier_runners(tx: &mut Tx<'_>, id: WorkflowId, index: u32, told: &mut Explanation) -> Result<(), Failed> {
+    let seen: Vec<(String, String)> = {
+        let sql = "SELECT hostname, capacity FROM compute_node WHERE workflow_id = ?1 ORDER BY id DESC LIMIT 100";
+        let mut statement = tx.db.prepare_cached(sql)?;
+        let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        rows.collect::<Result<_, _>>()?
+    };
+    let mut hosts = BTreeSet::new();
+    for (host, capacity) in seen {
+        let capacity: Capacity = parse(&capacity)?;
+        let Some(lacks) = tx.workflow(id)?.lacking(index, &capacity) else {
+            told.hints.push(format!("`torc run {id}` works on it"));
+            return Ok(());
+        };
+        hosts.insert(format!("on {host}, where a runner was: it needs {}", lacks.replace("free:", "there:")));
+    }
+    if hosts.is_empty() {
+        told.hints.push(format!("`torc run {id}` works on it"));
+        return Ok(());
+    }
+    told.summary += ", and it fits on none that was";
+    told.details.extend(hosts.into_iter().take(MOST));
+    told.hints.push("run it on a machine that has more, or lower its `resource_requirements`".into());
+    Ok(())
+}
+
+fn slurm(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    index: u32,
+    schedulers: &[(i64, String)],
+    told: &mut Explanation,
+) -> Result<(), Failed> {
+    let class: Class = {
+        let workflow = tx.workflow(id)?;
+        let job = &workflow.jobs[index as usize];
+        workflow.classes[job.next_class.unwrap_or(job.class) as usize].clone()
+    };
+    let mut fitting = BTreeSet::new();
+    let mut misfits = Vec::new();
+    for (scheduler, name) in schedulers {
+        match unneeded::kind(tx, id, *scheduler, None)?.why_not(&class) {
+            Some(why) => misfits.push(format!("scheduler `{name}`: {why}")),
+            None => {
+                fitting.insert(*scheduler);
+            }
+        }
+    }
+    let again =
+        format!("`torc slurm regenerate {id} --submit` asks for nodes that fit the jobs which still have to run");
+    if fitting.is_empty() {
+        told.summary += ", and it fits into no allocation that the workflow can ask for";
+        told.details.extend(misfits.into_iter().take(MOST));
+        told.hints.extend([again, "or lower its `resource_requirements`".into()]);
+        return Ok(());
+    }
+    let rows: Vec<AllocationView> = {
+        let sql =
+            format!("{COLUMNS} WHERE n.workflow_id = ?1 AND n.unneeded_since_ms IS NULL ORDER BY n.id DESC LIMIT 1000");
+        let mut statement = tx.db.prepare_cached(&sql)?;
+        let rows = statement.query_map([id.0], view)?;
+        rows.collect::<Result<_, _>>()?
+    };
+    let of_use: Vec<&AllocationView> = rows.iter().filter(|row| fitting.contains(&row.scheduler_id)).collect();
+    let open: Vec<&&AllocationView> = of_use.iter().filter(|row| row.status != AllocationStatus::Complete).collect();
+    if !open.is_empty() {
+        told.summary += "; it waits for nodes";
+        told.details.extend(open.iter().take(MOST).map(|row| standing(row)));
+        if open.iter().any(|row| row.status == AllocationStatus::Planned) {
+            told.hints.push(format!("`torc watch {id}` on a machine that has Slurm sends what was not sent"));
+        }
+        if open.iter().any(|row| row.reason.as_deref().is_some_and(|why| never_starts(why).is_some())) {
+            told.hints.push(format!("`scancel` what will not start; {again}"));
+        }
+        return Ok(());
+    }
+    match of_use.first() {
+        Some(last) if last.state.as_deref() == Some("REFUSED") => {
+            let said = last.reason.as_deref().unwrap_or("it did not say why");
+            told.summary = format!("Slurm refused the nodes that it needs: {said}");
+            told.details.push(format!("allocation {} of scheduler `{}` was refused", last.id, last.scheduler));
+            told.hints.push(format!("correct scheduler `{}` in the spec and submit it again", last.scheduler));
+            told.hints.push(format!("or {again}"));
+        }
+        Some(last) => {
+            told.summary += "; no nodes are left";
+            let why = last.reason.as_deref().unwrap_or("nothing tells why");
+            told.details.push(format!("{}: {why}", label("the last one was", last)));
+            if last.was_too_short {
+                told.details.push("it was over before any job in it had ended".into());
+                told.hints.push("give the job a `runtime` that says how long it takes".into());
+            }
+            told.hints.push(again);
+        }
+        None => {
+            told.summary += "; nobody has asked Slurm for nodes";
+            let failed: Vec<String> = {
+                let sql = "SELECT error FROM workflow_action WHERE workflow_id = ?1 AND state = 'failed' AND error IS NOT NULL
+                           AND what ->> 'action_type' = 'schedule_nodes' ORDER BY id";
+                let mut statement = tx.db.prepare_cached(sql)?;
+                let rows = statement.query_map([id.0], |row| row.get(0))?;
+                rows.collect::<Result<_, _>>()?
+            };
+            let lines = failed.into_iter().map(|error| format!("an action that was to ask for them failed: {error}"));
+            told.details.extend(lines.take(MOST));
+            told.hints.push(again);
+        }
+    }
+    Ok(())
+}
+
+fn label(what: &str, row: &AllocationView) -> String {
+    match &row.slurm_job_id {
+        Some(job) => format!("{what} allocation {} (Slurm job {job})", row.id),
+        None => format!("{what} allocation {}", row.id),
+    }
+}
+
+/// Where an allocation that is not over stands.
+fn standing(row: &AllocationView) -> String {
+    let name = label("", row);
+    let name = name.trim_start();
+    match (row.status, row.reason.as_deref()) {
+        (AllocationStatus::Planned, _) => format!("{name} was not sent to Slurm yet"),
+        (AllocationStatus::Submitting, Some(why)) => format!("{name} is being sent to Slurm: {why}"),
+        (AllocationStatus::Submitting, None) => format!("{name} is being sent to Slurm"),
+        (AllocationStatus::Pending, Some(why)) => match never_starts(why) {
+            Some(hopeless) => format!("{name} waits in Slurm ({why}) and will not start: {hopeless}"),
+            None => format!("{name} waits in Slurm: {why}"),
+        },
+        (AllocationStatus::Pending, None) => format!("{name} waits in Slurm"),
+        (AllocationStatus::Active | AllocationStatus::Complete, _) => {
+            format!("{name} has started, and no runner in it speaks")
+        }
+    }
+}
