@@ -73,6 +73,10 @@ fn main() {
         ),
         ("one by one", explicit.clone(), Format::Yaml),
     ];
+    if only.as_deref().is_none_or(|only| only == "a million") {
+        let jobs: Vec<String> = (0..1_000_000).map(|i| format!("{{\"name\":\"j{i}\",\"command\":\"true\"}}")).collect();
+        measure("a million", format!("{{\"name\":\"x\",\"jobs\":[{}]}}", jobs.join(",")), Format::Json);
+    }
     for (name, text, format) in cases {
         if only.as_deref().is_none_or(|only| only == name) {
             measure(name, text, format);

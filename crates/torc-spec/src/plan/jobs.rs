@@ -282,7 +282,7 @@ impl Planner<'_> {
         let constant = |i: &usize| rows.len() == 1 || rows.iter().all(|row| row[*i] == rows[0][*i]);
         let parameters = (0..names.len()).filter(constant).map(|i| (names[i].to_owned(), row[i].clone())).collect();
         let map = self.fill_json(making, &template.map, "map")?;
-        let job = Job {
+        let mut job = Job {
             command: command.unwrap_or_default(),
             cancel_on_blocking_job_failure: definition.cancel_on_blocking_job_failure.unwrap_or(true),
             priority: definition.priority,
@@ -297,9 +297,11 @@ impl Planner<'_> {
                 map: None,
             }
             .into(),
-            rest: JobRest { invocation_script, steps, ..JobRest::default() }.into(),
             ..Job::default()
         };
+        if invocation_script.is_some() || steps.is_some() {
+            job.rest = JobRest { invocation_script, steps, ..JobRest::default() }.into();
+        }
         let rest = DraftRest { map, reduce, resource_requirements, failure_handler, scheduler, references };
         Some((job, Draft { elements: elements.into(), rest: rest.into(), ..Draft::default() }))
     }

@@ -87,7 +87,9 @@ impl Planner<'_> {
                 self.too_many_edges(draft);
                 return (Vec::new(), Vec::new());
             }
-            resolved.push(Sparse::from(Lists(lists.map(sorted))));
+            // Asking whether they are empty is much quicker than comparing them with empty ones.
+            let has_any = lists.iter().any(|list| !list.is_empty());
+            resolved.push(if has_any { Lists(lists.map(sorted)).into() } else { Sparse::default() });
         }
         self.link(&expanded, &mut resolved, catalog);
         if resolved.len() < expanded.jobs.len() {
