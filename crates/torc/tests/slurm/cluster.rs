@@ -217,7 +217,8 @@ impl Cluster {
         for row in rows() {
             let texts: Vec<_> =
                 row["evidence"].as_array().into_iter().flatten().map(|e| e["text"].to_string()).collect();
-            assert!(texts.iter().any(|text| text.contains(evidence)), "no `{evidence}` in {texts:?}");
+            let says = |text: &String| text.to_lowercase().contains(&evidence.to_lowercase());
+            assert!(texts.iter().any(says), "no `{evidence}` in {texts:?}");
         }
     }
 

@@ -51,27 +51,30 @@ actions:
 #[test]
 fn a_lost_allocation_of_two_nodes_loses_the_jobs_of_both() {
     let Some(cluster) = cluster() else { return };
-    cluster.submit(
-        "name: w
+    cluster.submit(TWO_NODES);
+    cluster.wait_for_running(2);
+    cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"]);
+    cluster.wait("ready jobs", 60, || cluster.counts().get("ready") == Some(&2));
+    cluster.wait("ended allocation", 60, || cluster.allocations()[0]["status"] == "complete");
+    // Of two workers under `srun` not each may see in time why it has to go.
+    cluster.wait_for_cause("preempted", 2, "preempted");
+    cluster.regenerate(&["--partition", "main"]);
+    cluster.wait_for_success(2, 90);
+    cluster.assert_witnessed_once(2);
+}
+
+/// Two jobs, each on a node of its own in one allocation that others may take.
+const TWO_NODES: &str = "name: w
 resource_requirements: [{name: node, num_cpus: 4, memory: 200m, runtime: 1m}]
 slurm_schedulers:
-  - {name: s, account: a, partition: main, nodes: 2, walltime: '00:10:00', ntasks_per_node: 4, mem: 1500m}
+  - {name: s, account: a, partition: scav, nodes: 2, walltime: '00:10:00', ntasks_per_node: 4, mem: 1500m}
 jobs:
   - {name: 'j{i}', command: 'sleep 6; echo $TORC_JOB_NAME >> witness', scheduler: s, resource_requirements: node,
      parameters: {i: '1:2'}}
 actions:
   - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: s, scheduler_type: slurm, num_allocations: 1,
      start_one_worker_per_node: true}
-",
-    );
-    cluster.wait_for_running(2);
-    cluster.slurm("scancel", &[&cluster.slurm_job()]);
-    cluster.wait("ready jobs", 60, || cluster.counts().get("ready") == Some(&2));
-    cluster.wait("ended allocation", 60, || cluster.allocations()[0]["status"] == "complete");
-    cluster.regenerate(&[]);
-    cluster.wait_for_success(2, 90);
-    cluster.assert_witnessed_once(2);
-}
+";
 
 /// The nodes that wrote a line.
 fn nodes(cluster: &crate::cluster::Cluster) -> BTreeSet<String> {

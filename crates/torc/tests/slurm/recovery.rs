@@ -250,6 +250,10 @@ fn whatever_breaks_every_job_succeeds_once() {
         assert_eq!(unique.len(), ours.len(), "cycle {cycle}: {names}");
         let job = cluster.slurm_job();
         let way = ways[cycle % ways.len()];
+        let causes = || -> Vec<String> {
+            cluster.attempts().into_iter().map(|attempt| attempt.3).filter(|cause| !cause.is_empty()).collect()
+        };
+        let before = causes().len();
         match way {
             "scancel" => drop(cluster.slurm("scancel", &[&job])),
             "runner" => drop(cluster.slurm("kill", &["-KILL", &cluster.runner_pid()])),
@@ -284,6 +288,18 @@ fn whatever_breaks_every_job_succeeds_once() {
         // A controller that was killed may also start a preemptor again that was over.
         cluster.slurm("scancel", &["--name=preemptor"]);
         cluster.wait("free jobs", 60, || cluster.counts().get("running").copied().unwrap_or(0) == 0);
+        // The attempts say what became of them, as soon as Slurm does; a preemptor of the controller's past may interfere.
+        let expected: &[&str] = match way {
+            "scancel" => &["stopped", "preempted"],
+            "runner" => &["lost", "preempted"],
+            "node" => &["node_fail", "preempted"],
+            "preempt" => &["preempted"],
+            _ => &["stopped", "lost", "node_fail", "preempted"],
+        };
+        let unexplained = || causes().into_iter().skip(before).find(|cause| !expected.contains(&cause.as_str()));
+        cluster.wait(&format!("cause for {way} in cycle {cycle}, but {:?}", unexplained()), 60, || {
+            unexplained().is_none()
+        });
         if is_complete(&cluster) {
             cluster.assert_witnessed_once(3);
             complete += 1;
