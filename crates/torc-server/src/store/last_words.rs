@@ -92,8 +92,10 @@ pub(super) fn explain_by(
         let count = explain(tx, row, ending.cause, &format!("Slurm job {job}: {}", ending.text))?;
         view.attempts_explained += count;
         if count > 0 {
-            view.details
-                .push(format!("allocation {} (Slurm job {job}): {}; so {count} attempts were", row.id, ending.text));
+            view.details.push(format!(
+                "allocation {} (Slurm job {job}): {}; that is now the cause of {count} attempts",
+                row.id, ending.text
+            ));
         }
     }
     Ok(())
