@@ -106,8 +106,7 @@ impl<M: Mind> Hands<M> {
 
     fn work(self: Arc<Self>, looks_at_once: bool) {
         let _guard = Breakdown(&self);
-        // Jobs wait for these threads, and they start the jobs, which ask for nothing of the kind.
-        sys::prefer_short_turns(true);
+        sys::prefer_short_turns();
         let mut ready = Vec::new();
         let mut must_look = looks_at_once;
         loop {

@@ -5,8 +5,10 @@
 )]
 
 mod spawn;
+mod turns;
 
 pub use spawn::{Program, SpawnError, Strings, spawn};
+pub use turns::prefer_short_turns;
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
@@ -17,9 +19,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
-
-/// The shortest turn that the scheduler grants.
-const SHORT_TURN: Duration = Duration::from_micros(100);
 
 /// A child that has ended and been reaped.
 #[derive(Clone, Copy, Debug)]
@@ -136,27 +135,6 @@ pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
 /// From now on orphans among our descendants become our children instead of init's, so that they can be found.
 pub fn become_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
-}
-
-/// Asks the scheduler to run this thread soon after it wakes, for a short time each: on processors that are busy with jobs
-/// it would wait for whole turns of theirs at every step. It gets no larger share. Processes and threads that it makes are
-/// like itself, or, if `alone`, as if it had not asked. Kernels that know no such wish ignore it.
-pub fn prefer_short_turns(alone: bool) {
-    let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(0);
-    // SAFETY: `sched_attr` is plain data for which all zeroes is a valid value.
-    let mut wish: libc::sched_attr = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a live, writable variable of the size given; 0 is the calling thread.
-    let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut wish, size, 0) } == 0;
-    if !known || wish.sched_policy != libc::SCHED_OTHER.cast_unsigned() {
-        return;
-    }
-    wish.size = size;
-    wish.sched_runtime = SHORT_TURN.as_nanos().try_into().unwrap_or(u64::MAX);
-    if alone {
-        wish.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK.cast_unsigned() as u64;
-    }
-    // SAFETY: the pointer is to a live variable whose size it holds. What fails changes nothing, and nothing depends on it.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
 }
 
 /// Time since boot, suspended time included: what a lease is measured by.

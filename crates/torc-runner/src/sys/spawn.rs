@@ -192,6 +192,7 @@ unsafe fn prepare(child: &Child) -> Step {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        super::turns::forget_short_turns();
         libc::execve(child.path, child.argv, child.env);
     }
     Step::Run

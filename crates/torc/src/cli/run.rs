@@ -138,7 +138,7 @@ fn run_found(
         return detach::run_in_background(context, &workflow, &options.runner);
     }
     // Before there are threads, because they take after this one.
-    torc_runner::prefer_short_turns(false);
+    torc_runner::prefer_short_turns();
     block_on(async {
         let mut session = Session::open_for(&context.locator, access, Purpose::Run { port: 0 }).await?;
         let go = async |session: &mut Session| {

@@ -112,7 +112,7 @@ impl Run {
         options.database = self.database;
         options.allowed_hosts = self.allowed_host;
         // Before there are threads, because they take after this one.
-        torc_runner::prefer_short_turns(false);
+        torc_runner::prefer_short_turns();
         block_on(async {
             let mut interrupts = Interrupts::listen()?;
             let mut server = Server::start(options).await.map_err(|error| cannot_start(&state_dir, error))?;
