@@ -94,8 +94,10 @@ say() {
     printf '%s %s %s %s %s %s\n' "$1" "$TORC_RUN_ID" "$TORC_ATTEMPT_ID" "$$" "${EPOCHREALTIME/[.,]/}" "${2-0}" |
         dd of="$job.log" oflag=append conv=notrunc,fsync status=none
 }
+# Status 1 is a lock that somebody has; anything else is a `flock` that was killed, as its shell will be in a moment.
+is_taken() { flock -n "$1"; [ $? = 1 ]; }
 exec 9>>"$job.lock"
-flock -n 9 || say overlap
+if is_taken 9; then say overlap; fi
 if [ "$what" = action ]; then
     sleep 0.03
     say action
@@ -110,7 +112,7 @@ fi
 : > "live/$$"
 if [ "$what" = limited ]; then
     exec 8>>witness/limit.lock
-    flock -n 8 || say limit
+    if is_taken 8; then say limit; fi
 fi
 say start
 code=0
