@@ -80,7 +80,7 @@ fn promised(name: &str) -> Want {
         ("COMPLETING", Want::Leaving),
         ("COMPLETED", Want::Ended(Cause::Lost)),
         ("CANCELLED", Want::Ended(Cause::Lost)),
-        ("TIMEOUT", Want::Ended(Cause::Lost)),
+        ("TIMEOUT", Want::Ended(Cause::Walltime)),
         ("DEADLINE", Want::Ended(Cause::Lost)),
         ("FAILED", Want::Ended(Cause::Lost)),
     ];
