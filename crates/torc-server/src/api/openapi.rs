@@ -6,7 +6,8 @@ use super::router;
 use axum::http::{Method, header};
 use axum::response::IntoResponse;
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
+use utoipa::openapi::path::{HttpMethod, Operation};
 use utoipa::openapi::response::{Response, ResponseBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr};
@@ -28,24 +29,36 @@ pub enum Access {
     All,
 }
 
-static ACCESS: LazyLock<HashMap<(Method, String), Access>> = LazyLock::new(|| {
-    let mut table = HashMap::new();
-    for (path, item) in &document().paths.paths {
-        for (method, operation) in [
-            (Method::GET, &item.get),
-            (Method::PUT, &item.put),
-            (Method::POST, &item.post),
-            (Method::DELETE, &item.delete),
-            (Method::PATCH, &item.patch),
-        ] {
-            let Some(operation) = operation else { continue };
-            // The document's own structs keep their content private; their JSON does not.
-            let security = serde_json::to_value(&operation.security).unwrap_or_default();
-            table.insert((method, path.clone()), access_of(&security));
+/// What the document says of a handler, and who may call it: found out when it is called first, because a server that
+/// answers a few calls only must not put the whole document together for them.
+struct Rule {
+    operation: fn() -> Operation,
+    access: OnceLock<Access>,
+}
+
+static RULES: LazyLock<HashMap<(Method, String), Rule>> = LazyLock::new(|| {
+    let mut rules = HashMap::new();
+    for route in router::table() {
+        for (method, operation) in &route.operations {
+            let rule = Rule { operation: *operation, access: OnceLock::new() };
+            rules.insert((method_of(method), route.full_path()), rule);
         }
     }
-    table
+    rules
 });
+
+fn method_of(method: &HttpMethod) -> Method {
+    match method {
+        HttpMethod::Get => Method::GET,
+        HttpMethod::Post => Method::POST,
+        HttpMethod::Put => Method::PUT,
+        HttpMethod::Delete => Method::DELETE,
+        HttpMethod::Options => Method::OPTIONS,
+        HttpMethod::Head => Method::HEAD,
+        HttpMethod::Patch => Method::PATCH,
+        HttpMethod::Trace => Method::TRACE,
+    }
+}
 
 /// `[]` or `[{}]`: open. A list of roles with ours: workflow tokens. Everything else: closed.
 fn access_of(security: &serde_json::Value) -> Access {
@@ -63,7 +76,12 @@ fn access_of(security: &serde_json::Value) -> Access {
 impl Access {
     /// Who may call this; what is not in the document is closed.
     pub fn of(method: &Method, path: &str) -> Self {
-        ACCESS.get(&(method.clone(), path.to_string())).copied().unwrap_or(Self::All)
+        let Some(rule) = RULES.get(&(method.clone(), path.to_string())) else { return Self::All };
+        *rule.access.get_or_init(|| {
+            // The document's own structs keep their content private; their JSON does not.
+            let security = serde_json::to_value((rule.operation)().security).unwrap_or_default();
+            access_of(&security)
+        })
     }
 }
 
@@ -107,7 +125,7 @@ impl IntoResponses for Refusals {
 
 /// The whole document.
 pub fn document() -> OpenApi {
-    router::table().into_openapi()
+    router::documented().into_openapi()
 }
 
 static TEXT: LazyLock<String> = LazyLock::new(|| {

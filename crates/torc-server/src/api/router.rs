@@ -1,4 +1,7 @@
 //! The table of routes.
+//!
+//! A route is what its handlers say of themselves. The server needs little of that to begin; what the OpenAPI document has
+//! to say costs far more to put together than everything else about a route, and is made when somebody wants it.
 
 use super::{
     App, actions, allocations, attempts, auth, classifications, events, failure_handlers, files, guard, health, items,
@@ -7,94 +10,152 @@ use super::{
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
+use axum::routing::MethodRouter;
 use torc_model::api::BASE_PATH;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use utoipa::Path;
+use utoipa::openapi::path::{HttpMethod, Operation};
+use utoipa_axum::PathItemExt as _;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-/// Every route, with its part of the OpenAPI document.
-pub(super) fn table() -> OpenApiRouter<App> {
-    let routes = OpenApiRouter::new()
-        .routes(routes!(health::get_health))
-        .routes(routes!(openapi::get_openapi))
-        .routes(routes!(workflows::list_workflows, workflows::create_workflow))
-        .routes(routes!(workflows::get_workflow, workflows::update_workflow, workflows::delete_workflow))
-        .routes(routes!(workflows::get_spec))
-        .routes(routes!(workflows::get_status))
-        .routes(routes!(workflows::get_is_complete))
-        .routes(routes!(workflows::initialize))
-        .routes(routes!(workflows::reinitialize))
-        .routes(routes!(workflows::reset_status))
-        .routes(routes!(workflows::cancel_workflow))
-        .routes(routes!(runners::claim))
-        .routes(routes!(events::list_events))
-        .routes(routes!(events::stream_events))
-        .routes(routes!(actions::list_actions))
-        .routes(routes!(actions::complete_action))
-        .routes(routes!(attempts::start))
-        .routes(routes!(attempts::complete))
-        .routes(routes!(attempts::heartbeat))
-        .routes(routes!(attempts::get_attempt))
-        .routes(routes!(results::list_results))
-        .routes(routes!(jobs::list_jobs))
-        .routes(routes!(jobs::cancel_jobs))
-        .routes(routes!(jobs::get_job, jobs::update_job))
-        .routes(routes!(jobs::list_attempts))
-        .routes(routes!(jobs::retry_job))
-        .routes(routes!(why::get_why))
-        .routes(routes!(logs::get_logs))
-        .routes(routes!(runners::list_runners, runners::register_runner))
-        .routes(routes!(runners::get_runner))
-        .routes(routes!(runners::goodbye))
-        .routes(routes!(files::list_files))
-        .routes(routes!(files::get_file))
-        .routes(routes!(user_data::list_user_data))
-        .routes(routes!(user_data::get_user_data, user_data::update_user_data))
-        .routes(routes!(requirements::list_requirements))
-        .routes(routes!(requirements::get_requirements))
-        .routes(routes!(failure_handlers::list_failure_handlers, failure_handlers::create_failure_handler))
-        .routes(routes!(
+/// The handlers of one path.
+pub(super) struct Route {
+    /// Without the base path.
+    path: String,
+    handlers: MethodRouter<App>,
+    /// What the document says of each.
+    pub operations: Vec<(HttpMethod, fn() -> Operation)>,
+    /// The whole part of the document, with the types it speaks of.
+    document: fn() -> UtoipaMethodRouter<App>,
+}
+
+impl Route {
+    fn new<H: Path>(document: fn() -> UtoipaMethodRouter<App>) -> Self {
+        Self { path: H::path(), handlers: MethodRouter::new(), operations: Vec::new(), document }
+    }
+
+    fn with<H: Path>(mut self, add: impl Fn(MethodRouter<App>, HttpMethod) -> MethodRouter<App>) -> Self {
+        debug_assert_eq!(H::path(), self.path, "handlers of one route have one path");
+        for method in H::methods() {
+            self.operations.push((method.clone(), H::operation));
+            self.handlers = add(self.handlers, method);
+        }
+        self
+    }
+
+    /// As requests name it.
+    pub fn full_path(&self) -> String {
+        format!("{BASE_PATH}{}", self.path)
+    }
+}
+
+/// A [`Route`] from handlers that share a path.
+macro_rules! route {
+    ($first_module:ident :: $first:ident $(, $module:ident :: $handler:ident)* $(,)?) => {
+        utoipa_axum::paste! {
+            Route::new::<$first_module::[<__path_ $first>]>(
+                || utoipa_axum::routes!($first_module::$first $(, $module::$handler)*)
+            )
+            .with::<$first_module::[<__path_ $first>]>(|routes, method| {
+                routes.on(method.to_method_filter(), $first_module::$first)
+            })
+            $(.with::<$module::[<__path_ $handler>]>(|routes, method| {
+                routes.on(method.to_method_filter(), $module::$handler)
+            }))*
+        }
+    };
+}
+
+/// Every route.
+pub(super) fn table() -> Vec<Route> {
+    vec![
+        route!(health::get_health),
+        route!(openapi::get_openapi),
+        route!(workflows::list_workflows, workflows::create_workflow),
+        route!(workflows::get_workflow, workflows::update_workflow, workflows::delete_workflow),
+        route!(workflows::get_spec),
+        route!(workflows::get_status),
+        route!(workflows::get_is_complete),
+        route!(workflows::initialize),
+        route!(workflows::reinitialize),
+        route!(workflows::reset_status),
+        route!(workflows::cancel_workflow),
+        route!(runners::claim),
+        route!(events::list_events),
+        route!(events::stream_events),
+        route!(actions::list_actions),
+        route!(actions::complete_action),
+        route!(attempts::start),
+        route!(attempts::complete),
+        route!(attempts::heartbeat),
+        route!(attempts::get_attempt),
+        route!(results::list_results),
+        route!(jobs::list_jobs),
+        route!(jobs::cancel_jobs),
+        route!(jobs::get_job, jobs::update_job),
+        route!(jobs::list_attempts),
+        route!(jobs::retry_job),
+        route!(why::get_why),
+        route!(logs::get_logs),
+        route!(runners::list_runners, runners::register_runner),
+        route!(runners::get_runner),
+        route!(runners::goodbye),
+        route!(files::list_files),
+        route!(files::get_file),
+        route!(user_data::list_user_data),
+        route!(user_data::get_user_data, user_data::update_user_data),
+        route!(requirements::list_requirements),
+        route!(requirements::get_requirements),
+        route!(failure_handlers::list_failure_handlers, failure_handlers::create_failure_handler),
+        route!(
             failure_handlers::get_failure_handler,
             failure_handlers::update_failure_handler,
             failure_handlers::delete_failure_handler
-        ))
-        .routes(routes!(reservations::list_reservations, reservations::create_reservation))
-        .routes(routes!(reservations::get_reservation))
-        .routes(routes!(reservations::renew_reservation))
-        .routes(routes!(reservations::release_reservation))
-        .routes(routes!(items::list_items))
-        .routes(routes!(items::retry_items))
-        .routes(routes!(items::drop_items))
-        .routes(routes!(limits::list_limits))
-        .routes(routes!(limits::set_limit, limits::delete_limit))
-        .routes(routes!(recovery::sync_status))
-        .routes(routes!(webhooks::list_webhooks, webhooks::create_webhook))
-        .routes(routes!(webhooks::get_webhook, webhooks::delete_webhook))
-        .routes(routes!(webhooks::list_deliveries))
-        .routes(routes!(webhooks::redeliver))
-        .routes(routes!(recover::recover_workflow))
-        .routes(routes!(recover::list_adjustments))
-        .routes(routes!(classifications::list_pending_failures))
-        .routes(routes!(classifications::classify))
-        .routes(routes!(classifications::classify_from_memory))
-        .routes(routes!(classifications::list_classifications))
-        .routes(routes!(classifications::get_classification))
-        .routes(routes!(classifications::accept_classification))
-        .routes(routes!(classifications::reject_classification))
-        .routes(routes!(schedulers::list_schedulers))
-        .routes(routes!(schedulers::get_scheduler))
-        .routes(routes!(allocations::list_allocations, allocations::create_allocations))
-        .routes(routes!(allocations::begin_submission))
-        .routes(routes!(allocations::report_submission))
-        .routes(routes!(allocations::observe_allocations))
-        .routes(routes!(allocations::get_allocation))
-        .routes(routes!(allocations::regenerate));
+        ),
+        route!(reservations::list_reservations, reservations::create_reservation),
+        route!(reservations::get_reservation),
+        route!(reservations::renew_reservation),
+        route!(reservations::release_reservation),
+        route!(items::list_items),
+        route!(items::retry_items),
+        route!(items::drop_items),
+        route!(limits::list_limits),
+        route!(limits::set_limit, limits::delete_limit),
+        route!(recovery::sync_status),
+        route!(webhooks::list_webhooks, webhooks::create_webhook),
+        route!(webhooks::get_webhook, webhooks::delete_webhook),
+        route!(webhooks::list_deliveries),
+        route!(webhooks::redeliver),
+        route!(recover::recover_workflow),
+        route!(recover::list_adjustments),
+        route!(classifications::list_pending_failures),
+        route!(classifications::classify),
+        route!(classifications::classify_from_memory),
+        route!(classifications::list_classifications),
+        route!(classifications::get_classification),
+        route!(classifications::accept_classification),
+        route!(classifications::reject_classification),
+        route!(schedulers::list_schedulers),
+        route!(schedulers::get_scheduler),
+        route!(allocations::list_allocations, allocations::create_allocations),
+        route!(allocations::begin_submission),
+        route!(allocations::report_submission),
+        route!(allocations::observe_allocations),
+        route!(allocations::get_allocation),
+        route!(allocations::regenerate),
+    ]
+}
+
+/// Every route as the document has it.
+pub(super) fn documented() -> OpenApiRouter<App> {
+    let routes = table().into_iter().fold(OpenApiRouter::new(), |routes, route| routes.routes((route.document)()));
     OpenApiRouter::with_openapi(openapi::base()).nest(BASE_PATH, routes)
 }
 
 /// The routes with everything around them. The last layer is the outermost.
 pub fn router(app: App) -> Router {
-    let (routes, _) = table().split_for_parts();
+    let add = |routes: Router<App>, route: Route| routes.route(&route.full_path(), route.handlers);
+    let routes = table().into_iter().fold(Router::new(), add);
     routes
         .fallback(guard::no_route)
         .method_not_allowed_fallback(guard::no_method)
