@@ -3,15 +3,20 @@
 //! one, and no other has to be woken for it.
 //!
 //! ```text
-//!   ┌▶ wait for the poller ─▶ look: the state, under its lock ─▶ tasks, without the lock ─┐
-//!   └─────────────────────────────────────────────────────────────────────────────────────┘
+//!   ┌▶ wait: for the poller, ─▶ look: the state, under its lock ─▶ tasks, without the lock ─┐
+//!   │  or for a process                                                                     │
+//!   └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Tasks may block for long, on a file system that hangs for example. There is always a thread that does none.
+//! A thread that has started a process waits for its end in person if it can be spared: the kernel wakes it on the
+//! processor that the process has just left, and the next one starts there. Whoever hears of it from the poller is woken
+//! anywhere, mostly at the cost of another process, while the processor that became free stands idle.
+//!
+//! Tasks may block for long, on a file system that hangs for example. There is always a thread at the poller.
 
 use crate::error::Error;
 use crate::sys::{self, Alarm, Poller, Wake};
-use crate::tasks::{News, Task, Tasks};
+use crate::tasks::{Child, News, Task, Tasks};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,16 +66,33 @@ struct Crew {
     threads: usize,
     /// How many of them do a task.
     busy: usize,
-    max_threads: usize,
+    /// How many of them wait for the end of a process in person.
+    attending: usize,
+    max: Most,
 }
 
-/// Starts the first of the threads; there will be `max_threads` at most. The answer comes when all is over, or never if
-/// the state breaks down.
+/// How many threads there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    /// In all.
+    pub threads: usize,
+    /// Those who wait for the end of a process in person.
+    pub attending: usize,
+}
+
+impl Crew {
+    /// How many wait for the poller, or are on their way to it.
+    fn free(&self) -> usize {
+        self.threads.saturating_sub(self.busy + self.attending)
+    }
+}
+
+/// Starts the first of the threads. The answer comes when all is over, or never if the state breaks down.
 pub fn start<M: Mind>(
     mind: M,
     poller: Arc<Poller>,
     tasks: Arc<Tasks>,
-    max_threads: usize,
+    max: Most,
 ) -> io::Result<oneshot::Receiver<Result<M::Outcome, Error>>> {
     let (sender, receiver) = oneshot::channel();
     let (alarm, call) = (Alarm::new()?, Wake::new()?);
@@ -82,7 +104,7 @@ pub fn start<M: Mind>(
         tasks,
         alarm,
         call,
-        crew: Mutex::new(Crew { threads: 0, busy: 0, max_threads }),
+        crew: Mutex::new(Crew { threads: 0, busy: 0, attending: 0, max }),
         is_over: AtomicBool::new(false),
         answer: Mutex::new(Some(sender)),
     });
@@ -132,9 +154,38 @@ impl<M: Mind> Hands<M> {
             }
             ready.clear();
             let Some(task) = self.take_task() else { return };
-            must_look = task() == News::Now;
+            let news = task();
             lock(&self.crew).busy -= 1;
+            must_look = self.heed(news, ready);
         }
+    }
+
+    /// Sees to what a task has left to do. Answers whether to look, and at what.
+    fn heed(&self, news: News, ready: &mut Vec<u64>) -> bool {
+        match news {
+            News::Now => true,
+            News::Later => false,
+            News::Child(child) if self.attend(&child) => {
+                ready.push(child.key);
+                true
+            }
+            News::Child(child) => matches!(child.leave(), News::Now),
+        }
+    }
+
+    /// Waits for the end of a process, unless there is something better to do for this thread.
+    fn attend(&self, child: &Child) -> bool {
+        let mut crew = lock(&self.crew);
+        // Others have been called for the tasks that are left, if there are enough of them.
+        let is_needed = self.tasks.len() >= crew.free();
+        if is_needed || crew.free() < 2 || crew.attending >= crew.max.attending {
+            return false;
+        }
+        crew.attending += 1;
+        drop(crew);
+        sys::wait_for_end(child.pid);
+        lock(&self.crew).attending -= 1;
+        true
     }
 
     fn look(&self, ready: &[u64]) -> Option<Result<M::Outcome, Error>> {
@@ -165,8 +216,8 @@ impl<M: Mind> Hands<M> {
         if self.tasks.is_empty() {
             return None;
         }
-        if crew.busy + 1 >= crew.threads {
-            let hired = crew.threads < crew.max_threads && self.hire(&mut crew, false).is_ok();
+        if crew.free() < 2 {
+            let hired = crew.threads < crew.max.threads && self.hire(&mut crew, false).is_ok();
             // Somebody must be left to look. Those who are busy will do this task, too; without any, late is better than
             // never.
             if !hired && crew.busy > 0 {
@@ -175,7 +226,7 @@ impl<M: Mind> Hands<M> {
         }
         let (task, left) = self.tasks.pop()?;
         crew.busy += 1;
-        if left > 0 && crew.busy < crew.threads {
+        if left > 0 && crew.free() > 0 {
             self.call.ring();
         }
         Some(task)
@@ -252,7 +303,7 @@ mod tests {
         let tasks = Arc::new(Tasks::default());
         let on_message = on_message(tasks.clone(), sender.clone());
         let mind = Counter { inbox, on_message, seen: 0, end, alarm };
-        (sender, start(mind, poller, tasks, max_threads).unwrap())
+        (sender, start(mind, poller, tasks, Most { threads: max_threads, attending: 2 }).unwrap())
     }
 
     #[test]
@@ -305,6 +356,70 @@ mod tests {
         let (_sender, outcome) =
             begin(100, 2, Some(Instant::now() + Duration::from_millis(5)), |_, _| Box::new(|_| {}));
         assert_eq!(outcome.blocking_recv().unwrap().unwrap(), 100);
+    }
+
+    /// Starts a process for each message and counts those whose end it hears of.
+    struct Parent {
+        inbox: Inbox<u32>,
+        poller: Arc<Poller>,
+        tasks: Arc<Tasks>,
+        children: Arc<Mutex<Vec<std::process::Child>>>,
+        ended: Vec<u64>,
+        end: usize,
+    }
+
+    impl Mind for Parent {
+        type Outcome = Vec<u64>;
+
+        fn look(&mut self, ready: &[u64], _: Instant) -> Option<Vec<u64>> {
+            let mut messages = Vec::new();
+            self.inbox.take(ready, &mut messages);
+            for message in messages {
+                let (poller, children) = (self.poller.clone(), self.children.clone());
+                self.tasks.push(move || {
+                    let child = std::process::Command::new("sleep").arg("0.1").spawn().unwrap();
+                    let pid = child.id().cast_signed();
+                    lock(&children).push(child);
+                    let key = 100 + u64::from(message);
+                    News::Child(Child::new(pid, key, move || {
+                        let pidfd = Box::leak(Box::new(sys::pidfd_open(pid).unwrap()));
+                        poller.add_once(&*pidfd, key).unwrap();
+                        News::Later
+                    }))
+                });
+            }
+            self.ended.extend(ready.iter().filter(|key| (100..200).contains(*key)));
+            (self.ended.len() == self.end).then(|| std::mem::take(&mut self.ended))
+        }
+
+        fn next_alarm(&self) -> Option<Instant> {
+            None
+        }
+    }
+
+    #[test]
+    fn the_end_of_every_process_is_heard_once_whoever_waits_for_it() {
+        for attending in [0, 2, 20] {
+            let (sender, inbox) = mailbox(7).unwrap();
+            let poller = Arc::new(Poller::new().unwrap());
+            inbox.join(&poller).unwrap();
+            let tasks = Arc::new(Tasks::default());
+            let children = Arc::new(Mutex::new(Vec::new()));
+            let mind = Parent {
+                inbox,
+                poller: poller.clone(),
+                tasks: tasks.clone(),
+                children: children.clone(),
+                ended: Vec::new(),
+                end: 10,
+            };
+            let outcome = start(mind, poller, tasks, Most { threads: 5, attending }).unwrap();
+            (0..10).for_each(|n| sender.send(n));
+            let mut ended = outcome.blocking_recv().unwrap().unwrap();
+            ended.sort_unstable();
+            assert_eq!(ended, (100..110).collect::<Vec<_>>());
+            lock(&children).iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+        }
     }
 
     #[test]

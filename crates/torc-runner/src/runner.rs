@@ -8,7 +8,7 @@ use crate::dispatcher::{Dispatcher, Effect, Event, Settings};
 use crate::error::Error;
 use crate::executor::{Executor, ExecutorEvent, Prepared};
 use crate::guard::Guard;
-use crate::hands::{self, Mind};
+use crate::hands::{self, Mind, Most};
 use crate::heartbeat::{self, Rhythm};
 use crate::held::HeldList;
 use crate::identity::{self, Identity, Presence};
@@ -149,12 +149,12 @@ impl Runner {
                 }
             }
         });
-        // As many as can start processes at once, and some for file systems that hang.
+        // As many as can start processes at once, some for file systems that hang, and those who wait for processes.
         let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let attending = cpus.clamp(2, 32);
+        let max = Most { threads: (2 * cpus).clamp(4, 32) + 1 + attending, attending };
         let (poller, tasks) = (engine.executor.supervisor().poller().clone(), engine.tasks.clone());
-        let outcome = hands::start(engine, poller, tasks, (2 * cpus).clamp(4, 32) + 1)
-            .map_err(|e| Error::system("start a thread", e))?
-            .await;
+        let outcome = hands::start(engine, poller, tasks, max).map_err(|e| Error::system("start a thread", e))?.await;
         exchange.close();
         watcher.abort();
         drop(pulse);

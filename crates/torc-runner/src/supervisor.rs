@@ -17,7 +17,7 @@ use crate::monitor::{self, Sample, Usage, Watched};
 use crate::process::{LaunchError, Launched, Order, Setup, launch};
 use crate::procfs::Table;
 use crate::sys::{self, Poller, Reap, Reaped};
-use crate::tasks::{News, Tasks};
+use crate::tasks::{Child, News, Tasks};
 use crate::time;
 use rustix::process::Signal;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -304,16 +304,23 @@ impl Supervisor {
         let (setup, answers, poller) = (self.setup.clone(), self.answers.clone(), self.poller.clone());
         self.tasks.push(move || {
             let result = launch(&setup, &order);
-            let pidfd = result.as_ref().ok().and_then(|launched| launched.pidfd.clone());
-            let has_ended = result.is_err();
+            let child = result.as_ref().ok().map(|launched| (launched.pid, launched.pidfd.clone()));
+            // Before anybody can hear of the end.
             answers.send_quietly(Done::Launched(id, result));
-            // Only now, so that nobody hears of the end before the beginning.
-            if !has_ended && pidfd.is_none_or(|pidfd| poller.add_once(&*pidfd, id).is_err()) {
-                answers.send_quietly(Done::Unwatched(id));
-                return News::Now;
-            }
+            let Some((pid, pidfd)) = child else { return News::Now };
+            let child = Child::new(pid, id, move || {
+                if pidfd.is_none_or(|pidfd| poller.add_once(&*pidfd, id).is_err()) {
+                    answers.send_quietly(Done::Unwatched(id));
+                    return News::Now;
+                }
+                News::Later
+            });
             // Most launches are followed so soon by the end or by another event that a look of their own is waste.
-            if has_ended || now.elapsed() >= QUIET / 2 { News::Now } else { News::Later }
+            if now.elapsed() < QUIET / 2 {
+                return News::Child(child);
+            }
+            child.leave();
+            News::Now
         });
     }
 

@@ -9,13 +9,42 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// One piece of work. What it finds out goes into a mailbox, quietly.
 pub type Task = Box<dyn FnOnce() -> News + Send>;
 
-/// Whether a task has left something in a mailbox that must be looked at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What whoever has done a task should do next.
+#[derive(Debug)]
 pub enum News {
-    /// At once.
+    /// Look: there is something in a mailbox.
     Now,
-    /// When somebody looks for another reason.
+    /// What is in a mailbox may wait until somebody looks for another reason.
     Later,
+    /// The same, and see to it that the end of this process is heard of.
+    Child(Child),
+}
+
+/// A process that has just been started and that nobody watches yet.
+pub struct Child {
+    /// Its number.
+    pub pid: i32,
+    /// What to look with when it has ended, as if the poller had said so.
+    pub key: u64,
+    watch: Box<dyn FnOnce() -> News + Send>,
+}
+
+impl Child {
+    /// Who will not wait for its end in person lets `watch` see to it.
+    pub fn new(pid: i32, key: u64, watch: impl FnOnce() -> News + Send + 'static) -> Self {
+        Self { pid, key, watch: Box::new(watch) }
+    }
+
+    /// Lets others watch it.
+    pub fn leave(self) -> News {
+        (self.watch)()
+    }
+}
+
+impl std::fmt::Debug for Child {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Child").field("pid", &self.pid).field("key", &self.key).finish_non_exhaustive()
+    }
 }
 
 /// Tasks in the order given.
@@ -39,13 +68,20 @@ impl Tasks {
 
     /// There are none.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.len() == 0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lock().len()
     }
 
     /// Does all there are, for callers with nothing else to do meanwhile.
     pub fn run_all(&self) {
         while let Some((task, _)) = self.pop() {
-            task();
+            if let News::Child(child) = task() {
+                child.leave();
+            }
         }
     }
 

@@ -20,6 +20,7 @@ pub const MIGRATIONS: &[&str] = &[
     include_str!("../store/migration_8.sql"),
     include_str!("../store/migration_9.sql"),
     include_str!("../store/migration_10.sql"),
+    include_str!("../store/migration_11.sql"),
 ];
 
 /// "Torc" in ASCII, in the header of every database of ours.
@@ -185,5 +186,43 @@ mod tests {
                  DELETE FROM workflow;",
             )
             .unwrap();
+    }
+
+    #[test]
+    fn attempts_and_events_keep_their_rows_and_their_rules() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut connection, path) = open(dir.path());
+        connection.pragma_update(None, "foreign_keys", true).unwrap();
+        migrate_with(&mut connection, &path, &MIGRATIONS[..10]).unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO workflow (id, name, user, spec, settings, created_ms) VALUES (1, 'a', 'u', '{}', '{}', 1), (2, 'b', 'u', '{}', '{}', 1);
+                 INSERT INTO job (id, workflow_id, name, command, status, position) VALUES (1, 1, 'j', 'true', 5, 0);
+                 INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, ended_ms)
+                     VALUES (1, 1, 1, 1, 1, 'completed', 'initial', 1, 2), (2, 1, 1, 1, 2, 'queued', 'initial', 1, NULL);
+                 INSERT INTO event (id, workflow_id, timestamp_ms, kind, data)
+                     VALUES (3, 2, 1, 'x', '{}'), (4, 1, 1, 'y', '{}'), (7, 2, 1, 'z', '{}'), (9, 2, 1, 'gone', '{}');
+                 DELETE FROM event WHERE id = 9;",
+            )
+            .unwrap();
+        migrate(&mut connection, &path).unwrap();
+        let text = |sql: &str| -> String { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
+        assert_eq!(text("SELECT group_concat(workflow_id || id || kind, ' ') FROM event"), "14y 23x 27z");
+        assert_eq!(text("SELECT value FROM meta WHERE key = 'next_event_id'"), "10");
+        assert_eq!(text("SELECT group_concat(id || state, ' ') FROM attempt"), "1completed 2queued");
+        assert_eq!(text("PRAGMA integrity_check"), "ok");
+        for refused in [
+            "UPDATE attempt SET state = 'no such state' WHERE id = 2",
+            "UPDATE attempt SET state = 'completed' WHERE id = 2",
+            "UPDATE attempt SET ended_ms = 5 WHERE id = 2",
+            "UPDATE attempt SET state = 'queued', ended_ms = NULL WHERE id = 1",
+            "UPDATE attempt SET pid = 5 WHERE id = 1",
+            "INSERT INTO event (workflow_id, id, timestamp_ms, kind, data) VALUES (3, 11, 1, 'x', '{}')",
+        ] {
+            assert!(connection.execute(refused, []).is_err(), "{refused}");
+        }
+        connection.execute("UPDATE attempt SET state = 'completed', ended_ms = 5 WHERE id = 2", []).unwrap();
+        connection.execute("DELETE FROM workflow WHERE id = 2", []).unwrap();
+        assert_eq!(text("SELECT group_concat(id, ' ') FROM event"), "4", "events go with their workflow");
     }
 }

@@ -1,7 +1,7 @@
 //! Creating a workflow: one plan, one transaction, all or nothing.
 
 use super::facts::{self, FileFact};
-use super::persist::json;
+use super::persist::{json, remember};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -64,11 +64,7 @@ pub fn create(
     let first = tx.state.next_job;
     super::map::set_limits(&mut plan.jobs, first);
     tx.state.next_job += plan.jobs.len() as i64;
-    tx.db
-        .prepare_cached(
-            "INSERT INTO meta (key, value) VALUES ('next_job_id', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1",
-        )?
-        .execute([tx.state.next_job.to_string()])?;
+    remember(tx.db, "next_job_id", tx.state.next_job)?;
 
     let compiled: Vec<CompiledHandler> = plan
         .failure_handlers

@@ -15,12 +15,24 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let next = |table: &str| -> rusqlite::Result<i64> {
         db.query_row(&format!("SELECT coalesce(max(id), 0) + 1 FROM {table}"), [], |row| row.get(0))
     };
-    let stored: Option<i64> = db
-        .query_row("SELECT value FROM meta WHERE key = 'next_job_id'", [], |row| row.get::<_, String>(0))
-        .optional()?
-        .and_then(|text| text.parse().ok());
-    let mut state =
-        State { next_attempt: next("attempt")?, next_job: next("job")?.max(stored.unwrap_or(1)), ..State::default() };
+    // What was the highest may be deleted by now.
+    let stored = |key: &str| -> rusqlite::Result<i64> {
+        let text: Option<String> =
+            db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0)).optional()?;
+        Ok(text.and_then(|text| text.parse().ok()).unwrap_or(1))
+    };
+    // One search per workflow: events have no order among all of them.
+    let next_event: i64 = db.query_row(
+        "SELECT coalesce(max((SELECT max(e.id) FROM event e WHERE e.workflow_id = w.id)), 0) + 1 FROM workflow w",
+        [],
+        |row| row.get(0),
+    )?;
+    let mut state = State {
+        next_attempt: next("attempt")?,
+        next_job: next("job")?.max(stored("next_job_id")?),
+        next_event: next_event.max(stored("next_event_id")?),
+        ..State::default()
+    };
     let mut statement = db.prepare(
         "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, quarantine,
                 quarantine_until_ms

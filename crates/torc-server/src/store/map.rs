@@ -2,7 +2,7 @@
 //! did becomes events.
 
 use super::load::parse;
-use super::persist::json;
+use super::persist::{json, remember};
 use super::refusal::Refusal;
 use super::step_events;
 use super::writer::{Failed, Tx};
@@ -403,11 +403,7 @@ fn insert_items(
         row += 1;
     }
     db.prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?.execute([id.0, row - first])?;
-    db.prepare_cached(
-        "INSERT INTO meta (key, value) VALUES ('next_job_id', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1",
-    )?
-    .execute([row.to_string()])?;
-    Ok(())
+    remember(db, "next_job_id", row)
 }
 
 /// What an attempt's steps did becomes events, unless they were told before; what it captured becomes user data.

@@ -4,7 +4,7 @@ use super::create::definition_hash;
 use super::facts::{self, FileFact};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use super::{reapply, recover};
+use super::{persist, reapply, recover};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashMap;
 use torc_model::api::{
@@ -319,6 +319,8 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
     // The engine's copy goes first: whatever follows, it must not outlive the rows.
     reload(tx, id);
     tx.state.runners.retain(|_, runner| runner.workflow != id);
+    // Whoever follows events by their numbers must never meet an old number again.
+    persist::remember(tx.db, "next_event_id", tx.state.next_event)?;
     tx.db.prepare_cached("DELETE FROM attempt WHERE workflow_id = ?1")?.execute([id.0])?;
     tx.db.prepare_cached("DELETE FROM job WHERE workflow_id = ?1")?.execute([id.0])?;
     tx.db.prepare_cached("DELETE FROM workflow WHERE id = ?1")?.execute([id.0])?;

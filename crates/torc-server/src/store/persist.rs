@@ -26,6 +26,7 @@ pub fn write(
     workflow: WorkflowId,
     changes: Vec<Change>,
     now: i64,
+    next_event: &mut i64,
     events: &mut Vec<EventView>,
 ) -> rusqlite::Result<Wakes> {
     let mut wakes = Wakes::default();
@@ -79,11 +80,13 @@ pub fn write(
             Change::Event { kind, job, data } => {
                 debug_assert!(EVENT_KINDS.contains(&kind), "the list of kinds lacks `{kind}`");
                 let text = data.to_string();
+                let id = *next_event;
+                *next_event += 1;
                 db.prepare_cached(
-                    "INSERT INTO event (workflow_id, timestamp_ms, kind, job_id, data) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    "INSERT INTO event (workflow_id, id, timestamp_ms, kind, job_id, data)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?
-                .execute(params![workflow.0, now, kind, job.map(|j| j.0), text])?;
-                let id = db.last_insert_rowid();
+                .execute(params![workflow.0, id, now, kind, job.map(|j| j.0), text])?;
                 let kind = kind.to_owned();
                 events.push(EventView {
                     id,
@@ -175,6 +178,13 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
         end.stderr_tail_start,
         end.pid,
     ])?;
+    Ok(())
+}
+
+/// Keeps the next number of something whose highest rows may be deleted, so that no number is used twice.
+pub fn remember(db: &Connection, key: &str, next: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2")?
+        .execute(params![key, next.to_string()])?;
     Ok(())
 }
 

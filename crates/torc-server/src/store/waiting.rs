@@ -35,7 +35,7 @@ pub fn waiting(db: &Connection, id: WorkflowId, job: Option<JobId>) -> rusqlite:
          JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
             ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
          LEFT JOIN failure f ON f.attempt = a.id
-         WHERE j.workflow_id = ?1 AND j.status = 10 AND j.status IN (6, 7, 8, 10) AND (?2 IS NULL OR j.id = ?2) ORDER BY j.id",
+         WHERE j.workflow_id = ?1 AND j.status = 10 AND j.status >= 6 AND j.status <> 9 AND (?2 IS NULL OR j.id = ?2) ORDER BY j.id",
     )?;
     let mut rows = statement.query(params![id.0, job.map(|j| j.0)])?;
     let mut waiting = Vec::new();

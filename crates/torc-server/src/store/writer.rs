@@ -114,6 +114,7 @@ pub struct State {
     pub(super) boot: i64,
     pub(super) next_attempt: i64,
     pub(super) next_job: i64,
+    pub(super) next_event: i64,
     /// The latest end of an attempt that was written, by workflow.
     pub(super) last_ends: HashMap<WorkflowId, i64>,
     /// Order of last use, for forgetting finished workflows.
@@ -615,7 +616,7 @@ impl Tx<'_> {
     /// Writes down what a move of the engine did.
     pub fn write(&mut self, id: WorkflowId, changes: Vec<torc_model::core::Change>) -> Result<(), Failed> {
         let known = self.new_events.len();
-        let wakes = persist::write(self.db, id, changes, self.now, self.new_events)?;
+        let wakes = persist::write(self.db, id, changes, self.now, &mut self.state.next_event, self.new_events)?;
         for event in &self.new_events[known..] {
             super::classify::observe(self.db, self.state, event, self.now)?;
         }

@@ -1,6 +1,6 @@
 //! The live stream of events.
 
-use crate::world::{OWNER, World, completion, request};
+use crate::world::{OWNER, World, completion, registration, request};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -15,7 +15,11 @@ struct Messages {
 
 impl Messages {
     async fn open(world: &World, query: &str, last_event_id: Option<&str>) -> Self {
-        let path = format!("/workflows/{}/events/stream{query}", world.first.workflow);
+        Self::open_of(world, world.first.workflow, query, last_event_id).await
+    }
+
+    async fn open_of(world: &World, workflow: i64, query: &str, last_event_id: Option<&str>) -> Self {
+        let path = format!("/workflows/{workflow}/events/stream{query}");
         let mut request = request(Method::GET, &path, Some(OWNER), None);
         if let Some(id) = last_event_id {
             request.headers_mut().insert("last-event-id", id.parse().unwrap());
@@ -105,35 +109,37 @@ async fn stream_tells_of_its_own_workflow_only() {
 #[tokio::test]
 async fn slow_reader_misses_nothing() {
     let world = World::new().await;
-    let mut stream = Messages::open(&world, "?after=0", None).await;
-    assert!(stream.next().await.is_some());
+    let jobs = json!([{"name": "j_{i}", "command": "true", "parameters": {"i": "1:8500"}}]);
+    let spec = json!({"spec": {"name": "many", "jobs": jobs}, "initialize": true});
+    let workflow = world.post("/workflows", &spec).await.ok()["id"].as_i64().unwrap();
+    let mut stream = Messages::open_of(&world, workflow, "?after=0", None).await;
+    let first = stream.next().await.unwrap()["id"].as_i64().unwrap();
     // More than the channel holds, while the reader does not read.
-    let path = format!("/jobs/{}", world.first.job);
-    let connection = world.database();
-    connection
-        .execute_batch(&format!(
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1700)
-             INSERT INTO event (workflow_id, timestamp_ms, kind, data) SELECT {}, 0, 'filler', '{{}}' FROM n;",
-            world.first.workflow
-        ))
-        .unwrap();
-    world.put(&path, &json!({"priority": 9})).await.ok();
-    let all = all_ids_paged(&world).await;
-    let mut last = 1;
-    while let Some(event) = stream.next().await {
-        let id = event["id"].as_i64().unwrap();
-        assert!(id > last, "in order and once");
-        last = id;
-        if id == *all.last().unwrap() {
+    let capacity = json!({"num_cpus": 256, "memory_bytes": 1u64 << 40, "num_gpus": 0, "num_nodes": 1});
+    let runner = world.post("/compute_nodes", &registration(workflow, "many")).await.ok()["id"].clone();
+    let mut completed = Vec::new();
+    for round in 0..100 {
+        let claim = json!({
+            "runner_id": runner, "key": format!("k{round}"), "limit": 256, "wait_seconds": 0.0, "capacity": capacity,
+            "completed": completed
+        });
+        let answer = world.post(&format!("/workflows/{workflow}/claim"), &claim).await.ok();
+        completed = answer["attempts"].as_array().unwrap().iter().map(|attempt| completion(attempt, 0)).collect();
+        if answer["workflow_complete"] == true {
             break;
         }
     }
-    assert_eq!(last, *all.last().unwrap());
-}
-
-async fn all_ids_paged(world: &World) -> Vec<i64> {
-    let page = world.get(&format!("/workflows/{}/events?limit=10000", world.first.workflow)).await.ok();
-    page["items"].as_array().unwrap().iter().map(|e| e["id"].as_i64().unwrap()).collect()
+    let all: Vec<i64> = {
+        let database = world.database();
+        let mut ids = database.prepare("SELECT id FROM event WHERE workflow_id = ?1 ORDER BY id").unwrap();
+        ids.query_map([workflow], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    assert!(all.len() > 8500, "{}", all.len());
+    let mut seen = vec![first];
+    while seen.len() < all.len() {
+        seen.push(stream.next().await.unwrap()["id"].as_i64().unwrap());
+    }
+    assert_eq!(seen, all, "all of them, in order and once");
 }
 
 #[tokio::test]

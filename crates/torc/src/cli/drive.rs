@@ -26,7 +26,7 @@ const REFRESH: Duration = Duration::from_millis(500);
 const BATCH: usize = 1024;
 
 /// Thousands of jobs end per second; people do not see more often than this, and each look is a wake-up.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long, and how often, a server that does not answer is asked again.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(100);

@@ -21,19 +21,20 @@ fn damaged(sql: &str) -> Test {
     test.torc(["run", "workflow.yaml"]).exit(1);
     examine(&test).expect(0);
     let db = Connection::open(test.path(".torc/torc.db")).expect("the database");
-    db.execute_batch(
-        "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; DROP TRIGGER attempt_ended_is_frozen;",
-    )
-    .expect("no protection");
-    let trigger: String = Connection::open_in_memory()
-        .and_then(|fresh| {
-            fresh.execute_batch(include_str!("../../../torc-server/src/store/schema.sql"))?;
-            fresh
-                .query_row("SELECT sql FROM sqlite_schema WHERE name = 'attempt_ended_is_frozen'", [], |row| row.get(0))
-        })
-        .expect("the trigger");
+    db.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON").expect("no protection");
+    // But for those that are to be missed, the triggers are gone only for the time of the damage.
+    let guards: Vec<(String, String)> = db
+        .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
+        .and_then(|mut all| all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect())
+        .expect("the triggers");
+    let guards: Vec<_> = guards.into_iter().filter(|(name, _)| !sql.contains(name)).collect();
+    for (name, _) in &guards {
+        db.execute_batch(&format!("DROP TRIGGER {name}")).expect("no protection");
+    }
     db.execute_batch(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    db.execute_batch(&trigger).expect("the trigger again");
+    for (_, create) in &guards {
+        db.execute_batch(create).expect("the trigger again");
+    }
     test
 }
 
@@ -98,7 +99,7 @@ fn what_is_wrong_is_said_and_repaired() {
             ["a failed", "b completed", "c completed"],
         ),
         (
-            "DROP INDEX attempt_one_retry; DROP TRIGGER attempt_one_way".to_owned(),
+            "DROP INDEX attempt_one_retry; DROP TRIGGER attempt_guard".to_owned(),
             "the schema is whole: index `attempt_one_retry` is missing",
             ["a failed", "b completed", "c completed"],
         ),

@@ -21,8 +21,9 @@ use std::path::{Path, PathBuf};
 /// Of each kind this many cases are told, and how many more there are.
 const TOLD: usize = 20;
 
-/// The trigger that protects ended attempts.
-const FROZEN: &str = "attempt_ended_is_frozen";
+/// The triggers that protect attempts.
+const GUARDS: [&str; 2] = ["attempt_guard", "attempt_cause_guard"];
+const DROP_GUARDS: &str = "DROP TRIGGER IF EXISTS attempt_guard; DROP TRIGGER IF EXISTS attempt_cause_guard;";
 
 /// Something that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -220,12 +221,11 @@ pub async fn repair(options: &Options) -> Result<Examined, StartError> {
     let store = Store::open(writer).map_err(|e| store_failed(e.to_string()))?;
     let recovered = store.recover(None, true, false).await.map_err(|e| store_failed(e.to_string()))?;
     repaired.extend(recovered.details);
-    let frozen = fresh_schema()
-        .map_err(|e| store_failed(e.to_string()))?
-        .into_iter()
-        .find_map(|(_, name, sql)| (name == FROZEN).then_some(sql))
-        .unwrap_or_default();
-    let last = format!("DROP TRIGGER IF EXISTS {FROZEN}; {}; {frozen};", LAST.join(";"));
+    let schema = fresh_schema().map_err(|e| store_failed(e.to_string()))?;
+    let is_guard = |name: &str| GUARDS.contains(&name);
+    let guards: Vec<String> =
+        schema.into_iter().filter(|(_, name, _)| is_guard(name)).map(|(_, _, sql)| sql + ";").collect();
+    let last = format!("{DROP_GUARDS} {}; {}", LAST.join(";"), guards.concat());
     store.settle(last).await.map_err(|e| store_failed(e.to_string()))?;
     drop(store);
     drop(lock);
@@ -267,8 +267,8 @@ fn mend_rows(db: &Connection, repaired: &mut Vec<String>) -> rusqlite::Result<()
     for (kind, name, _) in missing_schema(db)? {
         repaired.push(format!("{kind} `{name}` was made again"));
     }
-    // Without the trigger that protects ended attempts, for as long as this takes: they may be what is wrong.
-    db.execute_batch(&format!("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE; DROP TRIGGER IF EXISTS {FROZEN};"))?;
+    // Without the triggers that protect attempts, for as long as this takes: they may be what is wrong.
+    db.execute_batch(&format!("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE; {DROP_GUARDS}"))?;
     let mended = mend_in_transaction(db, repaired);
     let ended = match mended {
         Ok(()) => db.execute_batch("COMMIT"),

@@ -65,7 +65,7 @@ const INDEXED: [(&[JobStatus], &str); 2] = [
     (&[JobStatus::Pending, JobStatus::Running], "j.status IN (3, 4)"),
     (
         &[JobStatus::Failed, JobStatus::Canceled, JobStatus::Terminated, JobStatus::PendingFailed],
-        "j.status IN (6, 7, 8, 10)",
+        "j.status >= 6 AND j.status <> 9",
     ),
 ];
 

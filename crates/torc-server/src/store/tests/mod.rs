@@ -452,3 +452,53 @@ async fn a_hundred_thousand_jobs_are_created_in_seconds() {
     println!("created 100,000 jobs with 200,000 edges in {:?}", started.elapsed());
     assert_eq!(f.scalar("SELECT count(*) FROM job WHERE status = 1").await, 99_998);
 }
+
+/// SQLite looks up lists and remembers rows in tables that it builds for each statement. What is done for every job must
+/// do without.
+#[tokio::test]
+async fn moving_a_job_along_builds_no_tables() {
+    let f = Fixture::new(Plan { jobs: vec![job("a", &[])], ..Plan::default() }).await;
+    let columns: Vec<String> = f
+        .store
+        .writer
+        .call(|tx| {
+            let mut names =
+                tx.db.prepare("SELECT name || ' = ' || name FROM pragma_table_info('attempt') WHERE pk = 0")?;
+            Ok(names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        })
+        .await
+        .expect("columns");
+    for sql in [
+        format!("UPDATE attempt SET {} WHERE id = ?1", columns.join(", ")),
+        "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4 WHERE id = ?1".into(),
+        "INSERT INTO event (workflow_id, id, timestamp_ms, kind, job_id, data) VALUES (?1, ?2, ?3, 'k', ?4, ?5)".into(),
+    ] {
+        let explain = format!("EXPLAIN {sql}");
+        let steps: Vec<String> = f
+            .store
+            .writer
+            .call(move |tx| {
+                let mut steps = tx.db.prepare(&explain)?;
+                let none = vec![rusqlite::types::Null; steps.parameter_count()];
+                let steps = steps.query_map(rusqlite::params_from_iter(none), |row| row.get(1))?;
+                Ok(steps.collect::<Result<_, _>>()?)
+            })
+            .await
+            .expect("steps");
+        assert!(steps.len() > 10 && !steps.contains(&"OpenEphemeral".to_owned()), "{sql}: {steps:?}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_of_events_are_not_used_again() {
+    let mut f = Fixture::new(Plan { jobs: vec![job("a", &[])], ..Plan::default() }).await;
+    let last = f.scalar("SELECT max(id) FROM event").await;
+    f.store.delete_workflow(f.id, true).await.expect("deleted");
+    assert_eq!(f.scalar("SELECT count(*) FROM event").await, 0);
+    f.restart();
+    let plan = Plan { jobs: vec![job("a", &[])], ..Plan::default() };
+    let request =
+        Creation { spec: json!({}).into(), user: None, initialize: true, force: false, key: None, directory: None };
+    f.store.writer.call(move |tx| create::create(tx, &request, plan, &[], Vec::new())).await.expect("created");
+    assert_eq!(f.scalar("SELECT min(id) FROM event").await, last + 1);
+}
