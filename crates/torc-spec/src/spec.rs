@@ -169,6 +169,11 @@ impl Spec {
         &self.document.name
     }
 
+    /// Who the workflow belongs to, if it says so.
+    pub fn user(&self) -> Option<&str> {
+        self.document.user.as_deref()
+    }
+
     /// The canonical form as JSON: unexpanded, with the rows of parameter files written out.
     pub fn to_value(&self) -> Value {
         self.tree.to_value()

@@ -1,7 +1,7 @@
 //! `torc jobs classify`: a person's verdict on failures that wait for one.
 
 use super::references::{self, WorkflowOption};
-use super::{Context, slurm};
+use super::{Context, person, slurm};
 use crate::error::{Error, Result};
 use crate::output::{Field, Table, escape, human};
 use serde::Serialize;
@@ -101,7 +101,7 @@ impl Args {
     }
 
     async fn resolve(self, context: &Context, client: &Client) -> Result<()> {
-        let by = ResolveRequest { by: Some(person()) };
+        let by = ResolveRequest { by: Some(person::name()) };
         let mut done = Vec::new();
         for id in &self.accept {
             done.push(client.accept_classification(*id, &by).await?);
@@ -143,7 +143,7 @@ impl Args {
             Some(id) => client.get_workflow(id).await?,
             None => self.workflow.find(client).await?,
         };
-        let request = ClassifyRequest { classifications, dry_run: self.dry_run, by: Some(person()), agent: None };
+        let request = ClassifyRequest { classifications, dry_run: self.dry_run, by: Some(person::name()), agent: None };
         let view = client.classify(workflow.id, &request).await?;
         let retries = view.jobs_to_retry > 0 && !self.dry_run;
         if context.output.is_json() {
@@ -180,11 +180,6 @@ pub async fn propose(context: &Context, client: &Client, workflow: &WorkflowView
         context.output.talk(slurm::render_plan(&plan).trim_end());
         context.output.talk(format_args!("hint: `torc slurm regenerate {} --submit` asks for them", workflow.id));
     }
-}
-
-/// Who sits here.
-pub fn person() -> String {
-    std::env::var("USER").ok().filter(|user| !user.is_empty()).unwrap_or_else(|| "somebody".into())
 }
 
 fn groups(waiting: &PendingFailures) -> String {

@@ -1,7 +1,7 @@
 //! `torc create`: stores a workflow without running it.
 
 use super::session::Access;
-use super::{Context, spec};
+use super::{Context, person, spec};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{escape, human};
@@ -60,7 +60,7 @@ pub async fn create(
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
     let body = NewWorkflow {
         spec: &checked.spec,
-        user: std::env::var("USER").ok().filter(|user| !user.is_empty()),
+        user: checked.spec.user().is_none().then(person::name),
         initialize: start.is_some(),
         force: start == Some(Start::Force),
         directory: Some(here.display().to_string()),

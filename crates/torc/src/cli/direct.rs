@@ -3,9 +3,9 @@
 //! It is no job: nobody records, retries or recovers it. What it holds is a reservation, which is renewed while the
 //! command runs, released at its end, and which ends by itself if this process is killed.
 
-use super::Context;
 use super::interrupt::Interrupts;
 use super::session::{Access, Session};
+use super::{Context, person};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -65,7 +65,7 @@ impl Direct {
     async fn reserve(&self, client: &Client) -> Result<ReservationView> {
         let request = CreateReservation {
             scope: self.scope.clone(),
-            reserved_by: std::env::var("USER").unwrap_or_else(|_| "unknown".into()),
+            reserved_by: person::name(),
             ttl_seconds: Some(i64::try_from(self.ttl.as_secs()).unwrap_or(i64::MAX)),
         };
         Ok(client.post("/reservations", &request).await?)

@@ -1,10 +1,9 @@
 //! `torc mcp`: Torc's tools for AI agents and assistants.
 
 use super::ai::agents;
-use super::classify::person;
 use super::interrupt::Interrupts;
 use super::session::{Access, Session};
-use super::{Context, Locator, block_on, slurm};
+use super::{Context, Locator, block_on, person, slurm};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table};
@@ -100,7 +99,7 @@ impl Args {
             toolset: if self.unattended { Toolset::Unattended } else { Toolset::Attended },
             workflow: self.workflow,
             agent: self.agent_name,
-            by: person(),
+            by: person::name(),
             guidance: guidance::load().map_err(Error::usage)?,
             backend: Arc::new(Local::new(&context.locator)),
             cluster: Some(Arc::new(SlurmCluster)),

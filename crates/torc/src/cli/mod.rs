@@ -24,6 +24,7 @@ mod logs;
 mod mcp;
 mod new;
 mod paging;
+mod person;
 mod plot;
 mod recover;
 mod references;
@@ -197,8 +198,7 @@ pub struct Context {
 
 /// Who asks, for the record: the user and the command.
 fn author(command: &str) -> String {
-    let user = std::env::var("USER").unwrap_or_else(|_| "somebody".into());
-    format!("{user} ({command})")
+    format!("{} ({command})", person::name())
 }
 
 /// Runs a command's asynchronous part. The runtime is made here, so that `torc --version` does not pay for it.

@@ -1,7 +1,7 @@
 //! `torc reservations`: pauses of claims.
 
-use super::Context;
 use super::session::Access;
+use super::{Context, person};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{Field, Table};
@@ -28,8 +28,8 @@ enum Command {
         /// It ends by itself after this long
         #[arg(long, default_value = "10m", value_parser = Runtime::parse)]
         ttl: Runtime,
-        /// Who asks
-        #[arg(long, env = "USER", default_value = "unknown", hide_env_values = true)]
+        /// Who asks [default: you]
+        #[arg(long, default_value_t = person::name(), hide_default_value = true)]
         by: String,
     },
     /// Give a reservation more time

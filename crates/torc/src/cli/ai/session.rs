@@ -2,8 +2,8 @@
 
 use super::agents::{Agent, fill, fill_value};
 use super::prompt;
-use crate::cli::classify::person;
 use crate::cli::mcp::{SlurmCluster, new_token};
+use crate::cli::person;
 use crate::error::{Error, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File, OpenOptions};
@@ -46,7 +46,7 @@ pub async fn run(client: &Client, workflow: &WorkflowView, agent: &Agent, limits
         toolset: Toolset::Unattended,
         workflow: Some(workflow.id),
         agent: agent.name.clone(),
-        by: person(),
+        by: person::name(),
         guidance,
         backend: Arc::new(client.clone()),
         cluster: Some(Arc::new(SlurmCluster)),
