@@ -25,6 +25,7 @@ pub struct EventStream {
     body: Option<Incoming>,
     parser: Parser,
     failures: usize,
+    pauses_ms: &'static [u64],
 }
 
 impl Client {
@@ -38,11 +39,17 @@ impl Client {
             body: None,
             parser: Parser::default(),
             failures: 0,
+            pauses_ms: &PAUSES_MS,
         }
     }
 }
 
 impl EventStream {
+    /// Does not connect again: for those who know another way to what the server served.
+    pub fn once(self) -> Self {
+        Self { pauses_ms: &[], ..self }
+    }
+
     /// Waits for the next event. Connects again by itself, without a gap; an error means that this did not help.
     /// After an error the call may be repeated.
     pub async fn next(&mut self) -> Result<EventView, Error> {
@@ -73,7 +80,7 @@ impl EventStream {
     async fn disconnect(&mut self, error: Option<Error>) -> Result<(), Error> {
         self.body = None;
         self.parser = Parser::default();
-        let Some(pause) = PAUSES_MS.get(self.failures) else {
+        let Some(pause) = self.pauses_ms.get(self.failures) else {
             self.failures = 0;
             return Err(error.unwrap_or_else(|| self.client.unreachable("the event stream keeps ending")));
         };

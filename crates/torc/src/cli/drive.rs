@@ -91,6 +91,10 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     }
     display.progress.end();
     let summary = left.map_err(runner_error)?;
+    if client.health().await.is_err() {
+        // Whoever only watched, and served the state meanwhile, has seen the end and is gone.
+        session.take_over().await;
+    }
     let status = patiently(async || Ok(client.workflow_status(workflow.id).await?)).await?;
     if summary.undelivered > 0 {
         let results = human::count(i64::try_from(summary.undelivered).unwrap_or(i64::MAX), "result");
@@ -389,7 +393,6 @@ pub fn finish(
     status: &StatusView,
     progress: Option<&Progress>,
 ) -> Result<Exit> {
-    let good = count(status, JobStatus::Completed) + count(status, JobStatus::Disabled);
     let mut text = format!(
         "workflow {} {}: {} of {} succeeded",
         workflow.id,
@@ -418,7 +421,13 @@ pub fn finish(
     if context.output.is_json() {
         context.output.json(status)?;
     }
-    Ok(if status.is_complete && good == status.total { Exit::Success } else { Exit::JobsFailed })
+    Ok(exit(status))
+}
+
+/// The exit code of whoever waited for a workflow's end.
+pub fn exit(status: &StatusView) -> Exit {
+    let good = count(status, JobStatus::Completed) + count(status, JobStatus::Disabled);
+    if status.is_complete && good == status.total { Exit::Success } else { Exit::JobsFailed }
 }
 
 fn runner_error(error: torc_runner::Error) -> Error {

@@ -39,6 +39,7 @@ mod session;
 mod slurm;
 mod spec;
 mod status;
+mod status_watch;
 mod steps;
 mod submit;
 mod user_data;

@@ -3,7 +3,7 @@
 use super::drive::count;
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::{Context, describe, job_steps};
+use super::{Context, block_on, describe, job_steps, status_watch};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::card::Card;
@@ -21,16 +21,28 @@ const MAX_FAILURES: i64 = 10;
 Examples:
   torc status                  the latest workflow
   torc status sweep            the newest workflow with this name
-  torc -f json status 3        for a program: counts per status, is_complete, ...")]
+  torc status --watch          and again whenever it changes, until the workflow is complete
+  torc -f json status 3        for a program: counts per status, is_complete, ...
+
+`--watch` refreshes one block on a terminal, prints a line per change elsewhere, and with `-f json` one object per line.
+It exits with 0 when all jobs succeeded and with 1 when some did not; Ctrl-C ends it. It only looks: `torc watch` also
+tells failures as they happen, and can recover them.")]
 pub struct Args {
     /// Workflow: its id, its name, or `latest`
     #[arg(default_value = LATEST)]
     workflow: String,
+
+    /// Go on until the workflow is complete, and show every change
+    #[arg(short, long)]
+    watch: bool,
 }
 
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
+        if self.watch {
+            return block_on(status_watch::watch(context, &self.workflow));
+        }
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
             let status = client.workflow_status(workflow.id).await?;
@@ -46,7 +58,7 @@ impl Args {
 }
 
 /// The first jobs that ended badly by themselves.
-async fn failures(client: &Client, status: &StatusView) -> Result<Vec<JobView>> {
+pub async fn failures(client: &Client, status: &StatusView) -> Result<Vec<JobView>> {
     let mut failures = Vec::new();
     for bad in [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed] {
         if status.counts.get(bad.as_str()).is_some_and(|count| *count > 0) {
@@ -59,7 +71,8 @@ async fn failures(client: &Client, status: &StatusView) -> Result<Vec<JobView>> 
     Ok(failures)
 }
 
-fn render(status: &StatusView, failures: &[JobView]) -> String {
+/// The card of a workflow.
+pub fn render(status: &StatusView, failures: &[JobView]) -> String {
     let mut card = Card::new(format!("{} (workflow {}, run {})", status.name, status.workflow_id, status.run_id));
     card.styled(progress::bar(status));
     card.styled(progress::counts(status));

@@ -129,13 +129,17 @@ pub fn bar(status: &StatusView) -> String {
     let filled = if status.total == 0 { BAR } else { (done as f64 / status.total as f64 * BAR as f64) as usize };
     let filled = filled.min(BAR);
     format!(
-        "{}{}  {} of {} done ({} %)",
+        "{}{}  {}",
         console::style("█".repeat(filled)).green(),
         console::style("░".repeat(BAR - filled)).dim(),
-        human::grouped(done),
-        human::count(status.total, "job"),
-        percent(status),
+        done_of_all(status),
     )
+}
+
+/// `12 of 20 jobs done (60 %)`.
+pub fn done_of_all(status: &StatusView) -> String {
+    let all = human::count(status.total, "job");
+    format!("{} of {all} done ({} %)", human::grouped(done(status)), percent(status))
 }
 
 /// `completed 11  failed 1  running 2`: statuses without jobs are left out.

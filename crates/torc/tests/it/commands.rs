@@ -72,6 +72,68 @@ fn logs_follow_a_job_from_before_its_beginning_to_its_end() {
 }
 
 #[test]
+fn a_watched_status_prints_a_line_per_change_until_the_end() {
+    let test = Test::new().spec(
+        "name: s\njobs:\n  - {name: a, command: 'read line < gate'}\n  - {name: b, command: 'exit 4', depends_on: [a]}\n",
+    );
+    let gate = test.gate("gate");
+    test.torc(["create", "workflow.yaml"]).success();
+    let mut lines = test.torc(["status", "--watch"]).spawn();
+    lines.wait_for_stdout("0 of 2 jobs done (0 %)  uninitialized 2");
+    let mut objects = test.torc(["-f", "json", "status", "s", "-w"]).spawn();
+    objects.wait_for_stdout("\"uninitialized\":2");
+    let run = test.torc(["run", "1"]).spawn();
+    lines.wait_for_stdout("0 of 2 jobs done (0 %)  running 1  blocked 1");
+    gate.open();
+    let lines = lines.wait().expect(1);
+    assert!(lines.stdout.trim_end().ends_with("  2 of 2 jobs done (100 %)  completed 1  failed 1"), "{}", lines.stdout);
+    let objects = objects.wait().expect(1);
+    let objects: Vec<serde_json::Value> =
+        objects.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(objects.windows(2).all(|pair| pair[0]["counts"] != pair[1]["counts"]), "{objects:?}");
+    assert_eq!(objects.last().unwrap()["is_complete"], true);
+    run.wait().expect(1);
+    // It only looks at what is complete already.
+    test.torc(["status", "--watch"]).exit(1).says("2 of 2 jobs done");
+}
+
+#[test]
+fn a_watched_status_goes_on_when_the_run_that_served_it_is_gone() {
+    let test = Test::new().spec("name: s\njobs:\n  - {name: a, command: 'echo >> begun; read line < gate'}\n");
+    let gate = test.gate("gate");
+    let mut run = test.torc(["run", "workflow.yaml"]).spawn();
+    run.wait_for_stderr("created workflow");
+    let mut status = test.torc(["status", "--watch"]).spawn();
+    status.wait_for_stdout("running 1");
+    run.signal("INT");
+    run.wait().expect(1);
+    status.wait_for_stdout("ready 1");
+    let mut again = test.torc(["run", "1"]).spawn();
+    status.wait_for_stdout("running 1");
+    gate.open();
+    assert!(status.wait().expect(0).stdout.contains("1 of 1 job done (100 %)  completed 1"));
+    again.wait_for_stderr("workflow 1 complete");
+    again.wait().expect(0);
+}
+
+#[test]
+fn a_workflow_belongs_to_whom_the_spec_names_or_to_whoever_creates_it() {
+    let test = Test::new().file("theirs.yaml", "name: theirs\nuser: ada\njobs: [{name: a, command: 'true'}]\n");
+    let test = test.spec("name: mine\njobs: [{name: a, command: 'true'}]\n");
+    test.torc(["create", "theirs.yaml"]).env("USER", "grace").success();
+    test.torc(["create", "workflow.yaml"]).env("USER", "grace").success();
+    test.torc(["create", "workflow.yaml"]).env("USER", "").env("LOGNAME", "").success();
+    let list = test.torc(["-f", "json", "workflows", "list"]).success().json();
+    let owner = |id: i64| {
+        let workflows = list["workflows"].as_array().unwrap();
+        text(&workflows.iter().find(|workflow| workflow["id"] == id).unwrap()["user"]).to_owned()
+    };
+    // `id` prints the number of an account that has no name.
+    let me = test.shell("id -un 2>/dev/null || id -u").success().stdout;
+    assert_eq!([owner(1), owner(2), owner(3)], ["ada", "grace", me.trim()]);
+}
+
+#[test]
 fn events_follow_until_the_workflow_is_complete() {
     let test = Test::new().spec("name: e\njobs:\n  - {name: a, command: 'read line < gate'}\n");
     let gate = test.gate("gate");
