@@ -44,7 +44,9 @@ impl Journal {
             self.overrun.notify_one();
         }
         match self.most > 0 && before >= self.most {
-            true => Err(format!("this session may make {} calls and has made them", self.most)),
+            true => {
+                Err(format!("this session may make {} and has made them", torc_model::words::count(self.most, "call")))
+            }
             false => Ok(()),
         }
     }

@@ -14,3 +14,4 @@ pub mod sparse;
 pub mod status;
 pub mod steps;
 pub mod units;
+pub mod words;

@@ -4,6 +4,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use torc_model::plan::{Plan, Rule};
 use torc_model::steps::{Action, Handler, Only, Retry, Step, Strategy, Tree};
+use torc_model::words;
 
 /// A command is named by so much of its text.
 const SHOWN: usize = 40;
@@ -57,7 +58,7 @@ pub(crate) fn of_plan(plan: &Plan, origins: &[usize], names: &[&str]) -> Vec<Rec
         let lost = job.extra.max_lost();
         // The default of every job is no news.
         if lost > 0 && (!by.is_empty() || job.extra.max_lost_retries.is_some()) {
-            by.push(format!("after the loss of its runner: up to {lost} more attempts"));
+            by.push(format!("after the loss of its runner: up to {}", words::count(lost, "more attempt")));
         }
         add(None, by, "a new attempt, else failed".into());
     }
@@ -85,7 +86,7 @@ fn list(steps: &[Step], word: &str, above: &str, add: &mut impl FnMut(Option<Str
 fn retry_words(retry: &Retry) -> String {
     let only: Vec<String> = retry.only.iter().map(only_words).collect();
     let after = if only.is_empty() { String::new() } else { format!(" after {}", only.join(", ")) };
-    format!("retry{after}, up to {} tries", retry.attempts)
+    format!("retry{after}, up to {}", words::count(retry.attempts, "try"))
 }
 
 fn only_words(only: &Only) -> String {
@@ -151,7 +152,7 @@ fn rule_words(rule: &Rule) -> String {
     what.extend(rule.causes.iter().map(|cause| cause.as_str().to_owned()));
     what.extend(rule.stderr_matches.iter().map(|pattern| format!("/{pattern}/")));
     let script = if rule.recovery_script.is_some() { ", after its script" } else { "" };
-    format!("after {}: up to {} attempts{script}", what.join(", "), rule.max_retries)
+    format!("after {}: up to {}{script}", what.join(", "), words::count(rule.max_retries, "attempt"))
 }
 
 /// As a table for people, grouped by job; empty when nothing recovers anything.

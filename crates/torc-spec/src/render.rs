@@ -4,25 +4,24 @@ use crate::analysis::{Analysis, Graph};
 use crate::recovery;
 use std::fmt::Write as _;
 use torc_model::units::Runtime;
+use torc_model::words::count;
 
 impl Analysis {
     /// For a terminal: a summary, the stages with what each node waits for, the critical path, and who recovers what.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
-        let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-        let depend = if self.dependencies == 1 { "dependency" } else { "dependencies" };
         let _ = writeln!(
             out,
-            "{}: {}, {} {depend}, {}, at most {} at once",
+            "{}: {}, {}, {}, at most {} at once",
             self.name,
-            plural(self.jobs, "job"),
-            self.dependencies,
-            plural(self.stages.len(), "stage"),
+            count(self.jobs, "job"),
+            count(self.dependencies, "dependency"),
+            count(self.stages.len(), "stage"),
             self.width
         );
         let waits = self.graph.parents();
         for (number, stage) in self.stages.iter().enumerate() {
-            let _ = writeln!(out, "\nstage {}: {}", number + 1, plural(stage.jobs, "job"));
+            let _ = writeln!(out, "\nstage {}: {}", number + 1, count(stage.jobs, "job"));
             for node in &stage.nodes {
                 let parents = &waits[*node];
                 let mut names: Vec<&str> =

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use torc_client::Query;
 use torc_model::ids::WorkflowId;
 use torc_model::recovery::{Classification, ClassifyRequest, ClassifyView, PendingFailures};
+use torc_model::words::count;
 
 /// Read and judge.
 pub fn tools() -> Vec<Tool> {
@@ -149,10 +150,18 @@ fn next_steps(view: &ClassifyView) -> Vec<String> {
     }
     if view.jobs_held > 0 {
         let id = view.workflow_id;
-        steps.push(format!("{} verdicts wait for a person: `torc jobs classify -w {id} --pending`", view.jobs_held));
+        let held = match view.jobs_held {
+            1 => "1 verdict waits".to_owned(),
+            many => format!("{} wait", count(many, "verdict")),
+        };
+        steps.push(format!("{held} for a person: `torc jobs classify -w {id} --pending`"));
     }
     if view.still_pending > 0 {
-        steps.push(format!("{} jobs still wait for a verdict", view.still_pending));
+        let pending = match view.still_pending {
+            1 => "1 job still waits".to_owned(),
+            many => format!("{} still wait", count(many, "job")),
+        };
+        steps.push(format!("{pending} for a verdict"));
     }
     if view.jobs_to_retry > 0 && !view.dry_run {
         steps.push("the retries run as soon as a runner takes them".to_owned());

@@ -10,6 +10,7 @@ use crate::api::{Evidence, RecoveryScript};
 use crate::ids::{AttemptId, RunnerId};
 use crate::plan::Rule;
 use crate::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
+use crate::words;
 use serde_json::json;
 
 /// A recovery script is killed after this long unless its rule says otherwise.
@@ -281,7 +282,8 @@ impl Workflow {
                 let next = Some(again(Origin::Lost));
                 return Decision { event: JobEvent::Requeued, outcome, rule: None, text, next };
             }
-            let text = format!("lost {} times; `max_lost_retries` is {}", job.lost_retries + 1, job.max_lost);
+            let text =
+                format!("lost {}; `max_lost_retries` is {}", words::count(job.lost_retries + 1, "time"), job.max_lost);
             let outcome = Some(Outcome::MaxRetriesExceeded);
             return Decision { event: JobEvent::FailedForGood, outcome, rule: None, text, next: None };
         }
@@ -324,7 +326,7 @@ impl Workflow {
             let spent = if number >= found.max_retries {
                 format!("attempt {number} of {}", found.max_retries)
             } else {
-                format!("it has given {uses} retries")
+                format!("it has given {}", words::count(uses, "retry"))
             };
             let text = format!("{said}; {spent}, no more retries");
             let event = match failure.cause {

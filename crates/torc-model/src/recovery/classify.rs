@@ -3,6 +3,7 @@
 use super::remedy::{Caps, Change, Current};
 use super::triage::Verdict;
 use crate::units::{Memory, Runtime};
+use crate::words;
 
 /// An agent may have a job tried again this often in a run; then a person decides.
 const AGENT_RETRIES: i64 = 3;
@@ -80,7 +81,8 @@ pub fn rule(asked: &Asked, author: Author, standing: &Standing) -> Result<Ruling
         return ruling(Verdict::Fail, Vec::new(), false, Some(note.to_owned()));
     }
     if asked.action == Verdict::Retry && standing.agent_retries >= AGENT_RETRIES {
-        let note = format!("agents had it tried again {} times in this run already", standing.agent_retries);
+        let note =
+            format!("agents had it tried again {} in this run already", words::count(standing.agent_retries, "time"));
         return ruling(asked.action, changes, true, Some(note));
     }
     if let (Author::Agent { threshold }, Some(confidence)) = (author, asked.confidence)

@@ -8,6 +8,7 @@ use super::profile::{Partition, Profile, SPARE_SECONDS};
 use super::{Cost, clock};
 use crate::plan::{Requirements, SlurmScheduler};
 use crate::units::Memory;
+use crate::words;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -219,11 +220,16 @@ fn plan_group(group: Group, name: String, profile: &Profile, options: &Options) 
     let rounds = u32::try_from(walltime.saturating_sub(SPARE_SECONDS) / runtime).unwrap_or(u32::MAX).max(1);
     let per_node = jobs_per_node(needs, partition);
     why.push(format!(
-        "partition `{}`: {per_node} of these jobs fit on a node ({} CPUs, {} MB{}), {rounds} round(s) in {}",
+        "partition `{}`: {per_node} of these jobs fit on a node ({}, {} MB{}), {} in {}",
         partition.name,
-        partition.cpus_per_node,
+        words::count(partition.cpus_per_node, "CPU"),
         partition.memory_mb,
-        if partition.gpus_per_node > 0 { format!(", {} GPUs", partition.gpus_per_node) } else { String::new() },
+        if partition.gpus_per_node > 0 {
+            format!(", {}", words::count(partition.gpus_per_node, "GPU"))
+        } else {
+            String::new()
+        },
+        words::count(rounds, "round"),
         clock(walltime),
     ));
     let node_jobs = if needs.num_nodes > 1 { 1 } else { per_node };
@@ -239,8 +245,9 @@ fn plan_group(group: Group, name: String, profile: &Profile, options: &Options) 
         one_worker_per_node = nodes > 1;
     }
     for (level, number) in allocations.iter().enumerate() {
-        let jobs = group.levels[level].len();
-        why.push(format!("{jobs} job(s){}: {number} allocation(s)", if level > 0 { " further down" } else { "" }));
+        let jobs = words::count(group.levels[level].len(), "job");
+        let place = if level > 0 { " further down" } else { "" };
+        why.push(format!("{jobs}{place}: {}", words::count(*number, "allocation")));
     }
     let (cpus, memory, gpus) = shape(needs, partition, node_jobs.min(widest.max(1) as u32));
     let scheduler = SlurmScheduler {

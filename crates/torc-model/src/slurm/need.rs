@@ -5,6 +5,7 @@ use crate::api::Capacity;
 use crate::core::{Class, Room};
 use crate::plan::SlurmScheduler;
 use crate::units::{Memory, Runtime};
+use crate::words;
 
 /// A kind of allocation: how it was asked for, and what is known of those that came.
 #[derive(Clone, PartialEq, Debug)]
@@ -58,10 +59,14 @@ impl Kind {
         let memory = asked.mem.as_deref().and_then(memory_bytes);
         let wanted = class.memory.unwrap_or(0);
         if class.nodes > asked.nodes.max(1) {
-            return Some(format!("it needs {} nodes, and `nodes` is {}", class.nodes, asked.nodes.max(1)));
+            return Some(format!(
+                "it needs {}, and `nodes` is {}",
+                words::count(class.nodes, "node"),
+                asked.nodes.max(1)
+            ));
         }
         if class.gpus > 0 && !has_gpus {
-            return Some(format!("it needs {} GPUs, and no `gres` asks for any", class.gpus));
+            return Some(format!("it needs {}, and no `gres` asks for any", words::count(class.gpus, "GPU")));
         }
         let memory = memory.filter(|memory| wanted > *memory)?;
         Some(format!("it needs {} of memory, and `mem` is {}", Memory(wanted), Memory(memory)))

@@ -4,6 +4,7 @@ use super::cluster::{Node, Partition as SlurmPartition};
 use super::{clock, parse_clock};
 use crate::plan::Requirements;
 use crate::recovery::NodeShape;
+use crate::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -102,13 +103,13 @@ impl Partition {
         let memory_mb = needs.memory.map_or(0, |m| m.0.div_ceil(1 << 20));
         let most = self.max_nodes.unwrap_or(u32::MAX);
         if needs.num_cpus > self.cpus_per_node {
-            Some(format!("{} CPUs, a node has {}", needs.num_cpus, self.cpus_per_node))
+            Some(format!("{}, a node has {}", words::count(needs.num_cpus, "CPU"), self.cpus_per_node))
         } else if memory_mb > self.memory_mb {
             Some(format!("{memory_mb} MB of memory, a node has {}", self.memory_mb))
         } else if needs.num_gpus > self.gpus_per_node {
-            Some(format!("{} GPUs, a node has {}", needs.num_gpus, self.gpus_per_node))
+            Some(format!("{}, a node has {}", words::count(needs.num_gpus, "GPU"), self.gpus_per_node))
         } else if needs.num_nodes > most {
-            Some(format!("{} nodes, an allocation has at most {most}", needs.num_nodes))
+            Some(format!("{}, an allocation has at most {most}", words::count(needs.num_nodes, "node")))
         } else {
             let longest = self.longest_runtime()?;
             let limit = self.max_seconds().unwrap_or(longest);

@@ -186,7 +186,8 @@ fn groups(waiting: &PendingFailures) -> String {
     let mut table = Table::new(["group", "jobs", "what happened", "message", "record", "such as"]);
     for group in &waiting.groups {
         let again = &group.record.again;
-        let record = (again.tries > 0).then(|| format!("{} of {} retries succeeded", again.succeeded, again.tries));
+        let record = (again.tries > 0)
+            .then(|| format!("{} of {} succeeded", again.succeeded, human::count(again.tries, "retry")));
         let repeated = (group.repeated > 0).then(|| format!("{} failed this way before", group.repeated));
         let older = &group.record.older;
         let older = (older.tries > 0).then(|| format!("{} of {} long ago", older.succeeded, older.tries));

@@ -146,8 +146,7 @@ fn report(context: &Context, items: &[ItemView], what: &str) -> Result<()> {
     if context.output.is_json() {
         return context.output.json(&items);
     }
-    let word = if items.len() == 1 { "item" } else { "items" };
-    context.output.talk(format_args!("{} {word} {what}", human::grouped(items.len() as i64)));
+    context.output.talk(format_args!("{} {what}", human::count(items.len(), "item")));
     Ok(())
 }
 

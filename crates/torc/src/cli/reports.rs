@@ -290,7 +290,7 @@ fn table(lines: &[Line]) -> Table {
         let s = &line.summary;
         let memory = s.suggested_memory.as_ref().map(|m| format!("memory {m}"));
         let runtime = s.suggested_runtime.as_ref().map(|r| format!("runtime {r}"));
-        let cpus = s.suggested_cpus.map(|n| format!("{n} CPUs"));
+        let cpus = s.suggested_cpus.map(|n| human::count(n, "CPU"));
         let suggestions: Vec<String> = memory.into_iter().chain(runtime).chain(cpus).collect();
         table.row([
             Field::text(&line.group),

@@ -4,7 +4,7 @@ use super::session::Access;
 use super::{Context, person};
 use crate::error::Result;
 use crate::exit::Exit;
-use crate::output::{Field, Table};
+use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use torc_model::api::{CreateReservation, Page, ReservationToken, ReservationView};
 use torc_model::units::Runtime;
@@ -89,7 +89,11 @@ fn table(reservations: &[ReservationView]) -> Table {
 }
 
 fn describe(r: &ReservationView) -> String {
-    let running = r.still_running.unwrap_or(0);
+    let running = match r.still_running.unwrap_or(0) {
+        0 => "no job runs in it".to_owned(),
+        1 => "1 job still runs in it".to_owned(),
+        many => format!("{} still run in it", human::count(many, "job")),
+    };
     let token = r.token.as_ref().map(|t| format!("token {t}\n")).unwrap_or_default();
-    format!("reservation {} of `{}` is {}; {running} jobs still run in it\n{token}", r.id, r.scope, r.status)
+    format!("reservation {} of `{}` is {}; {running}\n{token}", r.id, r.scope, r.status)
 }

@@ -5,7 +5,7 @@ use super::session::{self, Access};
 use super::{Context, block_on};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output::escape;
+use crate::output::{escape, human};
 use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -203,9 +203,10 @@ impl Doctor {
     }
 
     fn conclude(&self, context: &Context, examined: &doctor::Examined) {
+        let checks = human::count(examined.checks, "check");
         match examined.problems.len() {
-            0 => context.output.talk(format_args!("{} checks, nothing is wrong", examined.checks)),
-            count => context.output.talk(format_args!("{} checks, {count} problems", examined.checks)),
+            0 => context.output.talk(format_args!("{checks}, nothing is wrong")),
+            problems => context.output.talk(format_args!("{checks}, {}", human::count(problems, "problem"))),
         }
         let can_repair = examined.problems.iter().any(|problem| problem.can_repair);
         if can_repair && !self.repair {

@@ -403,7 +403,7 @@ impl Watch<'_> {
         }
         self.is_judged = true;
         self.judged += 1;
-        self.tell(format!("asking for verdicts, {} of {} times at most", self.judged, self.args.max_retries));
+        self.tell(format!("asking for verdicts, round {} of {} at most", self.judged, self.args.max_retries));
         let (options, client, workflow) = (self.args.ai.clone(), self.client.clone(), self.workflow.clone());
         self.judging = Some(Box::pin(async move { options.judge(&client, &workflow).await }));
         true

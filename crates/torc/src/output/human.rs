@@ -1,27 +1,7 @@
 //! Times, sizes and counts in the words of people.
 
 use jiff::{Timestamp, tz::TimeZone};
-
-/// `1 job`, `3 jobs`.
-pub fn count(number: i64, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{} {noun}s", grouped(number)) }
-}
-
-/// `12,345`.
-pub fn grouped(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let mut out = String::new();
-    if number < 0 {
-        out.push('-');
-    }
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+pub use torc_model::words::{count, grouped};
 
 /// `0.4s`, `12s`, `3m 20s`, `2h 05m`, `3d 4h`.
 pub fn seconds(seconds: f64) -> String {
@@ -95,14 +75,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_counts_read_well() {
+    fn sizes_read_well() {
         for (value, text) in
             [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 20, "1.0 MiB"), (12 << 30, "12.0 GiB")]
         {
             assert_eq!(bytes(value), text);
         }
-        assert_eq!(count(1, "job"), "1 job");
-        assert_eq!(count(12_345, "job"), "12,345 jobs");
-        assert_eq!(grouped(-1_000), "-1,000");
     }
 }

@@ -15,6 +15,7 @@ mod session;
 
 use super::classify;
 use crate::error::{Error, Result};
+use crate::output::human;
 use agents::Agent;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -144,8 +145,13 @@ impl AiOptions {
         judged.undecided = now.undecided();
         if now.held > 0 {
             judged.lines.push(format!(
-                "{} verdicts wait for a person: `torc jobs classify -w {} --pending`",
-                now.held, workflow.id
+                "{} a person: `torc jobs classify -w {} --pending`",
+                if now.held == 1 {
+                    "1 verdict waits for".into()
+                } else {
+                    format!("{} wait for", human::count(now.held, "verdict"))
+                },
+                workflow.id
             ));
         }
         Ok(judged)

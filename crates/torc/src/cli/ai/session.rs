@@ -5,6 +5,7 @@ use super::prompt;
 use crate::cli::mcp::{SlurmCluster, new_token};
 use crate::cli::person;
 use crate::error::{Error, Result};
+use crate::output::human;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -70,7 +71,7 @@ pub async fn run(client: &Client, workflow: &WorkflowView, agent: &Agent, limits
     let ended = start_and_wait(agent, &values, &work.path, limits, &journal).await;
     http.stop().await;
     let how = ended?;
-    Ok(format!("{how} after {} calls", journal.calls()))
+    Ok(format!("{how} after {}", human::count(journal.calls(), "call")))
 }
 
 async fn start_and_wait(
@@ -120,7 +121,7 @@ async fn start_and_wait(
             Err(error) => Err(Error::io("wait for", program)(error)),
         },
         () = tokio::time::sleep(limits.time) => Ok(format!("was stopped after {} s", limits.time.as_secs())),
-        () = journal.overrun() => Ok(format!("was stopped: it may call {} times and would not end", limits.calls)),
+        () = journal.overrun() => Ok(format!("was stopped: it may make {} and would not end", human::count(limits.calls, "call"))),
     }
 }
 

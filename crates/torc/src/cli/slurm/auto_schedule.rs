@@ -99,9 +99,13 @@ impl AutoSchedule {
         if let Some((done, sent)) = done {
             if done.allocations_created > 0 {
                 lines.push(format!(
-                    "{} jobs are ready: asked Slurm for {} allocations",
-                    ready.len(),
-                    done.allocations_created
+                    "{} ready: asked Slurm for {}",
+                    if ready.len() == 1 {
+                        "1 job is".into()
+                    } else {
+                        format!("{} are", human::count(ready.len(), "job"))
+                    },
+                    human::count(done.allocations_created, "allocation"),
                 ));
             }
             lines.extend(describe(&sent).lines().map(str::to_owned));

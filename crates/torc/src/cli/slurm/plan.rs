@@ -1,7 +1,7 @@
 //! Plans that a person can check: allocations, their shape, their cost, and why.
 
 use crate::error::{Error, Result};
-use crate::output::{Field, Table};
+use crate::output::{Field, Table, human};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -216,7 +216,12 @@ pub fn render(view: &PlanView) -> String {
             let _ = writeln!(text, "  {}", crate::output::escape::line(why));
         }
     }
-    let _ = writeln!(text, "{} allocations, at most {:.1} node-hours", view.total_allocations, view.node_hours);
+    let _ = writeln!(
+        text,
+        "{}, at most {:.1} node-hours",
+        human::count(view.total_allocations, "allocation"),
+        view.node_hours
+    );
     text
 }
 

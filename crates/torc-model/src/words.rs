@@ -1,0 +1,50 @@
+//! Counts in the words of people.
+
+/// `1 job`, `3 jobs`, `12,345 retries`.
+pub fn count(number: impl TryInto<i64>, noun: &str) -> String {
+    // No count comes near that many.
+    let number = number.try_into().unwrap_or(i64::MAX);
+    if number == 1 { format!("1 {noun}") } else { format!("{} {}", grouped(number), plural(noun)) }
+}
+
+/// `12,345`.
+pub fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut out = String::new();
+    if number < 0 {
+        out.push('-');
+    }
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// More than one of something.
+fn plural(noun: &str) -> String {
+    match noun.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+        _ if noun.ends_with('s') => format!("{noun}es"),
+        _ => format!("{noun}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_a_thing_is_no_plural() {
+        assert_eq!(count(1, "job"), "1 job");
+        assert_eq!(count(0_usize, "job"), "0 jobs");
+        assert_eq!(count(12_345, "retry"), "12,345 retries");
+        assert_eq!(count(2_u32, "process"), "2 processes");
+        assert_eq!(count(2, "day"), "2 days");
+        assert_eq!(count(u64::MAX, "CPU"), "9,223,372,036,854,775,807 CPUs");
+        assert_eq!(grouped(-1_000), "-1,000");
+        assert_eq!(grouped(999), "999");
+    }
+}
