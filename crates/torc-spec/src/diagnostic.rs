@@ -144,6 +144,11 @@ impl Diagnostic {
         self
     }
 
+    /// Where it begins: diagnostics are sorted by it.
+    pub(crate) fn place_key(&self) -> Option<(usize, usize)> {
+        self.place.as_ref().map(|place| (place.line, place.column))
+    }
+
     fn render(&self, out: &mut String, paint: &Paint) {
         let (open, close) = paint.severity(self.severity);
         out.push_str(&format!("{open}{}{close}: {}\n", self.severity.as_str(), printable(&self.message)));
@@ -320,7 +325,7 @@ impl Diagnostics {
 
     /// Brings them into the order of the file.
     pub fn sort(&mut self) {
-        self.0.sort_by_key(|d| d.place.as_ref().map(|place| (place.line, place.column)));
+        self.0.sort_by_key(Diagnostic::place_key);
     }
 
     /// Adds all of another list.

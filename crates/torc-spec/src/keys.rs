@@ -411,8 +411,8 @@ static RULE: Object = Object {
         field("recovery_script", Shape::Text, "Shell text that runs before the next attempt."),
         field(
             "max_retries",
-            Shape::Int(0, 1_000_000),
-            "A retry is allowed while the attempt's number is lower; 3 unless set.",
+            Shape::Int(1, 1_000_000),
+            "A retry is allowed while the attempt's number is lower: 1 for none, 3 unless set.",
         )
         .alias(&["max_attempts"]),
         field("backoff", Shape::Object(&BACKOFF), "How long to wait before the next attempt."),

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use torc_model::plan::{ActionKind, Plan};
 use torc_model::units::{Memory, Runtime};
+use torc_model::words::count;
 
 /// Looks for everything doubtful in a plan.
 pub(crate) fn lint(spec: &Spec, plan: &Plan, origins: &[usize], site: Site<'_>) -> Diagnostics {
@@ -156,6 +157,9 @@ impl Lint<'_> {
         for (index, handler) in self.plan.failure_handlers.iter().enumerate() {
             let mut codes: HashSet<i32> = HashSet::new();
             let mut all = false;
+            // A rule without retries makes an exception of others, or of what waits for a verdict.
+            let is_exception = self.plan.settings.use_pending_failed
+                || handler.rules.iter().any(|rule| rule.match_all_exit_codes && rule.max_retries > 1);
             for (number, rule) in handler.rules.iter().enumerate() {
                 let only_codes = rule.signals.is_empty() && rule.causes.is_empty() && rule.stderr_matches.is_empty();
                 let shadowed = only_codes
@@ -181,6 +185,10 @@ impl Lint<'_> {
                     let diagnostic = Diagnostic::warning("this recovery script never runs")
                         .label("the rule allows no second attempt");
                     self.say(&at, diagnostic.help("`max_retries` counts attempts: 2 allows one retry"));
+                } else if rule.max_retries < 2 && !rule.match_all_exit_codes && !is_exception {
+                    let diagnostic =
+                        Diagnostic::warning("this rule never gives a retry").label("the first attempt is the only one");
+                    self.say(&at, diagnostic.help("`max_retries` counts attempts: 2 allows one retry"));
                 }
                 if only_codes && !rule.match_all_exit_codes {
                     codes.extend(&rule.exit_codes);
@@ -190,7 +198,6 @@ impl Lint<'_> {
         }
     }
 
-    /// Jobs that fit into no node: the machine at hand, or what their scheduler asks for.
     /// Somebody forgot the unit.
     fn tiny(&mut self) {
         const LEAST: Memory = Memory(1 << 20);
@@ -204,6 +211,7 @@ impl Lint<'_> {
         }
     }
 
+    /// Jobs that fit into no node: the machine at hand, or what their scheduler asks for.
     fn sizes(&mut self, machine: Option<Machine>) {
         let plan = self.plan;
         let mut said: HashSet<usize> = HashSet::new();
@@ -229,12 +237,19 @@ impl Lint<'_> {
                     reasons.push(format!("it needs {memory} of memory, the allocation has {mem} per node"));
                 }
                 if wanted.num_nodes > scheduler.nodes {
-                    reasons
-                        .push(format!("it needs {} nodes, the allocation has {}", wanted.num_nodes, scheduler.nodes));
+                    reasons.push(format!(
+                        "it needs {}, the allocation has {}",
+                        count(wanted.num_nodes, "node"),
+                        scheduler.nodes
+                    ));
                 }
             } else if let (Some(machine), true) = (machine, plan.slurm_schedulers.is_empty()) {
                 if wanted.num_cpus > machine.num_cpus {
-                    reasons.push(format!("it needs {} CPUs, this machine has {}", wanted.num_cpus, machine.num_cpus));
+                    reasons.push(format!(
+                        "it needs {}, this machine has {}",
+                        count(wanted.num_cpus, "CPU"),
+                        machine.num_cpus
+                    ));
                 }
                 if wanted.memory.is_some_and(|memory| memory.0 > machine.memory_bytes) {
                     let have = Memory(machine.memory_bytes >> 20 << 20);
@@ -242,7 +257,7 @@ impl Lint<'_> {
                     reasons.push(format!("it needs {memory} of memory, this machine has {have}"));
                 }
                 if machine.num_gpus.is_some_and(|gpus| wanted.num_gpus > gpus) {
-                    reasons.push(format!("it needs {} GPUs, this machine has fewer", wanted.num_gpus));
+                    reasons.push(format!("it needs {}, this machine has fewer", count(wanted.num_gpus, "GPU")));
                 }
             }
             if !reasons.is_empty() && said.insert(*origin) {

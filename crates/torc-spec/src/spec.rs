@@ -1,6 +1,6 @@
 //! A spec that has been read: canonical, complete in itself, not yet expanded.
 
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap};
+use crate::diagnostic::{Diagnostic, Diagnostics, Place, Severity, SourceMap};
 use crate::document::Document;
 use crate::front::{self, Builder, json, yaml};
 use crate::keys;
@@ -10,6 +10,7 @@ use crate::source::{Format, Source};
 use crate::{inline, packed, template};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
+use std::collections::HashSet;
 use torc_model::plan::Plan;
 
 /// A spec that has been read: canonical, complete in itself, not yet expanded. Two specs are equal if their canonical
@@ -83,12 +84,20 @@ impl Source {
             Format::Json5 => json::parse(&map, json::Dialect::Json5, &mut builder),
             Format::Kdl => front::kdl_tree::parse(&map, &mut builder),
         };
-        let errors = builder.errors;
-        let tree = match tree {
-            Ok(tree) if !errors.has_errors() => tree,
-            Ok(_) | Err(front::Stop) => return Err(errors),
-        };
-        Spec::read(tree, map, format == Format::Kdl, base_dir.as_deref())
+        let mut errors = builder.errors;
+        let Ok(tree) = tree else { return Err(errors) };
+        let read = Spec::read(tree, map, format == Format::Kdl, base_dir.as_deref());
+        if !errors.has_errors() {
+            return read;
+        }
+        // What else is wrong with the rest, but nothing twice about one place.
+        let more = read.err().unwrap_or_default().into_iter();
+        let is_new =
+            |errors: &Diagnostics, d: &Diagnostic| errors.iter().all(|known| known.place_key() != d.place_key());
+        let more: Vec<Diagnostic> = more.filter(|d| d.severity == Severity::Error && is_new(&errors, d)).collect();
+        more.into_iter().for_each(|diagnostic| errors.push(diagnostic));
+        errors.sort();
+        Err(errors)
     }
 }
 
@@ -124,18 +133,25 @@ fn text_of(source: Source) -> Result<SourceMap, Diagnostics> {
 impl Spec {
     fn read(tree: Node, map: SourceMap, kdl: bool, base_dir: Option<&std::path::Path>) -> Result<Parsed, Diagnostics> {
         let tree = crate::steps::desugar(tree);
+        let entries: usize = names(&tree, |_| true);
         let variables = match tree.get("variables").map(|node| &node.kind) {
             Some(Kind::Map(entries)) => entries.iter().map(|entry| entry.key.to_string()).collect(),
-            _ => std::collections::HashSet::new(),
+            _ => HashSet::new(),
         };
         let deferred = !variables.is_empty();
         let mut reader = Reader::new(&map, kdl).defer(variables);
         let tree = reader.object(tree, &keys::WORKFLOW);
         let mut found = reader.found;
-        let Some(mut tree) = tree.filter(|_| !found.has_errors()) else { return Err(found) };
+        let Some(mut tree) = tree else { return Err(found) };
+        let is_damaged = found.has_errors();
 
         inline::parameters_files(&mut tree, &map, base_dir, &mut found);
         if found.has_errors() {
+            let has_name = |entry: &Node| entry.get("name").and_then(Node::as_text).is_some();
+            if is_damaged && !deferred && names(&tree, has_name) == entries {
+                look_further(tree, map, &mut found);
+            }
+            found.sort();
             return Err(found);
         }
         let resolved = if deferred { Some(with_constants(&tree, &map, &mut found)?) } else { None };
@@ -212,6 +228,51 @@ impl Spec {
         let span = path.resolve(&self.tree).span;
         self.map.place(self.map.narrow(span, part), path.to_string())
     }
+}
+
+/// The lists whose entries others refer to by name.
+const NAMED: [&str; 6] =
+    ["jobs", "files", "user_data", "resource_requirements", "failure_handlers", "slurm_schedulers"];
+
+/// How many entries of these lists are such.
+fn names(tree: &Node, is_such: impl Fn(&Node) -> bool) -> usize {
+    let count = |list: &Node| match &list.kind {
+        Kind::List(items) => items.iter().filter(|item| is_such(item)).count(),
+        Kind::Long(items) => items.iter().filter(|item| is_such(item)).count(),
+        _ => 0,
+    };
+    NAMED.iter().filter_map(|key| tree.get(key)).map(count).sum()
+}
+
+/// Plans a tree of which a part was wrong and is not in it any more, for mistakes in the rest. Says nothing that may
+/// follow from what is known already: entries with a mistake are not judged again, and nothing is if a mistake is about
+/// more than one entry.
+fn look_further(tree: Node, map: SourceMap, found: &mut Diagnostics) {
+    /// Nobody waits longer than that for more of the same.
+    const MAX_JOBS: usize = 100_000;
+    let wrong: HashSet<String> = found
+        .iter()
+        .filter(|d| d.severity == Severity::Error)
+        .map(|d| d.place.as_ref().map(entry_of).unwrap_or_default().to_owned())
+        .collect();
+    if wrong.iter().any(|entry| !NAMED.iter().any(|key| entry.starts_with(&format!("{key}[")))) {
+        return;
+    }
+    let Ok(document) = Document::read(&tree) else { return };
+    let spec = Spec { tree, map, document };
+    if spec.has_more_jobs_than(MAX_JOBS) {
+        return;
+    }
+    let more = spec.plan().err().unwrap_or_default();
+    let is_independent = |d: &Diagnostic| d.place.as_ref().is_some_and(|place| !wrong.contains(entry_of(place)));
+    for diagnostic in more.into_iter().filter(|d| d.severity == Severity::Error && is_independent(d)) {
+        found.push(diagnostic);
+    }
+}
+
+/// `jobs[3]` of `jobs[3].depends_on[0]`.
+fn entry_of(place: &Place) -> &str {
+    place.path.find(']').map_or(&place.path, |end| &place.path[..=end])
 }
 
 /// The limits that the front ends put on text hold for what was sent too.

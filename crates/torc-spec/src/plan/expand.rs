@@ -9,12 +9,13 @@ use super::index::Index;
 use super::json::JsonTemplate;
 use super::params::{MAX_INSTANCES, Rows, RowsError};
 use crate::diagnostic::{Diagnostic, excerpt, suggest};
-use crate::document::ParametersSpec;
+use crate::document::{FileSpec, ParametersSpec, UserDataSpec};
 use crate::node::At;
 use crate::read::check_name;
 use crate::template::{Quoting, Template, TemplateError};
 use serde_json::Value;
 use torc_model::plan::{File, UserData};
+use torc_model::words::count;
 
 /// One instance of a definition.
 #[derive(Debug)]
@@ -43,62 +44,70 @@ impl Planner<'_> {
     }
 
     fn expand_files(&mut self, catalog: &mut Catalog) {
-        let list = At::top("files");
         let mut origins = Vec::new();
         for (index, file) in self.spec.document.files.iter().enumerate() {
-            let at = list.index(index);
-            let Some(rows) = self.rows(file.parameters(), &at) else { continue };
-            let names = rows.names();
-            let name = self.template(&file.name, &names, Quoting::Plain, &at.key("name"));
-            let target = self.template(&file.path, &names, Quoting::Plain, &at.key("path"));
-            let (Some(name), Some(target)) = (name, target) else { continue };
-            self.warn_unused(&names, &at, name.uses().chain(target.uses()));
-            for group in self.groups(&rows, &name, &at, catalog.files.len()) {
-                let values = group.rows(&rows);
-                if self.varies(&values, target.uses(), &names, &at.key("path"), "file", &group.name) {
-                    break;
-                }
-                let Some(path) = self.fill(&target, &values[0], &at.key("path")) else { break };
-                if let Err(first) = catalog.add_file(File { name: group.name.clone(), path }) {
-                    self.duplicate("file", &group.name, &at, &list.index(origins[first as usize]));
-                    break;
-                }
-                origins.push(index);
+            self.attempt("file", &file.name, |planner| planner.expand_file(index, file, catalog, &mut origins));
+        }
+    }
+
+    fn expand_file(&mut self, index: usize, file: &FileSpec, catalog: &mut Catalog, origins: &mut Vec<usize>) {
+        let list = At::top("files");
+        let at = list.index(index);
+        let Some(rows) = self.rows(file.parameters(), &at) else { return };
+        let names = rows.names();
+        let name = self.template(&file.name, &names, Quoting::Plain, &at.key("name"));
+        let target = self.template(&file.path, &names, Quoting::Plain, &at.key("path"));
+        let (Some(name), Some(target)) = (name, target) else { return };
+        self.warn_unused(&names, &at, name.uses().chain(target.uses()));
+        for group in self.groups(&rows, &name, &at, catalog.files.len()) {
+            let values = group.rows(&rows);
+            if self.varies(&values, target.uses(), &names, &at.key("path"), "file", &group.name) {
+                break;
             }
+            let Some(path) = self.fill(&target, &values[0], &at.key("path")) else { break };
+            if let Err(first) = catalog.add_file(File { name: group.name.clone(), path }) {
+                self.duplicate("file", &group.name, &at, &list.index(origins[first as usize]));
+                break;
+            }
+            origins.push(index);
         }
     }
 
     fn expand_user_data(&mut self, catalog: &mut Catalog) {
-        let list = At::top("user_data");
         let mut origins = Vec::new();
         for (index, data) in self.spec.document.user_data.iter().enumerate() {
-            let at = list.index(index);
-            let Some(rows) = self.rows(data.parameters(), &at) else { continue };
-            let names = rows.names();
-            let name = self.template(&data.name, &names, Quoting::Plain, &at.key("name"));
-            let value = self.json_template(data.data.as_ref(), &names, &at.key("data"), true);
-            let (Some(name), Some(value)) = (name, value) else { continue };
-            let uses: Vec<usize> = value.iter().flat_map(JsonTemplate::uses).collect();
-            self.warn_unused(&names, &at, name.uses().chain(uses.iter().copied()));
-            for group in self.groups(&rows, &name, &at, catalog.user_data.len()) {
-                let values = group.rows(&rows);
-                if self.varies(&values, uses.iter().copied(), &names, &at.key("data"), "user data", &group.name) {
-                    break;
-                }
-                let filled = match value.as_ref().map(|value| value.fill(&values[0])).transpose() {
-                    Ok(filled) => filled,
-                    Err(message) => {
-                        self.report(&at.key("data"), "", Diagnostic::error(message));
-                        break;
-                    }
-                };
-                let entry = UserData { name: group.name.clone(), data: filled, is_ephemeral: data.is_ephemeral };
-                if let Err(first) = catalog.add_user_data(entry) {
-                    self.duplicate("user data", &group.name, &at, &list.index(origins[first as usize]));
-                    break;
-                }
-                origins.push(index);
+            self.attempt("user data", &data.name, |planner| planner.expand_data(index, data, catalog, &mut origins));
+        }
+    }
+
+    fn expand_data(&mut self, index: usize, data: &UserDataSpec, catalog: &mut Catalog, origins: &mut Vec<usize>) {
+        let list = At::top("user_data");
+        let at = list.index(index);
+        let Some(rows) = self.rows(data.parameters(), &at) else { return };
+        let names = rows.names();
+        let name = self.template(&data.name, &names, Quoting::Plain, &at.key("name"));
+        let value = self.json_template(data.data.as_ref(), &names, &at.key("data"), true);
+        let (Some(name), Some(value)) = (name, value) else { return };
+        let uses: Vec<usize> = value.iter().flat_map(JsonTemplate::uses).collect();
+        self.warn_unused(&names, &at, name.uses().chain(uses.iter().copied()));
+        for group in self.groups(&rows, &name, &at, catalog.user_data.len()) {
+            let values = group.rows(&rows);
+            if self.varies(&values, uses.iter().copied(), &names, &at.key("data"), "user data", &group.name) {
+                break;
             }
+            let filled = match value.as_ref().map(|value| value.fill(&values[0])).transpose() {
+                Ok(filled) => filled,
+                Err(message) => {
+                    self.report(&at.key("data"), "", Diagnostic::error(message));
+                    break;
+                }
+            };
+            let entry = UserData { name: group.name.clone(), data: filled, is_ephemeral: data.is_ephemeral };
+            if let Err(first) = catalog.add_user_data(entry) {
+                self.duplicate("user data", &group.name, &at, &list.index(origins[first as usize]));
+                break;
+            }
+            origins.push(index);
         }
     }
 
@@ -131,8 +140,11 @@ impl Planner<'_> {
             }
             RowsError::Lengths { first, other } => {
                 let message = format!(
-                    "parameters go side by side, but `{}` has {} values and `{}` has {}",
-                    first.0, first.1, other.0, other.1
+                    "parameters go side by side, but `{}` has {} and `{}` has {}",
+                    first.0,
+                    count(first.1, "value"),
+                    other.0,
+                    other.1
                 );
                 let help = "give them the same number of values, or use `parameter_mode: product`";
                 self.report(&source.key(&other.0), "", Diagnostic::error(message).help(help));

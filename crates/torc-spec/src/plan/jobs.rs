@@ -149,47 +149,59 @@ impl Planner<'_> {
     pub fn expand_jobs(&mut self, catalog: &Catalog) -> Expanded {
         let mut expanded = Expanded::default();
         let mut text = 0usize;
-        let list = At::top("jobs");
         for (origin, job) in self.spec.document.jobs().enumerate() {
-            let job = &*job;
-            let at = list.index(origin);
-            let Some(rows) = self.rows(job.parameters(), &at) else { continue };
-            let names = rows.names();
-            let Some(template) = self.job_template(job, &names, &at) else { continue };
-            self.warn_unused(&names, &at, template.mentions());
-            for (number, group) in self.groups(&rows, &template.name, &at, expanded.jobs.len()).into_iter().enumerate()
-            {
-                if let Some(first) = expanded.find(&group.name) {
-                    self.duplicate("job", &group.name, &at, &list.index(expanded.drafts[first].origin as usize));
-                    break;
-                }
-                let values = group.rows(&rows);
-                let making = Making {
-                    job,
-                    first: number == 0,
-                    template: &template,
-                    at,
-                    name: &group.name,
-                    rows: values,
-                    names: &names,
-                    catalog,
-                };
-                let Some((instance, draft)) = self.instance(&making) else { break };
-                text += instance.command.len();
-                if text > MAX_TEXT {
-                    let message = format!("the expanded commands take more than {} MiB", MAX_TEXT >> 20);
-                    self.report(
-                        &at.key("name"),
-                        "",
-                        Diagnostic::error(message).help("move long commands into a script"),
-                    );
-                    return expanded;
-                }
-                let job = Job { name: group.name, ..instance };
-                expanded.add(job, Draft { origin: origin as u32, ..draft });
+            self.attempt("job", &job.name, |planner| {
+                planner.expand_job(origin, &job, catalog, &mut expanded, &mut text);
+            });
+            if text > MAX_TEXT {
+                // Nobody knows which of the others there would be.
+                self.lost.entry("job").or_default().push("{}".into());
+                break;
             }
         }
         expanded
+    }
+
+    fn expand_job(
+        &mut self,
+        origin: usize,
+        job: &JobSpec,
+        catalog: &Catalog,
+        expanded: &mut Expanded,
+        text: &mut usize,
+    ) {
+        let list = At::top("jobs");
+        let at = list.index(origin);
+        let Some(rows) = self.rows(job.parameters(), &at) else { return };
+        let names = rows.names();
+        let Some(template) = self.job_template(job, &names, &at) else { return };
+        self.warn_unused(&names, &at, template.mentions());
+        for (number, group) in self.groups(&rows, &template.name, &at, expanded.jobs.len()).into_iter().enumerate() {
+            if let Some(first) = expanded.find(&group.name) {
+                self.duplicate("job", &group.name, &at, &list.index(expanded.drafts[first].origin as usize));
+                break;
+            }
+            let values = group.rows(&rows);
+            let making = Making {
+                job,
+                first: number == 0,
+                template: &template,
+                at,
+                name: &group.name,
+                rows: values,
+                names: &names,
+                catalog,
+            };
+            let Some((instance, draft)) = self.instance(&making) else { break };
+            *text += instance.command.len();
+            if *text > MAX_TEXT {
+                let message = format!("the expanded commands take more than {} MiB", MAX_TEXT >> 20);
+                self.report(&at.key("name"), "", Diagnostic::error(message).help("move long commands into a script"));
+                return;
+            }
+            let job = Job { name: group.name, ..instance };
+            expanded.add(job, Draft { origin: origin as u32, ..draft });
+        }
     }
 
     fn job_template(&mut self, job: &JobSpec, names: &[&str], at: &At<'_>) -> Option<JobTemplate> {

@@ -59,7 +59,7 @@ impl Planner<'_> {
                 Some(Role::Reduce(map)) => {
                     let is_map =
                         names.get(map).is_some_and(|index| matches!(roles.get(*index), Some(Some(Role::Map(_)))));
-                    if !is_map {
+                    if !is_map && !self.may_be_lost("job", map) {
                         let message = format!("`{}` is not a job with `map`", excerpt(map));
                         self.report(
                             &At::top("jobs").index(origins[index]).key("reduce"),

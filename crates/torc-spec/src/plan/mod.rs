@@ -18,7 +18,7 @@ use crate::document::{Document, JobSpec};
 use crate::node::{At, Path};
 use crate::spec::Spec;
 use params::Rows;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use torc_model::plan::Plan;
 
 /// A plan and what analysis needs to know about how it came about.
@@ -38,20 +38,20 @@ pub(crate) fn max_jobs(document: &Document) -> usize {
 
 /// Makes a plan out of a spec, whose canonical form is `text`.
 pub(crate) fn plan(spec: &Spec, text: String) -> Result<Planned, Diagnostics> {
-    let mut planner = Planner { spec, found: Diagnostics::default(), said: HashSet::new(), advice: Advice::default() };
+    let mut planner = Planner {
+        spec,
+        found: Diagnostics::default(),
+        said: HashSet::new(),
+        advice: Advice::default(),
+        lost: HashMap::new(),
+    };
     let mut plan = planner.frame();
     plan.spec = text;
-    let errors = planner.found.count(Severity::Error);
     let catalog = planner.catalog();
     let jobs = planner.expand_jobs(&catalog);
-    if planner.found.count(Severity::Error) > errors {
-        // With some of the jobs missing, references to them would be reported as well.
-        planner.stop_on_errors()?;
-    }
     let (jobs, origins) = planner.resolve_jobs(jobs, &catalog);
     let (jobs, origins) = planner.expand_maps(jobs, origins);
     plan.actions = planner.actions(&jobs);
-    planner.stop_on_errors()?;
     planner.check_cycles(&jobs, &catalog, &origins);
     planner.stop_on_errors()?;
     plan.jobs = jobs;
@@ -67,6 +67,9 @@ struct Planner<'a> {
     /// What was reported already: one definition can stand for thousands of instances.
     said: HashSet<(String, String)>,
     advice: Advice,
+    /// Names, perhaps with parameters, of definitions of each kind that are wrong: whoever refers to one of them may be
+    /// right.
+    lost: HashMap<&'static str, Vec<String>>,
 }
 
 impl Planner<'_> {
@@ -76,6 +79,26 @@ impl Planner<'_> {
             return Err(std::mem::take(&mut self.found));
         }
         Ok(())
+    }
+
+    /// Does something for a definition, and remembers its name if that fails.
+    fn attempt(&mut self, kind: &'static str, name: &str, work: impl FnOnce(&mut Self)) {
+        let errors = self.found.count(Severity::Error);
+        work(self);
+        if self.found.count(Severity::Error) > errors {
+            self.lost.entry(kind).or_default().push(name.to_owned());
+        }
+    }
+
+    /// A name of this kind may belong to a definition that is wrong: that has been said, and is enough.
+    fn may_be_lost(&self, kind: &str, name: &str) -> bool {
+        let is_it = |lost: &String| match (lost.find('{'), lost.rfind('}')) {
+            (Some(first), Some(last)) if first < last => {
+                name.starts_with(&lost[..first]) && name.ends_with(&lost[last + 1..])
+            }
+            _ => lost == name,
+        };
+        self.lost.get(kind).is_some_and(|lost| lost.iter().any(is_it))
     }
 
     /// Reports at a node, or at a part of its text; once per place and kind of message.

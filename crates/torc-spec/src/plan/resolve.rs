@@ -138,6 +138,9 @@ impl Planner<'_> {
     }
 
     fn unknown_name(&mut self, job: &str, name: &str, lookup: &Lookup<'_>, at: &At<'_>) {
+        if self.may_be_lost(lookup.what, name) {
+            return;
+        }
         let job = excerpt(job);
         let message = format!("job `{job}`: there is no {} called `{}`", lookup.what, excerpt(name));
         let family = format!("{name}_");
@@ -150,6 +153,9 @@ impl Planner<'_> {
     }
 
     fn no_match(&mut self, job: &str, pattern: &str, lookup: &Lookup<'_>, at: &At<'_>, itself: bool) {
+        if self.lost.contains_key(lookup.what) {
+            return;
+        }
         let (job, shown) = (excerpt(job), excerpt(pattern));
         if itself {
             self.report(at, "", Diagnostic::error(format!("job `{job}`: `{shown}` matches only the job itself")));

@@ -180,6 +180,7 @@ impl Planner<'_> {
             for (position, name) in action.jobs.iter().enumerate() {
                 match index.get(name.as_str()) {
                     Some(job) => chosen.push(*job),
+                    None if self.may_be_lost("job", name) => {}
                     None => {
                         let help = self.advice.suggest(name, names.iter().copied());
                         let message = format!("there is no job called `{}`", excerpt(name));
@@ -191,6 +192,7 @@ impl Planner<'_> {
                 let list = at.key("job_name_regexes");
                 let at = list.index(position);
                 match &found[pattern.as_str()] {
+                    Ok(matches) if matches.is_empty() && self.lost.contains_key("job") => {}
                     Ok(matches) if matches.is_empty() => {
                         self.report(&at, "", Diagnostic::error(format!("`{}` matches no job", excerpt(pattern))));
                     }

@@ -81,6 +81,10 @@ fn rules_that_never_match() {
         rules("[{exit_codes: [3], max_retries: 1, recovery_script: ./fix}]"),
         ["warning: this recovery script never runs"]
     );
+    assert_eq!(rules("[{exit_codes: [3], max_retries: 1}]"), ["warning: this rule never gives a retry"]);
+    assert!(rules("[{match_all_exit_codes: true, max_retries: 1}]").is_empty(), "it says so for everything");
+    let exception = "[{exit_codes: [3], max_retries: 1}, {match_all_exit_codes: true}]";
+    assert!(rules(exception).is_empty(), "an exception from the rule for everything");
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn jobs_that_fit_nowhere() {
     for (asked, reason) in [
         ("num_cpus: 8", "it needs 8 CPUs, this machine has 4"),
         ("memory: 16g", "it needs 16g of memory, this machine has 8g"),
-        ("num_gpus: 1", "it needs 1 GPUs, this machine has fewer"),
+        ("num_gpus: 1", "it needs 1 GPU, this machine has fewer"),
     ] {
         let found = needs(asked);
         let about: Vec<&String> = found.iter().filter(|doubt| doubt.contains("would never start")).collect();

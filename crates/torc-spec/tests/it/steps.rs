@@ -35,6 +35,20 @@ fn every_form_of_a_handler_is_the_same_handler() {
 const SEED: &str = include_str!("../shared/tasks_and_map.yaml");
 
 #[test]
+fn a_file_of_nothing_but_steps_is_one_job() {
+    for text in
+        ["- make\n- shell: test -e it\n", "tasks: [make, {shell: test -e it}]", "commands: [make, 'shell: test -e it']"]
+    {
+        let plan = plan(text, Format::Yaml);
+        assert_eq!(names(&plan), ["main"], "{text}");
+        let steps = plan.jobs[0].steps.clone().unwrap();
+        assert_eq!(steps, json!({"steps": [{"shell": "make"}, {"shell": "test -e it"}]}), "{text}");
+    }
+    let wrong = try_plan("- make\n- 3: x\n", Format::Yaml).unwrap_err().render(false);
+    assert!(wrong.contains("test.yaml:2:"), "{wrong}");
+}
+
+#[test]
 fn tasks_and_a_map_become_jobs() {
     let plan = plan(SEED, Format::Yaml);
     assert_eq!(names(&plan), ["main", "map"]);
