@@ -10,7 +10,6 @@ mod exit;
 mod output;
 mod slurm_service;
 
-use clap::Parser;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,7 +21,7 @@ fn main() -> ExitCode {
         torc_runner::guard::watch(&words.next().unwrap_or_default());
         return ExitCode::SUCCESS;
     }
-    let exit = cli::Cli::parse_from(arguments()).execute().unwrap_or_else(|error| {
+    let exit = cli::Cli::read(arguments()).execute().unwrap_or_else(|error| {
         output::error(&error);
         error.exit()
     });

@@ -37,7 +37,7 @@ pub struct Args {
     kind: Option<String>,
 
     /// Only events after the one with this id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(0..))]
     after: Option<i64>,
 
     #[command(flatten)]

@@ -13,6 +13,7 @@ use torc_client::{Client, Query};
 use torc_model::api::{AttemptView, CancelJobs, JobView, Page, UpdateJob};
 use torc_model::status::JobStatus;
 use torc_model::units::{Memory, Runtime};
+use torc_spec::nearest;
 
 /// List jobs, show them, and change single ones
 #[derive(clap::Args, Debug)]
@@ -245,7 +246,8 @@ fn parse_status(text: &str) -> std::result::Result<JobStatus, String> {
     let by_code = text.parse().ok().and_then(JobStatus::from_code);
     JobStatus::parse(text).or(by_code).ok_or_else(|| {
         let known: Vec<&str> = JobStatus::ALL.iter().map(|s| s.as_str()).collect();
-        format!("known statuses: {}", known.join(", "))
+        let meant = nearest(text, known.iter().copied()).map(|status| format!("did you mean `{status}`? "));
+        format!("{}known statuses: {}", meant.unwrap_or_default(), known.join(", "))
     })
 }
 

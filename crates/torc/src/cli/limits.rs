@@ -24,6 +24,7 @@ enum Command {
         /// The name that jobs use
         name: String,
         /// At most this many at once
+        #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(0..))]
         max: i64,
     },
     /// Remove a limit

@@ -23,6 +23,7 @@ mod logging;
 mod logs;
 mod mcp;
 mod new;
+mod numbers;
 mod paging;
 mod person;
 mod plot;
@@ -254,6 +255,11 @@ impl Locator {
 }
 
 impl Cli {
+    /// Reads the arguments. Ends the program if they are wrong, or if they only ask for help.
+    pub fn read(arguments: Vec<std::ffi::OsString>) -> Self {
+        Self::try_parse_from(arguments).unwrap_or_else(|error| numbers::explain(error).exit())
+    }
+
     /// Runs the command.
     pub fn execute(self) -> Result<Exit> {
         let Global { format, url, token_file, dir, quiet, verbose } = self.global;
@@ -315,6 +321,22 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// An argument of a command with the id of a global one would be taken for it.
+    #[test]
+    fn no_command_takes_a_global_option_for_its_own() {
+        fn check(command: &clap::Command, globals: &[String]) {
+            for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
+                assert!(!globals.contains(&argument.get_id().to_string()), "{} {argument}", command.get_name());
+            }
+            command.get_subcommands().for_each(|inner| check(inner, globals));
+        }
+        let command = Cli::command();
+        let globals = command.get_arguments().filter(|argument| argument.is_global_set());
+        let globals: Vec<String> = globals.map(|argument| argument.get_id().to_string()).collect();
+        assert!(globals.contains(&"url".to_owned()), "{globals:?}");
+        check(&command, &globals);
     }
 
     #[test]

@@ -9,12 +9,12 @@ use torc_model::api::Page;
 #[derive(clap::Args, Debug)]
 pub struct Paging {
     /// Show at most this many rows [default: all]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..), allow_negative_numbers = true)]
     limit: Option<i64>,
 
     /// Skip this many rows
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
-    #[arg(hide_default_value = true)]
+    #[arg(hide_default_value = true, allow_negative_numbers = true)]
     offset: i64,
 }
 

@@ -5,12 +5,15 @@ use crate::output::escape;
 use torc_client::{Client, Query};
 use torc_model::api::{JobView, WorkflowView};
 use torc_model::ids::{JobId, WorkflowId};
+use torc_spec::nearest;
 
 /// The word for the newest workflow.
 pub const LATEST: &str = "latest";
 
 /// How many names a "not found" message offers.
 const MAX_OFFERED: usize = 5;
+/// Among how many of them the one that was meant is looked for.
+const MAX_COMPARED: usize = 1000;
 
 /// A job as the user names it.
 #[derive(clap::Args, Debug)]
@@ -54,7 +57,10 @@ impl WorkflowOption {
 /// The workflow with this id or name; of several with one name, the newest.
 pub async fn workflow(client: &Client, text: &str) -> Result<WorkflowView> {
     if let Ok(id) = text.parse::<WorkflowId>() {
-        return Ok(client.get_workflow(id).await?);
+        return match client.get_workflow(id).await {
+            Err(error) if error.status() == Some(404) => Err(no_workflow(client, text).await?),
+            found => Ok(found?),
+        };
     }
     let newest = Query::new().add("sort_by", "id").add("reverse_sort", true).add("limit", 1);
     let query = if text == LATEST { newest } else { newest.add("name", text) };
@@ -66,22 +72,32 @@ pub async fn workflow(client: &Client, text: &str) -> Result<WorkflowView> {
 }
 
 async fn no_workflow(client: &Client, text: &str) -> Result<Error> {
-    let query = Query::new().add("sort_by", "id").add("reverse_sort", true).add("limit", MAX_OFFERED);
+    let query = Query::new().add("sort_by", "id").add("reverse_sort", true).add("limit", MAX_COMPARED);
     let page = client.list_workflows(&query).await?;
-    let known: Vec<String> = page.items.iter().map(|w| format!("{} ({})", escape::line(&w.name), w.id)).collect();
-    let more = if page.has_more { ", ..." } else { "" };
+    let offered = page.items.iter().take(MAX_OFFERED);
+    let known: Vec<String> = offered.map(|w| format!("{} ({})", escape::line(&w.name), w.id)).collect();
+    let more = if page.items.len() > MAX_OFFERED { ", ..." } else { "" };
     let message = format!("workflow `{}` not found", escape::line(text));
-    Ok(if known.is_empty() {
-        Error::usage(message)
-    } else {
-        Error::usage(format!("{message} (known workflows: {}{more})", known.join(", ")))
+    if known.is_empty() {
+        return Ok(Error::usage(message));
+    }
+    let message = format!("{message} (known workflows: {}{more})", known.join(", "));
+    Ok(match nearest(text, page.items.iter().map(|workflow| workflow.name.as_str())) {
+        Some(near) => Error::usage_hint(message, format!("did you mean `{}`?", escape::line(near))),
+        None => Error::usage(message),
     })
 }
 
 /// The job with this id, or with this name in a workflow.
 pub async fn job(client: &Client, text: &str, default_workflow: &str) -> Result<JobView> {
     if let Ok(id) = text.parse::<JobId>() {
-        return Ok(client.get_job(id).await?);
+        return client.get_job(id).await.map_err(|error| match error.status() {
+            Some(404) => Error::usage_hint(
+                format!("job {id} not found"),
+                "`torc jobs list WORKFLOW` lists the jobs of a workflow, `torc workflows list` the workflows",
+            ),
+            _ => error.into(),
+        });
     }
     // A slash separates workflow and job, but job names may contain slashes too: the whole text wins.
     let here = workflow(client, default_workflow).await;
@@ -94,10 +110,10 @@ pub async fn job(client: &Client, text: &str, default_workflow: &str) -> Result<
         let workflow = workflow(client, prefix).await?;
         return match find_by_name(client, workflow.id, name).await? {
             Some(job) => Ok(job),
-            None => Err(no_job(&workflow, name)),
+            None => Err(no_job(client, &workflow, name).await?),
         };
     }
-    Err(no_job(&here?, text))
+    Err(no_job(client, &here?, text).await?)
 }
 
 async fn find_by_name(client: &Client, workflow: WorkflowId, name: &str) -> Result<Option<JobView>> {
@@ -105,14 +121,14 @@ async fn find_by_name(client: &Client, workflow: WorkflowId, name: &str) -> Resu
     Ok(client.list_jobs(&query).await?.items.into_iter().next())
 }
 
-fn no_job(workflow: &WorkflowView, name: &str) -> Error {
-    Error::usage_hint(
-        format!(
-            "job `{}` not found in workflow {} (`{}`)",
-            escape::line(name),
-            workflow.id,
-            escape::line(&workflow.name)
-        ),
-        format!("`torc jobs list {}` lists its jobs; `WORKFLOW/JOB` names one of another workflow", workflow.id),
-    )
+async fn no_job(client: &Client, workflow: &WorkflowView, name: &str) -> Result<Error> {
+    let query = Query::new().add("workflow_id", workflow.id).add("limit", MAX_COMPARED);
+    let page = client.list_jobs(&query).await?;
+    let meant = nearest(name, page.items.iter().map(|job| job.name.as_str()));
+    let meant = meant.map(|near| format!("did you mean `{}`? ", escape::line(near))).unwrap_or_default();
+    let id = workflow.id;
+    Ok(Error::usage_hint(
+        format!("job `{}` not found in workflow {id} (`{}`)", escape::line(name), escape::line(&workflow.name)),
+        format!("{meant}`torc jobs list {id}` lists its jobs; `WORKFLOW/JOB` names one of another workflow"),
+    ))
 }

@@ -24,7 +24,8 @@ enum Command {
     /// Add an endpoint; its secret is printed once
     Create {
         /// Where to post to
-        url: String,
+        #[arg(value_name = "URL")]
+        endpoint: String,
         /// Only these events; may be repeated
         #[arg(long = "event")]
         events: Vec<String>,
@@ -67,9 +68,9 @@ impl Args {
                     let page: Page<WebhookView> = client.get("/webhooks").await?;
                     context.output.list("webhooks", &page.items, page.total_count, || endpoints(&page.items))?;
                 }
-                Command::Create { url, events, workflow, secret, allow_private } => {
+                Command::Create { endpoint, events, workflow, secret, allow_private } => {
                     let workflow_id = workflow.map(WorkflowId);
-                    let new = CreateWebhook { url, secret, events, workflow_id, allow_private };
+                    let new = CreateWebhook { url: endpoint, secret, events, workflow_id, allow_private };
                     let made: WebhookView = client.post("/webhooks", &new).await?;
                     context.output.value(&made, |w| {
                         let secret = w.secret.as_deref().unwrap_or_default();

@@ -57,7 +57,7 @@ enum Command {
 #[derive(clap::Args, Debug)]
 struct List {
     /// Show archived workflows too
-    #[arg(long)]
+    #[arg(long, alias = "archived")]
     include_archived: bool,
 
     #[command(flatten)]

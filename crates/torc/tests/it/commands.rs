@@ -42,6 +42,31 @@ fn a_job_is_named_by_id_by_name_or_with_its_workflow() {
 }
 
 #[test]
+fn a_wrong_word_is_answered_with_the_right_one() {
+    let test = ran("name: sweep\njobs:\n  - {name: train_1, command: 'true'}\n  - {name: train_2, command: 'true'}\n");
+    for (call, told) in [
+        (&["why", "trian_2"][..], "did you mean `train_2`? `torc jobs list 1` lists its jobs"),
+        (&["status", "sweeep"], "did you mean `sweep`?"),
+        (&["status", "99"], "workflow `99` not found (known workflows: sweep (1))"),
+        (&["logs", "99"], "`torc jobs list WORKFLOW` lists the jobs of a workflow"),
+        (&["jobs", "list", "-s", "faild"], "did you mean `failed`? known statuses: uninitialized, blocked,"),
+        (&["jobs", "list", "--limit", "many"], "expected a whole number"),
+        (&["items", "list", "train_1"], "`train_1` is not a job with `map`"),
+    ] {
+        test.torc(call).exit(2).tells(told);
+    }
+}
+
+#[test]
+fn a_webhook_is_made_at_the_server_that_is_meant() {
+    let test = ran(TWO);
+    let made = test.torc(["webhooks", "create", "http://127.0.0.1:9/hook", "--allow-private"]).success();
+    assert!(made.stdout.starts_with("webhook 1 posts to http://127.0.0.1:9/hook\nsecret "), "{}", made.stdout);
+    let list = test.torc(["-f", "json", "webhooks", "list"]).success().json();
+    assert_eq!(text(&list["webhooks"][0]["url"]), "http://127.0.0.1:9/hook");
+}
+
+#[test]
 fn logs_show_both_streams_or_one() {
     let test = ran(TWO);
     assert_eq!(test.torc(["-q", "logs", "a"]).success().stdout, "out\nerr\n");

@@ -121,7 +121,7 @@ async fn start_and_wait(
             Err(error) => Err(Error::io("wait for", program)(error)),
         },
         () = tokio::time::sleep(limits.time) => Ok(format!("was stopped after {} s", limits.time.as_secs())),
-        () = journal.overrun() => Ok(format!("was stopped: it may make {} and would not end", human::count(limits.calls, "call"))),
+        () = journal.overrun() => Ok(format!("was stopped: it may call {} and would not end", human::count(limits.calls, "time"))),
     }
 }
 

@@ -1,0 +1,58 @@
+//! Wrong numbers on the command line: says what was expected instead of how the reading failed.
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory as _, Error};
+use std::error::Error as _;
+
+/// The same error in words that help, if it is about a number.
+pub fn explain(error: Error) -> Error {
+    let Some(expected) = error.source().and_then(|source| expected(&source.to_string())) else { return error };
+    let context = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+    let (value, argument) = (context(ContextKind::InvalidValue), context(ContextKind::InvalidArg));
+    let message = format!("invalid value '{value}' for '{argument}': expected {expected}\n");
+    super::Cli::command().error(ErrorKind::ValueValidation, message)
+}
+
+/// What a number should have been, by what its parser says.
+fn expected(said: &str) -> Option<String> {
+    if let Some((_, range)) = said.split_once(" is not in ") {
+        let (least, most) = range.split_once("..")?;
+        let most: Option<i64> = most.trim_start_matches('=').parse().ok();
+        return Some(match most.filter(|most| *most < i64::from(u32::MAX)) {
+            Some(most) => format!("a whole number from {least} to {most}"),
+            None => format!("a whole number of at least {least}"),
+        });
+    }
+    match said {
+        "invalid digit found in string" | "cannot parse integer from empty string" => Some("a whole number".into()),
+        "invalid float literal" | "cannot parse float from empty string" => Some("a number".into()),
+        _ if said.starts_with("number too ") => Some("a smaller number".into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Cli;
+    use super::*;
+    use clap::Parser as _;
+
+    #[test]
+    fn a_wrong_number_is_told_what_it_should_be() {
+        for (call, expected) in [
+            (&["jobs", "list", "--limit", "abc"][..], "'abc' for '--limit <N>': expected a whole number\n"),
+            (&["jobs", "list", "--limit", "0"], "'0' for '--limit <N>': expected a whole number of at least 1\n"),
+            (&["jobs", "list", "--offset", "-3"], "'-3' for '--offset <N>': expected a whole number of at least 0\n"),
+            (&["events", "--after", "-1"], "'-1' for '--after <ID>': expected a whole number of at least 0\n"),
+            (&["watch", "--memory-multiplier", "x"], "--memory-multiplier <FACTOR>': expected a number\n"),
+            (&["slurm", "schedule-nodes", "-n", "5000"], "expected a whole number from 1 to 1000\n"),
+            (&["limits", "set", "gpu", "99999999999999999999"], "expected a smaller number\n"),
+        ] {
+            let error = Cli::try_parse_from([&["torc"], call].concat()).map(|_| ()).map_err(explain).unwrap_err();
+            assert!(error.to_string().contains(expected), "{call:?}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+        let error = Cli::try_parse_from(["torc", "jobs", "lst"]).map(|_| ()).map_err(explain).unwrap_err();
+        assert!(error.to_string().contains("a similar subcommand exists"), "{error}");
+    }
+}
