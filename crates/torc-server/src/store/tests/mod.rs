@@ -14,7 +14,7 @@ use super::*;
 use serde_json::json;
 use std::path::Path;
 use torc_model::api::{AttemptRef, Capacity, CompletionReport, ReportVerdict, StartReport};
-use torc_model::plan::{FailureHandler, Job, JobRest, Plan, Rule};
+use torc_model::plan::{Backoff, FailureHandler, Job, JobRest, Plan, Rule};
 use torc_model::status::{Cause, JobStatus, Outcome};
 
 fn open(path: &Path) -> Connection {
@@ -501,4 +501,54 @@ async fn numbers_of_events_are_not_used_again() {
         Creation { spec: json!({}).into(), user: None, initialize: true, force: false, key: None, directory: None };
     f.store.writer.call(move |tx| create::create(tx, &request, plan, &[], Vec::new())).await.expect("created");
     assert_eq!(f.scalar("SELECT min(id) FROM event").await, last + 1);
+}
+
+#[tokio::test]
+async fn who_is_alone_does_small_work_itself() {
+    let f = Fixture::new(diamond()).await;
+    let here = std::thread::current().id();
+    let thread = |_: &mut writer::Tx<'_>| Ok(std::thread::current().id());
+    f.store.writer.hold_for_quick(false);
+    assert_ne!(f.store.writer.call_routine(thread).await.expect("done"), here, "the disk is slow");
+    f.store.writer.hold_for_quick(true);
+    assert_eq!(f.store.writer.call_routine(thread).await.expect("done"), here);
+    f.store.writer.hold_for_quick(true);
+    assert_ne!(f.store.writer.call(thread).await.expect("done"), here, "it may be large");
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let (slow, other) = (f.store.clone(), f.store.clone());
+    let slow = tokio::spawn(async move { slow.writer.call(move |_| Ok(wait.recv().is_ok())).await });
+    tokio::task::yield_now().await;
+    f.store.writer.hold_for_quick(true);
+    let other = tokio::spawn(async move { other.writer.call_routine(thread).await });
+    tokio::task::yield_now().await;
+    release.send(()).expect("somebody waits");
+    assert!(slow.await.expect("joined").expect("done"));
+    assert_ne!(other.await.expect("joined").expect("done"), here, "it is not alone");
+}
+
+/// Whoever does its own work may plan something for a time at which the thread would still sleep.
+#[tokio::test]
+async fn a_delayed_retry_is_given_out_in_time() {
+    let backoff = Backoff { delay_seconds: 0.2, factor: 1.0, max_seconds: None, jitter: 0.0 };
+    let rule = Rule { exit_codes: vec![3], backoff: Some(backoff), ..Rule::default() };
+    let handler = FailureHandler { name: "h".into(), rules: vec![rule] };
+    let flaky = Job { failure_handler: Some(0), ..job("flaky", &[]) };
+    let mut f = Fixture::new(Plan { failure_handlers: vec![handler], jobs: vec![flaky], ..Plan::default() }).await;
+    let first = f.claim(vec![]).await;
+    let request = ClaimRequest {
+        runner_id: f.runner,
+        key: "again".into(),
+        limit: 10,
+        capacity: capacity(),
+        time_left_seconds: None,
+        prefetch: 0,
+        wait_seconds: 30.0,
+        started: Vec::new(),
+        completed: vec![ended(&first.attempts[0], 3)],
+        strict_scheduler_match: false,
+    };
+    f.store.writer.hold_for_quick(true);
+    let claim = tokio::time::timeout(Duration::from_secs(10), f.store.claim(f.id, request));
+    let answer = claim.await.expect("in time").expect("claimed");
+    assert_eq!(answer.attempts.len(), 1, "{answer:?}");
 }
