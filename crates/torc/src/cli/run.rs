@@ -1,7 +1,7 @@
 //! `torc run`: a spec becomes a workflow, or a workflow goes on, and a runner in this process does the work.
 
 use super::create;
-use super::drive::{self, Drive};
+use super::drive::{self, Drive, count};
 use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
@@ -114,6 +114,10 @@ pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOpt
                  (`torc recover {id}` goes on with the old one)",
                 human::count(count, "job")
             )),
+            Earlier::Edited(id) => context.output.talk(format_args!(
+                "note: workflow {id} was made from another version of this spec; a new one begins, with all jobs \
+                 (`torc workflows reinitialize {id} --spec FILE` takes the changes into the old one)"
+            )),
             Earlier::Nothing => {}
         }
         let created = create::create(context, client, &checked, Some(options.start())).await?;
@@ -162,12 +166,14 @@ fn run_found(
     })
 }
 
-/// What was made from this very spec in this very directory.
+/// What was made from this spec in this very directory.
 enum Earlier {
     /// The newest that is not finished.
     Unfinished(Box<WorkflowView>),
     /// The newest has ended, and these many jobs of it did not succeed.
     EndedBadly(WorkflowId, i64),
+    /// The newest of this name has completed jobs, and was made before the spec was edited.
+    Edited(WorkflowId),
     Nothing,
 }
 
@@ -178,7 +184,7 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
         .add("sort_by", "id")
         .add("reverse_sort", true)
         .add("limit", MAX_COMPARED);
-    let (mut ended, mut is_newest) = (Earlier::Nothing, true);
+    let (mut ended, mut is_newest, mut edited) = (Earlier::Nothing, true, None);
     for workflow in client.list_workflows(&query).await?.items {
         let same_place = workflow.directory.as_deref().is_some_and(|dir| Path::new(dir) == here);
         if !same_place {
@@ -192,8 +198,11 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
         }
         let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
         if spec != checked.value() {
+            edited.get_or_insert((workflow.id, true));
             continue;
         }
+        // What was edited since then has a workflow of its own already.
+        edited.get_or_insert((workflow.id, false));
         if !is_over {
             return Ok(Earlier::Unfinished(Box::new(workflow)));
         }
@@ -203,6 +212,11 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
             0 => {}
             count => ended = Earlier::EndedBadly(workflow.id, count),
         }
+    }
+    if let (Earlier::Nothing, Some((id, true))) = (&ended, edited)
+        && count(&client.workflow_status(id).await?, JobStatus::Completed) > 0
+    {
+        return Ok(Earlier::Edited(id));
     }
     Ok(ended)
 }

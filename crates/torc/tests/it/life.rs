@@ -156,6 +156,16 @@ fn a_new_workflow_after_a_bad_end_says_how_to_go_on_with_the_old_one() {
 }
 
 #[test]
+fn a_run_of_an_edited_spec_says_how_to_keep_what_is_done() {
+    let test = Test::new().spec("name: e\njobs:\n  - {name: a, command: 'true'}\n  - {name: b, command: 'false'}\n");
+    test.run().expect(1);
+    test.write("workflow.yaml", "name: e\njobs:\n  - {name: a, command: 'true'}\n  - {name: b, command: ':'}\n");
+    let run = test.run().expect(0).tells("note: workflow 1 was made from another version of this spec");
+    assert!(run.stderr.contains("`torc workflows reinitialize 1 --spec FILE`"), "{}", run.stderr);
+    assert!(!test.run().expect(0).stderr.contains("another version"), "this version has been run");
+}
+
+#[test]
 fn a_short_time_limit_is_used() {
     let test = Test::new().spec("name: quick\njobs:\n  - {name: a, command: 'true'}\n");
     test.torc(["run", "workflow.yaml", "--time-limit", "15s"]).success().tells("1 of 1 job succeeded");
