@@ -1,6 +1,6 @@
 //! Where a spec's text comes from and which format it has.
 
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, suggest};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -112,7 +112,9 @@ impl Source {
     /// Reads a file, or standard input for `-`. The extension decides the format, else the first characters.
     pub fn read(path: &Path) -> Result<Self, Diagnostics> {
         let fail = |error: std::io::Error| {
-            Diagnostics::from(Diagnostic::error(format!("cannot read `{}`: {error}", path.display())))
+            let help = (error.kind() == std::io::ErrorKind::NotFound).then(|| others(path)).flatten();
+            let diagnostic = Diagnostic::error(format!("cannot read `{}`: {error}", path.display()));
+            Diagnostics::from(diagnostic.maybe_help(help))
         };
         let (name, bytes, base_dir) = if path == Path::new("-") {
             ("<stdin>".to_owned(), read_limited(&mut std::io::stdin().lock()).map_err(fail)?, PathBuf::from("."))
@@ -123,8 +125,7 @@ impl Source {
                 );
             }
             let mut file = std::fs::File::open(path).map_err(fail)?;
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let base_dir = parent.unwrap_or(Path::new(".")).to_owned();
+            let base_dir = directory(path).to_owned();
             (path.display().to_string(), read_limited(&mut file).map_err(fail)?, base_dir)
         };
         let format = Format::from_path(path).unwrap_or_else(|| Format::detect(&String::from_utf8_lossy(head(&bytes))));
@@ -136,6 +137,20 @@ impl Source {
         self.base_dir = Some(base_dir.into());
         self
     }
+}
+
+/// The directory that a file is in.
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The workflow file that was probably meant, or the ones that stand where this one does not.
+fn others(path: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(directory(path)).ok()?;
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|file| Format::from_path(file).is_some());
+    let mut names: Vec<String> = files.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
+    names.sort();
+    suggest(path.file_name()?.to_str()?, names.iter().map(String::as_str))
 }
 
 /// Enough to look past a licence header.
@@ -153,6 +168,15 @@ pub(crate) fn read_limited(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_not_there_is_answered_with_those_that_are() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shared");
+        let help = |name: &str| Source::read(&here.join(name)).unwrap_err().0.remove(0).help;
+        assert_eq!(help("task_and_map.yaml").as_deref(), Some("did you mean `tasks_and_map.yaml`?"));
+        assert!(help("other").unwrap().starts_with("known: `"));
+        assert_eq!(help("nowhere/other.yaml"), None);
+    }
 
     #[test]
     fn the_first_words_tell_the_format() {
