@@ -320,8 +320,7 @@ impl Finish {
             ended_ms: exit.ended_ms,
             exec_seconds: seconds,
             cpu_seconds: has_run.then_some(cpu),
-            // Too short to be sampled and smaller than we are: unknown, not nothing.
-            peak_memory_bytes: (has_run && exit.peak_memory_bytes > 0).then(|| to_i64(exit.peak_memory_bytes)),
+            peak_memory_bytes: peak_memory(&exit).filter(|_| has_run).map(to_i64),
             avg_memory_bytes: exit.usage.avg_memory_bytes().map(to_i64),
             peak_cpu_percent: exit.usage.peak_cpu_percent,
             avg_cpu_percent: (has_run && seconds > 0.0).then(|| cpu / seconds * 100.0),
@@ -534,6 +533,14 @@ fn own_words(how: &How) -> Option<Evidence> {
         How::Signal(signal) => Some(evidence("exit", format!("ended by {}", sys::signal_name(*signal)))),
         How::NotStarted(_) => None,
     }
+}
+
+/// The highest memory that is known. Too short to be sampled and smaller than we are: unknown, not nothing.
+fn peak_memory(exit: &Exit) -> Option<u64> {
+    // The kernel counts file cache too, so its figure says nothing about most programs; but one that it killed had used
+    // all of that.
+    let kernel = exit.memory.filter(|memory| memory.oom_kills > 0).and_then(|memory| memory.peak_bytes);
+    Some(exit.peak_memory_bytes.max(kernel.unwrap_or(0))).filter(|peak| *peak > 0)
 }
 
 #[cfg(test)]

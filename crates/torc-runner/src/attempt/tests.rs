@@ -82,6 +82,19 @@ fn line(verdict: &Verdict) -> String {
 }
 
 #[test]
+fn the_kernels_figure_counts_when_it_killed_for_memory() {
+    let with = |peak_memory_bytes, oom_kills| {
+        let memory = Some(KernelMemory { oom_kills, peak_bytes: Some(7000) });
+        Exit { peak_memory_bytes, memory, ..exit(How::Signal(9)) }
+    };
+    assert_eq!(peak_memory(&exit(How::Code(0))), Some(5000));
+    assert_eq!(peak_memory(&with(5000, 0)), Some(5000), "file cache is no use");
+    assert_eq!(peak_memory(&with(0, 0)), None);
+    assert_eq!(peak_memory(&with(0, 1)), Some(7000), "dead before the first look");
+    assert_eq!(peak_memory(&with(8000, 1)), Some(8000));
+}
+
+#[test]
 fn verdicts_follow_the_strongest_evidence() {
     let sent = |signal, after| Sent { signal, after: Duration::from_millis(after) };
     let oom = Some(KernelMemory { oom_kills: 2, peak_bytes: Some(999) });

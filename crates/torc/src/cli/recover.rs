@@ -189,11 +189,12 @@ impl Args {
         for line in &view.orphans.details {
             context.output.talk(format_args!("first: {}", escape::line(line)));
         }
-        let jobs = human::count(view.jobs_to_retry.len() as i64, "job");
+        let jobs = human::count(view.jobs_to_retry.len(), "job");
+        let them = if view.jobs_to_retry.len() == 1 && judged == 0 { "it" } else { "them" };
         let reopened = match view.reopened.len() {
             0 => String::new(),
-            1 => ", and 1 canceled job waits for them again".into(),
-            many => format!(", and {} canceled jobs wait for them again", human::grouped(many as i64)),
+            1 => format!(", and 1 canceled job waits for {them} again"),
+            many => format!(", and {} wait for {them} again", human::count(many, "canceled job")),
         };
         match (view.jobs_to_retry.is_empty(), self.dry_run) {
             (true, _) if judged > 0 => {}
@@ -211,7 +212,7 @@ impl Args {
         }
         let active = client.workflow_status(workflow.id).await?.active_runners;
         if !self.dry_run && (!view.jobs_to_retry.is_empty() || judged > 0) && active == 0 {
-            context.output.talk(format_args!("hint: no runner is active; `torc run {}` runs them", workflow.id));
+            context.output.talk(format_args!("hint: no runner is active; `torc run {}` runs {them}", workflow.id));
         }
         Ok(())
     }
