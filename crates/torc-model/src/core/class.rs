@@ -1,6 +1,10 @@
 //! Which jobs fit where. Jobs with the same needs form a class; a claim compares classes, not jobs.
 
 use crate::api::Capacity;
+use crate::words;
+
+/// A resource that is measured and not counted.
+const MEMORY: &str = "memory";
 
 /// What a job needs and where it may run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -50,25 +54,29 @@ impl Room {
     pub fn fits(&self, class: &Class) -> bool {
         match self.jobs {
             Some(jobs) => jobs >= 1,
-            None => self.lacking(class).is_none(),
+            None => self.lack(class).is_none(),
         }
     }
 
     /// What is missing for one more of this class, in words.
     pub fn lacking(&self, class: &Class) -> Option<String> {
-        let memory = class.memory.unwrap_or(0) as i64;
+        let (what, want, have) = self.lack(class)?;
+        Some(match what {
+            MEMORY => format!("{} MiB of {MEMORY} (free: {})", want.div_ceil_mib(), have.div_ceil_mib()),
+            _ => format!("{} (free: {})", words::count(want, what), have.max(0)),
+        })
+    }
+
+    /// What is missing, how much is wanted, and how much is there.
+    fn lack(&self, class: &Class) -> Option<(&'static str, i64, i64)> {
         let nodes = if class.nodes > 1 { i64::from(class.nodes) } else { 0 };
         let rows = [
-            ("CPUs", i64::from(class.cpus), self.cpus),
-            ("GPUs", i64::from(class.gpus), self.gpus),
-            ("nodes", nodes, self.nodes),
-            ("MiB of memory", memory.div_ceil_mib(), self.memory.max(0).div_ceil_mib()),
+            ("CPU", i64::from(class.cpus), self.cpus),
+            ("GPU", i64::from(class.gpus), self.gpus),
+            ("node", nodes, self.nodes),
+            (MEMORY, class.memory.unwrap_or(0) as i64, self.memory.max(0)),
         ];
-        if memory > self.memory.max(0) || rows[..3].iter().any(|(_, want, have)| want > have) {
-            let (what, want, have) = rows.into_iter().find(|(_, want, have)| want > have).unwrap_or(rows[3]);
-            return Some(format!("{want} {what} (free: {})", have.max(0)));
-        }
-        None
+        rows.into_iter().find(|(_, want, have)| want > have)
     }
 
     /// Takes one of this class away. May go below zero for attempts that are kept for later.
@@ -115,6 +123,8 @@ mod tests {
         assert!(room.fits(&light));
         room.take(&light);
         assert_eq!(room.lacking(&light).as_deref(), Some("2 CPUs (free: 0)"));
+        let one = Class { cpus: 1, ..light };
+        assert_eq!(room.lacking(&one).as_deref(), Some("1 CPU (free: 0)"));
     }
 
     #[test]

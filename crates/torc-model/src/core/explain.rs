@@ -88,6 +88,7 @@ impl Workflow {
         }
         let class = &self.classes[job.class as usize];
         let mut reasons = Vec::new();
+        let mut is_only_full = false;
         for runner in runners {
             if let Some(reason) = why_not(class, &runner.claim, limits, runner.claim.strict_scheduler) {
                 reasons.push(format!("on {}: {reason}", runner.host));
@@ -103,11 +104,13 @@ impl Workflow {
             if !room.fits(class) {
                 let lacks = room.lacking(class).unwrap_or_else(|| "a free slot".into());
                 reasons.push(format!("on {}: it needs {lacks}", runner.host));
+                is_only_full = true;
                 continue;
             }
             return "it is next in the queue".into();
         }
-        format!("no runner can take it: {}", reasons.join("; "))
+        let what = if is_only_full { "it waits until a runner has room" } else { "no runner can take it" };
+        format!("{what}: {}", reasons.join("; "))
     }
 
     /// What a runner of this size lacks for the job even when it is empty.

@@ -109,11 +109,16 @@ pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOpt
                 ));
                 return Ok(*workflow);
             }
-            Earlier::EndedBadly(id, count) => context.output.talk(format_args!(
-                "note: workflow {id} of the same spec has ended, {} of it without success; a new one begins \
-                 (`torc recover {id}` goes on with the old one)",
-                human::count(count, "job")
-            )),
+            Earlier::EndedBadly { id, bad, has_failed } => {
+                let bad = human::count(bad, "job");
+                let how = match has_failed {
+                    true => format!("`torc recover {id}` goes on with the old one"),
+                    false => format!("`torc workflows reset-status {id} --failed-only` lets the old one go on"),
+                };
+                context.output.talk(format_args!(
+                    "note: workflow {id} of the same spec has ended, {bad} of it without success; a new one begins ({how})"
+                ));
+            }
             Earlier::Edited(id) => context.output.talk(format_args!(
                 "note: workflow {id} was made from another version of this spec; a new one begins, with all jobs \
                  (`torc workflows reinitialize {id} --spec FILE` takes the changes into the old one)"
@@ -170,8 +175,14 @@ fn run_found(
 enum Earlier {
     /// The newest that is not finished.
     Unfinished(Box<WorkflowView>),
-    /// The newest has ended, and these many jobs of it did not succeed.
-    EndedBadly(WorkflowId, i64),
+    /// The newest has ended, and not all of its jobs have succeeded.
+    EndedBadly {
+        id: WorkflowId,
+        /// So many have not.
+        bad: i64,
+        /// Some of them failed; else all were canceled, and there is nothing to recover.
+        has_failed: bool,
+    },
     /// The newest of this name has completed jobs, and was made before the spec was edited.
     Edited(WorkflowId),
     Nothing,
@@ -207,10 +218,10 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
             return Ok(Earlier::Unfinished(Box::new(workflow)));
         }
         let status = client.workflow_status(workflow.id).await?;
-        let bad = [JobStatus::Failed, JobStatus::Terminated, JobStatus::Canceled];
-        match bad.iter().filter_map(|of| status.counts.get(of.as_str())).sum() {
-            0 => {}
-            count => ended = Earlier::EndedBadly(workflow.id, count),
+        let failed = count(&status, JobStatus::Failed) + count(&status, JobStatus::Terminated);
+        let bad = failed + count(&status, JobStatus::Canceled);
+        if bad > 0 {
+            ended = Earlier::EndedBadly { id: workflow.id, bad, has_failed: failed > 0 };
         }
     }
     if let (Earlier::Nothing, Some((id, true))) = (&ended, edited)

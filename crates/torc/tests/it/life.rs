@@ -153,6 +153,9 @@ fn a_new_workflow_after_a_bad_end_says_how_to_go_on_with_the_old_one() {
     test.run().expect(1).tells("`torc recover 1` repairs");
     test.run().expect(1).tells("note: workflow 1 of the same spec has ended, 1 job of it without success");
     test.torc(["run", "workflow.yaml", "--new"]).exit(1).tells("created workflow 3");
+    test.torc(["create", "workflow.yaml"]).success();
+    test.torc(["cancel", "4"]).success();
+    test.run().expect(1).tells("`torc workflows reset-status 4 --failed-only` lets the old one go on");
 }
 
 #[test]
