@@ -80,11 +80,16 @@ impl Cgroups {
         }
         result.map(|()| group)
     }
+
+    /// Removes the place, if all its groups are gone.
+    pub fn remove(&self) {
+        let _ = fs::remove_dir(&self.dir);
+    }
 }
 
 impl Drop for Cgroups {
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.dir);
+        self.remove();
     }
 }
 

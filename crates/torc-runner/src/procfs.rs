@@ -103,6 +103,25 @@ pub fn find_process(pid: i32) -> Option<Process> {
     parse_stat(&buffer[..length])
 }
 
+/// Our own children, dead ones included that nobody has waited for: read from the kernel's list, which costs far less than
+/// the whole table. None on kernels that keep no such list. It may miss one when another one is waited for meanwhile, or
+/// a thread of ours ends.
+pub fn own_children() -> Option<Vec<i32>> {
+    let mut children = Vec::new();
+    let first_thread = std::process::id().to_string();
+    for thread in std::fs::read_dir("/proc/self/task").ok()? {
+        let thread = thread.ok()?;
+        match std::fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => children.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            // It has ended since it was listed; the first one never does.
+            Err(_) if thread.file_name() != *first_thread => {}
+            Err(_) => return None,
+        }
+    }
+    children.sort_unstable();
+    Some(children)
+}
+
 /// Start time of our own process, in ticks since boot.
 pub fn own_start() -> Option<u64> {
     find_process(i32::try_from(std::process::id()).ok()?).map(|p| p.start)
@@ -203,6 +222,29 @@ mod tests {
         assert!(proportional_bytes(pid).unwrap() > 0);
         assert!(shared_pages(pid).unwrap() > 0);
         assert!(!boot_id().is_empty());
+    }
+
+    #[test]
+    fn children_of_all_threads_are_listed_dead_ones_included() {
+        let Some(before) = own_children() else { return eprintln!("this kernel keeps no lists of children") };
+        let spawn = |program| std::process::Command::new(program).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut living = spawn("cat");
+        let thread = std::thread::spawn(move || {
+            let dead = spawn("true");
+            while !find_process(dead.id().cast_signed()).unwrap().is_zombie {
+                std::thread::yield_now();
+            }
+            (dead, own_children().unwrap())
+        });
+        let (mut dead, children) = thread.join().unwrap();
+        for child in [&living, &dead] {
+            let pid = child.id().cast_signed();
+            assert!(children.contains(&pid) && !before.contains(&pid), "{pid}: {before:?}, {children:?}");
+        }
+        living.kill().unwrap();
+        living.wait().unwrap();
+        dead.wait().unwrap();
+        assert!(!own_children().unwrap().contains(&living.id().cast_signed()));
     }
 
     #[test]

@@ -63,10 +63,20 @@ impl Runner {
         let leftovers = tokio::task::spawn_blocking(move || identity::end_leftovers(&blocking_dir)).await;
         let key = random_key().map_err(|e| Error::system("get random numbers", e))?;
         let own = Identity::own();
-        torc_failpoint::hit("runner.before_register");
-        let registered = register(&config, &key, &own, &output_dir).await?;
-        torc_failpoint::hit("runner.after_register");
         let tell = Teller { events: config.events.clone() };
+        // Before there is anything to guard: its program gets ready while the server writes us down.
+        let guard = start_guard(&config, &key, &tell);
+        torc_failpoint::hit("runner.before_register");
+        let registered = match register(&config, &key, &own, &output_dir).await {
+            Ok(registered) => registered,
+            Err(error) => {
+                if let Some(guard) = guard {
+                    guard.dismiss();
+                }
+                return Err(error);
+            }
+        };
+        torc_failpoint::hit("runner.after_register");
         tell.tell(|| RunnerEvent::Registered {
             runner_id: registered.id,
             run_id: registered.run_id,
@@ -80,18 +90,6 @@ impl Runner {
             let message = format!("delivered {delivered} results of an earlier runner");
             tell.tell(|| RunnerEvent::Warning { message });
         }
-        let guard = match &config.guard {
-            Some(command) => match Guard::start(command, &key) {
-                Ok(guard) => Some(guard),
-                Err(error) => {
-                    let message =
-                        format!("no guard could be started ({error}); if this runner is killed, its jobs go on");
-                    tell.tell(|| RunnerEvent::Warning { message });
-                    None
-                }
-            },
-            None => None,
-        };
         let presence = Presence::announce(&output_dir, &key, &own, &registered.job_token)
             .map_err(|e| Error::io("write to", &output_dir, e))?;
         torc_failpoint::hit("runner.after_announce");
@@ -183,6 +181,17 @@ fn why_stopped(log: &Path) -> Option<LastWord> {
     let mut tail = Vec::new();
     file.take(STOP_LOG_TAIL).read_to_end(&mut tail).ok()?;
     why_ended(&String::from_utf8_lossy(&tail))
+}
+
+fn start_guard(config: &Config, key: &str, tell: &Teller) -> Option<Guard> {
+    match Guard::start(config.guard.as_ref()?, key) {
+        Ok(guard) => Some(guard),
+        Err(error) => {
+            let message = format!("no guard could be started ({error}); if this runner is killed, its jobs go on");
+            tell.tell(|| RunnerEvent::Warning { message });
+            None
+        }
+    }
 }
 
 fn prepare_output(dir: &Path) -> Result<PathBuf, Error> {

@@ -747,10 +747,17 @@ impl Supervisor {
 
     /// The last look before the runner leaves: nothing of any process stays behind.
     pub fn sweep_now(&mut self) {
-        // Twice, because an orphan without a tag must have been seen before it is taken for one.
-        for _ in 0..2 {
-            let order = self.sweep_order();
-            self.strangers = cleanup::sweep(&self.scanner, order);
+        let is_quiet = self.live.is_empty() && !self.is_sweeping;
+        if !is_quiet || !cleanup::is_clean(&HashSet::from([self.guard.load(Ordering::SeqCst)])) {
+            // Twice, because an orphan without a tag must have been seen before it is taken for one.
+            for _ in 0..2 {
+                let order = self.sweep_order();
+                self.strangers = cleanup::sweep(&self.scanner, order);
+            }
+        }
+        // Not left to whoever drops it last: the process may be gone by then.
+        if let Some(cgroups) = &self.setup.cgroups {
+            cgroups.remove();
         }
     }
 }

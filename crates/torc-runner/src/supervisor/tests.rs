@@ -389,6 +389,24 @@ fn a_background_helper_of_a_living_process_is_left_alone() {
 }
 
 #[test]
+fn the_last_look_goes_through_the_whole_table_only_if_somebody_is_left() {
+    alone("the_last_look_goes_through_the_whole_table_only_if_somebody_is_left", || {
+        let mut bench = Bench::new();
+        let nobody = HashSet::new();
+        let order = bench.order("true");
+        bench.run(order);
+        assert_eq!(cleanup::is_clean(&nobody), procfs::own_children().is_some());
+        let order = bench.order(&format!("{ORPHAN} exit 0"));
+        bench.run(order);
+        let pid: i32 = bench.text("orphan").trim().parse().unwrap();
+        assert!(!cleanup::is_clean(&nobody) && is_alive(pid));
+        assert_eq!(cleanup::is_clean(&HashSet::from([pid])), procfs::own_children().is_some(), "this one is known");
+        bench.supervisor.sweep_now();
+        bench.until("the end of the orphan", |_| !is_alive(pid));
+    });
+}
+
+#[test]
 fn memory_beyond_the_limit_is_noticed_by_sampling() {
     let mut bench = Bench::new();
     let mut order = bench.order("x=$(head -c 100000000 /dev/zero | tr '\\0' x); sleep 100; true");

@@ -29,6 +29,8 @@ pub struct Args {
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
+        // Before there are threads, because they take after this one.
+        torc_runner::prefer_short_turns();
         block_on_one_worker(async {
             let purpose = Purpose::Run { port: 0 };
             let mut session = Session::open_for(&context.locator, Access::Existing, purpose).await?;
