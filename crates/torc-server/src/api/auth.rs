@@ -5,7 +5,7 @@
 
 use super::App;
 use super::error::ApiError;
-use super::openapi::Access;
+use super::openapi::{Access, Rules};
 use crate::secret::{self, Hash};
 use crate::store::read::{Reader, TokenScope};
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
@@ -87,8 +87,12 @@ fn remember<K: std::hash::Hash + Eq, V>(memory: &Mutex<HashMap<K, V>>, key: K, v
 }
 
 /// Lets a request through with its [`Caller`], or answers 401 or 403.
-pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> Result<Response, ApiError> {
-    let access = access(&request);
+pub async fn check(
+    State((app, rules)): State<(App, Arc<Rules>)>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let access = access(&rules, &request);
     let caller = match bearer(request.headers()) {
         Ok(token) => app.inner.auth.scope(token).await?.map(Caller::Known).ok_or("the token is not known"),
         Err(problem) => Err(problem),
@@ -107,10 +111,10 @@ pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> 
 }
 
 /// Unknown routes are as closed as the most closed one.
-fn access(request: &Request) -> Access {
+fn access(rules: &Rules, request: &Request) -> Access {
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
     match request.extensions().get::<MatchedPath>() {
-        Some(path) => Access::of(method, path.as_str()),
+        Some(path) => rules.access(method, path.as_str()),
         None => Access::All,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A route's `security` in the document is not only text: `Access` is read from it.
 
-use super::router;
+use super::router::{self, Route};
 use axum::http::{Method, header};
 use axum::response::IntoResponse;
 use std::collections::HashMap;
@@ -29,6 +29,11 @@ pub enum Access {
     All,
 }
 
+/// Who may call what.
+pub struct Rules {
+    by_path: HashMap<String, Vec<(Method, Rule)>>,
+}
+
 /// What the document says of a handler, and who may call it: found out when it is called first, because a server that
 /// answers a few calls only must not put the whole document together for them.
 struct Rule {
@@ -36,16 +41,27 @@ struct Rule {
     access: OnceLock<Access>,
 }
 
-static RULES: LazyLock<HashMap<(Method, String), Rule>> = LazyLock::new(|| {
-    let mut rules = HashMap::new();
-    for route in router::table() {
-        for (method, operation) in &route.operations {
-            let rule = Rule { operation: *operation, access: OnceLock::new() };
-            rules.insert((method_of(method), route.full_path()), rule);
-        }
+impl Rules {
+    /// As the handlers of these routes say.
+    pub fn of(table: &[Route]) -> Self {
+        let rule = |operation| Rule { operation, access: OnceLock::new() };
+        let rules = |route: &Route| {
+            route.operations.iter().map(|(method, operation)| (method_of(method), rule(*operation))).collect()
+        };
+        Self { by_path: table.iter().map(|route| (route.full_path(), rules(route))).collect() }
     }
-    rules
-});
+
+    /// Who may call this; what is not in the document is closed.
+    pub fn access(&self, method: &Method, path: &str) -> Access {
+        let rule = self.by_path.get(path).and_then(|rules| rules.iter().find(|(of, _)| of == method));
+        let Some((_, rule)) = rule else { return Access::All };
+        *rule.access.get_or_init(|| {
+            // The document's own structs keep their content private; their JSON does not.
+            let security = serde_json::to_value((rule.operation)().security).unwrap_or_default();
+            access_of(&security)
+        })
+    }
+}
 
 fn method_of(method: &HttpMethod) -> Method {
     match method {
@@ -71,18 +87,6 @@ fn access_of(security: &serde_json::Value) -> Access {
     let has_role =
         |r: &serde_json::Value| r[SCHEME].as_array().is_some_and(|roles| roles.contains(&WORKFLOW_ROLE.into()));
     if requirements.iter().all(has_role) { Access::Workflow } else { Access::All }
-}
-
-impl Access {
-    /// Who may call this; what is not in the document is closed.
-    pub fn of(method: &Method, path: &str) -> Self {
-        let Some(rule) = RULES.get(&(method.clone(), path.to_string())) else { return Self::All };
-        *rule.access.get_or_init(|| {
-            // The document's own structs keep their content private; their JSON does not.
-            let security = serde_json::to_value((rule.operation)().security).unwrap_or_default();
-            access_of(&security)
-        })
-    }
 }
 
 #[derive(utoipa::OpenApi)]

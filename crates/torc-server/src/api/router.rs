@@ -3,6 +3,7 @@
 //! A route is what its handlers say of themselves. The server needs little of that to begin; what the OpenAPI document has
 //! to say costs far more to put together than everything else about a route, and is made when somebody wants it.
 
+use super::openapi::Rules;
 use super::{
     App, actions, allocations, attempts, auth, classifications, events, failure_handlers, files, guard, health, items,
     jobs, limits, logs, openapi, recover, recovery, requirements, reservations, results, runners, schedulers,
@@ -11,6 +12,7 @@ use super::{
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::MethodRouter;
+use std::sync::Arc;
 use torc_model::api::BASE_PATH;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::Path;
@@ -155,13 +157,15 @@ pub(super) fn documented() -> OpenApiRouter<App> {
 /// The routes with everything around them. The last layer is the outermost.
 pub fn router(app: App) -> Router {
     let add = |routes: Router<App>, route: Route| routes.route(&route.full_path(), route.handlers);
-    let routes = table().into_iter().fold(Router::new(), add);
+    let table = table();
+    let rules = Arc::new(Rules::of(&table));
+    let routes = table.into_iter().fold(Router::new(), add);
     routes
         .fallback(guard::no_route)
         .method_not_allowed_fallback(guard::no_method)
         .layer(from_fn_with_state(app.clone(), guard::wait_until_open))
         .layer(axum::middleware::from_fn(guard::limit_time))
-        .layer(from_fn_with_state(app.clone(), auth::check))
+        .layer(from_fn_with_state((app.clone(), rules), auth::check))
         .layer(from_fn_with_state(app.clone(), guard::check_host))
         .layer(CatchPanicLayer::custom(guard::on_panic))
         .with_state(app)

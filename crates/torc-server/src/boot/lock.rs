@@ -103,7 +103,7 @@ impl Lock {
             if let Some(owner) = &previous {
                 refuse_living(database, &path, owner, file_system)?;
             }
-            write_record(&mut file, &Owner::this_process()).map_err(io("write"))?;
+            write_record(&mut file, &Owner::this_process(), file_system).map_err(io("write"))?;
             return Ok(Self { file, previous });
         }
     }
@@ -149,12 +149,17 @@ fn read_record(file: &mut File) -> io::Result<Option<Owner>> {
     Ok(serde_json::from_slice(&text).ok())
 }
 
-fn write_record(file: &mut File, owner: &Owner) -> io::Result<()> {
+fn write_record(file: &mut File, owner: &Owner, file_system: &FileSystem) -> io::Result<()> {
     let text = serde_json::to_vec(owner)?;
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(&text)?;
-    file.sync_all()
+    match file_system {
+        // Other machines must see it.
+        FileSystem::Network(_) => file.sync_all(),
+        // Whoever could be kept away sees it at once; when the machine stops, so does the owner.
+        FileSystem::Local => Ok(()),
+    }
 }
 
 #[cfg(test)]
