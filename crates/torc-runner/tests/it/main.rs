@@ -200,13 +200,16 @@ async fn a_server_restart_is_invisible_to_jobs_and_results_wait_on_disk() {
     std::fs::write(lab.dir.path().join("go"), "").unwrap();
     work.event(|e| matches!(e, RunnerEvent::Ended { .. })).await;
     let spool = lab.dir.path().join("output/.torc_spool");
-    until_file(&spool).await;
-    let file = std::fs::read_dir(&spool).unwrap().next().unwrap().unwrap().path();
     let deadline = Instant::now() + Duration::from_secs(10);
-    while std::fs::read_to_string(&file).unwrap().lines().count() < 2 {
+    let file = loop {
+        // First the directory is made, then the file, then it is written.
+        let file = std::fs::read_dir(&spool).ok().and_then(|mut files| files.next()).map(|file| file.unwrap().path());
+        if let Some(file) = file.filter(|file| std::fs::read_to_string(file).unwrap().lines().count() >= 2) {
+            break file;
+        }
         assert!(Instant::now() < deadline, "the result is not on disk");
         tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    };
     lab.server.restart();
     work.event(|e| matches!(e, RunnerEvent::ServerBack)).await;
     let summary = work.end().await;
