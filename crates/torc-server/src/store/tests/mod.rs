@@ -510,8 +510,13 @@ async fn who_is_alone_does_small_work_itself() {
     let thread = |_: &mut writer::Tx<'_>| Ok(std::thread::current().id());
     f.store.writer.hold_for_quick(false);
     assert_ne!(f.store.writer.call_routine(thread).await.expect("done"), here, "the disk is slow");
-    f.store.writer.hold_for_quick(true);
-    assert_eq!(f.store.writer.call_routine(thread).await.expect("done"), here);
+    // The thread may still be busy with what comes after an answer.
+    let mut is_done_here = false;
+    for _ in 0..1000 {
+        f.store.writer.hold_for_quick(true);
+        is_done_here |= f.store.writer.call_routine(thread).await.expect("done") == here;
+    }
+    assert!(is_done_here);
     f.store.writer.hold_for_quick(true);
     assert_ne!(f.store.writer.call(thread).await.expect("done"), here, "it may be large");
     let (release, wait) = std::sync::mpsc::channel::<()>();
