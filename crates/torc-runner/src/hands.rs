@@ -161,7 +161,7 @@ impl<M: Mind> Hands<M> {
     }
 
     /// Sees to what a task has left to do. Answers whether to look, and at what.
-    fn heed(&self, news: News, ready: &mut Vec<u64>) -> bool {
+    fn heed(self: &Arc<Self>, news: News, ready: &mut Vec<u64>) -> bool {
         match news {
             News::Now => true,
             News::Later => false,
@@ -174,11 +174,11 @@ impl<M: Mind> Hands<M> {
     }
 
     /// Waits for the end of a process, unless there is something better to do for this thread.
-    fn attend(&self, child: &Child) -> bool {
+    fn attend(self: &Arc<Self>, child: &Child) -> bool {
         let mut crew = lock(&self.crew);
+        let may_attend = crew.attending < crew.max.attending && self.leaves_another(&mut crew);
         // Others have been called for the tasks that are left, if there are enough of them.
-        let is_needed = self.tasks.len() >= crew.free();
-        if is_needed || crew.free() < 2 || crew.attending >= crew.max.attending {
+        if !may_attend || self.tasks.len() >= crew.free() {
             return false;
         }
         crew.attending += 1;
@@ -186,6 +186,11 @@ impl<M: Mind> Hands<M> {
         sys::wait_for_end(child.pid);
         lock(&self.crew).attending -= 1;
         true
+    }
+
+    /// Without this thread there is still somebody to look.
+    fn leaves_another(self: &Arc<Self>, crew: &mut Crew) -> bool {
+        crew.free() > 1 || (crew.threads < crew.max.threads && self.hire(crew, false).is_ok())
     }
 
     fn look(&self, ready: &[u64]) -> Option<Result<M::Outcome, Error>> {
@@ -216,13 +221,9 @@ impl<M: Mind> Hands<M> {
         if self.tasks.is_empty() {
             return None;
         }
-        if crew.free() < 2 {
-            let hired = crew.threads < crew.max.threads && self.hire(&mut crew, false).is_ok();
-            // Somebody must be left to look. Those who are busy will do this task, too; without any, late is better than
-            // never.
-            if !hired && crew.busy > 0 {
-                return None;
-            }
+        // Those who are busy will do this task, too; without any, late is better than never.
+        if !self.leaves_another(&mut crew) && crew.busy > 0 {
+            return None;
         }
         let (task, left) = self.tasks.pop()?;
         crew.busy += 1;
