@@ -23,15 +23,30 @@ pub const MIGRATIONS: &[&str] = &[
     include_str!("../store/migration_11.sql"),
 ];
 
+/// What all of them together make of an empty database. Adding and renaming costs more than all tables, and a new database
+/// has nothing to carry over. A test writes this file and sees to it that it is the same.
+pub const NEWEST: &str = include_str!("../store/newest.sql");
+
 /// "Torc" in ASCII, in the header of every database of ours.
 const APPLICATION_ID: i64 = 0x546f_7263;
 
 /// Applies what is missing.
 pub fn migrate(connection: &mut Connection, database: &Path) -> Result<(), StartError> {
-    migrate_with(connection, database, MIGRATIONS)
+    bring_up(connection, database, MIGRATIONS, Some(NEWEST))
 }
 
+#[cfg(test)]
 fn migrate_with(connection: &mut Connection, database: &Path, migrations: &[&str]) -> Result<(), StartError> {
+    bring_up(connection, database, migrations, None)
+}
+
+/// `newest` is what an empty database gets instead of the migrations.
+fn bring_up(
+    connection: &mut Connection,
+    database: &Path,
+    migrations: &[&str],
+    newest: Option<&str>,
+) -> Result<(), StartError> {
     let failed = |doing| move |source| StartError::Database { doing, database: database.to_path_buf(), source };
     let found: i64 = pragma(connection, "user_version").map_err(failed("read"))?;
     let known = migrations.len() as i64;
@@ -52,14 +67,19 @@ fn migrate_with(connection: &mut Connection, database: &Path, migrations: &[&str
         backup::copy_over(connection, &copy)?;
         tracing::info!(from = found, to = known, copy = %copy.display(), "upgrading the database");
     }
-    apply(connection, migrations, found).map_err(failed("upgrade"))
+    apply(connection, migrations, found, newest.filter(|_| found == 0)).map_err(failed("upgrade"))
 }
 
 /// All missing migrations in one transaction: the database has the old schema or the new one, nothing between.
-fn apply(connection: &mut Connection, migrations: &[&str], found: i64) -> rusqlite::Result<()> {
+fn apply(connection: &mut Connection, migrations: &[&str], found: i64, newest: Option<&str>) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if let Some(newest) = newest {
+        transaction.execute_batch(newest)?;
+    }
     for (version, sql) in (1..).zip(migrations).skip(found as usize) {
-        transaction.execute_batch(sql)?;
+        if newest.is_none() {
+            transaction.execute_batch(sql)?;
+        }
         transaction.execute(
             "INSERT INTO meta (key, value) VALUES (?1, ?2)",
             (format!("migration_{version}"), checksum(sql)),
@@ -172,6 +192,62 @@ mod tests {
         other.execute_batch("CREATE TABLE notes (x INTEGER)").unwrap();
         let foreign = migrate_with(&mut other, &path, &[ONE]).unwrap_err();
         assert!(matches!(foreign, StartError::NotTorc { .. }), "{foreign}");
+    }
+
+    /// Everything in a database: its schema, and the rows of its tables as text.
+    fn content(connection: &Connection) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut add = |sql: &str| {
+            let mut statement = connection.prepare(sql).unwrap();
+            let columns = statement.column_count();
+            let row = |row: &rusqlite::Row<'_>| -> rusqlite::Result<String> {
+                let values = (0..columns).map(|i| row.get_ref(i).map(|value| format!("{value:?}")));
+                values.collect::<rusqlite::Result<Vec<_>>>().map(|values| values.join(" "))
+            };
+            lines.extend(statement.query_map([], row).unwrap().map(Result::unwrap));
+        };
+        add("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name");
+        let mut tables = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1").unwrap();
+        for table in tables.query_map([], |row| row.get::<_, String>(0)).unwrap() {
+            let table = table.unwrap();
+            add(&format!("SELECT '{table}', * FROM \"{table}\" ORDER BY 2"));
+        }
+        lines
+    }
+
+    /// The schema of a database as a script, and the rows of `meta` that do not tell of migrations.
+    fn script(connection: &Connection) -> String {
+        let mut text = String::from("-- Written by a test from all migrations; never edited by hand.\n\n");
+        let sql = "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'
+                   ORDER BY CASE type WHEN 'table' THEN 0 WHEN 'index' THEN 1 ELSE 2 END, rowid";
+        let meta = "SELECT 'INSERT INTO meta (key, value) VALUES (' || quote(key) || ', ' || quote(value) || ');'
+                    FROM meta WHERE key NOT LIKE 'migration_%' ORDER BY key";
+        for sql in [sql, meta] {
+            let mut statement = connection.prepare(sql).unwrap();
+            for line in statement.query_map([], |row| row.get::<_, String>(0)).unwrap() {
+                text += &line.unwrap();
+                text += "\n\n";
+            }
+        }
+        text.trim_end().to_string() + "\n"
+    }
+
+    #[test]
+    fn an_empty_database_gets_what_all_migrations_make_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut by_migrations = Connection::open(dir.path().join("old.db")).unwrap();
+        migrate_with(&mut by_migrations, Path::new("old.db"), MIGRATIONS).unwrap();
+        let newest = script(&by_migrations);
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/newest.sql");
+            return std::fs::write(path, newest).unwrap();
+        }
+        let how = "write `newest.sql` anew with `UPDATE_SCHEMA=1 cargo test -p torc-server --lib migrations_make`";
+        assert!(newest == NEWEST, "{how}");
+        let (mut at_once, path) = open(dir.path());
+        migrate(&mut at_once, &path).unwrap();
+        assert_eq!(content(&at_once), content(&by_migrations), "{how}");
+        assert_eq!(version(&at_once), version(&by_migrations));
     }
 
     #[test]

@@ -27,6 +27,6 @@ pub use error::StartError;
 pub use file_system::FileSystem;
 pub use lock::Owner;
 #[cfg(test)]
-pub(crate) use migrate::MIGRATIONS;
+pub(crate) use migrate::NEWEST;
 pub use options::Options;
 pub use server::{RunningServer, Server, read_token};

@@ -24,9 +24,7 @@ fn open(path: &Path) -> Connection {
     let fresh: bool =
         db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).expect("a schema table");
     if fresh {
-        for migration in crate::boot::MIGRATIONS {
-            db.execute_batch(migration).expect("the schema");
-        }
+        db.execute_batch(crate::boot::NEWEST).expect("the schema");
     }
     db
 }

@@ -1,0 +1,449 @@
+-- Written by a test from all migrations; never edited by hand.
+
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workflow (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    user TEXT NOT NULL,
+    description TEXT,
+    project TEXT,
+    metadata TEXT,
+    directory TEXT,
+    settings TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    create_key TEXT UNIQUE,
+    run_id INTEGER NOT NULL DEFAULT 0,
+    run_started_ms INTEGER,
+    is_canceled INTEGER NOT NULL DEFAULT 0 CHECK (is_canceled IN (0, 1)),
+    is_archived INTEGER NOT NULL DEFAULT 0 CHECK (is_archived IN (0, 1)),
+    is_complete INTEGER NOT NULL DEFAULT 0 CHECK (is_complete IN (0, 1)),
+    job_count INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE resource_requirements (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    num_cpus INTEGER NOT NULL CHECK (num_cpus >= 1),
+    num_gpus INTEGER NOT NULL CHECK (num_gpus >= 0),
+    num_nodes INTEGER NOT NULL CHECK (num_nodes >= 1),
+    memory_bytes INTEGER CHECK (memory_bytes >= 0),
+    runtime_seconds INTEGER CHECK (runtime_seconds >= 0),
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+CREATE TABLE failure_handler (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    rules TEXT NOT NULL,
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+CREATE TABLE slurm_scheduler (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+CREATE TABLE job (
+    id INTEGER PRIMARY KEY,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    command TEXT NOT NULL,
+    invocation_script TEXT,
+    steps TEXT,
+    status INTEGER NOT NULL CHECK (status BETWEEN 0 AND 10),
+    status_reason TEXT,
+    attempt_id INTEGER NOT NULL DEFAULT 1,
+    priority INTEGER NOT NULL DEFAULT 0,
+    position INTEGER NOT NULL,
+    resource_requirements_id INTEGER REFERENCES resource_requirements(id),
+    failure_handler_id INTEGER REFERENCES failure_handler(id) ON DELETE SET NULL,
+    scheduler_id INTEGER REFERENCES slurm_scheduler(id) ON DELETE SET NULL,
+    cancel_on_blocking_job_failure INTEGER NOT NULL DEFAULT 1 CHECK (cancel_on_blocking_job_failure IN (0, 1)),
+    held INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
+    -- The job's own values after a recovery; they win over resource_requirements and are never lower.
+    memory_bytes INTEGER,
+    runtime_seconds INTEGER,
+    -- Retries that did not count against the user's rules (losses, stops, checkpoints), in this run.
+    lost_retries INTEGER NOT NULL DEFAULT 0,
+    refunds INTEGER NOT NULL DEFAULT 0,
+    -- JSON of plan::JobExtra; NULL when all is default.
+    extra TEXT,
+    -- What the last completed attempt was made from; reinitialize compares it.
+    input_hash TEXT,
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+CREATE TABLE job_depends_on (
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    job_id INTEGER NOT NULL,
+    depends_on_job_id INTEGER NOT NULL,
+    PRIMARY KEY (workflow_id, job_id, depends_on_job_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE file (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    path TEXT NOT NULL,
+    mtime_ms INTEGER,
+    size INTEGER, hash TEXT,
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+CREATE TABLE user_data (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    data TEXT,
+    is_ephemeral INTEGER NOT NULL DEFAULT 0 CHECK (is_ephemeral IN (0, 1)),
+    UNIQUE (workflow_id, name)
+) STRICT;
+
+CREATE TABLE job_item (
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    kind TEXT NOT NULL CHECK (kind IN ('input_file', 'output_file', 'input_user_data', 'output_user_data')),
+    item_id INTEGER NOT NULL,
+    PRIMARY KEY (job_id, kind, item_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE compute_node (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    register_key TEXT NOT NULL UNIQUE,
+    hostname TEXT NOT NULL,
+    boot_id TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    pid_start INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    scheduler TEXT,
+    label TEXT,
+    capacity TEXT NOT NULL,
+    output_dir TEXT NOT NULL,
+    started_ms INTEGER NOT NULL,
+    last_seen_ms INTEGER NOT NULL,
+    stop_by_ms INTEGER,
+    ended_ms INTEGER,
+    end_reason TEXT, quarantine TEXT, quarantine_until_ms INTEGER,
+    CHECK ((ended_ms IS NULL) = (end_reason IS NULL))
+) STRICT;
+
+CREATE TABLE attempt (
+    id INTEGER PRIMARY KEY,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    attempt_id INTEGER NOT NULL,
+    state TEXT NOT NULL
+        CHECK (state = 'queued' OR state = 'claimed' OR state = 'running' OR state = 'completed' OR state = 'failed'
+            OR state = 'canceled' OR state = 'terminated'),
+    origin TEXT NOT NULL,
+    retry_of INTEGER REFERENCES attempt(id) ON DELETE CASCADE,
+    created_ms INTEGER NOT NULL,
+    not_before_ms INTEGER,
+    recovery TEXT,
+    -- The runner that may still have the predecessor's process; nobody claims this attempt until it is gone.
+    waits_for_node INTEGER,
+    compute_node_id INTEGER REFERENCES compute_node(id),
+    token TEXT,
+    claim_key TEXT,
+    cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
+    claimed_ms INTEGER,
+    started_ms INTEGER,
+    pid INTEGER,
+    memory_bytes INTEGER,
+    time_limit_seconds INTEGER,
+    ended_ms INTEGER,
+    return_code INTEGER,
+    signal INTEGER,
+    cause TEXT,
+    error TEXT,
+    evidence TEXT,
+    exec_seconds REAL,
+    cpu_seconds REAL,
+    peak_memory_bytes INTEGER,
+    avg_memory_bytes INTEGER,
+    peak_cpu_percent REAL,
+    avg_cpu_percent REAL,
+    stdout_path TEXT,
+    stderr_path TEXT,
+    stderr_tail TEXT,
+    outcome TEXT,
+    decision TEXT,
+    rule INTEGER,
+    script TEXT,
+    steps TEXT, step_events INTEGER NOT NULL DEFAULT 0, stderr_tail_start INTEGER,
+    UNIQUE (job_id, run_id, attempt_id),
+    CHECK ((ended_ms IS NULL) = (state = 'queued' OR state = 'claimed' OR state = 'running')),
+    CHECK (state NOT IN ('claimed', 'running') OR (token IS NOT NULL AND compute_node_id IS NOT NULL))
+) STRICT;
+
+CREATE TABLE workflow_action (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    trigger_type TEXT NOT NULL,
+    what TEXT NOT NULL,
+    job_ids TEXT NOT NULL,
+    persistent INTEGER NOT NULL CHECK (persistent IN (0, 1)),
+    is_recovery INTEGER NOT NULL DEFAULT 0 CHECK (is_recovery IN (0, 1)),
+    state TEXT NOT NULL CHECK (state IN ('waiting', 'triggered', 'claimed', 'executed', 'failed')),
+    executed_by INTEGER,
+    executed_ms INTEGER,
+    error TEXT
+) STRICT;
+
+CREATE TABLE token (
+    hash TEXT PRIMARY KEY,
+    workflow_id INTEGER REFERENCES workflow(id) ON DELETE CASCADE,
+    scope TEXT NOT NULL CHECK (scope IN ('all', 'workflow')),
+    created_ms INTEGER NOT NULL,
+    note TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE named_limit (
+    name TEXT PRIMARY KEY,
+    max INTEGER NOT NULL CHECK (max >= 0)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE reservation (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    scope TEXT NOT NULL,
+    reserved_by TEXT NOT NULL,
+    token_hash TEXT NOT NULL,
+    reserved_ms INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    ended_ms INTEGER,
+    status TEXT NOT NULL CHECK (status IN ('ACTIVE', 'RELEASED', 'EXPIRED')),
+    CHECK ((ended_ms IS NULL) = (status = 'ACTIVE'))
+) STRICT;
+
+CREATE TABLE webhook (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    url TEXT NOT NULL,
+    secret TEXT NOT NULL,
+    events TEXT NOT NULL,
+    workflow_id INTEGER REFERENCES workflow(id) ON DELETE CASCADE,
+    allow_private INTEGER NOT NULL CHECK (allow_private IN (0, 1)),
+    created_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE webhook_delivery (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    webhook_id INTEGER NOT NULL REFERENCES webhook(id) ON DELETE CASCADE,
+    event_id INTEGER NOT NULL,
+    event TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('pending', 'delivered', 'dead')),
+    tries INTEGER NOT NULL DEFAULT 0,
+    next_try_ms INTEGER,
+    last_error TEXT,
+    created_ms INTEGER NOT NULL,
+    delivered_ms INTEGER,
+    UNIQUE (webhook_id, event_id),
+    CHECK ((next_try_ms IS NULL) = (state <> 'pending'))
+) STRICT;
+
+CREATE TABLE scheduled_compute_node (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    scheduler_id INTEGER NOT NULL REFERENCES slurm_scheduler(id) ON DELETE CASCADE,
+    -- The request that made it; a repeat of the request finds it again.
+    request_key TEXT NOT NULL,
+    -- The job's name in Slurm. Allocations that are sent as one array share it and differ in array_task.
+    name TEXT NOT NULL,
+    array_task INTEGER,
+    action_id INTEGER,
+    start_one_worker_per_node INTEGER NOT NULL DEFAULT 0 CHECK (start_one_worker_per_node IN (0, 1)),
+    max_parallel_jobs INTEGER,
+    status TEXT NOT NULL CHECK (status IN ('planned', 'submitting', 'pending', 'active', 'complete')),
+    -- Who is sending it, and until when nobody else may.
+    submitter TEXT,
+    submit_until_ms INTEGER,
+    slurm_job_id TEXT,
+    state TEXT,
+    reason TEXT,
+    cause TEXT,
+    created_ms INTEGER NOT NULL,
+    submitted_ms INTEGER,
+    started_ms INTEGER,
+    ended_ms INTEGER,
+    missing_since_ms INTEGER, unneeded_since_ms INTEGER, was_too_short INTEGER NOT NULL DEFAULT 0 CHECK (was_too_short IN (0, 1)),
+    CHECK ((ended_ms IS NULL) = (status <> 'complete')),
+    CHECK (status <> 'submitting' OR (submitter IS NOT NULL AND submit_until_ms IS NOT NULL))
+) STRICT;
+
+CREATE TABLE adjustment (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    attempt_id INTEGER NOT NULL,
+    field TEXT NOT NULL CHECK (field IN ('memory', 'runtime', 'timeout')),
+    from_value INTEGER,
+    to_value INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    made_by TEXT NOT NULL,
+    created_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE recovery_round (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    made_by TEXT NOT NULL,
+    jobs INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE failure (
+    attempt INTEGER PRIMARY KEY REFERENCES attempt(id) ON DELETE CASCADE,
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL,
+    family TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    program TEXT NOT NULL,
+    exception TEXT,
+    template TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE classification (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    attempt_id INTEGER NOT NULL,
+    action TEXT NOT NULL CHECK (action IN ('retry', 'fail')),
+    state TEXT NOT NULL CHECK (state IN ('applied', 'held', 'rejected', 'superseded')),
+    made_by TEXT NOT NULL,
+    agent TEXT,
+    reason TEXT,
+    confidence REAL,
+    evidence TEXT NOT NULL,
+    -- JSON list of what changes for the next attempts: field, from, to.
+    changes TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    family TEXT NOT NULL,
+    note TEXT,
+    created_ms INTEGER NOT NULL,
+    decided_by TEXT,
+    decided_ms INTEGER,
+    -- The attempt whose retry tells how it went: the one that failed, or a later one that was merely lost.
+    follows INTEGER NOT NULL,
+    outcome TEXT CHECK (outcome IN ('succeeded', 'failed_same', 'failed_other', 'canceled')),
+    outcome_ms INTEGER,
+    CHECK ((decided_ms IS NULL) = (state = 'held')),
+    CHECK ((outcome IS NULL) = (outcome_ms IS NULL))
+) STRICT;
+
+CREATE TABLE refunded_attempt (
+    attempt_id INTEGER PRIMARY KEY REFERENCES attempt(id) ON DELETE CASCADE
+) STRICT;
+
+CREATE TABLE "failure_memory" (
+    fingerprint TEXT NOT NULL,
+    action TEXT NOT NULL CHECK (action IN ('again', 'more_memory', 'more_time')),
+    -- Days since 1970 (UTC).
+    day INTEGER NOT NULL,
+    family TEXT NOT NULL,
+    tries INTEGER NOT NULL,
+    succeeded INTEGER NOT NULL,
+    failed_same INTEGER NOT NULL,
+    failed_other INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, action, day)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE event (
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    id INTEGER NOT NULL,
+    timestamp_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    job_id INTEGER,
+    data TEXT NOT NULL,
+    PRIMARY KEY (workflow_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX compute_node_by_workflow ON compute_node (workflow_id, ended_ms);
+
+CREATE UNIQUE INDEX attempt_one_retry ON attempt (retry_of) WHERE retry_of IS NOT NULL;
+
+CREATE INDEX attempt_ended ON attempt (workflow_id, ended_ms) WHERE ended_ms IS NOT NULL;
+
+CREATE INDEX workflow_action_by_workflow ON workflow_action (workflow_id);
+
+CREATE UNIQUE INDEX reservation_one_active ON reservation (scope) WHERE status = 'ACTIVE';
+
+CREATE INDEX webhook_delivery_due ON webhook_delivery (next_try_ms) WHERE state = 'pending';
+
+CREATE UNIQUE INDEX scheduled_compute_node_name ON scheduled_compute_node (name, ifnull(array_task, -1));
+
+CREATE INDEX scheduled_compute_node_by_workflow ON scheduled_compute_node (workflow_id, status);
+
+CREATE INDEX scheduled_compute_node_by_key ON scheduled_compute_node (workflow_id, request_key);
+
+CREATE INDEX adjustment_by_workflow ON adjustment (workflow_id, id);
+
+CREATE INDEX adjustment_by_job ON adjustment (job_id, id);
+
+CREATE INDEX recovery_round_by_workflow ON recovery_round (workflow_id, run_id);
+
+CREATE INDEX failure_by_job ON failure (job_id, run_id, fingerprint);
+
+CREATE INDEX classification_by_workflow ON classification (workflow_id, id);
+
+CREATE INDEX classification_by_job ON classification (job_id, id);
+
+CREATE INDEX classification_open ON classification (id) WHERE action = 'retry' AND state = 'applied' AND outcome IS NULL;
+
+CREATE INDEX attempt_mended ON attempt (workflow_id, run_id)
+WHERE steps ->> 'recovered' > 0 OR steps ->> 'ignored' > 0;
+
+CREATE INDEX job_by_workflow ON job (workflow_id);
+
+CREATE INDEX job_held ON job (workflow_id) WHERE status IN (3, 4);
+
+CREATE UNIQUE INDEX attempt_one_live ON attempt (workflow_id, job_id) WHERE ended_ms IS NULL;
+
+CREATE INDEX failure_memory_by_family ON failure_memory (family);
+
+CREATE INDEX scheduled_compute_node_unexplained ON scheduled_compute_node (ended_ms)
+    WHERE status = 'complete' AND state = 'LEFT' AND cause IS NOT NULL;
+
+CREATE INDEX job_bad ON job (workflow_id) WHERE status >= 6 AND status <> 9;
+
+CREATE TRIGGER attempt_guard BEFORE UPDATE OF
+    id, workflow_id, job_id, run_id, attempt_id, state, origin, retry_of, created_ms, not_before_ms,
+    recovery, waits_for_node, compute_node_id, token, claim_key, cancel_requested, claimed_ms, started_ms,
+    pid, memory_bytes, time_limit_seconds, ended_ms, return_code, signal, error, exec_seconds, cpu_seconds,
+    peak_memory_bytes, avg_memory_bytes, peak_cpu_percent, avg_cpu_percent, stdout_path, stderr_path,
+    stderr_tail, outcome, decision, rule, script, steps, step_events, stderr_tail_start
+ON attempt
+WHEN OLD.ended_ms IS NOT NULL
+  OR NEW.state = 'queued' AND OLD.state <> 'queued'
+  OR NEW.state = 'claimed' AND OLD.state = 'running'
+BEGIN
+    SELECT CASE
+        WHEN OLD.ended_ms IS NULL THEN RAISE(ABORT, 'an attempt never goes back')
+        ELSE RAISE(ABORT, 'an ended attempt never changes')
+    END;
+END;
+
+CREATE TRIGGER attempt_cause_guard BEFORE UPDATE OF cause, evidence ON attempt
+WHEN OLD.ended_ms IS NOT NULL
+ AND NOT (
+    (OLD.cause IS 'stopped' OR OLD.cause IS 'lost')
+    AND (NEW.cause IS 'preempted' OR NEW.cause IS 'node_fail' OR NEW.cause IS 'walltime')
+ )
+BEGIN
+    SELECT RAISE(ABORT, 'an ended attempt never changes');
+END;
