@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
-use super::query::list_query;
+use super::query::{self, list_query};
 use super::{Answer, App};
 use crate::store::read::AllocationFilter;
 use axum::Json;
@@ -14,6 +14,7 @@ use torc_model::slurm::wire::{
     AllocationView, Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
     ScheduleNodes, SubmissionOrders, SubmissionReport,
 };
+use torc_model::status::AllocationStatus;
 
 list_query! {
     /// Which allocations.
@@ -47,9 +48,12 @@ pub async fn list_allocations(
     Query(query): Query<ListAllocations>,
 ) -> Answer<Page<AllocationView>> {
     let paging = query.paging()?;
+    let status = query.status.as_deref().map(|text| {
+        query::word("status", text, AllocationStatus::parse, AllocationStatus::ALL, AllocationStatus::as_str)
+    });
     let filter = AllocationFilter {
         workflow_id: caller.narrow(query.workflow_id)?,
-        status: query.status,
+        status: status.transpose()?.map(|status| status.as_str().to_owned()),
         slurm_job_id: query.slurm_job_id,
         name: query.name,
         is_unexplained: query.unexplained == Some(true),

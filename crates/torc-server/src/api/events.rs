@@ -4,7 +4,7 @@ use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
-use super::query::list_query;
+use super::query::{list_query, plain_word};
 use super::{Answer, App};
 use crate::store::read::EventFilter;
 use axum::Json;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use torc_model::api::{EventView, Page};
+use torc_model::api::{EVENT_KINDS, EventView, Page};
 use torc_model::ids::WorkflowId;
 use utoipa::IntoParams;
 
@@ -61,7 +61,8 @@ pub async fn list_events(
 ) -> Answer<Page<EventView>> {
     caller.check(WorkflowId(id))?;
     let paging = query.paging()?;
-    let filter = EventFilter { after: query.after, kind: query.kind, job_id: query.job_id, since_ms: query.since_ms };
+    let kind = plain_word("kind", query.kind, &EVENT_KINDS)?;
+    let filter = EventFilter { after: query.after, kind, job_id: query.job_id, since_ms: query.since_ms };
     app.reader().get_workflow(WorkflowId(id)).await?;
     Ok(Json(app.reader().list_events(WorkflowId(id), filter, paging).await?))
 }

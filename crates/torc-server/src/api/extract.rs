@@ -140,7 +140,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
         let text = parts.uri.query().unwrap_or_default();
         let reader = serde_html_form::Deserializer::from_bytes(text.as_bytes());
         serde_path_to_error::deserialize(reader).map(Self).map_err(|error| {
-            let refusal = ApiError::new(StatusCode::BAD_REQUEST, "invalid_query", error.inner().to_string());
+            let message = match error.inner().to_string() {
+                said if said == "invalid digit found in string" => "expected a whole number".to_owned(),
+                said => said,
+            };
+            let refusal = ApiError::new(StatusCode::BAD_REQUEST, "invalid_query", message);
             match error.path().to_string() {
                 path if path == "." => refusal,
                 path => refusal.field(path),

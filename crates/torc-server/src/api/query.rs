@@ -1,6 +1,7 @@
 //! The query strings of lists.
 
 use super::error::ApiError;
+use torc_spec::nearest;
 
 /// Defines the query of a list: its own filters and what all lists share.
 macro_rules! list_query {
@@ -49,6 +50,16 @@ pub fn word<T: Copy>(
 ) -> Result<T, ApiError> {
     parse(text).ok_or_else(|| {
         let known: Vec<_> = all.iter().map(|word| name(*word)).collect();
-        ApiError::bad_query(field, format!("unknown {field} `{text}` (known: {})", known.join(", ")))
+        let refusal = ApiError::bad_query(field, format!("unknown {field} `{text}` (known: {})", known.join(", ")));
+        match nearest(text, known) {
+            Some(meant) => refusal.hint(format!("did you mean `{meant}`?")),
+            None => refusal,
+        }
     })
+}
+
+/// The same for words that are no type of their own.
+pub fn plain_word(field: &str, text: Option<String>, all: &'static [&'static str]) -> Result<Option<String>, ApiError> {
+    let find = |text: &str| all.iter().copied().find(|word| *word == text);
+    text.map(|text| word(field, &text, find, all, |word| word).map(str::to_owned)).transpose()
 }

@@ -2,6 +2,7 @@
 
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
+use super::query::plain_word;
 use super::{Answer, App};
 use axum::Json;
 use axum::extract::State;
@@ -84,7 +85,8 @@ pub async fn list_deliveries(
     Path(id): Path<i64>,
     Query(query): Query<ListDeliveries>,
 ) -> Answer<Page<DeliveryView>> {
-    Ok(Json(Page::whole(app.store().deliveries(id, query.state).await?)))
+    let state = plain_word("state", query.state, &["pending", "delivered", "dead"])?;
+    Ok(Json(Page::whole(app.store().deliveries(id, state).await?)))
 }
 
 /// Tries a delivery again, from the beginning.

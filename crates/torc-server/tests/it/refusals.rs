@@ -69,6 +69,19 @@ async fn queries_are_checked() {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{query}: {answer:?}");
         assert_eq!(answer.body["error"]["field"], field, "{query}: {answer:?}");
     }
+    let events = format!("/workflows/{}/events", world.first.workflow);
+    for (path, query, said) in [
+        ("/jobs", "workflow_id=x", "expected a whole number"),
+        ("/jobs", "status=faild", "did you mean `failed`?"),
+        ("/scheduled_compute_nodes", "status=finished", "(known: planned, submitting, pending,"),
+        ("/scheduled_compute_nodes", "unexplained=maybe", "expected"),
+        (&events, "kind=job_faild", "did you mean `job_failed`?"),
+        ("/webhooks/1/deliveries", "state=deliverd", "did you mean `delivered`?"),
+    ] {
+        let answer = world.get(&format!("{path}?{query}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{query}: {answer:?}");
+        assert!(answer.body["error"].to_string().contains(said), "{query}: {answer:?}");
+    }
     let unknown = world.get("/jobs?stauts=failed").await;
     assert_eq!(unknown.status, StatusCode::BAD_REQUEST);
     let message = unknown.body["error"]["message"].as_str().unwrap();

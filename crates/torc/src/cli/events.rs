@@ -5,7 +5,7 @@ use super::interrupt::Interrupts;
 use super::paging::Paging;
 use super::references::{self, LATEST};
 use super::session::Access;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{escape, human};
 use serde_json::Value;
@@ -50,11 +50,11 @@ impl Args {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
             if let Some(kind) = self.kind.as_deref().filter(|kind| !EVENT_KINDS.contains(kind)) {
-                let hint = match nearest(kind, EVENT_KINDS) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("known: {}", EVENT_KINDS.join(", ")),
-                };
-                context.output.warn(format_args!("no event is of the kind `{}`; {hint}", escape::line(kind)));
+                let message = format!("no event is of the kind `{}`", escape::line(kind));
+                return Err(match nearest(kind, EVENT_KINDS) {
+                    Some(near) => Error::usage_hint(message, format!("did you mean `{near}`?")),
+                    None => Error::usage_hint(message, format!("known kinds: {}", EVENT_KINDS.join(", "))),
+                });
             }
             if self.follow {
                 let mut interrupts = Interrupts::listen()?;

@@ -174,7 +174,7 @@ fn events_follow_until_the_workflow_is_complete() {
     let kinds = test.torc(["events", "--kind", "job_completed"]).success().stdout;
     assert_eq!(kinds.lines().count(), 1, "{kinds}");
     assert!(kinds.contains("job 1 a "), "{kinds}");
-    let wrong = test.torc(["events", "--kind", "job_complete"]).success();
+    let wrong = test.torc(["events", "--kind", "job_complete"]).exit(2);
     assert!(wrong.stdout.is_empty() && wrong.stderr.contains("did you mean `job_completed`?"), "{}", wrong.stderr);
     test.torc(["events", "--follow"]).success().says("workflow_completed");
 }
