@@ -11,6 +11,8 @@ use torc_model::status::JobStatus;
 
 const DEFAULT_TTL_SECONDS: i64 = 600;
 const MAX_TTL_SECONDS: i64 = 86_400;
+/// Most names in one message.
+const MAX_NAMED: usize = 10;
 
 /// An active reservation, as far as claims need it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,9 +60,28 @@ fn check_scope(tx: &mut Tx<'_>, scope: &str) -> Result<(), Failed> {
             let id = id.parse().map_err(|_| wrong())?;
             tx.workflow(WorkflowId(id)).map(|_| ())
         }
-        Some(("limit", name)) if !name.is_empty() => Ok(()),
+        Some(("limit", name)) if !name.is_empty() => match tx.state.limits.contains_key(name) {
+            true => Ok(()),
+            false => Err(no_limit(tx, name).into()),
+        },
         Some(_) | None => Err(wrong().into()),
     }
+}
+
+/// There is no limit of this name, but perhaps one that was meant.
+fn no_limit(tx: &Tx<'_>, name: &str) -> Refusal {
+    let known: Vec<&str> = tx.state.limits.keys().map(String::as_str).collect();
+    let listed: Vec<String> = known.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
+    let message = match (known.len(), known.len().saturating_sub(MAX_NAMED)) {
+        (0, _) => format!("there is no limit `{name}`; this server has none"),
+        (_, 0) => format!("there is no limit `{name}` (known: {})", listed.join(", ")),
+        (_, more) => format!("there is no limit `{name}` (known: {} and {more} more)", listed.join(", ")),
+    };
+    let hint = match torc_spec::nearest(name, known) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("`torc limits set {name} MAX` makes it"),
+    };
+    Refusal::unknown(message).hint(hint)
 }
 
 fn ttl_ms(seconds: Option<i64>) -> Result<i64, Refusal> {
@@ -251,7 +272,7 @@ fn uses(workflow: &torc_model::core::Workflow, name: &str) -> i64 {
 /// Removes a limit.
 pub fn delete_limit(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
     if tx.state.limits.remove(name).is_none() {
-        return Err(Refusal::unknown(format!("there is no limit `{name}`")).into());
+        return Err(no_limit(tx, name).into());
     }
     tx.db.prepare_cached("DELETE FROM named_limit WHERE name = ?1")?.execute([name])?;
     tx.wake_all();

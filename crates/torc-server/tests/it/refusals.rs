@@ -193,3 +193,14 @@ async fn a_body_that_never_comes_is_given_up() {
     let answer = world.send(raw(Method::PUT, &path, Body::from_stream(nothing))).await;
     assert_eq!((answer.status, answer.code()), (StatusCode::REQUEST_TIMEOUT, "timeout"));
 }
+
+#[tokio::test]
+async fn nobody_reserves_a_limit_that_is_not_there() {
+    let world = World::new().await;
+    let reserve = |scope: &str| json!({"scope": scope, "reserved_by": "test", "ttl_seconds": 60});
+    let refused = world.post("/reservations", &reserve("limit:license")).await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND, "{refused:?}");
+    assert_eq!(refused.body["error"]["message"], "there is no limit `license` (known: `licence`)");
+    assert_eq!(refused.body["error"]["hint"], "did you mean `licence`?");
+    world.post("/reservations", &reserve("limit:licence")).await.ok();
+}

@@ -88,6 +88,7 @@ pub fn spec(name: &str) -> Value {
         "resource_requirements": [{"name": "small", "num_cpus": 1, "memory": "1g", "runtime": "PT10M"}],
         "failure_handlers": [{"name": "h", "rules": [{"exit_codes": [10], "max_retries": 3}]}],
         "slurm_schedulers": [{"name": "s", "account": "acct", "nodes": 1, "walltime": "00:30:00"}],
+        "limits": {"licence": 2},
         "jobs": [
             {"name": "fails", "command": "exit 1", "resource_requirements": "small", "failure_handler": "h",
              "output_files": ["f"]},

@@ -43,6 +43,8 @@ fn it_comes_before_what_waits_and_after_what_runs() {
 fn it_releases_when_it_is_interrupted_or_fails() {
     let test = Test::new();
     let _server = serve(&test);
+    test.torc(["limits", "set", "gpu", "1"]).success();
+    test.torc(["exec", "--direct", "--scope", "limit:gpus", "--", "true"]).exit(2).tells("did you mean `gpu`?");
     test.torc(["exec", "--direct", "--scope", "limit:gpu", "--", "bash", "-c", "exit 4"]).exit(1).tells("returned 4");
     let gate = test.gate("gate");
     let direct = test.torc(["exec", "--direct", "--", "bash", "-c", "echo go > gate; exec sleep 1000"]).spawn();
