@@ -29,6 +29,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use torc_model::api::{RegisterRunner, RunnerRegistered};
 use torc_model::slurm::logs::{LastWord, why_ended};
+use torc_model::words;
 
 /// Keys of the poller; processes have the numbers from 1 up.
 const DONE_KEY: u64 = 0;
@@ -83,11 +84,12 @@ impl Runner {
             workflow_name: registered.workflow_name.clone(),
         });
         if let Ok(count @ 1..) = leftovers {
-            tell.tell(|| RunnerEvent::Warning { message: format!("ended {count} processes that a dead runner left") });
+            let message = format!("ended {} that a dead runner left", words::count(count, "process"));
+            tell.tell(|| RunnerEvent::Warning { message });
         }
         let delivered = spool::deliver_abandoned(&config.client, &output_dir, config.workflow_id).await;
         if delivered > 0 {
-            let message = format!("delivered {delivered} results of an earlier runner");
+            let message = format!("delivered {} of an earlier runner", words::count(delivered, "result"));
             tell.tell(|| RunnerEvent::Warning { message });
         }
         let presence = Presence::announce(&output_dir, &key, &own, &registered.job_token)

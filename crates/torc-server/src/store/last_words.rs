@@ -15,6 +15,7 @@ use torc_model::ids::{AttemptId, JobId};
 use torc_model::slurm::wire::{AllocationView, Observation, ObservedView};
 use torc_model::slurm::{Ending, Phase, Verdict};
 use torc_model::status::Cause;
+use torc_model::words;
 
 /// The state of an allocation whose runners have left, as far as we know it ourselves.
 pub(super) const LEFT: &str = "LEFT";
@@ -93,8 +94,10 @@ pub(super) fn explain_by(
         view.attempts_explained += count;
         if count > 0 {
             view.details.push(format!(
-                "allocation {} (Slurm job {job}): {}; that is now the cause of {count} attempts",
-                row.id, ending.text
+                "allocation {} (Slurm job {job}): {}; that is now the cause of {}",
+                row.id,
+                ending.text,
+                words::count(count, "attempt")
             ));
         }
     }

@@ -15,6 +15,7 @@ use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Plan, Rule};
 use torc_model::recovery::{Change as Limit, Verdict};
 use torc_model::status::JobStatus;
+use torc_model::words::count;
 
 /// The workflow of a job.
 pub fn workflow_of(tx: &Tx<'_>, job: JobId) -> Result<WorkflowId, Failed> {
@@ -297,9 +298,9 @@ pub fn cancel_jobs(tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<(), Failed> {
 pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed> {
     let held = tx.workflow(id)?.held_count();
     if held > 0 && !force {
-        return Err(Refusal::conflict("job_running", format!("{held} jobs of workflow {id} are running"))
-            .hint("cancel the workflow first")
-            .into());
+        let are = if held == 1 { "is" } else { "are" };
+        let message = format!("{} of workflow {id} {are} running", count(held, "job"));
+        return Err(Refusal::conflict("job_running", message).hint("cancel the workflow first").into());
     }
     // With their rows gone nobody would know that these are ours.
     let open: i64 = tx
@@ -311,9 +312,9 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
     if open > 0 && !force {
         return Err(Refusal::conflict(
             "allocations_open",
-            format!("workflow {id} still has {open} allocations in Slurm"),
+            format!("workflow {id} still has {} in Slurm", count(open, "allocation")),
         )
-        .hint("cancel the workflow first, which takes them back; `torc slurm allocations` shows them")
+        .hint("cancel the workflow first, which takes back what it asked for; `torc slurm allocations` shows it")
         .into());
     }
     // The engine's copy goes first: whatever follows, it must not outlive the rows.

@@ -18,6 +18,7 @@ use torc_model::recovery::{
 };
 use torc_model::status::{Cause, JobStatus, Origin};
 use torc_model::units::Runtime;
+use torc_model::words;
 
 /// Multipliers beyond this are a slip of the finger.
 const LARGEST_MULTIPLIER: f64 = 100.0;
@@ -41,7 +42,9 @@ pub fn recover(tx: &mut Tx<'_>, id: WorkflowId, request: &RecoverRequest) -> Res
     check(tx, id)?;
     let rounds = rounds(tx, id)?;
     if let Some(max) = request.max_rounds.filter(|max| rounds >= *max) {
-        let message = format!("{rounds} rounds of recovery were made in this run; the limit is {max}");
+        let were = if rounds == 1 { "was" } else { "were" };
+        let message =
+            format!("{} of recovery {were} made in this run; the limit is {max}", words::count(rounds, "round"));
         return Err(Refusal::conflict("rounds_exhausted", message)
             .hint(format!("`torc recover {id}` recovers it all the same"))
             .into());
@@ -115,8 +118,10 @@ fn check(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
             .into());
     }
     if workflow.canceled && workflow.held_count() > 0 {
+        let held = workflow.held_count();
+        let are = if held == 1 { "is" } else { "are" };
         let message =
-            format!("workflow {id} was canceled and {} of its jobs are still being stopped", workflow.held_count());
+            format!("workflow {id} was canceled and {} of it {are} still being stopped", words::count(held, "job"));
         return Err(Refusal::conflict("being_canceled", message).hint("wait until they have ended").into());
     }
     Ok(())
@@ -130,7 +135,9 @@ fn nothing_failed(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Refusal, Failed> {
         (format!("every job of workflow {id} succeeded"), None)
     } else if count(JobStatus::Canceled) > 0 {
         let hint = format!("`torc workflows reset-status {id} --failed-only` runs canceled jobs again");
-        (format!("no job of workflow {id} failed; {} were canceled", count(JobStatus::Canceled)), Some(hint))
+        let canceled = count(JobStatus::Canceled);
+        let were = if canceled == 1 { "was" } else { "were" };
+        (format!("no job of workflow {id} failed; {} {were} canceled", words::count(canceled, "job")), Some(hint))
     } else {
         let hint = format!("`torc run {id}` goes on with it");
         (format!("no job of workflow {id} has failed so far"), Some(hint))

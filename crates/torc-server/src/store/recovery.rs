@@ -15,6 +15,7 @@ use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::core::{Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{AttemptState, Cause};
+use torc_model::words::count;
 
 /// A runner whose end nobody has recorded, as its row says.
 #[derive(Clone, Debug)]
@@ -200,8 +201,8 @@ fn end_dead(
         }
     }
     if delivered > 0 {
-        view.details
-            .push(format!("runner {} left {delivered} results that it could not deliver; they count", suspect.id));
+        let (left, counts) = (count(delivered, "result"), if delivered == 1 { "it counts" } else { "they count" });
+        view.details.push(format!("runner {} left {left} that it could not deliver; {counts}", suspect.id));
     }
     runners::end_runner(tx, suspect.id, suspect.workflow, lost, &lost.evidence.text)?;
     view.retries_created += new_attempts(&before, &live_attempts(tx.workflow(suspect.workflow)?));
@@ -284,7 +285,7 @@ fn end_ownerless(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool, view: &mut Reco
     for ghost in ghosts {
         let held = tx.workflow(id)?.held_by(ghost).count();
         view.running_jobs_recovered += held as i64;
-        view.details.push(format!("{held} attempts belonged to runner {ghost}, which has ended"));
+        view.details.push(format!("{} belonged to runner {ghost}, which has ended", count(held, "attempt")));
         if dry_run {
             continue;
         }
