@@ -62,7 +62,7 @@ pub fn create(
     facts::record(tx.db, &seen)?;
     let user_data = insert_user_data(tx.db, id, &plan)?;
     let first = tx.state.next_job;
-    super::map::set_limits(&mut plan.jobs, first);
+    super::map::set_limits(&mut plan.jobs, |index| JobId(first + index as i64));
     tx.state.next_job += plan.jobs.len() as i64;
     remember(tx.db, "next_job_id", tx.state.next_job)?;
 
@@ -302,7 +302,7 @@ fn insert_first_attempts(tx: &Tx<'_>, workflow: &Workflow) -> rusqlite::Result<(
 }
 
 /// What some job writes changes with every run; it can not be a reason to run again.
-fn produced_user_data(plan: &Plan) -> Vec<bool> {
+pub(super) fn produced_user_data(plan: &Plan) -> Vec<bool> {
     let mut produced = vec![false; plan.user_data.len()];
     for index in plan.jobs.iter().flat_map(|j| &j.output_user_data) {
         produced[*index] = true;

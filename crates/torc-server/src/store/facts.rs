@@ -90,6 +90,15 @@ pub fn of_plan(plan: &Plan, directory: Option<&str>) -> Vec<FileFact> {
     plan.files.iter().enumerate().map(fact).collect()
 }
 
+/// Gives the files of a plan the rows that they have in the workflow.
+pub fn find_rows(db: &Connection, id: WorkflowId, files: &mut [FileFact]) -> rusqlite::Result<()> {
+    let mut find = db.prepare_cached("SELECT id FROM file WHERE workflow_id = ?1 AND name = ?2")?;
+    for file in files {
+        file.id = find.query_row(params![id.0, file.name], |row| row.get(0))?;
+    }
+    Ok(())
+}
+
 /// Looks at every file.
 pub fn look(files: &mut [FileFact]) {
     for file in files {

@@ -17,8 +17,8 @@ use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
 use torc_model::status::JobStatus;
 use torc_model::steps::{Expr, Item, MapSettings, Role, Source, StepEvent, Tree, job_name};
 
-/// Puts the limit that each map sets on its items into them; jobs will be numbered from `first`.
-pub fn set_limits(jobs: &mut [Job], first: i64) {
+/// Puts the limit that each map sets on its items into them; `id` numbers the jobs.
+pub fn set_limits(jobs: &mut [Job], id: impl Fn(usize) -> JobId) {
     if jobs.iter().all(|job| job.extra.map.is_none()) {
         return;
     }
@@ -26,7 +26,7 @@ pub fn set_limits(jobs: &mut [Job], first: i64) {
     let mut bounded: HashMap<String, String> = HashMap::new();
     for (index, (job, role)) in jobs.iter().zip(&roles).enumerate() {
         if matches!(role, Some(Role::Map(settings)) if settings.max_parallel.is_some()) {
-            bounded.insert(job.name.clone(), limit_name(JobId(first + index as i64)));
+            bounded.insert(job.name.clone(), limit_name(id(index)));
         }
     }
     for (job, role) in jobs.iter_mut().zip(&roles) {

@@ -126,17 +126,21 @@ impl Store {
 
     /// Runs again what has changed.
     pub async fn reinitialize(&self, id: WorkflowId, request: ReinitializeRequest) -> Result<ResetView, Refusal> {
-        let files = self.look_at_files(id).await?;
-        refuse_missing(&files, request.force || request.dry_run)?;
-        let edited = match request.spec {
+        let (edited, files) = match request.spec {
             Some(spec) => {
-                let planned =
-                    tokio::task::spawn_blocking(move || plan(spec.clone().into()).map(|(plan, _)| (spec, plan)));
-                Some(planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??)
+                let directory = self.writer.call(move |tx| people::directory(tx, id)).await?;
+                let planned = tokio::task::spawn_blocking(move || {
+                    let (plan, _) = plan(spec.into())?;
+                    let mut files = facts::of_plan(&plan, directory.as_deref());
+                    facts::look(&mut files);
+                    Ok::<_, Refusal>((Some(plan), files))
+                });
+                planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??
             }
-            None => None,
+            None => (None, self.look_at_files(id).await?),
         };
-        self.writer.call(move |tx| people::reinitialize(tx, id, &files, edited.as_ref(), request.dry_run)).await
+        refuse_missing(&files, request.force || request.dry_run)?;
+        self.writer.call(move |tx| people::reinitialize(tx, id, files, edited, request.dry_run)).await
     }
 
     async fn look_at_files(&self, id: WorkflowId) -> Result<Vec<facts::FileFact>, Refusal> {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use torc_model::api::{
     CreateFailureHandler, ResetJob, ResetRequest, ResetView, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
 };
-use torc_model::core::{Change, CompiledHandler, Reason, Seeds};
+use torc_model::core::{Change, CompiledHandler, Limits, Reason, Seeds};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Plan, Rule};
 use torc_model::recovery::{Change as Limit, Verdict};
@@ -152,12 +152,22 @@ fn delete_recovery_actions(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Runs again what was made from something that has changed, and starts the next run.
+/// Where a workflow was submitted from.
+pub fn directory(tx: &Tx<'_>, id: WorkflowId) -> Result<Option<String>, Failed> {
+    tx.db
+        .prepare_cached("SELECT directory FROM workflow WHERE id = ?1")?
+        .query_row([id.0], |row| row.get(0))
+        .optional()?
+        .ok_or_else(|| Refusal::not_found("workflow", id.0).into())
+}
+
+/// Runs again what was made from something that has changed, and starts the next run. With an edited spec, its files are
+/// those that were looked at.
 pub fn reinitialize(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    facts: &[FileFact],
-    edited: Option<&(serde_json::Value, Plan)>,
+    mut files: Vec<FileFact>,
+    edited: Option<Plan>,
     dry_run: bool,
 ) -> Result<ResetView, Failed> {
     refuse_archived(tx, id)?;
@@ -171,15 +181,41 @@ pub fn reinitialize(
             .hint("wait until they have ended, or cancel the workflow first")
             .into());
     }
+    let Some(plan) = edited else { return run_changed(tx, id, &files, &[], dry_run) };
+    let edited = reapply::edited(tx, id, &plan)?;
+    let limits = plan.limits.clone();
+    // A dry run takes the spec over as well, for as long as it looks: it can not tell anything else than what happens.
+    tx.db.execute_batch("SAVEPOINT edited_spec")?;
+    let outcome = reapply::apply(tx, id, plan).and_then(|()| {
+        reload(tx, id);
+        facts::find_rows(tx.db, id, &mut files)?;
+        run_changed(tx, id, &files, &edited, dry_run)
+    });
+    if dry_run || outcome.is_err() {
+        tx.db.execute_batch("ROLLBACK TO edited_spec; RELEASE edited_spec")?;
+        reload(tx, id);
+        return outcome;
+    }
+    tx.db.execute_batch("RELEASE edited_spec")?;
+    for (name, max) in limits {
+        // What somebody set on the server holds for all its workflows.
+        if !tx.state.limits.contains_key(&name) {
+            super::reservations::set_limit(tx, &name, max)?;
+        }
+    }
+    outcome
+}
+
+fn run_changed(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    facts: &[FileFact],
+    edited: &[JobId],
+    dry_run: bool,
+) -> Result<ResetView, Failed> {
     let mut why = facts::changed_jobs(tx.db, id, facts)?;
-    if let Some((spec, plan)) = edited {
-        for job in reapply::edited(tx, id, plan)? {
-            why.entry(job).or_insert_with(|| "the new spec changes it".into());
-        }
-        if !dry_run {
-            reapply::apply(tx, id, spec, plan)?;
-            reload(tx, id);
-        }
+    for job in edited {
+        why.entry(*job).or_insert_with(|| "the new spec changes it".into());
     }
     for (job, reason) in changed_definitions(tx, id)? {
         why.entry(job).or_insert(reason);
@@ -449,6 +485,10 @@ fn check_rules(name: &str, text: &str) -> Result<(), Failed> {
 fn reload(tx: &mut Tx<'_>, id: WorkflowId) {
     if let Some(workflow) = tx.state.workflows.remove(&id) {
         workflow.discount_limits(&mut tx.state.limits);
+        // Those that it set itself come back with it, perhaps with other numbers.
+        let mut own = Limits::default();
+        workflow.add_map_limits(&mut own);
+        tx.state.limits.retain(|name, _| !own.contains_key(name));
     }
 }
 

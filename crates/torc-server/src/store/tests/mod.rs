@@ -5,6 +5,7 @@ mod allocations;
 mod bad_nodes;
 mod classify;
 mod last_words;
+mod reapply;
 mod recover;
 mod recovery;
 mod unneeded;
