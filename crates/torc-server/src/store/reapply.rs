@@ -52,8 +52,24 @@ pub fn edited(tx: &Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<Vec<JobId>, Fa
             || items(plan, job) != then.items
             || map_role(&job.extra) != map_role(&then.extra)
     };
-    let pairs = plan.jobs.iter().filter_map(|job| Some((job, stored.get(&job.name)?)));
-    Ok(pairs.filter(|(job, then)| differs(job, then)).map(|(_, then)| then.id).collect())
+    let mut maps = BTreeSet::new();
+    let (mut changed, mut same_items) = (Vec::new(), Vec::new());
+    for job in &plan.jobs {
+        let Some(then) = stored.get(&job.name) else { continue };
+        let role = job.extra.map.as_ref().and_then(|map| Role::from_value(map).ok());
+        match (role, differs(job, then)) {
+            (Some(Role::Map(_)), true) => {
+                maps.insert(job.name.as_str());
+                changed.push(then.id);
+            }
+            (_, true) => changed.push(then.id),
+            (Some(Role::Item { of, .. }), false) => same_items.push((of, then.id)),
+            (_, false) => {}
+        }
+    }
+    // What an item does is written in its map.
+    changed.extend(same_items.into_iter().filter(|(of, _)| maps.contains(of.as_str())).map(|(_, id)| id));
+    Ok(changed)
 }
 
 /// What a map, an item or a reduce is about. How many items run at once and how many may fail changes none of them.

@@ -228,3 +228,26 @@ async fn a_spec_of_another_workflow_changes_nothing() {
     assert_eq!(text(&f, "SELECT command FROM job").await, "true");
     assert_eq!(f.scalar("SELECT memory_bytes / 1048576 FROM resource_requirements").await, 50);
 }
+
+#[tokio::test]
+async fn items_do_what_the_new_spec_says_of_their_map() {
+    let spec = |file: &str, max_parallel: i64| {
+        let steps = json!([{"shell": format!("echo \"${{item}}\" >> {file}")}]);
+        let map = json!({"items": [1, 2, 3], "max_parallel": max_parallel});
+        plan(json!({"name": "m", "jobs": [{"name": "each", "map": map, "steps": steps}]}).into()).expect("a plan").0
+    };
+    let mut f = Fixture::new(spec("old", 1)).await;
+    let mut done = 0;
+    let mut work = f.claim(vec![]).await.attempts;
+    while !work.is_empty() {
+        assert_eq!(work.len(), 1, "one at once");
+        done += 1;
+        work = f.claim(work.iter().map(|packet| ended(packet, 0)).collect()).await.attempts;
+    }
+    assert_eq!(done, 3);
+    assert!(take(&f, spec("old", 2), false).await.expect("nothing runs again").jobs.is_empty());
+    assert_eq!(take(&f, spec("new", 2), false).await.expect("taken over").jobs.len(), 4);
+    let work = f.claim(vec![]).await.attempts;
+    assert_eq!(work.len(), 2, "two at once");
+    assert!(work.iter().all(|packet| packet.steps.as_ref().is_some_and(|steps| steps.to_string().contains("new"))));
+}
