@@ -158,7 +158,9 @@ impl Workflow {
         } else if decision.event == JobEvent::Expanded {
             self.shift(index, decision.event, Some(super::maps::WAITS_FOR_ITEMS));
             let count = self.tally(index).total;
-            self.event("items_expanded", Some(index), json!({"count": count, "run_id": self.run}));
+            let attempt = self.jobs[index as usize].attempt;
+            let facts = json!({"count": count, "run_id": self.run, "attempt_id": attempt});
+            self.event("items_expanded", Some(index), facts);
             self.start_items(index, now);
         } else {
             self.shift(index, decision.event, None);

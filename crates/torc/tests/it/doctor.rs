@@ -150,6 +150,15 @@ fn what_is_wrong_is_said_and_repaired() {
 }
 
 #[test]
+fn a_map_that_found_its_items_is_sound() {
+    let test = Test::new().spec(
+        "name: w\njobs:\n  - name: each\n    map: {items: {command: 'echo x; echo y'}}\n    steps: [{shell: 'echo \"${item}\"'}]\n",
+    );
+    test.torc(["run", "workflow.yaml"]).success();
+    examine(&test).expect(0);
+}
+
+#[test]
 fn what_can_not_be_repaired_is_said_and_left_alone() {
     let test = damaged("UPDATE attempt SET attempt_id = 5 WHERE attempt_id = 2");
     let said = examine(&test).expect(1).says("attempts are numbered without a gap: job 1 has 2 attempts in run 1");

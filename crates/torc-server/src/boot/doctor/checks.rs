@@ -182,7 +182,7 @@ pub const CHECKS: &[Check] = &[
               ', but no event tells of it' FROM attempt a LEFT JOIN
               (SELECT DISTINCT job_id, data ->> 'run_id' AS run, coalesce(data ->> 'ended_attempt', data ->> 'attempt_id') AS number
                FROM event WHERE job_id IS NOT NULL AND kind IN ('job_completed', 'job_failed', 'job_terminated', 'job_retried',
-                   'job_pending_failed', 'job_canceled')) e
+                   'job_pending_failed', 'job_canceled', 'items_expanded')) e
               ON e.job_id = a.job_id AND e.run = a.run_id AND e.number = a.attempt_id
               WHERE a.state IN ('completed', 'failed', 'terminated') AND e.job_id IS NULL",
         remedy: Remedy::None,
