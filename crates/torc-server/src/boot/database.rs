@@ -13,9 +13,6 @@ use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The log is written back at 16 MB: seldom enough that fewer than one job in a hundred of a chain has to wait for it, often
-/// enough that a killed server's log is read in no time.
-const LOG_PAGES: i64 = 4000;
 /// Long enough for a slow disk, short enough for a person to get an answer.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -91,8 +88,6 @@ fn set_journal(connection: &Connection, file_system: &FileSystem) -> rusqlite::R
     };
     match file_system {
         FileSystem::Local if set("WAL")? == "wal" => {
-            // Whoever commits when the log is full of so many pages writes them back, and a job waits for it.
-            connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, |_| Ok(()))?;
             // Give the space of a burst back.
             connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
             Ok(Journal::Wal)
