@@ -196,8 +196,8 @@ fn watch_recovers_with_a_runner_of_its_own_and_counts_its_rounds() {
     test.run().expect(1);
     // 100m -> 150m is not enough, and one round is all there is, however often it is started.
     let first = test.torc(["watch", "--recover", "--max-retries", "1", "--log-file", "w.log"]).done().expect(1);
-    first.tells("recovery round 1 of 1").tells("starting one here").tells("no recovery: 1 rounds");
-    test.torc(["watch", "--recover", "--max-retries", "1"]).done().expect(1).tells("no recovery: 1 rounds");
+    first.tells("recovery round 1 of 1").tells("starting one here").tells("no recovery: 1 round of recovery");
+    test.torc(["watch", "--recover", "--max-retries", "1"]).done().expect(1).tells("no recovery: 1 round of recovery");
     assert!(test.read("w.log").contains("recovery round 1 of 1"));
     // 150m -> 225m is.
     test.torc(["watch", "--recover", "--max-retries", "2"]).done().expect(0).tells("2 of 2 jobs succeeded");
