@@ -84,8 +84,9 @@ impl Fixture {
         self.store = Store::open(open(&self.directory.path().join("torc.db"))).expect("a store");
     }
 
-    async fn claim_with(&mut self, key: &str, completed: Vec<CompletionReport>) -> ClaimResponse {
-        let request = ClaimRequest {
+    /// A claim that does not wait.
+    fn request(&self, key: &str, completed: Vec<CompletionReport>) -> ClaimRequest {
+        ClaimRequest {
             runner_id: self.runner,
             key: key.into(),
             limit: 10,
@@ -96,8 +97,11 @@ impl Fixture {
             started: Vec::new(),
             completed,
             strict_scheduler_match: false,
-        };
-        self.store.claim(self.id, request).await.expect("claimed")
+        }
+    }
+
+    async fn claim_with(&mut self, key: &str, completed: Vec<CompletionReport>) -> ClaimResponse {
+        self.store.claim(self.id, self.request(key, completed)).await.expect("claimed")
     }
 
     async fn claim(&mut self, completed: Vec<CompletionReport>) -> ClaimResponse {
@@ -282,18 +286,7 @@ async fn a_waiting_claim_wakes_when_work_comes() {
     let mut f = Fixture::new(diamond()).await;
     let first = f.claim(vec![]).await;
     let store = f.store.clone();
-    let waiting = ClaimRequest {
-        runner_id: f.runner,
-        key: "listen".into(),
-        limit: 10,
-        capacity: capacity(),
-        time_left_seconds: None,
-        prefetch: 0,
-        wait_seconds: 30.0,
-        started: Vec::new(),
-        completed: Vec::new(),
-        strict_scheduler_match: false,
-    };
+    let waiting = ClaimRequest { wait_seconds: 30.0, ..f.request("listen", vec![]) };
     let id = f.id;
     let listener = tokio::spawn(async move { store.claim(id, waiting).await });
     let batch = CompletionBatch { runner_id: f.runner, items: vec![ended(&first.attempts[0], 0)] };
@@ -539,18 +532,7 @@ async fn a_delayed_retry_is_given_out_in_time() {
     let flaky = Job { failure_handler: Some(0), ..job("flaky", &[]) };
     let mut f = Fixture::new(Plan { failure_handlers: vec![handler], jobs: vec![flaky], ..Plan::default() }).await;
     let first = f.claim(vec![]).await;
-    let request = ClaimRequest {
-        runner_id: f.runner,
-        key: "again".into(),
-        limit: 10,
-        capacity: capacity(),
-        time_left_seconds: None,
-        prefetch: 0,
-        wait_seconds: 30.0,
-        started: Vec::new(),
-        completed: vec![ended(&first.attempts[0], 3)],
-        strict_scheduler_match: false,
-    };
+    let request = ClaimRequest { wait_seconds: 30.0, ..f.request("again", vec![ended(&first.attempts[0], 3)]) };
     f.store.writer.hold_for_quick(true);
     let claim = tokio::time::timeout(Duration::from_secs(10), f.store.claim(f.id, request));
     let answer = claim.await.expect("in time").expect("claimed");
