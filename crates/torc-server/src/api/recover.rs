@@ -5,6 +5,7 @@ use super::extract::{OptionalBody, Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
+use crate::store::Trigger;
 use axum::Json;
 use axum::extract::State;
 use torc_model::api::Page;
@@ -30,7 +31,7 @@ pub async fn recover_workflow(
 ) -> Answer<RecoverView> {
     caller.check(id)?;
     app.reader().get_workflow(id).await?;
-    let orphans = app.store().recover(Some(id), false, request.dry_run).await?;
+    let orphans = app.store().recover(Trigger::Request { workflow: id, dry_run: request.dry_run }).await?;
     let view = app.store().recover_failed(id, request).await?;
     Ok(Json(RecoverView { orphans, ..view }))
 }

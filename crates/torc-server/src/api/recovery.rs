@@ -3,6 +3,7 @@
 use super::extract::{OptionalBody, Path};
 use super::openapi::Refusals;
 use super::{Answer, App};
+use crate::store::Trigger;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -33,5 +34,5 @@ pub async fn sync_status(
     OptionalBody(request): OptionalBody<SyncRequest>,
 ) -> Answer<RecoveryView> {
     app.reader().get_workflow(id).await?;
-    Ok(Json(app.store().recover(Some(id), false, request.dry_run).await?))
+    Ok(Json(app.store().recover(Trigger::Request { workflow: id, dry_run: request.dry_run }).await?))
 }

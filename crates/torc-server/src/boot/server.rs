@@ -8,8 +8,8 @@ use super::{backup, identity, listen, private};
 use crate::api::{self, App, Hosts};
 use crate::clock::now_ms;
 use crate::secret;
-use crate::store::Store;
 use crate::store::read::Reader;
+use crate::store::{Store, Trigger};
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl Server {
         let serving = listen::serve(listener, api::router(app.clone()), options.max_connections, stop.clone());
         let serving = tokio::spawn(serving);
         // Before anybody can claim: what died with an earlier server or runner is settled first.
-        let found = match store.recover(None, true, false).await {
+        let found = match store.recover(Trigger::Boot).await {
             Ok(found) => found,
             Err(error) => {
                 stop.cancel();
@@ -207,7 +207,7 @@ async fn sweep(store: Store, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(SWEEP) => {}
         }
-        match store.recover(None, false, false).await {
+        match store.recover(Trigger::Sweep).await {
             Ok(found) => found.details.iter().for_each(|line| tracing::debug!("sweep: {line}")),
             Err(error) => tracing::error!(%error, "the sweep failed"),
         }

@@ -30,6 +30,7 @@ mod writer;
 mod tests;
 
 pub use create::Creation;
+pub use recovery::Trigger;
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;
 pub use webhooks::Due as DueDelivery;
@@ -240,7 +241,11 @@ impl Store {
     }
 
     /// Recovery: ends what dead runners held, repairs rows, expires reservations. At boot before claims are served.
-    pub async fn recover(&self, scope: Option<WorkflowId>, boot: bool, dry_run: bool) -> Result<RecoveryView, Refusal> {
+    pub async fn recover(&self, trigger: Trigger) -> Result<RecoveryView, Refusal> {
+        let (scope, dry_run) = match trigger {
+            Trigger::Request { workflow, dry_run } => (Some(workflow), dry_run),
+            Trigger::Boot | Trigger::Sweep => (None, false),
+        };
         let mut suspects = self.writer.call(move |tx| recovery::suspects(tx, scope)).await?;
         let suspects = tokio::task::spawn_blocking(move || {
             torc_failpoint::hit("recovery.looking");
@@ -259,7 +264,10 @@ impl Store {
                 })
                 .await?;
         }
-        let broken = self.writer.call(move |tx| Ok(recovery::broken(tx.db, scope)?)).await?;
+        let broken = match trigger {
+            Trigger::Sweep => Vec::new(),
+            _ => self.writer.call(move |tx| Ok(recovery::broken(tx.db, scope)?)).await?,
+        };
         for id in broken {
             view = self
                 .writer
@@ -271,7 +279,7 @@ impl Store {
         }
         self.writer
             .call(move |tx| {
-                recovery::expire_reservations(tx, boot, dry_run, &mut view)?;
+                recovery::expire_reservations(tx, trigger == Trigger::Boot, dry_run, &mut view)?;
                 Ok(view)
             })
             .await

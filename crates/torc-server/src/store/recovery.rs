@@ -1,4 +1,4 @@
-//! Recovery: one procedure, three triggers (boot, sweep, on demand).
+//! Recovery: one procedure, three triggers.
 //!
 //! Ends what dead runners held, repairs rows that do not fit together, and expires reservations. Each runner and
 //! each workflow is one transaction; running it again finds nothing to do and writes nothing.
@@ -16,6 +16,23 @@ use torc_model::core::{Allocation, End, LastEnd, Life, Lost, Process, Repair, Ru
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{AttemptState, Cause};
 use torc_model::words::count;
+
+/// Why to recover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// The server begins; rows may be from anywhere.
+    Boot,
+    /// Every few seconds. Does not look at the rows of jobs: while a server has the database, nobody else writes to it,
+    /// and to look would cost as much as there are jobs.
+    Sweep,
+    /// Somebody asks, for one workflow.
+    Request {
+        /// The one to look at.
+        workflow: WorkflowId,
+        /// Only tell what would be done.
+        dry_run: bool,
+    },
+}
 
 /// A runner whose end nobody has recorded, as its row says.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use super::migrate::{MIGRATIONS, NEWEST};
 use super::options::Options;
 use super::private;
 use crate::clock::now_ms;
-use crate::store::Store;
+use crate::store::{Store, Trigger};
 use checks::{CHECKS, Check, LAST, Remedy, STATEMENTS};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use serde::Serialize;
@@ -217,7 +217,7 @@ pub async fn repair(options: &Options) -> Result<Examined, StartError> {
     })?;
     let store_failed = |message: String| StartError::Store { message };
     let store = Store::open(writer).map_err(|e| store_failed(e.to_string()))?;
-    let recovered = store.recover(None, true, false).await.map_err(|e| store_failed(e.to_string()))?;
+    let recovered = store.recover(Trigger::Boot).await.map_err(|e| store_failed(e.to_string()))?;
     repaired.extend(recovered.details);
     let schema = fresh_schema().map_err(|e| store_failed(e.to_string()))?;
     let is_guard = |name: &str| GUARDS.contains(&name);

@@ -11,7 +11,7 @@ impl Fixture {
     /// A new server, and its recovery at boot.
     async fn reboot(&mut self) -> RecoveryView {
         self.restart();
-        self.store.recover(None, true, false).await.expect("recovered")
+        self.store.recover(Trigger::Boot).await.expect("recovered")
     }
 
     /// Every row of every table, as text.
@@ -43,7 +43,9 @@ impl Fixture {
     async fn settled(&mut self) {
         let before = self.dump().await;
         let nothing = RecoveryView::default();
-        assert_eq!(self.store.recover(None, false, false).await.expect("recovered"), nothing);
+        let asked = Trigger::Request { workflow: self.id, dry_run: false };
+        assert_eq!(self.store.recover(asked).await.expect("recovered"), nothing);
+        assert_eq!(self.store.recover(Trigger::Sweep).await.expect("recovered"), nothing);
         assert_eq!(self.reboot().await, nothing);
         assert_eq!(self.dump().await, before, "a second recovery changed the database");
         self.store
@@ -202,7 +204,9 @@ async fn a_dry_run_tells_and_changes_nothing() {
     f.sql("DELETE FROM attempt WHERE job_id = 1; UPDATE job SET status = 4 WHERE id = 1").await;
     f.restart();
     let before = f.dump().await;
-    let found = f.store.recover(Some(f.id), false, true).await.expect("looked");
+    let swept = f.store.recover(Trigger::Sweep).await.expect("swept");
+    assert_eq!(swept, RecoveryView::default(), "a sweep does not go through the jobs");
+    let found = f.store.recover(Trigger::Request { workflow: f.id, dry_run: true }).await.expect("looked");
     assert_eq!((found.dry_run, found.jobs_repaired), (true, 1));
     assert_eq!(f.dump().await, before);
     f.reboot().await;
@@ -333,7 +337,7 @@ async fn a_jump_of_the_clock_ends_nobody() {
     let claimed = f.claim(vec![]).await;
     // As rows look when the clock was set forward by years since: only how long this server waited counts.
     f.sql("UPDATE compute_node SET hostname = 'far-away', last_seen_ms = 0, started_ms = 0").await;
-    let found = f.store.recover(None, false, false).await.expect("looked");
+    let found = f.store.recover(Trigger::Sweep).await.expect("looked");
     assert_eq!((found.runners_ended, found.runners_silent), (0, 0));
     let answer = f.claim(vec![ended(&claimed.attempts[0], 0)]).await;
     assert_eq!(answer.completed[0].result, ReportVerdict::Accepted);
