@@ -1,12 +1,12 @@
 //! Workflow actions.
 
+use super::Json;
 use super::auth::Caller;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::query::{self, list_query};
 use super::{Answer, App};
 use crate::store::read::ActionFilter;
-use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
 use torc_model::api::{ActionReport, ActionView, Page};

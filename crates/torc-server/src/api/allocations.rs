@@ -1,12 +1,12 @@
 //! Allocations in Slurm (`scheduled_compute_node`): asked for, sent, seen.
 
+use super::Json;
 use super::auth::Caller;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::query::{self, list_query};
 use super::{Answer, App};
 use crate::store::read::AllocationFilter;
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::Page;
 use torc_model::ids::WorkflowId;

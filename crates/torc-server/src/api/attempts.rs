@@ -1,10 +1,10 @@
 //! Attempts: what runners report about them, and single ones.
 
+use super::Json;
 use super::auth::Caller;
 use super::extract::{Body, Path};
 use super::openapi::Refusals;
 use super::{Answer, App};
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::{AttemptView, CompletionBatch, Heartbeat, HeartbeatAnswer, ReportResults, StartBatch};
 use torc_model::ids::AttemptId;

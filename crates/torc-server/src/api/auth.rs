@@ -8,13 +8,11 @@ use super::error::ApiError;
 use super::openapi::{Access, Rules};
 use crate::secret::{self, Hash};
 use crate::store::read::{Reader, TokenScope};
-use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
-use axum::middleware::Next;
-use axum::response::Response;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
@@ -86,15 +84,11 @@ fn remember<K: std::hash::Hash + Eq, V>(memory: &Mutex<HashMap<K, V>>, key: K, v
     memory.insert(key, value);
 }
 
-/// Lets a request through with its [`Caller`], or answers 401 or 403.
-pub async fn check(
-    State((app, rules)): State<(App, Arc<Rules>)>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
-    let access = access(&rules, &request);
-    let caller = match bearer(request.headers()) {
-        Ok(token) => app.inner.auth.scope(token).await?.map(Caller::Known).ok_or("the token is not known"),
+/// Who makes this request, if they may; otherwise 401 or 403.
+pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller, ApiError> {
+    let access = access(rules, head);
+    let caller = match bearer(&head.headers) {
+        Ok(token) => auth.scope(token).await?.map(Caller::Known).ok_or("the token is not known"),
         Err(problem) => Err(problem),
     };
     let caller = match (caller, access) {
@@ -102,18 +96,19 @@ pub async fn check(
         (Err(_), Access::Open) => Caller::Stranger,
         (Err(problem), Access::Workflow | Access::All) => return Err(ApiError::unauthorized(problem)),
     };
-    if let (Caller::Known(TokenScope::Workflow(id)), Access::All) = (caller, access) {
-        return Err(ApiError::forbidden(format!("this token is good for runners and jobs of workflow {id} only"))
-            .hint("use the token of the server's owner"));
+    match (caller, access) {
+        (Caller::Known(TokenScope::Workflow(id)), Access::All) => {
+            Err(ApiError::forbidden(format!("this token is good for runners and jobs of workflow {id} only"))
+                .hint("use the token of the server's owner"))
+        }
+        _ => Ok(caller),
     }
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
 }
 
 /// Unknown routes are as closed as the most closed one.
-fn access(rules: &Rules, request: &Request) -> Access {
-    let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
-    match request.extensions().get::<MatchedPath>() {
+fn access(rules: &Rules, head: &Parts) -> Access {
+    let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
+    match head.extensions.get::<MatchedPath>() {
         Some(path) => rules.access(method, path.as_str()),
         None => Access::All,
     }

@@ -1,5 +1,6 @@
 //! Failures that wait for a verdict, the verdicts, and those of them that wait for a person.
 
+use super::Json;
 use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Body, OptionalBody, Path, Query};
@@ -7,7 +8,6 @@ use super::openapi::Refusals;
 use super::query::{self, list_query};
 use super::{Answer, App, logs};
 use crate::store::read::{AttemptLogs, ClassificationFilter, PendingQuery};
-use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use std::collections::HashMap;

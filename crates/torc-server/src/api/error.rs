@@ -1,8 +1,8 @@
 //! Answers that are not a success: always JSON, always with a word for programs and a sentence for people.
 
+use super::Json;
 use crate::store::Refusal;
 use crate::store::read::{Paging, ReadError};
-use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use torc_model::api::{ErrorBody, ErrorInfo};

@@ -1,5 +1,6 @@
 //! Events: lists, and the live stream.
 
+use super::Json;
 use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Path, Query};
@@ -7,7 +8,6 @@ use super::openapi::Refusals;
 use super::query::{list_query, plain_word};
 use super::{Answer, App};
 use crate::store::read::EventFilter;
-use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};

@@ -1,12 +1,12 @@
 //! Failure handlers.
 
+use super::Json;
 use super::auth::Caller;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
 use crate::store::read::FailureHandlerFilter;
-use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
 use torc_model::api::{CreateFailureHandler, FailureHandlerView, Page, UpdateFailureHandler};

@@ -1,12 +1,12 @@
 //! Files of workflows.
 
+use super::Json;
 use super::auth::Caller;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
 use crate::store::read::FileFilter;
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::{FileView, Page};
 

@@ -1,13 +1,18 @@
 //! What stands around every handler: host names, time limits, panics, and answers for routes that do not exist.
 
-use super::App;
 use super::error::ApiError;
+use super::openapi::Rules;
+use super::{App, auth};
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
 use std::any::Any;
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 use torc_model::api::BASE_PATH;
 
@@ -52,36 +57,56 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
+/// Everything that stands around a handler. One step, not a layer each: a layer costs as much as what it does.
+pub async fn around(State((app, rules)): State<(App, Arc<Rules>)>, request: Request, next: Next) -> Response {
+    let answer = AssertUnwindSafe(guarded(&app, &rules, request, next)).catch_unwind().await;
+    answer.unwrap_or_else(|panic| Err(on_panic(&*panic))).into_response()
+}
+
+async fn guarded(app: &App, rules: &Rules, request: Request, next: Next) -> Result<Response, ApiError> {
+    let (mut head, body) = request.into_parts();
+    check_host(&app.inner.hosts, &head)?;
+    let caller = auth::identify(&app.inner.auth, rules, &head).await?;
+    head.extensions.insert(caller);
+    limit_time(time_limit(&head), async {
+        wait_until_open(app, &head).await?;
+        Ok(next.run(Request::from_parts(head, body)).await)
+    })
+    .await
+}
+
 /// Recovery takes milliseconds, seldom longer: so long a request rather waits than hears about it.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lets requests wait while recovery runs: what they would see or change is not settled yet. Then they are refused.
-pub async fn wait_until_open(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
-    let is_health = request.uri().path().strip_prefix(BASE_PATH) == Some("/health");
-    if !is_health && !*app.inner.is_open.borrow() {
-        let mut gate = app.inner.is_open.subscribe();
-        // The sender is in `app`, so it can not be gone: only the time can end this.
-        if tokio::time::timeout(RECOVERY_PATIENCE, gate.wait_for(|is_open| *is_open)).await.is_err() {
+async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
+    let is_health = head.uri.path().strip_prefix(BASE_PATH) == Some("/health");
+    if is_health || *app.inner.is_open.borrow() {
+        return Ok(());
+    }
+    let mut gate = app.inner.is_open.subscribe();
+    // The sender is in `app`, so it can not be gone: only the time can end this.
+    match tokio::time::timeout(RECOVERY_PATIENCE, gate.wait_for(|is_open| *is_open)).await {
+        Ok(_) => Ok(()),
+        Err(_) => {
             let message = "the server is recovering what died before; nothing is served until it is done";
-            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "recovering", message)
-                .hint("try again; `GET /health` says `ok` when it is done"));
+            Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "recovering", message)
+                .hint("try again; `GET /health` says `ok` when it is done"))
         }
     }
-    Ok(next.run(request).await)
 }
 
 /// Refuses requests under a foreign name and requests that a foreign page made.
-pub async fn check_host(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
-    let hosts = &app.inner.hosts;
-    let known = authority(request.headers(), request.uri()).is_some_and(|authority| hosts.allow(authority));
+fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
+    let known = authority(&head.headers, &head.uri).is_some_and(|authority| hosts.allow(authority));
     if !known {
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", "this server has another name")
             .hint("use the address in `server.json`, or start the server with `--allowed-host NAME`"));
     }
-    if is_cross_site(request.headers(), hosts) {
+    if is_cross_site(&head.headers, hosts) {
         return Err(ApiError::forbidden("requests from other sites are not served"));
     }
-    Ok(next.run(request).await)
+    Ok(())
 }
 
 /// The one name the request gives, if it gives exactly one.
@@ -112,17 +137,16 @@ fn is_cross_site(headers: &HeaderMap, hosts: &Hosts) -> bool {
 }
 
 /// Ends requests that take too long. A stream has begun when its handler is done, so it is not cut.
-pub async fn limit_time(request: Request, next: Next) -> Result<Response, ApiError> {
-    let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_string()).unwrap_or_default();
-    let limit = time_limit(request.method(), path.strip_prefix(BASE_PATH).unwrap_or_default());
-    tokio::time::timeout(limit, next.run(request)).await.map_err(|_| {
+async fn limit_time<T>(limit: Duration, answer: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
         let message = format!("the request took longer than {} s", limit.as_secs());
-        ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", message).hint("send it again")
+        Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", message).hint("send it again"))
     })
 }
 
-fn time_limit(method: &Method, path: &str) -> Duration {
-    match (method, path) {
+fn time_limit(head: &Parts) -> Duration {
+    let path = head.extensions.get::<MatchedPath>().and_then(|path| path.as_str().strip_prefix(BASE_PATH));
+    match (&head.method, path.unwrap_or_default()) {
         (_, "/workflows/{id}/claim") => CLAIM_TIME_LIMIT,
         (&Method::POST, "/workflows")
         | (&Method::DELETE, "/workflows/{id}")
@@ -135,10 +159,10 @@ fn time_limit(method: &Method, path: &str) -> Duration {
 }
 
 /// The answer after a panic in a handler.
-pub fn on_panic(panic: Box<dyn Any + Send>) -> Response {
+fn on_panic(panic: &(dyn Any + Send)) -> ApiError {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("(no text)"), "a handler panicked");
-    ApiError::internal().into_response()
+    ApiError::internal()
 }
 
 /// The answer for a path that is not in the table.

@@ -1,8 +1,8 @@
 //! The server's own state.
 
+use super::Json;
 use super::auth::Caller;
 use super::{Answer, App};
-use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -1,9 +1,9 @@
 //! Items of maps: the desk where the dead ones wait.
 
+use super::Json;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::{Answer, App};
-use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use torc_model::api::{ItemView, ItemsRequest, Page};

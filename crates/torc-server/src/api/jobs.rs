@@ -1,5 +1,6 @@
 //! Jobs.
 
+use super::Json;
 use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Body, Path, Query};
@@ -7,7 +8,6 @@ use super::openapi::Refusals;
 use super::query::{self, list_query};
 use super::{Answer, App};
 use crate::store::read::JobFilter;
-use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use torc_model::api::{AttemptView, CancelJobs, CanceledJobs, JobView, Page, UpdateJob};

@@ -1,9 +1,9 @@
 //! Named limits: how many jobs may use something at once, over all workflows and runners.
 
+use super::Json;
 use super::extract::{Body, Path};
 use super::openapi::Refusals;
 use super::{Answer, App};
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::{LimitView, Page, SetLimit};
 

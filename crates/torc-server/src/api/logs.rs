@@ -3,13 +3,13 @@
 //! A caller names a job, never a path. The path comes from the runner's report, and only a file with the name that an
 //! attempt's output has is opened: a lie in a report does not turn this into a way to read other files.
 
+use super::Json;
 use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
 use super::{Answer, App};
 use crate::store::read::AttemptLogs;
-use axum::Json;
 use axum::extract::State;
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;

@@ -1,12 +1,12 @@
 //! Recovery of what failed, and its history.
 
+use super::Json;
 use super::auth::Caller;
 use super::extract::{OptionalBody, Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
 use crate::store::Trigger;
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::Page;
 use torc_model::ids::{JobId, WorkflowId};

@@ -1,10 +1,10 @@
 //! Recovery on demand: what dead runners held, and rows that do not fit together.
 
+use super::Json;
 use super::extract::{OptionalBody, Path};
 use super::openapi::Refusals;
 use super::{Answer, App};
 use crate::store::Trigger;
-use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use torc_model::api::RecoveryView;

@@ -1,12 +1,12 @@
 //! Resource requirements.
 
+use super::Json;
 use super::auth::Caller;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
 use crate::store::read::RequirementsFilter;
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::{Page, RequirementsView};
 

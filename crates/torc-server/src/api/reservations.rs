@@ -1,10 +1,10 @@
 //! Reservations: pauses of claims, for work that must have a resource to itself.
 
+use super::Json;
 use super::error::ApiError;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::{Answer, App};
-use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use std::sync::Arc;

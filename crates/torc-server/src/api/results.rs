@@ -1,12 +1,12 @@
 //! Results: attempts that have ended.
 
+use super::Json;
 use super::auth::Caller;
 use super::extract::Query;
 use super::openapi::Refusals;
 use super::query::{self, list_query};
 use super::{Answer, App};
 use crate::store::read::AttemptFilter;
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::{AttemptView, Page};
 use torc_model::status::{AttemptState, Cause};

@@ -5,16 +5,15 @@
 
 use super::openapi::Rules;
 use super::{
-    App, actions, allocations, attempts, auth, classifications, events, failure_handlers, files, guard, health, items,
-    jobs, limits, logs, openapi, recover, recovery, requirements, reservations, results, runners, schedulers,
-    user_data, webhooks, why, workflows,
+    App, actions, allocations, attempts, classifications, events, failure_handlers, files, guard, health, items, jobs,
+    limits, logs, openapi, recover, recovery, requirements, reservations, results, runners, schedulers, user_data,
+    webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::MethodRouter;
 use std::sync::Arc;
 use torc_model::api::BASE_PATH;
-use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::Path;
 use utoipa::openapi::path::{HttpMethod, Operation};
 use utoipa_axum::PathItemExt as _;
@@ -154,7 +153,7 @@ pub(super) fn documented() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::base()).nest(BASE_PATH, routes)
 }
 
-/// The routes with everything around them. The last layer is the outermost.
+/// The routes with everything around them.
 pub fn router(app: App) -> Router {
     let add = |routes: Router<App>, route: Route| routes.route(&route.full_path(), route.handlers);
     let table = table();
@@ -163,10 +162,6 @@ pub fn router(app: App) -> Router {
     routes
         .fallback(guard::no_route)
         .method_not_allowed_fallback(guard::no_method)
-        .layer(from_fn_with_state(app.clone(), guard::wait_until_open))
-        .layer(axum::middleware::from_fn(guard::limit_time))
-        .layer(from_fn_with_state((app.clone(), rules), auth::check))
-        .layer(from_fn_with_state(app.clone(), guard::check_host))
-        .layer(CatchPanicLayer::custom(guard::on_panic))
+        .layer(from_fn_with_state((app.clone(), rules), guard::around))
         .with_state(app)
 }

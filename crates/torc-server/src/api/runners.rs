@@ -1,5 +1,6 @@
 //! Runners (`compute_nodes` on the wire): how they come, ask for work, and go.
 
+use super::Json;
 use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Body, Path, Query};
@@ -8,7 +9,6 @@ use super::query::list_query;
 use super::{Answer, App};
 use crate::clock::now_ms;
 use crate::store::read::RunnerFilter;
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::{
     ClaimRequest, ClaimResponse, Goodbye, GoodbyeAnswer, Page, RegisterRunner, RunnerRegistered, RunnerView,

@@ -1,12 +1,12 @@
 //! User data: JSON that jobs hand to each other.
 
+use super::Json;
 use super::auth::Caller;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
 use super::{Answer, App};
 use crate::store::read::UserDataFilter;
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::{Page, UpdateUserData, UserDataView};
 

@@ -1,10 +1,10 @@
 //! Webhooks: endpoints, their deliveries, and a second chance for dead ones.
 
+use super::Json;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::query::plain_word;
 use super::{Answer, App};
-use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use torc_model::api::{CreateWebhook, DeliveryView, Page, WebhookView};

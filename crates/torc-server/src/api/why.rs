@@ -1,12 +1,12 @@
 //! Why a job is where it is: the scheduler's own sentence, with what a person wants to know next to it.
 
+use super::Json;
 use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::Path;
 use super::openapi::Refusals;
 use super::{Answer, App};
 use crate::store::read::Paging;
-use axum::Json;
 use axum::extract::State;
 use torc_model::api::{AttemptView, JobView, WhyView};
 use torc_model::core::{Explanation, TOO_MANY_FAILED};

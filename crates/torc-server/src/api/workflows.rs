@@ -1,5 +1,6 @@
 //! Workflows: their lists, their life, their progress.
 
+use super::Json;
 use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Body, LARGE, OptionalBody, Path, Query};
@@ -9,7 +10,6 @@ use super::{Answer, App};
 use crate::clock::now_ms;
 use crate::store::Creation;
 use crate::store::read::WorkflowFilter;
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;

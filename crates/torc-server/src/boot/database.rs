@@ -76,8 +76,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // In KiB when negative.
-    connection.pragma_update(None, "cache_size", -65_536)?;
+    // In KiB when negative. Little is read twice, and a commit after a page was split goes through all of the cache.
+    connection.pragma_update(None, "cache_size", -8_192)?;
     connection.set_prepared_statement_cache_capacity(256);
     Ok(connection)
 }

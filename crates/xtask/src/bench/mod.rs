@@ -3,6 +3,7 @@
 //! The program is the real binary with its real database and `synchronous=FULL`; everything stays on this machine. Each
 //! run has a fresh directory, and nothing is deleted before the end.
 
+mod askers;
 mod chart;
 mod limit;
 mod machine;

@@ -28,8 +28,7 @@ impl Arena {
     /// An empty place for all runs.
     pub fn new(torc: PathBuf, parent: Option<&Path>, keep: bool) -> Result<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        let dir = parent.join(format!("torc-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(|e| format!("can not make `{}`: {e}", dir.display()))?;
+        let dir = unused(&parent)?;
         let dir = dir.canonicalize()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         Ok(Self { torc, runtime, dir, taken: std::cell::Cell::new(0), keep })
@@ -55,6 +54,20 @@ impl Drop for Arena {
             eprintln!("everything is kept in {}", self.dir.display());
         } else if let Err(error) = std::fs::remove_dir_all(&self.dir) {
             eprintln!("can not remove {}: {error}", self.dir.display());
+        }
+    }
+}
+
+/// Makes a directory. One of an earlier run may have been kept, and numbers of processes come again.
+fn unused(parent: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(parent).map_err(|e| format!("can not make `{}`: {e}", parent.display()))?;
+    let mut n = 0;
+    loop {
+        let dir = parent.join(format!("torc-bench-{}-{n}", std::process::id()));
+        match std::fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => n += 1,
+            Err(error) => return Err(format!("can not make `{}`: {error}", dir.display()).into()),
         }
     }
 }
@@ -126,6 +139,11 @@ impl<'a> Server<'a> {
     /// How the jobs stand.
     pub fn status(&self, id: WorkflowId) -> Result<StatusView> {
         Ok(self.arena.runtime.block_on(self.client.workflow_status(id))?)
+    }
+
+    /// How many jobs are done.
+    pub fn completed(&self, id: WorkflowId) -> Result<usize> {
+        Ok(usize::try_from(self.status(id)?.counts["completed"])?)
     }
 
     /// A call of the command line, in the server's directory.

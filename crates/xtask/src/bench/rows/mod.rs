@@ -32,7 +32,11 @@ pub fn all() -> Vec<Entry> {
         row("fan", "one job, then 5,000, then one", throughput::fan),
         row("layers", "100 layers of 100 jobs, each after all of the layer before", throughput::layers),
         row("history", "10,000 jobs, ten times in one database", throughput::history),
-        row("status-load", "10,000 jobs while 1,000 requests per second ask for the status", throughput::status_load),
+        row(
+            "status-load",
+            "20,000 jobs, and 1,000 requests per second for the status in every other stretch of a second or two",
+            throughput::status_load,
+        ),
         row(
             "create",
             "`torc create --initialize` of 100,000 jobs with 200,000 dependencies, from a file",

@@ -1,16 +1,18 @@
 //! How many jobs per second, and at what cost.
 
+use super::super::askers::Askers;
 use super::super::report::Figure;
-use super::super::world::Run;
+use super::super::world::{Run, Server};
 use super::super::{Bench, limit, machine, median, specs};
 use crate::Result;
 use serde_json::Value;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use torc_model::ids::WorkflowId;
 
 /// More starts than this say nothing new about the limit.
 const LIMIT_JOBS: usize = 5_000;
+/// 1,000 per second.
+const QUESTION_EVERY: Duration = Duration::from_millis(1);
 
 /// The limit, and a workflow against it, round by round.
 struct Rounds {
@@ -176,47 +178,59 @@ pub fn history(bench: &Bench) -> Result<Vec<Figure>> {
     ])
 }
 
-/// With and without people who look.
+/// With and without people who look, in turn during one run: the machine is not equally fast all the time.
 pub fn status_load(bench: &Bench) -> Result<Vec<Figure>> {
-    let jobs = bench.scale(10_000);
-    let (mut ratios, mut with, mut without, mut asked) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let jobs = bench.scale(20_000);
+    let stretch = Duration::from_millis(if bench.is_quick { 200 } else { 1_000 });
+    let mut groups = Vec::new();
     for _ in 0..bench.rounds {
-        let mut rates = [0.0; 2];
-        for (n, rate) in rates.iter_mut().enumerate() {
-            let server = bench.arena.server()?;
-            let created = server.create(specs::flat(jobs, "true"))?;
-            let done = Arc::new(AtomicBool::new(false));
-            let answers = Arc::new(AtomicU64::new(0));
-            if n == 1 {
-                for _ in 0..10 {
-                    let (client, done, answers) = (server.client.clone(), done.clone(), answers.clone());
-                    bench.arena.runtime.spawn(async move {
-                        let mut clock = tokio::time::interval(Duration::from_millis(10));
-                        while !done.load(Ordering::Relaxed) {
-                            clock.tick().await;
-                            if client.workflow_status(created.id).await.is_ok() {
-                                answers.fetch_add(1, Ordering::Relaxed);
-                            }
-                        }
-                    });
-                }
-            }
-            let run = server.run(created.id, jobs);
-            done.store(true, Ordering::Relaxed);
-            let run = run?;
-            *rate = run.rate();
-            if n == 1 {
-                asked.push(answers.load(Ordering::Relaxed) as f64 / run.runner.wall.as_secs_f64());
+        let server = bench.arena.server()?;
+        let created = server.create(specs::flat(jobs, "true"))?;
+        let runner = server.runner(created.id)?;
+        // It gets going.
+        std::thread::sleep(stretch);
+        while let Some(group) = asked_and_not(&server, created.id, jobs, stretch)? {
+            groups.push(group);
+        }
+        runner.finish()?;
+    }
+    let median_of = |of: fn(&Asked) -> f64| median(groups.iter().map(of).collect());
+    Ok(vec![
+        Figure::new("alone", median_of(|g| g.alone), "jobs/s"),
+        Figure::new("asked", median_of(|g| g.asked), "jobs/s"),
+        Figure::new("asked to alone", median_of(|g| g.asked / g.alone), "").at_least(0.9),
+        Figure::new("answers per second", median_of(|g| g.answers), ""),
+    ])
+}
+
+/// Rates per second.
+struct Asked {
+    alone: f64,
+    asked: f64,
+    answers: f64,
+}
+
+/// Four stretches of a run, the two in the middle with questions: so a machine that becomes slower or faster all the
+/// while does so for both. Nothing if the run ends before them.
+fn asked_and_not(server: &Server<'_>, id: WorkflowId, jobs: usize, stretch: Duration) -> Result<Option<Asked>> {
+    let (mut alone, mut asked, mut answers) = (0.0, 0.0, 0.0);
+    for is_asked in [false, true, true, false] {
+        let (begun, before) = (Instant::now(), server.completed(id)?);
+        let askers = is_asked.then(|| Askers::start(&server.dir, id, QUESTION_EVERY)).transpose()?;
+        std::thread::sleep(stretch);
+        let heard = askers.map(Askers::stop).transpose()?;
+        let (after, took) = (server.completed(id)?, begun.elapsed().as_secs_f64());
+        if after == jobs {
+            return Ok(None);
+        }
+        let rate = (after - before) as f64 / took / 2.0;
+        match heard {
+            None => alone += rate,
+            Some(heard) => {
+                asked += rate;
+                answers += heard as f64 / took / 2.0;
             }
         }
-        without.push(rates[0]);
-        with.push(rates[1]);
-        ratios.push(rates[1] / rates[0]);
     }
-    Ok(vec![
-        Figure::new("alone", median(without), "jobs/s"),
-        Figure::new("asked", median(with), "jobs/s"),
-        Figure::new("asked to alone", median(ratios), "").at_least(0.9),
-        Figure::new("answers per second", median(asked), ""),
-    ])
+    Ok(Some(Asked { alone, asked, answers }))
 }
