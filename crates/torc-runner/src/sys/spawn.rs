@@ -110,6 +110,7 @@ pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError
     };
     let mut stack = [const { MaybeUninit::<u128>::uninit() }; STACK_BYTES / 16];
     let mut pidfd: c_int = -1;
+    super::turns::keep_to_this_thread();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     // SAFETY: a signal set is plain data for which all zeroes is a valid value.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -192,7 +193,6 @@ unsafe fn prepare(child: &Child) -> Step {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-        super::turns::forget_short_turns();
         libc::execve(child.path, child.argv, child.env);
     }
     Step::Run

@@ -3,39 +3,44 @@
 //! On processors that jobs keep busy, every step of server and runner would wait for a whole turn of theirs, and so would
 //! a new process. Short turns come soon, and give no larger share. Kernels that know no such wish ignore it.
 
+use std::cell::Cell;
 use std::mem::{size_of, zeroed};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The shortest turn that the scheduler grants, in nanoseconds.
 const SHORT_TURN: u64 = 100_000;
-/// The scheduler's own choice.
-const USUAL_TURN: u64 = 0;
 
 /// Somebody in this process has asked for short turns.
 static ARE_SHORT: AtomicBool = AtomicBool::new(false);
 
+thread_local! {
+    /// What this thread starts has turns of the usual length.
+    static ARE_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Asks for short turns of this thread, and of all threads and processes that it makes from now on, jobs excepted.
 pub fn prefer_short_turns() {
     ARE_SHORT.store(true, Ordering::Relaxed);
-    ask_for(SHORT_TURN);
+    ask(|wish| wish.sched_runtime = SHORT_TURN);
 }
 
-/// In a new process just before its program runs: a job asks for nothing. Makes system calls only.
-pub(super) fn forget_short_turns() {
-    if ARE_SHORT.load(Ordering::Relaxed) {
-        ask_for(USUAL_TURN);
+/// A thread that starts jobs keeps its wish to itself. The new process must not say so itself: whoever changes its wish
+/// gives up its turn, and would wait for a whole one of somebody else's just before its program runs.
+pub(super) fn keep_to_this_thread() {
+    if ARE_SHORT.load(Ordering::Relaxed) && !ARE_OWN.replace(true) {
+        ask(|wish| wish.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64);
     }
 }
 
-fn ask_for(turn: u64) {
+fn ask(for_what: impl FnOnce(&mut libc::sched_attr)) {
     let size = size_of::<libc::sched_attr>();
     // SAFETY: `sched_attr` is plain data for which all zeroes is a valid value.
     let mut wish: libc::sched_attr = unsafe { zeroed() };
     // SAFETY: the pointer is to a live, writable variable of the size given; 0 is the calling thread.
     let is_known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut wish, size, 0) } == 0;
-    // Whoever chose another policy knows better.
-    if is_known && wish.sched_policy == libc::SCHED_OTHER.cast_unsigned() {
-        wish.sched_runtime = turn;
+    // Whoever chose another policy knows better, and whoever has precedence needs no more; jobs would lose it.
+    if is_known && wish.sched_policy == libc::SCHED_OTHER.cast_unsigned() && wish.sched_nice >= 0 {
+        for_what(&mut wish);
         // SAFETY: the pointer is to a live variable that holds its size. What fails changes nothing, and nothing depends
         // on it.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
