@@ -1,5 +1,6 @@
 //! The limit: a tight loop that starts the same shell with the same two log files, as many at once as Torc may.
 
+use super::machine;
 use crate::Result;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
@@ -36,6 +37,8 @@ fn one(argv: &[&OsStr], dir: &Path, n: usize) -> Result<()> {
     let file = |ending| std::fs::File::create(dir.join(format!("job_{n}.{ending}")));
     let status = Command::new(argv[0])
         .args(&argv[1..])
+        .env_clear()
+        .envs(machine::environment())
         .stdin(Stdio::null())
         .stdout(file("o")?)
         .stderr(file("e")?)

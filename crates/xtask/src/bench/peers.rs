@@ -54,6 +54,8 @@ fn run(dir: &Path, command: &str, jobs: usize) -> Result<std::time::Duration> {
     let begun = std::time::Instant::now();
     let status = Command::new(limit::shell())
         .args(["-c", command])
+        .env_clear()
+        .envs(machine::environment())
         .env("N", jobs.to_string())
         .env("DIR", dir)
         .env("SLOTS", machine::processors().to_string())

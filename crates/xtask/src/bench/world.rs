@@ -87,7 +87,7 @@ impl<'a> Server<'a> {
     pub fn start(arena: &'a Arena, dir: PathBuf) -> Result<Self> {
         let log = std::fs::File::create(dir.join("server.log"))?;
         let mut command = Command::new(&arena.torc);
-        command.args(["server", "run"]).current_dir(&dir).env_clear().envs(clean_env());
+        command.args(["server", "run"]).current_dir(&dir).env_clear().envs(machine::environment());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().map_err(|e| format!("can not start `{}`: {e}", arena.torc.display()))?;
         let begun = Instant::now();
@@ -149,7 +149,7 @@ impl<'a> Server<'a> {
     /// A call of the command line, in the server's directory.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.arena.torc);
-        command.args(args).current_dir(&self.dir).env_clear().envs(clean_env());
+        command.args(args).current_dir(&self.dir).env_clear().envs(machine::environment());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -186,11 +186,6 @@ impl Drop for Server<'_> {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The environment of everything that is started: nothing of a surrounding Torc.
-fn clean_env() -> impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)> {
-    std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"TORC_"))
 }
 
 /// A workflow that was run.

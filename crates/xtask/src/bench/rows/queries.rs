@@ -1,7 +1,7 @@
 //! What people ask, and the program itself.
 
 use super::super::report::Figure;
-use super::super::{Bench, median, percentile, simulated, specs};
+use super::super::{Bench, machine, median, percentile, simulated, specs};
 use crate::Result;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -66,7 +66,12 @@ pub fn program(bench: &Bench) -> Result<Vec<Figure>> {
     let mut times = Vec::new();
     for _ in 0..REPEATS {
         let begun = Instant::now();
-        let status = Command::new(&bench.arena.torc).arg("--version").stdout(Stdio::null()).status()?;
+        let status = Command::new(&bench.arena.torc)
+            .arg("--version")
+            .env_clear()
+            .envs(machine::environment())
+            .stdout(Stdio::null())
+            .status()?;
         times.push(begun.elapsed().as_secs_f64() * 1e3);
         if !status.success() {
             return Err(format!("torc --version: {status}").into());
