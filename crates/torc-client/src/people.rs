@@ -171,6 +171,11 @@ impl Client {
         self.post(&format!("/jobs/{id}/retry/{run_id}{}", Query::new().add("max_retries", max_retries)), &()).await
     }
 
+    /// Tries jobs again, each as a new attempt, or none of them.
+    pub async fn retry_jobs(&self, body: &RetryJobs) -> Result<Page<JobView>, Error> {
+        self.post("/jobs/retry", body).await
+    }
+
     /// The runners of a workflow; `query` holds `workflow_id` and filters.
     pub async fn list_runners(&self, query: &Query) -> Result<Page<RunnerView>, Error> {
         self.get(&format!("/compute_nodes{query}")).await

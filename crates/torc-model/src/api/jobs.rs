@@ -207,6 +207,25 @@ pub struct CanceledJobs {
     pub job_ids: Vec<JobId>,
 }
 
+/// Asks for one more attempt of each of these jobs, or of none.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RetryJobs {
+    /// The jobs. One that is named twice counts once.
+    pub jobs: Vec<RetryOne>,
+}
+
+/// A job of which one more attempt is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct RetryOne {
+    /// The job.
+    pub job_id: JobId,
+    /// The current run, as the caller knows it.
+    pub run_id: i64,
+    /// Allowed while the attempt's number is lower than this.
+    #[schema(minimum = 0)]
+    pub max_retries: i64,
+}
+
 /// A piece of an attempt's output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LogView {

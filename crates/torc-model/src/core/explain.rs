@@ -133,6 +133,17 @@ impl Workflow {
         !self.queue.is_empty() && self.queue.classes().all(|c| !whole.fits(&self.classes[c as usize]))
     }
 
+    /// Some ready job could be taken by a runner of this size with this label, if it were empty.
+    pub fn has_ready_for(&self, capacity: &Capacity, label: Option<&str>) -> bool {
+        let whole = Room::of(capacity);
+        self.queue.classes().map(|c| &self.classes[c as usize]).any(|c| c.label.as_deref() == label && whole.fits(c))
+    }
+
+    /// The label that a runner must have to take this job.
+    pub fn label_of(&self, index: u32) -> Option<&str> {
+        self.classes[self.jobs[index as usize].class as usize].label.as_deref()
+    }
+
     /// Attempts a runner holds that have not started yet.
     pub fn claimed_before(&self, runner: crate::ids::RunnerId, time: i64) -> Vec<crate::ids::AttemptId> {
         self.held_by(runner)

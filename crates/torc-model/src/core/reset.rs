@@ -188,6 +188,13 @@ impl Workflow {
 
     /// `POST /jobs/{id}/retry/{run_id}?max_retries=N`: one more attempt, while its number allows it.
     pub fn retry(&mut self, index: u32, run: i64, max: i64, now: i64) -> Result<(), Refused> {
+        self.may_retry(index, run, max)?;
+        self.again(index, Origin::Manual, now);
+        Ok(())
+    }
+
+    /// The four checks of [`Workflow::retry`], which change nothing.
+    pub fn may_retry(&self, index: u32, run: i64, max: i64) -> Result<(), Refused> {
         let job = &self.jobs[index as usize];
         if run != self.run {
             let message = format!("run {run} was given but the workflow is in run {}", self.run);
@@ -206,7 +213,6 @@ impl Workflow {
             let message = format!("job {} is at attempt {} of {max}; no more retries", job.id, job.attempt);
             return Err(Refused::new("max_retries_exceeded", message));
         }
-        self.again(index, Origin::Manual, now);
         Ok(())
     }
 

@@ -10,7 +10,8 @@ use super::{Answer, App};
 use crate::store::read::JobFilter;
 use axum::extract::State;
 use serde::Deserialize;
-use torc_model::api::{AttemptView, CancelJobs, CanceledJobs, JobView, Page, UpdateJob};
+use std::collections::HashSet;
+use torc_model::api::{AttemptView, CancelJobs, CanceledJobs, JobView, Page, RetryJobs, UpdateJob};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::status::JobStatus;
 use utoipa::IntoParams;
@@ -168,6 +169,26 @@ pub async fn retry_job(
 ) -> Answer<JobView> {
     app.store().retry_job(JobId(id), run_id, query.max_retries).await?;
     Ok(Json(app.reader().get_job(JobId(id)).await?))
+}
+
+/// Tries several jobs again, each as a new attempt, or none of them.
+#[utoipa::path(
+    post,
+    path = "/jobs/retry",
+    operation_id = "retry_jobs",
+    tag = "jobs",
+    request_body = RetryJobs,
+    responses((status = 200, description = "The jobs as they are now, in the order of the request.", body = Page<JobView>), Refusals)
+)]
+pub async fn retry_jobs(State(app): State<App>, Body(request): Body<RetryJobs>) -> Answer<Page<JobView>> {
+    let mut seen = HashSet::with_capacity(request.jobs.len());
+    let ids: Vec<JobId> = request.jobs.iter().map(|one| one.job_id).filter(|id| seen.insert(*id)).collect();
+    app.store().retry_jobs(request).await?;
+    let mut items = Vec::with_capacity(ids.len());
+    for id in ids {
+        items.push(app.reader().get_job(id).await?);
+    }
+    Ok(Json(Page::whole(items)))
 }
 
 /// Cancels jobs of one workflow.

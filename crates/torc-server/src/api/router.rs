@@ -93,6 +93,7 @@ pub(super) fn table() -> Vec<Route> {
         route!(results::list_results),
         route!(jobs::list_jobs),
         route!(jobs::cancel_jobs),
+        route!(jobs::retry_jobs),
         route!(jobs::get_job, jobs::update_job),
         route!(jobs::list_attempts),
         route!(jobs::retry_job),

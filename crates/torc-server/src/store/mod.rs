@@ -44,7 +44,7 @@ use torc_model::api::{
     ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler, CreateReservation,
     CreateWebhook, DeliveryView, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView, ItemsRequest,
     LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults, ReservationToken, ReservationView,
-    ResetRequest, ResetView, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
+    ResetRequest, ResetView, RetryJobs, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
     WebhookView, WorkflowCreated,
 };
 use torc_model::core::Explanation;
@@ -188,6 +188,11 @@ impl Store {
     /// One more attempt of a job, with the four checks.
     pub async fn retry_job(&self, job: JobId, run_id: i64, max_retries: i64) -> Result<(), Refusal> {
         self.writer.call(move |tx| people::retry(tx, job, run_id, max_retries)).await
+    }
+
+    /// One more attempt of each of these jobs, or of none.
+    pub async fn retry_jobs(&self, request: RetryJobs) -> Result<(), Refusal> {
+        self.writer.call(move |tx| people::retry_jobs(tx, &request.jobs)).await
     }
 
     /// Changes a job.

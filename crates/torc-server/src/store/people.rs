@@ -6,9 +6,9 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use super::{persist, reapply, recover};
 use rusqlite::{OptionalExtension, params};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use torc_model::api::{
-    CreateFailureHandler, ResetJob, ResetRequest, ResetView, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
+    CreateFailureHandler, ResetJob, ResetRequest, ResetView, RetryOne, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
 };
 use torc_model::core::{Change, CompiledHandler, Limits, Reason, Seeds};
 use torc_model::ids::{JobId, WorkflowId};
@@ -389,6 +389,40 @@ pub fn update_workflow(tx: &mut Tx<'_>, id: WorkflowId, update: &UpdateWorkflow)
 pub fn retry(tx: &mut Tx<'_>, job: JobId, run_id: i64, max_retries: i64) -> Result<(), Failed> {
     let (id, index) = locate(tx, job)?;
     tx.apply(id, |workflow, _, now| workflow.retry(index, run_id, max_retries, now))
+}
+
+/// One more attempt of each of these jobs, or of none: what can not be retried is told of all of them.
+pub fn retry_jobs(tx: &mut Tx<'_>, jobs: &[RetryOne]) -> Result<(), Failed> {
+    let mut wanted: Vec<(WorkflowId, u32, RetryOne)> = Vec::with_capacity(jobs.len());
+    let mut seen = HashSet::with_capacity(jobs.len());
+    let mut refused = Vec::new();
+    for one in jobs.iter().filter(|one| seen.insert(one.job_id)) {
+        let (id, index) = locate(tx, one.job_id)?;
+        match tx.workflow(id)?.may_retry(index, one.run_id, one.max_retries) {
+            Ok(()) => wanted.push((id, index, *one)),
+            Err(why) => refused.push((one.job_id, why)),
+        }
+    }
+    if let Some((_, first)) = refused.first() {
+        let mut reasons = Vec::with_capacity(refused.len());
+        for (job, why) in &refused {
+            let mut statement = tx.db.prepare_cached("SELECT name FROM job WHERE id = ?1")?;
+            let name: String = statement.query_row([job.0], |row| row.get(0))?;
+            reasons.push(format!("`{name}`: {}", why.message));
+        }
+        let message = format!("nothing was retried; {}", reasons.join("; "));
+        return Err(Refusal::conflict(first.code, message).maybe_hint(first.hint.clone()).into());
+    }
+    for (id, index, one) in wanted {
+        tx.apply(id, |workflow, _, now| {
+            // One that depends on another of them may have been opened again with it.
+            match workflow.may_retry(index, one.run_id, one.max_retries) {
+                Ok(()) => workflow.retry(index, one.run_id, one.max_retries, now),
+                Err(_) => Ok(()),
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Changes a job.

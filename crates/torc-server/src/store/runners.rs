@@ -182,17 +182,38 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
     };
     response.attempts = claimed.into_iter().map(|c| packet(tx, id, &c)).collect::<Result<_, _>>()?;
     response.cancel = new_orders(tx, id, request.runner_id)?;
-    let capacity = &request.capacity;
-    let workflow = tx.workflow(id)?;
+    tx.workflow(id)?;
+    let state = &*tx.state;
+    let workflow = state.workflows.get(&id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
     response.workflow_complete = workflow.is_complete();
     let nothing_to_come = workflow.held_count() == 0
         && workflow.next_due().is_none()
-        && (!workflow.has_ready() || workflow.never_fits(capacity));
+        && (!workflow.has_ready() || nobody_takes(&state.runners, workflow, id, request));
     response.idle = paused.is_none() && nothing_to_come && !response.workflow_complete && response.attempts.is_empty();
     if response.attempts.is_empty() && request.limit > 0 {
         response.reason = Some(paused.unwrap_or_else(|| reason(workflow, &response)));
     }
     Ok(response)
+}
+
+/// None of the ready jobs is for the runner that asks, nor for another one that is there.
+fn nobody_takes(
+    runners: &HashMap<RunnerId, Runner>,
+    workflow: &torc_model::core::Workflow,
+    id: WorkflowId,
+    request: &ClaimRequest,
+) -> bool {
+    let label = runners.get(&request.runner_id).and_then(|runner| runner.label.as_deref());
+    let is_for_others = match label {
+        None => !workflow.has_ready_for(&request.capacity, None),
+        // Whoever has a label was started for certain jobs and may be there before those who do the rest.
+        Some(_) => workflow.never_fits(&request.capacity),
+    };
+    is_for_others
+        && runners
+            .iter()
+            .filter(|(other, runner)| runner.workflow == id && **other != request.runner_id && !runner.leaving)
+            .all(|(_, runner)| !workflow.has_ready_for(&runner.capacity, runner.label.as_deref()))
 }
 
 /// Starts and ends, in this order. Of an attempt that did both since the last request only the end is written: it says
@@ -224,6 +245,8 @@ fn reports(
 fn reason(workflow: &torc_model::core::Workflow, response: &ClaimResponse) -> String {
     if response.workflow_complete {
         "the workflow is complete".into()
+    } else if workflow.has_ready() && response.idle {
+        "what is ready is for other runners: larger ones, or ones with a label".into()
     } else if workflow.has_ready() {
         "no ready job fits into what the runner has free".into()
     } else if response.idle {

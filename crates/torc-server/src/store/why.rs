@@ -45,7 +45,13 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     {
         explanation.summary = paused;
     }
-    if explanation.summary == NO_RUNNER {
+    let label = workflow.label_of(index).filter(|_| workflow.jobs[index as usize].status == JobStatus::Ready);
+    if let Some(label) = label.filter(|label| facts.iter().all(|runner| runner.claim.label != Some(label))) {
+        if explanation.summary == NO_RUNNER {
+            explanation.summary = format!("it waits for a runner with the label `{label}`, and none is there");
+        }
+        explanation.hints.push(format!("`torc runner {id} --label {label}` takes it"));
+    } else if explanation.summary == NO_RUNNER {
         nodes::explain(tx, id, index, &mut explanation)?;
     }
     Ok(explanation)

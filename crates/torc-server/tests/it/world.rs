@@ -295,6 +295,9 @@ impl Ids {
             "complete_attempts" => json!({"runner_id": self.runner, "items": [completion(&self.running, 0)]}),
             "heartbeat" => json!({"runner_id": self.runner, "held": [running]}),
             "cancel_jobs" => json!({"job_ids": [self.running_job]}),
+            "retry_jobs" => {
+                json!({"jobs": [{"job_id": self.running_job, "run_id": 1, "max_retries": 3}]})
+            }
             "update_job" => json!({"priority": 5}),
             "register_compute_node" => registration(self.workflow, &format!("again-{}", self.workflow)),
             "goodbye" => json!({"reason": "done"}),

@@ -357,12 +357,21 @@ async fn explain(
             context.output.talk(format_args!("the runner left: {}", escape::line(&reason.to_string())));
             let query = Query::new().add("workflow_id", workflow.id).add("status", "ready").add("limit", MAX_EXPLAINED);
             let ready: Page<JobView> = client.list_jobs(&query).await?;
+            let mut hints: Vec<String> = Vec::new();
             for job in ready.items {
                 let why = match does_not_fit(&job, capacity) {
                     Some(why) => why,
-                    None => client.why(job.id).await?.summary,
+                    None => {
+                        let why = client.why(job.id).await?;
+                        hints.extend(why.hints);
+                        why.summary
+                    }
                 };
                 context.output.talk(format_args!("  {}: {}", escape::line(&job.name), escape::line(&why)));
+            }
+            hints.dedup();
+            for hint in hints {
+                context.output.talk(format_args!("hint: {}", escape::line(&hint)));
             }
         }
     }

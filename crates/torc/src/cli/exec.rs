@@ -6,6 +6,7 @@ use super::{Context, spec};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -80,13 +81,13 @@ impl Args {
             let ttl = Duration::from_secs(self.ttl.0);
             return Direct { scope: self.scope, ttl, command: self.trailing }.execute(context);
         }
-        let checked = spec::from_value(context, self.spec()?)?;
+        let checked = spec::from_value(context, self.spec(context)?)?;
         // The same commands may be meant to run again, so every call is a workflow of its own.
         run::run_spec(context, checked, true, &self.options)
     }
 
     /// The commands as a spec.
-    fn spec(&self) -> Result<Value> {
+    fn spec(&self, context: &Context) -> Result<Value> {
         let mut commands = self.command.clone();
         if let Some(path) = &self.commands_file {
             commands.extend(parse_lines(&read_text(path)?));
@@ -98,6 +99,12 @@ impl Args {
             return Err(Error::usage_hint("there is no command", "give one with `-c`, with `-C FILE`, or after `--`"));
         }
         let parameters = self.param.iter().map(|text| parse_parameter(text)).collect::<Result<Vec<_>>>()?;
+        for name in other_names(&commands, &parameters) {
+            context.output.warn(format_args!(
+                "`{{{name}}}` stays as it is: no `--param` has this name ({} given)",
+                parameters.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            ));
+        }
         Ok(build(&self.name, &commands, &parameters, self.link))
     }
 }
@@ -111,7 +118,7 @@ fn build(name: &str, commands: &[String], parameters: &[(String, Value)], link: 
         .map(|(index, command)| {
             let mut job = Map::new();
             job.insert("name".into(), json!(format!("job{}{suffix}", index + 1)));
-            job.insert("command".into(), json!(keep_other_braces(command, &names)));
+            job.insert("command".into(), json!(keep_other_braces(command, &names).0));
             if !parameters.is_empty() {
                 job.insert("parameters".into(), parameters.iter().cloned().collect::<Map<_, _>>().into());
             }
@@ -125,8 +132,9 @@ fn build(name: &str, commands: &[String], parameters: &[(String, Value)], link: 
 }
 
 /// A command line is text for the shell: only `{NAME}` of a given parameter means something to us. Other names in
-/// braces are doubled, which is how a spec writes a brace that is meant.
-fn keep_other_braces(command: &str, parameters: &[&str]) -> String {
+/// braces are doubled, which is how a spec writes a brace that is meant; they are handed back too.
+fn keep_other_braces<'a>(command: &'a str, parameters: &[&str]) -> (String, Vec<&'a str>) {
+    let mut others = Vec::new();
     let mut out = String::with_capacity(command.len());
     let mut rest = command;
     while let Some(start) = rest.find('{') {
@@ -140,6 +148,7 @@ fn keep_other_braces(command: &str, parameters: &[&str]) -> String {
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let is_shell = before.ends_with('$') || out.ends_with('$');
         if is_closed && is_name && !is_shell && !parameters.contains(&name) {
+            others.push(name);
             out.push_str(&format!("{{{{{inner}}}}}"));
             rest = &from[inner.len() + 2..];
         } else {
@@ -148,7 +157,16 @@ fn keep_other_braces(command: &str, parameters: &[&str]) -> String {
         }
     }
     out.push_str(rest);
-    out
+    (out, others)
+}
+
+/// Names in braces that are no parameters, each once: beside parameters they may be slips.
+fn other_names<'a>(commands: &'a [String], parameters: &[(String, Value)]) -> BTreeSet<&'a str> {
+    if parameters.is_empty() {
+        return BTreeSet::new();
+    }
+    let names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
+    commands.iter().flat_map(|command| keep_other_braces(command, &names).1).collect()
 }
 
 fn read_text(path: &Path) -> Result<String> {
@@ -245,10 +263,18 @@ mod tests {
 
     #[test]
     fn braces_that_are_no_parameter_stay_what_they_are() {
-        let keep = |text| keep_other_braces(text, &["n"]);
+        let keep = |text| keep_other_braces(text, &["n"]).0;
         assert_eq!(keep("run {n} {n:03d}"), "run {n} {n:03d}");
         assert_eq!(keep("echo {other}"), "echo {{other}}");
         assert_eq!(keep("awk '{print $1}' ${HOME} {a,b} {"), "awk '{print $1}' ${HOME} {a,b} {");
+    }
+
+    #[test]
+    fn names_beside_parameters_are_noticed_once() {
+        let commands = ["echo {i} {j}".to_owned(), "echo ${HOME} {j:02d} {a,b}".to_owned()];
+        let parameters = [("i".to_owned(), json!([1]))];
+        assert_eq!(other_names(&commands, &parameters).into_iter().collect::<Vec<_>>(), ["j"]);
+        assert!(other_names(&commands, &[]).is_empty(), "without parameters braces mean nothing to us");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `torc jobs steps`: what the steps of a job's attempt did, as a tree.
 
-use super::Context;
 use super::references::JobArg;
+use super::{Context, describe};
 use crate::error::{Error, Result};
 use crate::output::{escape, human};
 use serde_json::Value;
@@ -34,10 +34,17 @@ impl Args {
         let report = match &attempt.steps {
             Some(steps) => serde_json::from_value::<Report>(steps.clone())
                 .map_err(|error| Error::usage(format!("what the steps did can not be read: {error}")))?,
-            // A plain success has nothing to tell that the attempt does not.
+            // Where nothing is told of steps, the attempt itself tells all.
             None => Report::default(),
         };
-        context.output.value(&report, |report| render(&job.name, attempt.attempt_id, report))
+        context.output.value(&report, |report| match &attempt.steps {
+            Some(_) => render(&job.name, attempt.attempt_id, report),
+            None => format!(
+                "{} attempt {}\n  a plain command: no steps to tell of\n",
+                escape::line(&job.name),
+                describe::attempt(attempt)
+            ),
+        })
     }
 }
 

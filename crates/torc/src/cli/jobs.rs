@@ -10,7 +10,7 @@ use crate::output::card::Card;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use torc_client::{Client, Query};
-use torc_model::api::{AttemptView, CancelJobs, JobView, Page, UpdateJob};
+use torc_model::api::{AttemptView, CancelJobs, JobView, Page, RetryJobs, RetryOne, UpdateJob};
 use torc_model::status::JobStatus;
 use torc_model::units::{Memory, Runtime};
 use torc_spec::nearest;
@@ -122,8 +122,8 @@ impl Args {
                 Command::Cancel(args) => args.cancel(context, client).await,
                 Command::Disable(args) => args.change(context, client, "disabled", disable).await,
                 Command::Enable(args) => args.change(context, client, "enabled", enable).await,
-                Command::Hold(args) => args.change(context, client, "held", |_| Ok(hold(true))).await,
-                Command::Release(args) => args.change(context, client, "released", |_| Ok(hold(false))).await,
+                Command::Hold(args) => args.change(context, client, "held", hold).await,
+                Command::Release(args) => args.change(context, client, "released", release).await,
                 Command::Retry(args) => args.retry(context, client).await,
                 Command::Update(args) => args.execute(context, client).await,
                 Command::Classify(args) => args.execute(context, client).await,
@@ -172,12 +172,14 @@ impl Many {
     }
 
     async fn retry(self, context: &Context, client: &Client) -> Result<()> {
-        let mut retried: Vec<JobView> = Vec::with_capacity(self.jobs.len());
+        let mut jobs = Vec::with_capacity(self.jobs.len());
         for job in self.find(client).await? {
             let run_id = client.get_workflow(job.workflow_id).await?.run_id;
             // The person asks for exactly one more attempt, whatever the rules allowed.
-            retried.push(client.retry_job(job.id, run_id, job.attempt_id + 1).await?);
+            jobs.push(RetryOne { job_id: job.id, run_id, max_retries: job.attempt_id + 1 });
         }
+        // One request, so that either all of them get their attempt or nothing has changed.
+        let retried = client.retry_jobs(&RetryJobs { jobs }).await?.items;
         if context.output.is_json() {
             return context.output.list("jobs", &retried, retried.len() as i64, || jobs_table(&retried));
         }
@@ -238,8 +240,15 @@ fn enable(job: &JobView) -> Result<UpdateJob> {
     Ok(UpdateJob { status: Some(JobStatus::Uninitialized), ..UpdateJob::default() })
 }
 
-fn hold(held: bool) -> UpdateJob {
-    UpdateJob { held: Some(held), ..UpdateJob::default() }
+fn hold(job: &JobView) -> Result<UpdateJob> {
+    if job.status.is_final() {
+        return Err(Error::usage(format!("{} is {}: there is nothing to hold", describe::job(job), job.status)));
+    }
+    Ok(UpdateJob { held: Some(true), ..UpdateJob::default() })
+}
+
+fn release(_: &JobView) -> Result<UpdateJob> {
+    Ok(UpdateJob { held: Some(false), ..UpdateJob::default() })
 }
 
 fn parse_status(text: &str) -> std::result::Result<JobStatus, String> {
@@ -262,11 +271,17 @@ fn jobs_table(jobs: &[JobView]) -> Table {
             Field::text(&job.name),
             Field::status(job.status),
             Field::number(job.attempt_id),
-            Field::optional_number(job.return_code),
+            Field::optional_number(last_code(job)),
             Field::text(note.join("; ")),
         ]);
     }
     table
+}
+
+/// The return code of the attempt that the job's line is about: one that has not ended has none.
+fn last_code(job: &JobView) -> Option<i64> {
+    let is_over = job.status.is_final() || job.status == JobStatus::PendingFailed;
+    job.return_code.filter(|_| is_over)
 }
 
 fn attempts_table(attempts: &[AttemptView]) -> Table {
@@ -296,7 +311,7 @@ fn render(job: &JobView) -> String {
         card.line("held", "yes; `torc jobs release` lets it start");
     }
     card.line("attempt", job.attempt_id.to_string());
-    card.optional("code", job.return_code.map(|code| code.to_string()));
+    card.optional("code", last_code(job).map(|code| code.to_string()));
     card.optional("steps", job_steps::counts(job.recovered_steps, job.ignored_steps));
     card.block("command", &job.command);
     let memory = job.memory.as_ref().map(|m| format!(", memory {m}")).unwrap_or_default();

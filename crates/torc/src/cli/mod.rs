@@ -257,7 +257,7 @@ impl Locator {
 impl Cli {
     /// Reads the arguments. Ends the program if they are wrong, or if they only ask for help.
     pub fn read(arguments: Vec<std::ffi::OsString>) -> Self {
-        Self::try_parse_from(arguments).unwrap_or_else(|error| numbers::explain(error).exit())
+        Self::try_parse_from(&arguments).unwrap_or_else(|error| numbers::explain(error, &arguments).exit())
     }
 
     /// Runs the command.

@@ -1,16 +1,27 @@
-//! Wrong numbers on the command line: says what was expected instead of how the reading failed.
+//! Wrong numbers and formats on the command line: says what was expected instead of how the reading failed.
 
-use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory as _, Error};
+use crate::output::Format;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Error, ValueEnum as _};
 use std::error::Error as _;
+use std::ffi::OsString;
 
-/// The same error in words that help, if it is about a number.
-pub fn explain(error: Error) -> Error {
+/// The same error in words that help, if it is about a number or about the format of these arguments.
+pub fn explain(mut error: Error, arguments: &[OsString]) -> Error {
+    let is_format = |argument: &ContextValue| argument.to_string().starts_with("--format");
+    if error.get(ContextKind::InvalidArg).is_some_and(is_format) && arguments.iter().any(|word| word == "check") {
+        let names = Format::value_variants().iter().filter_map(|format| format.to_possible_value());
+        let names = names.map(|value| value.get_name().to_owned()).collect();
+        error.insert(ContextKind::ValidValue, ContextValue::Strings(names));
+        return error;
+    }
     let Some(expected) = error.source().and_then(|source| expected(&source.to_string())) else { return error };
     let context = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     let (value, argument) = (context(ContextKind::InvalidValue), context(ContextKind::InvalidArg));
-    let message = format!("invalid value '{value}' for '{argument}': expected {expected}\n");
-    super::Cli::command().error(ErrorKind::ValueValidation, message)
+    let message = format!("invalid value '{value}' for '{argument}': expected {expected}");
+    // Like every other wrong value: without the usage, which says nothing about values.
+    let message = format!("{message}\n\nFor more information, try '--help'.\n");
+    Error::raw(ErrorKind::ValueValidation, message).with_cmd(&super::Cli::command())
 }
 
 /// What a number should have been, by what its parser says.
@@ -48,11 +59,26 @@ mod tests {
             (&["slurm", "schedule-nodes", "-n", "5000"], "expected a whole number from 1 to 1000\n"),
             (&["limits", "set", "gpu", "99999999999999999999"], "expected a smaller number\n"),
         ] {
-            let error = Cli::try_parse_from([&["torc"], call].concat()).map(|_| ()).map_err(explain).unwrap_err();
+            let error = wrong(call);
             assert!(error.to_string().contains(expected), "{call:?}: {error}");
+            assert!(!error.to_string().contains("Usage:"), "{call:?}: {error}");
+            assert!(!error.to_string().contains("\n\n\n"), "{call:?}: {error}");
             assert_eq!(error.exit_code(), 2);
         }
-        let error = Cli::try_parse_from(["torc", "jobs", "lst"]).map(|_| ()).map_err(explain).unwrap_err();
+        let error = wrong(&["jobs", "lst"]);
         assert!(error.to_string().contains("a similar subcommand exists"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_format_is_told_those_of_its_command() {
+        let error = wrong(&["check", "x.yaml", "--format", "xml"]);
+        assert!(error.to_string().contains("[possible values: table, json, dot, mermaid, svg]"), "{error}");
+        let error = wrong(&["jobs", "list", "--format", "xml"]);
+        assert!(error.to_string().contains("[possible values: table, json]"), "{error}");
+    }
+
+    fn wrong(call: &[&str]) -> Error {
+        let arguments: Vec<OsString> = ["torc"].iter().chain(call).map(OsString::from).collect();
+        Cli::try_parse_from(&arguments).map(|_| ()).map_err(|error| explain(error, &arguments)).unwrap_err()
     }
 }

@@ -41,7 +41,7 @@ pub struct RunnerOptions {
     #[arg(long, value_name = "TIME", value_parser = Runtime::parse)]
     pub time_limit: Option<Runtime>,
 
-    /// Take jobs with this label
+    /// Take the jobs with this label, and no others
     #[arg(long)]
     pub label: Option<String>,
 }

@@ -374,3 +374,67 @@ fn a_hostile_text_is_shown_and_not_obeyed() {
     let card = test.torc(["jobs", "get", "job1"]).success().says("\\u{1b}[31m").stdout;
     assert!(!card.contains(['\u{1b}', '\u{202e}']), "{card:?}");
 }
+
+#[test]
+fn jobs_are_retried_all_or_none() {
+    let test = Test::new().spec(
+        "name: r\njobs:\n  - {name: bad1, command: 'test -e fixed'}\n  - {name: good, command: 'true'}\n  - {name: bad2, command: 'test -e fixed'}\n  - {name: late, command: 'true', depends_on: [bad1]}\n",
+    );
+    test.run().expect(1);
+    let before = ["bad1 failed", "good completed", "bad2 failed", "late canceled"];
+    assert_eq!(test.statuses(), before);
+    test.torc(["jobs", "retry", "bad1", "good", "bad2", "late"])
+        .exit(2)
+        .tells("`good`: job 2 is completed")
+        .tells("`late`: job 4 is canceled")
+        .tells("nothing was retried");
+    assert_eq!(test.statuses(), before, "nothing was changed");
+    assert_eq!(test.last_attempt("bad1")["attempt_id"], 1);
+    test.write("fixed", "");
+    let told = test.torc(["jobs", "retry", "bad1", "bad2", "1/bad1"]).success();
+    assert_eq!(told.stdout.matches("attempt 2 of bad1").count(), 1, "{}", told.stdout);
+    test.run().expect(0);
+    assert_eq!(test.last_attempt("bad1")["attempt_id"], 2, "named twice, retried once");
+}
+
+#[test]
+fn only_what_may_still_start_is_held() {
+    let test = Test::new()
+        .spec("name: h\njobs:\n  - {name: a, command: 'exit 3'}\n  - {name: b, command: 'true', depends_on: [a]}\n  - {name: c, command: 'true'}\n");
+    test.run().expect(1);
+    for (job, status) in [("a", "failed"), ("b", "canceled"), ("c", "completed")] {
+        test.torc(["jobs", "hold", job]).exit(2).tells(&format!("is {status}: there is nothing to hold"));
+    }
+}
+
+#[test]
+fn the_steps_of_a_plain_command_are_told_with_its_outcome() {
+    let test =
+        Test::new().spec("name: p\njobs:\n  - {name: bad, command: 'exit 3'}\n  - {name: good, command: 'true'}\n");
+    test.run().expect(1);
+    let bad = test.torc(["jobs", "steps", "bad"]).success().says("failed (exit, code 3)").says("no steps");
+    assert!(!bad.stdout.contains("succeeded"), "{}", bad.stdout);
+    test.torc(["jobs", "steps", "good"]).success().says("completed");
+}
+
+#[test]
+fn a_live_attempt_has_no_return_code_yet() {
+    let test = Test::new().spec("name: c\njobs:\n  - {name: a, command: '[ $TORC_ATTEMPT_ID = 2 ] || exit 3'}\n");
+    test.run().expect(1);
+    assert!(test.torc(["jobs", "list"]).success().stdout.contains(" 3"));
+    test.torc(["jobs", "retry", "a"]).success();
+    let list = test.torc(["jobs", "list"]).success();
+    let line = list.stdout.lines().find(|line| line.contains("ready")).expect("the job's line");
+    assert!(!line.contains('3'), "{line}");
+}
+
+#[test]
+fn a_name_that_no_parameter_has_is_noticed() {
+    let test = Test::new();
+    test.torc(["exec", "--param", "i=1:2", "-c", "echo {i} {j}"])
+        .success()
+        .tells("`{j}` stays as it is")
+        .tells("`i` given");
+    let plain = test.torc(["exec", "-c", "echo {j}"]).success();
+    assert!(!plain.stderr.contains("warning"), "{}", plain.stderr);
+}

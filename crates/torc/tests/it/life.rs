@@ -263,3 +263,19 @@ jobs:
     test.run().expect(1).tells("whale: it needs 100,000 CPUs");
     assert_eq!(test.statuses(), ["whale ready", "fish completed"]);
 }
+
+#[test]
+fn a_job_for_another_label_is_explained_and_the_run_ends() {
+    let test = Test::new().spec(
+        "name: labels\njobs:\n  - {name: anywhere, command: 'true'}\n  - {name: special, command: 'true', label: gpu-box, depends_on: anywhere}\n",
+    );
+    test.run()
+        .expect(1)
+        .tells("special: it waits for a runner with the label `gpu-box`")
+        .tells("hint: `torc runner 1 --label gpu-box`");
+    assert_eq!(test.statuses(), ["anywhere completed", "special ready"]);
+    let why = test.torc(["why", "special"]).success().says("label `gpu-box`").says("`torc runner 1 --label gpu-box`");
+    assert!(!why.stdout.contains("torc run 1"), "{}", why.stdout);
+    test.torc(["runner", "1", "--label", "gpu-box"]).success();
+    assert_eq!(test.statuses(), ["anywhere completed", "special completed"]);
+}

@@ -15,7 +15,7 @@ use super::*;
 use serde_json::json;
 use std::path::Path;
 use torc_model::api::{AttemptRef, Capacity, CompletionReport, ReportVerdict, StartReport};
-use torc_model::plan::{Backoff, FailureHandler, Job, JobRest, Plan, Rule};
+use torc_model::plan::{Backoff, FailureHandler, Job, JobExtra, JobRest, Plan, Rule};
 use torc_model::status::{Cause, JobStatus, Outcome};
 
 fn open(path: &Path) -> Connection {
@@ -62,6 +62,10 @@ impl Fixture {
     }
 
     async fn register(&mut self, key: &str) {
+        self.register_labelled(key, None).await;
+    }
+
+    async fn register_labelled(&mut self, key: &str, label: Option<&str>) {
         let request = RegisterRunner {
             workflow_id: self.id,
             key: key.into(),
@@ -73,7 +77,7 @@ impl Fixture {
             time_left_seconds: None,
             kind: "local".into(),
             scheduler: None,
-            label: None,
+            label: label.map(Into::into),
             output_dir: "output".into(),
         };
         self.runner = self.store.register_runner(request).await.expect("registered").id;
@@ -537,4 +541,44 @@ async fn a_delayed_retry_is_given_out_in_time() {
     let claim = tokio::time::timeout(Duration::from_secs(10), f.store.claim(f.id, request));
     let answer = claim.await.expect("in time").expect("claimed");
     assert_eq!(answer.attempts.len(), 1, "{answer:?}");
+}
+
+/// `anywhere`, then `special` for a runner with a label, then `after` for any again.
+fn labelled() -> Plan {
+    let mut special = job("special", &[0]);
+    special.extra = JobExtra { label: Some("gpu-box".into()), ..JobExtra::default() }.into();
+    Plan { name: "labels".into(), jobs: vec![job("anywhere", &[]), special, job("after", &[1])], ..Plan::default() }
+}
+
+#[tokio::test]
+async fn a_runner_has_nothing_to_come_when_only_other_labels_are_ready() {
+    let mut f = Fixture::new(labelled()).await;
+    let first = f.claim(vec![]).await;
+    let rest = f.claim(vec![ended(&first.attempts[0], 0)]).await;
+    assert!(rest.idle && rest.attempts.is_empty(), "nobody is there who could take `special`");
+    let why = f.store.explain(JobId(2)).await.expect("why");
+    assert!(why.summary.contains("no runner can take it"), "{}", why.summary);
+    assert_eq!(why.hints, [format!("`torc runner {} --label gpu-box` takes it", f.id)]);
+
+    let plain = f.runner;
+    f.register_labelled("r2", Some("gpu-box")).await;
+    let boxed = std::mem::replace(&mut f.runner, plain);
+    assert!(!f.claim(vec![]).await.idle, "a runner with the label is there and may set `after` free");
+    f.runner = boxed;
+    let special = f.claim(vec![]).await;
+    assert_eq!(special.attempts[0].job_name, "special");
+    let waits = f.claim(vec![ended(&special.attempts[0], 0)]).await;
+    assert!(!waits.idle && waits.attempts.is_empty(), "`after` is for the other one");
+    f.runner = plain;
+    assert_eq!(f.claim(vec![]).await.attempts[0].job_name, "after");
+}
+
+#[tokio::test]
+async fn a_runner_with_a_label_waits_for_those_who_do_the_rest() {
+    let mut f = Fixture::new(labelled()).await;
+    let goodbye = Goodbye { reason: "done".into(), cause: None };
+    f.store.goodbye(f.runner, goodbye).await.expect("goodbye");
+    f.register_labelled("r2", Some("gpu-box")).await;
+    let nothing = f.claim(vec![]).await;
+    assert!(!nothing.idle && nothing.attempts.is_empty());
 }
