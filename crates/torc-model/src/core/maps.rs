@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const WAITS_FOR_ITEMS: &str = "its items are not done";
 /// Why a map failed whose items all have ended.
 pub const TOO_MANY_FAILED: &str = "more items failed than it tolerates";
-/// Why an item is canceled that no longer exists.
+/// Why an item is disabled that no longer exists.
 pub const ITEM_GONE: &str = "its item is gone";
 
 /// What ties a map to its items.
@@ -216,6 +216,27 @@ impl Workflow {
         self.rule_uses.retain(|(of, _), _| *of != index);
     }
 
+    /// A map whose items are why it failed. To run it again is to run them again.
+    pub fn is_failed_by_items(&self, index: u32) -> bool {
+        self.jobs[index as usize].status == JobStatus::Failed && self.gathers(index)
+    }
+
+    /// Why a job is where it is, if that outlasts the run: what is known by these words alone must keep them.
+    pub(super) fn lasting_reason(&self, index: u32) -> Option<&'static str> {
+        let job = &self.jobs[index as usize];
+        match job.status {
+            JobStatus::Canceled if job.canceled_by_dependency => Some(super::workflow::DEPENDENCY_FAILED),
+            JobStatus::Blocked if self.gathers(index) => Some(WAITS_FOR_ITEMS),
+            JobStatus::Failed if self.gathers(index) => Some(TOO_MANY_FAILED),
+            JobStatus::Disabled if self.map_of(index).is_some_and(|map| self.is_gone(index, map)) => Some(ITEM_GONE),
+            _ => None,
+        }
+    }
+
+    fn is_gone(&self, item: u32, map: u32) -> bool {
+        self.map(map).is_some_and(|map| map.gone.contains(&item))
+    }
+
     /// An item is no longer there.
     pub fn remove_item(&mut self, index: u32, now: i64) {
         if let Some(map) = self.map_of(index).and_then(|map| self.maps.maps.get_mut(&map)) {
@@ -226,7 +247,7 @@ impl Workflow {
             return;
         }
         self.renew_item(index, now);
-        self.shift(index, JobEvent::Canceled, Some(ITEM_GONE));
+        self.shift(index, JobEvent::Disabled, Some(ITEM_GONE));
     }
 
     /// Runs items again that ended badly; their map and what reduces it follow.
@@ -238,6 +259,23 @@ impl Workflow {
                 return Err(Refused::new("wrong_status", message));
             }
         }
+        self.run_items_again(items, Origin::Manual, now);
+        Ok(())
+    }
+
+    /// Runs all items of a map again that ended badly.
+    pub(super) fn run_bad_items_again(&mut self, index: u32, origin: Origin, now: i64) {
+        self.run_items_again(&self.bad_items(index), origin, now);
+    }
+
+    /// The items of a map that ended badly.
+    pub(super) fn bad_items(&self, index: u32) -> Vec<u32> {
+        let Some(map) = self.map(index) else { return Vec::new() };
+        let is_bad = |item: &u32| self.jobs[*item as usize].status.is_bad_end();
+        map.items.difference(&map.gone).copied().filter(is_bad).collect()
+    }
+
+    fn run_items_again(&mut self, items: &[u32], origin: Origin, now: i64) {
         let maps: BTreeSet<u32> = items.iter().filter_map(|item| self.map_of(*item)).collect();
         // What has run over the old results runs over the new ones.
         for map in maps {
@@ -252,16 +290,15 @@ impl Workflow {
         }
         for item in items {
             match self.jobs[*item as usize].status {
-                JobStatus::Failed | JobStatus::Terminated => self.again(*item, Origin::Manual, now),
+                JobStatus::Failed | JobStatus::Terminated => self.again(*item, origin, now),
                 _ => {
                     self.renew_item(*item, now);
-                    self.make_ready(*item, JobEvent::InitializedReady, Origin::Manual, now);
+                    self.make_ready(*item, JobEvent::InitializedReady, origin, now);
                     self.reopen_dependents(*item, now);
                 }
             }
         }
         self.finish();
-        Ok(())
     }
 
     /// Takes items that ended badly out of the count.

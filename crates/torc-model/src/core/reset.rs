@@ -68,6 +68,8 @@ impl Workflow {
                 continue;
             }
             chosen.insert(index, reason);
+            // A map is what its items are: it can not end otherwise as long as they do not.
+            open.extend(self.bad_items(index).into_iter().map(|item| (item, Reason::Ended(status(item)))));
             open.extend(self.children_of(index).iter().map(|child| (*child, Reason::Upstream(index))));
         }
         if let Some(index) = chosen.keys().find(|i| status(**i).is_held()) {
@@ -137,7 +139,7 @@ impl Workflow {
                 (job.attempt, job.refunds, job.lost_retries, job.last) = (0, 0, 0, None);
                 if was != (1, 0, 0) {
                     let (id, status) = (job.id, job.status);
-                    let reason = job.canceled_by_dependency.then_some(DEPENDENCY_FAILED);
+                    let reason = self.lasting_reason(index as u32);
                     self.record(Change::Job { id, status, reason, attempt: 1, lost_retries: 0, refunds: 0 });
                 }
             }
@@ -218,6 +220,9 @@ impl Workflow {
 
     /// Opens a job that ended badly (or ends the attempt that runs) and queues its next attempt.
     pub fn again(&mut self, index: u32, origin: Origin, now: i64) {
+        if self.is_failed_by_items(index) {
+            return self.run_bad_items_again(index, origin, now);
+        }
         let was_final = self.jobs[index as usize].status.is_final();
         let ended = self.end_over_its_head(index, now).then_some(self.jobs[index as usize].attempt);
         let job = &mut self.jobs[index as usize];
@@ -263,10 +268,11 @@ impl Workflow {
             self.again(index, Origin::Lost, now);
             return true;
         }
+        let job = &self.jobs[index as usize];
         let change = Change::Job {
             id: job.id,
             status: job.status,
-            reason: job.canceled_by_dependency.then_some(DEPENDENCY_FAILED),
+            reason: self.lasting_reason(index),
             attempt: job.attempt.max(1),
             lost_retries: job.lost_retries,
             refunds: job.refunds,

@@ -562,6 +562,10 @@ impl Workflow {
         while let Some(parent) = opened.pop() {
             for i in 0..self.children_of(parent).len() {
                 let child = self.children_of(parent)[i];
+                // A map that has not looked for its items yet does not wait for them.
+                if self.item_edge(parent, child) == Some(false) {
+                    continue;
+                }
                 let job = &self.jobs[child as usize];
                 match job.status {
                     JobStatus::Completed | JobStatus::Failed if self.item_edge(parent, child) == Some(true) => {

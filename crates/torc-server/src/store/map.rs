@@ -11,7 +11,9 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use torc_model::api::{AttemptPacket, ItemView, ItemsRequest};
-use torc_model::core::{Claimed, End, ITEM_GONE, MapJob, NewJob, WAITS_FOR_ITEMS, Workflow, limit_name};
+use torc_model::core::{
+    Claimed, End, ITEM_GONE, MapJob, NewJob, TOO_MANY_FAILED, WAITS_FOR_ITEMS, Workflow, limit_name,
+};
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
 use torc_model::status::JobStatus;
@@ -36,6 +38,11 @@ pub fn set_limits(jobs: &mut [Job], id: impl Fn(usize) -> JobId) {
             job.extra.uses.push(limit.clone());
         }
     }
+}
+
+/// An item that no longer exists. It was canceled in older databases.
+fn is_gone(status: JobStatus, reason: Option<&str>) -> bool {
+    matches!(status, JobStatus::Disabled | JobStatus::Canceled) && reason == Some(ITEM_GONE)
 }
 
 fn role(extra: &JobExtra) -> Option<Role> {
@@ -94,9 +101,13 @@ pub fn restore(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusq
         let extra: JobExtra = parse(&row.get::<_, String>(2)?)?;
         let status = JobStatus::from_code(row.get(3)?).unwrap_or(JobStatus::Uninitialized);
         let reason: Option<String> = row.get(4)?;
-        let is_expanded = matches!(status, JobStatus::Completed | JobStatus::Failed)
-            || (status == JobStatus::Blocked && reason.as_deref() == Some(WAITS_FOR_ITEMS));
-        let is_gone = status == JobStatus::Canceled && reason.as_deref() == Some(ITEM_GONE);
+        let is_expanded = match status {
+            JobStatus::Completed => true,
+            JobStatus::Failed => reason.as_deref() == Some(TOO_MANY_FAILED),
+            JobStatus::Blocked => reason.as_deref() == Some(WAITS_FOR_ITEMS),
+            _ => false,
+        };
+        let is_gone = is_gone(status, reason.as_deref());
         let name: String = row.get(1)?;
         found.extend(workflow.find(JobId(row.get(0)?)).map(|index| (index, name, role(&extra), is_expanded, is_gone)));
     }
@@ -254,7 +265,7 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>
                     item,
                     status,
                     outcome: outcome.into(),
-                    is_gone: status == JobStatus::Canceled && reason.as_deref() == Some(ITEM_GONE),
+                    is_gone: is_gone(status, reason.as_deref()),
                     attempt_id: row.get(3)?,
                     return_code: row.get(5)?,
                     error: row.get(6)?,
@@ -356,7 +367,8 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, items: Vec<Item>) -> Resu
         for item in kept {
             let was_gone = workflow.map(index).is_some_and(|map| map.gone.contains(&item));
             workflow.set_item(item, index, false);
-            if was_gone {
+            // One that ended badly has given nothing to keep.
+            if was_gone || workflow.jobs[item as usize].status.is_bad_end() {
                 workflow.renew_item(item, now);
             }
         }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use serde_json::json;
 use std::collections::BTreeSet;
 use torc_model::api::{Capacity, Evidence};
-use torc_model::core::Change as Row;
+use torc_model::core::{Change as Row, TOO_MANY_FAILED};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
@@ -161,9 +161,10 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          LEFT JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
             ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
-         WHERE j.workflow_id = ?1 AND j.status IN (6, 8, 10) ORDER BY j.id",
+         WHERE j.workflow_id = ?1 AND j.status IN (6, 8, 10) AND j.status_reason IS NOT ?2 ORDER BY j.id",
     )?;
-    let mut rows = statement.query([id.0])?;
+    // A map that failed because of its items follows them.
+    let mut rows = statement.query(params![id.0, TOO_MANY_FAILED])?;
     let mut failures = Vec::new();
     while let Some(row) = rows.next()? {
         let status = JobStatus::from_code(row.get(2)?).unwrap_or(JobStatus::Failed);
