@@ -332,3 +332,58 @@ impl Workflow {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Change, Class, NewJob, Reason};
+    use super::*;
+    use crate::ids::WorkflowId;
+    use crate::plan::Settings;
+
+    /// A map that has found its one item, the item, and a job beside them.
+    fn workflow() -> Workflow {
+        let mut workflow = Workflow::new(WorkflowId(1), Settings::default(), Vec::new());
+        for id in 1..=3 {
+            workflow.add_job(NewJob {
+                id: JobId(id),
+                priority: 0,
+                position: id,
+                class: Class::default(),
+                handler: None,
+                cancel_on_failure: true,
+                max_lost: 3,
+                parents: Vec::new(),
+            });
+        }
+        workflow.set_map(0, MapJob { is_dynamic: true, is_expanded: true, ..MapJob::default() });
+        workflow.set_item(1, 0, false);
+        workflow.link_item(1, 0);
+        workflow.initialize(0);
+        workflow
+    }
+
+    #[test]
+    fn a_new_run_does_not_forget_that_items_were_found() {
+        let mut workflow = workflow();
+        // It found them at its second attempt.
+        workflow.jobs[0].attempt = 2;
+        workflow.take_changes();
+        workflow.reset(&[(2, Reason::Asked)], 1);
+        let reasons = workflow.take_changes().into_iter().filter_map(|change| match change {
+            Change::Job { id: JobId(1), status, reason, .. } => Some((status, reason)),
+            _ => None,
+        });
+        assert_eq!(reasons.collect::<Vec<_>>(), [(JobStatus::Blocked, Some(WAITS_FOR_ITEMS))]);
+    }
+
+    #[test]
+    fn an_item_that_is_gone_and_comes_back_counts_again() {
+        let mut workflow = workflow();
+        workflow.remove_item(1, 1);
+        assert_eq!((workflow.jobs[1].status, workflow.tally(0).total), (JobStatus::Disabled, 0));
+        assert_eq!(workflow.lasting_reason(1), Some(ITEM_GONE));
+        workflow.set_item(1, 0, false);
+        workflow.renew_item(1, 2);
+        assert_eq!((workflow.jobs[1].status, workflow.tally(0).total), (JobStatus::Uninitialized, 1));
+    }
+}
