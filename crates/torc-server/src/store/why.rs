@@ -45,14 +45,20 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     {
         explanation.summary = paused;
     }
-    let label = workflow.label_of(index).filter(|_| workflow.jobs[index as usize].status == JobStatus::Ready);
-    if let Some(label) = label.filter(|label| facts.iter().all(|runner| runner.claim.label != Some(label))) {
-        if explanation.summary == NO_RUNNER {
-            explanation.summary = format!("it waits for a runner with the label `{label}`, and none is there");
+    let is_ready = workflow.jobs[index as usize].status == JobStatus::Ready;
+    let label = workflow.label_of(index);
+    match label.filter(|_| is_ready && facts.iter().all(|runner| runner.claim.label != label)) {
+        Some(label) => {
+            if explanation.summary == NO_RUNNER {
+                explanation.summary = format!("it waits for a runner with the label `{label}`, and none is there");
+            }
+            explanation.hints.push(format!("`torc runner {id} --label {label}` takes it"));
         }
-        explanation.hints.push(format!("`torc runner {id} --label {label}` takes it"));
-    } else if explanation.summary == NO_RUNNER {
-        nodes::explain(tx, id, index, &mut explanation)?;
+        None if explanation.summary == NO_RUNNER => nodes::explain(tx, id, index, &mut explanation)?,
+        None if is_ready && label.is_none() && facts.iter().all(|runner| runner.claim.label.is_some()) => {
+            explanation.hints.push(format!("`torc runner {id}` takes it"));
+        }
+        None => {}
     }
     Ok(explanation)
 }

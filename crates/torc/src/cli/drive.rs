@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use torc_client::{Client, Query};
-use torc_model::api::{ActionView, Capacity, EventView, JobView, Page, RunnerView, StatusView, WorkflowView};
+use torc_model::api::{ActionView, Capacity, EventView, JobView, Page, RunnerView, StatusView, WhyView, WorkflowView};
 use torc_model::ids::{AttemptId, WorkflowId};
 use torc_model::status::{ActionState, Cause, JobStatus, Outcome};
 use torc_model::units::Memory;
@@ -32,6 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Jobs that can not run are explained, this many at most.
 const MAX_EXPLAINED: i64 = 3;
+
+/// A runner that has nothing to do for this long although jobs are ready says why, once.
+const SILENCE: Duration = Duration::from_secs(5);
+/// The search for that reason may not take longer.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// What to bring to its end, and how.
 pub struct Drive<'a> {
@@ -82,6 +87,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
                 }
             }
             () = display.refresh_due() => display.refresh().await,
+            () = display.silence() => display.tell_what_waits().await,
             () = interrupts.next() => display.on_interrupt(&stop),
         }
     };
@@ -91,11 +97,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     }
     display.progress.end();
     let summary = left.map_err(runner_error)?;
-    if client.health().await.is_err() {
-        // Whoever only watched, and served the state meanwhile, has seen the end and is gone.
-        session.take_over().await;
-    }
-    let status = patiently(async || Ok(client.workflow_status(workflow.id).await?)).await?;
+    let status = last_status(session, workflow.id).await?;
     if summary.undelivered > 0 {
         let results = human::count(i64::try_from(summary.undelivered).unwrap_or(i64::MAX), "result");
         context.output.warn(format_args!("{results} could not be delivered; the next runner here delivers them"));
@@ -112,6 +114,21 @@ pub async fn patiently<T>(ask: impl AsyncFn() -> Result<T>) -> Result<T> {
     loop {
         match ask().await {
             Err(Error::Unreachable { .. } | Error::Refused { status: 503, .. }) if Instant::now() < deadline => {
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// How a workflow stands after its runner has left. Whoever served the state meanwhile may have seen the end too and be
+/// gone at any moment, even between two questions: then we serve it ourselves.
+async fn last_status(session: &mut Session, workflow: WorkflowId) -> Result<StatusView> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match session.client.workflow_status(workflow).await.map_err(Error::from) {
+            Err(Error::Unreachable { .. } | Error::Refused { status: 503, .. }) if Instant::now() < deadline => {
+                session.take_over().await;
                 tokio::time::sleep(ASK_AGAIN).await;
             }
             other => return other,
@@ -206,6 +223,10 @@ struct Display {
     /// Something happened since the counts were asked for; when to ask again.
     stale_at: Option<Instant>,
     last_refresh: Instant,
+    /// When to say what everybody waits for, unless something happens before.
+    silent_until: Option<Instant>,
+    /// Attempts that run here.
+    active: usize,
     interrupts: u32,
 }
 
@@ -228,11 +249,19 @@ impl Display {
             bad_ends: HashMap::new(),
             stale_at: None,
             last_refresh: Instant::now(),
+            silent_until: Some(Instant::now() + SILENCE),
+            active: 0,
             interrupts: 0,
         }
     }
 
     fn on_runner_event(&mut self, event: RunnerEvent) {
+        self.silent_until = self.silent_until.map(|_| Instant::now() + SILENCE);
+        match event {
+            RunnerEvent::Started { .. } => self.active += 1,
+            RunnerEvent::Ended { .. } => self.active = self.active.saturating_sub(1),
+            _ => {}
+        }
         self.stale_at.get_or_insert_with(|| (self.last_refresh + REFRESH).max(Instant::now()));
         match event {
             RunnerEvent::Ended { attempt, job_id, job_name, attempt_id, return_code, cause, error, seconds } => {
@@ -304,6 +333,42 @@ impl Display {
             Some(at) => tokio::time::sleep_until(at).await,
             None => std::future::pending().await,
         }
+    }
+
+    /// Waits until it is time to say what everybody waits for; for ever once that has been said.
+    async fn silence(&self) {
+        match self.silent_until {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Says why a ready job is not taken, if nothing runs: without a word that looks like a program that hangs.
+    async fn tell_what_waits(&mut self) {
+        self.silent_until = Some(Instant::now() + SILENCE);
+        if self.active > 0 {
+            return;
+        }
+        // Without an answer there is nothing to say: the runner tells when the server is gone, and must not wait for us.
+        let Ok(Ok(Some((job, why)))) = tokio::time::timeout(LONGEST_LOOK, self.first_waiting()).await else { return };
+        self.progress.tell(format_args!("waiting: {}: {}", escape::line(&job.name), escape::line(&why.summary)));
+        for hint in &why.hints {
+            self.progress.tell(format_args!("hint: {}", escape::line(hint)));
+        }
+        self.silent_until = None;
+    }
+
+    /// A ready job and why nobody takes it, if nothing runs anywhere.
+    async fn first_waiting(&self) -> Result<Option<(JobView, WhyView)>> {
+        let status = self.client.workflow_status(self.workflow.id).await?;
+        let is_busy = count(&status, JobStatus::Running) + count(&status, JobStatus::Pending) > 0;
+        if is_busy || count(&status, JobStatus::Ready) == 0 {
+            return Ok(None);
+        }
+        let query = Query::new().add("workflow_id", self.workflow.id).add("status", "ready").add("limit", 1);
+        let Some(job) = self.client.list_jobs(&query).await?.items.into_iter().next() else { return Ok(None) };
+        let why = self.client.why(job.id).await?;
+        Ok(Some((job, why)))
     }
 
     async fn refresh(&mut self) {

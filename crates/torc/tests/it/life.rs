@@ -279,3 +279,17 @@ fn a_job_for_another_label_is_explained_and_the_run_ends() {
     test.torc(["runner", "1", "--label", "gpu-box"]).success();
     assert_eq!(test.statuses(), ["anywhere completed", "special completed"]);
 }
+
+#[test]
+fn a_runner_with_a_label_says_what_it_waits_for() {
+    let test = Test::new().spec(
+        "name: labels\njobs:\n  - {name: anywhere, command: 'true'}\n  - {name: special, command: 'true', label: gpu-box, depends_on: anywhere}\n",
+    );
+    test.torc(["create", "workflow.yaml"]).success();
+    let mut boxed = test.torc(["runner", "1", "--label", "gpu-box"]).spawn();
+    boxed.wait_for_stderr("waiting: anywhere: no runner can take it");
+    boxed.wait_for_stderr("hint: `torc runner 1` takes it");
+    test.torc(["runner", "1"]).success();
+    boxed.wait().expect(0);
+    assert_eq!(test.statuses(), ["anywhere completed", "special completed"]);
+}
