@@ -13,7 +13,9 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use torc_model::api::{AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP};
+use torc_model::api::{
+    AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP, blame_script,
+};
 use torc_model::ids::WorkflowId;
 use torc_model::plan::{Execution, OnScriptFailure, Stdio, StdioMode};
 use torc_model::status::Cause;
@@ -403,7 +405,7 @@ pub struct Verdict {
 impl Verdict {
     fn blame_the_script(&mut self) {
         if let Some(error) = &mut self.error {
-            *error = format!("the recovery script failed: {error}");
+            *error = blame_script(error);
         }
     }
 }

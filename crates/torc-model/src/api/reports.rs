@@ -114,6 +114,19 @@ pub struct ScriptResult {
     pub stderr_path: Option<String>,
 }
 
+/// How the error of an attempt begins whose recovery script failed.
+const SCRIPT_FAILED: &str = "the recovery script failed: ";
+
+/// The error of an attempt whose recovery script failed so that its command did not run.
+pub fn blame_script(error: &str) -> String {
+    format!("{SCRIPT_FAILED}{error}")
+}
+
+/// What became of the recovery script, if that is why the attempt failed.
+pub fn script_failure(error: &str) -> Option<&str> {
+    error.strip_prefix(SCRIPT_FAILED)
+}
+
 /// What the server made of a report.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReportResult {

@@ -6,7 +6,7 @@ use super::machine::{AttemptEvent, JobEvent};
 use super::rules::{Failure, Verdict};
 use super::shy::PREFERENCE_MS;
 use super::workflow::{Next, Workflow};
-use crate::api::{Evidence, RecoveryScript};
+use crate::api::{Evidence, RecoveryScript, script_failure};
 use crate::ids::{AttemptId, RunnerId};
 use crate::plan::Rule;
 use crate::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
@@ -262,6 +262,7 @@ impl Workflow {
             signal: end.signal,
             cause,
             stderr_tail: end.stderr_tail.as_deref().unwrap_or(""),
+            is_script: end.error.as_deref().is_some_and(|error| script_failure(error).is_some()),
         };
         let handler = job.handler.map(|h| &self.handlers[h as usize]);
         let verdict = match handler {
@@ -454,11 +455,12 @@ fn lost_end(lost: &Lost, now: i64) -> End {
 }
 
 fn describe(failure: &Failure<'_>) -> String {
-    match failure.cause {
+    let what = match failure.cause {
         Cause::Exit => format!("exit code {}", failure.return_code),
         Cause::Signal => {
             format!("{} (code {})", super::rules::signal_name(failure.signal.unwrap_or(0)), failure.return_code)
         }
         cause => format!("cause `{cause}` (code {})", failure.return_code),
-    }
+    };
+    if failure.is_script { format!("{what}, with which the recovery script failed") } else { what }
 }

@@ -16,6 +16,8 @@ pub struct Failure<'a> {
     pub cause: Cause,
     /// End of standard error.
     pub stderr_tail: &'a str,
+    /// It was the recovery script that failed; the command did not run.
+    pub is_script: bool,
 }
 
 /// A handler with its regexes compiled and its signals as numbers.
@@ -234,7 +236,7 @@ mod tests {
     use super::*;
 
     fn failure(code: i64, signal: Option<i64>, cause: Cause, tail: &str) -> Failure<'_> {
-        Failure { return_code: code, signal, cause, stderr_tail: tail }
+        Failure { return_code: code, signal, cause, stderr_tail: tail, is_script: false }
     }
 
     fn handler(json: &str) -> Result<CompiledHandler, RuleError> {

@@ -14,7 +14,7 @@
 
 use super::kind::Kind;
 use super::text::{Found, terminal_error};
-use crate::api::{AttemptView, Evidence};
+use crate::api::{AttemptView, Evidence, script_failure};
 use crate::core::signal_name;
 use crate::status::Cause;
 use crate::units::Memory;
@@ -162,7 +162,10 @@ impl Diagnosis {
 pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
     let text = terminal_error(facts.stderr_tail);
     let Some(cause) = facts.cause else { return odd_success(facts) };
+    // What ended the script says nothing about what the job needs.
+    let script = facts.error.and_then(script_failure).filter(|_| !cause.is_stop() && cause != Cause::Canceled);
     let mut diagnosis = match cause {
+        _ if let Some(error) = script => Diagnosis::new(Kind::RecoveryScript, 0.99, error),
         Cause::Oom => oom(facts),
         Cause::Timeout => timeout(facts),
         Cause::Lost => Diagnosis::new(Kind::Lost, 0.97, "its runner is gone"),

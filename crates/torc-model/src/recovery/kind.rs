@@ -35,6 +35,8 @@ words! {
         Permission = "permission",
         /// It could not be started for another reason.
         SpawnError = "spawn_error",
+        /// The script that was to run before its command failed, so that the command never ran.
+        RecoveryScript = "recovery_script",
         /// Somebody else killed it.
         Killed = "killed",
         /// A fault of the program at the level of the machine: SIGSEGV, SIGABRT and the like.
@@ -82,6 +84,7 @@ impl Kind {
             Self::CommandNotFound => "a program was not found",
             Self::Permission => "permission denied",
             Self::SpawnError => "could not be started",
+            Self::RecoveryScript => "its recovery script failed",
             Self::Killed => "killed by somebody else",
             Self::Crash => "crashed",
             Self::DiskFull => "the disk is full",
@@ -116,6 +119,7 @@ impl Kind {
             Self::MissingFile => Some("make the file, or correct its path"),
             Self::MissingOutput => Some("correct the command or the path under `files`"),
             Self::MpiAbort => Some("the first part that failed says why; look at the whole output"),
+            Self::RecoveryScript => Some("correct `recovery_script`; the command itself did not run in this attempt"),
             Self::Killed => Some("find out who killed it: another user, a script, or a limit outside of Torc"),
             Self::Oom
             | Self::Timeout

@@ -165,6 +165,7 @@ impl Remedy {
             | Kind::CommandNotFound
             | Kind::Permission
             | Kind::SpawnError
+            | Kind::RecoveryScript
             | Kind::Killed
             | Kind::Crash
             | Kind::DiskFull

@@ -13,6 +13,7 @@ use crate::store::read::AttemptLogs;
 use axum::extract::State;
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path as FilePath, PathBuf};
@@ -28,7 +29,7 @@ const MAX_BYTES: i64 = 1 << 20;
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetLogs {
-    /// `stdout` (the default) or `stderr`.
+    /// `stdout` (the default) or `stderr`; `script_stdout` or `script_stderr` of the recovery script before it.
     pub stream: Option<String>,
     /// Of this run; the newest unless given.
     pub run_id: Option<i64>,
@@ -100,6 +101,8 @@ pub fn end_of_stderr(job: JobId, logs: &AttemptLogs, bytes: i64) -> Result<Strin
 enum Stream {
     Stdout,
     Stderr,
+    ScriptStdout,
+    ScriptStderr,
 }
 
 impl Stream {
@@ -107,9 +110,12 @@ impl Stream {
         match text {
             None | Some("stdout") => Ok(Self::Stdout),
             Some("stderr") => Ok(Self::Stderr),
-            Some(other) => {
-                Err(ApiError::bad_query("stream", format!("unknown stream `{other}` (known: stdout, stderr)")))
-            }
+            Some("script_stdout") => Ok(Self::ScriptStdout),
+            Some("script_stderr") => Ok(Self::ScriptStderr),
+            Some(other) => Err(ApiError::bad_query(
+                "stream",
+                format!("unknown stream `{other}` (known: stdout, stderr, script_stdout, script_stderr)"),
+            )),
         }
     }
 
@@ -117,38 +123,53 @@ impl Stream {
         match self {
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",
+            Self::ScriptStdout => "script_stdout",
+            Self::ScriptStderr => "script_stderr",
         }
     }
 
-    fn extensions(self) -> [&'static str; 2] {
+    /// How the names of its files end.
+    fn endings(self) -> &'static [&'static str] {
         match self {
-            Self::Stdout => ["o", "log"],
-            Self::Stderr => ["e", "log"],
+            Self::Stdout => &[".o", ".log"],
+            Self::Stderr => &[".e", ".log"],
+            Self::ScriptStdout => &["_recovery.o"],
+            Self::ScriptStderr => &["_recovery.e"],
+        }
+    }
+
+    /// How the name of a file may end that the runner reported: where the script failed, its output is the attempt's.
+    fn reported_endings(self) -> &'static [&'static str] {
+        match self {
+            Self::Stdout => &[".o", ".log", "_recovery.o"],
+            Self::Stderr => &[".e", ".log", "_recovery.e"],
+            Self::ScriptStdout | Self::ScriptStderr => self.endings(),
         }
     }
 }
 
 /// Opens the file of the stream: where the runner said, or where a running attempt's output is by convention.
 fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File), ApiError> {
-    let names = stream.extensions().map(|extension| {
-        let AttemptLogs { workflow_id, run_id, attempt_id, .. } = logs;
-        format!("job_wf{workflow_id}_j{job}_r{run_id}_a{attempt_id}.{extension}")
-    });
+    let AttemptLogs { workflow_id, run_id, attempt_id, .. } = logs;
+    let name = |ending: &&str| format!("job_wf{workflow_id}_j{job}_r{run_id}_a{attempt_id}{ending}");
     let reported = match stream {
         Stream::Stdout => &logs.stdout_path,
         Stream::Stderr => &logs.stderr_path,
+        Stream::ScriptStdout => &logs.script_stdout_path,
+        Stream::ScriptStderr => &logs.script_stderr_path,
     };
     let candidates: Vec<PathBuf> = match (reported, &logs.output_dir) {
         (Some(path), _) => vec![path.into()],
         (None, Some(directory)) => {
-            names.iter().map(|name| FilePath::new(directory).join("job_stdio").join(name)).collect()
+            let directory = FilePath::new(directory).join("job_stdio");
+            stream.endings().iter().map(|ending| directory.join(name(ending))).collect()
         }
         (None, None) => Vec::new(),
     };
     let mut problem = ApiError::not_found(format!("there is no {} of this attempt", stream.name()));
     for path in candidates {
-        let is_output =
-            path.is_absolute() && path.file_name().is_some_and(|n| names.iter().any(|name| n == name.as_str()));
+        let is_named = |found: &OsStr| stream.reported_endings().iter().any(|ending| found == name(ending).as_str());
+        let is_output = path.is_absolute() && path.file_name().is_some_and(is_named);
         if !is_output {
             return Err(ApiError::not_found(format!("`{}` is not the output of this attempt", path.display())));
         }
@@ -268,6 +289,8 @@ mod tests {
             attempt_id: 4,
             stdout_path: Some(path.display().to_string()),
             stderr_path: None,
+            script_stdout_path: None,
+            script_stderr_path: None,
             output_dir: None,
         };
         let try_open = |path: &FilePath| open(JobId(2), &logs(path), Stream::Stdout).map(|(path, _)| path);
@@ -279,5 +302,8 @@ mod tests {
         std::fs::write(&link, "output").unwrap();
         assert_eq!(try_open(&link).unwrap(), link);
         assert!(try_open(FilePath::new(name)).is_err());
+        let script = dir.path().join("job_wf1_j2_r3_a4_recovery.o");
+        std::fs::write(&script, "script").unwrap();
+        assert_eq!(try_open(&script).unwrap(), script, "all there is where the script failed");
     }
 }

@@ -29,6 +29,7 @@ Examples:
   torc logs train_3 --follow         and go on until the attempt ends
   torc logs train_3 --attempt 1 --stderr
   torc logs train_3 --tail 20
+  torc logs train_3 --script         what the recovery script before the newest attempt wrote
 
 On a terminal control characters are shown, not obeyed; into a pipe the bytes go as they are.")]
 pub struct Args {
@@ -50,6 +51,10 @@ pub struct Args {
     /// Only standard error
     #[arg(long)]
     stderr: bool,
+
+    /// What the recovery script wrote that ran before the attempt
+    #[arg(long)]
+    script: bool,
 
     /// Go on until the attempt ends
     #[arg(long)]
@@ -108,10 +113,11 @@ impl Args {
     }
 
     async fn open_streams(&self, client: &Client, attempt: &AttemptView) -> Result<Vec<LogStream>> {
-        let names: &[&'static str] = match (self.stdout, self.stderr) {
-            (true, _) => &["stdout"],
-            (_, true) => &["stderr"],
-            (false, false) => &["stdout", "stderr"],
+        let both = if self.script { ["script_stdout", "script_stderr"] } else { ["stdout", "stderr"] };
+        let names = match (self.stdout, self.stderr) {
+            (true, _) => &both[..1],
+            (_, true) => &both[1..],
+            (false, false) => &both[..],
         };
         let mut streams: Vec<LogStream> = Vec::new();
         for name in names {
@@ -132,7 +138,18 @@ impl Args {
         streams: &mut [LogStream],
     ) -> Result<()> {
         if streams.is_empty() {
-            context.output.talk(format_args!("attempt {} left no log files", attempt.attempt_id));
+            let whose = if self.script { "a recovery script before " } else { "" };
+            context.output.talk(format_args!("{whose}attempt {} left no log files", attempt.attempt_id));
+        }
+        if let Some(script) = attempt.script.as_ref().filter(|_| !self.script) {
+            let is_all = attempt.stdout_path.is_some() && attempt.stdout_path == script.stdout_path;
+            context.output.talk(format_args!(
+                "{}",
+                match is_all {
+                    true => "the recovery script failed and the command did not run: this is what the script wrote",
+                    false => "a recovery script ran before this attempt: `--script` shows what it wrote",
+                }
+            ));
         }
         for stream in streams {
             if self.path {

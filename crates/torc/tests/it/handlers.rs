@@ -256,3 +256,34 @@ fn a_verdict_moves_a_waiting_job_and_only_such_a_job() {
     let again = test.torc(["workflows", "reset-status", "latest", "--failed-only", "--dry-run"]).success();
     assert!(again.stdout.contains('a') && again.stdout.contains('b'), "{}", again.stdout);
 }
+
+#[test]
+fn what_a_recovery_script_wrote_and_why_it_failed_is_shown() {
+    let spec = r#"
+name: scripts
+failure_handlers:
+  - name: bad
+    rules: [{exit_codes: [7], recovery_script: "echo BAD-OUT; echo BAD-ERR >&2; exit 9", on_script_failure: fail, max_retries: 2}]
+  - name: good
+    rules: [{exit_codes: [7], recovery_script: "echo GOOD-OUT; touch repaired", max_retries: 2}]
+jobs:
+  - {name: f, command: "exit 7", failure_handler: bad}
+  - {name: g, command: "test -e repaired || exit 7; echo OWN", failure_handler: good}
+"#;
+    let test = Test::new().spec(spec);
+    test.run().expect(1);
+    assert_eq!(test.statuses(), ["f failed", "g completed"]);
+    let why = test.torc(["-f", "json", "why", "f"]).success().json();
+    assert_eq!(why["diagnosis"]["kind"], "recovery_script", "{why:#}");
+    assert_eq!(why["diagnosis"]["summary"], "exit code 9", "{why:#}");
+    let attempts = test.torc(["jobs", "attempts", "f"]).success();
+    attempts.says("exit code 9, with which the recovery script failed");
+
+    let stdout = |args: &[&str]| test.torc(args).success().stdout;
+    assert_eq!(stdout(&["logs", "f"]), "BAD-OUT\nBAD-ERR\n", "all that the attempt has");
+    assert_eq!(stdout(&["logs", "f", "--script", "--stderr"]), "BAD-ERR\n");
+    assert_eq!(stdout(&["logs", "g"]), "OWN\n");
+    assert_eq!(stdout(&["logs", "g", "--script"]), "GOOD-OUT\n");
+    let none = test.torc(["logs", "g", "--script", "--attempt", "1"]).success();
+    none.tells("a recovery script before attempt 1 left no log files");
+}

@@ -62,6 +62,10 @@ pub struct AttemptLogs {
     pub stdout_path: Option<String>,
     /// Standard error, as the runner reported it.
     pub stderr_path: Option<String>,
+    /// Standard output of its recovery script, as the runner reported it.
+    pub script_stdout_path: Option<String>,
+    /// Standard error of its recovery script.
+    pub script_stderr_path: Option<String>,
     /// The runner's output directory.
     pub output_dir: Option<String>,
 }
@@ -114,7 +118,8 @@ impl Reader {
     ) -> Result<Option<AttemptLogs>, ReadError> {
         use rusqlite::OptionalExtension as _;
         self.read(move |connection| {
-            let sql = "SELECT a.workflow_id, a.run_id, a.attempt_id, a.stdout_path, a.stderr_path, n.output_dir \
+            let sql = "SELECT a.workflow_id, a.run_id, a.attempt_id, a.stdout_path, a.stderr_path, n.output_dir, \
+                       a.script ->> '$.stdout_path', a.script ->> '$.stderr_path' \
                        FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
                        WHERE a.job_id = ?1 AND a.started_ms IS NOT NULL AND (?2 IS NULL OR a.run_id = ?2) \
                        AND (?3 IS NULL OR a.attempt_id = ?3) ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
@@ -126,6 +131,8 @@ impl Reader {
                     stdout_path: row.get(3)?,
                     stderr_path: row.get(4)?,
                     output_dir: row.get(5)?,
+                    script_stdout_path: row.get(6)?,
+                    script_stderr_path: row.get(7)?,
                 })
             });
             Ok(logs.optional()?)

@@ -121,6 +121,8 @@ fn example(
                 attempt_id: job.number,
                 stdout_path: row.get(1)?,
                 stderr_path: row.get(2)?,
+                script_stdout_path: None,
+                script_stderr_path: None,
                 output_dir: row.get(3)?,
             };
             Ok((place, row.get(4)?, row.get(5)?))
