@@ -189,7 +189,9 @@ pub fn reinitialize(
     let outcome = reapply::apply(tx, id, plan).and_then(|()| {
         reload(tx, id);
         facts::find_rows(tx.db, id, &mut files)?;
-        run_changed(tx, id, &files, &edited, dry_run)
+        let mut view = run_changed(tx, id, &files, &edited.jobs, dry_run)?;
+        view.warnings.extend(old_env(tx, id, &edited.other_env, &view.jobs)?);
+        Ok(view)
     });
     if dry_run || outcome.is_err() {
         tx.db.execute_batch("ROLLBACK TO edited_spec; RELEASE edited_spec")?;
@@ -204,6 +206,41 @@ pub fn reinitialize(
         }
     }
     outcome
+}
+
+/// What to say of completed jobs that got other variables and do not run again.
+fn old_env(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    other_env: &[(JobId, String)],
+    again: &[ResetJob],
+) -> Result<Option<String>, Failed> {
+    const MAX_NAMED: usize = 5;
+    let again: HashSet<JobId> = again.iter().map(|job| job.job_id).collect();
+    let workflow = tx.workflow(id)?;
+    let keeps = |job: &JobId| {
+        let index = workflow.find(*job).filter(|_| !again.contains(job));
+        index.is_some_and(|index| workflow.jobs[index as usize].status == JobStatus::Completed)
+    };
+    let names: Vec<&str> = other_env.iter().filter(|(job, _)| keeps(job)).map(|(_, name)| name.as_str()).collect();
+    // A name that a shell would take apart is left to the reader.
+    let is_plain = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || "_-./:".contains(c));
+    let which = match names.len() {
+        0 => return Ok(None),
+        all if all == workflow.jobs.len() => String::new(),
+        few if few <= MAX_NAMED && names.iter().all(is_plain) => {
+            names.iter().map(|name| format!(" --job {name}")).collect()
+        }
+        _ => " --job NAME".into(),
+    };
+    let (jobs, them) = match names.len() {
+        1 => (format!("completed job `{}` keeps a result that was", names[0]), "it"),
+        many => (format!("{} keep results that were", count(many, "completed job")), "them"),
+    };
+    Ok(Some(format!(
+        "`env` has changed, which alone runs nothing again: {jobs} made with the old one; \
+         `torc workflows reset-status {id}{which}` lets {them} run again"
+    )))
 }
 
 fn run_changed(

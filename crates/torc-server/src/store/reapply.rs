@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use torc_model::core::CompiledHandler;
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::plan::{Job, JobExtra, Plan};
+use torc_model::plan::{Job, JobExtra, Plan, Settings};
 use torc_model::steps::Role;
 use torc_model::units::Runtime;
 
@@ -40,8 +40,16 @@ struct Stored {
     items: Items,
 }
 
-/// The jobs that the spec makes do something else. Refuses a spec that has other jobs or other dependencies.
-pub fn edited(tx: &Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<Vec<JobId>, Failed> {
+/// What a spec changes about jobs.
+pub struct Edited {
+    /// The jobs that it makes do something else: they run again.
+    pub jobs: Vec<JobId>,
+    /// The jobs that it gives other variables, with their names. That alone is no reason to run again.
+    pub other_env: Vec<(JobId, String)>,
+}
+
+/// What the spec changes. Refuses a spec that has other jobs or other dependencies.
+pub fn edited(tx: &Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<Edited, Failed> {
     let stored = stored(tx, id)?;
     check_same_graph(tx, id, plan, &stored)?;
     let differs = |job: &Job, then: &Stored| {
@@ -69,7 +77,31 @@ pub fn edited(tx: &Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<Vec<JobId>, Fa
     }
     // What an item does is written in its map.
     changed.extend(same_items.into_iter().filter(|(of, _)| maps.contains(of.as_str())).map(|(_, id)| id));
-    Ok(changed)
+    Ok(Edited { jobs: changed, other_env: other_env(tx, id, plan, &stored)? })
+}
+
+fn other_env(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    plan: &Plan,
+    stored: &BTreeMap<String, Stored>,
+) -> Result<Vec<(JobId, String)>, Failed> {
+    type Env = BTreeMap<String, String>;
+    let settings: String =
+        tx.db.prepare_cached("SELECT settings FROM workflow WHERE id = ?1")?.query_row([id.0], |row| row.get(0))?;
+    let common: Env = parse::<Settings>(&settings)?.env;
+    // A job's own variables win, so that a change of the workflow's may not reach it.
+    let together = |common: &Env, own: &Env| {
+        let mut all = common.clone();
+        all.extend(own.clone());
+        all
+    };
+    let differs = |job: &Job, then: &Stored| {
+        (common != plan.settings.env || job.extra.env != then.extra.env)
+            && together(&common, &then.extra.env) != together(&plan.settings.env, &job.extra.env)
+    };
+    let jobs = plan.jobs.iter().filter_map(|job| Some((job, stored.get(&job.name)?)));
+    Ok(jobs.filter(|(job, then)| differs(job, then)).map(|(job, then)| (then.id, job.name.clone())).collect())
 }
 
 /// What a map, an item or a reduce is about. How many items run at once and how many may fail changes none of them.

@@ -109,7 +109,8 @@ struct Reinitialize {
     #[arg(long)]
     force: bool,
 
-    /// Take over an edited spec with the same jobs first: what it changes runs again, with what follows
+    /// Take over an edited spec with the same jobs first: jobs whose command, steps, files or user data it changes run
+    /// again, with what follows; another `env` holds for what runs from then on
     #[arg(long, value_name = "FILE")]
     spec: Option<std::path::PathBuf>,
 }

@@ -373,6 +373,36 @@ fn a_touched_file_is_the_same_file_where_contents_are_compared() {
 }
 
 #[test]
+fn another_env_runs_nothing_again_and_says_so() {
+    let spec = |common: &str, own: &str| {
+        format!(
+            "name: w\nenv: {{A: {common}}}\njobs:\n  - {{name: a, command: echo $A >> a.txt}}\n  \
+             - {{name: b, command: echo $A >> b.txt, env: {{A: {own}}}}}\n"
+        )
+    };
+    let test = Test::new().spec(&spec("one", "own"));
+    test.run().expect(0);
+    test.write("new.yaml", &spec("two", "own"));
+    let call = ["workflows", "reinitialize", "1", "--spec", "new.yaml"];
+    let warning = "completed job `a` keeps a result that was made with the old one; \
+                   `torc workflows reset-status 1 --job a` lets it run again";
+    test.torc(call.iter().chain(&["--dry-run"])).success().tells(warning);
+    let done = test.torc(["-f", "json"].iter().chain(&call)).success().json();
+    assert_eq!(done["jobs"].as_array().map(Vec::len), Some(0), "{done}");
+    let warnings = done["warnings"].as_array().expect("a list");
+    assert!(matches!(&warnings[..], [one] if text(one).contains(warning)), "{done}");
+    let again = test.torc(call).success();
+    assert!(!again.stderr.contains("`env`"), "nothing has changed since: {}", again.stderr);
+    test.torc(["workflows", "reset-status", "1", "--job", "a"]).success();
+    test.torc(["run", "1"]).success();
+    assert_eq!((test.read("a.txt"), test.read("b.txt")), ("one\ntwo\n".into(), "own\n".into()));
+
+    test.write("new.yaml", &spec("three", "other"));
+    let all = test.torc(call).success();
+    all.tells("2 completed jobs keep results").tells("`torc workflows reset-status 1` lets them run again");
+}
+
+#[test]
 fn an_edited_spec_runs_again_what_it_changes_and_what_follows() {
     let spec = |command: &str, more: &str| {
         format!(
