@@ -538,7 +538,7 @@ fn own_words(how: &How) -> Option<Evidence> {
 }
 
 /// The highest memory that is known. Too short to be sampled and smaller than we are: unknown, not nothing.
-fn peak_memory(exit: &Exit) -> Option<u64> {
+pub fn peak_memory(exit: &Exit) -> Option<u64> {
     // The kernel counts file cache too, so its figure says nothing about most programs; but one that it killed had used
     // all of that.
     let kernel = exit.memory.filter(|memory| memory.oom_kills > 0).and_then(|memory| memory.peak_bytes);

@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, Stop};
 use super::run::Run;
-use crate::attempt::{judge, missing_files, sinks, stdio, tail, to_i64};
+use crate::attempt::{judge, missing_files, peak_memory, sinks, stdio, tail, to_i64};
 use crate::process::Sink;
 use crate::supervisor::{Exit, How, StopReason};
 use crate::time::now_ms;
@@ -16,7 +16,7 @@ use torc_model::steps::ErrorKind;
 #[derive(Debug, Default)]
 pub struct Sum {
     cpu: Duration,
-    peak_memory_bytes: u64,
+    peak_memory_bytes: Option<u64>,
     peak_cpu_percent: Option<f64>,
     processes: u32,
 }
@@ -29,7 +29,7 @@ impl Sum {
         }
         self.processes += 1;
         self.cpu += exit.cpu;
-        self.peak_memory_bytes = self.peak_memory_bytes.max(exit.peak_memory_bytes);
+        self.peak_memory_bytes = self.peak_memory_bytes.max(peak_memory(exit));
         self.peak_cpu_percent =
             [self.peak_cpu_percent, exit.usage.peak_cpu_percent].into_iter().flatten().reduce(f64::max);
     }
@@ -99,7 +99,7 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
         ended_ms: now_ms(),
         exec_seconds: seconds,
         cpu_seconds: has_run.then_some(cpu),
-        peak_memory_bytes: has_run.then(|| to_i64(run.usage.peak_memory_bytes)),
+        peak_memory_bytes: run.usage.peak_memory_bytes.map(to_i64),
         avg_memory_bytes: None,
         peak_cpu_percent: run.usage.peak_cpu_percent,
         avg_cpu_percent: (has_run && seconds > 0.0).then(|| cpu / seconds * 100.0),
@@ -204,7 +204,34 @@ pub fn rfc3339(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::rfc3339;
+    use super::*;
+
+    #[test]
+    fn memory_that_nobody_measured_is_unknown() {
+        let mut exit = Exit {
+            id: 0,
+            how: How::Code(0),
+            started_ms: 0,
+            ended_ms: 1,
+            wall: Duration::from_millis(1),
+            cpu: Duration::ZERO,
+            peak_memory_bytes: 0,
+            usage: Default::default(),
+            stop: None,
+            journal: Vec::new(),
+            memory: None,
+            machine_oom: false,
+            survivors: Vec::new(),
+        };
+        let mut sum = Sum::default();
+        sum.add(&exit);
+        assert_eq!((sum.processes, sum.peak_memory_bytes), (1, None));
+        exit.peak_memory_bytes = 300;
+        sum.add(&exit);
+        exit.peak_memory_bytes = 0;
+        sum.add(&exit);
+        assert_eq!((sum.processes, sum.peak_memory_bytes), (3, Some(300)));
+    }
 
     #[test]
     fn times_read_as_people_write_them() {
