@@ -11,10 +11,13 @@ use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{escape, human};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use torc_client::{Client, Query};
 use torc_model::api::{RunnerView, WorkflowView};
 use torc_model::ids::WorkflowId;
+use torc_model::plan::Plan;
+use torc_model::recovery::RecoverRequest;
 use torc_model::status::JobStatus;
 
 /// Unfinished workflows of the same name that are compared with a spec, newest first.
@@ -109,9 +112,9 @@ pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOpt
                 ));
                 return Ok(*workflow);
             }
-            Earlier::EndedBadly { id, bad, has_failed } => {
+            Earlier::EndedBadly { id, bad, can_recover } => {
                 let bad = human::count(bad, "job");
-                let how = match has_failed {
+                let how = match can_recover {
                     true => format!("`torc recover {id}` goes on with the old one"),
                     false => format!("`torc workflows reset-status {id} --failed-only` lets the old one go on"),
                 };
@@ -119,10 +122,18 @@ pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOpt
                     "note: workflow {id} of the same spec has ended, {bad} of it without success; a new one begins ({how})"
                 ));
             }
-            Earlier::Edited(id) => context.output.talk(format_args!(
-                "note: workflow {id} was made from another version of this spec; a new one begins, with all jobs \
-                 (`torc workflows reinitialize {id} --spec FILE` takes the changes into the old one)"
-            )),
+            Earlier::Edited { id, fits } => {
+                let how = match fits {
+                    true => {
+                        format!("`torc workflows reinitialize {id} --spec FILE` takes the changes into the old one")
+                    }
+                    false => "jobs or dependencies are others, so the old one can not take them over".into(),
+                };
+                context.output.talk(format_args!(
+                    "note: workflow {id} was made from another version of this spec; a new one begins, with all jobs \
+                     ({how})"
+                ));
+            }
             Earlier::Nothing => {}
         }
         let created = create::create(context, client, &checked, Some(options.start())).await?;
@@ -180,11 +191,15 @@ enum Earlier {
         id: WorkflowId,
         /// So many have not.
         bad: i64,
-        /// Some of them failed; else all were canceled, and there is nothing to recover.
-        has_failed: bool,
+        /// `torc recover` would let some of them run again.
+        can_recover: bool,
     },
     /// The newest of this name has completed jobs, and was made before the spec was edited.
-    Edited(WorkflowId),
+    Edited {
+        id: WorkflowId,
+        /// It has the same jobs and dependencies, so that it can take the edited spec over.
+        fits: bool,
+    },
     Nothing,
 }
 
@@ -209,11 +224,11 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
         }
         let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
         if spec != checked.value() {
-            edited.get_or_insert((workflow.id, true));
+            edited.get_or_insert((workflow.id, Some(spec)));
             continue;
         }
         // What was edited since then has a workflow of its own already.
-        edited.get_or_insert((workflow.id, false));
+        edited.get_or_insert((workflow.id, None));
         if !is_over {
             return Ok(Earlier::Unfinished(Box::new(workflow)));
         }
@@ -221,15 +236,35 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
         let failed = count(&status, JobStatus::Failed) + count(&status, JobStatus::Terminated);
         let bad = failed + count(&status, JobStatus::Canceled);
         if bad > 0 {
-            ended = Earlier::EndedBadly { id: workflow.id, bad, has_failed: failed > 0 };
+            let can_recover = failed > 0 && can_recover(client, workflow.id).await;
+            ended = Earlier::EndedBadly { id: workflow.id, bad, can_recover };
         }
     }
-    if let (Earlier::Nothing, Some((id, true))) = (&ended, edited)
+    if let (Earlier::Nothing, Some((id, Some(before)))) = (&ended, edited)
         && count(&client.workflow_status(id).await?, JobStatus::Completed) > 0
     {
-        return Ok(Earlier::Edited(id));
+        return Ok(Earlier::Edited { id, fits: has_same_graph(before, checked) });
     }
     Ok(ended)
+}
+
+/// Only for the sake of a hint, so that whatever goes wrong means no.
+async fn can_recover(client: &Client, id: WorkflowId) -> bool {
+    let request = RecoverRequest { dry_run: true, ..RecoverRequest::default() };
+    client.recover(id, &request).await.is_ok_and(|view| !view.jobs_to_retry.is_empty())
+}
+
+/// The same jobs with the same dependencies.
+fn has_same_graph(before: serde_json::Value, checked: &Checked) -> bool {
+    let Ok(before) = torc_spec::Spec::from_value(before) else { return false };
+    let (Ok((before, _)), Ok((now, _))) = (before.spec.into_plan(), checked.spec.plan()) else { return false };
+    graph(&before) == graph(&now)
+}
+
+/// Each job with what it depends on.
+fn graph(plan: &Plan) -> BTreeMap<&str, BTreeSet<&str>> {
+    let name = |index: &usize| plan.jobs[*index].name.as_str();
+    plan.jobs.iter().map(|job| (job.name.as_str(), job.depends_on.iter().map(name).collect())).collect()
 }
 
 /// A runner of this workflow that is alive on this machine. A second one would share out the same CPUs again.

@@ -151,11 +151,20 @@ fn a_complete_workflow_begins_anew_and_new_forces_it() {
 fn a_new_workflow_after_a_bad_end_says_how_to_go_on_with_the_old_one() {
     let test = Test::new().spec("name: bad\njobs:\n  - {name: a, command: 'false'}\n");
     test.run().expect(1).tells("`torc recover 1` repairs");
-    test.run().expect(1).tells("note: workflow 1 of the same spec has ended, 1 job of it without success");
+    let second = test.run().expect(1).tells("note: workflow 1 of the same spec has ended, 1 job of it without success");
+    // Recovery knows no remedy for it.
+    second.tells("`torc workflows reset-status 1 --failed-only` lets the old one go on");
     test.torc(["run", "workflow.yaml", "--new"]).exit(1).tells("created workflow 3");
     test.torc(["create", "workflow.yaml"]).success();
     test.torc(["cancel", "4"]).success();
     test.run().expect(1).tells("`torc workflows reset-status 4 --failed-only` lets the old one go on");
+}
+
+#[test]
+fn a_new_workflow_after_a_timeout_points_to_recovery() {
+    let test = Test::new().spec("name: slow\njobs:\n  - {name: a, command: sleep 60, timeout: 1s}\n");
+    test.run().expect(1);
+    test.run().expect(1).tells("`torc recover 1` goes on with the old one");
 }
 
 #[test]
@@ -166,6 +175,9 @@ fn a_run_of_an_edited_spec_says_how_to_keep_what_is_done() {
     let run = test.run().expect(0).tells("note: workflow 1 was made from another version of this spec");
     assert!(run.stderr.contains("`torc workflows reinitialize 1 --spec FILE`"), "{}", run.stderr);
     assert!(!test.run().expect(0).stderr.contains("another version"), "this version has been run");
+    test.write("workflow.yaml", "name: e\njobs:\n  - {name: a, command: 'true'}\n");
+    let other = test.run().expect(0).tells("jobs or dependencies are others");
+    assert!(!other.stderr.contains("reinitialize"), "it would be refused: {}", other.stderr);
 }
 
 #[test]
