@@ -105,6 +105,10 @@ impl Args {
                 format!("job `{}` has no such attempt that has begun", escape::line(&job.name)),
                 format!("`torc jobs attempts {}` lists its attempts", job.id),
             )),
+            None if job.status.is_final() => Err(Error::usage_hint(
+                format!("job `{}` is {} and never began", escape::line(&job.name), job.status),
+                format!("`torc why {}` says why", job.id),
+            )),
             None => Err(Error::usage_hint(
                 format!("job `{}` has not begun; it is {}", escape::line(&job.name), job.status),
                 format!("`torc why {}` says why; `--follow` waits for it", job.id),
