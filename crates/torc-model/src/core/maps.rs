@@ -217,7 +217,7 @@ impl Workflow {
     }
 
     /// A map whose items are why it failed. To run it again is to run them again.
-    pub fn is_failed_by_items(&self, index: u32) -> bool {
+    pub(super) fn is_failed_by_items(&self, index: u32) -> bool {
         self.jobs[index as usize].status == JobStatus::Failed && self.gathers(index)
     }
 

@@ -184,8 +184,12 @@ impl Many {
             return context.output.list("jobs", &retried, retried.len() as i64, || jobs_table(&retried));
         }
         let line = |job: &JobView| {
-            let (number, id) = (job.attempt_id, job.workflow_id);
-            format!("attempt {number} of {} is queued; `torc run {id}` runs it\n", describe::job(job))
+            let (number, id, name) = (job.attempt_id, job.workflow_id, describe::job(job));
+            match job.status {
+                // A map waits for its items, and they are what runs again.
+                JobStatus::Blocked => format!("{name} waits for what runs again before it; `torc run {id}` runs it\n"),
+                _ => format!("attempt {number} of {name} is queued; `torc run {id}` runs it\n"),
+            }
         };
         context.output.data(&retried.iter().map(line).collect::<String>())
     }

@@ -212,7 +212,8 @@ fn to_run_a_failed_map_again_is_to_run_its_dead_items_again() {
         let test = map_with_a_dead_item(items);
         let bad =
             || ["m failed".to_owned(), "m/bad failed".to_owned()].iter().all(|line| test.statuses().contains(line));
-        test.torc(way).done();
+        let done = test.torc(way).done();
+        assert!(!done.stdout.contains("attempt 1 of m "), "{items} {way:?}: {}", done.stdout);
         test.torc(["run", "1"]).exit(1);
         assert!(bad() && !test.exists("totals"), "{items} {way:?}: {:?}", test.statuses());
         test.write("fixed", "");
