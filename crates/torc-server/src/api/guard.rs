@@ -97,7 +97,7 @@ async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
 }
 
 /// Refuses requests under a foreign name and requests that a foreign page made.
-fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
+pub(super) fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
     let known = authority(&head.headers, &head.uri).is_some_and(|authority| hosts.allow(authority));
     if !known {
         return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", "this server has another name")

@@ -1,6 +1,6 @@
 //! The REST API: one file per noun, one flat table of routes.
 //!
-//! Every request passes, from the outside in: panic guard, host check, token check, time limit, handler. Reads go to
+//! Every request passes, from the outside in: the front (see `front.rs` for what turns back there), panic guard, host check, token check, time limit, handler. Reads go to
 //! [`Reader`], changes to [`Store`]; handlers translate and check scopes, nothing else.
 //!
 //! To add a noun: write its file with `#[utoipa::path]` handlers and add one line to `router.rs`. A route is closed to
@@ -16,6 +16,7 @@ mod events;
 mod extract;
 mod failure_handlers;
 mod files;
+mod front;
 mod guard;
 mod health;
 mod items;
@@ -38,9 +39,9 @@ mod webhooks;
 mod why;
 mod workflows;
 
+pub use front::Front;
 pub use guard::Hosts;
 pub use openapi::document;
-pub use router::router;
 
 use crate::secret::Hash;
 use crate::store::Store;

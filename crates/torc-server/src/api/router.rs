@@ -155,7 +155,7 @@ pub(super) fn documented() -> OpenApiRouter<App> {
 }
 
 /// The routes with everything around them.
-pub fn router(app: App) -> Router {
+pub(super) fn router(app: App) -> Router {
     let add = |routes: Router<App>, route: Route| routes.route(&route.full_path(), route.handlers);
     let table = table();
     let rules = Arc::new(Rules::of(&table));

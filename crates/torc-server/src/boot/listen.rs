@@ -1,7 +1,6 @@
 //! Accepts connections and serves them, within limits, until it is told to stop.
 
-use axum::Router;
-use axum::body::Body;
+use crate::api::Front;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,7 +12,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt as _;
 
 /// A client that connects and then says nothing is dropped after this long.
 const FIRST_REQUEST: Duration = Duration::from_secs(30);
@@ -27,7 +25,7 @@ const MAX_HEADER_BYTES: usize = 32 << 10;
 const MAX_BUFFER_BYTES: usize = 128 << 10;
 
 /// Serves until `stop`; then lets requests in flight end, for a while.
-pub async fn serve(listener: TcpListener, router: Router, max_connections: usize, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, front: Front, max_connections: usize, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let permits = Arc::new(Semaphore::new(max_connections.max(1)));
     let cut = CancellationToken::new();
@@ -43,7 +41,7 @@ pub async fn serve(listener: TcpListener, router: Router, max_connections: usize
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = serve_connection(stream, router.clone(), stop.clone());
+                let connection = serve_connection(stream, front.clone(), stop.clone());
                 let cut = cut.clone();
                 connections.spawn(async move {
                     let _permit = permit;
@@ -68,7 +66,7 @@ pub async fn serve(listener: TcpListener, router: Router, max_connections: usize
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: Router, stop: CancellationToken) {
+async fn serve_connection(stream: TcpStream, front: Front, stop: CancellationToken) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "can not set TCP_NODELAY");
     }
@@ -77,8 +75,8 @@ async fn serve_connection(stream: TcpStream, router: Router, stop: CancellationT
         let spoke = spoke.clone();
         hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
             spoke.store(true, Ordering::Relaxed);
-            let answer = router.clone().oneshot(request.map(Body::new));
-            async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+            let answer = front.answer(request);
+            async move { Ok::<_, Infallible>(answer.await) }
         })
     };
     let connection = http1::Builder::new()

@@ -5,7 +5,7 @@ use super::error::StartError;
 use super::lock::Lock;
 use super::options::Options;
 use super::{backup, identity, listen, private};
-use crate::api::{self, App, Hosts};
+use crate::api::{App, Front, Hosts};
 use crate::clock::now_ms;
 use crate::secret;
 use crate::store::read::Reader;
@@ -59,7 +59,7 @@ impl Server {
         let hosts = Hosts::new(address.ip(), names);
         let app = App::new(store.clone(), reader, secret::hash(&token), hosts, stop.clone());
         app.set_open(false);
-        let serving = listen::serve(listener, api::router(app.clone()), options.max_connections, stop.clone());
+        let serving = listen::serve(listener, Front::new(app.clone()), options.max_connections, stop.clone());
         let serving = tokio::spawn(serving);
         // Before anybody can claim: what died with an earlier server or runner is settled first.
         let found = match store.recover(Trigger::Boot).await {

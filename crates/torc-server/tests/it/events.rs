@@ -5,7 +5,6 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tower::ServiceExt as _;
 
 /// Reads messages off a stream.
 struct Messages {
@@ -24,7 +23,7 @@ impl Messages {
         if let Some(id) = last_event_id {
             request.headers_mut().insert("last-event-id", id.parse().unwrap());
         }
-        let response = world.router.clone().oneshot(request).await.unwrap();
+        let response = world.front.answer(request).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
         Self { body: response.into_body(), text: String::new() }

@@ -1,8 +1,9 @@
-//! The server as its clients see it: the router in process, and a real listener on a loopback port.
+//! The server as its clients see it: its front in process, and a real listener on a loopback port.
 
 mod access;
 mod boot;
 mod events;
+mod front;
 mod fuzz;
 mod limits;
 mod openapi;

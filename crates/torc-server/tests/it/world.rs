@@ -1,17 +1,15 @@
-//! Two workflows with one of everything, behind the router, on a real database file.
+//! Two workflows with one of everything, behind the front, on a real database file.
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use torc_server::api::{App, Hosts, router};
+use torc_server::api::{App, Front, Hosts};
 use torc_server::boot::{Database, Options};
 use torc_server::secret;
 use torc_server::store::Store;
 use torc_server::store::read::Reader;
-use tower::ServiceExt as _;
 
 /// Good for everything.
 pub const OWNER: &str = "the-owner-token-of-the-tests-0123456789";
@@ -70,7 +68,7 @@ pub struct Ids {
 }
 
 pub struct World {
-    pub router: Router,
+    pub front: Front,
     pub first: Ids,
     pub second: Ids,
     pub stop: CancellationToken,
@@ -134,7 +132,7 @@ impl World {
         let hosts = Hosts::new("127.0.0.1".parse().unwrap(), []);
         let app = App::new(store, reader, secret::hash(OWNER), hosts, stop.clone());
         let mut world =
-            Self { router: router(app), first: Ids::nothing(), second: Ids::nothing(), stop, database, dir };
+            Self { front: Front::new(app), first: Ids::nothing(), second: Ids::nothing(), stop, database, dir };
         world.first = world.fill("first").await;
         world.second = world.fill("second").await;
         world
@@ -182,7 +180,7 @@ impl World {
 
     /// A request in all its details.
     pub async fn send(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        let response = self.front.answer(request).await;
         let (head, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let body = if bytes.is_empty() {

@@ -14,19 +14,40 @@ use std::time::{Duration, Instant};
 use torc_client::discovery;
 use torc_model::ids::WorkflowId;
 
+/// When the next question comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moments {
+    /// At random, as those who know nothing of each other do.
+    Random,
+    /// On an even beat. One of a millisecond keeps step with the ticks of the kernel's clock: how that beat happens to
+    /// lie decides what it costs.
+    Beat,
+}
+
+impl Moments {
+    fn pause(self, usual: Duration) -> Duration {
+        match self {
+            // So long nobody comes, if they come independently of each other.
+            Self::Random => usual.mul_f64(-(1.0 - fastrand::f64()).ln()),
+            Self::Beat => usual,
+        }
+    }
+}
+
 const CONNECTIONS: usize = 10;
 /// An answer that takes longer will never come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// They ask until they are told to stop.
 pub struct Askers {
+    since: Instant,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<u64>>,
 }
 
 impl Askers {
-    /// Asks the server of a directory for the status of a workflow, once in each `pause`.
-    pub fn start(dir: &Path, id: WorkflowId, pause: Duration) -> Result<Self> {
+    /// Asks the server of a directory for the status of a workflow, once in each `pause` on average.
+    pub fn start(dir: &Path, id: WorkflowId, moments: Moments, pause: Duration) -> Result<Self> {
         let file = discovery::read_server_file(&dir.join(discovery::STATE_DIR))?;
         let host = file.url.split('/').nth(2).ok_or("the server's address has no host")?.to_owned();
         let path = format!("/torc-service/v1/workflows/{id}/status");
@@ -34,18 +55,25 @@ impl Askers {
         let connections = (0..CONNECTIONS).map(|_| Connection::open(&host)).collect::<Result<Vec<_>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread = std::thread::spawn(move || ask(connections, question.as_bytes(), pause, &stopped));
-        Ok(Self { stop, thread })
+        let thread =
+            std::thread::spawn(move || ask(connections, question.as_bytes(), || moments.pause(pause), &stopped));
+        Ok(Self { since: Instant::now(), stop, thread })
     }
 
-    /// How many answers there were.
-    pub fn stop(self) -> Result<u64> {
+    /// How many answers there were in each second.
+    pub fn stop(self) -> Result<f64> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_| "those who ask broke down")?
+        let answers = self.thread.join().map_err(|_| "those who ask broke down")??;
+        Ok(answers as f64 / self.since.elapsed().as_secs_f64())
     }
 }
 
-fn ask(mut connections: Vec<Connection>, question: &[u8], pause: Duration, stop: &AtomicBool) -> Result<u64> {
+fn ask(
+    mut connections: Vec<Connection>,
+    question: &[u8],
+    pause: impl Fn() -> Duration,
+    stop: &AtomicBool,
+) -> Result<u64> {
     let mut answers = 0;
     let mut next = Instant::now();
     for turn in (0..CONNECTIONS).cycle() {
@@ -53,7 +81,7 @@ fn ask(mut connections: Vec<Connection>, question: &[u8], pause: Duration, stop:
             break;
         }
         // Whoever is late does not ask less.
-        next += pause;
+        next += pause();
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         answers += u64::from(connections[turn].take_answer()?);
         connections[turn].ask(question)?;

@@ -120,24 +120,26 @@ impl Reader {
                 })
                 .await;
         };
-        let remembered = self.rests().get(id, epoch, now_ms);
-        let mut view = match remembered {
-            Some(rest) => rest,
-            None => {
-                let rest = self.read(move |connection| rest_of_status(connection, id, now_ms)).await?;
-                self.rests().put(epoch, now_ms, &rest);
-                rest
-            }
-        };
-        view.counts = JobStatus::ALL.iter().map(|s| (s.as_str().into(), progress.counts[*s as usize].into())).collect();
-        view.total = progress.counts.iter().copied().map(i64::from).sum();
-        view.run_id = progress.run;
-        view.is_complete = progress.is_complete;
-        view.is_canceled = progress.is_canceled;
-        view.last_end_ms = view.last_end_ms.max(progress.last_end_ms);
+        if let Some(view) = self.rests().whole(id, now_ms, (progress, epoch)) {
+            return Ok(view.clone());
+        }
+        let mut view = self.read(move |connection| rest_of_status(connection, id, now_ms)).await?;
+        complete(&mut view, progress);
+        self.rests().put(epoch, now_ms, &view);
         Ok(view)
     }
+
+    /// The same as text, if the database need not be asked.
+    pub fn remembered_status(&self, id: WorkflowId, now_ms: i64, known: (Progress, u64)) -> Option<Vec<u8>> {
+        let mut text = Vec::with_capacity(USUAL_BYTES);
+        let mut rests = self.rests();
+        serde_json::to_writer(&mut text, rests.whole(id, now_ms, known)?).ok()?;
+        Some(text)
+    }
 }
+
+/// Most statuses fit.
+const USUAL_BYTES: usize = 768;
 
 /// Runners go out of contact by the clock, so the rest of a status is good for this long at most.
 const REST_MS: i64 = 1000;
@@ -149,9 +151,14 @@ const MAX_RESTS: usize = 1000;
 pub struct Rests(HashMap<WorkflowId, (u64, i64, StatusView)>);
 
 impl Rests {
-    fn get(&self, id: WorkflowId, epoch: u64, now_ms: i64) -> Option<StatusView> {
-        let (known, since, view) = self.0.get(&id)?;
-        (*known == epoch && (0..REST_MS).contains(&(now_ms - since))).then(|| view.clone())
+    /// The whole status, if the rest of it is remembered and still good.
+    fn whole(&mut self, id: WorkflowId, now_ms: i64, (progress, epoch): (Progress, u64)) -> Option<&StatusView> {
+        let (known, since, view) = self.0.get_mut(&id)?;
+        if *known != epoch || !(0..REST_MS).contains(&(now_ms - *since)) {
+            return None;
+        }
+        complete(view, progress);
+        Some(view)
     }
 
     fn put(&mut self, epoch: u64, now_ms: i64, view: &StatusView) {
@@ -160,6 +167,22 @@ impl Rests {
         }
         self.0.insert(view.workflow_id, (epoch, now_ms, view.clone()));
     }
+}
+
+/// Puts into a status what the writer knows. Nothing is allocated when it has been done before.
+fn complete(view: &mut StatusView, progress: Progress) {
+    for status in JobStatus::ALL.iter().copied() {
+        let count = progress.counts[status as usize].into();
+        match view.counts.get_mut(status.as_str()) {
+            Some(known) => *known = count,
+            None => _ = view.counts.insert(status.as_str().into(), count),
+        }
+    }
+    view.total = progress.counts.iter().copied().map(i64::from).sum();
+    view.run_id = progress.run;
+    view.is_complete = progress.is_complete;
+    view.is_canceled = progress.is_canceled;
+    view.last_end_ms = view.last_end_ms.max(progress.last_end_ms);
 }
 
 fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {

@@ -34,7 +34,7 @@ pub fn all() -> Vec<Entry> {
         row("history", "10,000 jobs, ten times in one database", throughput::history),
         row(
             "status-load",
-            "20,000 jobs, and 1,000 requests per second for the status in every other stretch of a second or two",
+            "40,000 jobs; in stretches of a second 1,000 requests for the status, at random moments or on an even beat",
             throughput::status_load,
         ),
         row(

@@ -1,6 +1,6 @@
 //! How many jobs per second, and at what cost.
 
-use super::super::askers::Askers;
+use super::super::askers::{Askers, Moments};
 use super::super::report::Figure;
 use super::super::world::{Run, Server};
 use super::super::{Bench, limit, machine, median, specs};
@@ -180,7 +180,7 @@ pub fn history(bench: &Bench) -> Result<Vec<Figure>> {
 
 /// With and without people who look, in turn during one run: the machine is not equally fast all the time.
 pub fn status_load(bench: &Bench) -> Result<Vec<Figure>> {
-    let jobs = bench.scale(20_000);
+    let jobs = bench.scale(40_000);
     let stretch = Duration::from_millis(if bench.is_quick { 200 } else { 1_000 });
     let mut groups = Vec::new();
     for _ in 0..bench.rounds {
@@ -196,41 +196,50 @@ pub fn status_load(bench: &Bench) -> Result<Vec<Figure>> {
     }
     let median_of = |of: fn(&Asked) -> f64| median(groups.iter().map(of).collect());
     Ok(vec![
-        Figure::new("alone", median_of(|g| g.alone), "jobs/s"),
-        Figure::new("asked", median_of(|g| g.asked), "jobs/s"),
-        Figure::new("asked to alone", median_of(|g| g.asked / g.alone), "").at_least(0.9),
-        Figure::new("answers per second", median_of(|g| g.answers), ""),
+        Figure::new("alone", median_of(|g| g.alone.jobs), "jobs/s"),
+        Figure::new("asked", median_of(|g| g.at_random.jobs), "jobs/s"),
+        Figure::new("asked to alone", median_of(|g| g.at_random.jobs / g.alone.jobs), "").at_least(0.9),
+        Figure::new("asked on an even beat to alone", median_of(|g| g.on_a_beat.jobs / g.alone.jobs), "").at_least(0.9),
+        Figure::new("answers per second", median_of(|g| (g.at_random.answers + g.on_a_beat.answers) / 2.0), ""),
     ])
 }
 
-/// Rates per second.
+/// What was done in each second of a group of stretches.
+#[derive(Default)]
 struct Asked {
-    alone: f64,
-    asked: f64,
+    alone: Rates,
+    at_random: Rates,
+    on_a_beat: Rates,
+}
+
+#[derive(Default)]
+struct Rates {
+    jobs: f64,
     answers: f64,
 }
 
-/// Four stretches of a run, the two in the middle with questions: so a machine that becomes slower or faster all the
-/// while does so for both. Nothing if the run ends before them.
+/// Stretches of a run, each kind as long before the middle as after it: so a machine that becomes slower or faster all
+/// the while does so for all of them. Nothing if the run ends before them.
 fn asked_and_not(server: &Server<'_>, id: WorkflowId, jobs: usize, stretch: Duration) -> Result<Option<Asked>> {
-    let (mut alone, mut asked, mut answers) = (0.0, 0.0, 0.0);
-    for is_asked in [false, true, true, false] {
+    let mut asked = Asked::default();
+    let there = [None, Some(Moments::Random), Some(Moments::Beat)];
+    for moments in there.into_iter().chain(there.into_iter().rev()) {
+        let askers = moments.map(|m| Askers::start(&server.dir, id, m, QUESTION_EVERY)).transpose()?;
         let (begun, before) = (Instant::now(), server.completed(id)?);
-        let askers = is_asked.then(|| Askers::start(&server.dir, id, QUESTION_EVERY)).transpose()?;
         std::thread::sleep(stretch);
-        let heard = askers.map(Askers::stop).transpose()?;
         let (after, took) = (server.completed(id)?, begun.elapsed().as_secs_f64());
+        let heard = askers.map(Askers::stop).transpose()?;
         if after == jobs {
             return Ok(None);
         }
-        let rate = (after - before) as f64 / took / 2.0;
-        match heard {
-            None => alone += rate,
-            Some(heard) => {
-                asked += rate;
-                answers += heard as f64 / took / 2.0;
-            }
-        }
+        let rates = match moments {
+            None => &mut asked.alone,
+            Some(Moments::Random) => &mut asked.at_random,
+            Some(Moments::Beat) => &mut asked.on_a_beat,
+        };
+        // There are two stretches of each kind.
+        rates.jobs += (after - before) as f64 / took / 2.0;
+        rates.answers += heard.unwrap_or_default() / 2.0;
     }
-    Ok(Some(Asked { alone, asked, answers }))
+    Ok(Some(asked))
 }
