@@ -62,6 +62,7 @@ impl Workflow {
             JobStatus::Completed => "it succeeded".into(),
             JobStatus::Failed => "it failed".into(),
             JobStatus::Canceled if job.canceled_by_dependency => "a job it depends on did not succeed".into(),
+            JobStatus::Canceled if self.is_given_up(index) => super::maps::GIVEN_UP.into(),
             JobStatus::Canceled => "it was canceled".into(),
             JobStatus::Terminated => "it was ended by a limit".into(),
             JobStatus::Disabled => "it is disabled; jobs that depend on it do not wait for it".into(),

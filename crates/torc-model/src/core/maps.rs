@@ -18,6 +18,8 @@ pub const WAITS_FOR_ITEMS: &str = "its items are not done";
 pub const TOO_MANY_FAILED: &str = "more items failed than it tolerates";
 /// Why an item is disabled that no longer exists.
 pub const ITEM_GONE: &str = "its item is gone";
+/// Why an item was canceled that its map gave up; its row says so, and a restart knows it by these words.
+pub const GIVEN_UP: &str = "too many other items failed";
 
 /// What ties a map to its items.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -36,6 +38,8 @@ pub struct MapJob {
     pub items: BTreeSet<u32>,
     /// Those among them that no longer exist.
     pub gone: BTreeSet<u32>,
+    /// Those among them that were canceled because others failed: they come back with those.
+    pub given_up: BTreeSet<u32>,
 }
 
 /// All maps of a workflow.
@@ -79,6 +83,25 @@ impl Workflow {
             map.gone.remove(&index);
         }
         self.maps.item_of.insert(index, of);
+    }
+
+    /// Marks an item as canceled because others failed.
+    pub fn set_given_up(&mut self, index: u32) {
+        if let Some(map) = self.map_of(index).and_then(|map| self.maps.maps.get_mut(&map)) {
+            map.given_up.insert(index);
+        }
+    }
+
+    /// An item starts anew, whatever it was canceled for.
+    pub(super) fn forget_given_up(&mut self, index: u32) {
+        if let Some(map) = self.map_of(index).and_then(|map| self.maps.maps.get_mut(&map)) {
+            map.given_up.remove(&index);
+        }
+    }
+
+    /// Whether an item was canceled because others failed.
+    pub(super) fn is_given_up(&self, index: u32) -> bool {
+        self.map_of(index).and_then(|map| self.map(map)).is_some_and(|map| map.given_up.contains(&index))
     }
 
     /// Adds the edge by which a map waits for a new item that was found while it ran.
@@ -175,10 +198,34 @@ impl Workflow {
         }
         let waiting: Vec<u32> = map.items.iter().copied().filter(|item| self.is_waiting(*item)).collect();
         for item in &waiting {
-            self.drop_queued(*item, "too many other items failed", now);
-            self.shift(*item, JobEvent::Canceled, Some("too many other items failed"));
+            self.drop_queued(*item, GIVEN_UP, now);
+            self.shift(*item, JobEvent::Canceled, Some(GIVEN_UP));
+            self.set_given_up(*item);
         }
         waiting
+    }
+
+    /// An item that failed runs again: so do those that its map gave up, unless enough others failed to give them up for.
+    pub(super) fn take_up_items(&mut self, item: u32, origin: Origin, now: i64) {
+        let waits = |map: &u32| self.gathers(*map) && self.jobs[*map as usize].status == JobStatus::Blocked;
+        let Some(index) = self.map_of(item).filter(waits) else { return };
+        let Some(map) = self.map(index).filter(|map| !map.given_up.is_empty()) else { return };
+        let tally = self.tally(index);
+        if !map.tolerate.bears(tally.failed.saturating_sub(map.given_up.len() as u64), tally.total) {
+            return;
+        }
+        for item in map.given_up.clone() {
+            self.open_item(item, origin, now);
+        }
+        // All at once: each alone would count all items.
+        self.jobs[index as usize].unmet = self.count_unmet(index);
+    }
+
+    /// Opens an item that was canceled.
+    fn open_item(&mut self, index: u32, origin: Origin, now: i64) {
+        self.renew_item(index, now);
+        self.make_ready(index, JobEvent::InitializedReady, origin, now);
+        self.block_if_unmet(index, now);
     }
 
     fn is_waiting(&self, index: u32) -> bool {
@@ -208,6 +255,7 @@ impl Workflow {
             return;
         }
         self.drop_queued(index, "its item changed", now);
+        self.forget_given_up(index);
         // The counters first: the move writes them down.
         let job = &mut self.jobs[index as usize];
         job.refunds = job.attempt;
@@ -226,6 +274,7 @@ impl Workflow {
         let job = &self.jobs[index as usize];
         match job.status {
             JobStatus::Canceled if job.canceled_by_dependency => Some(super::workflow::DEPENDENCY_FAILED),
+            JobStatus::Canceled if self.is_given_up(index) => Some(GIVEN_UP),
             JobStatus::Blocked if self.gathers(index) => Some(WAITS_FOR_ITEMS),
             JobStatus::Failed if self.gathers(index) => Some(TOO_MANY_FAILED),
             JobStatus::Disabled if self.map_of(index).is_some_and(|map| self.is_gone(index, map)) => Some(ITEM_GONE),
@@ -291,10 +340,12 @@ impl Workflow {
         for item in items {
             match self.jobs[*item as usize].status {
                 JobStatus::Failed | JobStatus::Terminated => self.again(*item, origin, now),
+                // It came back with another.
+                status if !status.is_bad_end() => {}
                 _ => {
-                    self.renew_item(*item, now);
-                    self.make_ready(*item, JobEvent::InitializedReady, origin, now);
+                    self.open_item(*item, origin, now);
                     self.reopen_dependents(*item, now);
+                    self.take_up_items(*item, origin, now);
                 }
             }
         }
@@ -340,10 +391,9 @@ mod tests {
     use crate::ids::WorkflowId;
     use crate::plan::Settings;
 
-    /// A map that has found its one item, the item, and a job beside them.
-    fn workflow() -> Workflow {
+    fn jobs(number: i64) -> Workflow {
         let mut workflow = Workflow::new(WorkflowId(1), Settings::default(), Vec::new());
-        for id in 1..=3 {
+        for id in 1..=number {
             workflow.add_job(NewJob {
                 id: JobId(id),
                 priority: 0,
@@ -355,6 +405,12 @@ mod tests {
                 parents: Vec::new(),
             });
         }
+        workflow
+    }
+
+    /// A map that has found its one item, the item, and a job beside them.
+    fn workflow() -> Workflow {
+        let mut workflow = jobs(3);
         workflow.set_map(0, MapJob { is_dynamic: true, is_expanded: true, ..MapJob::default() });
         workflow.set_item(1, 0, false);
         workflow.link_item(1, 0);
@@ -385,5 +441,36 @@ mod tests {
         workflow.set_item(1, 0, false);
         workflow.renew_item(1, 2);
         assert_eq!((workflow.jobs[1].status, workflow.tally(0).total), (JobStatus::Uninitialized, 1));
+    }
+    fn fail(workflow: &mut Workflow, item: u32) {
+        workflow.drop_queued(item, "it failed", 1);
+        workflow.shift(item, JobEvent::Claimed, None);
+        workflow.shift(item, JobEvent::FailedForGood, None);
+    }
+
+    /// Items 3 and 4 were given up because 1 and 2 failed.
+    #[test]
+    fn items_that_were_given_up_come_back_when_those_run_again_that_they_were_given_up_for() {
+        let mut workflow = jobs(5);
+        workflow.set_map(0, MapJob { fail_fast: true, ..MapJob::default() });
+        for item in 1..=4 {
+            workflow.set_item(item, 0, false);
+            workflow.link_item(item, 0);
+        }
+        workflow.initialize(0);
+        fail(&mut workflow, 1);
+        fail(&mut workflow, 2);
+        workflow.propagate(1, 1);
+        workflow.propagate(2, 1);
+        let statuses = |workflow: &Workflow| workflow.jobs.iter().map(|job| job.status).collect::<Vec<_>>();
+        use JobStatus::{Blocked, Canceled, Failed, Ready};
+        assert_eq!(statuses(&workflow), [Failed, Failed, Failed, Canceled, Canceled]);
+        assert_eq!((workflow.lasting_reason(3), workflow.lasting_reason(1)), (Some(GIVEN_UP), None));
+
+        workflow.again(1, Origin::Recovered, 2);
+        assert_eq!(statuses(&workflow), [Blocked, Ready, Failed, Canceled, Canceled]);
+        workflow.again(2, Origin::Recovered, 2);
+        assert_eq!(statuses(&workflow), [Blocked, Ready, Ready, Ready, Ready]);
+        assert_eq!((workflow.jobs[0].unmet, workflow.is_given_up(3)), (4, false));
     }
 }

@@ -88,6 +88,7 @@ impl Workflow {
         for (index, _) in chosen {
             self.drop_queued(*index, "the job was reset", now);
             self.forget_items(*index);
+            self.forget_given_up(*index);
             // The counters first: the move writes them down.
             let job = &mut self.jobs[*index as usize];
             if next_run {
@@ -236,6 +237,7 @@ impl Workflow {
         self.block_if_unmet(index, now);
         if was_final {
             self.reopen_dependents(index, now);
+            self.take_up_items(index, origin, now);
         }
         self.finish();
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use torc_model::api::{AttemptPacket, ItemView, ItemsRequest};
 use torc_model::core::{
-    Claimed, End, ITEM_GONE, MapJob, NewJob, TOO_MANY_FAILED, WAITS_FOR_ITEMS, Workflow, limit_name,
+    Claimed, End, GIVEN_UP, ITEM_GONE, MapJob, NewJob, TOO_MANY_FAILED, WAITS_FOR_ITEMS, Workflow, limit_name,
 };
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
@@ -96,7 +96,7 @@ pub fn restore(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusq
         "SELECT id, name, extra, status, status_reason FROM job WHERE workflow_id = ?1 AND instr(extra, '\"map\":') > 0",
     )?;
     let mut rows = statement.query([id.0])?;
-    let mut found = Vec::new();
+    let (mut found, mut given_up) = (Vec::new(), Vec::new());
     while let Some(row) = rows.next()? {
         let extra: JobExtra = parse(&row.get::<_, String>(2)?)?;
         let status = JobStatus::from_code(row.get(3)?).unwrap_or(JobStatus::Uninitialized);
@@ -109,13 +109,18 @@ pub fn restore(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusq
         };
         let is_gone = is_gone(status, reason.as_deref());
         let name: String = row.get(1)?;
-        found.extend(workflow.find(JobId(row.get(0)?)).map(|index| (index, name, role(&extra), is_expanded, is_gone)));
+        let Some(index) = workflow.find(JobId(row.get(0)?)) else { continue };
+        if status == JobStatus::Canceled && reason.as_deref() == Some(GIVEN_UP) {
+            given_up.push(index);
+        }
+        found.push((index, name, role(&extra), is_expanded, is_gone));
     }
     if !found.is_empty() {
         let tied = found
             .iter()
             .map(|(index, name, role, expanded, gone)| (*index, name.as_str(), role.clone(), *expanded, *gone));
         tie_all(tied.collect(), workflow);
+        given_up.into_iter().for_each(|item| workflow.set_given_up(item));
         // Dependencies were counted without knowing of items.
         workflow.settle();
     }

@@ -27,8 +27,8 @@ Examples:
   torc recover 3 --recovery-hook ./fix.sh  run `./fix.sh 3` first if there are such failures
   torc recover 3 --ai-recovery             let an AI agent judge what waits for a verdict
 
-Only the jobs that are recovered and their canceled descendants run again. Changes belong to the job, are never lower
-than before, and stay in its history (`torc why JOB`).
+Only the jobs that are recovered and those that were canceled because of them run again. Changes belong to the job, are
+never lower than before, and stay in its history (`torc why JOB`).
 Exits with 0 when jobs were queued (or would be) or every job succeeded, and with 1 when nothing could be recovered.")]
 pub struct Args {
     /// Workflow: its id, its name, or `latest`
@@ -193,8 +193,8 @@ impl Args {
         let them = if view.jobs_to_retry.len() == 1 && judged == 0 { "it" } else { "them" };
         let reopened = match view.reopened.len() {
             0 => String::new(),
-            1 => format!(", and 1 canceled job waits for {them} again"),
-            many => format!(", and {} wait for {them} again", human::count(many, "canceled job")),
+            1 => format!(", and 1 canceled job comes back with {them}"),
+            many => format!(", and {} come back with {them}", human::count(many, "canceled job")),
         };
         match (view.jobs_to_retry.is_empty(), self.dry_run) {
             (true, _) if judged > 0 => {}

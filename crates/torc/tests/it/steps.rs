@@ -77,6 +77,31 @@ fn a_map_that_fails_fast_starts_no_more_items() {
     assert_eq!(slow.read("ran").lines().count(), 4);
 }
 
+/// Whatever opens the failed item again opens those that were canceled because of it.
+#[test]
+fn items_that_a_map_gave_up_come_back_with_the_one_that_failed() {
+    let spec = "name: w\njobs:\n  - {name: m, map: {items: [a, bad, c, d], max_parallel: 1, tolerate: 0, fail_fast: true}, command: 'test \"${item}\" != bad || test -e fixed'}\n";
+    for command in [&["recover", "--retry-unknown"][..], &["jobs", "retry", "m/bad"], &["items", "retry", "m", "bad"]] {
+        let test = Test::new().spec(spec);
+        test.run().expect(1);
+        test.torc(["why", "m/c"]).success().says("too many other items failed");
+        if command[0] == "recover" {
+            test.torc(["recover", "--retry-unknown", "--dry-run"]).success().tells("2 canceled jobs");
+        }
+        let test = test.file("fixed", "");
+        let told = test.torc(command).success();
+        if command[0] == "recover" {
+            told.tells("1 job queued again, and 2 canceled jobs come back with it");
+        }
+        assert_eq!(test.statuses(), ["m blocked", "m/a completed", "m/bad ready", "m/c ready", "m/d ready"]);
+        test.torc(["run", "1"]).success();
+        assert_eq!(
+            test.statuses(),
+            ["m completed", "m/a completed", "m/bad completed", "m/c completed", "m/d completed"]
+        );
+    }
+}
+
 /// Three items wait for the one slot of the agent, and each is woken by the end of another's call.
 #[test]
 fn calls_of_the_agent_wait_for_each_other() {
