@@ -5,11 +5,15 @@ use crate::diagnostic::{Diagnostic, Diagnostics, excerpt};
 use crate::node::At;
 use crate::spec::Spec;
 use crate::template;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use torc_model::plan::{ActionKind, Plan};
+use torc_model::steps::Role;
 use torc_model::units::{Memory, Runtime};
 use torc_model::words::count;
+
+/// Names that one line lists.
+const MAX_LISTED: usize = 5;
 
 /// Looks for everything doubtful in a plan.
 pub(crate) fn lint(spec: &Spec, plan: &Plan, origins: &[usize], site: Site<'_>) -> Diagnostics {
@@ -21,6 +25,7 @@ pub(crate) fn lint(spec: &Spec, plan: &Plan, origins: &[usize], site: Site<'_>) 
     lint.sizes(site.machine);
     lint.tiny();
     lint.schedulers();
+    lint.labels();
     lint.found
 }
 
@@ -302,10 +307,59 @@ impl Lint<'_> {
             }
         }
     }
+
+    /// Jobs that wait for a runner with a label. Only who starts a runner gives it one, and nobody does so in Slurm.
+    fn labels(&mut self) {
+        let plan = self.plan;
+        let mut waiting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut said: HashSet<usize> = HashSet::new();
+        for (job, origin) in plan.jobs.iter().zip(self.origins) {
+            let Some(label) = job.extra.label.as_deref() else { continue };
+            // A map stands for its items.
+            if job.extra.map.as_ref().is_some_and(|map| matches!(Role::from_value(map), Ok(Role::Item { .. }))) {
+                continue;
+            }
+            let Some(scheduler) = job.scheduler.map(|index| plan.slurm_schedulers[index].name.as_str()) else {
+                waiting.entry(label).or_default().push(&job.name);
+                continue;
+            };
+            if said.insert(*origin) {
+                let message = format!(
+                    "job `{}` would never start on nodes of Slurm scheduler `{}`: it asks for a runner with the label \
+                     `{}`, and those in allocations have none",
+                    excerpt(&job.name),
+                    excerpt(scheduler),
+                    excerpt(label)
+                );
+                let help = "leave out `label`, or `scheduler` if somebody starts `torc runner ... --label` for it";
+                self.say(&At::top("jobs").index(*origin).key("label"), Diagnostic::warning(message).help(help));
+            }
+        }
+        let Some((first, _)) = waiting.first_key_value() else { return };
+        let jobs: usize = waiting.values().map(Vec::len).sum();
+        let wait = if jobs == 1 { "waits" } else { "wait" };
+        let labels: Vec<String> = waiting
+            .iter()
+            .take(MAX_LISTED)
+            .map(|(label, jobs)| format!("`{}` ({})", excerpt(label), list(jobs)))
+            .collect();
+        let message = format!(
+            "{} {wait} for a runner with a label: {}{}",
+            count(jobs, "job"),
+            labels.join(", "),
+            if waiting.len() > MAX_LISTED { ", ..." } else { "" }
+        );
+        let one = if waiting.len() == 1 { "one" } else { "one for each label" };
+        let is_plain = plan.name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+        let name = if is_plain { plan.name.as_str() } else { "WORKFLOW" };
+        let help =
+            format!("start {one}, such as `torc runner {name} --label {}`; others do not take them", excerpt(first));
+        self.found.push(Diagnostic::note(message).help(help));
+    }
 }
 
 /// The first few of many names.
 fn list(names: &[&str]) -> String {
-    let shown: Vec<String> = names.iter().take(5).map(|name| format!("`{}`", excerpt(name))).collect();
-    format!("{}{}", shown.join(", "), if names.len() > 5 { ", ..." } else { "" })
+    let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("`{}`", excerpt(name))).collect();
+    format!("{}{}", shown.join(", "), if names.len() > MAX_LISTED { ", ..." } else { "" })
 }

@@ -123,6 +123,33 @@ jobs: [{name: a, command: 'true', resource_requirements: r, scheduler: s}]
 }
 
 #[test]
+fn labels_that_only_who_starts_a_runner_can_give() {
+    let text = "name: w
+jobs:
+  - {name: anywhere, command: 'true'}
+  - {name: m, label: gpu, map: {items: [1, 2]}, command: 'true'}
+  - {name: 'a{i}', label: big, command: 'true', parameters: {i: '1:7'}}
+";
+    assert_eq!(
+        doubts(text),
+        ["note: 8 jobs wait for a runner with a label: `big` (`a1`, `a2`, `a3`, `a4`, `a5`, ...), `gpu` (`m`)"]
+    );
+    let one = "name: w\njobs: [{name: a, command: 'true', label: gpu}]\n";
+    assert_eq!(doubts(one), ["note: 1 job waits for a runner with a label: `gpu` (`a`)"]);
+    let in_slurm = "name: w
+slurm_schedulers: [{name: s, account: x, walltime: '1:00:00'}]
+jobs:
+  - {name: 'a{i}', label: gpu, scheduler: s, command: 'true', parameters: {i: '1:2'}}
+  - {name: b, scheduler: s, command: 'true'}
+";
+    assert_eq!(
+        doubts(in_slurm),
+        ["warning: job `a1` would never start on nodes of Slurm scheduler `s`: it asks for a runner with the label \
+          `gpu`, and those in allocations have none"]
+    );
+}
+
+#[test]
 fn handlers_that_prove_nothing_or_are_never_reached() {
     let steps = |step: &str| doubts(&format!("name: w\njobs: [{{name: a, steps: [{step}]}}]\n"));
     for (step, expected) in [
