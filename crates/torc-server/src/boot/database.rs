@@ -77,7 +77,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // In KiB when negative. Little is read twice, and a commit after a page was split goes through all of the cache.
-    connection.pragma_update(None, "cache_size", -8_192)?;
+    connection.pragma_update(None, "cache_size", -2_048)?;
     connection.set_prepared_statement_cache_capacity(256);
     Ok(connection)
 }
