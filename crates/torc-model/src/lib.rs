@@ -5,6 +5,7 @@
 //! server applies it inside a transaction; the simulator and the tests use the very same functions.
 
 pub mod api;
+mod chance;
 pub mod core;
 pub mod ids;
 pub mod plan;

@@ -482,8 +482,7 @@ impl Server {
             script: (has_script && !report.cause.is_some_and(Cause::is_stop)).then_some(ran),
             ..End::default()
         };
-        let unit = (id.0.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;
-        let ended = self.apply(flow, now, |w, limits, _| w.ended(index, end, limits, unit))?;
+        let ended = self.apply(flow, now, |w, limits, _| w.ended(index, end, limits))?;
         Ok((id, ReportVerdict::Accepted, Some(ended.status)))
     }
 

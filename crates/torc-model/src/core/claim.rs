@@ -5,6 +5,7 @@ use super::class::{Class, Room};
 use super::machine::{AttemptEvent, JobEvent};
 use super::workflow::{Held, Workflow};
 use crate::api::Capacity;
+use crate::chance;
 use crate::ids::{AttemptId, JobId, RunnerId};
 use crate::status::AttemptState;
 use std::collections::BTreeMap;
@@ -185,12 +186,8 @@ pub(super) fn why_not(class: &Class, claim: &Claim<'_>, limits: &Limits, strict:
     })
 }
 
-/// A token that no other claim has. Splitmix64: the nonce is random, the rest spreads it.
+/// A token that no other claim has: the nonce is random, the rest spreads it.
 fn token(nonce: u64, nth: u64) -> String {
-    let mix = |x: u64| {
-        let z = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    format!("{:016x}{:016x}", mix(nonce.wrapping_add(nth << 32)), mix(nonce ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    let (first, second) = (nonce.wrapping_add(nth << 32), chance::nth(nonce, nth));
+    format!("{:016x}{:016x}", chance::mix(first), chance::mix(second))
 }

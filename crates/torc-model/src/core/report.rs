@@ -7,6 +7,7 @@ use super::rules::{Failure, Verdict};
 use super::shy::PREFERENCE_MS;
 use super::workflow::{Next, Workflow};
 use crate::api::{Evidence, RecoveryScript, script_failure};
+use crate::chance;
 use crate::ids::{AttemptId, RunnerId};
 use crate::plan::Rule;
 use crate::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
@@ -70,8 +71,7 @@ impl Workflow {
     }
 
     /// The attempt ended. `end` holds what the runner saw; the state and the decision are filled in here.
-    /// `unit` in 0..1 decides within the jitter of a backoff.
-    pub fn ended(&mut self, index: u32, mut end: End, limits: &mut Limits, unit: f64) -> Ended {
+    pub fn ended(&mut self, index: u32, mut end: End, limits: &mut Limits) -> Ended {
         let now = end.at;
         let job = &self.jobs[index as usize];
         let id = job.live.expect("only live attempts end");
@@ -80,7 +80,7 @@ impl Workflow {
         if canceled {
             end.cause = Some(Cause::Canceled);
         }
-        let decision = self.decide(index, id, &end, unit);
+        let decision = self.decide(index, id, &end);
         let state = match end.cause {
             None => AttemptState::Completed,
             Some(Cause::Canceled) => AttemptState::Canceled,
@@ -115,7 +115,7 @@ impl Workflow {
 
     /// Decides for an attempt that had ended before anybody decided, or whose decision the job never heard of.
     pub(super) fn decide_again(&mut self, index: u32, id: AttemptId, end: &End, now: i64) {
-        let decision = self.decide(index, id, end, 0.5);
+        let decision = self.decide(index, id, end);
         let failed_for_good = self.jobs[index as usize].status == JobStatus::Failed;
         if failed_for_good && decision.next.is_none() {
             return;
@@ -223,7 +223,7 @@ impl Workflow {
     }
 
     /// The recovery ladder's second and third rung: the job's rules, then the budget for losses.
-    fn decide(&self, index: u32, id: AttemptId, end: &End, unit: f64) -> Decision {
+    fn decide(&self, index: u32, id: AttemptId, end: &End) -> Decision {
         let job = &self.jobs[index as usize];
         let plain = |event, text: &str| Decision { event, outcome: None, rule: None, text: text.into(), next: None };
         let Some(cause) = end.cause else {
@@ -272,7 +272,7 @@ impl Workflow {
         };
         if let Verdict::Rule(rule, found) = verdict {
             let name = handler.map_or("", |h| h.name.as_str());
-            return self.by_rule(index, id, rule, found, name, &failure, end.at, unit);
+            return self.by_rule(index, id, rule, found, name, &failure, end.at);
         }
         if cause.is_loss() {
             if job.lost_retries < job.max_lost {
@@ -316,7 +316,6 @@ impl Workflow {
         handler: &str,
         failure: &Failure<'_>,
         now: i64,
-        unit: f64,
     ) -> Decision {
         let job = &self.jobs[index as usize];
         // Attempts that were not the job's fault do not use up the user's budget.
@@ -339,6 +338,8 @@ impl Workflow {
             let outcome = Some(Outcome::MaxRetriesExceeded);
             return Decision { event, outcome, rule: Some(rule), text, next: None };
         }
+        // Jobs that failed together do not come back together.
+        let unit = chance::unit(id.0.unsigned_abs());
         let wait = found.backoff.as_ref().map(|b| b.wait_ms(uses + 1, unit)).filter(|ms| *ms > 0);
         let recovery = found.recovery_script.as_ref().map(|script| RecoveryScript {
             script: script.clone(),
@@ -365,7 +366,7 @@ impl Workflow {
     pub fn runner_lost(&mut self, runner: RunnerId, lost: &Lost, limits: &mut Limits, now: i64) -> usize {
         let held: Vec<u32> = self.held_by(runner).collect();
         for index in &held {
-            self.ended(*index, lost_end(lost, now), limits, 0.5);
+            self.ended(*index, lost_end(lost, now), limits);
         }
         let zombies: Vec<_> = self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id).collect();
         for id in zombies {
@@ -405,7 +406,7 @@ impl Workflow {
                 error: Some("it never reached its runner".into()),
                 ..End::default()
             };
-            self.ended(index, end, limits, 0.5);
+            self.ended(index, end, limits);
         }
     }
 

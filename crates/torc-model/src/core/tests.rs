@@ -127,7 +127,7 @@ impl World {
 
     fn end(&mut self, index: u32, cause: Option<Cause>, code: i64) {
         let end = End { at: self.now, cause, return_code: Some(code), ..End::default() };
-        self.workflow.ended(index, end, &mut self.limits, 0.5);
+        self.workflow.ended(index, end, &mut self.limits);
     }
 
     fn lose(&mut self, runner: i64) {

@@ -1,6 +1,7 @@
 //! When a step is tried again, and how long to wait before.
 
 use super::record::ErrorKind;
+use crate::chance;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
@@ -134,7 +135,7 @@ impl Retry {
             Backoff::Fibonacci => fibonacci(tries),
         };
         let plain = (self.delay * factor).min(self.max_delay.unwrap_or(f64::MAX)).min(1e9);
-        let unit = spread(seed ^ u64::from(tries).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let unit = chance::unit(chance::nth(seed, tries.into()));
         let wait = plain * (1.0 + self.jitter * (2.0 * unit - 1.0));
         self.budget.is_none_or(|budget| elapsed + wait < budget).then_some(wait)
     }
@@ -146,13 +147,6 @@ fn fibonacci(nth: u32) -> f64 {
         (a, b) = (b, a + b);
     }
     a
-}
-
-/// A number in 0..1 that looks random and is always the same.
-fn spread(seed: u64) -> f64 {
-    let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

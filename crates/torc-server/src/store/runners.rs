@@ -497,12 +497,11 @@ fn end_one(
     };
     let mut end = End { pid: start.map(|(pid, _)| pid), ..end_of(report, tx.now) };
     super::map::before_end(tx, id, index, &mut end)?;
-    let unit = (attempt.0.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;
     let steps = end.steps.clone();
     let workflow = tx.workflow(id)?;
     let (job, cause) = (workflow.jobs[index as usize].id, end.cause);
     let had_limits = !workflow.classes[workflow.jobs[index as usize].class as usize].uses.is_empty();
-    let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits, unit)))?;
+    let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits)))?;
     let cause = if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { cause };
     super::bad_nodes::ended(tx, id, runner, (job, attempt), cause, report.exec_seconds)?;
     if had_limits {
