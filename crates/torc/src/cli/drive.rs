@@ -1,10 +1,10 @@
 //! Brings a workflow to its end and shows it: with a runner in this process, or by watching somebody else's.
 
-use super::Context;
 use super::interrupt::Interrupts;
 use super::run::title;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
+use super::{Context, recover};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::progress::Progress;
@@ -61,7 +61,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     }
     if status.is_complete && !has_due_action(&client, workflow.id).await? {
         context.output.talk(format_args!("{} is complete already", title(&workflow)));
-        return finish(context, &workflow, &status, None);
+        return finish(context, &client, &workflow, &status, None).await;
     }
     let mut interrupts = Interrupts::listen()?;
     let (events, mut inbox) = mpsc::unbounded_channel();
@@ -105,7 +105,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     if !status.is_complete {
         explain(context, &client, &workflow, &status, &summary.reason, &capacity).await?;
     }
-    finish(context, &workflow, &status, Some(&display.progress))
+    finish(context, &session.client, &workflow, &status, Some(&display.progress)).await
 }
 
 /// Asks again for a while when nobody answers: the server is perhaps just being started, or started again.
@@ -171,19 +171,22 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
         }
     };
     display.progress.end();
-    let status = match client.workflow_status(workflow.id).await {
-        Ok(status) => status,
-        Err(_) => {
-            let session = Session::open(&context.locator, Access::Existing).await?;
-            let status = session.client.workflow_status(workflow.id).await;
-            session.close().await;
-            status?
+    let conclude = async |client: &Client, status: StatusView| {
+        if is_over && !status.is_complete {
+            context.output.talk(format_args!("process {} has ended; `torc run {}` goes on", runner.pid, workflow.id));
         }
+        finish(context, client, &workflow, &status, Some(&display.progress)).await
     };
-    if is_over && !status.is_complete {
-        context.output.talk(format_args!("process {} has ended; `torc run {}` goes on", runner.pid, workflow.id));
+    if let Ok(status) = client.workflow_status(workflow.id).await {
+        return conclude(&client, status).await;
     }
-    finish(context, &workflow, &status, Some(&display.progress))
+    let session = Session::open(&context.locator, Access::Existing).await?;
+    let exit = match session.client.workflow_status(workflow.id).await {
+        Ok(status) => conclude(&session.client, status).await,
+        Err(error) => Err(error.into()),
+    };
+    session.close().await;
+    exit
 }
 
 /// An action is due that nobody has executed yet: its runner may have been killed after the last job had ended.
@@ -461,8 +464,9 @@ fn does_not_fit(job: &JobView, capacity: &Capacity) -> Option<String> {
 }
 
 /// The last words, the data for programs, and the exit code.
-pub fn finish(
+pub async fn finish(
     context: &Context,
+    client: &Client,
     workflow: &WorkflowView,
     status: &StatusView,
     progress: Option<&Progress>,
@@ -487,10 +491,14 @@ pub fn finish(
     context.output.talk(text);
     if count(status, JobStatus::Failed) + count(status, JobStatus::Terminated) > 0 {
         context.output.talk("hint: `torc why JOB` explains a failure, `torc logs JOB` shows what it wrote");
-        context.output.talk(format_args!(
-            "hint: `torc recover {0}` repairs what it can and runs it again; `torc jobs retry JOB` runs one as it is",
-            workflow.id
-        ));
+        let id = workflow.id;
+        let how = match recover::would_help(client, id).await {
+            true => format!("`torc recover {id}` repairs what it can and runs it again"),
+            false => {
+                format!("`torc workflows reset-status {id} --failed-only` and `torc run {id}` run all of them again")
+            }
+        };
+        context.output.talk(format_args!("hint: {how}; `torc jobs retry JOB` runs one as it is"));
     }
     if context.output.is_json() {
         context.output.json(status)?;

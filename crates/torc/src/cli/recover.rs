@@ -261,6 +261,13 @@ impl Options {
     }
 }
 
+/// Whether `torc recover` would let some job run again. Only for the sake of a hint, so that whatever goes wrong means
+/// no.
+pub async fn would_help(client: &Client, id: WorkflowId) -> bool {
+    let request = RecoverRequest { dry_run: true, ..RecoverRequest::default() };
+    client.recover(id, &request).await.is_ok_and(|view| !view.jobs_to_retry.is_empty())
+}
+
 /// Runs the hook; answers with a sentence when it failed.
 async fn run_hook(hook: &str, id: WorkflowId) -> Result<Option<String>> {
     let program = hook.split_whitespace().next().unwrap_or_default();

@@ -6,7 +6,7 @@ use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
 use super::spec::{self, Checked};
-use super::{Context, block_on, describe, detach};
+use super::{Context, block_on, describe, detach, recover};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -17,7 +17,6 @@ use torc_client::{Client, Query};
 use torc_model::api::{RunnerView, WorkflowView};
 use torc_model::ids::WorkflowId;
 use torc_model::plan::Plan;
-use torc_model::recovery::RecoverRequest;
 use torc_model::status::JobStatus;
 
 /// Unfinished workflows of the same name that are compared with a spec, newest first.
@@ -236,7 +235,7 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
         let failed = count(&status, JobStatus::Failed) + count(&status, JobStatus::Terminated);
         let bad = failed + count(&status, JobStatus::Canceled);
         if bad > 0 {
-            let can_recover = failed > 0 && can_recover(client, workflow.id).await;
+            let can_recover = failed > 0 && recover::would_help(client, workflow.id).await;
             ended = Earlier::EndedBadly { id: workflow.id, bad, can_recover };
         }
     }
@@ -246,12 +245,6 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
         return Ok(Earlier::Edited { id, fits: has_same_graph(before, checked) });
     }
     Ok(ended)
-}
-
-/// Only for the sake of a hint, so that whatever goes wrong means no.
-async fn can_recover(client: &Client, id: WorkflowId) -> bool {
-    let request = RecoverRequest { dry_run: true, ..RecoverRequest::default() };
-    client.recover(id, &request).await.is_ok_and(|view| !view.jobs_to_retry.is_empty())
 }
 
 /// The same jobs with the same dependencies.

@@ -211,7 +211,7 @@ impl Args {
         }
         watch.progress.end();
         let status = client.workflow_status(watch.workflow.id).await?;
-        drive::finish(context, &watch.workflow, &status, Some(&watch.progress))
+        drive::finish(context, &client, &watch.workflow, &status, Some(&watch.progress)).await
     }
 }
 
