@@ -5,16 +5,17 @@ use super::session::Access;
 use super::{Context, describe};
 use crate::error::Result;
 use crate::exit::Exit;
-use crate::output::{Field, Table, human};
+use crate::output::{Field, Table, escape, human};
 use clap::Subcommand;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use torc_client::{Client, Query};
 use torc_model::api::{AttemptView, JobView, UpdateJob, WorkflowView};
+use torc_model::core::TOO_MANY_FAILED;
 use torc_model::ids::JobId;
 use torc_model::recovery::usage::{Asked, Summary, Use, summarize};
 use torc_model::recovery::{Facts, Kind, diagnose};
-use torc_model::status::{AttemptState, Cause};
+use torc_model::status::{AttemptState, Cause, JobStatus};
 use torc_model::units::{Memory, Runtime};
 
 /// Names of jobs that one group of failures shows.
@@ -117,12 +118,13 @@ impl SummaryArgs {
         let workflow = references::workflow(client, &self.workflow).await?;
         let groups = group(&results(client, &workflow, self.all).await?);
         let failures: i64 = groups.iter().map(|g| g.count).sum();
+        let maps = failed_maps(client, &workflow).await?;
         if context.output.is_json() {
-            return context
-                .output
-                .json(&serde_json::json!({"workflow_id": workflow.id, "failures": failures, "groups": groups}));
+            return context.output.json(&serde_json::json!({
+                "workflow_id": workflow.id, "failures": failures, "groups": groups, "failed_maps": maps,
+            }));
         }
-        if groups.is_empty() {
+        if groups.is_empty() && maps.is_empty() {
             context.output.talk(format_args!("no failures in {}", describe::workflow(&workflow)));
             return Ok(());
         }
@@ -136,10 +138,39 @@ impl SummaryArgs {
                 Field::text(format!("{}{more}", group.names.join(", "))),
             ]);
         }
-        context.output.data(&table.render())?;
+        if !groups.is_empty() {
+            context.output.data(&table.render())?;
+        }
         context.output.talk(format_args!("{} in {}", human::count(failures, "failure"), describe::workflow(&workflow)));
+        if let Some(note) = note_of_maps(&maps) {
+            context.output.talk(note);
+        }
         Ok(())
     }
+}
+
+/// Maps that failed because of their items. They have run nothing that failed, so no result speaks of them.
+async fn failed_maps(client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
+    let query = Query::new().add("workflow_id", workflow.id).add("status", JobStatus::Failed);
+    let jobs: Vec<JobView> = client.list_all("/jobs", &query).await?;
+    let is_map = |job: &JobView| job.status_reason.as_deref() == Some(TOO_MANY_FAILED);
+    Ok(jobs.into_iter().filter(is_map).map(|job| job.name).collect())
+}
+
+/// `not counted: 1 map that failed because of its items (m); ...`.
+fn note_of_maps(maps: &[String]) -> Option<String> {
+    let (its, as_what) = match maps.len() {
+        0 => return None,
+        1 => ("its", "it as a failed job"),
+        _ => ("their", "them as failed jobs"),
+    };
+    let names: Vec<_> = maps.iter().take(MAX_NAMED).map(|name| escape::line(name)).collect();
+    let more = if maps.len() > MAX_NAMED { ", ..." } else { "" };
+    Some(format!(
+        "not counted: {} that failed because of {its} items ({}{more}); `torc status` counts {as_what}",
+        human::count(maps.len(), "map"),
+        names.join(", "),
+    ))
 }
 
 /// Failures by kind and message, the most frequent first.

@@ -77,6 +77,23 @@ fn a_map_that_fails_fast_starts_no_more_items() {
     assert_eq!(slow.read("ran").lines().count(), 4);
 }
 
+/// The map is a failed job beside its item, and whoever counts failures says which of both.
+#[test]
+fn a_map_that_failed_because_of_its_items_is_told_apart_in_the_summary() {
+    let test = Test::new().spec("name: w\njobs:\n  - {name: m, map: {items: [a, bad]}, command: 'test ${item} = a'}\n");
+    test.run().expect(1);
+    let summary = test.torc(["reports", "summary"]).success().tells("1 failure in w (workflow 1)");
+    summary.tells("not counted: 1 map that failed because of its items (m); `torc status` counts it as a failed job");
+    let summary = test.torc(["-f", "json", "reports", "summary"]).success().json();
+    assert_eq!((&summary["failures"], &summary["failed_maps"]), (&1.into(), &serde_json::json!(["m"])));
+    assert_eq!(test.torc(["-f", "json", "status"]).success().json()["counts"]["failed"], 2);
+
+    let fine = Test::new().spec("name: w\njobs:\n  - {name: a, command: 'false'}\n");
+    fine.run().expect(1);
+    let summary = fine.torc(["reports", "summary"]).success().tells("1 failure in w");
+    assert!(!summary.stderr.contains("not counted"), "{}", summary.stderr);
+}
+
 /// Whatever opens the failed item again opens those that were canceled because of it.
 #[test]
 fn items_that_a_map_gave_up_come_back_with_the_one_that_failed() {
