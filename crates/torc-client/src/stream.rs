@@ -50,6 +50,11 @@ impl EventStream {
         Self { pauses_ms: &[], ..self }
     }
 
+    /// The newest event that it has given, or else the one that it begins after.
+    pub fn last_id(&self) -> Option<i64> {
+        self.last_id
+    }
+
     /// Waits for the next event. Connects again by itself, without a gap; an error means that this did not help.
     /// After an error the call may be repeated.
     pub async fn next(&mut self) -> Result<EventView, Error> {

@@ -92,6 +92,8 @@ struct Watch<'a> {
     workflow: WorkflowView,
     progress: Progress,
     log: Option<File>,
+    /// The newest event that has been told.
+    last_event: i64,
     /// Something happened since the last look.
     stale_at: Option<Instant>,
     /// Recovery was tried and nothing has happened since.
@@ -159,6 +161,7 @@ impl Args {
             progress: Progress::begin(context.output, &status),
             workflow,
             log,
+            last_event: events.last_id().unwrap_or_default(),
             stale_at: Some(Instant::now()),
             is_tried: false,
             is_begun: false,
@@ -255,7 +258,23 @@ impl Watch<'_> {
         }
     }
 
+    /// Tells what has happened so far. The stream may bring it later than the counts show it, and perhaps never if this is
+    /// the end.
+    async fn catch_up(&mut self) -> Result<()> {
+        let query = Query::new().add("after", self.last_event);
+        let path = format!("/workflows/{}/events", self.workflow.id);
+        for event in self.client.list_all::<EventView>(&path, &query).await? {
+            self.on_event(&event).await;
+        }
+        Ok(())
+    }
+
     async fn on_event(&mut self, event: &EventView) {
+        // It has been told already, by the other of the two ways.
+        if event.id <= self.last_event {
+            return;
+        }
+        self.last_event = event.id;
         self.stale_at.get_or_insert_with(|| Instant::now() + REFRESH);
         if event.kind.starts_with("job_") || event.kind.starts_with("runner_") {
             self.is_tried = false;
@@ -341,6 +360,9 @@ impl Watch<'_> {
         let bad = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
         let bad: i64 = bad.iter().map(|s| count(&status, *s)).sum();
         let moving = [JobStatus::Ready, JobStatus::Pending, JobStatus::Running].iter().any(|s| count(&status, *s) > 0);
+        if !moving {
+            self.catch_up().await?;
+        }
         if bad > 0 && !moving && self.args.recover && !self.is_tried && !status.is_canceled {
             let Some(shapes) = self.node_shapes().await else {
                 self.stale_at = Some(Instant::now() + LOOK_AT_SLURM);
