@@ -12,7 +12,7 @@ use torc_model::api::{AttemptView, JobView, WhyView};
 use torc_model::core::{Explanation, TOO_MANY_FAILED};
 use torc_model::ids::JobId;
 use torc_model::recovery::{Diagnosis, Facts, Kind, diagnose};
-use torc_model::status::{AttemptState, JobStatus, Origin};
+use torc_model::status::{AttemptState, Cause, JobStatus, Origin};
 
 /// Why a job is where it is.
 #[utoipa::path(
@@ -39,7 +39,9 @@ pub async fn get_why(State(app): State<App>, caller: Caller, Path(id): Path<i64>
         other => other.clone(),
     };
     let adjustments = app.reader().list_adjustments(job.workflow_id, Some(JobId(id)), Paging::default()).await?.items;
-    let diagnosis = ended.as_ref().and_then(|ended| diagnose(&Facts::from(ended)));
+    // What was canceled before it started shows nothing by itself; the summary says what is known.
+    let tells = |ended: &&AttemptView| ended.started_ms.is_some() || ended.cause != Some(Cause::Canceled);
+    let diagnosis = ended.as_ref().filter(tells).and_then(|ended| diagnose(&Facts::from(ended)));
     let mut details = blockers(&app, &explanation).await?;
     details.extend(ended.as_ref().map(ending).unwrap_or_default());
     details.extend(explanation.details.iter().cloned());
