@@ -27,6 +27,8 @@ pub enum Shape {
     Memory,
     /// `2h30m`, `02:30:00`; canonical as ISO 8601.
     Runtime,
+    /// The same, longer than nothing.
+    Timeout,
     /// A duration or a number of seconds; canonical as a number of seconds.
     Seconds,
     /// As Slurm takes it; canonical `HH:MM:SS` or `D-HH:MM:SS`. A bare number is minutes, as for `sbatch`.
@@ -322,7 +324,7 @@ pub static JOB: Object = Object {
         field("cancel_on_blocking_job_failure", Shape::Bool, "Canceled when a dependency fails; true unless set."),
         field("priority", Shape::Int(-1_000_000_000, 1_000_000_000), "Higher runs first; 0 unless set."),
         field("env", ENVIRONMENT, "Its environment variables."),
-        field("timeout", Shape::Runtime, "An attempt is ended after this long."),
+        field("timeout", Shape::Timeout, "An attempt is ended after this long."),
         field(
             "max_lost_retries",
             Shape::Int(0, 1_000_000),
@@ -418,7 +420,7 @@ static RULE: Object = Object {
         field("backoff", Shape::Object(&BACKOFF), "How long to wait before the next attempt."),
         field(
             "script_timeout",
-            Shape::Runtime,
+            Shape::Timeout,
             "The recovery script is killed after this long; 10 minutes unless set.",
         ),
         field("on_script_failure", Shape::Word(|| vec!["continue", "fail"]), "What a failing recovery script means."),

@@ -1,7 +1,7 @@
 //! Doubts that are no mistakes: names nobody uses, jobs that fit nowhere, rules that never match.
 
 use crate::analysis::{Machine, Site};
-use crate::diagnostic::{Diagnostic, Diagnostics, excerpt};
+use crate::diagnostic::{Diagnostic, Diagnostics, excerpt, suggest};
 use crate::node::At;
 use crate::spec::Spec;
 use crate::template;
@@ -78,6 +78,7 @@ impl Lint<'_> {
             let message = format!("no job takes limit `{}` with `uses`", excerpt(name));
             self.say(&At::top("limits").key(name), Diagnostic::warning(message));
         }
+        self.unknown_limits();
         let mut taken: HashSet<String> = document.jobs().flat_map(|job| job.use_parameters.clone()).collect();
         taken.extend(document.files.iter().flat_map(|file| file.use_parameters.clone()));
         taken.extend(document.user_data.iter().flat_map(|data| data.use_parameters.clone()));
@@ -91,6 +92,24 @@ impl Lint<'_> {
             for variable in variables.iter().filter(|variable| !used.contains(&*variable.key)) {
                 let message = format!("variable `{}` is never used", variable.key);
                 self.say(&At::top("variables").key(&variable.key), Diagnostic::warning(message));
+            }
+        }
+    }
+
+    /// Limits that jobs take and nobody sets. A spec that sets none relies on those of the server.
+    fn unknown_limits(&mut self) {
+        let (spec, plan) = (self.spec, self.plan);
+        let known = spec.document.limits.keys().map(String::as_str);
+        let mut told: HashSet<&str> = HashSet::new();
+        for (job, origin) in plan.jobs.iter().zip(self.origins) {
+            for name in job.extra.uses.iter().filter(|name| !spec.document.limits.contains_key(*name)) {
+                if spec.document.limits.is_empty() || !told.insert(name) {
+                    continue;
+                }
+                let message = format!("limit `{}` is not in `limits`: it holds nobody back", excerpt(name));
+                let help = suggest(name, known.clone()).unwrap_or_default();
+                let help = format!("{help} `torc limits set {name} N` sets one for all workflows");
+                self.say(&At::top("jobs").index(*origin).key("uses"), Diagnostic::warning(message).help(help));
             }
         }
     }

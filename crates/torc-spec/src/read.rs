@@ -199,6 +199,11 @@ impl<'a> Reader<'a> {
             Shape::Runtime => self.converted(node, "a duration", |text| {
                 Runtime::parse(text).map(|runtime| runtime.to_string()).map_err(|error| error.0)
             }),
+            Shape::Timeout => self.converted(node, "a duration", |text| match Runtime::parse(text) {
+                Ok(Runtime(0)) => Err("nothing ends within no time: leave it out, or give it at least 1 s".into()),
+                Ok(runtime) => Ok(runtime.to_string()),
+                Err(error) => Err(error.0),
+            }),
             Shape::Seconds => self.seconds(node),
             Shape::Walltime => self.converted(node, "a duration", values::walltime),
             Shape::SlurmMemory => self.converted(node, "a memory size", values::slurm_memory),

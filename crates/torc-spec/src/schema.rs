@@ -85,7 +85,13 @@ fn shape(shape_of: &Shape, definitions: &mut Map<String, Value>) -> Value {
         Shape::Bool => json!({ "type": ["boolean", "string"] }),
         Shape::Int(least, most) => json!({ "type": ["integer", "string"], "minimum": least, "maximum": most }),
         Shape::Number(least, most) => json!({ "type": ["number", "string"], "minimum": least, "maximum": most }),
-        Shape::Memory | Shape::Runtime | Shape::Seconds | Shape::Walltime | Shape::SlurmMemory | Shape::Signal => {
+        Shape::Memory
+        | Shape::Runtime
+        | Shape::Timeout
+        | Shape::Seconds
+        | Shape::Walltime
+        | Shape::SlurmMemory
+        | Shape::Signal => {
             json!({ "type": ["string", "number"] })
         }
         Shape::Word(words) => json!({ "anyOf": [{ "enum": words() }, { "type": "string", "pattern": "\\{" }] }),

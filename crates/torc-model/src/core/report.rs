@@ -321,7 +321,11 @@ impl Workflow {
         // Attempts that were not the job's fault do not use up the user's budget.
         let number = job.attempt - job.refunds.min(job.attempt.saturating_sub(1));
         let uses = self.rule_uses.get(&(index, rule)).copied().unwrap_or(0);
-        let said = format!("rule {} of failure handler `{handler}` speaks of {}", rule + 1, describe(failure));
+        let what = match found.stderr_matches.as_slice() {
+            [] => describe(failure),
+            texts => format!("{} with `{}` in standard error", describe(failure), texts.join("` or `")),
+        };
+        let said = format!("rule {} of failure handler `{handler}` speaks of {what}", rule + 1);
         // The number bounds the attempts, and the rule itself never gives more retries than it says: not even when
         // attempts that did not count would leave room for more.
         if number >= found.max_retries || uses >= found.max_retries {

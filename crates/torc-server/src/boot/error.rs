@@ -112,13 +112,13 @@ impl StartError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-                "choose a directory that you may write to with `--state-dir`".into()
+                "choose a directory that you may write to with `--dir`".into()
             }
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-                "free some space, or choose another place with `--state-dir`".into()
+                "free some space, or choose another place with `--dir`".into()
             }
             Self::Io { .. } | Self::Store { .. } | Self::NoRandomness { .. } => return None,
-            Self::NotOurs { .. } => "run as its owner, or choose another place with `--state-dir`".into(),
+            Self::NotOurs { .. } => "run as its owner, or choose another place with `--dir`".into(),
             Self::Writable { path, .. } => {
                 format!("if you trust its content: `chmod 600 {}`", path.display())
             }

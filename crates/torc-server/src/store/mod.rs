@@ -140,7 +140,7 @@ impl Store {
             }
             None => (None, self.look_at_files(id).await?),
         };
-        refuse_missing(&files, request.force || request.dry_run)?;
+        refuse_missing(&files, request.force)?;
         self.writer.call(move |tx| people::reinitialize(tx, id, files, edited, request.dry_run)).await
     }
 
@@ -555,7 +555,9 @@ fn refuse_missing(files: &[facts::FileFact], force: bool) -> Result<(), Refusal>
         return Ok(());
     }
     let names: Vec<_> = missing.iter().take(10).map(|f| format!("`{}` ({})", f.name, f.place.display())).collect();
-    let message = format!("{} input files do not exist: {}", missing.len(), names.join(", "));
+    let verb = if missing.len() == 1 { "does" } else { "do" };
+    let message =
+        format!("{} {verb} not exist: {}", torc_model::words::count(missing.len(), "input file"), names.join(", "));
     Err(Refusal::conflict("missing_files", message).hint("make them, or go on with `--force`"))
 }
 

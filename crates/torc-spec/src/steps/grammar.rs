@@ -60,7 +60,7 @@ pub static STEP: Object = Object {
         field("validate", Shape::Steps(Part::Steps), "Checks that run after success; alone it is a step of its own."),
         field("when", EXPRESSION, "The step is skipped unless this holds."),
         field("retry", Shape::Object(&RETRY), "How often it is tried before its handler runs."),
-        field("timeout", Shape::Runtime, "A try is ended after this long."),
+        field("timeout", Shape::Timeout, "A try is ended after this long."),
         field("capture", Shape::Steps(Part::Capture), "Variables that it gives to the steps after it."),
         field("expect", EXPRESSION, "Success, instead of exit code 0."),
         field("on_failure", Shape::Steps(Part::Handler), "What runs when it failed."),
@@ -85,7 +85,7 @@ static HANDLER: Object = Object {
             "What its success means; `recovery` unless set.",
         ),
         field("max_attempts", Shape::Int(1, 1000), "Tries of what failed, the first included; 1 unless set."),
-        field("timeout", Shape::Runtime, "The whole handler is ended after this long."),
+        field("timeout", Shape::Timeout, "The whole handler is ended after this long."),
         field("capture", Shape::Steps(Part::Capture), "Variables read from its last command."),
         field("handler_failure_fatal", Shape::Bool, "Its failure ends the job, and nothing tries again."),
     ],
@@ -150,7 +150,7 @@ static AGENT: Object = Object {
     check: None,
     fields: &[
         field("command", Shape::Steps(Part::AgentCommand), "Program and arguments; `claude -p` unless set."),
-        field("timeout", Shape::Runtime, "A call is ended after this long."),
+        field("timeout", Shape::Timeout, "A call is ended after this long."),
         field("max_calls", Shape::Int(0, COUNT), "Calls in the whole workflow."),
         field("max_parallel", Shape::Int(1, COUNT), "Calls at once in the whole workflow."),
         field(

@@ -36,6 +36,14 @@ fn names_that_nobody_uses() {
 }
 
 #[test]
+fn limits_that_nobody_sets() {
+    let jobs = "jobs: [{name: a, command: 'true', uses: [lic]}, {name: b, command: 'true', uses: [lik]}]\n";
+    let expected = "warning: limit `lik` is not in `limits`: it holds nobody back";
+    assert_eq!(doubts(&format!("name: w\nlimits: {{lic: 1}}\n{jobs}")), [expected]);
+    assert!(doubts(&format!("name: w\n{jobs}")).is_empty(), "the server may have them");
+}
+
+#[test]
 fn outputs_that_nobody_reads_and_two_names_for_one_path() {
     let text = "name: w
 files: [{name: f, path: out}, {name: g, path: out}]

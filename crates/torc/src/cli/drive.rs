@@ -283,7 +283,13 @@ impl Display {
                 self.progress.tell(format_args!("action {action} failed with code {return_code}{error}"));
             }
             RunnerEvent::ServerLost { message } => {
-                self.progress.tell(format_args!("the server does not answer; jobs go on ({})", escape::line(&message)));
+                // A refusal may have its advice on a line of its own.
+                let message = message.replace("\nhint: ", "; ");
+                self.progress.tell(format_args!(
+                    "the server does not answer; jobs go on and their results are kept ({}); if it is gone, `torc server run` \
+                     where it was brings it back",
+                    escape::line(&message)
+                ));
             }
             RunnerEvent::ServerBack => self.progress.tell("the server answers again"),
             RunnerEvent::Warning { message } => {

@@ -1,4 +1,4 @@
-//! Wrong numbers and formats on the command line: says what was expected instead of how the reading failed.
+//! Wrong words, numbers and formats on the command line: says what was expected instead of how the reading failed.
 
 use crate::output::Format;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -6,8 +6,16 @@ use clap::{CommandFactory as _, Error, ValueEnum as _};
 use std::error::Error as _;
 use std::ffi::OsString;
 
-/// The same error in words that help, if it is about a number or about the format of these arguments.
+/// The same error in words that help, if it is about a command, a number or the format of these arguments.
 pub fn explain(mut error: Error, arguments: &[OsString]) -> Error {
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
+        let first = arguments.iter().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
+        let namesakes = if first.is_some_and(|first| first == word.as_str()) { namesakes(word) } else { Vec::new() };
+        if !namesakes.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(namesakes));
+        }
+        return error;
+    }
     let is_format = |argument: &ContextValue| argument.to_string().starts_with("--format");
     if error.get(ContextKind::InvalidArg).is_some_and(is_format) && arguments.iter().any(|word| word == "check") {
         let names = Format::value_variants().iter().filter_map(|format| format.to_possible_value());
@@ -22,6 +30,14 @@ pub fn explain(mut error: Error, arguments: &[OsString]) -> Error {
     // Like every other wrong value: without the usage, which says nothing about values.
     let message = format!("{message}\n\nFor more information, try '--help'.\n");
     Error::raw(ErrorKind::ValueValidation, message).with_cmd(&super::Cli::command())
+}
+
+/// Commands of that name under another one: `delete` is `workflows delete`.
+fn namesakes(word: &str) -> Vec<String> {
+    let cli = super::Cli::command();
+    let groups = cli.get_subcommands().filter(|group| !group.is_hide_set());
+    let has_it = groups.filter(|group| group.find_subcommand(word).is_some_and(|command| !command.is_hide_set()));
+    has_it.map(|group| format!("{} {word}", group.get_name())).collect()
 }
 
 /// What a number should have been, by what its parser says.
@@ -67,6 +83,20 @@ mod tests {
         }
         let error = wrong(&["jobs", "lst"]);
         assert!(error.to_string().contains("a similar subcommand exists"), "{error}");
+    }
+
+    #[test]
+    fn a_command_that_stands_under_another_one_is_named() {
+        for (call, expected) in [
+            (&["reinitialize"][..], "a similar subcommand exists: 'workflows reinitialize'"),
+            (&["-q", "doctor"], "'server doctor', 'slurm doctor'"),
+            (&["retry", "x"], "'jobs retry'"),
+            (&["statsu"], "'status'"),
+            (&["jobs", "dleete"], "unrecognized subcommand 'dleete'"),
+        ] {
+            let error = wrong(call).to_string();
+            assert!(error.contains(expected), "{call:?}: {error}");
+        }
     }
 
     #[test]

@@ -238,6 +238,11 @@ fn reinitialize_names_what_it_leaves_alone() {
     test.torc(["run", "1"]).success();
     let nothing = test.torc(["workflows", "reinitialize", "1", "--dry-run"]).success();
     assert!(!nothing.stderr.contains("left as they are"), "{}", nothing.stderr);
+    std::fs::remove_file(test.path("in.txt")).unwrap();
+    // A look ahead must not promise what the call itself refuses.
+    test.torc(["workflows", "reinitialize", "1", "--dry-run"]).exit(2).tells("1 input file does not exist: `in`");
+    test.torc(["workflows", "reinitialize", "1"]).exit(2).tells("1 input file does not exist: `in`");
+    test.torc(["workflows", "reinitialize", "1", "--dry-run", "--force"]).success();
 }
 
 #[test]
