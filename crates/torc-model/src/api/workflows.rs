@@ -75,7 +75,7 @@ pub struct StatusView {
 }
 
 /// The kinds of events.
-pub const EVENT_KINDS: [&str; 50] = [
+pub const EVENT_KINDS: [&str; 51] = [
     "action_executed",
     "action_triggered",
     "allocation_ended",
@@ -101,6 +101,7 @@ pub const EVENT_KINDS: [&str; 50] = [
     "job_classified",
     "job_completed",
     "job_disabled",
+    "job_enabled",
     "job_failed",
     "job_held",
     "job_pending_failed",

@@ -286,6 +286,11 @@ impl Workflow {
         self.map(map).is_some_and(|map| map.gone.contains(&item))
     }
 
+    /// Whether a disabled job can be switched on: an item that no longer exists can not.
+    pub(super) fn may_enable(&self, index: u32) -> bool {
+        !self.map_of(index).is_some_and(|map| self.is_gone(index, map))
+    }
+
     /// An item is no longer there.
     pub fn remove_item(&mut self, index: u32, now: i64) {
         if let Some(map) = self.map_of(index).and_then(|map| self.maps.maps.get_mut(&map)) {
@@ -386,7 +391,7 @@ impl Workflow {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Change, Class, NewJob, Reason};
+    use super::super::{Change, Class, NewJob, Reason, Seeds};
     use super::*;
     use crate::ids::WorkflowId;
     use crate::plan::Settings;
@@ -438,6 +443,9 @@ mod tests {
         workflow.remove_item(1, 1);
         assert_eq!((workflow.jobs[1].status, workflow.tally(0).total), (JobStatus::Disabled, 0));
         assert_eq!(workflow.lasting_reason(1), Some(ITEM_GONE));
+        let refused = workflow.enable(1, 1).expect_err("there is nothing to run");
+        assert!(refused.message.contains(ITEM_GONE), "{}", refused.message);
+        assert_eq!(workflow.plan_reset(&Seeds::Named(vec![1])).expect("a plan"), []);
         workflow.set_item(1, 0, false);
         workflow.renew_item(1, 2);
         assert_eq!((workflow.jobs[1].status, workflow.tally(0).total), (JobStatus::Uninitialized, 1));

@@ -64,7 +64,8 @@ impl Workflow {
         let mut chosen: BTreeMap<u32, Reason> = BTreeMap::new();
         let mut open: Vec<(u32, Reason)> = first.into_iter().rev().collect();
         while let Some((index, reason)) = open.pop() {
-            if status(index) == JobStatus::Disabled || chosen.contains_key(&index) {
+            let is_off = status(index) == JobStatus::Disabled && !(reason == Reason::Asked && self.may_enable(index));
+            if is_off || chosen.contains_key(&index) {
                 continue;
             }
             chosen.insert(index, reason);
@@ -85,6 +86,22 @@ impl Workflow {
     /// then the run goes on and they continue their numbering.
     pub fn reset(&mut self, chosen: &[(u32, Reason)], now: i64) {
         let next_run = self.held_count() == 0;
+        self.send_back(chosen, next_run, now);
+        self.canceled = false;
+        if next_run && self.run > 0 {
+            self.run += 1;
+            self.rule_uses.clear();
+            self.requeue_ready(now);
+            self.begin_idle();
+        }
+        let complete = self.is_complete();
+        self.record(Change::Workflow { run: self.run, canceled: false, complete, started: false });
+        self.event("workflow_reset", None, json!({"run_id": self.run, "jobs": chosen.len()}));
+        self.reset_actions();
+        self.finish();
+    }
+
+    fn send_back(&mut self, chosen: &[(u32, Reason)], next_run: bool, now: i64) {
         for (index, _) in chosen {
             self.drop_queued(*index, "the job was reset", now);
             self.forget_items(*index);
@@ -101,18 +118,6 @@ impl Workflow {
         }
         let again: HashSet<u32> = chosen.iter().map(|(index, _)| *index).collect();
         self.rule_uses.retain(|(index, _), _| !again.contains(index));
-        self.canceled = false;
-        if next_run && self.run > 0 {
-            self.run += 1;
-            self.rule_uses.clear();
-            self.requeue_ready(now);
-            self.begin_idle();
-        }
-        let complete = self.is_complete();
-        self.record(Change::Workflow { run: self.run, canceled: false, complete, started: false });
-        self.event("workflow_reset", None, json!({"run_id": self.run, "jobs": chosen.len()}));
-        self.reset_actions();
-        self.finish();
     }
 
     /// A new run began: jobs that wait in the queue begin it at attempt 1 too.
@@ -149,9 +154,7 @@ impl Workflow {
 
     /// Makes every uninitialized job blocked or ready (or canceled, when what it needs has failed already).
     pub fn initialize(&mut self, now: i64) -> usize {
-        let fresh: Vec<u32> =
-            (0..self.jobs.len() as u32).filter(|i| self.jobs[*i as usize].status == JobStatus::Uninitialized).collect();
-        let fresh: Vec<u32> = fresh.into_iter().filter(|i| !self.is_dormant(*i)).collect();
+        let fresh = self.fresh();
         let first_run = self.run == 0;
         if first_run {
             self.run = 1;
@@ -159,7 +162,20 @@ impl Workflow {
         self.canceled = false;
         self.record(Change::Workflow { run: self.run, canceled: false, complete: self.is_complete(), started: true });
         self.event("workflow_started", None, json!({"run_id": self.run, "jobs": fresh.len()}));
-        for index in &fresh {
+        self.open(&fresh, now);
+        self.trigger_start();
+        self.finish();
+        fresh.len()
+    }
+
+    /// The jobs that initializing opens.
+    fn fresh(&self) -> Vec<u32> {
+        let is_fresh = |i: &u32| self.jobs[*i as usize].status == JobStatus::Uninitialized && !self.is_dormant(*i);
+        (0..self.jobs.len() as u32).filter(is_fresh).collect()
+    }
+
+    fn open(&mut self, fresh: &[u32], now: i64) {
+        for index in fresh {
             let unmet = self.count_unmet(*index);
             self.jobs[*index as usize].unmet = unmet;
             if unmet == 0 && self.gathers(*index) {
@@ -172,7 +188,7 @@ impl Workflow {
                 self.shift(*index, JobEvent::InitializedBlocked, None);
             }
         }
-        for index in &fresh {
+        for index in fresh {
             let hopeless = |w: &Self| {
                 w.jobs[*index as usize].status == JobStatus::Blocked
                     && w.jobs[*index as usize].cancel_on_failure
@@ -184,9 +200,6 @@ impl Workflow {
                 self.propagate(*index, now);
             }
         }
-        self.trigger_start();
-        self.finish();
-        fresh.len()
     }
 
     /// `POST /jobs/{id}/retry/{run_id}?max_retries=N`: one more attempt, while its number allows it.
@@ -376,6 +389,30 @@ impl Workflow {
         self.shift(index, JobEvent::Disabled, Some("disabled by the user"));
         self.event("job_disabled", Some(index), json!({}));
         self.propagate(index, now);
+        self.finish();
+        Ok(())
+    }
+
+    /// Switches a disabled job on again: it becomes what it would be, and what went ahead without it waits for it. That
+    /// is so in a run that goes on; otherwise it waits for the next one.
+    pub fn enable(&mut self, index: u32, now: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index as usize];
+        if job.status != JobStatus::Disabled {
+            return Err(Refused::new("wrong_status", format!("job {} is {}, not disabled", job.id, job.status)));
+        }
+        if !self.may_enable(index) {
+            let message = format!("job {} is disabled because {}", job.id, super::maps::ITEM_GONE);
+            return Err(Refused::new("wrong_status", message));
+        }
+        let chosen = self.plan_reset(&Seeds::Named(vec![index]))?;
+        let goes_on = self.run > 0 && !self.canceled && !self.is_complete() && self.fresh().is_empty();
+        self.event("job_enabled", Some(index), json!({}));
+        if !goes_on {
+            self.reset(&chosen, now);
+            return Ok(());
+        }
+        self.send_back(&chosen, false, now);
+        self.open(&self.fresh(), now);
         self.finish();
         Ok(())
     }

@@ -182,6 +182,8 @@ impl World {
             18 => {
                 if pick.is_multiple_of(5) {
                     let _ = self.workflow.disable(index, self.now);
+                } else if pick.is_multiple_of(3) {
+                    let _ = self.workflow.enable(index, self.now);
                 } else {
                     self.workflow.adjust(index, Some(1 << 20), None, Some((pick % 7) as i64));
                 }
@@ -364,6 +366,33 @@ fn a_late_success_does_not_hide_an_early_failure() {
     world.workflow.retry(1, 1, 3, 5).expect("it may be retried");
     let statuses: Vec<_> = world.workflow.jobs.iter().map(|j| j.status.as_str()).collect();
     assert_eq!(statuses, ["completed", "ready", "completed", "blocked", "blocked"]);
+    world.check();
+}
+
+#[test]
+fn an_enabled_job_becomes_what_it_would_be() {
+    use JobStatus::{Blocked, Completed, Disabled, Ready, Uninitialized};
+    let mut world = chain(3);
+    let statuses = |world: &World| world.workflow.jobs.iter().map(|j| j.status).collect::<Vec<_>>();
+    world.workflow.disable(1, 0).expect("it has not started");
+    world.workflow.enable(1, 0).expect("it is disabled");
+    assert_eq!((statuses(&world), world.workflow.run), (vec![Uninitialized; 3], 0));
+    world.workflow.initialize(0);
+    world.workflow.disable(0, 0).expect("it has not started");
+    assert_eq!(statuses(&world), [Disabled, Ready, Blocked]);
+    world.workflow.enable(0, 0).expect("it is disabled");
+    assert_eq!((statuses(&world), world.workflow.run), (vec![Ready, Blocked, Blocked], 1));
+    world.check();
+    world.workflow.disable(1, 0).expect("it has not started");
+    while !world.workflow.is_complete() {
+        world.claim(1, 1, 0);
+        let index = world.held(0).expect("one can run");
+        world.end(index, None, 0);
+    }
+    world.workflow.enable(1, 0).expect("it is disabled");
+    assert_eq!((statuses(&world), world.workflow.run), (vec![Completed, Uninitialized, Uninitialized], 2));
+    let refused = world.workflow.enable(1, 0).expect_err("it is not disabled");
+    assert_eq!(refused.code, "wrong_status");
     world.check();
 }
 

@@ -517,6 +517,9 @@ fn set_status(
         }
         JobStatus::Disabled => tx.apply(id, |w, _, now| w.disable(index, now)),
         JobStatus::Canceled => tx.apply(id, |w, _, now| w.cancel_job(index, now)),
+        JobStatus::Uninitialized if tx.workflow(id)?.jobs[index as usize].status == JobStatus::Disabled => {
+            tx.apply(id, |w, _, now| w.enable(index, now))
+        }
         JobStatus::Uninitialized => {
             let chosen = tx.workflow(id)?.plan_reset(&Seeds::Named(vec![index]))?;
             tx.apply(id, |w, _, now| {

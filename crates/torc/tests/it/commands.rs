@@ -261,6 +261,28 @@ fn held_jobs_wait_and_disabled_ones_are_passed_over() {
 }
 
 #[test]
+fn an_enabled_job_runs_whenever_it_was_disabled() {
+    let test = Test::new().spec("name: e\njobs:\n  - {name: a, command: 'echo a >> ran.txt'}\n  - {name: b, command: 'echo b >> ran.txt', depends_on: [a]}\n");
+    test.torc(["create", "workflow.yaml"]).success();
+    let switch = |how: &str, job: &str| test.torc(["jobs", how, job]).success().says(&format!("{how}d {job}"));
+    switch("disable", "b");
+    switch("enable", "b");
+    assert_eq!(test.statuses(), ["a uninitialized", "b uninitialized"]);
+    test.torc(["workflows", "initialize", "1"]).success();
+    switch("disable", "a");
+    assert_eq!(test.statuses(), ["a disabled", "b ready"]);
+    switch("enable", "a");
+    assert_eq!(test.statuses(), ["a ready", "b blocked"]);
+    switch("disable", "b");
+    test.run().expect(0);
+    assert_eq!((test.read("ran.txt").as_str(), test.statuses()), ("a\n", vec!["a completed".into(), "b disabled".into()]));
+    test.torc(["workflows", "reset-status", "1", "--job", "b", "--dry-run"]).success().says("b");
+    switch("enable", "b");
+    test.run().expect(0);
+    assert_eq!(test.read("ran.txt"), "a\nb\n");
+}
+
+#[test]
 fn a_failed_job_is_retried_on_demand() {
     let test = Test::new().spec("name: r\njobs:\n  - {name: a, command: '[ $TORC_ATTEMPT_ID = 2 ]'}\n  - {name: b, command: 'true', depends_on: [a]}\n");
     test.run().expect(1);
