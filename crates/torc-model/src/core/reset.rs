@@ -338,8 +338,12 @@ impl Workflow {
         Ok(())
     }
 
-    /// Stops everything that is not final. What runs is stopped by its runner, which reports it.
+    /// Stops everything that is not final. What runs is stopped by its runner, which reports it. Where everything has
+    /// ended there is nothing to stop: the workflow stays what it is.
     pub fn cancel(&mut self, now: i64) {
+        if self.is_complete() {
+            return;
+        }
         self.canceled = true;
         self.record(Change::Workflow { run: self.run, canceled: true, complete: self.is_complete(), started: false });
         self.event("workflow_canceled", None, json!({"run_id": self.run}));

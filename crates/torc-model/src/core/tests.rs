@@ -397,6 +397,18 @@ fn an_enabled_job_becomes_what_it_would_be() {
 }
 
 #[test]
+fn what_is_complete_can_not_be_canceled() {
+    let mut world = chain(1);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    world.end(0, Some(Cause::Exit), 1);
+    world.check();
+    world.workflow.cancel(1);
+    assert!(!world.workflow.canceled);
+    assert!(world.workflow.take_changes().is_empty());
+}
+
+#[test]
 fn losses_do_not_use_up_the_rules() {
     let mut world = World::new(&[], &[false], true, false);
     world.workflow.initialize(0);

@@ -28,10 +28,17 @@ impl Args {
             let workflow = references::workflow(client, &self.workflow).await?;
             let status = client.cancel_workflow(workflow.id).await?;
             context.output.value(&status, |status| {
+                let name = escape::line(&status.name);
+                if status.is_complete && !status.is_canceled {
+                    return format!(
+                        "{name} (workflow {}) is complete: there is nothing to cancel\n",
+                        status.workflow_id
+                    );
+                }
                 let held: i64 = ["pending", "running"].iter().filter_map(|s| status.counts.get(*s)).sum();
                 let stopping =
                     if held > 0 { format!("; {} being stopped", human::count(held, "job")) } else { String::new() };
-                format!("canceled {} (workflow {}){stopping}\n", escape::line(&status.name), status.workflow_id)
+                format!("canceled {name} (workflow {}){stopping}\n", status.workflow_id)
             })?;
             Ok(Exit::Success)
         })

@@ -275,11 +275,24 @@ fn an_enabled_job_runs_whenever_it_was_disabled() {
     assert_eq!(test.statuses(), ["a ready", "b blocked"]);
     switch("disable", "b");
     test.run().expect(0);
-    assert_eq!((test.read("ran.txt").as_str(), test.statuses()), ("a\n", vec!["a completed".into(), "b disabled".into()]));
+    assert_eq!(
+        (test.read("ran.txt").as_str(), test.statuses()),
+        ("a\n", vec!["a completed".into(), "b disabled".into()])
+    );
     test.torc(["workflows", "reset-status", "1", "--job", "b", "--dry-run"]).success().says("b");
     switch("enable", "b");
     test.run().expect(0);
     assert_eq!(test.read("ran.txt"), "a\nb\n");
+}
+
+#[test]
+fn a_complete_workflow_can_not_be_canceled() {
+    let test = Test::new().spec("name: r\njobs:\n  - {name: a, command: '[ $TORC_ATTEMPT_ID = 2 ]'}\n");
+    test.run().expect(1);
+    let said = test.torc(["cancel", "latest"]).success();
+    said.says("r (workflow 1) is complete: there is nothing to cancel");
+    test.torc(["jobs", "retry", "a"]).success();
+    test.run().expect(0);
 }
 
 #[test]
