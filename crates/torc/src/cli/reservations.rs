@@ -20,7 +20,7 @@ pub struct Args {
 enum Command {
     /// List the newest reservations
     List,
-    /// Reserve: no new job starts in the scope until it is released or its time is over
+    /// Reserve: no new job starts in the scope until it is released, its time is over or the server ends
     Create {
         /// `all`, `workflow:ID` or `limit:NAME`
         #[arg(default_value = "all")]
@@ -54,30 +54,42 @@ enum Command {
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
-        context.with_server(Access::Create, async |client| {
-            let made: ReservationView = match self.command {
-                Command::List => {
-                    let page: Page<ReservationView> = client.get("/reservations").await?;
-                    context.output.list("reservations", &page.items, page.total_count, || table(&page.items))?;
-                    return Ok(Exit::Success);
-                }
-                Command::Create { scope, ttl, by } => {
-                    let ttl_seconds = Some(i64::try_from(ttl.0).unwrap_or(i64::MAX));
-                    client.post("/reservations", &CreateReservation { scope, reserved_by: by, ttl_seconds }).await?
-                }
-                Command::Renew { id, token, ttl } => {
-                    let ttl_seconds = Some(i64::try_from(ttl.0).unwrap_or(i64::MAX));
-                    client.post(&format!("/reservations/{id}/renew"), &ReservationToken { token, ttl_seconds }).await?
-                }
-                Command::Release { id, token } => {
-                    let body = ReservationToken { token, ttl_seconds: None };
-                    client.post(&format!("/reservations/{id}/release"), &body).await?
-                }
-            };
-            context.output.value(&made, describe)?;
-            Ok(Exit::Success)
-        })
+        match self.command {
+            Command::List => context.with_server(Access::Existing, async |client| {
+                let page: Page<ReservationView> = client.get("/reservations").await?;
+                context.output.list("reservations", &page.items, page.total_count, || table(&page.items))?;
+                Ok(Exit::Success)
+            }),
+            Command::Create { scope, ttl, by } => {
+                let body = CreateReservation { scope, reserved_by: by, ttl_seconds: seconds(ttl) };
+                context.with_lasting_server("a reservation", async |client| {
+                    show(context, &client.post("/reservations", &body).await?)
+                })
+            }
+            Command::Renew { id, token, ttl } => {
+                let body = ReservationToken { token, ttl_seconds: seconds(ttl) };
+                change(context, id, "renew", &body)
+            }
+            Command::Release { id, token } => {
+                change(context, id, "release", &ReservationToken { token, ttl_seconds: None })
+            }
+        }
     }
+}
+
+fn seconds(ttl: Runtime) -> Option<i64> {
+    Some(i64::try_from(ttl.0).unwrap_or(i64::MAX))
+}
+
+fn change(context: &Context, id: i64, how: &str, body: &ReservationToken) -> Result<Exit> {
+    context.with_server(Access::Existing, async |client| {
+        show(context, &client.post(&format!("/reservations/{id}/{how}"), body).await?)
+    })
+}
+
+fn show(context: &Context, reservation: &ReservationView) -> Result<Exit> {
+    context.output.value(reservation, describe)?;
+    Ok(Exit::Success)
 }
 
 fn table(reservations: &[ReservationView]) -> Table {

@@ -52,6 +52,11 @@ impl Session {
         self.shared.is_some()
     }
 
+    /// The server is this command's own and ends with it.
+    pub fn is_momentary(&self) -> bool {
+        self.embedded.is_some()
+    }
+
     /// The server is gone. If it served the local state inside another `torc run` that has ended, this process takes
     /// its place at the same address, and everybody who uses it goes on.
     pub async fn take_over(&mut self) {
@@ -81,6 +86,22 @@ impl Context {
         super::block_on(async {
             let session = Session::open(&self.locator, access).await?;
             let result = work(&session.client).await;
+            session.close().await;
+            result
+        })
+    }
+
+    /// Like [`Context::with_server`], for what lives only as long as its server: one that stays must be there already.
+    pub fn with_lasting_server<T>(&self, what: &str, work: impl AsyncFnOnce(&Client) -> Result<T>) -> Result<T> {
+        super::block_on(async {
+            let session = Session::open(&self.locator, Access::Existing).await?;
+            let result = match session.is_momentary() {
+                true => Err(Error::usage_hint(
+                    format!("no server is running, and {what} ends with its server"),
+                    "start one that stays with `torc server run`, or do this while `torc run` is at work",
+                )),
+                false => work(&session.client).await,
+            };
             session.close().await;
             result
         })

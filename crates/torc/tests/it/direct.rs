@@ -56,6 +56,17 @@ fn it_releases_when_it_is_interrupted_or_fails() {
     drop(gate);
 }
 
+#[test]
+fn a_reservation_needs_a_server_that_stays() {
+    let test = Test::new().spec("name: w\njobs:\n  - {name: a, command: 'true'}\n");
+    test.torc(["create", "workflow.yaml"]).success();
+    test.torc(["reservations", "create", "all"]).exit(2).tells("torc server run");
+    assert!(reservations(&test).is_empty());
+    let _server = serve(&test);
+    test.torc(["reservations", "create", "all"]).success().says("is ACTIVE");
+    assert_eq!(reservations(&test), ["all ACTIVE"]);
+}
+
 fn gate_path(test: &Test) -> std::path::PathBuf {
     test.path("gate")
 }
