@@ -10,4 +10,4 @@ mod courier;
 pub mod secret;
 pub mod store;
 
-pub use boot::{Options, RunningServer, Server, StartError, backup, doctor, read_token};
+pub use boot::{Options, RunningServer, Server, StartError, backup, doctor, last_was_embedded, read_token};

@@ -29,4 +29,4 @@ pub use lock::Owner;
 #[cfg(test)]
 pub(crate) use migrate::NEWEST;
 pub use options::Options;
-pub use server::{RunningServer, Server, read_token};
+pub use server::{RunningServer, Server, last_was_embedded, read_token};

@@ -23,8 +23,9 @@ use torc_model::api::ServerFile;
 const SWEEP: std::time::Duration = std::time::Duration::from_secs(2);
 const TOKEN_FILE: &str = "token";
 const SERVER_FILE: &str = "server.json";
-/// The port of the last server that was announced; stays when the server has ended.
+/// The port of the last server that was announced, and a word when it was embedded; stays when the server has ended.
 const PORT_FILE: &str = "port";
+const EMBEDDED: &str = "embedded";
 /// Fewer characters can not hold enough randomness; more is not ours.
 const TOKEN_LENGTH: std::ops::RangeInclusive<usize> = 32..=512;
 
@@ -93,10 +94,10 @@ impl Server {
             stop.cancel();
             return Err(error);
         }
+        let last = (Some(address.port()), options.embedded);
         if options.announce
-            && last_port(&options.state_dir) != Some(address.port())
-            && let Err(error) =
-                private::write_file(&options.state_dir.join(PORT_FILE), address.port().to_string().as_bytes())
+            && last != (last_port(&options.state_dir), last_was_embedded(&options.state_dir))
+            && let Err(error) = note_last(&options.state_dir, address.port(), options.embedded)
         {
             // Only a convenience: without it the next server may listen elsewhere.
             tracing::warn!(%error, "can not note the port");
@@ -291,7 +292,19 @@ async fn bind(options: &Options) -> Result<(TcpListener, String), StartError> {
 
 /// Where the last server of this directory listened. Its runners ask there until somebody answers.
 fn last_port(state_dir: &Path) -> Option<u16> {
-    std::fs::read_to_string(state_dir.join(PORT_FILE)).ok()?.trim().parse().ok()
+    std::fs::read_to_string(state_dir.join(PORT_FILE)).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// The last server that was announced for this directory lived inside another command, which has perhaps ended: nobody
+/// starts it again.
+pub fn last_was_embedded(state_dir: &Path) -> bool {
+    std::fs::read_to_string(state_dir.join(PORT_FILE))
+        .is_ok_and(|text| text.split_whitespace().nth(1) == Some(EMBEDDED))
+}
+
+fn note_last(state_dir: &Path, port: u16, is_embedded: bool) -> std::io::Result<()> {
+    let text = if is_embedded { format!("{port} {EMBEDDED}") } else { port.to_string() };
+    private::write_file(&state_dir.join(PORT_FILE), text.as_bytes())
 }
 
 /// The address that others can use: a server that listens everywhere is known by its machine's name.

@@ -30,6 +30,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long, and how often, a server that does not answer is asked again.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How often a runner whose server is gone looks whether it is to serve itself.
+const TAKE_OVER_AGAIN: Duration = Duration::from_secs(1);
 /// Jobs that can not run are explained, this many at most.
 const MAX_EXPLAINED: i64 = 3;
 
@@ -74,17 +76,25 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let mut running = std::pin::pin!(Runner::new(config).run(shutdown));
     let mut batch = Vec::with_capacity(BATCH);
     let mut next_look = tokio::time::Instant::now();
+    let mut take_over_at = None;
     let left = loop {
         tokio::select! {
             left = &mut running => break left,
             () = hear(&mut inbox, &mut batch, next_look) => {
                 next_look = tokio::time::Instant::now() + if batch.len() < BATCH { LOOK_EVERY } else { Duration::ZERO };
                 for event in batch.drain(..) {
-                    if let RunnerEvent::ServerLost { .. } = &event {
-                        session.take_over().await;
+                    match &event {
+                        RunnerEvent::ServerLost { .. } => take_over_at = Some(Instant::now()),
+                        RunnerEvent::ServerBack => take_over_at = None,
+                        _ => {}
                     }
                     display.on_runner_event(event);
                 }
+            }
+            // Again and again: whoever answered when we first tried may be gone before the runner has noticed it.
+            () = tokio::time::sleep_until(take_over_at.unwrap_or(next_look)), if take_over_at.is_some() => {
+                session.take_over().await;
+                take_over_at = Some(Instant::now() + TAKE_OVER_AGAIN);
             }
             () = display.refresh_due() => display.refresh().await,
             () = display.silence() => display.tell_what_waits().await,

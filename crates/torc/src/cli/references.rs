@@ -88,19 +88,26 @@ async fn no_workflow(client: &Client, text: &str) -> Result<Error> {
     })
 }
 
-/// The job with this id, or with this name in a workflow.
+/// The job with this id, or with this name in a workflow. A number that could mean two of them means neither.
 pub async fn job(client: &Client, text: &str, default_workflow: &str) -> Result<JobView> {
+    let here = workflow(client, default_workflow).await;
     if let Ok(id) = text.parse::<JobId>() {
-        return client.get_job(id).await.map_err(|error| match error.status() {
-            Some(404) => Error::usage_hint(
+        let by_name = match &here {
+            Ok(here) => find_by_name(client, here.id, text).await?,
+            Err(_) => None,
+        };
+        return match (client.get_job(id).await, by_name) {
+            (Ok(by_id), Some(by_name)) if by_id.id != by_name.id => Err(two_jobs(&by_id, &by_name)),
+            (Ok(job), _) => Ok(job),
+            (Err(error), Some(job)) if error.status() == Some(404) => Ok(job),
+            (Err(error), None) if error.status() == Some(404) => Err(Error::usage_hint(
                 format!("job {id} not found"),
                 "`torc jobs list WORKFLOW` lists the jobs of a workflow, `torc workflows list` the workflows",
-            ),
-            _ => error.into(),
-        });
+            )),
+            (Err(error), _) => Err(error.into()),
+        };
     }
     // A slash separates workflow and job, but job names may contain slashes too: the whole text wins.
-    let here = workflow(client, default_workflow).await;
     if let Ok(here) = &here
         && let Some(job) = find_by_name(client, here.id, text).await?
     {
@@ -114,6 +121,21 @@ pub async fn job(client: &Client, text: &str, default_workflow: &str) -> Result<
         };
     }
     Err(no_job(client, &here?, text).await?)
+}
+
+/// A number is one job's id and another one's name.
+fn two_jobs(by_id: &JobView, by_name: &JobView) -> Error {
+    let (id, name) = (by_id.id, escape::line(&by_id.name));
+    Error::usage_hint(
+        format!(
+            "`{id}` is the id of job `{name}` of workflow {} and the name of job {}",
+            by_id.workflow_id, by_name.id
+        ),
+        format!(
+            "say `{}/{name}` for the one with this id, or `{}/{id}` for the one with this name",
+            by_id.workflow_id, by_name.workflow_id
+        ),
+    )
 }
 
 async fn find_by_name(client: &Client, workflow: WorkflowId, name: &str) -> Result<Option<JobView>> {

@@ -23,8 +23,10 @@ pub enum Access {
 pub struct Session {
     /// Talks to the server.
     pub client: Client,
-    /// The state directory whose server may end before we do, because it lives inside another `torc run`.
-    shared: Option<PathBuf>,
+    /// The local state directory that another process serves.
+    dir: Option<PathBuf>,
+    /// That process was another `torc run` when we found it, so its server may end before we do.
+    is_shared: bool,
     /// The server inside this process, if the command had to bring its own.
     embedded: Option<Embedded>,
 }
@@ -38,18 +40,25 @@ impl Session {
     /// Finds the server, or starts one on the local state.
     pub async fn open_for(locator: &Locator, access: Access, purpose: Purpose) -> Result<Self> {
         if let Some(url) = &locator.url {
-            return Ok(Self { client: Client::new(url, &token_for(locator, url)?)?, shared: None, embedded: None });
+            return Ok(Self {
+                client: Client::new(url, &token_for(locator, url)?)?,
+                dir: None,
+                is_shared: false,
+                embedded: None,
+            });
         }
         let dir = state_dir(locator, access)?;
         match Embedded::start(&dir, purpose).await? {
-            Owner::Us(embedded) => Ok(Self { client: embedded.client()?, shared: None, embedded: Some(embedded) }),
-            Owner::Other { client, is_run } => Ok(Self { client, shared: is_run.then_some(dir), embedded: None }),
+            Owner::Us(embedded) => {
+                Ok(Self { client: embedded.client()?, dir: None, is_shared: false, embedded: Some(embedded) })
+            }
+            Owner::Other { client, is_run } => Ok(Self { client, dir: Some(dir), is_shared: is_run, embedded: None }),
         }
     }
 
     /// The server lives inside another `torc run` and may end with it.
     pub fn is_shared(&self) -> bool {
-        self.shared.is_some()
+        self.is_shared
     }
 
     /// The server is this command's own and ends with it.
@@ -57,15 +66,18 @@ impl Session {
         self.embedded.is_some()
     }
 
-    /// The server is gone. If it served the local state inside another `torc run` that has ended, this process takes
-    /// its place at the same address, and everybody who uses it goes on.
+    /// The server is gone. If it served the local state inside another command that has ended, this process takes its
+    /// place at the same address, and everybody who uses it goes on. That need not be the server we found at first:
+    /// when a `torc server run` was killed, the next command that stays for a while serves in its place.
     pub async fn take_over(&mut self) {
-        let Some(dir) = self.shared.clone() else { return };
+        let is_ours_to_take = |dir: &PathBuf| self.is_shared || torc_server::last_was_embedded(dir);
+        let Some(dir) = self.dir.clone().filter(is_ours_to_take) else { return };
         let port = self.client.url().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
         match Embedded::start(&dir, Purpose::Run { port }).await {
             Ok(Owner::Us(embedded)) => {
                 self.embedded = Some(embedded);
-                self.shared = None;
+                self.dir = None;
+                self.is_shared = false;
             }
             // Somebody else serves it, or nobody can now; the runner keeps trying either way.
             Ok(Owner::Other { .. }) | Err(_) => {}

@@ -142,6 +142,21 @@ fn a_watched_status_goes_on_when_the_run_that_served_it_is_gone() {
 }
 
 #[test]
+fn a_number_that_is_one_jobs_id_and_another_ones_name_is_refused() {
+    let test = Test::new().spec("name: n\njobs: [{name: '3', command: echo three}, {name: b, command: ':'}, {name: '1', command: echo one}, {name: '7', command: echo seven}]\n");
+    test.run().expect(0);
+    test.torc(["logs", "3"])
+        .exit(2)
+        .tells("`3` is the id of job `1` of workflow 1 and the name of job 1")
+        .tells("say `1/1` for the one with this id, or `1/3` for the one with this name");
+    test.torc(["logs", "1/3"]).success().says("three");
+    test.torc(["logs", "1/1"]).success().says("one");
+    // Nothing else is meant.
+    test.torc(["logs", "7"]).success().says("seven");
+    test.torc(["jobs", "get", "2"]).success().says("b");
+}
+
+#[test]
 fn a_workflow_belongs_to_whom_the_spec_names_or_to_whoever_creates_it() {
     let test = Test::new().file("theirs.yaml", "name: theirs\nuser: ada\njobs: [{name: a, command: 'true'}]\n");
     let test = test.spec("name: mine\njobs: [{name: a, command: 'true'}]\n");

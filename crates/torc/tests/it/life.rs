@@ -241,6 +241,24 @@ fn a_run_takes_over_the_server_of_a_run_that_ends() {
 }
 
 #[test]
+fn a_run_takes_over_from_a_watched_status_that_served_for_a_killed_server() {
+    let test = Test::new().spec(GATED);
+    let gate = test.gate("gate");
+    let mut server = test.torc(["server", "run"]).spawn();
+    server.wait_for_stdout("http://127.0.0.1");
+    let run = start(&test);
+    wait_for_status(&test, "first", "job_started");
+    let mut status = test.torc(["status", "--watch"]).spawn();
+    status.wait_for_stdout("running 1");
+    server.signal("KILL");
+    server.wait();
+    gate.open();
+    assert!(status.wait().expect(0).stdout.contains("2 of 2 jobs done"));
+    run.wait().expect(0).tells("2 of 2 jobs succeeded");
+    assert_eq!(test.read("order.txt"), "first\nsecond\n");
+}
+
+#[test]
 fn in_the_background_it_outlives_the_call() {
     let test = Test::new().spec(GATED);
     let gate = test.gate("gate");
