@@ -162,6 +162,8 @@ pub struct Summary {
     pub ended: u64,
     /// Results that could not be delivered; they wait in the output directory for the next runner.
     pub undelivered: u64,
+    /// Those of them that could not even be kept there.
+    pub unkept: u64,
 }
 
 /// What happens, for whoever shows it.

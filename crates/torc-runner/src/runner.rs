@@ -158,7 +158,7 @@ impl Runner {
         exchange.close();
         watcher.abort();
         drop(pulse);
-        let (reason, counts, undelivered) = outcome.map_err(|_| Error::Broken)??;
+        let (reason, counts, undelivered, unkept) = outcome.map_err(|_| Error::Broken)??;
         // Not after a breakdown: the next runner must find what this one left running.
         presence.withdraw();
         if let Some(guard) = guard {
@@ -171,6 +171,7 @@ impl Runner {
             failed: counts.failed,
             ended: counts.ended,
             undelivered: u64::try_from(undelivered).unwrap_or(u64::MAX),
+            unkept: u64::try_from(unkept).unwrap_or(u64::MAX),
         })
     }
 }
@@ -298,8 +299,8 @@ impl Teller {
     }
 }
 
-/// What there is to tell in the end: why it left, what it did, and how many results it could not deliver.
-type Outcome = (crate::config::LeaveReason, crate::dispatcher::Counts, usize);
+/// What there is to tell in the end: why it left, what it did, and how many results were not delivered and not even kept.
+type Outcome = (crate::config::LeaveReason, crate::dispatcher::Counts, usize, usize);
 
 /// The state of a runner, and its ways to do something.
 struct Engine {
@@ -451,7 +452,9 @@ impl Mind for Engine {
         is_done.then(|| {
             self.exchange.close();
             self.executor.supervisor().sweep_now();
-            (self.dispatcher.reason(), self.dispatcher.counts, self.dispatcher.undelivered())
+            // Perhaps there is room now.
+            let unkept = self.spool.append(&[]).map_or_else(|_| self.spool.unkept(), |()| 0);
+            (self.dispatcher.reason(), self.dispatcher.counts, self.dispatcher.undelivered(), unkept)
         })
     }
 

@@ -30,34 +30,53 @@ pub struct Spool {
     path: PathBuf,
     header: Header,
     file: Option<File>,
+    /// For these there was no room on the disk so far.
+    unkept: Vec<CompletionReport>,
 }
 
 impl Spool {
     /// Nothing is written before there is something to keep.
     pub fn new(output_dir: &Path, key: &str, runner_id: RunnerId, workflow_id: WorkflowId, owner: Identity) -> Self {
         let path = output_dir.join(DIR).join(format!("{key}.jsonl"));
-        Self { path, header: Header { runner_id, workflow_id, owner }, file: None }
+        Self { path, header: Header { runner_id, workflow_id, owner }, file: None, unkept: Vec::new() }
     }
 
-    /// Keeps results; they are on disk when it returns.
+    /// Keeps results; they are on disk when it returns, and so are those that could not be kept before. After an error
+    /// the next call tries again.
     pub fn append(&mut self, reports: &[CompletionReport]) -> io::Result<()> {
-        let mut text = Vec::new();
-        if self.file.is_none() {
-            if let Some(dir) = self.path.parent() {
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-            }
-            let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
-            if file.metadata()?.len() == 0 {
-                push_line(&mut text, &self.header)?;
-            }
-            self.file = Some(file);
+        self.unkept.extend_from_slice(reports);
+        self.write()?;
+        self.unkept.clear();
+        Ok(())
+    }
+
+    /// How many results are not on disk.
+    pub fn unkept(&self) -> usize {
+        self.unkept.len()
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        if self.unkept.is_empty() {
+            return Ok(());
         }
-        for report in reports {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                if let Some(dir) = self.path.parent() {
+                    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+                }
+                none.insert(OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?)
+            }
+        };
+        let length = file.metadata()?.len();
+        let mut text = Vec::new();
+        if length == 0 {
+            push_line(&mut text, &self.header)?;
+        }
+        for report in &self.unkept {
             push_line(&mut text, report)?;
         }
-        let Some(file) = &mut self.file else { return Ok(()) };
         torc_failpoint::hit("spool.before_write");
-        let length = file.metadata()?.len();
         let result = file.write_all(&text).and_then(|()| file.sync_all());
         if result.is_err() {
             // Half a line would spoil the next one as well.
@@ -69,6 +88,7 @@ impl Spool {
 
     /// Everything has been delivered.
     pub fn clear(&mut self) -> io::Result<()> {
+        self.unkept.clear();
         if self.file.take().is_some() {
             torc_failpoint::hit("spool.before_clear");
             fs::remove_file(&self.path)?;
@@ -180,5 +200,23 @@ mod tests {
         assert!(find_abandoned(&dir.path().join(DIR), WorkflowId(1)).is_empty());
         spool.append(&[report(2)]).unwrap();
         assert_eq!(find_abandoned(&dir.path().join(DIR), WorkflowId(1))[0].reports, [report(2)]);
+    }
+    #[test]
+    fn what_could_not_be_kept_is_kept_as_soon_as_it_can_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), "a", RunnerId(4), WorkflowId(1), dead());
+        // No directory can be made here.
+        fs::write(dir.path().join(DIR), "").unwrap();
+        spool.append(&[report(1)]).unwrap_err();
+        spool.append(&[report(2)]).unwrap_err();
+        assert_eq!(spool.unkept(), 2);
+        fs::remove_file(dir.path().join(DIR)).unwrap();
+        // As after a first write that a full disk refused: the file is there and has no header.
+        fs::create_dir(dir.path().join(DIR)).unwrap();
+        spool.file = Some(File::create(&spool.path).unwrap());
+        spool.append(&[report(3)]).unwrap();
+        assert_eq!(spool.unkept(), 0);
+        let found = find_abandoned(&dir.path().join(DIR), WorkflowId(1));
+        assert_eq!(found[0].reports, [report(1), report(2), report(3)]);
     }
 }

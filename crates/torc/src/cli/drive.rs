@@ -108,9 +108,17 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     display.progress.end();
     let summary = left.map_err(runner_error)?;
     let status = last_status(session, workflow.id).await?;
-    if summary.undelivered > 0 {
-        let results = human::count(i64::try_from(summary.undelivered).unwrap_or(i64::MAX), "result");
+    let results = |count: u64| human::count(i64::try_from(count).unwrap_or(i64::MAX), "result");
+    let kept = summary.undelivered.saturating_sub(summary.unkept);
+    if kept > 0 {
+        let results = results(kept);
         context.output.warn(format_args!("{results} could not be delivered; the next runner here delivers them"));
+    }
+    if summary.unkept > 0 {
+        let results = results(summary.unkept);
+        context.output.warn(format_args!(
+            "{results} could neither be delivered nor kept on disk; those jobs run again when there is a runner"
+        ));
     }
     if !status.is_complete {
         explain(context, &client, &workflow, &status, &summary.reason, &capacity).await?;
