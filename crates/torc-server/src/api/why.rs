@@ -46,6 +46,11 @@ pub async fn get_why(State(app): State<App>, caller: Caller, Path(id): Path<i64>
     details.extend(ended.as_ref().map(ending).unwrap_or_default());
     details.extend(explanation.details.iter().cloned());
     let mut hints = hints(&job, diagnosis.as_ref());
+    if job.status == JobStatus::Blocked
+        && let Some((blocker, _)) = explanation.because_of.iter().find(|(_, s)| *s == JobStatus::PendingFailed)
+    {
+        hints.push(format!("job {blocker} waits for a verdict: `torc why {blocker}` shows what can be done"));
+    }
     hints.extend(explanation.hints.iter().cloned());
     let mut summary = explanation.summary;
     match (job.status, &attempt) {
@@ -125,19 +130,13 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
             format!("`torc items retry {} -w {workflow}` runs it again", job.name),
         ],
         JobStatus::Failed | JobStatus::Terminated => {
-            let repair = match diagnosis.filter(|d| d.is_sure()).map(|d| d.kind) {
-                Some(Kind::Oom) => format!("`torc recover {workflow}` gives it more memory and runs it again"),
-                Some(Kind::Timeout) => format!("`torc recover {workflow}` gives it more time and runs it again"),
-                Some(Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Walltime | Kind::Stopped) => {
-                    format!("`torc recover {workflow}` runs it again")
-                }
-                Some(_) | None => format!("`torc jobs retry {id}` runs it again as it is"),
-            };
+            let as_it_is = || format!("`torc jobs retry {id}` runs it again as it is");
+            let repair = repair(job, diagnosis).unwrap_or_else(as_it_is);
             advice.into_iter().chain([repair, logs]).collect()
         }
         JobStatus::PendingFailed => {
             let verdict = format!("it waits for a verdict: `torc jobs classify {id} --retry`, or `--fail` to give up");
-            advice.into_iter().chain([verdict, logs]).collect()
+            advice.into_iter().chain(repair(job, diagnosis)).chain([verdict, logs]).collect()
         }
         JobStatus::Canceled => {
             vec![format!(
@@ -150,4 +149,15 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
             Vec::new()
         }
     }
+}
+
+/// What recovery would do about it.
+fn repair(job: &JobView, diagnosis: Option<&Diagnosis>) -> Option<String> {
+    let what = match diagnosis.filter(|d| d.is_sure())?.kind {
+        Kind::Oom => "gives it more memory and runs it again",
+        Kind::Timeout => "gives it more time and runs it again",
+        Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Walltime | Kind::Stopped => "runs it again",
+        _ => return None,
+    };
+    Some(format!("`torc recover {}` {what}", job.workflow_id))
 }

@@ -470,3 +470,19 @@ fn one_job_can_be_reset_while_another_runs() {
         ("x\nx\n".into(), "x\nx\n".into(), "x\n".into())
     );
 }
+
+#[test]
+fn why_leads_from_a_blocked_job_to_the_recovery_of_what_waits_for_a_verdict() {
+    let test = Test::new().spec(
+        "name: slow\nuse_pending_failed: true\nresource_requirements: [{name: brief, runtime: PT1S}]\njobs:\n  \
+         - {name: a, command: sleep 60, resource_requirements: brief}\n  - {name: b, command: 'true', depends_on: [a]}\n",
+    );
+    test.run().expect(1);
+    assert_eq!(test.statuses(), ["a pending_failed", "b blocked"]);
+    test.torc(["why", "b"]).success().says("job 1 waits for a verdict: `torc why 1` shows what can be done");
+    test.torc(["why", "1"])
+        .success()
+        .says("`torc recover 1` gives it more time and runs it again")
+        .says("`torc jobs classify 1 --retry`");
+    test.torc(["recover", "1", "--dry-run"]).success().says("runtime");
+}
