@@ -355,7 +355,10 @@ impl Tables {
         let ended = mine
             .iter()
             .filter(|a| !a.state.is_live() && a.run == row.run && status(a) != Some(JobStatus::Completed))
-            .map(|a| EndedRow { id: a.id, job: a.job, outcome: a.outcome, rule: a.rule });
+            .map(|a| {
+                let script = a.recovery.clone().filter(|_| !a.script_ran).map(Box::new);
+                EndedRow { id: a.id, job: a.job, outcome: a.outcome, rule: a.rule, script }
+            });
         let zombies = mine.iter().filter_map(|a| {
             let runner = a.runner.filter(|r| self.runner(*r).is_some_and(|r| !r.ended))?;
             let over_its_head = a.state == AttemptState::Failed && a.cause == Some(Cause::Canceled);

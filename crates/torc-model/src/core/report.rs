@@ -100,10 +100,7 @@ impl Workflow {
             self.shy.avoid(index, runner, now + PREFERENCE_MS);
         }
         self.release(index, limits);
-        if end.script.is_some() {
-            // It ran, well or badly; the next attempt is not the one that it was for.
-            self.jobs[index as usize].rare.edit(|rare| rare.script = None);
-        }
+        self.forget_script(index, &end, &decision);
         let number = self.jobs[index as usize].attempt;
         let facts = json!({
             "attempt_id": number, "run_id": self.run, "return_code": end.return_code, "cause": end.cause,
@@ -113,6 +110,15 @@ impl Workflow {
         self.settle_end(index, decision, facts, now)
     }
 
+    /// A script that ran, well or badly, is not for the next attempt. Only where it kept the command from running, and
+    /// no rule speaks of that, it stays for whoever lets the job run again.
+    fn forget_script(&mut self, index: u32, end: &End, decision: &Decision) {
+        let blocked = end.error.as_deref().is_some_and(|error| script_failure(error).is_some());
+        if end.script.is_some() && !(blocked && decision.next.is_none()) {
+            self.jobs[index as usize].rare.edit(|rare| rare.script = None);
+        }
+    }
+
     /// Decides for an attempt that had ended before anybody decided, or whose decision the job never heard of.
     pub(super) fn decide_again(&mut self, index: u32, id: AttemptId, end: &End, now: i64) {
         let decision = self.decide(index, id, end);
@@ -120,6 +126,7 @@ impl Workflow {
         if failed_for_good && decision.next.is_none() {
             return;
         }
+        self.forget_script(index, end, &decision);
         let facts = json!({
             "attempt_id": self.jobs[index as usize].attempt, "run_id": self.run, "return_code": end.return_code,
             "cause": end.cause, "outcome": decision.outcome, "decision": decision.text,

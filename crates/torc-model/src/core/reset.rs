@@ -242,7 +242,8 @@ impl Workflow {
         let job = &mut self.jobs[index as usize];
         job.attempt += 1;
         let (number, retry_of) = (job.attempt, job.last);
-        let recovery = job.rare.edit(|rare| rare.script.take()).filter(|_| ended.is_some());
+        // What waits for its script does not run without it, whoever asks.
+        let recovery = job.rare.edit(|rare| rare.script.take());
         let facts = json!({"attempt_id": number, "run_id": self.run, "by": origin, "ended_attempt": ended});
         self.event("job_retried", Some(index), facts);
         self.shift(index, JobEvent::Requeued, None);

@@ -49,7 +49,7 @@ pub struct LiveRow {
 }
 
 /// An attempt that has ended in the current run.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct EndedRow {
     /// Its row.
     pub id: AttemptId,
@@ -59,6 +59,8 @@ pub struct EndedRow {
     pub outcome: Option<Outcome>,
     /// The rule that matched.
     pub rule: Option<usize>,
+    /// The script that should have run before it, and did not or kept it from running.
+    pub script: Option<Box<RecoveryScript>>,
 }
 
 /// An attempt that was ended over its runner's head, in any run, whose process may still exist: the runner has not
@@ -133,7 +135,11 @@ impl Rows {
         }
         for row in self.ended {
             let Some(index) = workflow.find(row.job) else { continue };
-            workflow.jobs[index as usize].last = Some(row.id);
+            let job = &mut workflow.jobs[index as usize];
+            job.last = Some(row.id);
+            if job.live.is_none() && job.script.as_ref() != row.script.as_deref() {
+                job.rare.edit(|rare| rare.script = row.script.map(|script| *script));
+            }
             if let (Some(Outcome::Retried), Some(rule)) = (row.outcome, row.rule) {
                 workflow.restore_rule_use(index, rule);
             }

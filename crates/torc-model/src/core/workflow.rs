@@ -111,7 +111,8 @@ pub struct Rare {
     pub not_before: Option<i64>,
     /// The live attempt may not be claimed while this runner still has its predecessor's process.
     pub waits_for: Option<RunnerId>,
-    /// The script that runs before the live attempt. Until a report says that it ran, the next attempt needs it too.
+    /// The script that runs before the live attempt. Until a report says that it ran and did not
+    /// keep the command from running, the next attempt needs it too.
     pub script: Option<RecoveryScript>,
 }
 

@@ -3,6 +3,7 @@
 use super::writer::{Quarantine, Runner, State};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::{HashMap, VecDeque};
+use torc_model::api::script_failure;
 use torc_model::core::{
     Class, CompiledHandler, EndedRow, Held, JobRow, Limits, LiveRow, NewAction, NewJob, Rows, Workflow, ZombieRow,
 };
@@ -247,17 +248,22 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
 fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<EndedRow>> {
     let mut statement = db.prepare_cached(
         "SELECT a.id, a.job_id, a.outcome,
-            iif(EXISTS (SELECT 1 FROM refunded_attempt r WHERE r.attempt_id = a.id), NULL, a.rule)
+            iif(EXISTS (SELECT 1 FROM refunded_attempt r WHERE r.attempt_id = a.id), NULL, a.rule),
+            a.recovery, a.script IS NOT NULL, a.error
          FROM attempt a JOIN job j ON j.id = a.job_id
          WHERE a.workflow_id = ?1 AND a.run_id = ?2 AND a.state IN ('completed', 'failed', 'canceled', 'terminated')
          AND (j.status <> 5) ORDER BY a.id",
     )?;
     let rows = statement.query_map([id.0, run], |row| {
+        let error: Option<String> = row.get(6)?;
+        let has_run = row.get::<_, bool>(5)? && error.as_deref().and_then(script_failure).is_none();
+        let script = row.get::<_, Option<String>>(4)?.filter(|_| !has_run);
         Ok(EndedRow {
             id: AttemptId(row.get(0)?),
             job: JobId(row.get(1)?),
             outcome: row.get::<_, Option<String>>(2)?.as_deref().and_then(Outcome::parse),
             rule: row.get::<_, Option<i64>>(3)?.map(|rule| rule as usize),
+            script: script.as_deref().map(parse).transpose()?.map(Box::new),
         })
     })?;
     rows.collect()

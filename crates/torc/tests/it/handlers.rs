@@ -248,6 +248,35 @@ jobs:
 }
 
 #[test]
+fn a_job_does_not_run_again_without_the_script_that_failed() {
+    let spec = |pending: bool| {
+        format!(
+            r#"
+name: careful
+use_pending_failed: {pending}
+failure_handlers:
+  - name: h
+    rules: [{{exit_codes: [10], max_retries: 5, recovery_script: "echo $TORC_ATTEMPT_ID >> scripts; test -f fixed", on_script_failure: fail}}]
+jobs:
+  - {{name: a, command: "echo $TORC_ATTEMPT_ID >> ran; test -f fixed || exit 10", failure_handler: h}}
+"#
+        )
+    };
+    let classify: &[&str] = &["jobs", "classify", "a", "--retry"];
+    for (pending, again) in [(true, classify), (false, &["jobs", "retry", "a"])] {
+        let test = Test::new().spec(&spec(pending));
+        test.run().expect(1);
+        test.torc(again.iter().copied()).success();
+        test.run().expect(1);
+        assert_eq!((test.read("ran").as_str(), test.read("scripts").as_str()), ("1\n", "1\n1\n"), "{again:?}");
+        std::fs::write(test.path("fixed"), "").expect("a file");
+        test.torc(again.iter().copied()).success();
+        test.run().expect(0);
+        assert_eq!((test.read("ran").as_str(), test.read("scripts").as_str()), ("1\n4\n", "1\n1\n1\n"), "{again:?}");
+    }
+}
+
+#[test]
 fn a_verdict_moves_a_waiting_job_and_only_such_a_job() {
     let spec = "name: verdict\nuse_pending_failed: true\njobs:\n  - {name: a, command: '[ $TORC_ATTEMPT_ID -ge 2 ]'}\n  - {name: b, command: exit 3}\n  - {name: c, command: 'true', depends_on: [a]}\n  - {name: d, command: 'true', depends_on: [b]}\n";
     let test = Test::new().spec(spec);
