@@ -164,9 +164,8 @@ fn check(new: &CreateWebhook) -> Result<(), Refusal> {
     match (uri.scheme_str(), uri.host()) {
         (Some("https"), Some(_)) => Ok(()),
         (Some("http"), Some(_)) if new.allow_private => Ok(()),
-        (Some("http"), Some(_)) => {
-            Err(Refusal::invalid("url", "deliveries over plain http need `allow_private`").hint("use https"))
-        }
+        (Some("http"), Some(_)) => Err(Refusal::invalid("url", "deliveries over plain http need `allow_private`")
+            .hint("use https; for a program of your own beside the server say `--allow-private`")),
         _ => Err(Refusal::invalid("url", format!("`{}` is not an http or https URL", new.url))),
     }
 }

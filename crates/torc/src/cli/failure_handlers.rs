@@ -15,6 +15,10 @@ use torc_model::api::{CreateFailureHandler, FailureHandlerView, Page, UpdateFail
 
 /// Show and change the failure handlers of a workflow
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc failure-handlers list
+  torc failure-handlers create again --rules '[{\"exit_codes\": [10], \"max_retries\": 3}]'")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

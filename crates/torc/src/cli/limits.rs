@@ -6,10 +6,16 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{Field, Table};
 use clap::Subcommand;
+use serde_json::json;
 use torc_model::api::{LimitView, Page, SetLimit};
 
 /// Show and set named limits, such as licences, that jobs take with `uses`
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc limits set licence 2              at most two jobs with `uses: [licence]` run at once
+  torc limits list
+  torc limits delete licence")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -57,7 +63,7 @@ impl Args {
                 }
                 Command::Delete { name } => {
                     client.delete::<serde_json::Value>(&format!("/limits/{name}")).await?;
-                    context.output.talk(format_args!("limit `{name}` is gone"));
+                    context.output.value(&json!({ "deleted": name }), |_| format!("limit `{name}` is gone\n"))?;
                 }
             }
             Ok(Exit::Success)

@@ -20,6 +20,9 @@ const SAMPLES_DIR: &str = "resource_utilization";
 
 /// Draw what jobs used over time
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  torc plot resources                    writes resources_wf1.html for the latest workflow")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

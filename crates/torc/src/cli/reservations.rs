@@ -11,6 +11,11 @@ use torc_model::units::Runtime;
 
 /// Pause the start of new jobs for a while, to have something to yourself
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc reservations create --ttl 30m                    no new job starts for half an hour
+  torc reservations create limit:licence --ttl 10m      none that uses the licence
+  torc reservations list")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -14,6 +14,9 @@ use torc_model::status::AttemptState;
 
 /// Show how attempts ended: code, cause, time, CPU and memory
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  torc results list --failed             attempts of the latest workflow that did not succeed")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -12,6 +12,11 @@ use torc_model::ids::WorkflowId;
 
 /// Tell other programs when jobs and workflows end
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc webhooks create https://chat.example/hook --event workflow_completed
+  torc webhooks create http://127.0.0.1:9000/ --allow-private
+  torc webhooks deliveries 1 --state dead")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -79,7 +84,8 @@ impl Args {
                 }
                 Command::Delete { id } => {
                     client.delete::<serde_json::Value>(&format!("/webhooks/{id}")).await?;
-                    context.output.talk(format_args!("webhook {id} is gone"));
+                    let gone = serde_json::json!({ "deleted": id });
+                    context.output.value(&gone, |_| format!("webhook {id} is gone\n"))?;
                 }
                 Command::Deliveries { id, state } => {
                     let query = Query::new().maybe("state", state);

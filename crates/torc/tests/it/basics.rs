@@ -27,6 +27,7 @@ fn every_command_explains_itself_in_one_line() {
         let help = Test::new().torc([command, "--help"]).success().stdout;
         let first = help.lines().next().unwrap_or_default();
         assert!(first.len() > 10 && help.contains("Usage: torc"), "{command}: {help}");
+        assert!(command == "help" || help.contains("\nExample"), "{command} has no example: {help}");
     }
 }
 
