@@ -450,6 +450,7 @@ mod tests {
         workflow.renew_item(1, 2);
         assert_eq!((workflow.jobs[1].status, workflow.tally(0).total), (JobStatus::Uninitialized, 1));
     }
+
     fn fail(workflow: &mut Workflow, item: u32) {
         workflow.drop_queued(item, "it failed", 1);
         workflow.shift(item, JobEvent::Claimed, None);

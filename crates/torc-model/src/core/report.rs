@@ -113,8 +113,7 @@ impl Workflow {
     /// A script that ran, well or badly, is not for the next attempt. Only where it kept the command from running, and
     /// no rule speaks of that, it stays for whoever lets the job run again.
     fn forget_script(&mut self, index: u32, end: &End, decision: &Decision) {
-        let blocked = end.error.as_deref().is_some_and(|error| script_failure(error).is_some());
-        if end.script.is_some() && !(blocked && decision.next.is_none()) {
+        if end.script.is_some() && !(blames_script(end) && decision.next.is_none()) {
             self.jobs[index as usize].rare.edit(|rare| rare.script = None);
         }
     }
@@ -269,7 +268,7 @@ impl Workflow {
             signal: end.signal,
             cause,
             stderr_tail: end.stderr_tail.as_deref().unwrap_or(""),
-            is_script: end.error.as_deref().is_some_and(|error| script_failure(error).is_some()),
+            is_script: blames_script(end),
         };
         let handler = job.handler.map(|h| &self.handlers[h as usize]);
         let verdict = match handler {
@@ -464,6 +463,11 @@ fn lost_end(lost: &Lost, now: i64) -> End {
         evidence: vec![lost.evidence.clone()],
         ..End::default()
     }
+}
+
+/// The recovery script failed, so that the command did not run.
+fn blames_script(end: &End) -> bool {
+    end.error.as_deref().and_then(script_failure).is_some()
 }
 
 fn describe(failure: &Failure<'_>) -> String {

@@ -92,7 +92,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
                 }
             }
             // Again and again: whoever answered when we first tried may be gone before the runner has noticed it.
-            () = tokio::time::sleep_until(take_over_at.unwrap_or(next_look)), if take_over_at.is_some() => {
+            () = due(take_over_at) => {
                 session.take_over().await;
                 take_over_at = Some(Instant::now() + TAKE_OVER_AGAIN);
             }
@@ -126,31 +126,41 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     finish(context, &session.client, &workflow, &status, Some(&display.progress)).await
 }
 
-/// Asks again for a while when nobody answers: the server is perhaps just being started, or started again.
-pub async fn patiently<T>(ask: impl AsyncFn() -> Result<T>) -> Result<T> {
+/// Asks again for a while when nobody answers: the server is perhaps just being started, or started again, by another
+/// process, which tells nobody when it is there.
+pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match ask().await {
-            Err(Error::Unreachable { .. } | Error::Refused { status: 503, .. }) if Instant::now() < deadline => {
-                tokio::time::sleep(ASK_AGAIN).await;
-            }
+            Err(error) if is_away(&error) && Instant::now() < deadline => tokio::time::sleep(ASK_AGAIN).await,
             other => return other,
         }
     }
 }
 
+/// There is no server now, or one that is about to end.
+fn is_away(error: &Error) -> bool {
+    matches!(error, Error::Unreachable { .. } | Error::Refused { status: 503, .. })
+}
+
 /// How a workflow stands after its runner has left. Whoever served the state meanwhile may have seen the end too and be
 /// gone at any moment, even between two questions: then we serve it ourselves.
 async fn last_status(session: &mut Session, workflow: WorkflowId) -> Result<StatusView> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match session.client.workflow_status(workflow).await.map_err(Error::from) {
-            Err(Error::Unreachable { .. } | Error::Refused { status: 503, .. }) if Instant::now() < deadline => {
-                session.take_over().await;
-                tokio::time::sleep(ASK_AGAIN).await;
-            }
-            other => return other,
+    patiently(async || {
+        let status = session.client.workflow_status(workflow).await.map_err(Error::from);
+        if status.as_ref().is_err_and(is_away) {
+            session.take_over().await;
         }
+        status
+    })
+    .await
+}
+
+/// Waits until then; for ever if there is no such time.
+pub async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -356,18 +366,12 @@ impl Display {
 
     /// Waits until the counts should be asked for again; for ever when nothing happened.
     async fn refresh_due(&self) {
-        match self.stale_at {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => std::future::pending().await,
-        }
+        due(self.stale_at).await;
     }
 
     /// Waits until it is time to say what everybody waits for; for ever once that has been said.
     async fn silence(&self) {
-        match self.silent_until {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => std::future::pending().await,
-        }
+        due(self.silent_until).await;
     }
 
     /// Says why a ready job is not taken, if nothing runs: without a word that looks like a program that hangs.

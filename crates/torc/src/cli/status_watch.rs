@@ -80,7 +80,7 @@ async fn watch_server(
                 let at = Instant::now() + if is_end { Duration::ZERO } else { REFRESH };
                 stale_at = Some(stale_at.map_or(at, |old| old.min(at)));
             }
-            () = tokio::time::sleep_until(stale_at.unwrap_or_else(Instant::now)), if stale_at.is_some() => {
+            () = drive::due(stale_at) => {
                 stale_at = None;
                 let status = client.workflow_status(id).await?;
                 view.show(client, status).await?;

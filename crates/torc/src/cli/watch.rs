@@ -1,6 +1,6 @@
 //! `torc watch`: follows a workflow by its events, tells failures as they happen, and recovers it if asked.
 
-use super::drive::{self, count};
+use super::drive::{self, count, due};
 use super::interrupt::Interrupts;
 use super::recover::{self, Outcome};
 use super::references::{self, LATEST};
@@ -215,13 +215,6 @@ impl Args {
         watch.progress.end();
         let status = client.workflow_status(watch.workflow.id).await?;
         drive::finish(context, &client, &watch.workflow, &status, Some(&watch.progress)).await
-    }
-}
-
-async fn due(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 
