@@ -1,11 +1,11 @@
 //! One request and its answer. Everything that knows a route is in `runner.rs` and `people.rs`.
 
 use crate::Error;
-use crate::single::Single;
+use crate::inside::{Body, Inside, boxed};
+use crate::single::{Single, in_origin_form};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -31,6 +31,8 @@ const MAX_ANSWER_BYTES: usize = 512 << 20;
 pub struct Client {
     inner: Arc<Inner>,
     time_limit: Duration,
+    /// The server is in this very process.
+    inside: Option<Inside>,
 }
 
 /// How requests travel.
@@ -39,6 +41,8 @@ enum Transport {
     Pool(Pool<HttpConnector, Full<Bytes>>),
     /// Over one connection, one after the other.
     Single(Single),
+    /// Over none: whoever asks does the server's work.
+    Inside(Inside),
 }
 
 struct Inner {
@@ -91,7 +95,12 @@ impl Client {
         })?;
         authorization.set_sensitive(true);
         let inner = Inner { transport, origin: origin.into(), token: token.into(), authorization };
-        Ok(Self { inner: Arc::new(inner), time_limit: TIME_LIMIT })
+        Ok(Self { inner: Arc::new(inner), time_limit: TIME_LIMIT, inside: None })
+    }
+
+    /// Tells it that the server is in this very process: see [`Client::single`].
+    pub fn with_inside(self, inside: Inside) -> Self {
+        Self { inside: Some(inside), ..self }
     }
 
     /// The same server and token with connections of its own, for use on another runtime.
@@ -100,15 +109,20 @@ impl Client {
     }
 
     /// The same server and token over one connection of its own, for a thread that makes one request after the other on
-    /// a runtime that stands still in between: no other task is needed to hand the connection back.
+    /// a runtime that stands still in between: no other task is needed to hand the connection back. A server in the same
+    /// process needs no connection: the thread does the server's work itself, and nobody has to be woken.
     pub fn single(&self) -> Result<Self, Error> {
         let Inner { origin, token, .. } = &*self.inner;
-        Ok(Self { time_limit: self.time_limit, ..Self::with(Transport::Single(Single::default()), origin, token)? })
+        let transport = match &self.inside {
+            Some(inside) => Transport::Inside(inside.clone()),
+            None => Transport::Single(Single::default()),
+        };
+        Ok(Self { time_limit: self.time_limit, ..Self::with(transport, origin, token)? })
     }
 
     /// The same client with another time limit per call.
     pub fn with_time_limit(&self, time_limit: Duration) -> Self {
-        Self { inner: self.inner.clone(), time_limit }
+        Self { time_limit, ..self.clone() }
     }
 
     /// `http://host:port`, as jobs get it in `TORC_API_URL`.
@@ -200,10 +214,14 @@ impl Client {
     }
 
     /// Sends a request and hands back the answer's head, its body still to be read.
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<http::Response<Incoming>, Error> {
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<http::Response<Body>, Error> {
         match &self.inner.transport {
-            Transport::Pool(pool) => pool.request(request).await.map_err(|e| self.unreachable(e)),
-            Transport::Single(single) => single.send(request).await.map_err(|e| self.unreachable(e)),
+            Transport::Pool(pool) => pool.request(request).await.map(boxed).map_err(|e| self.unreachable(e)),
+            Transport::Single(single) => single.send(request).await.map(boxed).map_err(|e| self.unreachable(e)),
+            Transport::Inside(inside) => {
+                let request = in_origin_form(request).map_err(|e| self.unreachable(e))?;
+                inside(request).await.map_err(|e| self.unreachable(e))
+            }
         }
     }
 

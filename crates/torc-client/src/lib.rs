@@ -6,6 +6,7 @@
 pub mod discovery;
 mod error;
 mod http;
+pub mod inside;
 mod people;
 mod runner;
 mod single;

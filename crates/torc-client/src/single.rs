@@ -46,7 +46,7 @@ impl Single {
 }
 
 /// As it goes over the wire: the path alone, and the server's name in a header.
-fn in_origin_form(mut request: Request<Full<Bytes>>) -> Result<Request<Full<Bytes>>, Failure> {
+pub fn in_origin_form(mut request: Request<Full<Bytes>>) -> Result<Request<Full<Bytes>>, Failure> {
     let authority = request.uri().authority().ok_or("an address without a host")?;
     let host = HeaderValue::from_str(authority.as_str())?;
     request.headers_mut().insert(header::HOST, host);

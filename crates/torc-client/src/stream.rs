@@ -1,11 +1,11 @@
 //! Server-sent events: follows a workflow's event stream and goes on where it broke off.
 
 use crate::http::refusal;
+use crate::inside::Body;
 use crate::{Client, Error, Query};
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use std::time::Duration;
 use torc_model::api::EventView;
 use torc_model::ids::WorkflowId;
@@ -22,7 +22,7 @@ pub struct EventStream {
     client: Client,
     workflow: WorkflowId,
     last_id: Option<i64>,
-    body: Option<Incoming>,
+    body: Option<Body>,
     parser: Parser,
     failures: usize,
     pauses_ms: &'static [u64],
@@ -110,7 +110,7 @@ impl EventStream {
         }
     }
 
-    async fn connect(&self) -> Result<Incoming, Error> {
+    async fn connect(&self) -> Result<Body, Error> {
         let query = Query::new().maybe("after", self.last_id);
         let path = format!("/workflows/{}/events/stream{query}", self.workflow);
         let mut request = self.client.request(Method::GET, &path, Bytes::new())?;

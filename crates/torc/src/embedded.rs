@@ -1,8 +1,11 @@
 //! The server inside this process, on the local state directory.
 
 use crate::error::{Error, Result};
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use torc_client::inside::{Inside, boxed};
 use torc_client::{Client, discovery};
 use torc_server::{Options, RunningServer, Server, StartError};
 
@@ -61,7 +64,12 @@ impl Embedded {
 
     /// Talks to it.
     pub fn client(&self) -> Result<Client> {
-        Ok(Client::new(self.server.url(), self.server.token())?)
+        let inside = self.server.inside();
+        let ask: Inside = Arc::new(move |request| {
+            let inside = inside.clone();
+            Box::pin(async move { inside.answer(request).await.map(boxed).map_err(io::Error::other) })
+        });
+        Ok(Client::new(self.server.url(), self.server.token())?.with_inside(ask))
     }
 
     /// Lets requests in flight end and gives the state free.

@@ -19,13 +19,13 @@ const FIRST_REQUEST: Duration = Duration::from_secs(30);
 /// so that it is they who close them and no request meets a closing connection.
 const NEXT_REQUEST: Duration = Duration::from_secs(75);
 /// After this long requests in flight are cut off.
-const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 const MAX_HEADERS: usize = 64;
 const MAX_HEADER_BYTES: usize = 32 << 10;
 const MAX_BUFFER_BYTES: usize = 128 << 10;
 
 /// Serves until `stop`; then lets requests in flight end, for a while.
-pub async fn serve(listener: TcpListener, front: Front, max_connections: usize, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, front: Arc<Front>, max_connections: usize, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let permits = Arc::new(Semaphore::new(max_connections.max(1)));
     let cut = CancellationToken::new();
@@ -66,7 +66,7 @@ pub async fn serve(listener: TcpListener, front: Front, max_connections: usize, 
     }
 }
 
-async fn serve_connection(stream: TcpStream, front: Front, stop: CancellationToken) {
+async fn serve_connection(stream: TcpStream, front: Arc<Front>, stop: CancellationToken) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "can not set TCP_NODELAY");
     }

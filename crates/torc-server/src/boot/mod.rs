@@ -14,6 +14,7 @@ pub mod doctor;
 mod error;
 mod file_system;
 pub(crate) mod identity;
+mod inside;
 mod listen;
 mod lock;
 mod migrate;
@@ -25,6 +26,7 @@ pub use backup::backup;
 pub use database::{Database, Journal};
 pub use error::StartError;
 pub use file_system::FileSystem;
+pub use inside::{Ended, Inside};
 pub use lock::Owner;
 #[cfg(test)]
 pub(crate) use migrate::NEWEST;

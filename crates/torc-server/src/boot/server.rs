@@ -2,6 +2,7 @@
 
 use super::database::Database;
 use super::error::StartError;
+use super::inside::Inside;
 use super::lock::Lock;
 use super::options::Options;
 use super::{backup, identity, listen, private};
@@ -13,6 +14,7 @@ use crate::store::{Store, Trigger};
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -40,6 +42,7 @@ pub struct RunningServer {
     stop: CancellationToken,
     task: Option<JoinHandle<()>>,
     allocations: watch::Receiver<u64>,
+    inside: Inside,
 }
 
 impl Server {
@@ -60,7 +63,9 @@ impl Server {
         let hosts = Hosts::new(address.ip(), names);
         let app = App::new(store.clone(), reader, secret::hash(&token), hosts, stop.clone());
         app.set_open(false);
-        let serving = listen::serve(listener, Front::new(app.clone()), options.max_connections, stop.clone());
+        let front = Arc::new(Front::new(app.clone()));
+        let inside = Inside::new(&front, stop.clone());
+        let serving = listen::serve(listener, front, options.max_connections, stop.clone());
         let serving = tokio::spawn(serving);
         // Before anybody can claim: what died with an earlier server or runner is settled first.
         let found = match store.recover(Trigger::Boot).await {
@@ -111,13 +116,15 @@ impl Server {
             ours: file.clone(),
             lock: database.lock,
         };
+        let askers = inside.clone();
         let task = tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "serving ended by a defect");
             }
+            askers.end().await;
             ending.run().await;
         });
-        Ok(RunningServer { address, file, database: database.path, stop, task: Some(task), allocations })
+        Ok(RunningServer { address, file, database: database.path, stop, task: Some(task), allocations, inside })
     }
 }
 
@@ -140,6 +147,11 @@ impl RunningServer {
     /// Changes whenever allocations were planned in any workflow.
     pub fn allocations(&self) -> watch::Receiver<u64> {
         self.allocations.clone()
+    }
+
+    /// The way to it for whoever is in the same process.
+    pub fn inside(&self) -> Inside {
+        self.inside.clone()
     }
 
     /// Copies the database to `destination`, which must not exist, while the server goes on.

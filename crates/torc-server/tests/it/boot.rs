@@ -2,9 +2,12 @@
 
 use crate::limits::exchange;
 use crate::world::BASE;
+use axum::http::Request;
+use http_body_util::{BodyExt as _, Full};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use torc_model::api::ServerFile;
+use torc_server::boot::Ended;
 use torc_server::{Options, RunningServer, Server, StartError, backup, read_token};
 
 fn server_file(state_dir: &Path) -> Option<ServerFile> {
@@ -56,6 +59,37 @@ async fn state_token_and_address_are_found_again() {
     assert_ne!(third.address(), address);
     drop(other);
     third.shutdown().await;
+}
+
+#[tokio::test]
+async fn whoever_is_in_the_same_process_asks_until_the_end_and_keeps_nothing_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(Options::new(dir.path())).await.unwrap();
+    create(&server).await;
+    let inside = server.inside();
+    let host = server.address().to_string();
+    let ask = async |token: &str| {
+        let request = Request::get(format!("{BASE}/workflows"))
+            .header("host", &host)
+            .header("authorization", format!("Bearer {token}"))
+            .body(Full::default())
+            .unwrap();
+        let answer = inside.answer(request).await?;
+        let status = answer.status().as_u16();
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        Ok::<_, Ended>((status, String::from_utf8_lossy(&text).into_owned()))
+    };
+    let (status, text) = ask(server.token()).await.unwrap();
+    assert!(status == 200 && text.contains("kept"), "{status} {text}");
+    let (status, text) = ask("another token that nobody has ever given to anyone").await.unwrap();
+    assert_eq!(status, 401, "{text}");
+
+    let token = server.token().to_string();
+    server.shutdown().await;
+    ask(&token).await.unwrap_err();
+    let own = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open: Vec<_> = own.filter_map(|fd| std::fs::read_link(fd.path()).ok()).collect();
+    assert!(!open.iter().any(|path| path.starts_with(dir.path())), "{open:?}");
 }
 
 #[tokio::test]
