@@ -4,6 +4,7 @@
     reason = "no safe library tells what a child used, or starts one without copying or stopping us"
 )]
 
+mod place;
 mod spawn;
 mod turns;
 

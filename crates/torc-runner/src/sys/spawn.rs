@@ -4,6 +4,7 @@
 //! The C library's `posix_spawn` does the same, but maps and unmaps a stack for each child, which stops all our threads
 //! for a moment, and touches every signal there is.
 
+use super::place::Place;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
@@ -85,6 +86,8 @@ struct Child {
     env: *const *const c_char,
     dir: *const c_char,
     stdio: [c_int; 3],
+    /// Where it was put, until its program runs.
+    place: Option<Place>,
     /// What went wrong, written by the child: which step, and the error number.
     failure: Option<(Step, c_int)>,
 }
@@ -106,6 +109,7 @@ pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError
         env: env.as_ptr(),
         dir: program.dir.as_ptr(),
         stdio: program.stdio.map(|fd| fd.as_raw_fd()),
+        place: Place::keep(),
         failure: None,
     };
     let mut stack = [const { MaybeUninit::<u128>::uninit() }; STACK_BYTES / 16];
@@ -129,6 +133,7 @@ pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError
     let error = io::Error::last_os_error();
     // SAFETY: the pointer is to a live variable that the call above has filled.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    drop(child.place.take());
     if pid < 0 {
         return Err(SpawnError::Process(error));
     }
@@ -193,6 +198,10 @@ unsafe fn prepare(child: &Child) -> Step {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        // Last, so that nothing else has to be done on another processor.
+        if child.place.as_ref().is_some_and(|place| place.leave().is_err()) {
+            return Step::Prepare;
+        }
         libc::execve(child.path, child.argv, child.env);
     }
     Step::Run
@@ -259,6 +268,24 @@ mod tests {
         };
         assert_eq!((mask("SigBlk"), mask("SigCgt")), (0, 0), "{seen}");
         assert_eq!(mask("SigIgn") >> (libc::SIGPIPE - 1) & 1, 0, "{seen}");
+    }
+
+    #[test]
+    fn a_program_may_run_on_the_same_processors_as_we_and_so_may_we_afterwards() {
+        let allowed =
+            |text: &str| text.lines().find(|line| line.starts_with("Cpus_allowed:")).map(str::to_owned).unwrap();
+        let own = || allowed(&std::fs::read_to_string("/proc/thread-self/status").unwrap());
+        let before = own();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let out = File::create(&path).unwrap();
+        let pid = start("/bin/cat", &["cat", "/proc/self/status"], "/", &out).unwrap();
+        wait_for_end(pid);
+        reap(pid);
+        assert_eq!(allowed(&std::fs::read_to_string(path).unwrap()), before);
+        assert_eq!(own(), before);
+        start("/no/such/program", &["x"], "/", &out).unwrap_err();
+        assert_eq!(own(), before);
     }
 
     #[test]
