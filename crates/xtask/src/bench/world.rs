@@ -46,6 +46,31 @@ impl Arena {
     pub fn server(&self) -> Result<Server<'_>> {
         Server::start(self, self.fresh()?)
     }
+
+    /// A workflow in a fresh directory, created and initialized, with nobody serving it.
+    pub fn workflow(&self, spec: &Value) -> Result<PathBuf> {
+        let dir = self.fresh()?;
+        std::fs::write(dir.join("spec.json"), serde_json::to_vec(spec)?)?;
+        let status = self.command(&dir, &["-q", "create", "--initialize", "spec.json"]).status()?;
+        if status.success() { Ok(dir) } else { Err(format!("create: {status}").into()) }
+    }
+
+    /// Runs such a workflow to its end by `torc run`: server and runner are one process.
+    pub fn run(&self, dir: &Path) -> Result<Finished> {
+        let cpus = machine::processors().to_string();
+        let finished =
+            Watched::start(&mut self.command(dir, &["-q", "run", "latest", "--num-cpus", &cpus]))?.finish()?;
+        let status = finished.status;
+        if status.success() { Ok(finished) } else { Err(format!("the workflow did not succeed: {status}").into()) }
+    }
+
+    /// A call of the command line.
+    fn command(&self, dir: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.torc);
+        command.args(args).current_dir(dir).env_clear().envs(machine::environment());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
 }
 
 impl Drop for Arena {
@@ -148,10 +173,7 @@ impl<'a> Server<'a> {
 
     /// A call of the command line, in the server's directory.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.arena.torc);
-        command.args(args).current_dir(&self.dir).env_clear().envs(machine::environment());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command
+        self.arena.command(&self.dir, args)
     }
 
     /// Starts a runner that takes as many jobs at once as there are processors.

@@ -4,40 +4,81 @@ use super::super::machine::Busy;
 use super::super::report::Figure;
 use super::super::{Bench, limit, median, percentile, specs};
 use crate::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// On an idle machine.
 pub fn idle(bench: &Bench) -> Result<Vec<Figure>> {
-    measure(bench, false)
+    measure(bench, false, apart)
 }
 
 /// On a machine that has no processor to spare.
 pub fn busy(bench: &Bench) -> Result<Vec<Figure>> {
-    measure(bench, true)
+    measure(bench, true, apart)
 }
 
-fn measure(bench: &Bench, is_busy: bool) -> Result<Vec<Figure>> {
+/// By one process, on an idle machine.
+pub fn run_idle(bench: &Bench) -> Result<Vec<Figure>> {
+    measure(bench, false, in_one)
+}
+
+/// By one process, on a machine that has no processor to spare.
+pub fn run_busy(bench: &Bench) -> Result<Vec<Figure>> {
+    measure(bench, true, in_one)
+}
+
+/// A chain that is ready to be run.
+type Chain<'a> = Box<dyn FnOnce() -> Result<Done> + 'a>;
+
+/// A chain that was run: where its jobs wrote, and the CPU time of server and runner per job.
+struct Done {
+    dir: PathBuf,
+    cpu_ms: f64,
+}
+
+/// By a server and a runner.
+fn apart(bench: &Bench, jobs: usize) -> Result<Chain<'_>> {
+    let server = bench.arena.server()?;
+    let created = server.create(specs::chain(jobs))?;
+    Ok(Box::new(move || {
+        let run = server.run(created.id, jobs)?;
+        Ok(Done { dir: server.dir.clone(), cpu_ms: run.server_ms() + run.runner_ms() })
+    }))
+}
+
+/// By `torc run`.
+fn in_one(bench: &Bench, jobs: usize) -> Result<Chain<'_>> {
+    let dir = bench.arena.workflow(&specs::chain(jobs))?;
+    Ok(Box::new(move || {
+        let finished = bench.arena.run(&dir)?;
+        Ok(Done { dir, cpu_ms: finished.usage.cpu.as_secs_f64() * 1e3 / jobs as f64 })
+    }))
+}
+
+fn measure<'a>(
+    bench: &'a Bench,
+    is_busy: bool,
+    prepare: impl Fn(&'a Bench, usize) -> Result<Chain<'a>>,
+) -> Result<Vec<Figure>> {
     let jobs = bench.scale(1_000);
     let (mut bare, mut bare_tail) = (Vec::new(), Vec::new());
     let (mut middle, mut tail, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.rounds {
-        let server = bench.arena.server()?;
-        let created = server.create(specs::chain(jobs))?;
+        let chain = prepare(bench, jobs)?;
         let load = is_busy.then(Busy::start);
         let dir = bench.arena.fresh()?;
         limit::run(&dir, specs::TELL_TIME, jobs, 1)?;
         let alone = hops(starts(&dir)?);
         bare.push(median(alone.clone()));
         bare_tail.push(percentile(alone, 0.99));
-        let run = server.run(created.id, jobs)?;
+        let done = chain()?;
         drop(load);
-        let hops = hops(starts(&server.dir.join("output/job_stdio"))?);
+        let hops = hops(starts(&done.dir.join("output/job_stdio"))?);
         if hops.len() + 1 != jobs {
             return Err(format!("{} of {jobs} jobs told when they started", hops.len() + 1).into());
         }
         middle.push(median(hops.clone()));
         tail.push(percentile(hops, 0.99));
-        cpu.push(run.server_ms() + run.runner_ms());
+        cpu.push(done.cpu_ms);
     }
     let middle = Figure::new("hop, median", median(middle), "ms");
     Ok(vec![

@@ -29,6 +29,13 @@ pub fn all() -> Vec<Entry> {
         row("flat-100k", "100,000 independent jobs `true`", throughput::flat_100k),
         row("chain", "1,000 jobs, each after the one before; a hop is from start to start", chain::idle),
         row("chain-busy", "the same while one thread per processor computes without a pause", chain::busy),
+        row(
+            "run-flat",
+            "10,000 independent jobs `true` by `torc run`: server and runner are one process",
+            throughput::run_flat,
+        ),
+        row("run-chain", "the chain by `torc run`", chain::run_idle),
+        row("run-chain-busy", "the same while one thread per processor computes without a pause", chain::run_busy),
         row("fan", "one job, then 5,000, then one", throughput::fan),
         row("layers", "100 layers of 100 jobs, each after all of the layer before", throughput::layers),
         row("history", "10,000 jobs, ten times in one database", throughput::history),

@@ -87,6 +87,31 @@ pub fn flat_10k(bench: &Bench) -> Result<Vec<Figure>> {
     flat(bench, 10_000)
 }
 
+/// 10,000 independent jobs by one process.
+pub fn run_flat(bench: &Bench) -> Result<Vec<Figure>> {
+    let jobs = bench.scale(10_000);
+    let (mut limits, mut rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut cpu, mut peaks) = (Vec::new(), Vec::new());
+    for _ in 0..bench.rounds {
+        let limit = limit_rate(bench, jobs)?;
+        let dir = bench.arena.workflow(&specs::flat(jobs, "true"))?;
+        let run = bench.arena.run(&dir)?;
+        let rate = jobs as f64 / run.wall.as_secs_f64();
+        limits.push(limit);
+        rates.push(rate);
+        ratios.push(rate / limit);
+        cpu.push(run.usage.cpu.as_secs_f64() * 1e3 / jobs as f64);
+        peaks.push(run.usage.peak_bytes as f64 / 1e6);
+    }
+    Ok(vec![
+        Figure::new("limit", median(limits), "jobs/s"),
+        Figure::new("torc", median(rates), "jobs/s"),
+        Figure::new("ratio to the limit", median(ratios), "").at_least(0.8),
+        Figure::new("CPU of server and runner per job", median(cpu), "ms").at_most(0.35),
+        Figure::new("peak memory of both", median(peaks), "MB"),
+    ])
+}
+
 /// Jobs that need no shell.
 pub fn direct(bench: &Bench) -> Result<Vec<Figure>> {
     const PROGRAM: &str = "/bin/true";
