@@ -56,8 +56,9 @@ impl Runner {
     /// Works until there is nothing left to do or `shutdown` says stop. Must be called on a tokio runtime.
     pub async fn run(self, shutdown: watch::Receiver<Shutdown>) -> Result<Summary, Error> {
         let config = self.config;
-        let output_dir = prepare_output(&config.output_dir)?;
+        // First: the output directory is made where it is missing, and it may lie inside this one.
         let working_dir = config.working_dir.canonicalize().map_err(|e| Error::io("use", &config.working_dir, e))?;
+        let output_dir = prepare_output(&config.output_dir)?;
         sys::become_subreaper().map_err(|e| Error::system("adopt orphans", e))?;
 
         let blocking_dir = output_dir.clone();

@@ -143,6 +143,10 @@ impl Allocator {
     fn write_script(&self, order: &SubmissionOrder) -> Result<PathBuf, String> {
         let here = || std::env::current_dir().map_err(|e| format!("can not find the current directory: {e}"));
         let work_dir = order.directory.as_ref().map(PathBuf::from).map_or_else(here, Ok)?;
+        // Before the output directory is made, which would make this one as well.
+        if !work_dir.is_dir() {
+            return Err(format!("the workflow's directory `{}` is not on this machine", work_dir.display()));
+        }
         let output = work_dir.join(self.output_dir.as_deref().unwrap_or_else(|| Path::new("output")));
         let private = output.join("slurm");
         let io = |e: std::io::Error| format!("can not write to `{}`: {e}", private.display());
@@ -160,6 +164,7 @@ impl Allocator {
         add("allocation", order.name.clone());
         add("scheduler-id", order.scheduler_id.to_string());
         add("walltime-seconds", walltime.to_string());
+        add("work-dir", work_dir.display().to_string());
         add("output-dir", output.display().to_string());
         if let Some(jobs) = order.max_parallel_jobs {
             add("max-parallel-jobs", jobs.to_string());

@@ -5,7 +5,7 @@ use super::command::Slurm;
 use crate::config::{Config, Kind, RunnerEvent, Shutdown, Summary};
 use crate::runner::Runner;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -17,6 +17,9 @@ use torc_model::ids::WorkflowId;
 const SUBMIT_PAUSE: Duration = Duration::from_secs(10);
 /// Between two tries to reach the server.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// How long, and how often, a node is asked for the workflow's directory before its runner gives up.
+const MOUNT_PATIENCE: Duration = Duration::from_secs(120);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What is left of Slurm's time between TERM and KILL after the jobs had theirs.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -31,6 +34,8 @@ pub struct Inside {
     pub scheduler_id: i64,
     /// What was asked for.
     pub walltime_seconds: u64,
+    /// Where jobs start.
+    pub work_dir: PathBuf,
     /// Where output goes.
     pub output_dir: PathBuf,
     /// Queue mode.
@@ -52,11 +57,12 @@ pub async fn run(
         (Some(array), Some(task)) => format!("{array}_{task}"),
         _ => job.clone(),
     };
+    wait_for_dir(&inside.work_dir, MOUNT_PATIENCE).await?;
     let allocation_id = find_allocation(&client, &inside, task).await?;
     let slurm = Slurm::new();
     let mut config = Config::new(client.clone(), inside.workflow_id, &inside.output_dir);
     config.kind = Kind::Slurm;
-    config.working_dir = std::env::current_dir().map_err(|e| format!("can not find the current directory: {e}"))?;
+    config.working_dir.clone_from(&inside.work_dir);
     config.events = Some(events);
     config.patience = Duration::from_secs(600);
     config.stop_log = Some(inside.output_dir.join(format!("slurm_output_{}_sl{slurm_job_id}.e", inside.allocation)));
@@ -95,6 +101,21 @@ pub async fn run(
         task.abort();
     }
     summary
+}
+
+/// Waits for a directory that is perhaps only mounted late. Slurm starts a script elsewhere when its directory is
+/// missing; jobs must not start there.
+async fn wait_for_dir(dir: &Path, patience: Duration) -> Result<(), String> {
+    let deadline = std::time::Instant::now() + patience;
+    while !dir.is_dir() {
+        if std::time::Instant::now() >= deadline {
+            let dir = dir.display();
+            return Err(format!("the workflow's directory `{dir}` is not on this node; no job was started"));
+        }
+        // Nothing tells when something is mounted.
+        tokio::time::sleep(LOOK_AGAIN.min(patience)).await;
+    }
+    Ok(())
 }
 
 async fn find_allocation(client: &Client, inside: &Inside, task: Option<i64>) -> Result<i64, String> {
@@ -136,5 +157,25 @@ async fn submit_more(client: Client, inside: Inside) {
         if let Err(error) = allocator.take_back(Some(inside.workflow_id)).await {
             tracing::debug!(%error, "allocations that nothing needs could not be taken back");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_without_the_directory_starts_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let late = dir.path().join("late");
+        let refused = wait_for_dir(&late, Duration::ZERO).await.expect_err("it is not there");
+        assert!(refused.contains(&late.display().to_string()), "{refused}");
+        // Mounted late: whoever waits gets it.
+        let waiting = tokio::spawn({
+            let late = late.clone();
+            async move { wait_for_dir(&late, MOUNT_PATIENCE).await }
+        });
+        std::fs::create_dir(&late).expect("a directory");
+        waiting.await.expect("it ends").expect("it is there");
     }
 }

@@ -12,6 +12,8 @@ use torc_model::api::WorkflowView;
 
 /// Starts `torc run ID` in the background and says where its words go.
 pub fn run_in_background(context: &Context, workflow: &WorkflowView, options: &RunnerOptions) -> Result<Exit> {
+    // What would stop the run at once is said here, not in its log.
+    options.working_dir(workflow)?;
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
     let output = options.output_dir.clone().unwrap_or_else(|| here.join("output"));
     std::fs::create_dir_all(&output).map_err(Error::io("make", &output))?;

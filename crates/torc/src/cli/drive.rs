@@ -58,6 +58,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let client = session.client.clone();
     let mut status = patiently(async || Ok(client.workflow_status(workflow.id).await?)).await?;
     if count(&status, JobStatus::Uninitialized) > 0 {
+        options.working_dir(&workflow)?;
         client.initialize_workflow(workflow.id, force).await?;
         status = client.workflow_status(workflow.id).await?;
     }

@@ -1,5 +1,6 @@
 //! What a runner may use, and where its logs go: the options that `run`, `exec` and `runner` share.
 
+use super::run::title;
 use crate::error::{Error, Result};
 use std::path::PathBuf;
 use torc_client::Client;
@@ -37,6 +38,10 @@ pub struct RunnerOptions {
     #[arg(short, long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
 
+    /// Directory that jobs start in [default: where the workflow was created from]
+    #[arg(long, value_name = "DIR")]
+    pub work_dir: Option<PathBuf>,
+
     /// Stop after this long, such as `2h`; what runs goes back into the queue
     #[arg(long, value_name = "TIME", value_parser = Runtime::parse)]
     pub time_limit: Option<Runtime>,
@@ -47,11 +52,32 @@ pub struct RunnerOptions {
 }
 
 impl RunnerOptions {
-    /// A runner for this workflow. Jobs start where the workflow was submitted from, if that is on this machine.
+    /// Where this workflow's jobs start on this machine: where it was created from, unless the caller names another
+    /// place. In any other directory they would find other files, so a missing one is an error before anything starts.
+    pub fn working_dir(&self, workflow: &WorkflowView) -> Result<PathBuf> {
+        let here = || std::env::current_dir().map_err(Error::io("find", "."));
+        let dir = match (&self.work_dir, &workflow.directory) {
+            (Some(dir), _) => here()?.join(dir),
+            (None, Some(dir)) => PathBuf::from(dir),
+            (None, None) => here()?,
+        };
+        if dir.is_dir() {
+            return Ok(dir);
+        }
+        let (title, dir) = (title(workflow), dir.display());
+        Err(match self.work_dir {
+            Some(_) => Error::usage(format!("`{dir}` is not a directory on this machine")),
+            None => Error::usage_hint(
+                format!("the directory that {title} was created from is not on this machine: `{dir}`"),
+                "make it again, or name another directory for its jobs with `--work-dir DIR`",
+            ),
+        })
+    }
+
+    /// A runner for this workflow.
     pub fn config(&self, client: &Client, workflow: &WorkflowView) -> Result<torc_runner::Config> {
         let here = std::env::current_dir().map_err(Error::io("find", "."))?;
-        let submitted_from = workflow.directory.as_ref().map(PathBuf::from).filter(|dir| dir.is_dir());
-        let working_dir = submitted_from.unwrap_or_else(|| here.clone());
+        let working_dir = self.working_dir(workflow)?;
         let output_dir = match &self.output_dir {
             Some(dir) => here.join(dir),
             None => working_dir.join(OUTPUT_DIR),
@@ -95,6 +121,7 @@ impl RunnerOptions {
         add("memory-gb", self.memory_gb.map(|n| n.to_string()));
         add("num-gpus", self.num_gpus.map(|n| n.to_string()));
         add("output-dir", self.output_dir.as_ref().map(|dir| dir.display().to_string()));
+        add("work-dir", self.work_dir.as_ref().map(|dir| dir.display().to_string()));
         add("time-limit", self.time_limit.map(|t| t.to_string()));
         add("label", self.label.clone());
         args

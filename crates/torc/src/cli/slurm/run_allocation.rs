@@ -31,6 +31,10 @@ pub struct Args {
     #[arg(long)]
     walltime_seconds: u64,
 
+    /// Directory that jobs start in [default: this one]
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+
     /// Directory for logs
     #[arg(long)]
     output_dir: PathBuf,
@@ -48,11 +52,17 @@ impl Args {
             let session = Session::open(&context.locator, Access::Existing).await?;
             let (events, mut inbox) = mpsc::unbounded_channel();
             let (stop, shutdown) = watch::channel(Shutdown::Run);
+            let work_dir = match self.work_dir {
+                Some(dir) => dir,
+                // A script of an earlier version, which Slurm still had in its queue.
+                None => std::env::current_dir().map_err(Error::io("find", "."))?,
+            };
             let inside = Inside {
                 workflow_id: self.workflow,
                 allocation: self.allocation,
                 scheduler_id: self.scheduler_id,
                 walltime_seconds: self.walltime_seconds,
+                work_dir,
                 output_dir: self.output_dir,
                 max_parallel_jobs: self.max_parallel_jobs,
             };
