@@ -12,7 +12,7 @@ use std::rc::Rc;
 use torc_model::api::{Evidence, ReportVerdict, ScriptResult};
 use torc_model::core::{Change, Claim, End, Limits, Lost, Refused, Workflow};
 use torc_model::ids::{ActionId, AttemptId, RunnerId};
-use torc_model::status::{ActionState, Cause, JobStatus};
+use torc_model::status::{ActionState, Cause, JobStatus, Origin};
 
 /// A claimed attempt that its runner does not list after this long never reached it.
 const FORGOTTEN_MS: i64 = 30_000;
@@ -571,7 +571,16 @@ impl Server {
                 }
                 Err(refused) => Err(refused),
             },
-            Wish::Retry { index, run, max } => self.apply(flow, now, |w, _, at| w.retry(*index, *run, *max, at))?,
+            Wish::Retry { index, run, max } => self.apply(flow, now, |w, _, at| {
+                let job = &w.jobs[*index as usize];
+                // Nobody can ask for this any more, but databases have attempts that were ended over their runner's
+                // head, and their processes still count.
+                if job.status == JobStatus::Running && *run == w.run && !w.canceled && i64::from(job.attempt) < *max {
+                    w.again(*index, Origin::Manual, at);
+                    return Ok(());
+                }
+                w.retry(*index, *run, *max, at)
+            })?,
             Wish::Classify(index, retry) => self.apply(flow, now, |w, _, at| w.classify(*index, *retry, at))?,
             Wish::Cancel => {
                 self.apply(flow, now, |w, _, at| w.cancel(at))?;

@@ -220,10 +220,16 @@ impl Workflow {
             return Err(Refused::new("workflow_canceled", "the workflow is canceled; nothing of it would be started")
                 .hint("reset its jobs with `reset-status`, then initialize it"));
         }
-        if !matches!(job.status, JobStatus::Running | JobStatus::Failed | JobStatus::Terminated) {
-            let message =
-                format!("job {} is {}; only a running, failed or terminated job can be retried", job.id, job.status);
-            return Err(Refused::new("wrong_status", message));
+        if !matches!(job.status, JobStatus::Failed | JobStatus::Terminated) {
+            let message = format!("job {} is {}; only a failed or terminated job can be retried", job.id, job.status);
+            let refused = Refused::new("wrong_status", message);
+            // Its process lives: a second attempt beside it would throw away what the first one did.
+            return Err(match job.status {
+                JobStatus::Pending | JobStatus::Running => {
+                    refused.hint("wait for its end, or end it with `torc jobs cancel`")
+                }
+                _ => refused,
+            });
         }
         if i64::from(job.attempt) >= max {
             let message = format!("job {} is at attempt {} of {max}; no more retries", job.id, job.attempt);

@@ -432,13 +432,32 @@ fn losses_do_not_use_up_the_rules() {
 }
 
 #[test]
-fn a_retry_of_a_running_attempt_waits_for_its_process() {
+fn an_attempt_that_runs_is_not_retried() {
+    let mut world = World::new(&[], &[false], false, false);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    for is_started in [false, true] {
+        if is_started {
+            world.workflow.started(0, 1, 1);
+        }
+        let refused = world.workflow.retry(0, 1, 3, 5).expect_err("its process lives");
+        assert_eq!(refused.code, "wrong_status");
+        assert!(refused.hint.is_some_and(|hint| hint.contains("torc jobs cancel")));
+        assert!(world.workflow.jobs[0].held.is_some(), "it goes on");
+    }
+    world.end(0, Some(Cause::Exit), 1);
+    world.workflow.retry(0, 1, 3, 6).expect("it ended badly");
+    world.check();
+}
+
+#[test]
+fn an_attempt_that_was_ended_over_its_head_is_waited_for() {
     let mut world = World::new(&[], &[false], false, false);
     world.workflow.initialize(0);
     world.claim(1, 1, 0);
     world.workflow.started(0, 1, 1);
     let old = world.workflow.jobs[0].live.expect("it runs");
-    world.workflow.retry(0, 1, 3, 5).expect("it may be retried");
+    world.workflow.again(0, Origin::Manual, 5);
     assert_eq!(world.workflow.jobs[0].status, JobStatus::Ready);
     assert_eq!(world.workflow.orders_for(RunnerId(1)), [old], "its runner is told to stop the old one");
     world.claim(2, 1, 0);
@@ -459,7 +478,7 @@ fn a_process_that_outlived_its_attempt_keeps_its_share_of_a_limit() {
     let first = users.iter().copied().find(|i| world.workflow.jobs[*i as usize].held.is_some()).expect("one has it");
     world.workflow.started(first, 1, 1);
     let old = world.workflow.jobs[first as usize].live.expect("it runs");
-    world.workflow.retry(first, 1, 3, 5).expect("it may be retried");
+    world.workflow.again(first, Origin::Manual, 5);
     world.claim(2, 6, 0);
     assert!(users.iter().all(|i| world.workflow.jobs[*i as usize].held.is_none()), "its process still uses the limit");
     world.check();

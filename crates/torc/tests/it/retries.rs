@@ -142,7 +142,7 @@ fn racing_retries_give_one_attempt() {
     let wins = done.iter().filter(|done| done.code == Some(0)).count();
     assert_eq!(wins, 1, "{done:#?}");
     assert!(
-        done.iter().filter(|done| done.code != Some(0)).all(|done| done.stderr.contains("only a running, failed")),
+        done.iter().filter(|done| done.code != Some(0)).all(|done| done.stderr.contains("only a failed or terminated")),
         "{done:#?}"
     );
     let list = attempts(&test, "a");
