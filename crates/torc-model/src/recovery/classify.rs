@@ -123,6 +123,9 @@ fn raised(
     cap: Option<u64>,
     written: impl Fn(u64) -> String,
 ) -> Result<Option<u64>, String> {
+    if to == 0 {
+        return Err(format!("`{field}` must be more than zero"));
+    }
     if let Some(now) = now {
         if to < now {
             return Err(format!("`{field}` is never lowered: {} is less than {}", written(to), written(now)));

@@ -15,6 +15,7 @@ use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Plan, Rule};
 use torc_model::recovery::{Change as Limit, Verdict};
 use torc_model::status::JobStatus;
+use torc_model::units::{Memory, Runtime};
 use torc_model::words::count;
 
 /// The workflow of a job.
@@ -465,6 +466,10 @@ pub fn retry_jobs(tx: &mut Tx<'_>, jobs: &[RetryOne]) -> Result<(), Failed> {
 /// Changes a job.
 pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(), Failed> {
     let (id, index) = locate(tx, job)?;
+    let zeros = [("memory", update.memory == Some(Memory(0))), ("runtime", update.runtime == Some(Runtime(0)))];
+    if let Some((field, _)) = zeros.iter().find(|(_, is_zero)| *is_zero) {
+        return Err(Refusal::invalid(field, format!("`{field}` must be more than zero")).into());
+    }
     if let Some(status) = update.status {
         set_status(tx, id, index, status, update.reason.as_deref())?;
     }
