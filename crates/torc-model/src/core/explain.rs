@@ -70,7 +70,10 @@ impl Workflow {
         };
         let because_of_count = blockers.len();
         let because_of = blockers.into_iter().take(10).collect();
-        Explanation { summary, because_of, because_of_count, details: Vec::new(), hints: Vec::new() }
+        let shut = self.shut_limit(index, limits).filter(|_| job.status == JobStatus::Ready);
+        let hints =
+            shut.map(|name| format!("`torc limits set {name} N` lets N of them run at once")).into_iter().collect();
+        Explanation { summary, because_of, because_of_count, details: Vec::new(), hints }
     }
 
     fn explain_ready(&self, index: u32, runners: &[RunnerFacts<'_>], limits: &Limits, now: i64) -> String {
@@ -83,6 +86,9 @@ impl Workflow {
         }
         if let Some(until) = job.not_before.filter(|t| *t > now) {
             return format!("its retry waits another {:.1} s", (until - now) as f64 / 1000.0);
+        }
+        if let Some(name) = self.shut_limit(index, limits) {
+            return format!("limit `{name}` is 0, so nothing that uses it may start");
         }
         if runners.is_empty() {
             return NO_RUNNER.into();
@@ -112,6 +118,12 @@ impl Workflow {
         }
         let what = if is_only_full { "it waits until a runner has room" } else { "no runner can take it" };
         format!("{what}: {}", reasons.join("; "))
+    }
+
+    /// A named limit of 0 that the job uses: no runner and no end of another job changes that.
+    fn shut_limit<'a>(&'a self, index: u32, limits: &Limits) -> Option<&'a str> {
+        let uses = &self.classes[self.jobs[index as usize].class as usize].uses;
+        uses.iter().find(|name| limits.get(*name).is_some_and(|limit| limit.max <= 0)).map(String::as_str)
     }
 
     /// What a runner of this size lacks for the job even when it is empty.

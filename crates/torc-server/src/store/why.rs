@@ -55,7 +55,11 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
             explanation.hints.push(format!("`torc runner {id} --label {label}` takes it"));
         }
         None if explanation.summary == NO_RUNNER => nodes::explain(tx, id, index, &mut explanation)?,
-        None if is_ready && label.is_none() && facts.iter().all(|runner| runner.claim.label.is_some()) => {
+        None if is_ready
+            && label.is_none()
+            && !facts.is_empty()
+            && facts.iter().all(|runner| runner.claim.label.is_some()) =>
+        {
             explanation.hints.push(format!("`torc runner {id}` takes it"));
         }
         None => {}
