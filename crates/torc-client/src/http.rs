@@ -310,6 +310,18 @@ impl std::fmt::Display for Query {
     }
 }
 
+/// A name as one segment of a path, whatever it is made of.
+pub fn segment(name: &str) -> String {
+    let mut text = String::new();
+    // The whole segment would be taken for a direction.
+    match name {
+        "." => text.push_str("%2E"),
+        ".." => text.push_str("%2E%2E"),
+        name => escape(name, &mut text),
+    }
+    text
+}
+
 fn escape(value: &str, out: &mut String) {
     for byte in value.bytes() {
         match byte {

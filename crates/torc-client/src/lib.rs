@@ -15,6 +15,6 @@ mod stream;
 mod triage;
 
 pub use error::Error;
-pub use http::{Client, Query};
+pub use http::{Client, Query, segment};
 pub use people::NewWorkflow;
 pub use stream::EventStream;

@@ -17,6 +17,7 @@ use super::text::{Found, terminal_error};
 use crate::api::{AttemptView, Evidence, script_failure};
 use crate::core::signal_name;
 use crate::status::Cause;
+use crate::steps::{ErrorKind, failure_kind};
 use crate::units::Memory;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -182,7 +183,7 @@ pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
         }
         Cause::SpawnError => spawn_error(facts),
         Cause::Signal => signal(facts, facts.signal.unwrap_or(0), 0.95, text.as_ref()),
-        Cause::Exit => exit(facts, text.as_ref()),
+        Cause::Exit => step(facts, text.is_some()).unwrap_or_else(|| exit(facts, text.as_ref())),
     };
     diagnosis.proof.extend(facts.evidence.iter().map(|e| Proof::new(&e.source, shortened(&e.text))));
     if let Some(found) = &text {
@@ -241,9 +242,17 @@ fn timeout(facts: &Facts<'_>) -> Diagnosis {
     if facts.error.is_some_and(|e| e.contains("runner's time was over")) {
         return Diagnosis::new(Kind::Walltime, 0.99, "its runner's time was over before it had ended");
     }
-    let summary = match facts.time_limit_seconds {
-        Some(limit) => format!("it ran longer than its limit of {limit} s"),
-        None => "it ran longer than it may".into(),
+    let ran = facts.exec_seconds.map_or_else(String::new, |seconds| format!(": ended after {seconds:.1} s"));
+    // A step has a limit of its own, and the line about it names that.
+    let own = facts.error.filter(|error| failure_kind(error) == Some(ErrorKind::Timeout));
+    let summary = match (own, facts.time_limit_seconds) {
+        (Some(error), _) => shortened(error),
+        (None, Some(limit)) => format!("it ran longer than its limit of {limit} s{ran}"),
+        // A `timeout` beside the `runtime`: its runner's words name it.
+        (None, None) => match facts.error.filter(|error| error.contains("longer than its limit")) {
+            Some(error) => format!("it {}{ran}", shortened(error)),
+            None => format!("it ran longer than it may{ran}"),
+        },
     };
     Diagnosis::new(Kind::Timeout, 0.99, summary)
 }
@@ -327,6 +336,18 @@ fn by_words(facts: &Facts<'_>, found: &Found) -> Diagnosis {
         diagnosis.confidence = diagnosis.confidence.min(0.6);
     }
     diagnosis
+}
+
+/// A step that failed for what it gave: then that says why, not the code of its program.
+fn step(facts: &Facts<'_>, has_words: bool) -> Option<Diagnosis> {
+    let error = facts.error?;
+    match failure_kind(error)? {
+        ErrorKind::Capture | ErrorKind::Variable => {}
+        // The program may have said more than the check.
+        ErrorKind::Expect | ErrorKind::Validation | ErrorKind::Agent if !has_words => {}
+        _ => return None,
+    }
+    Some(Diagnosis::new(Kind::Step, 0.95, shortened(error)))
 }
 
 fn exit(facts: &Facts<'_>, text: Option<&Found>) -> Diagnosis {

@@ -37,6 +37,8 @@ words! {
         SpawnError = "spawn_error",
         /// The script that was to run before its command failed, so that the command never ran.
         RecoveryScript = "recovery_script",
+        /// A step of it did not give what it should, although its program may have succeeded.
+        Step = "step",
         /// Somebody else killed it.
         Killed = "killed",
         /// A fault of the program at the level of the machine: SIGSEGV, SIGABRT and the like.
@@ -85,6 +87,7 @@ impl Kind {
             Self::Permission => "permission denied",
             Self::SpawnError => "could not be started",
             Self::RecoveryScript => "its recovery script failed",
+            Self::Step => "a step did not give what it should",
             Self::Killed => "killed by somebody else",
             Self::Crash => "crashed",
             Self::DiskFull => "the disk is full",
@@ -131,6 +134,7 @@ impl Kind {
             | Self::Stopped
             | Self::Checkpoint
             | Self::SpawnError
+            | Self::Step
             | Self::ProgramError
             | Self::Unknown => None,
         }

@@ -27,7 +27,7 @@ pub use diagnosis::{Diagnosis, Facts, Proof, diagnose};
 pub use fingerprint::Fingerprint;
 pub use kind::Kind;
 pub use record::{Counts, Record};
-pub use remedy::{Action, Caps, Change, Current, Policy, Remedy};
+pub use remedy::{Action, Caps, Change, Current, LARGEST_MULTIPLIER, Policy, Remedy};
 pub use text::{Found, terminal_error};
 pub use triage::{
     Classification, ClassificationState, ClassificationView, ClassifyJob, ClassifyRequest, ClassifyView, FailureGroup,

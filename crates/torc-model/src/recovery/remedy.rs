@@ -10,6 +10,9 @@ use utoipa::ToSchema;
 /// A use this far beyond the limit is no matter of measuring: the limit was not enforced.
 const BEYOND: f64 = 1.25;
 
+/// Multipliers beyond this are a slip of the finger.
+pub const LARGEST_MULTIPLIER: f64 = 100.0;
+
 /// How far recovery may go.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Policy {
@@ -166,6 +169,7 @@ impl Remedy {
             | Kind::Permission
             | Kind::SpawnError
             | Kind::RecoveryScript
+            | Kind::Step
             | Kind::Killed
             | Kind::Crash
             | Kind::DiskFull

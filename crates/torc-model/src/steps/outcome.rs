@@ -51,17 +51,21 @@ pub enum Word {
     Recovered,
     /// What failed shall run again.
     Retry,
-    /// Nothing helped; also when it wrote nothing or something else.
+    /// Nothing helped; also when it wrote nothing.
     Failed,
 }
 
 impl Word {
-    /// Reads what the handler wrote.
-    pub fn parse(text: &str) -> Self {
+    /// Reads what the handler wrote. What is none of the words comes back as a sentence about it.
+    pub fn parse(text: &str) -> Result<Self, String> {
         match text.trim() {
-            "recovered" => Self::Recovered,
-            "retry" => Self::Retry,
-            _ => Self::Failed,
+            "recovered" => Ok(Self::Recovered),
+            "retry" => Ok(Self::Retry),
+            "failed" | "" => Ok(Self::Failed),
+            other => {
+                let shown: String = other.lines().next().unwrap_or_default().chars().take(40).collect();
+                Err(format!("`{shown}` in `$OUTCOME_FILE` is not understood; use `recovered`, `retry` or `failed`"))
+            }
         }
     }
 }

@@ -67,6 +67,18 @@ impl ErrorKind {
     }
 }
 
+/// What people read about the step that failed an attempt.
+pub fn failure_line(step: &str, kind: ErrorKind, code: i64, message: &str) -> String {
+    let last = message.lines().last().unwrap_or_default();
+    format!("step `{step}` failed ({} {code}): {last}", kind.as_str())
+}
+
+/// In which way the step failed that such a line tells of.
+pub fn failure_kind(line: &str) -> Option<ErrorKind> {
+    let (_, rest) = line.strip_prefix("step `")?.split_once("` failed (")?;
+    ErrorKind::parse(rest.split_once(' ')?.0)
+}
+
 /// One try of one step, or what a step came to.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {

@@ -112,6 +112,55 @@ impl Run {
         torc_failpoint::hit("steps.after_try");
     }
 
+    /// Keeps the row of a try that failed before or without a process of its own.
+    pub(super) fn row_without_process(&mut self, step: &Step, place: &Place, failure: &mut Failure) {
+        let nth = self.tries.entry(place.path.clone()).or_insert(0);
+        *nth += 1;
+        failure.nth = *nth;
+        let row = Row {
+            path: place.path.clone(),
+            name: step.name.clone(),
+            kind: step.action.word().into(),
+            nth: failure.nth,
+            outcome: Outcome::Failed,
+            exit_code: Some(failure.code),
+            signal: None,
+            error_kind: Some(failure.kind),
+            error: Some(failure.message.clone()),
+            started_ms: failure.at_ms,
+            ended_ms: failure.at_ms,
+            stdout_path: None,
+            stderr_path: None,
+        };
+        let name = step.name.as_deref().unwrap_or(&place.path);
+        self.note(&format!(
+            "{name} try {}: {} ({}): {}",
+            failure.nth,
+            failure.kind.as_str(),
+            failure.code,
+            failure.message
+        ));
+        self.report.rows.push(row);
+    }
+
+    /// Keeps a sentence for people that is no failure by itself.
+    pub(super) fn remark(&mut self, text: String) {
+        self.note(&text);
+        self.remarks.push(text);
+    }
+
+    /// Writes a line of ours into the attempt's own log.
+    fn note(&self, line: &str) {
+        if self.is_light {
+            return;
+        }
+        let (stdout, stderr) = crate::attempt::sinks(&self.context, &self.packet);
+        let log = if stderr == Sink::SameAsStdout { stdout } else { stderr };
+        if let Some(Err(error)) = log.path().map(|path| outputs::note(path, line)) {
+            tracing::warn!(%error, "can not write the attempt's log");
+        }
+    }
+
     pub(super) fn event(&mut self, kind: &str, place: &Place, data: Value) {
         let data = if let Value::Object(data) = data { data } else { Map::new() };
         let event = StepEvent { kind: kind.into(), at_ms: now_ms(), path: place.path.clone(), data };

@@ -56,11 +56,16 @@ impl Run {
             let _ = self.take_captures(&handler.capture);
         }
         let word = match handler.strategy {
-            Strategy::Custom => Word::parse(&std::fs::read_to_string(&outcome_file).unwrap_or_default()),
-            Strategy::Recovery | Strategy::Fallback | Strategy::Cleanup => Word::Failed,
+            Strategy::Custom if is_good => Word::parse(&std::fs::read_to_string(&outcome_file).unwrap_or_default()),
+            Strategy::Custom | Strategy::Recovery | Strategy::Fallback | Strategy::Cleanup => Ok(Word::Failed),
         };
+        if let Err(message) = &word {
+            let what = if place.path.is_empty() { "the job" } else { failure.step.as_str() };
+            self.remark(format!("the handler of {what}: {message}"));
+        }
+        let error = went.failure.map(|failure| failure.message).or_else(|| word.clone().err());
+        let word = word.unwrap_or(Word::Failed);
         let end = if is_good { HandlerEnd::Succeeded(word) } else { HandlerEnd::Failed };
-        let error = went.failure.map(|failure| failure.message);
         self.event("handler_finished", place, json!({"succeeded": is_good, "error": error}));
         torc_failpoint::hit("steps.after_handler");
         Ok(end)

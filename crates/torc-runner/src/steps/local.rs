@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use torc_model::api::{AttemptPacket, CompletionReport};
 use torc_model::ids::WorkflowId;
 use torc_model::plan::Execution;
+use torc_model::steps::Step;
 
 /// The key of the poller that the supervisor leaves free.
 const DONE_KEY: u64 = 0;
@@ -34,6 +35,8 @@ pub struct LocalRun {
     pub output_dir: PathBuf,
     /// Between the termination signal and SIGKILL.
     pub grace: Duration,
+    /// Takes the place of the first try of its first step.
+    pub first_try: Option<Step>,
 }
 
 /// Runs an attempt with steps to its end.
@@ -61,7 +64,11 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
     let (sender, inbox) = mailbox(DONE_KEY)?;
     let mut supervisor = Supervisor::new(setup, rules, tasks.clone(), sender)?;
     inbox.join(supervisor.poller())?;
-    let mut run = StepRun::new(Attempt::new(local.packet, Vec::new()), context.clone());
+    let attempt = Attempt::new(local.packet, Vec::new());
+    let mut run = match local.first_try {
+        Some(first) => StepRun::rehearsal(attempt, context.clone(), first),
+        None => StepRun::new(attempt, context.clone()),
+    };
     let mut ask = run.advance(Answer::Begin);
     let mut next_id = 1;
     loop {

@@ -26,6 +26,8 @@ pub struct Plan {
     env: Vec<(String, String)>,
     script: Option<ScriptResult>,
     tree: Result<Tree, String>,
+    /// Fails in the place of the first try.
+    pub(super) rehearsal: Option<Step>,
 }
 
 impl Plan {
@@ -34,7 +36,7 @@ impl Plan {
         let env = attempt.env(context, attempt.packet.attempt_id);
         let Attempt { mut packet, script, .. } = attempt;
         let tree = Tree::from_value(packet.steps.take().unwrap_or_default());
-        Self { packet, env, script, tree }
+        Self { packet, env, script, tree, rehearsal: None }
     }
 
     /// One plain shell step: nothing to keep track of.
@@ -53,8 +55,9 @@ impl Plan {
 /// Runs an attempt's steps and makes the report.
 pub async fn attempt(plan: Plan, context: Arc<Context>, port: Port) -> Box<CompletionReport> {
     let is_light = plan.is_light();
-    let Plan { packet, env, script, tree } = plan;
+    let Plan { packet, env, script, tree, rehearsal } = plan;
     let mut run = Run::new(packet, env, script, context, port, is_light);
+    run.rehearsal = rehearsal;
     let end = match tree {
         Ok(tree) => {
             let tree = Arc::new(tree);
@@ -89,6 +92,10 @@ pub struct Run {
     pub(super) agent: Option<torc_model::steps::Agent>,
     pub(super) journal: Journal,
     pub files: Vec<PathBuf>,
+    /// What people should hear besides the failure, if it comes to one.
+    pub remarks: Vec<String>,
+    /// Fails in the place of the first try.
+    pub(super) rehearsal: Option<Step>,
 }
 
 impl Run {
@@ -124,6 +131,8 @@ impl Run {
             agent: None,
             journal,
             files: Vec::new(),
+            remarks: Vec::new(),
+            rehearsal: None,
         }
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use torc_model::api::{AttemptRef, CompletionReport, Evidence};
 use torc_model::status::Cause;
-use torc_model::steps::ErrorKind;
+use torc_model::steps::{ErrorKind, failure_line};
 
 /// What all processes of an attempt used.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ struct Verdict {
 
 /// Makes the report.
 pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<CompletionReport> {
-    let verdict = match &end {
+    let mut verdict = match &end {
         Ok(None) => missing(&run),
         Ok(Some(failure)) => of_failure(&run, failure),
         Err(Stop::Fatal(failure)) => {
@@ -59,6 +59,8 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
         Err(Stop::Interrupted(exit, reason)) => of_stop(&run, exit.as_deref(), reason.as_ref()),
     };
     if let Ok(Some(failure)) | Err(Stop::Fatal(failure)) = &end {
+        let remark = |text: String| Evidence { source: "journal".into(), text };
+        verdict.evidence.extend(std::mem::take(&mut run.remarks).into_iter().map(remark));
         run.report.failed_step = Some(failure.step.clone());
     }
     if !run.is_light {
@@ -146,8 +148,7 @@ fn of_failure(run: &Run, failure: &Failure) -> Verdict {
         ErrorKind::Walltime => i64::from(execution.timeout_exit_code),
         _ => failure.code,
     };
-    let first = failure.message.lines().last().unwrap_or_default();
-    let error = format!("step `{}` failed ({} {}): {first}", failure.step, failure.kind.as_str(), failure.code);
+    let error = failure_line(&failure.step, failure.kind, failure.code, &failure.message);
     Verdict { return_code, signal: failure.signal, cause: Some(cause), error: Some(error), evidence }
 }
 

@@ -69,7 +69,8 @@ impl Run {
                     return Ok((Outcome::Skipped, None));
                 }
                 Err(message) => {
-                    let failure = self.failure(ErrorKind::Variable, 1, format!("`when`: {message}"), place);
+                    let mut failure = self.failure(ErrorKind::Variable, 1, format!("`when`: {message}"), place);
+                    self.row_without_process(step, place, &mut failure);
                     return Ok(self.finish(step, place, &name, given_up(step.continue_on_error), Some(failure)));
                 }
             }
@@ -167,7 +168,13 @@ impl Run {
         let mut tries = 0;
         loop {
             tries += 1;
-            let Err(failure) = self.once(step, place, part).await? else { return Ok(Ok(())) };
+            let before = self.report.rows.len();
+            let Err(mut failure) = self.once(step, place, part).await? else { return Ok(Ok(())) };
+            let has_row = self.report.rows[before..].iter().any(|row| row.path == place.path);
+            // What failed inside it, and a check of it, have rows of their own.
+            if !has_row && failure.step == place.path && failure.kind != ErrorKind::Validation {
+                self.row_without_process(step, place, &mut failure);
+            }
             let seed = self.packet.job_id.0.unsigned_abs() ^ (self.packet.attempt_id.unsigned_abs() << 32);
             let elapsed = begun.elapsed().as_secs_f64();
             let wait = step
@@ -221,6 +228,14 @@ impl Run {
     }
 
     async fn once_inside(&mut self, step: &Step, place: &Place, part: Part) -> Tried {
+        if let Some(first) = self.rehearsal.take()
+            && let Action::Shell(text) = &first.action
+        {
+            return match self.enter(&first, place) {
+                Ok(()) => self.shell(&first, text, place).await,
+                Err(failure) => Ok(Err(failure)),
+            };
+        }
         if part == Part::Whole {
             let result = match &step.action {
                 Action::Shell(text) => self.shell(step, text, place).await?,

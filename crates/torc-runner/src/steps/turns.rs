@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use torc_model::api::CompletionReport;
+use torc_model::steps::Step;
 
 /// What a run of steps wants next.
 #[derive(Debug)]
@@ -98,8 +99,18 @@ impl fmt::Debug for StepRun {
 impl StepRun {
     /// The steps of an attempt, not begun.
     pub fn new(attempt: Attempt, context: Arc<Context>) -> Self {
+        Self::of(run::Plan::of(attempt, &context), context)
+    }
+
+    /// The same, but the first try of its first step is this one.
+    pub fn rehearsal(attempt: Attempt, context: Arc<Context>, first: Step) -> Self {
+        let mut plan = run::Plan::of(attempt, &context);
+        plan.rehearsal = Some(first);
+        Self::of(plan, context)
+    }
+
+    fn of(plan: run::Plan, context: Arc<Context>) -> Self {
         let port = Port::default();
-        let plan = run::Plan::of(attempt, &context);
         let is_light = plan.is_light();
         Self { future: Box::pin(run::attempt(plan, context, port.clone())), port, is_light }
     }

@@ -78,6 +78,7 @@ impl Place {
             working_dir: self.0.path().into(),
             output_dir: self.path("output"),
             grace: Duration::from_millis(200),
+            first_try: None,
         };
         let report = run_locally(local).unwrap();
         let steps = report.steps.clone().map(|steps| serde_json::from_value(steps).unwrap()).unwrap_or_default();

@@ -48,6 +48,7 @@ impl Test {
             working_dir: self.dir.path().into(),
             output_dir: self.dir.path().join("output"),
             grace: Duration::from_millis(300),
+            first_try: None,
         };
         // One at a time: who owns processes also looks after orphans of the whole program.
         static ONE: Mutex<()> = Mutex::new(());

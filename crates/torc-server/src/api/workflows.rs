@@ -148,7 +148,7 @@ pub async fn delete_workflow(
     operation_id = "get_workflow_spec",
     tag = "workflows",
     params(("id" = i64, Path, description = "The workflow.")),
-    responses((status = 200, description = "The spec, parameters expanded.", body = Value), Refusals),
+    responses((status = 200, description = "The spec, as it was read.", body = Value), Refusals),
     security(("token" = ["workflow"]))
 )]
 pub async fn get_spec(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<Value> {

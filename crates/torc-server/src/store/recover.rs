@@ -13,15 +13,12 @@ use torc_model::core::{Change as Row, TOO_MANY_FAILED};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
-    Action, Caps, Change, Current, Diagnosis, Facts, Kind, Policy, RecoverJob, RecoverRequest, RecoverView, Remedy,
-    diagnose,
+    Action, Caps, Change, Current, Diagnosis, Facts, Kind, LARGEST_MULTIPLIER, Policy, RecoverJob, RecoverRequest,
+    RecoverView, Remedy, diagnose,
 };
 use torc_model::status::{Cause, JobStatus, Origin};
 use torc_model::units::Runtime;
 use torc_model::words;
-
-/// Multipliers beyond this are a slip of the finger.
-const LARGEST_MULTIPLIER: f64 = 100.0;
 
 /// A job that ended badly, with its newest ended attempt.
 struct Failure {

@@ -82,6 +82,13 @@ pub fn render(job: &str, attempt: i64, report: &Report) -> String {
         let name = event.data.get("name").and_then(Value::as_str).unwrap_or(&event.path);
         let _ = writeln!(out, "  {}: skipped", escape::line(name));
     }
+    for event in report.events.iter().filter(|event| event.kind == "handler_finished") {
+        // One whose commands failed has rows that say so.
+        if let (Some(true), Some(error)) = (event.data["succeeded"].as_bool(), event.data["error"].as_str()) {
+            let place = if event.path.is_empty() { "the job" } else { &event.path };
+            let _ = writeln!(out, "  handler of {}: {}", escape::line(place), escape::line(error));
+        }
+    }
     if report.rows.is_empty() && report.events.is_empty() {
         out.push_str("  one step, succeeded at once\n");
     }

@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::session::Access;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table};
 use clap::Subcommand;
@@ -56,17 +56,25 @@ impl Args {
                     })?;
                 }
                 Command::Set { name, max } => {
-                    let limit: LimitView = client.put(&format!("/limits/{name}"), &SetLimit { max }).await?;
+                    let limit: LimitView = client.put(&path(&name)?, &SetLimit { max }).await?;
                     context
                         .output
                         .value(&limit, |l| format!("limit `{}` is {}, {} in use\n", l.name, l.max, l.used))?;
                 }
                 Command::Delete { name } => {
-                    client.delete::<serde_json::Value>(&format!("/limits/{name}")).await?;
+                    client.delete::<serde_json::Value>(&path(&name)?).await?;
                     context.output.value(&json!({ "deleted": name }), |_| format!("limit `{name}` is gone\n"))?;
                 }
             }
             Ok(Exit::Success)
         })
+    }
+}
+
+/// Where the server keeps this limit.
+fn path(name: &str) -> Result<String> {
+    match name {
+        "" => Err(Error::usage("the name of a limit must not be empty")),
+        name => Ok(format!("/limits/{}", torc_client::segment(name))),
     }
 }

@@ -6,6 +6,7 @@ mod check;
 mod classify;
 mod completions;
 mod create;
+mod current_spec;
 mod describe;
 mod detach;
 mod direct;

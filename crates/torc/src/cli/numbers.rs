@@ -72,6 +72,11 @@ mod tests {
             (&["jobs", "list", "--offset", "-3"], "'-3' for '--offset <N>': expected a whole number of at least 0\n"),
             (&["events", "--after", "-1"], "'-1' for '--after <ID>': expected a whole number of at least 0\n"),
             (&["watch", "--memory-multiplier", "x"], "--memory-multiplier <FACTOR>': expected a number\n"),
+            (
+                &["recover", "--memory-multiplier", "nan"],
+                "--memory-multiplier <FACTOR>': expected a number from 1 to 100\n",
+            ),
+            (&["recover", "--runtime-multiplier", "0.5"], "expected a number from 1 to 100\n"),
             (&["slurm", "schedule-nodes", "-n", "5000"], "expected a whole number from 1 to 1000\n"),
             (&["limits", "set", "gpu", "99999999999999999999"], "expected a smaller number\n"),
         ] {

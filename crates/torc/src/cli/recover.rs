@@ -13,7 +13,9 @@ use tokio::process::Command;
 use torc_client::Client;
 use torc_model::api::{ErrorInfo, WorkflowView};
 use torc_model::ids::WorkflowId;
-use torc_model::recovery::{Action, Change, Kind, NodeShape, RecoverJob, RecoverRequest, RecoverView};
+use torc_model::recovery::{
+    Action, Change, Kind, LARGEST_MULTIPLIER, NodeShape, RecoverJob, RecoverRequest, RecoverView,
+};
 use torc_model::status::JobStatus;
 
 /// Recover what failed: more memory, more time, or the same again
@@ -54,11 +56,11 @@ pub struct Args {
 #[derive(clap::Args, Debug, Clone)]
 pub struct Options {
     /// Memory after an out-of-memory kill, times this
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.5)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
     memory_multiplier: f64,
 
     /// Runtime after a timeout, times this
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.5)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
     runtime_multiplier: f64,
 
     /// Try failures without a known remedy again as they are
@@ -69,6 +71,15 @@ pub struct Options {
     /// and in `TORC_WORKFLOW_ID`. When it succeeds they are tried again, when it fails nothing is recovered
     #[arg(long, value_name = "COMMAND")]
     recovery_hook: Option<String>,
+}
+
+/// A factor by which something may grow.
+fn factor(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if (1.0..=LARGEST_MULTIPLIER).contains(&factor) => Ok(factor),
+        Ok(_) => Err(format!("expected a number from 1 to {LARGEST_MULTIPLIER}")),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// What a call of recovery came to.

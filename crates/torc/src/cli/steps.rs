@@ -93,16 +93,15 @@ impl Test {
         let item = self.item.as_deref().map(serde_json::from_str).transpose();
         let item = item.map_err(|error| Error::usage(format!("`--item` is not JSON: {error}")))?;
         let failing = Step {
+            name: step.name.clone(),
             // The message goes through the environment, as everything does.
             action: Action::Shell(format!("printf '%s\\n' \"$TORC_TEST_MESSAGE\" >&2; exit {}", self.exit_code)),
             env: [("TORC_TEST_MESSAGE".to_owned(), self.message.replace("${", "$${"))].into(),
-            retry: None,
-            when: None,
-            capture: Default::default(),
-            expect: None,
-            ..step
+            ..Step::default()
         };
-        let tree = Tree { steps: vec![failing], on_failure: None, on_success: Vec::new(), item, ..tree };
+        // Only the first try is made up: whether the handler helps, the step itself tells. It is not tried again before.
+        let step = Step { retry: None, when: None, ..step };
+        let tree = Tree { steps: vec![step], on_failure: None, on_success: Vec::new(), item, ..tree };
         let here = std::env::current_dir().map_err(Error::io("use", "the current directory"))?;
         let output_dir = std::env::temp_dir().join(format!("torc-steps-test-{}", std::process::id()));
         let packet = packet(&job, tree);
@@ -112,6 +111,7 @@ impl Test {
             working_dir: here,
             output_dir: output_dir.clone(),
             grace: Duration::from_secs(10),
+            first_try: Some(failing),
         };
         let report = run_locally(local).map_err(Error::io("run", "the handler"))?;
         let steps: Report =

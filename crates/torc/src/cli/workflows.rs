@@ -4,17 +4,20 @@ use super::drive::count;
 use super::paging::Paging;
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::{Context, cancel, create, describe};
+use super::{Context, cancel, create, current_spec, describe};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::card::Card;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use torc_client::{Client, Query};
-use torc_model::api::{Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, WorkflowView};
+use torc_model::api::{EventView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, WorkflowView};
+use torc_model::ids::JobId;
+use torc_model::recovery::AdjustmentView;
 use torc_model::status::JobStatus;
 
 /// List workflows, and start, reset, export or delete them
@@ -301,7 +304,24 @@ impl SyncStatus {
 impl Export {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
-        let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
+        let mut spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
+        let of = |what: &str| format!("/workflows/{}/{what}", workflow.id);
+        let adjustments: Vec<AdjustmentView> = client.list_all(&of("adjustments"), &Query::new()).await?;
+        let events: Vec<EventView> = client.list_all(&of("events"), &Query::new().add("kind", "job_changed")).await?;
+        let by_hand = events.iter().filter_map(|event| event.job_id);
+        let changed: BTreeSet<JobId> = adjustments.iter().map(|a| a.job_id).chain(by_hand).collect();
+        let mut jobs = Vec::with_capacity(changed.len());
+        for id in changed {
+            jobs.push(client.get_job(id).await?);
+        }
+        let left_out = current_spec::apply(&mut spec, &jobs, &adjustments);
+        if let Some(first) = left_out.first() {
+            let jobs = human::count(left_out.len() as i64, "job");
+            let first = crate::output::escape::line(first);
+            context.output.warn(format_args!(
+                "what was changed of {jobs} is not in it, because an entry with parameters speaks of several: {first} first"
+            ));
+        }
         let by_name = self.output.as_deref().and_then(torc_spec::Format::from_path);
         let format = self.written_as.or(by_name).unwrap_or(torc_spec::Format::Json);
         let text = match torc_spec::Spec::from_value(spec) {

@@ -17,6 +17,7 @@ mod hostile;
 mod life;
 mod mcp;
 mod outcomes;
+mod places;
 mod real_agents;
 mod real_clients;
 mod recovery;

@@ -424,6 +424,13 @@ jobs:
         .says("=> recovered");
     assert_eq!(test.read("seen"), "3 no $(x) ${y}\n");
     assert!(!test.exists("RAN"));
+    // Whether a handler helps, the step itself tells.
+    test.write(
+        "again.yaml",
+        "name: w\njobs:\n  - name: j\n    steps:\n      - {name: build, shell: 'echo >> tried; test -e fixed', on_failure: {commands: ['touch fixed'], max_attempts: 2}}\n",
+    );
+    test.torc(["steps", "test", "again.yaml", "--step", "build"]).success().says("build [shell] try 2: ok");
+    assert_eq!(test.read("tried").lines().count(), 1, "the first try was made up");
     test.torc(["steps", "test", "workflow.yaml", "--step", "bild"]).exit(2).tells("there is no step `bild`");
 }
 
