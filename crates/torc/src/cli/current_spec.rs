@@ -26,7 +26,7 @@ pub fn apply(spec: &mut Value, changed: &[JobView], adjustments: &[AdjustmentVie
             entry.insert("priority".into(), json!(job.priority));
         }
         let own = || adjustments.iter().filter(|adjustment| adjustment.job_id == job.id).map(|a| &a.change);
-        if let Some(timeout) = own().filter(|change| change.field == "timeout").last() {
+        if let Some(timeout) = own().rfind(|change| change.field == "timeout") {
             entry.insert("timeout".into(), json!(timeout.written(timeout.to)));
         }
         if own().any(|change| change.field != "timeout") {
