@@ -47,6 +47,22 @@ impl Error {
         }
     }
 
+    /// There was no connection, so that nothing was sent.
+    pub fn is_unsent(&self) -> bool {
+        self.came_to_a_connection() == Some(false)
+    }
+
+    /// The connection was there and broke, as against one that never came about.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.came_to_a_connection() == Some(true)
+    }
+
+    /// None when it is no fault of the connection.
+    fn came_to_a_connection(&self) -> Option<bool> {
+        let Self::Unreachable { source, .. } = self else { return None };
+        source.downcast_ref::<hyper_util::client::legacy::Error>().map(|error| !error.is_connect())
+    }
+
     /// The HTTP status of a refusal.
     pub fn status(&self) -> Option<u16> {
         match self {

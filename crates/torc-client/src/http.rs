@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::inside::{Body, Inside, boxed};
 use crate::single::{Single, in_origin_form};
+use crate::successor::Successor;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -33,6 +34,8 @@ pub struct Client {
     time_limit: Duration,
     /// The server is in this very process.
     inside: Option<Inside>,
+    /// Who is asked when the server has ended.
+    pub(crate) successor: Option<Successor>,
 }
 
 /// How requests travel.
@@ -95,7 +98,7 @@ impl Client {
         })?;
         authorization.set_sensitive(true);
         let inner = Inner { transport, origin: origin.into(), token: token.into(), authorization };
-        Ok(Self { inner: Arc::new(inner), time_limit: TIME_LIMIT, inside: None })
+        Ok(Self { inner: Arc::new(inner), time_limit: TIME_LIMIT, inside: None, successor: None })
     }
 
     /// Tells it that the server is in this very process: see [`Client::single`].
@@ -125,6 +128,10 @@ impl Client {
         Self { time_limit, ..self.clone() }
     }
 
+    pub(crate) fn time_limit(&self) -> Duration {
+        self.time_limit
+    }
+
     /// `http://host:port`, as jobs get it in `TORC_API_URL`.
     pub fn url(&self) -> &str {
         &self.inner.origin
@@ -134,7 +141,7 @@ impl Client {
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         match self.call(Method::GET, path, Bytes::new(), self.time_limit).await {
             // A kept connection may have been closed by the server the moment it was used; a read is safe to repeat.
-            Err(Error::Unreachable { source, .. }) if is_broken_connection(source.as_ref()) => {
+            Err(error) if error.is_broken() && self.successor.is_none() => {
                 self.call(Method::GET, path, Bytes::new(), self.time_limit).await
             }
             other => other,
@@ -173,6 +180,17 @@ impl Client {
 
     /// The answer of a `GET` as it is: text files such as logs.
     pub async fn get_bytes(&self, path: &str) -> Result<Bytes, Error> {
+        let mut client = self.clone();
+        loop {
+            let error = match client.get_bytes_once(path).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => error,
+            };
+            client = client.instead(&Method::GET, &error).await.ok_or(error)?;
+        }
+    }
+
+    async fn get_bytes_once(&self, path: &str) -> Result<Bytes, Error> {
         let exchange = async {
             let (status, body) = self.exchange(self.request(Method::GET, path, Bytes::new())?).await?;
             if status.is_success() { Ok(body) } else { Err(refusal(status, &body)) }
@@ -187,9 +205,16 @@ impl Client {
         body: Bytes,
         limit: Duration,
     ) -> Result<T, Error> {
-        let request = self.request(method, path, body)?;
-        let (status, body) =
-            tokio::time::timeout(limit, self.exchange(request)).await.unwrap_or_else(|_| Err(self.too_slow(limit)))?;
+        let mut client = self.clone();
+        let (status, body) = loop {
+            let request = client.request(method.clone(), path, body.clone())?;
+            let answer = tokio::time::timeout(limit, client.exchange(request)).await;
+            let error = match answer.unwrap_or_else(|_| Err(client.too_slow(limit))) {
+                Ok(answer) => break answer,
+                Err(error) => error,
+            };
+            client = client.instead(&method, &error).await.ok_or(error)?;
+        };
         if !status.is_success() {
             return Err(refusal(status, &body));
         }
@@ -255,11 +280,6 @@ fn to_json(body: &(impl Serialize + ?Sized)) -> Result<Bytes, Error> {
     serde_json::to_vec(body)
         .map(Bytes::from)
         .map_err(|e| Error::Config { message: format!("the request can not be written as JSON: {e}"), hint: None })
-}
-
-/// The connection was there and broke, as against one that never came about.
-fn is_broken_connection(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|e| !e.is_connect())
 }
 
 pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Error {

@@ -12,6 +12,7 @@ mod runner;
 mod single;
 mod slurm;
 mod stream;
+mod successor;
 mod triage;
 
 pub use error::Error;

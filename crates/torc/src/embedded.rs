@@ -89,7 +89,7 @@ fn options(dir: &Path, purpose: Purpose) -> Options {
 }
 
 /// The server that `server.json` names, if it answers.
-async fn find_other(dir: &Path) -> Option<Owner> {
+pub async fn find_other(dir: &Path) -> Option<Owner> {
     let file = discovery::read_server_file(dir).ok()?;
     let client = Client::new(&file.url, &file.token).ok()?;
     client.health().await.ok()?;

@@ -45,6 +45,8 @@ pub enum Error {
         message: String,
         /// What to do about it.
         hint: String,
+        /// There was no connection, so the call certainly had no effect.
+        is_unsent: bool,
     },
     /// The server inside this process could not start.
     Embedded {
@@ -121,12 +123,16 @@ impl From<torc_client::Error> for Error {
             torc_client::Error::Refused { status, info } => Self::Refused { status, info },
             torc_client::Error::Config { message, hint } => Self::Usage { message, hint },
             torc_client::Error::Unreachable { .. } => Self::Unreachable {
+                is_unsent: error.is_unsent(),
                 message: error.to_string(),
-                hint: "check `--url` (or `TORC_API_URL`), or leave it out to use the local `.torc` directory".into(),
+                hint:
+                    "is the server gone? `--url` (or `TORC_API_URL`) names another; without it the local state is used"
+                        .into(),
             },
             torc_client::Error::Protocol { url, message } => Self::Unreachable {
                 message: format!("the answer from `{url}` was not understood: {message}"),
                 hint: "is this the address of a Torc server of the same version?".into(),
+                is_unsent: false,
             },
         }
     }

@@ -42,6 +42,13 @@ pub enum StartError {
         /// Who, as far as it said.
         owner: Option<Box<Owner>>,
     },
+    /// A server with its database elsewhere, or another such server, has the state directory.
+    DirectoryOwned {
+        /// The state directory.
+        dir: PathBuf,
+        /// Who, as far as it said.
+        owner: Option<Box<Owner>>,
+    },
     /// A server on another machine had the database open and never said that it closed it.
     OwnedElsewhere {
         /// The database.
@@ -127,6 +134,11 @@ impl StartError {
                 "use that server, or stop it first (`kill {}` on {}); two servers would destroy each other's work",
                 owner.pid, owner.host
             ),
+            Self::DirectoryOwned { owner: Some(owner), .. } => format!(
+                "serve another directory with `--dir`, or stop that server first (`kill {}` on {})",
+                owner.pid, owner.host
+            ),
+            Self::DirectoryOwned { owner: None, .. } => "serve another directory with `--dir`".into(),
             Self::Owned { owner: None, .. } => "wait for it to end, or use another state directory".into(),
             Self::OwnedElsewhere { lock, owner, .. } => format!(
                 "start on {} to go on there; if that process is gone for good, delete `{}`",
@@ -171,6 +183,12 @@ impl fmt::Display for StartError {
             }
             Self::Owned { database, owner: None } => {
                 write!(f, "the database `{}` is in use by another process", database.display())
+            }
+            Self::DirectoryOwned { dir, owner: Some(owner) } => {
+                write!(f, "the state directory `{}` is served by {owner}", dir.display())
+            }
+            Self::DirectoryOwned { dir, owner: None } => {
+                write!(f, "the state directory `{}` is served by another process", dir.display())
             }
             Self::OwnedElsewhere { database, owner, .. } => {
                 write!(

@@ -114,7 +114,7 @@ impl Server {
             database: database.path.clone(),
             path: server_file,
             ours: file.clone(),
-            lock: database.lock,
+            locks: (database.lock, database.directory_lock),
         };
         let askers = inside.clone();
         let task = tokio::spawn(async move {
@@ -197,10 +197,13 @@ struct Opened {
 struct OwnedDatabase {
     path: PathBuf,
     lock: Lock,
+    /// Of the state directory, when the database is elsewhere.
+    directory_lock: Option<Lock>,
 }
 
 fn open(options: &Options) -> Result<Opened, StartError> {
     private::ensure_directory(&options.state_dir)?;
+    let directory_lock = lock_directory(options)?;
     let Database { writer, path, lock, .. } = Database::open(options)?;
     torc_failpoint::hit("boot.opened");
     let token = load_token(&options.state_dir.join(TOKEN_FILE))?;
@@ -210,7 +213,34 @@ fn open(options: &Options) -> Result<Opened, StartError> {
         source,
     })?;
     let reader = Reader::open(&path)?;
-    Ok(Opened { database: OwnedDatabase { path, lock }, token, reader, store })
+    Ok(Opened { database: OwnedDatabase { path, lock, directory_lock }, token, reader, store })
+}
+
+/// A server with its database elsewhere owns its state directory too: `server.json` can name one server only. It takes
+/// the lock of the database that would be there, which is what every other server of the directory takes.
+fn lock_directory(options: &Options) -> Result<Option<Lock>, StartError> {
+    let dir = &options.state_dir;
+    let usual = dir.join(Options::DATABASE);
+    let real = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    let database = options.database_path();
+    if database == usual || real(&database).is_some_and(|database| real(&usual) == Some(database)) {
+        return Ok(None);
+    }
+    let file_system = (options.detect_file_system)(dir).map_err(|source| StartError::Io {
+        doing: "look at the directory",
+        path: dir.clone(),
+        source,
+    })?;
+    match Lock::acquire(&usual, &file_system) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(StartError::Owned { owner, .. }) => Err(StartError::DirectoryOwned { dir: dir.clone(), owner }),
+        // A directory without locks is a reason to put the database elsewhere.
+        Err(StartError::NoLocks { lock, source }) => {
+            tracing::warn!(lock = %lock.display(), %source, "no locks here: a second server would not be noticed");
+            Ok(None)
+        }
+        Err(other) => Err(other),
+    }
 }
 
 /// Looks for dead runners again and again, until the server ends.
@@ -259,7 +289,7 @@ struct Ending {
     database: PathBuf,
     path: PathBuf,
     ours: ServerFile,
-    lock: Lock,
+    locks: (Lock, Option<Lock>),
 }
 
 impl Ending {
@@ -283,7 +313,7 @@ impl Ending {
             tracing::warn!(%error, path = %self.path.display(), "can not remove");
         }
         // Last: the next owner finds everything else done.
-        drop(self.lock);
+        drop(self.locks);
     }
 }
 

@@ -27,9 +27,10 @@ const BATCH: usize = 1024;
 
 /// Thousands of jobs end per second; people do not see more often than this, and each look is a wake-up.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long, and how often, a server that does not answer is asked again.
-const PATIENCE: Duration = Duration::from_secs(10);
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How long a server that does not answer is asked again.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is asked.
+pub const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How often a runner whose server is gone looks whether it is to serve itself.
 const TAKE_OVER_AGAIN: Duration = Duration::from_secs(1);
 /// Jobs that can not run are explained, this many at most.

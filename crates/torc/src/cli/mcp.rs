@@ -105,7 +105,8 @@ impl Args {
             cluster: Some(Arc::new(SlurmCluster)),
             journal: Arc::new(Journal::default()),
         });
-        let failed = |message| Error::Unreachable { message, hint: "see what the client says".into() };
+        let failed =
+            |message| Error::Unreachable { message, hint: "see what the client says".into(), is_unsent: false };
         let Some(port) = self.http else {
             return serve_stdio(server).await.map_err(failed);
         };

@@ -53,7 +53,8 @@ mod workflows;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Format, Output};
-use clap::{Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::path::PathBuf;
 
 /// Run workflows of shell jobs, and recover them
@@ -258,7 +259,20 @@ impl Locator {
 impl Cli {
     /// Reads the arguments. Ends the program if they are wrong, or if they only ask for help.
     pub fn read(arguments: Vec<std::ffi::OsString>) -> Self {
-        Self::try_parse_from(&arguments).unwrap_or_else(|error| numbers::explain(error, &arguments).exit())
+        Self::try_read(&arguments).unwrap_or_else(|error| numbers::explain(error, &arguments).exit())
+    }
+
+    fn try_read(arguments: &[std::ffi::OsString]) -> std::result::Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches_from(arguments)?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        let is_from = |id, source| matches.value_source(id) == Some(source);
+        // What the user says here and now counts more than what the environment says: inside a job it names the server of
+        // the workflow.
+        if is_from("dir", ValueSource::CommandLine) && !is_from("url", ValueSource::CommandLine) {
+            cli.global.url = None;
+            cli.global.token_file = cli.global.token_file.filter(|_| is_from("token_file", ValueSource::CommandLine));
+        }
+        Ok(cli)
     }
 
     /// Runs the command.
@@ -317,7 +331,6 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -160,8 +160,12 @@ fn run_found(
     torc_runner::prefer_short_turns();
     block_on(async {
         let mut session = Session::open_for(&context.locator, access, Purpose::Run { port: 0 }).await?;
-        let go = async |session: &mut Session| {
-            let workflow = find(&session.client).await?;
+        let mut found = None;
+        let mut go = async |session: &mut Session| {
+            let workflow = match &found {
+                Some(found) => WorkflowView::clone(found),
+                None => found.insert(find(&session.client).await?).clone(),
+            };
             let drive = Drive { context, workflow, options: &options.runner, force: options.force };
             match other_runner_here(&session.client, &drive.workflow).await? {
                 Some(runner) => drive::follow(session, drive, &runner).await,
@@ -169,10 +173,11 @@ fn run_found(
             }
         };
         let mut result = go(&mut session).await;
-        // Another `torc run` has just ended, and its server with it: we have one of our own then. Whoever creates
-        // something must not do so twice.
+        // Another `torc run` has just ended, and its server with it: we have one of our own then.
         let is_gone = matches!(result, Err(Error::Unreachable { .. })) && session.is_shared();
-        if is_gone && access == Access::Existing {
+        // Whoever creates something must not do so twice.
+        let is_unsent = matches!(result, Err(Error::Unreachable { is_unsent: true, .. }));
+        if is_gone && (access == Access::Existing || is_unsent) {
             session.take_over().await;
             result = go(&mut session).await;
         }

@@ -1,14 +1,14 @@
 //! How a command reaches a server: the one that was named, the one that owns the local state, or one of its own.
 
 use super::{Context, Locator};
-use crate::embedded::{Embedded, Owner, Purpose};
+use crate::embedded::{self, Embedded, Owner, Purpose};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::Mutex;
 use torc_client::Client;
 use torc_client::discovery::{self, STATE_DIR};
-
-/// File of the database inside the state directory; its presence makes a directory a state directory.
-const DATABASE: &str = "torc.db";
+use torc_server::Options;
 
 /// What a command does when there is no local state yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,8 +28,11 @@ pub struct Session {
     /// That process was another `torc run` when we found it, so its server may end before we do.
     is_shared: bool,
     /// The server inside this process, if the command had to bring its own.
-    embedded: Option<Embedded>,
+    embedded: Own,
 }
+
+/// The server inside this process. Shared with the client, which brings one when the server that it found has ended.
+type Own = Arc<Mutex<Option<Embedded>>>;
 
 impl Session {
     /// Finds the server, or starts one on the local state that answers this command only.
@@ -44,15 +47,34 @@ impl Session {
                 client: Client::new(url, &token_for(locator, url)?)?,
                 dir: None,
                 is_shared: false,
-                embedded: None,
+                embedded: Own::default(),
             });
         }
         let dir = state_dir(locator, access)?;
+        if access == Access::Existing && !has_database(&dir) {
+            // Its server has the database elsewhere; one of our own would make an empty one here.
+            return match embedded::find_other(&dir).await {
+                Some(Owner::Other { client, is_run }) => {
+                    Ok(Self { client, dir: None, is_shared: is_run, embedded: Own::default() })
+                }
+                _ => Err(no_answer(&dir)),
+            };
+        }
+        let own = Own::default();
         match Embedded::start(&dir, purpose).await? {
             Owner::Us(embedded) => {
-                Ok(Self { client: embedded.client()?, dir: None, is_shared: false, embedded: Some(embedded) })
+                let client = embedded.client()?;
+                *own.lock().await = Some(embedded);
+                Ok(Self { client, dir: None, is_shared: false, embedded: own })
             }
-            Owner::Other { client, is_run } => Ok(Self { client, dir: Some(dir), is_shared: is_run, embedded: None }),
+            Owner::Other { client, is_run } => {
+                // Whoever runs something takes the place of the server instead, for all who use it.
+                let client = match purpose {
+                    Purpose::Look => with_successor(client, dir.clone(), own.clone()),
+                    Purpose::Run { .. } => client,
+                };
+                Ok(Self { client, dir: Some(dir), is_shared: is_run, embedded: own })
+            }
         }
     }
 
@@ -62,8 +84,8 @@ impl Session {
     }
 
     /// The server is this command's own and ends with it.
-    pub fn is_momentary(&self) -> bool {
-        self.embedded.is_some()
+    pub async fn is_momentary(&self) -> bool {
+        self.embedded.lock().await.is_some()
     }
 
     /// The server is gone. If it served the local state inside another command that has ended, this process takes its
@@ -75,7 +97,7 @@ impl Session {
         let port = self.client.url().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
         match Embedded::start(&dir, Purpose::Run { port }).await {
             Ok(Owner::Us(embedded)) => {
-                self.embedded = Some(embedded);
+                *self.embedded.lock().await = Some(embedded);
                 self.dir = None;
                 self.is_shared = false;
             }
@@ -86,10 +108,30 @@ impl Session {
 
     /// Ends the command's own server, if there is one.
     pub async fn close(self) {
-        if let Some(embedded) = self.embedded {
+        if let Some(embedded) = self.embedded.lock().await.take() {
             embedded.stop().await;
         }
     }
+}
+
+/// A client that goes on when the server ends, as that of a `torc run` does: with whoever has the state then, or with a
+/// server of this process.
+fn with_successor(client: Client, dir: PathBuf, own: Own) -> Client {
+    client.with_successor(move || {
+        let (dir, own) = (dir.clone(), own.clone());
+        async move {
+            match Embedded::start(&dir, Purpose::Look).await {
+                Ok(Owner::Us(embedded)) => {
+                    let client = embedded.client().ok();
+                    *own.lock().await = Some(embedded);
+                    client
+                }
+                Ok(Owner::Other { client, .. }) => Some(with_successor(client, dir, own)),
+                // The error that the command has met says as much.
+                Err(_) => None,
+            }
+        }
+    })
 }
 
 impl Context {
@@ -107,12 +149,16 @@ impl Context {
     pub fn with_lasting_server<T>(&self, what: &str, work: impl AsyncFnOnce(&Client) -> Result<T>) -> Result<T> {
         super::block_on(async {
             let session = Session::open(&self.locator, Access::Existing).await?;
-            let result = match session.is_momentary() {
+            let result = match session.is_momentary().await {
                 true => Err(Error::usage_hint(
                     format!("no server is running, and {what} ends with its server"),
                     "start one that stays with `torc server run`, or do this while `torc run` is at work",
                 )),
-                false => work(&session.client).await,
+                // A server of our own could not take its place.
+                false => match session.client.detached() {
+                    Ok(client) => work(&client).await,
+                    Err(error) => Err(error.into()),
+                },
             };
             session.close().await;
             result
@@ -138,13 +184,13 @@ fn token_for(locator: &Locator, url: &str) -> Result<String> {
     }
 }
 
-/// `--dir`, else the nearest `.torc` with a database, else (to create something) `.torc` right here.
+/// `--dir`, else the nearest `.torc` with a database or a server, else (to create something) `.torc` right here.
 pub fn state_dir(locator: &Locator, access: Access) -> Result<PathBuf> {
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
     if let Some(dir) = &locator.dir {
         let dir = here.join(dir);
         return match access {
-            Access::Existing if !dir.join(DATABASE).is_file() => Err(no_state(&dir)),
+            Access::Existing if !is_state(&dir) => Err(no_state(&dir)),
             Access::Existing | Access::Create => Ok(dir),
         };
     }
@@ -153,8 +199,27 @@ pub fn state_dir(locator: &Locator, access: Access) -> Result<PathBuf> {
         Access::Existing => here
             .ancestors()
             .map(|dir| dir.join(STATE_DIR))
-            .find(|dir| dir.join(DATABASE).is_file())
+            .find(|dir| is_state(dir))
             .ok_or_else(|| no_state(&here.join(STATE_DIR))),
+    }
+}
+
+fn has_database(dir: &Path) -> bool {
+    dir.join(Options::DATABASE).is_file()
+}
+
+/// A server may have its database elsewhere; then `server.json` is all that is here.
+fn is_state(dir: &Path) -> bool {
+    has_database(dir) || discovery::server_file_path(dir).is_file()
+}
+
+/// `server.json` names a server that is gone, and its database is not here.
+fn no_answer(dir: &Path) -> Error {
+    let url = discovery::read_server_file(dir).map(|file| format!(" at {}", file.url)).unwrap_or_default();
+    Error::Unreachable {
+        message: format!("the server of `{}`{url} does not answer, and its database is elsewhere", dir.display()),
+        hint: "start it again with `torc server run --database FILE`".into(),
+        is_unsent: true,
     }
 }
 

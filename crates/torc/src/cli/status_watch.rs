@@ -25,6 +25,7 @@ pub async fn watch(context: &Context, workflow: &str) -> Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
     let mut view = View::new(context.output);
     let mut id = None;
+    let mut deadline = Instant::now() + drive::PATIENCE;
     loop {
         let shown = view.looks;
         let result = {
@@ -39,6 +40,12 @@ pub async fn watch(context: &Context, workflow: &str) -> Result<Exit> {
             Ok(()) => return Ok(view.last.as_ref().map_or(Exit::Success, drive::exit)),
             // The server of a `torc run` ends with it; whoever has the local state now knows how it went on.
             Err(Error::Unreachable { .. }) if is_local(context) && view.looks > shown => {
+                deadline = Instant::now() + drive::PATIENCE;
+                session = open().await?;
+            }
+            // It ended before we saw anything; nobody tells when the next one is there.
+            Err(Error::Unreachable { .. }) if is_local(context) && Instant::now() < deadline => {
+                tokio::time::sleep(drive::ASK_AGAIN).await;
                 session = open().await?;
             }
             Err(error) => return Err(error),

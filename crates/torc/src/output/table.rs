@@ -21,6 +21,8 @@ impl Table {
         for column in inner.column_iter_mut() {
             column.set_padding((0, 2));
         }
+        let width = inner.width();
+        fit(&mut inner, width, console::colors_enabled());
         Self { inner }
     }
 
@@ -34,6 +36,20 @@ impl Table {
         let mut out = self.inner.trim_fmt();
         out.push('\n');
         out
+    }
+}
+
+/// Fits a table to the terminal.
+fn fit(table: &mut comfy_table::Table, width: Option<u16>, has_colors: bool) {
+    match width {
+        // A terminal that does not know how wide it is.
+        Some(0) => _ = table.set_content_arrangement(ContentArrangement::Disabled),
+        Some(width) => _ = table.set_width(width),
+        None => {}
+    }
+    if !has_colors {
+        // Not only colours: bold letters too.
+        table.force_no_tty();
     }
 }
 
@@ -98,6 +114,18 @@ fn status_color(status: JobStatus) -> Option<Color> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_of_unknown_width_wraps_nothing() {
+        let lines = |width| {
+            let mut table = Table::new(["name", "command"]);
+            fit(&mut table.inner, Some(width), false);
+            table.row([Field::status(JobStatus::Completed), Field::text("a long command ".repeat(20))]);
+            table.render().lines().count()
+        };
+        assert_eq!(lines(0), 2);
+        assert!(lines(60) > 2);
+    }
 
     #[test]
     fn columns_align_and_hostile_text_is_shown_not_obeyed() {

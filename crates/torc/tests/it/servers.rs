@@ -229,3 +229,92 @@ fn a_backup_is_a_database_that_a_server_can_use() {
     let list = other.torc(["-f", "json", "workflows", "list"]).success().json();
     assert_eq!(text(&list["workflows"][0]["name"]), "kept");
 }
+
+#[test]
+fn a_directory_is_found_by_its_server_though_the_database_is_elsewhere() {
+    let test = Test::new().spec("name: away\njobs: [{name: a, command: 'true'}]\n");
+    let server = serve(&test, &["--database", "x.db"]);
+    assert!(!test.exists(".torc/torc.db"));
+    test.torc(["create", "workflow.yaml"]).success();
+    std::fs::create_dir(test.path("below")).expect("a directory");
+    test.shell("cd below && torc workflows list").success().says("away");
+    test.torc(["--dir", ".torc", "jobs", "list"]).success().says("a");
+    server.running.signal("KILL");
+    server.running.wait();
+    test.torc(["status"]).exit(3).tells("does not answer").tells("--database");
+    assert!(!test.exists(".torc/torc.db"), "no empty database takes its place");
+}
+
+#[test]
+fn a_second_server_does_not_take_a_state_directory_over() {
+    let test = Test::new();
+    let first = serve(&test, &[]);
+    let announced = test.read(".torc/server.json");
+    let pid = first.running.pid().to_string();
+    test.torc(["server", "run", "--database", "x.db"]).exit(3).tells("is served by").tells(&pid).tells("--dir");
+    assert_eq!(test.read(".torc/server.json"), announced);
+    first.running.signal("TERM");
+    first.running.wait().expect(0);
+    // The other way round, and the usual database by another name is no second one.
+    let second = serve(&test, &["--database", "x.db"]);
+    let pid = second.running.pid().to_string();
+    test.torc(["server", "run"]).exit(3).tells("in use by").tells(&pid);
+    test.torc(["server", "run", "--database", "y.db"]).exit(3).tells("is served by").tells(&pid);
+    second.running.signal("TERM");
+    second.running.wait().expect(0);
+    let third = serve(&test, &["--database", ".torc/../.torc/torc.db"]);
+    drop(third);
+}
+
+/// A server that says that it is well, and is gone before the next question.
+fn announce_an_ending_server(test: &Test) -> std::thread::JoinHandle<()> {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let file = serde_json::json!({
+        "url": url, "token": "0".repeat(40), "embedded": true, "pid": 1, "hostname": "h", "started_ms": 1, "version": "0"
+    });
+    test.write(".torc/server.json", &file.to_string());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        drop(listener);
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).expect("a request");
+        let body = r#"{"status":"ok"}"#;
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+        write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).expect("an answer");
+    })
+}
+
+#[test]
+fn a_command_goes_on_when_the_server_it_found_ends_before_it_answers() {
+    let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
+    test.torc(["create", "workflow.yaml"]).success();
+    let calls: [&[&str]; 4] = [
+        &["status"],
+        &["user-data", "list"],
+        &["-f", "json", "create", "workflow.yaml"],
+        &["run", "--new", "workflow.yaml"],
+    ];
+    for call in calls {
+        let server = announce_an_ending_server(&test);
+        test.torc(call).success();
+        server.join().expect("the server was asked");
+    }
+    let workflows = test.torc(["-f", "json", "workflows", "list"]).success().json();
+    assert_eq!(workflows["total_count"], 3, "each was created once");
+}
+
+#[test]
+fn a_directory_on_the_command_line_counts_more_than_a_server_in_the_environment() {
+    let test = Test::new().spec("name: outer\njobs:\n  - {name: a, command: 'torc --dir sub exec -c true'}\n");
+    test.run().expect(0);
+    let inner = test.torc(["--dir", "sub", "-f", "json", "workflows", "list"]).success().json();
+    assert_eq!(inner["total_count"], 1, "{inner}");
+    let outer = test.torc(["-f", "json", "workflows", "list"]).success().json();
+    assert_eq!(outer["workflows"][0]["name"], "outer", "{outer}");
+    let url = "http://127.0.0.1:1";
+    test.torc(["--dir", "sub", "status"]).env("TORC_API_URL", url).success();
+    test.torc(["--dir", "sub", "--url", url, "--token-file", "sub/token", "status"]).exit(3).tells(url);
+    test.torc(["status"]).env("TORC_DIR", "sub").env("TORC_API_URL", url).env("TORC_TOKEN", "t").exit(3).tells(url);
+}

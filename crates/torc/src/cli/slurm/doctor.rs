@@ -21,6 +21,7 @@ impl Args {
         let unreachable = |message: String| Error::Unreachable {
             message,
             hint: "is Slurm's controller up? `scontrol ping` tells".into(),
+            is_unsent: false,
         };
         let config = cluster::config(&texts.0.map_err(unreachable)?);
         let partitions = cluster::partitions(&texts.1.map_err(unreachable)?);
