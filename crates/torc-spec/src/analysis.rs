@@ -1,6 +1,6 @@
 //! What a plan would do: stages, widths, the critical path, and the graph in several notations.
 
-use crate::diagnostic::Diagnostics;
+use crate::diagnostic::{Diagnostics, Severity};
 use crate::lint;
 use crate::plan::{self, graph};
 use crate::recovery::{self, Recovery};
@@ -112,6 +112,21 @@ impl Spec {
         warnings.sort();
         let analysis = analyse(self, &planned.plan, &planned.origins);
         Ok(Checked { plan: planned.plan, analysis, warnings })
+    }
+}
+
+impl Spec {
+    /// Plans, and looks for what is doubtful wherever it runs: what [`Spec::check`] warns of, without its notes.
+    pub fn plan_and_doubts(&self) -> Result<(Plan, Diagnostics), Diagnostics> {
+        let planned = plan::plan(self, self.to_json())?;
+        let mut warnings = planned.warnings;
+        let doubts = lint::lint(self, &planned.plan, &planned.origins, Site::default());
+        doubts
+            .iter()
+            .filter(|doubt| doubt.severity == Severity::Warning)
+            .for_each(|doubt| warnings.push(doubt.clone()));
+        warnings.sort();
+        Ok((planned.plan, warnings))
     }
 }
 

@@ -103,7 +103,13 @@ impl Lint<'_> {
         let mut told: HashSet<&str> = HashSet::new();
         for (job, origin) in plan.jobs.iter().zip(self.origins) {
             for name in job.extra.uses.iter().filter(|name| !spec.document.limits.contains_key(*name)) {
-                if spec.document.limits.is_empty() || !told.insert(name) {
+                if !told.insert(name) {
+                    continue;
+                }
+                if spec.document.limits.is_empty() {
+                    let message = format!("limit `{}` holds nobody back unless the server has it", excerpt(name));
+                    let help = format!("`torc limits list` shows what it has, `limits: {{{name}: N}}` here sets it");
+                    self.say(&At::top("jobs").index(*origin).key("uses"), Diagnostic::note(message).help(help));
                     continue;
                 }
                 let message = format!("limit `{}` is not in `limits`: it holds nobody back", excerpt(name));

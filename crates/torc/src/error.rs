@@ -57,6 +57,13 @@ pub enum Error {
         /// What to do about it.
         hint: Option<String>,
     },
+    /// The command did what it was asked, and could not say so.
+    Untold {
+        /// What was done.
+        done: String,
+        /// Why it could not be told.
+        error: Box<Error>,
+    },
     /// Nobody reads our output any more (`torc jobs list | head`).
     OutputClosed,
 }
@@ -78,6 +85,14 @@ impl Error {
         move |source| Self::Io { doing, path, source }
     }
 
+    /// The same error, met after this was done.
+    pub fn after(self, done: String) -> Self {
+        match self {
+            Self::OutputClosed => Self::OutputClosed,
+            error => Self::Untold { done, error: Box::new(error) },
+        }
+    }
+
     /// The code this error ends the program with.
     pub fn exit(&self) -> Exit {
         match self {
@@ -86,6 +101,8 @@ impl Error {
             Self::Refused { .. } => Exit::Usage,
             Self::Unreachable { .. } | Self::Embedded { .. } => Exit::Unreachable,
             Self::OutputClosed => Exit::Success,
+            // Not the code for "nothing was changed".
+            Self::Untold { .. } => Exit::JobsFailed,
         }
     }
 
@@ -95,6 +112,7 @@ impl Error {
             Self::Usage { hint, .. } | Self::Embedded { hint, .. } => hint.as_deref(),
             Self::Refused { info, .. } => info.hint.as_deref(),
             Self::Unreachable { hint, .. } => Some(hint),
+            Self::Untold { error, .. } => error.hint(),
             Self::Spec { .. } | Self::Io { .. } | Self::OutputClosed => None,
         }
     }
@@ -112,6 +130,7 @@ impl fmt::Display for Error {
             },
             Self::Unreachable { message, .. } => f.write_str(message),
             Self::Embedded { dir, reason, .. } => write!(f, "cannot open `{}`: {reason}", dir.display()),
+            Self::Untold { done, error } => write!(f, "{done}, but: {error}"),
             Self::OutputClosed => f.write_str("output closed"),
         }
     }

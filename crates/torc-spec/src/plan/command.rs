@@ -1,6 +1,7 @@
 //! Shell texts with `${files.input.NAME}` and its relatives: cut once per definition, filled in once per instance.
 
 use super::catalog::Catalog;
+use crate::diagnostic::nearest;
 use crate::shell::{Quotes, Scanner, special};
 use crate::template::{Quoting, Template, TemplateError};
 use serde_json::Value;
@@ -149,6 +150,70 @@ pub(crate) fn next_reference(text: &str) -> Option<(usize, usize, ReferenceKind,
         }
     }
     None
+}
+
+/// What looks like a reference and is none, in the order of the text: `${files.inputs.x}`. A dot after a plain name is
+/// nothing that the shell could read either.
+pub(crate) fn slips(text: &str) -> Vec<Doubt> {
+    let mut found = Vec::new();
+    let mut scanner = Scanner::default();
+    let mut done = 0;
+    while let Some(at) = text[done..].find("${") {
+        let start = done + at;
+        scanner.advance(&text[done..start]);
+        if let Some((0, _, _, length)) = next_reference(&text[start..]) {
+            done = start + length;
+            continue;
+        }
+        scanner.advance("${");
+        done = start + 2;
+        let is_escaped = text[..start].bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
+        let Some(path) = dotted(&text[done..]) else { continue };
+        let right = ["files", "user_data"].into_iter().find(|known| nearest(word_of(path), [*known]).is_some());
+        let is_read_by_the_shell = scanner.quotes() != Quotes::Single && !is_escaped;
+        if is_read_by_the_shell || right.is_some() {
+            found.push(slip(path, right, is_read_by_the_shell && right.is_some()));
+        }
+    }
+    found
+}
+
+/// `name.name` with whatever follows up to the end of the braces.
+fn dotted(text: &str) -> Option<&str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let word = &text[..text.find(|c| !is_name(c))?];
+    let after = text[word.len()..].strip_prefix('.')?;
+    if !word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        || !after.starts_with(|c| is_name(c) || c == '{')
+    {
+        return None;
+    }
+    let end = text.find(|c: char| !is_name(c) && c != '.')?;
+    Some(&text[..end])
+}
+
+fn word_of(path: &str) -> &str {
+    path.split('.').next().unwrap_or_default()
+}
+
+fn slip(path: &str, right: Option<&str>, fatal: bool) -> Doubt {
+    let written = format!("${{{path}");
+    let shown = if path.ends_with('.') { format!("{written}...}}") } else { format!("{written}}}") };
+    let Some(right) = right else {
+        let message = format!("the shell can not read `{shown}`: a name has no dots");
+        let help = "references are `${files.input.NAME}`, `${user_data.input.NAME}` and the same with `output`; \
+                    `\\${` keeps the shell from reading it";
+        return Doubt { written, message, help: Some(help.into()), fatal };
+    };
+    let mut parts = path.split('.').skip(1);
+    let (second, name) = (parts.next().unwrap_or_default(), parts.collect::<Vec<_>>().join("."));
+    let role = nearest(second, ["input", "output"]).filter(|_| !name.is_empty());
+    let help = match role {
+        Some(role) => format!("did you mean `${{{right}.{role}.{name}}}`?"),
+        None => format!("write `${{{right}.input.NAME}}` or `${{{right}.output.NAME}}`"),
+    };
+    let message = format!("`{shown}` is no reference, and no shell can read it");
+    Doubt { written, message, help: Some(help), fatal }
 }
 
 impl Doubt {

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::catalog::Catalog;
-use super::command::{Command, Doubt, ReferenceKind};
+use super::command::{self, Command, Doubt, ReferenceKind};
 use super::index::Index;
 use super::json::JsonTemplate;
 use crate::diagnostic::{Diagnostic, Severity};
@@ -209,6 +209,13 @@ impl Planner<'_> {
         let name = self.template(&job.name, names, Quoting::Plain, &at.key("name"));
         let mut command = |text: &Option<String>, key: &str| {
             let text = text.as_ref()?;
+            for slip in command::slips(text) {
+                let diagnostic = match slip.fatal {
+                    true => Diagnostic::error(slip.message),
+                    false => Diagnostic::warning(slip.message),
+                };
+                self.report(&at.key(key), &slip.written, diagnostic.maybe_help(slip.help));
+            }
             match Command::parse(text, names) {
                 Ok(command) => Some(command),
                 Err(error) => {

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::output::{escape, human};
 use std::path::PathBuf;
 use torc_client::{Client, NewWorkflow};
-use torc_model::api::WorkflowCreated;
+use torc_model::api::{LimitView, Page, WorkflowCreated};
 
 /// Create a workflow from a spec, without running it
 #[derive(clap::Args, Debug)]
@@ -44,7 +44,8 @@ impl Args {
         context.with_server(Access::Create, async |client| {
             let start = if self.force { Start::Force } else { Start::Careful };
             let created = create(context, client, &checked, self.initialize.then_some(start)).await?;
-            context.output.value(&created, describe)?;
+            let told = context.output.value(&created, describe);
+            told.map_err(|error| error.after(format!("workflow {} was created", created.id)))?;
             Ok(Exit::Success)
         })
     }
@@ -65,11 +66,30 @@ pub async fn create(
         force: start == Some(Start::Force),
         directory: Some(here.display().to_string()),
     };
-    let created = client.create_workflow_from(&body).await.map_err(|error| checked.explain(error))?;
-    for warning in created.warnings.iter().filter(|warning| !checked.has_warned(warning)) {
-        context.output.warn(escape::line(warning));
-    }
+    let mut created = client.create_workflow_from(&body).await.map_err(|error| checked.explain(error))?;
+    let mut news: Vec<String> =
+        created.warnings.iter().filter(|warning| !checked.has_warned(warning)).cloned().collect();
+    news.extend(unset_limits(client, checked).await);
+    news.iter().for_each(|warning| context.output.warn(escape::line(warning)));
+    created.warnings = checked.warnings.iter().cloned().chain(news).collect();
     Ok(created)
+}
+
+/// Words about limits that jobs take and nobody has set.
+async fn unset_limits(client: &Client, checked: &spec::Checked) -> Vec<String> {
+    if checked.unset_limits.is_empty() {
+        return Vec::new();
+    }
+    let known = match client.get::<Page<LimitView>>("/limits").await {
+        Ok(page) => page.items,
+        Err(error) => {
+            // The workflow is there; this is no reason to call it a failure.
+            tracing::warn!(%error, "the limits could not be looked up");
+            return Vec::new();
+        }
+    };
+    let unset = checked.unset_limits.iter().filter(|name| known.iter().all(|limit| limit.name != **name));
+    unset.map(|name| format!("no limit `{name}` is set: it holds nobody back (`torc limits set {name} N`)")).collect()
 }
 
 /// ``created workflow 3 `sweep`: 7 jobs``.

@@ -3,6 +3,7 @@
 use super::Context;
 use crate::error::{Error, Result};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 use torc_spec::{Diagnostics, Parsed, Source, Spec};
 
@@ -15,7 +16,9 @@ pub struct Checked {
     pub spec: Spec,
     is_planned: bool,
     /// What the user has been warned of already.
-    warnings: Vec<String>,
+    pub warnings: Vec<String>,
+    /// Limits that jobs take and that the spec leaves to the server.
+    pub unset_limits: BTreeSet<String>,
 }
 
 impl Checked {
@@ -58,15 +61,20 @@ fn check(context: &Context, parsed: std::result::Result<Parsed, Diagnostics>) ->
     let Parsed { spec, mut warnings } = parsed.map_err(|errors| wrong(&errors))?;
     // The server plans again; doing it here first gives every mistake its place in the file.
     let is_planned = !spec.has_more_jobs_than(MAX_PLANNED);
+    let mut unset_limits = BTreeSet::new();
     if is_planned {
-        let (_, more) = spec.plan().map_err(|errors| wrong(&errors))?;
+        let (plan, more) = spec.plan_and_doubts().map_err(|errors| wrong(&errors))?;
         warnings.extend(more);
+        // A spec with limits of its own has been warned of others.
+        if plan.limits.is_empty() {
+            unset_limits.extend(plan.jobs.into_iter().flat_map(|job| job.extra.uses.clone()));
+        }
     }
     if !warnings.is_empty() {
         context.output.talk(warnings.render(console::colors_enabled_stderr()).trim_end());
     }
     let warnings = warnings.iter().map(|warning| warning.message.clone()).collect();
-    Ok(Checked { spec, is_planned, warnings })
+    Ok(Checked { spec, is_planned, warnings, unset_limits })
 }
 
 fn wrong(errors: &Diagnostics) -> Error {

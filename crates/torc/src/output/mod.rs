@@ -124,6 +124,7 @@ pub fn error(error: &Error) {
         | Error::Io { .. }
         | Error::Refused { .. }
         | Error::Unreachable { .. }
+        | Error::Untold { .. }
         | Error::Embedded { .. } => say(format_args!("{} {error}", console::style("error:").for_stderr().red().bold())),
     }
     if let Some(hint) = error.hint() {

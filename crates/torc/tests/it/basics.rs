@@ -86,3 +86,27 @@ fn a_file_brings_its_limits_and_the_servers_own_hold() {
     let limits = test.torc(["-f", "json", "limits", "list"]).success().json();
     assert_eq!(limits["limits"][0]["max"], 3, "{limits}");
 }
+
+#[test]
+fn run_and_create_warn_of_what_check_warns_of() {
+    let spec = "name: w\nlimits: {licence: 1}\nresource_requirements: [{name: r, memory: 4}]\n\
+                jobs: [{name: a, command: 'true', uses: [licnece], resource_requirements: r}]\n";
+    let test = Test::new().spec(spec).file("free.yaml", "name: f\njobs: [{name: a, command: 'true', uses: [lic]}]\n");
+    let created = test.torc(["-f", "json", "create", "workflow.yaml"]).success();
+    let warnings = created.json()["warnings"].to_string();
+    for word in ["`licnece` is not in `limits`", "4 bytes of memory"] {
+        assert!(warnings.contains(word), "{warnings}");
+        assert_eq!(created.stderr.matches(word).count(), 1, "{}", created.stderr);
+    }
+    test.torc(["check", "free.yaml"]).success().tells("unless the server has it");
+    test.torc(["create", "free.yaml"]).success().tells("no limit `lic` is set");
+    test.torc(["limits", "set", "lic", "1"]).success();
+    let quiet = test.torc(["create", "free.yaml"]).success();
+    assert!(!quiet.stderr.contains("lic"), "{}", quiet.stderr);
+}
+
+#[test]
+fn a_workflow_whose_creation_can_not_be_told_is_named_all_the_same() {
+    let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
+    test.shell("torc -f json create workflow.yaml > /dev/full").exit(1).tells("workflow 1 was created");
+}
