@@ -8,7 +8,14 @@
 
 use rustix::io;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
+
+/// Every processor there may ever be.
+static EVERYWHERE: LazyLock<CpuSet> = LazyLock::new(|| {
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+    all
+});
 
 /// This thread keeps to its processor until this is dropped.
 pub struct Place {
@@ -19,7 +26,7 @@ impl Place {
     /// Keeps this thread where it is. Nothing where it can not be anywhere else, or where the kernel does not say.
     pub fn keep() -> Option<Self> {
         let now = sched_getaffinity(None).ok().filter(|now| now.count() > 1)?;
-        let before = if is_everywhere(&now) { everywhere() } else { now };
+        let before = if is_everywhere(&now) { *EVERYWHERE } else { now };
         let mut here = CpuSet::new();
         here.set(sched_getcpu());
         sched_setaffinity(None, &here).ok()?;
@@ -29,7 +36,7 @@ impl Place {
     /// For the process that this thread has started: it may be everywhere again. Makes system calls only.
     pub fn leave(&self) -> io::Result<()> {
         // What was allowed may be forbidden by now; the kernel takes what is allowed of everything.
-        sched_setaffinity(None, &self.before).or_else(|_| sched_setaffinity(None, &everywhere()))
+        sched_setaffinity(None, &self.before).or_else(|_| sched_setaffinity(None, &EVERYWHERE))
     }
 }
 
@@ -41,19 +48,12 @@ impl Drop for Place {
     }
 }
 
-/// Every processor there may ever be.
-fn everywhere() -> CpuSet {
-    let mut all = CpuSet::new();
-    (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-    all
-}
-
 /// These are all the processors that we could have. Whoever lists them would be kept to this list, and not get those that
 /// are added later.
 fn is_everywhere(now: &CpuSet) -> bool {
     static WIDEST: OnceLock<Option<CpuSet>> = OnceLock::new();
     let widest = WIDEST.get_or_init(|| {
-        sched_setaffinity(None, &everywhere()).ok()?;
+        sched_setaffinity(None, &EVERYWHERE).ok()?;
         let widest = sched_getaffinity(None).ok();
         sched_setaffinity(None, now).ok()?;
         widest
