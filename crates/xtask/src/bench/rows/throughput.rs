@@ -32,6 +32,12 @@ impl Rounds {
         Ok(rounds)
     }
 
+    /// Independent jobs.
+    fn flat(bench: &Bench, jobs: usize) -> Result<Self> {
+        let jobs = bench.scale(jobs);
+        Self::measure(bench, jobs, || specs::flat(jobs, "true"))
+    }
+
     fn median(&self, of: impl Fn(&Run) -> f64) -> f64 {
         median(self.runs.iter().map(of).collect())
     }
@@ -72,19 +78,14 @@ fn limit_rate(bench: &Bench, jobs: usize) -> Result<f64> {
     Ok(count as f64 / limit::run(&bench.arena.fresh()?, "true", count, machine::processors())?.as_secs_f64())
 }
 
-fn flat(bench: &Bench, jobs: usize) -> Result<Vec<Figure>> {
-    let jobs = bench.scale(jobs);
-    Ok(Rounds::measure(bench, jobs, || specs::flat(jobs, "true"))?.figures())
-}
-
 /// 1,000 independent jobs.
 pub fn flat_1k(bench: &Bench) -> Result<Vec<Figure>> {
-    flat(bench, 1_000)
+    Ok(Rounds::flat(bench, 1_000)?.figures())
 }
 
 /// 10,000 independent jobs.
 pub fn flat_10k(bench: &Bench) -> Result<Vec<Figure>> {
-    flat(bench, 10_000)
+    Ok(Rounds::flat(bench, 10_000)?.figures())
 }
 
 /// 10,000 independent jobs by one process.
@@ -136,14 +137,17 @@ pub fn direct(bench: &Bench) -> Result<Vec<Figure>> {
     ])
 }
 
-/// 100,000 independent jobs.
+/// 100,000 independent jobs, and a tenth of them for comparison.
 pub fn flat_100k(bench: &Bench) -> Result<Vec<Figure>> {
-    let mut figures = flat(bench, 100_000)?;
+    let few = Rounds::flat(bench, 10_000)?;
+    let many = Rounds::flat(bench, 100_000)?;
+    let mut figures = many.figures();
     for figure in &mut figures {
         if figure.name == "peak memory of the server" {
             *figure = figure.clone().at_most(150.0);
         }
     }
+    figures.push(Figure::new("ratio against that of 10,000 jobs", many.ratio() / few.ratio(), "").at_least(0.85));
     Ok(figures)
 }
 
