@@ -101,7 +101,7 @@ impl Scanner {
     fn operator_char(&mut self, c: char) -> bool {
         let Some(word) = &mut self.operator else { return false };
         let blank = c == ' ' || c == '\t';
-        if word.is_empty() && (blank || c == '<') {
+        if (word.is_empty() && c == '<') || (blank && matches!(word.as_str(), "" | "-")) {
             if c == '<' {
                 self.operator = None; // a here-string
             }
@@ -111,7 +111,10 @@ impl Scanner {
             let word = self.operator.take().unwrap_or_default();
             let (tabs, word) = word.strip_prefix('-').map_or((false, word.as_str()), |rest| (true, rest));
             let end: String = word.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
-            self.announced.push(Heredoc { quoted: end != word, end, tabs });
+            // Otherwise it is arithmetic: `$((1 << 4))`, `((x <<= 1))`.
+            if word.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '\'' | '"' | '\\')) {
+                self.announced.push(Heredoc { quoted: end != word, end, tabs });
+            }
             return false;
         }
         word.push(c);
@@ -179,5 +182,7 @@ mod tests {
         assert_eq!(at("cat <<EOF\n@ 'x@\nEOF\n@"), [Double, Double, None]);
         assert_eq!(at("cat <<-'EOF' | x\n@ \"x\n\tEOF\n@"), [Single, None]);
         assert_eq!(at("cat <<<\"@\"\n@"), [Double, None]);
+        assert_eq!(at("cat <<- 'EOF'\n@\nEOF\n@"), [Single, None]);
+        assert_eq!(at("n=$((1<<4))\n@ '@'\n((n<<=1))\n# @"), [None, Single, Single]);
     }
 }

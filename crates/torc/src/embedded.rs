@@ -98,7 +98,8 @@ pub async fn find_other(dir: &Path) -> Option<Owner> {
 
 /// The server that `server.json` names, if it answers.
 pub async fn living_server(dir: &Path) -> Option<Client> {
-    let file = discovery::read_server_file(dir).ok()?;
-    let client = Client::new(&file.url, &file.token).ok()?;
-    client.health().await.ok().map(|_| client)
+    match find_other(dir).await? {
+        Owner::Other { client, .. } => Some(client),
+        Owner::Us(_) => None,
+    }
 }

@@ -226,7 +226,10 @@ impl Workflow {
             // Its process lives: a second attempt beside it would throw away what the first one did.
             return Err(match job.status {
                 JobStatus::Pending | JobStatus::Running => {
-                    refused.hint("wait for its end, or end it with `torc jobs cancel`")
+                    refused.hint(
+                        "wait for its end, or end it with `torc jobs cancel`; `torc workflows reset-status --job` lets it \
+                         run again then",
+                    )
                 }
                 _ => refused,
             });

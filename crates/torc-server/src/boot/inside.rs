@@ -46,8 +46,9 @@ impl Inside {
         if self.stop.is_cancelled() {
             return Err(Ended);
         }
-        let front = self.front.upgrade().ok_or(Ended)?;
-        let answer = front.answer(request).await;
+        // The front itself is given back at once: the end must find nobody who has it.
+        let answer = self.front.upgrade().ok_or(Ended)?.answer(request);
+        let answer = answer.await;
         drop(asker);
         Ok(answer)
     }

@@ -221,7 +221,10 @@ fn open(options: &Options) -> Result<Opened, StartError> {
 fn lock_directory(options: &Options) -> Result<Option<Lock>, StartError> {
     let dir = &options.state_dir;
     let usual = dir.join(Options::DATABASE);
-    let real = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    let real = |path: &Path| {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(parent.canonicalize().ok()?.join(path.file_name()?))
+    };
     let database = options.database_path();
     if database == usual || real(&database).is_some_and(|database| real(&usual) == Some(database)) {
         return Ok(None);

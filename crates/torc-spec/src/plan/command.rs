@@ -167,12 +167,14 @@ pub(crate) fn slips(text: &str) -> Vec<Doubt> {
         }
         scanner.advance("${");
         done = start + 2;
-        let is_escaped = text[..start].bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
+        // `\${` is text, and so is `$${`: the number of the process, and braces.
+        let before = |what: u8| text[..start].bytes().rev().take_while(|byte| *byte == what).count();
+        let is_escaped = before(b'\\') % 2 == 1 || before(b'$') % 2 == 1;
         let Some(path) = dotted(&text[done..]) else { continue };
         let right = ["files", "user_data"].into_iter().find(|known| nearest(word_of(path), [*known]).is_some());
         let is_read_by_the_shell = scanner.quotes() != Quotes::Single && !is_escaped;
         if is_read_by_the_shell || right.is_some() {
-            found.push(slip(path, right, is_read_by_the_shell && right.is_some()));
+            found.push(slip(path, right, is_read_by_the_shell));
         }
     }
     found
@@ -196,16 +198,17 @@ fn word_of(path: &str) -> &str {
     path.split('.').next().unwrap_or_default()
 }
 
-fn slip(path: &str, right: Option<&str>, fatal: bool) -> Doubt {
+fn slip(path: &str, right: Option<&str>, is_read_by_the_shell: bool) -> Doubt {
     let written = format!("${{{path}");
     let shown = if path.ends_with('.') { format!("{written}...}}") } else { format!("{written}}}") };
     let Some(right) = right else {
         let message = format!("the shell can not read `{shown}`: a name has no dots");
         let help = "references are `${files.input.NAME}`, `${user_data.input.NAME}` and the same with `output`; \
                     `\\${` keeps the shell from reading it";
-        return Doubt { written, message, help: Some(help.into()), fatal };
+        return Doubt { written, message, help: Some(help.into()), fatal: false };
     };
-    let mut parts = path.split('.').skip(1);
+    let mut parts = path.split('.');
+    let first = parts.next().unwrap_or_default();
     let (second, name) = (parts.next().unwrap_or_default(), parts.collect::<Vec<_>>().join("."));
     let role = nearest(second, ["input", "output"]).filter(|_| !name.is_empty());
     let help = match role {
@@ -213,6 +216,8 @@ fn slip(path: &str, right: Option<&str>, fatal: bool) -> Doubt {
         None => format!("write `${{{right}.input.NAME}}` or `${{{right}.output.NAME}}`"),
     };
     let message = format!("`{shown}` is no reference, and no shell can read it");
+    // Many words are near to these two; one alone is not enough to refuse a spec.
+    let fatal = is_read_by_the_shell && (first == right || role.is_some());
     Doubt { written, message, help: Some(help), fatal }
 }
 

@@ -11,6 +11,7 @@ use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{escape, human};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use torc_client::{Client, Query};
@@ -101,7 +102,12 @@ impl Args {
 
 /// Runs a checked spec: goes on with an unfinished workflow that was made from it, or creates one.
 pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOptions) -> Result<Exit> {
+    // Asked again, because the server ended in the middle, it does not create a second one.
+    let made = Cell::new(None);
     let find_or_create = async |client: &Client| {
+        if let Some(id) = made.get() {
+            return Ok(client.get_workflow(id).await?);
+        }
         let earlier = if new { Earlier::Nothing } else { find_earlier(client, &checked).await? };
         match earlier {
             Earlier::Unfinished(workflow) => {
@@ -137,6 +143,7 @@ pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOpt
         }
         let created = create::create(context, client, &checked, Some(options.start())).await?;
         context.output.talk(create::describe(&created).trim_end());
+        made.set(Some(created.id));
         Ok(client.get_workflow(created.id).await?)
     };
     run_found(context, Access::Create, options, find_or_create)
@@ -175,7 +182,7 @@ fn run_found(
         let mut result = go(&mut session).await;
         // Another `torc run` has just ended, and its server with it: we have one of our own then.
         let is_gone = matches!(result, Err(Error::Unreachable { .. })) && session.is_shared();
-        // Whoever creates something must not do so twice.
+        // Whoever creates something must not do so twice; what never reached a server was not done.
         let is_unsent = matches!(result, Err(Error::Unreachable { is_unsent: true, .. }));
         if is_gone && (access == Access::Existing || is_unsent) {
             session.take_over().await;

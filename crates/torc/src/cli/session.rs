@@ -51,7 +51,7 @@ impl Session {
             });
         }
         let dir = state_dir(locator, access)?;
-        if access == Access::Existing && !has_database(&dir) {
+        if is_state(&dir) && !has_database(&dir) {
             // Its server has the database elsewhere; one of our own would make an empty one here.
             return match embedded::find_other(&dir).await {
                 Some(Owner::Other { client, is_run }) => {
@@ -68,10 +68,11 @@ impl Session {
                 Ok(Self { client, dir: None, is_shared: false, embedded: own })
             }
             Owner::Other { client, is_run } => {
-                // Whoever runs something takes the place of the server instead, for all who use it.
+                // Whoever runs something takes the place of the server instead, for all who use it. A `torc server run`
+                // that ends is to start again itself, and must find its state free.
                 let client = match purpose {
-                    Purpose::Look => with_successor(client, dir.clone(), own.clone()),
-                    Purpose::Run { .. } => client,
+                    Purpose::Look if is_run => with_successor(client, dir.clone(), own.clone()),
+                    Purpose::Look | Purpose::Run { .. } => client,
                 };
                 Ok(Self { client, dir: Some(dir), is_shared: is_run, embedded: own })
             }
@@ -114,8 +115,8 @@ impl Session {
     }
 }
 
-/// A client that goes on when the server ends, as that of a `torc run` does: with whoever has the state then, or with a
-/// server of this process.
+/// A client that goes on when the server of a `torc run` ends: once, with whoever has the state then, or with a server of
+/// this process.
 fn with_successor(client: Client, dir: PathBuf, own: Own) -> Client {
     client.with_successor(move || {
         let (dir, own) = (dir.clone(), own.clone());
@@ -126,7 +127,7 @@ fn with_successor(client: Client, dir: PathBuf, own: Own) -> Client {
                     *own.lock().await = Some(embedded);
                     client
                 }
-                Ok(Owner::Other { client, .. }) => Some(with_successor(client, dir, own)),
+                Ok(Owner::Other { client, .. }) => Some(client),
                 // The error that the command has met says as much.
                 Err(_) => None,
             }
@@ -218,7 +219,10 @@ fn no_answer(dir: &Path) -> Error {
     let url = discovery::read_server_file(dir).map(|file| format!(" at {}", file.url)).unwrap_or_default();
     Error::Unreachable {
         message: format!("the server of `{}`{url} does not answer, and its database is elsewhere", dir.display()),
-        hint: "start it again with `torc server run --database FILE`".into(),
+        hint: format!(
+            "start it again with `torc server run --database FILE`; to begin anew here, delete `{}`",
+            discovery::server_file_path(dir).display()
+        ),
         is_unsent: true,
     }
 }

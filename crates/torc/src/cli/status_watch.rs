@@ -41,15 +41,21 @@ pub async fn watch(context: &Context, workflow: &str) -> Result<Exit> {
             // The server of a `torc run` ends with it; whoever has the local state now knows how it went on.
             Err(Error::Unreachable { .. }) if is_local(context) && view.looks > shown => {
                 deadline = Instant::now() + drive::PATIENCE;
-                session = open().await?;
             }
             // It ended before we saw anything; nobody tells when the next one is there.
             Err(Error::Unreachable { .. }) if is_local(context) && Instant::now() < deadline => {
                 tokio::time::sleep(drive::ASK_AGAIN).await;
-                session = open().await?;
             }
             Err(error) => return Err(error),
         }
+        session = loop {
+            match open().await {
+                Err(Error::Unreachable { .. }) if Instant::now() < deadline => {
+                    tokio::time::sleep(drive::ASK_AGAIN).await;
+                }
+                opened => break opened?,
+            }
+        };
     }
 }
 

@@ -241,7 +241,9 @@ fn a_directory_is_found_by_its_server_though_the_database_is_elsewhere() {
     test.torc(["--dir", ".torc", "jobs", "list"]).success().says("a");
     server.running.signal("KILL");
     server.running.wait();
-    test.torc(["status"]).exit(3).tells("does not answer").tells("--database");
+    for call in [&["status"][..], &["create", "workflow.yaml"], &["run", "workflow.yaml"]] {
+        test.torc(call).exit(3).tells("does not answer").tells("--database").tells("server.json");
+    }
     assert!(!test.exists(".torc/torc.db"), "no empty database takes its place");
 }
 
@@ -262,8 +264,9 @@ fn a_second_server_does_not_take_a_state_directory_over() {
     test.torc(["server", "run", "--database", "y.db"]).exit(3).tells("is served by").tells(&pid);
     second.running.signal("TERM");
     second.running.wait().expect(0);
-    let third = serve(&test, &["--database", ".torc/../.torc/torc.db"]);
-    drop(third);
+    drop(serve(&test, &["--database", ".torc/../.torc/torc.db"]));
+    let mut inside = test.shell("cd .torc && exec torc --dir . server run --database torc.db").spawn();
+    inside.wait_for_stdout("http://");
 }
 
 /// A server that says that it is well, and is gone before the next question.
