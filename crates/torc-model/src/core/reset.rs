@@ -225,12 +225,10 @@ impl Workflow {
             let refused = Refused::new("wrong_status", message);
             // Its process lives: a second attempt beside it would throw away what the first one did.
             return Err(match job.status {
-                JobStatus::Pending | JobStatus::Running => {
-                    refused.hint(
-                        "wait for its end, or end it with `torc jobs cancel`; `torc workflows reset-status --job` lets it \
+                JobStatus::Pending | JobStatus::Running => refused.hint(
+                    "wait for its end, or end it with `torc jobs cancel`; `torc workflows reset-status --job` lets it \
                          run again then",
-                    )
-                }
+                ),
                 _ => refused,
             });
         }

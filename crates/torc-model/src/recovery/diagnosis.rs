@@ -343,8 +343,9 @@ fn step(facts: &Facts<'_>, has_words: bool) -> Option<Diagnosis> {
     let error = facts.error?;
     match failure_kind(error)? {
         ErrorKind::Capture | ErrorKind::Variable => {}
-        // The program may have said more than the check.
-        ErrorKind::Expect | ErrorKind::Validation | ErrorKind::Agent if !has_words => {}
+        // The program may have said more than the check, by words or by the code of a signal.
+        ErrorKind::Expect | ErrorKind::Validation | ErrorKind::Agent
+            if !has_words && !matches!(facts.return_code, Some(126..=159)) => {}
         _ => return None,
     }
     Some(Diagnosis::new(Kind::Step, 0.95, shortened(error)))

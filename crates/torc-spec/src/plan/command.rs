@@ -128,25 +128,27 @@ impl Command {
     }
 }
 
-/// Position, length of the prefix, kind and whole length of the next reference; braces inside are placeholders.
+/// Position, length of the prefix, kind and whole length of the next reference.
 pub(crate) fn next_reference(text: &str) -> Option<(usize, usize, ReferenceKind, usize)> {
-    let mut from = 0;
-    while let Some(found) = text[from..].find("${") {
-        let at = from + found;
-        from = at + 2;
-        let known = ReferenceKind::PREFIXES.iter().find(|(prefix, _)| text[at..].starts_with(prefix));
-        let Some((prefix, kind)) = known else { continue };
-        let mut depth = 1;
-        for (offset, byte) in text[at + prefix.len()..].bytes().enumerate() {
-            match byte {
-                b'{' => depth += 1,
-                b'}' => depth -= 1,
-                b'\n' => break,
-                _ => {}
-            }
-            if depth == 0 {
-                return Some((at, prefix.len(), *kind, prefix.len() + offset + 1));
-            }
+    text.match_indices("${").find_map(|(at, _)| {
+        let (prefix, kind, length) = first_reference(&text[at..])?;
+        Some((at, prefix, kind, length))
+    })
+}
+
+/// Length of the prefix, kind and whole length of the reference that a text begins with; braces inside are placeholders.
+fn first_reference(text: &str) -> Option<(usize, ReferenceKind, usize)> {
+    let (prefix, kind) = ReferenceKind::PREFIXES.iter().find(|(prefix, _)| text.starts_with(prefix))?;
+    let mut depth = 1;
+    for (offset, byte) in text[prefix.len()..].bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            b'\n' => return None,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some((prefix.len(), *kind, prefix.len() + offset + 1));
         }
     }
     None
@@ -161,7 +163,7 @@ pub(crate) fn slips(text: &str) -> Vec<Doubt> {
     while let Some(at) = text[done..].find("${") {
         let start = done + at;
         scanner.advance(&text[done..start]);
-        if let Some((0, _, _, length)) = next_reference(&text[start..]) {
+        if let Some((_, _, length)) = first_reference(&text[start..]) {
             done = start + length;
             continue;
         }

@@ -1,22 +1,21 @@
 //! `torc workflows`: lists workflows and moves whole ones through their life.
 
+use super::current_spec::Changes;
 use super::drive::count;
 use super::paging::Paging;
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::{Context, cancel, create, current_spec, describe};
+use super::{Context, cancel, create, describe};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::card::Card;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use torc_client::{Client, Query};
 use torc_model::api::{EventView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, WorkflowView};
-use torc_model::ids::JobId;
 use torc_model::recovery::AdjustmentView;
 use torc_model::status::JobStatus;
 
@@ -308,18 +307,17 @@ impl Export {
         let of = |what: &str| format!("/workflows/{}/{what}", workflow.id);
         let adjustments: Vec<AdjustmentView> = client.list_all(&of("adjustments"), &Query::new()).await?;
         let events: Vec<EventView> = client.list_all(&of("events"), &Query::new().add("kind", "job_changed")).await?;
-        let by_hand = events.iter().filter_map(|event| event.job_id);
-        let changed: BTreeSet<JobId> = adjustments.iter().map(|a| a.job_id).chain(by_hand).collect();
-        let mut jobs = Vec::with_capacity(changed.len());
-        for id in changed {
+        let changes = Changes::new(&spec, &adjustments, &events);
+        let mut jobs = Vec::new();
+        for id in changes.jobs() {
             jobs.push(client.get_job(id).await?);
         }
-        let left_out = current_spec::apply(&mut spec, &jobs, &adjustments);
-        if let Some(first) = left_out.first() {
-            let jobs = human::count(left_out.len() as i64, "job");
+        changes.apply(&mut spec, &jobs);
+        if let Some(first) = changes.left_out.first() {
+            let jobs = human::count(changes.left_out.len() as i64, "job");
             let first = crate::output::escape::line(first);
             context.output.warn(format_args!(
-                "what was changed of {jobs} is not in it, because an entry with parameters speaks of several: {first} first"
+                "what was changed of {jobs} is not in it, because no entry is for one of them alone: {first} first"
             ));
         }
         let by_name = self.output.as_deref().and_then(torc_spec::Format::from_path);
