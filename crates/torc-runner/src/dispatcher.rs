@@ -56,8 +56,8 @@ const END_COUNT: usize = 64;
 const PREFETCH_SECONDS: f64 = 0.1;
 /// More would keep work from other runners for no gain.
 const PREFETCH_LIMIT: f64 = 64.0;
-/// What could not be started for this long is given back, so that another runner may have it.
-const STALE: Duration = Duration::from_secs(5);
+/// What could not be started for this long is given back if there is another runner that may have it.
+const STALE: Duration = Duration::from_secs(1);
 /// A leaving runner waits this long for a server that does not answer.
 const FAREWELL: Duration = Duration::from_secs(15);
 
@@ -219,6 +219,8 @@ pub struct Dispatcher {
     spooled: HashSet<AttemptId>,
     is_complete: bool,
     is_stuck: bool,
+    /// No other runner could do what we hold.
+    is_alone: bool,
     idle_since: Option<Instant>,
     has_left: bool,
     stop_reason: Option<LastWord>,
@@ -255,6 +257,7 @@ impl Dispatcher {
             spooled: HashSet::new(),
             is_complete: false,
             is_stuck: false,
+            is_alone: false,
             idle_since: Some(now),
             has_left: false,
             stop_reason: None,
@@ -281,7 +284,8 @@ impl Dispatcher {
         let phase = match &self.phase {
             Phase::Working => {
                 let idle = self.settings.idle_limit.and_then(|limit| self.idle_since.map(|since| since + limit));
-                let stale = self.queue.front().filter(|_| !self.is_gated()).map(|(since, _)| *since + STALE);
+                let can_return = !self.is_gated() && !self.is_alone;
+                let stale = self.queue.front().filter(|_| can_return).map(|(since, _)| *since + STALE);
                 let listen = self.listen_after.filter(|_| !self.is_listening);
                 [idle, stale, listen, self.settings.end].into_iter().flatten().min()
             }
@@ -342,7 +346,10 @@ impl Dispatcher {
 
     /// A server that has nothing and does not wait either must not be asked in a circle.
     fn pause_if_hasty(&mut self, answer: &ClaimResponse, now: Instant) {
-        let has_news = !answer.attempts.is_empty() || !answer.cancel.is_empty() || !answer.actions.is_empty();
+        let has_news = !answer.attempts.is_empty()
+            || !answer.cancel.is_empty()
+            || !answer.actions.is_empty()
+            || answer.is_alone != self.is_alone;
         if has_news || self.listened_at + HASTY <= now {
             (self.listen_after, self.pause) = (None, HASTY);
         } else {
@@ -376,6 +383,7 @@ impl Dispatcher {
         }
         self.is_complete = answer.workflow_complete;
         self.is_stuck = answer.idle;
+        self.is_alone = answer.is_alone;
         self.on_cancel(&answer.cancel, out);
         for action in answer.actions {
             self.on_action(action, now, out);
@@ -640,6 +648,10 @@ impl Dispatcher {
         // Whatever runs now runs long: hold nothing ahead until that has changed.
         let waited = STALE.as_secs_f64();
         self.average_seconds = Some(self.average_seconds.map_or(waited, |average| average.max(waited)));
+        // What is given back comes again as another attempt; nobody else would begin it sooner.
+        if self.is_alone {
+            return;
+        }
         for (_, packet) in std::mem::take(&mut self.queue) {
             self.give_back(packet, Cause::Stopped, "it could not be started soon on this runner");
         }
@@ -718,6 +730,7 @@ impl Dispatcher {
             started: Vec::new(),
             completed: Vec::new(),
             strict_scheduler_match: self.settings.strict_scheduler_match,
+            is_alone: Some(self.is_alone),
         }
     }
 

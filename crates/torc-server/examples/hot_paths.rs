@@ -111,6 +111,7 @@ impl World {
             started: ended.iter().map(|p| StartReport { attempt: reference(p), pid: 2, at_ms: 3 }).collect(),
             completed: ended.iter().map(|p| report(reference(p))).collect(),
             strict_scheduler_match: false,
+            is_alone: None,
         };
         Ok(self.store.claim(self.id, request).await.map_err(|e| e.message)?.attempts)
     }

@@ -120,6 +120,9 @@ pub struct ClaimRequest {
     /// Jobs of another Slurm scheduler are not taken even when there is nothing else.
     #[serde(default)]
     pub strict_scheduler_match: bool,
+    /// Whether the runner believes that it is the workflow's only one. A wait ends when that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_alone: Option<bool>,
 }
 
 /// What the runner gets.
@@ -142,6 +145,9 @@ pub struct ClaimResponse {
     pub workflow_complete: bool,
     /// Nothing is held by any runner and nothing can be claimed now or later without outside help.
     pub idle: bool,
+    /// The workflow has no other runner that could do what this one holds.
+    #[serde(default)]
+    pub is_alone: bool,
 }
 
 /// Everything an attempt needs.

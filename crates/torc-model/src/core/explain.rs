@@ -54,7 +54,7 @@ impl Workflow {
                 many => format!("it waits for {} jobs", many.len()),
             },
             JobStatus::Ready => self.explain_ready(index, runners, limits, now),
-            JobStatus::Pending => "a runner took it and is about to start it".into(),
+            JobStatus::Pending => "a runner took it and starts it as soon as it has room".into(),
             JobStatus::Running => match job.held.as_ref().is_some_and(|h| h.cancel_requested) {
                 true => "it is being stopped".into(),
                 false => "it runs".into(),

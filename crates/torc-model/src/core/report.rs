@@ -407,15 +407,15 @@ impl Workflow {
     /// The runner was asked about an attempt and does not have it: the answer that granted it never arrived, and
     /// should it still arrive, the runner will not start it. It goes back to the queue at no cost.
     pub fn never_arrived(&mut self, runner: RunnerId, attempt: AttemptId, limits: &mut Limits, now: i64) {
+        self.never_began(runner, attempt, "it never reached its runner", limits, now);
+    }
+
+    /// It is certain that the runner has not started an attempt and never will: it goes back to the queue at no cost.
+    pub fn never_began(&mut self, runner: RunnerId, attempt: AttemptId, why: &str, limits: &mut Limits, now: i64) {
         let Some(index) = self.find_live(attempt) else { return };
         let held = self.jobs[index as usize].held.as_ref();
         if held.is_some_and(|h| h.runner == runner && h.state == AttemptState::Claimed) {
-            let end = End {
-                at: now,
-                cause: Some(Cause::Stopped),
-                error: Some("it never reached its runner".into()),
-                ..End::default()
-            };
+            let end = End { at: now, cause: Some(Cause::Stopped), error: Some(why.into()), ..End::default() };
             self.ended(index, end, limits);
         }
     }
@@ -450,7 +450,7 @@ fn why_free(cause: Cause) -> &'static str {
         Cause::Preempted => "its nodes were given to somebody else",
         Cause::NodeFail => "its node failed",
         Cause::Walltime => "its allocation's time was over",
-        _ => "its runner was stopped",
+        _ => "its runner could not go on with it",
     }
 }
 

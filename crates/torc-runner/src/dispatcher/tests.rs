@@ -237,9 +237,21 @@ fn what_can_not_be_started_soon_is_given_back() {
     let mut desk = Desk::listening();
     desk.heard(&[1, 2, 3, 4]);
     assert_eq!(desk.dispatcher.next_alarm(), Some(desk.now + STALE));
-    assert_eq!(desk.later(4.9), [""; 0]);
+    assert_eq!(desk.later(0.9), [""; 0]);
     assert_eq!(desk.later(0.2), ["exchange limit 256 prefetch 0 started [] completed [3:stopped, 4:stopped]"]);
     assert_eq!(desk.dispatcher.next_alarm(), None);
+}
+
+#[test]
+fn nothing_is_given_back_that_nobody_else_could_start() {
+    let mut desk = Desk::listening();
+    let alone = |ids: &[i64]| Event::Heard(ClaimResponse { is_alone: true, ..granted(ids) });
+    desk.on(alone(&[1, 2, 3, 4]));
+    assert_eq!(desk.dispatcher.next_alarm(), None);
+    assert_eq!(desk.later(60.0), [""; 0]);
+    // Another runner comes.
+    let lines = desk.on(Event::Heard(granted(&[])));
+    assert!(lines.iter().any(|line| line.contains("completed [3:stopped, 4:stopped]")), "{lines:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::boot::identity;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::HashSet;
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use torc_model::api::CompletionReport;
@@ -39,6 +39,23 @@ pub fn spooled(output_dir: &str, key: &str) -> Vec<CompletionReport> {
     }
     // The first line says whose they are.
     text.split(|byte| *byte == b'\n').skip(1).filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// Which of these attempts have files, by how the names of those begin.
+pub fn begun<'a>(output_dir: &str, attempts: impl Iterator<Item = &'a str>) -> io::Result<HashSet<String>> {
+    let attempts: HashSet<&str> = attempts.collect();
+    let mut begun = HashSet::new();
+    if attempts.is_empty() {
+        return Ok(begun);
+    }
+    for entry in fs::read_dir(Path::new(output_dir).join("job_stdio"))? {
+        let name = entry?.file_name();
+        // `job_wf1_j2_r1_a1.o`, `job_wf1_j2_r1_a1_steps.jsonl`: four parts and no more.
+        let Some(name) = name.to_str() else { continue };
+        let end = name.match_indices(['_', '.']).map(|(at, _)| at).nth(4).unwrap_or(name.len());
+        begun.extend(attempts.get(&name[..end]).map(|name| (*name).to_owned()));
+    }
+    Ok(begun)
 }
 
 /// Ends the processes of these runners. Answers with the runners of which some are still there.
@@ -100,6 +117,20 @@ fn kill(pid: u32, start: u64) {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn an_attempt_has_begun_when_it_has_any_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let names = ["job_wf1_j2_r1_a1", "job_wf1_j2_r1_a11", "job_wf1_j3_r1_a1", "job_wf1_j4_r1_a1"];
+        let at = dir.path().to_str().expect("text");
+        assert!(begun(at, names.into_iter()).is_err(), "without the directory nothing is known");
+        fs::create_dir(dir.path().join("job_stdio")).expect("a directory");
+        for file in ["job_wf1_j2_r1_a11.o", "job_wf1_j3_r1_a1_s0_t1.e", "other"] {
+            fs::write(dir.path().join("job_stdio").join(file), "").expect("a file");
+        }
+        let found = begun(at, names.into_iter()).expect("it is there");
+        assert_eq!(found, HashSet::from([names[1].to_owned(), names[2].to_owned()]));
+    }
 
     #[test]
     fn only_what_carries_the_tag_of_a_dead_runner_is_ended() {

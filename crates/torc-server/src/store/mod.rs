@@ -260,7 +260,10 @@ impl Store {
         .await
         .map_err(|_| Refusal::internal("the runners could not be looked for"))?;
         let mut view = RecoveryView { dry_run, ..RecoveryView::default() };
-        for suspect in suspects {
+        for mut suspect in suspects {
+            if suspect.is_gone() {
+                suspect = self.look_for_begun(suspect).await?;
+            }
             view = self
                 .writer
                 .call(move |tx| {
@@ -288,6 +291,22 @@ impl Store {
                 Ok(view)
             })
             .await
+    }
+
+    async fn look_for_begun(&self, suspect: recovery::Suspect) -> Result<recovery::Suspect, Refusal> {
+        let (mut suspect, claims) = self
+            .writer
+            .call(move |tx| {
+                let claims = recovery::claims(tx, &suspect)?;
+                Ok((suspect, claims))
+            })
+            .await?;
+        tokio::task::spawn_blocking(move || {
+            recovery::look_for_begun(&mut suspect, claims);
+            suspect
+        })
+        .await
+        .map_err(|_| Refusal::internal("what the runners had begun could not be looked for"))
     }
 
     /// Runs statements of the doctor that write again what follows from other rows.
@@ -476,7 +495,8 @@ impl Store {
                 || !response.cancel.is_empty()
                 || !response.actions.is_empty()
                 || response.workflow_complete
-                || response.idle;
+                || response.idle
+                || request.is_alone.is_some_and(|is_alone| is_alone != response.is_alone);
             let waited = !done && tokio::time::timeout_at(deadline.into(), wakes.changed()).await.is_ok();
             if !waited {
                 response.started = std::mem::take(started);

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::core::{Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::plan::{Stdio, StdioMode};
 use torc_model::status::{AttemptState, Cause};
 use torc_model::words::count;
 
@@ -55,6 +56,15 @@ pub struct Suspect {
     output_dir: String,
     /// Results that it wrote down and could not deliver.
     spooled: Vec<CompletionReport>,
+    /// Attempts that it held and had certainly not begun.
+    unbegun: Vec<AttemptId>,
+}
+
+impl Suspect {
+    /// Its process was here, and is gone.
+    pub fn is_gone(&self) -> bool {
+        self.process == Process::Gone
+    }
 }
 
 /// The batch system has this long to say why a runner in an allocation is gone, before "gone" is all there is.
@@ -83,6 +93,7 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
             process: Process::Unknown,
             output_dir: row.get(9)?,
             spooled: Vec::new(),
+            unbegun: Vec::new(),
         })
     })?;
     let mut all = rows.collect::<Result<Vec<_>, _>>()?;
@@ -119,6 +130,44 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
     for suspect in suspects.iter_mut().filter(|s| alive.contains(&s.key)) {
         tracing::warn!(runner = %suspect.id, "a dead runner's processes do not end");
         suspect.process = Process::Unknown;
+    }
+}
+
+/// What a runner was given and has not said to have started, where a log file would tell that it did: each attempt with how
+/// the names of its files begin.
+pub fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, String)>, Failed> {
+    let workflow = tx.workflow(suspect.workflow)?;
+    let (run, usual) = (workflow.run, workflow.settings.execution.stdio);
+    let held = workflow.held_by(suspect.id).map(|index| &workflow.jobs[index as usize]);
+    let claimed: Vec<_> = held
+        .filter(|job| job.held.as_ref().is_some_and(|held| held.state == AttemptState::Claimed))
+        .filter_map(|job| Some((job.live?, job.id, job.attempt)))
+        .collect();
+    let mut found = Vec::new();
+    for (attempt, job, number) in claimed {
+        let own: Option<String> = tx
+            .db
+            .prepare_cached("SELECT extra -> 'stdio' FROM job WHERE id = ?1")?
+            .query_row([job.0], |row| row.get(0))?;
+        let own: Option<Stdio> = own.as_deref().map(load::parse).transpose()?.flatten();
+        let stdio = own.unwrap_or(usual);
+        if stdio.mode != StdioMode::None && !stdio.delete_on_success {
+            found.push((attempt, format!("job_wf{}_j{job}_r{run}_a{number}", suspect.workflow)));
+        }
+    }
+    Ok(found)
+}
+
+/// Finds out which of these a dead runner had not begun: whatever begins has a file before it has a process.
+pub fn look_for_begun(suspect: &mut Suspect, claims: Vec<(AttemptId, String)>) {
+    match leftovers::begun(&suspect.output_dir, claims.iter().map(|(_, name)| name.as_str())) {
+        Ok(begun) => {
+            let unbegun = claims.into_iter().filter(|(_, name)| !begun.contains(name));
+            suspect.unbegun = unbegun.map(|(attempt, _)| attempt).collect();
+        }
+        Err(error) => {
+            tracing::warn!(dir = suspect.output_dir, %error, "what a dead runner had begun can not be told");
+        }
     }
 }
 
@@ -221,6 +270,13 @@ fn end_dead(
         let (left, counts) = (count(delivered, "result"), if delivered == 1 { "it counts" } else { "they count" });
         view.details.push(format!("runner {} left {left} that it could not deliver; {counts}", suspect.id));
     }
+    tx.apply(suspect.workflow, |workflow, limits, now| {
+        for attempt in &suspect.unbegun {
+            let why = format!("{} before it had begun", lost.evidence.text);
+            workflow.never_began(suspect.id, *attempt, &why, limits, now);
+        }
+        Ok(())
+    })?;
     runners::end_runner(tx, suspect.id, suspect.workflow, lost, &lost.evidence.text)?;
     view.retries_created += new_attempts(&before, &live_attempts(tx.workflow(suspect.workflow)?));
     Ok(())

@@ -124,6 +124,8 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         quarantine: None,
     };
     tx.state.runners.insert(id, runner);
+    // Whoever was alone hears that somebody else could do what it holds.
+    tx.wake_all();
     let data = serde_json::json!({"runner_id": id, "hostname": request.hostname, "pid": request.pid});
     tx.write(request.workflow_id, vec![Change::Event { kind: "runner_started", job: None, data }])?;
     Ok(id)
@@ -189,11 +191,16 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
     let nothing_to_come = workflow.held_count() == 0
         && workflow.next_due().is_none()
         && (!workflow.has_ready() || nobody_takes(&state.runners, workflow, id, request));
+    response.is_alone = is_alone(&state.runners, id, request.runner_id);
     response.idle = paused.is_none() && nothing_to_come && !response.workflow_complete && response.attempts.is_empty();
     if response.attempts.is_empty() && request.limit > 0 {
         response.reason = Some(paused.unwrap_or_else(|| reason(workflow, &response)));
     }
     Ok(response)
+}
+
+fn is_alone(runners: &HashMap<RunnerId, Runner>, id: WorkflowId, runner: RunnerId) -> bool {
+    !runners.iter().any(|(other, known)| known.workflow == id && *other != runner && !known.leaving)
 }
 
 /// None of the ready jobs is for the runner that asks, nor for another one that is there.

@@ -324,3 +324,29 @@ fn a_runner_with_a_label_says_what_it_waits_for() {
     boxed.wait().expect(0);
     assert_eq!(test.statuses(), ["anywhere completed", "special completed"]);
 }
+
+/// Quick jobs first, so that the runner takes more ahead; then slow ones that say when they begin.
+const QUICK_THEN_SLOW: &str = r#"
+name: w
+jobs:
+  - {name: "quick_{i}", command: "true", parameters: {i: "1:30"}}
+  - name: "slow_{i}"
+    command: "echo $TORC_JOB_NAME $TORC_ATTEMPT_ID >> begun; echo up > up; read line < gate"
+    parameters: {i: "1:8"}
+    depends_on_regexes: ["^quick"]
+    max_lost_retries: 0
+"#;
+
+#[test]
+fn what_a_killed_runner_had_not_begun_is_no_loss() {
+    let test = Test::new().spec(QUICK_THEN_SLOW);
+    let (up, gate) = (test.gate("up"), test.gate("gate"));
+    let run = test.torc(["run", "workflow.yaml", "-j", "2"]).spawn();
+    up.read();
+    up.read();
+    run.signal("KILL");
+    run.wait();
+    let failed = |status: &str| test.statuses().iter().filter(|line| line.ends_with(status)).count();
+    assert_eq!((failed("failed"), failed("ready")), (2, 6), "{:?}", test.statuses());
+    drop((up, gate));
+}

@@ -133,6 +133,7 @@ impl Simulated {
             started,
             completed,
             strict_scheduler_match: false,
+            is_alone: None,
         };
         Ok(self.client.claim(self.workflow, &request).await?)
     }

@@ -16,6 +16,7 @@ async fn claim_as(f: &mut Fixture, runner: RunnerId, completed: Vec<CompletionRe
         started: Vec::new(),
         completed,
         strict_scheduler_match: false,
+        is_alone: None,
     };
     f.store.claim(f.id, request).await.expect("claimed")
 }

@@ -101,6 +101,7 @@ impl Fixture {
             started: Vec::new(),
             completed,
             strict_scheduler_match: false,
+            is_alone: None,
         }
     }
 
@@ -330,6 +331,7 @@ async fn a_start_and_an_end_in_one_breath_say_as_much_as_two() {
         started: vec![StartReport { attempt: attempt.clone(), pid: 55, at_ms: 6 }],
         completed: vec![CompletionReport { attempt: stolen, ..ended(&first.attempts[0], 0) }],
         strict_scheduler_match: false,
+        is_alone: None,
     };
     // An end that is not accepted takes the start not with it.
     let answer = f.store.claim(f.id, request.clone()).await.expect("answered");
@@ -373,6 +375,7 @@ async fn a_runner_that_gives_back_what_it_was_stopped_in_gets_nothing_more() {
         started: Vec::new(),
         completed,
         strict_scheduler_match: false,
+        is_alone: None,
     };
     let stopped = CompletionReport { cause: Some(Cause::Stopped), ..ended(&first.attempts[0], 143) };
     f.store.claim(f.id, request("last", 0, 0.0, vec![stopped])).await.expect("answered");

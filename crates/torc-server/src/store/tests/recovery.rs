@@ -153,6 +153,7 @@ async fn recovered_jobs_keep_their_place_in_the_queue() {
         started: Vec::new(),
         completed: Vec::new(),
         strict_scheduler_match: false,
+        is_alone: None,
     };
     f.store.claim(f.id, two).await.expect("claimed");
     runner_died(&f).await;
@@ -259,6 +260,7 @@ async fn a_release_wakes_those_who_wait() {
         started: Vec::new(),
         completed: Vec::new(),
         strict_scheduler_match: false,
+        is_alone: None,
     };
     let (store, id) = (f.store.clone(), f.id);
     let waiting = tokio::spawn(async move { store.claim(id, request).await });
@@ -283,6 +285,7 @@ async fn a_short_reservation_ends_by_itself() {
         started: Vec::new(),
         completed: Vec::new(),
         strict_scheduler_match: false,
+        is_alone: None,
     };
     let answer = tokio::time::timeout(Duration::from_secs(10), f.store.claim(f.id, request)).await.expect("in time");
     assert_eq!(answer.expect("claimed").attempts.len(), 1);
