@@ -331,16 +331,8 @@ impl Workflow {
 
     fn run_items_again(&mut self, items: &[u32], origin: Origin, now: i64) {
         let maps: BTreeSet<u32> = items.iter().filter_map(|item| self.map_of(*item)).collect();
-        // What has run over the old results runs over the new ones.
         for map in maps {
-            for child in self.children_of(map).to_vec() {
-                let status = self.jobs[child as usize].status;
-                if matches!(status, JobStatus::Completed | JobStatus::Failed | JobStatus::Terminated) {
-                    self.renew_item(child, now);
-                    self.jobs[child as usize].unmet = self.count_unmet(child);
-                    self.shift(child, JobEvent::InitializedBlocked, None);
-                }
-            }
+            self.renew_children(map, now);
         }
         for item in items {
             match self.jobs[*item as usize].status {
@@ -355,6 +347,18 @@ impl Workflow {
             }
         }
         self.finish();
+    }
+
+    /// What has run over the old results of a map runs over the new ones.
+    fn renew_children(&mut self, map: u32, now: i64) {
+        for child in self.children_of(map).to_vec() {
+            let status = self.jobs[child as usize].status;
+            if matches!(status, JobStatus::Completed | JobStatus::Failed | JobStatus::Terminated) {
+                self.renew_item(child, now);
+                self.jobs[child as usize].unmet = self.count_unmet(child);
+                self.shift(child, JobEvent::InitializedBlocked, None);
+            }
+        }
     }
 
     /// Takes items that ended badly out of the count.
@@ -374,14 +378,20 @@ impl Workflow {
             maps.extend(self.map_of(*item));
         }
         for map in maps {
-            // A map that failed because of them is looked at again.
-            if self.jobs[map as usize].status == JobStatus::Failed && self.tally(map).open == 0 {
-                self.shift(map, JobEvent::ItemReopened, Some(WAITS_FOR_ITEMS));
-                self.reopen_dependents(map, now);
-                self.gather(map);
-                self.propagate(map, now);
-            } else if self.jobs[map as usize].status == JobStatus::Blocked {
-                self.jobs[map as usize].unmet = self.count_unmet(map);
+            // A map that had ended with them is looked at again.
+            match self.jobs[map as usize].status {
+                status @ (JobStatus::Failed | JobStatus::Completed) if self.tally(map).open == 0 => {
+                    self.shift(map, JobEvent::ItemReopened, Some(WAITS_FOR_ITEMS));
+                    if status == JobStatus::Completed {
+                        self.renew_children(map, now);
+                    } else {
+                        self.reopen_dependents(map, now);
+                    }
+                    self.gather(map);
+                    self.propagate(map, now);
+                }
+                JobStatus::Blocked => self.jobs[map as usize].unmet = self.count_unmet(map),
+                _ => {}
             }
         }
         self.finish();

@@ -67,11 +67,12 @@ impl Args {
     }
 }
 
-/// What this machine offers; GPUs are not counted here.
+/// What a runner would share out here.
 fn machine() -> Machine {
-    let cpus =
-        std::thread::available_parallelism().map_or(u32::MAX, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
-    let info = rustix::system::sysinfo();
-    let memory_bytes = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
-    Machine { num_cpus: cpus, memory_bytes, num_gpus: None }
+    let (capacity, _) = torc_runner::detect_capacity();
+    Machine {
+        num_cpus: u32::try_from(capacity.num_cpus).unwrap_or(u32::MAX),
+        memory_bytes: u64::try_from(capacity.memory_bytes).unwrap_or_default(),
+        num_gpus: u32::try_from(capacity.num_gpus).ok(),
+    }
 }

@@ -99,6 +99,10 @@ impl Args {
             return Err(Error::usage_hint("there is no command", "give one with `-c`, with `-C FILE`, or after `--`"));
         }
         let parameters = self.param.iter().map(|text| parse_parameter(text)).collect::<Result<Vec<_>>>()?;
+        let mut names = BTreeSet::new();
+        if let Some((twice, _)) = parameters.iter().find(|(name, _)| !names.insert(name)) {
+            return Err(Error::usage(format!("`--param {twice}` is given twice; put all its values into one")));
+        }
         for name in other_names(&commands, &parameters) {
             context.output.warn(format_args!(
                 "`{{{name}}}` stays as it is: no `--param` has this name ({} given)",

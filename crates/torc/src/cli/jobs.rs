@@ -115,8 +115,9 @@ impl Args {
                 }
                 Command::Attempts(args) => {
                     let job = args.job.find(client).await?;
-                    let page = client.list_attempts(job.id).await?;
-                    context.output.list("attempts", &page.items, page.total_count, || attempts_table(&page.items))
+                    let path = format!("/jobs/{}/attempts", job.id);
+                    let attempts: Vec<AttemptView> = client.list_all(&path, &Query::new()).await?;
+                    context.output.list("attempts", &attempts, attempts.len() as i64, || attempts_table(&attempts))
                 }
                 Command::Steps(args) => args.execute(context, client).await,
                 Command::Cancel(args) => args.cancel(context, client).await,

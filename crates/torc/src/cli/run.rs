@@ -159,6 +159,7 @@ fn run_found(
     options: &RunOptions,
     find: impl AsyncFn(&Client) -> Result<WorkflowView>,
 ) -> Result<Exit> {
+    options.runner.check()?;
     if options.detach {
         let workflow = context.with_server(access, &find)?;
         return detach::run_in_background(context, &workflow, &options.runner);

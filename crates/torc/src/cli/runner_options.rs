@@ -2,7 +2,7 @@
 
 use super::run::title;
 use crate::error::{Error, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use torc_client::Client;
 use torc_model::api::WorkflowView;
 use torc_model::units::{Memory, Runtime};
@@ -27,8 +27,8 @@ pub struct RunnerOptions {
     pub memory: Option<Memory>,
 
     /// Memory to share out, in GiB
-    #[arg(long, value_name = "N", conflicts_with = "memory")]
-    pub memory_gb: Option<f64>,
+    #[arg(long, value_name = "N", conflicts_with = "memory", value_parser = gigabytes, allow_negative_numbers = true)]
+    pub memory_gb: Option<Memory>,
 
     /// GPUs to share out [default: all of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
@@ -51,7 +51,29 @@ pub struct RunnerOptions {
     pub label: Option<String>,
 }
 
+fn not_a_directory(dir: &Path) -> Error {
+    Error::usage(format!("`{}` is not a directory on this machine", dir.display()))
+}
+
+/// `1.5`: so many GiB.
+fn gigabytes(text: &str) -> std::result::Result<Memory, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    let memory = number.and_then(|number| Memory::parse(&format!("{number}g")).ok());
+    memory.ok_or_else(|| "expected a number of GiB, more than 0".into())
+}
+
 impl RunnerOptions {
+    /// Refuses what would stop the runner at its start, before there is anything for it to do.
+    pub fn check(&self) -> Result<()> {
+        if let Some(dir) = self.work_dir.as_ref().filter(|dir| !dir.is_dir()) {
+            return Err(not_a_directory(dir));
+        }
+        match &self.output_dir {
+            Some(dir) => std::fs::create_dir_all(dir).map_err(Error::io("make", dir)),
+            None => Ok(()),
+        }
+    }
+
     /// Where this workflow's jobs start on this machine: where it was created from, unless the caller names another
     /// place. In any other directory they would find other files, so a missing one is an error before anything starts.
     pub fn working_dir(&self, workflow: &WorkflowView) -> Result<PathBuf> {
@@ -64,11 +86,11 @@ impl RunnerOptions {
         if dir.is_dir() {
             return Ok(dir);
         }
-        let (title, dir) = (title(workflow), dir.display());
+        let title = title(workflow);
         Err(match self.work_dir {
-            Some(_) => Error::usage(format!("`{dir}` is not a directory on this machine")),
+            Some(_) => not_a_directory(&dir),
             None => Error::usage_hint(
-                format!("the directory that {title} was created from is not on this machine: `{dir}`"),
+                format!("the directory that {title} was created from is not on this machine: `{}`", dir.display()),
                 "make it again, or name another directory for its jobs with `--work-dir DIR`",
             ),
         })
@@ -92,19 +114,10 @@ impl RunnerOptions {
         capacity.max_parallel_jobs = self.max_parallel_jobs;
         capacity.num_cpus = self.num_cpus.unwrap_or(capacity.num_cpus);
         capacity.num_gpus = self.num_gpus.unwrap_or(capacity.num_gpus);
-        if let Some(bytes) = self.memory_bytes()? {
-            capacity.memory_bytes = bytes;
+        if let Some(memory) = self.memory.or(self.memory_gb) {
+            capacity.memory_bytes = i64::try_from(memory.0).unwrap_or(i64::MAX);
         }
         Ok(config)
-    }
-
-    fn memory_bytes(&self) -> Result<Option<i64>> {
-        let memory = match (self.memory, self.memory_gb) {
-            (Some(memory), _) => memory,
-            (None, Some(gb)) => Memory::parse(&format!("{gb}g")).map_err(|error| Error::usage(error.to_string()))?,
-            (None, None) => return Ok(None),
-        };
-        Ok(Some(i64::try_from(memory.0).unwrap_or(i64::MAX)))
     }
 
     /// The same options as arguments of another call.
@@ -117,8 +130,7 @@ impl RunnerOptions {
         };
         add("max-parallel-jobs", self.max_parallel_jobs.map(|n| n.to_string()));
         add("num-cpus", self.num_cpus.map(|n| n.to_string()));
-        add("memory", self.memory.map(|m| m.to_string()));
-        add("memory-gb", self.memory_gb.map(|n| n.to_string()));
+        add("memory", self.memory.or(self.memory_gb).map(|m| m.to_string()));
         add("num-gpus", self.num_gpus.map(|n| n.to_string()));
         add("output-dir", self.output_dir.as_ref().map(|dir| dir.display().to_string()));
         add("work-dir", self.work_dir.as_ref().map(|dir| dir.display().to_string()));

@@ -191,7 +191,7 @@ pub fn state_dir(locator: &Locator, access: Access) -> Result<PathBuf> {
     if let Some(dir) = &locator.dir {
         let dir = here.join(dir);
         return match access {
-            Access::Existing if !is_state(&dir) => Err(no_state(&dir)),
+            Access::Existing if !is_state(&dir) && !is_closed(&dir) => Err(no_state(&dir)),
             Access::Existing | Access::Create => Ok(dir),
         };
     }
@@ -212,6 +212,11 @@ fn has_database(dir: &Path) -> bool {
 /// A server may have its database elsewhere; then `server.json` is all that is here.
 fn is_state(dir: &Path) -> bool {
     has_database(dir) || discovery::server_file_path(dir).is_file()
+}
+
+/// Nobody lets us look: the state of another user. Opening it tells whose.
+fn is_closed(dir: &Path) -> bool {
+    dir.join(Options::DATABASE).try_exists().is_err()
 }
 
 /// `server.json` names a server that is gone, and its database is not here.

@@ -326,7 +326,7 @@ impl Export {
             Ok(parsed) => parsed.spec.write(format),
             Err(errors) => return Err(Error::Spec { rendered: errors.render(false) }),
         };
-        let Some(path) = self.output else { return context.output.data(&text) };
+        let Some(path) = self.output.filter(|path| path.as_os_str() != "-") else { return context.output.data(&text) };
         std::fs::write(&path, text).map_err(Error::io("write", &path))?;
         context.output.talk(format_args!("wrote {} to `{}`", describe::workflow(&workflow), path.display()));
         Ok(())

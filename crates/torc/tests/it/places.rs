@@ -129,3 +129,32 @@ jobs:
     assert_eq!(needs("b"), r#"2 "500m" "PT1H" 0"#);
     assert_eq!(needs("c"), r#"1 null "PT2H" 0"#);
 }
+
+#[test]
+fn a_wrong_call_of_run_creates_nothing() {
+    let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
+    for options in ["--memory-gb nan", "--memory-gb=-1", "--memory-gb inf", "--work-dir nope", "-o /proc/nope/x"] {
+        test.shell(&format!("torc run workflow.yaml {options}")).exit(2);
+        assert!(!test.exists(".torc"), "{options}");
+    }
+    test.torc(["exec", "-p", "i=1:3", "-c", "echo {i}", "-p", "i=2"]).exit(2).tells("given twice");
+    test.torc(["run", "workflow.yaml", "--memory-gb", "1.5"]).success();
+    test.torc(["workflows", "export", "latest", "-o", "-"]).success().says("\"name\"");
+    assert!(!test.exists("-"));
+}
+
+#[test]
+fn a_dropped_item_is_gone_from_what_was_made_of_all() {
+    let spec = r#"
+name: w
+jobs:
+  - {name: m, map: {items: [a, b, bad], tolerate: 1}, steps: [{shell: 'test "${item}" != bad'}]}
+  - {name: r, reduce: m, steps: [{shell: "echo total ${map.total} failed ${map.failed} > sum"}]}
+"#;
+    let test = Test::new().spec(spec);
+    test.run().expect(1);
+    assert_eq!(test.read("sum"), "total 3 failed 1\n");
+    test.torc(["items", "drop", "m", "bad"]).success();
+    test.torc(["run", "latest"]).success();
+    assert_eq!(test.read("sum"), "total 2 failed 0\n");
+}
