@@ -646,7 +646,7 @@ impl Dispatcher {
             return;
         }
         // Whatever runs now runs long: hold nothing ahead until that has changed.
-        let waited = STALE.as_secs_f64();
+        let waited = STALE.as_secs_f64().max(2.0 * PREFETCH_SECONDS * self.slots());
         self.average_seconds = Some(self.average_seconds.map_or(waited, |average| average.max(waited)));
         // What is given back comes again as another attempt; nobody else would begin it sooner.
         if self.is_alone {
@@ -739,11 +739,16 @@ impl Dispatcher {
             (Prefetch::Fixed(count), _) => i64::from(count),
             (Prefetch::Adaptive, None) => 0,
             (Prefetch::Adaptive, Some(average)) => {
-                let slots = self.settings.capacity.max_parallel_jobs.unwrap_or(self.settings.capacity.num_cpus).max(1);
                 // The cast saturates, and the value is small and not negative.
-                (PREFETCH_SECONDS * slots as f64 / average.max(1e-6)).min(PREFETCH_LIMIT) as i64
+                (PREFETCH_SECONDS * self.slots() / average.max(1e-6)).min(PREFETCH_LIMIT) as i64
             }
         }
+    }
+
+    /// How many jobs can run at once, if they are small.
+    fn slots(&self) -> f64 {
+        let capacity = &self.settings.capacity;
+        capacity.max_parallel_jobs.unwrap_or(capacity.num_cpus).max(1) as f64
     }
 
     fn leave_if_done(&mut self, now: Instant, out: &mut Vec<Effect>) {

@@ -243,6 +243,16 @@ fn what_can_not_be_started_soon_is_given_back() {
 }
 
 #[test]
+fn what_was_given_back_is_not_taken_ahead_again() {
+    let mut desk = Desk::new(|s| s.capacity.num_cpus = 200);
+    desk.settle();
+    let ids: Vec<i64> = (1..=202).collect();
+    desk.heard(&ids);
+    let lines = desk.later(1.1);
+    assert_eq!(lines, ["exchange limit 256 prefetch 0 started [] completed [201:stopped, 202:stopped]"]);
+}
+
+#[test]
 fn nothing_is_given_back_that_nobody_else_could_start() {
     let mut desk = Desk::listening();
     let alone = |ids: &[i64]| Event::Heard(ClaimResponse { is_alone: true, ..granted(ids) });

@@ -77,7 +77,7 @@ pub struct Options {
 fn factor(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if (1.0..=LARGEST_MULTIPLIER).contains(&factor) => Ok(factor),
-        Ok(_) => Err(format!("it must be between 1 and {LARGEST_MULTIPLIER}")),
+        Ok(_) => Err(format!("expected a number from 1 to {LARGEST_MULTIPLIER}")),
         Err(error) => Err(error.to_string()),
     }
 }

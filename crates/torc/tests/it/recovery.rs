@@ -171,7 +171,7 @@ fn refusals_of_recover_say_why() {
     test.run().expect(0);
     test.torc(["recover"]).success().tells("nothing to recover: every job of workflow 1 succeeded");
     assert_eq!(test.torc(["-f", "json", "recover"]).success().json()["jobs_to_retry"], Value::Array(Vec::new()));
-    test.torc(["recover", "--memory-multiplier", "0.5"]).done().expect(2).tells("between 1 and 100");
+    test.torc(["recover", "--memory-multiplier", "0.5"]).done().expect(2).tells("from 1 to 100");
     test.torc(["recover", "7"]).done().expect(2);
 }
 
