@@ -14,7 +14,7 @@ pub fn svg(results: &Results) -> String {
         .iter()
         .flat_map(|row| row.figures.iter().map(move |figure| (row, figure)))
         .filter(|(_, figure)| figure.unit == "jobs/s")
-        .map(|(row, figure)| (format!("{} {}", row.name, figure.name), figure.value, figure.name == "limit"))
+        .map(|(row, figure)| (format!("{} {}", row.name, figure.name), figure.value, figure.name.starts_with("limit")))
         .collect();
     let most = bars.iter().map(|(_, value, _)| *value).fold(1.0, f64::max);
     let height = 50.0 + bars.len() as f64 * (BAR + GAP);
