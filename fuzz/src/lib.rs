@@ -1,4 +1,5 @@
-//! What must hold for every text, whoever wrote it: the fuzz targets and a test of `torc-spec` ask it of each input.
+//! What must hold for every text, whoever wrote it: the fuzz targets and a test of `torc-spec` ask
+//! it of each input.
 
 use torc_spec::{Format, Severity, Source};
 
@@ -35,10 +36,14 @@ pub fn hold(bytes: &[u8], format: Format) {
     for format in Format::ALL {
         let text = spec.write(format);
         let again = torc_spec::parse(&Source::new("written", text.as_bytes(), format));
-        let again = again.unwrap_or_else(|errors| panic!("{format} can not be read back: {errors}\n{text}")).spec;
+        let again = again
+            .unwrap_or_else(|errors| panic!("{format} can not be read back: {errors}\n{text}"))
+            .spec;
         assert_eq!(again, spec, "{format} reads back as another spec:\n{text}");
         match (&planned, again.plan()) {
-            (Ok(checked), Ok((plan, _))) => assert_eq!(plan, checked.plan, "{format} makes another plan:\n{text}"),
+            (Ok(checked), Ok((plan, _))) => {
+                assert_eq!(plan, checked.plan, "{format} makes another plan:\n{text}")
+            }
             (Err(_), Err(_)) => {}
             (Ok(_), Err(errors)) => panic!("{format} can not be planned: {errors}\n{text}"),
             (Err(_), Ok(_)) => panic!("{format} can be planned, the original can not:\n{text}"),

@@ -1,4 +1,5 @@
-//! The client of a world: creates workflows, watches them, retries, and writes down what it was answered.
+//! The client of a world: creates workflows, watches them, retries, and writes down what it was
+//! answered.
 
 use crate::history::{Created, History};
 use crate::plan::Rng;
@@ -13,8 +14,9 @@ use torc_model::api::{ActionView, AttemptView, CreateWorkflow, JobView};
 use torc_model::ids::WorkflowId;
 use torc_model::status::{ActionState, AttemptState, JobStatus};
 
-/// Between two looks at a workflow. Events would tell sooner, but the stream is part of what is under test, and what it
-/// leaves out must show: an oracle that waits for an event waits for ever for one that was lost.
+/// Between two looks at a workflow. Events would tell sooner, but the stream is part of what is
+/// under test, and what it leaves out must show: an oracle that waits for an event waits for ever
+/// for one that was lost.
 const LOOK: Duration = Duration::from_millis(100);
 /// A call that a killed server leaves unanswered must not hold the client up.
 const CALL: Duration = Duration::from_secs(10);
@@ -50,7 +52,9 @@ impl Shared {
 /// Sets up what the workflows need, while nothing fails yet.
 pub async fn prepare(client: &Client, hook: &str) -> Result<(), Error> {
     client.put::<Value>("/limits/one", &json!({"max": 1})).await?;
-    client.post::<Value>("/webhooks", &json!({"url": hook, "secret": SECRET, "allow_private": true})).await?;
+    client
+        .post::<Value>("/webhooks", &json!({"url": hook, "secret": SECRET, "allow_private": true}))
+        .await?;
     Ok(())
 }
 
@@ -146,14 +150,21 @@ impl Watcher {
         while !self.shared.is_over() {
             tokio::time::sleep(LOOK).await;
             let query = Query::new().add("workflow_id", created.id);
-            let results = self.client.list_all::<AttemptView>("/results", &query.clone().add("all_runs", true)).await;
+            let results = self
+                .client
+                .list_all::<AttemptView>("/results", &query.clone().add("all_runs", true))
+                .await;
             let Some(Ok(results)) = self.note("results", results) else { continue };
             for attempt in results.iter().filter(|a| a.state == AttemptState::Completed) {
-                created.seen_completed.entry((attempt.job_name.clone(), attempt.attempt_id)).or_insert_with(now);
+                created
+                    .seen_completed
+                    .entry((attempt.job_name.clone(), attempt.attempt_id))
+                    .or_insert_with(now);
             }
             let jobs = self.client.list_all::<JobView>("/jobs", &query).await;
             let Some(Ok(jobs)) = self.note("jobs", jobs) else { continue };
-            let broken = jobs.iter().find(|job| job.name == "broken" && job.status == JobStatus::Failed);
+            let broken =
+                jobs.iter().find(|job| job.name == "broken" && job.status == JobStatus::Failed);
             if let Some(broken) = broken.filter(|_| !retried) {
                 retried = true;
                 self.retry_twice(broken, &mut created).await;
@@ -162,7 +173,9 @@ impl Watcher {
             let complete = self.client.is_complete(id).await;
             let actions = self.client.list_actions(id).await;
             let Some(Ok(actions)) = self.note("actions", actions) else { continue };
-            let is_open = |action: &ActionView| !matches!(action.state, ActionState::Executed | ActionState::Failed);
+            let is_open = |action: &ActionView| {
+                !matches!(action.state, ActionState::Executed | ActionState::Failed)
+            };
             if let Some(Ok(view)) = self.note("is_complete", complete)
                 && view.is_complete
                 && retried
@@ -183,7 +196,8 @@ impl Watcher {
             match self.note("retry", answer) {
                 Some(Ok(_)) => created.retries_acknowledged += 1,
                 // The other one was first.
-                Some(Err(error)) if error.status().is_some_and(|status| (400..500).contains(&status)) => {}
+                Some(Err(error))
+                    if error.status().is_some_and(|status| (400..500).contains(&status)) => {}
                 Some(Err(error)) => self.history.wrong.push(format!("retry: {error}")),
                 None => created.retries_unknown += 1,
             }

@@ -11,7 +11,8 @@ pub struct Created {
     pub id: i64,
     /// What must come of it.
     pub planned: Planned,
-    /// Attempts that the client saw as completed, by job and attempt, and when it first did (microseconds since 1970).
+    /// Attempts that the client saw as completed, by job and attempt, and when it first did
+    /// (microseconds since 1970).
     pub seen_completed: BTreeMap<(String, i64), i64>,
     /// Retries of `broken` that were acknowledged.
     pub retries_acknowledged: u64,

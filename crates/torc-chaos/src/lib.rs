@@ -1,5 +1,6 @@
-//! Chaos: server, runners and jobs as separate processes of the real program, killed with SIGKILL at random times and
-//! at failpoints, for as long as the plan says. Then the faults stop, everything must end, and an oracle decides.
+//! Chaos: server, runners and jobs as separate processes of the real program, killed with SIGKILL
+//! at random times and at failpoints, for as long as the plan says. Then the faults stop,
+//! everything must end, and an oracle decides.
 //!
 //! ```text
 //!   plan (seed) ──► world: server, runners, guards, jobs ──► witness files   (written by the jobs themselves)
@@ -8,8 +9,9 @@
 //!                                                    all three ──► oracle ──► violations
 //! ```
 //!
-//! The oracle never looks at the database, and the harness never repairs anything. The same seed gives the same plan:
-//! the same workflows, the same victims and failpoints in the same order, the same pauses.
+//! The oracle never looks at the database, and the harness never repairs anything. The same seed
+//! gives the same plan: the same workflows, the same victims and failpoints in the same order, the
+//! same pauses.
 
 mod client;
 mod history;
@@ -47,7 +49,8 @@ pub struct Options {
     pub tell: fn(&str),
 }
 
-/// Runs worlds until there were enough kills. Stops at the first world with a violation and leaves its directory.
+/// Runs worlds until there were enough kills. Stops at the first world with a violation and leaves
+/// its directory.
 pub fn run(options: &Options) -> std::io::Result<Report> {
     let mut total = Report::default();
     let mut seed = options.seed;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Kill the server, the runners and the jobs of real workflows, again and again, and let an oracle decide
+/// Kill the server, the runners and the jobs of real workflows, again and again, and let an oracle
+/// decide
 #[derive(Parser)]
 #[command(
     version,
@@ -52,7 +53,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let beside = || std::env::current_exe().ok().map(|exe| exe.with_file_name("torc"));
     let Some(torc) = args.torc.or_else(beside).filter(|path| path.is_file()) else {
-        tell("error: there is no `torc` beside this program\nhint: `cargo build -p torc`, or name it with `--torc`");
+        tell(
+            "error: there is no `torc` beside this program\nhint: `cargo build -p torc`, or name it with `--torc`",
+        );
         return ExitCode::from(2);
     };
     let dir = args.dir.unwrap_or_else(std::env::temp_dir);

@@ -1,4 +1,5 @@
-//! Decides from outside: reads what the witnesses wrote, what the client was told and what the webhooks said.
+//! Decides from outside: reads what the witnesses wrote, what the client was told and what the
+//! webhooks said.
 
 use crate::history::{Created, History};
 use crate::receiver::Delivery;
@@ -10,11 +11,19 @@ use torc_model::api::AttemptView;
 use torc_model::status::{AttemptState, Cause, Origin};
 
 /// Judges a world. One that did not come to its end is judged only by what must hold at any time.
-pub fn judge(records: &Records, history: &History, deliveries: &[Delivery], ended: bool, report: &mut Report) {
+pub fn judge(
+    records: &Records,
+    history: &History,
+    deliveries: &[Delivery],
+    ended: bool,
+    report: &mut Report,
+) {
     report.workflows += history.workflows.len() as u64;
     report.unanswered += history.unanswered;
     report.deliveries += deliveries.len() as u64;
-    report.violations.extend(history.wrong.iter().map(|wrong| format!("a request got a wrong answer: {wrong}")));
+    report
+        .violations
+        .extend(history.wrong.iter().map(|wrong| format!("a request got a wrong answer: {wrong}")));
     for (key, lines) in records {
         report.starts += lines.iter().filter(|line| line.word == Word::Start).count() as u64;
         report.scripts += lines.iter().filter(|line| line.word == Word::ScriptEnd).count() as u64;
@@ -37,7 +46,9 @@ pub fn judge(records: &Records, history: &History, deliveries: &[Delivery], ende
     if ended {
         let known: BTreeSet<i64> = history.workflows.iter().map(|created| created.id).collect();
         for (workflow, job) in records.keys().filter(|(workflow, _)| !known.contains(workflow)) {
-            report.violations.push(format!("workflow {workflow}, job {job}: ran although nobody was told of it"));
+            report.violations.push(format!(
+                "workflow {workflow}, job {job}: ran although nobody was told of it"
+            ));
         }
     }
 }
@@ -52,11 +63,14 @@ fn one_at_a_time((workflow, job): &(i64, String), lines: &[Line], report: &mut R
             Word::Limit => "started while the limit was in use",
             _ => continue,
         };
-        report.violations.push(format!("workflow {workflow}, job {job}, attempt {}: {problem}", line.attempt));
+        report
+            .violations
+            .push(format!("workflow {workflow}, job {job}, attempt {}: {problem}", line.attempt));
     }
 }
 
-/// Workflow, job and attempt, and what was said about it: name of the event, id of the delivery, `will_retry`, when.
+/// Workflow, job and attempt, and what was said about it: name of the event, id of the delivery,
+/// `will_retry`, when.
 type Said = BTreeMap<(i64, i64, i64), Vec<(String, String, bool, i64)>>;
 
 fn signed_and_stable(deliveries: &[Delivery], report: &mut Report) -> Said {
@@ -108,11 +122,19 @@ impl Case<'_> {
 
     fn parents_came_first(&self, report: &mut Report) {
         for job in &self.created.planned.jobs {
-            let Some(start) = self.lines(&job.name).iter().find(|line| line.word == Word::Start) else { continue };
+            let Some(start) = self.lines(&job.name).iter().find(|line| line.word == Word::Start)
+            else {
+                continue;
+            };
             for parent in &job.parents {
-                let is_first = self.lines(parent).iter().any(|l| l.word == Word::End(0) && l.at <= start.at);
+                let is_first =
+                    self.lines(parent).iter().any(|l| l.word == Word::End(0) && l.at <= start.at);
                 if !is_first {
-                    self.blame(report, &job.name, format_args!("started before {parent} had succeeded"));
+                    self.blame(
+                        report,
+                        &job.name,
+                        format_args!("started before {parent} had succeeded"),
+                    );
                 }
             }
         }
@@ -122,12 +144,18 @@ impl Case<'_> {
     fn told_is_final(&self, report: &mut Report) {
         let mut told: BTreeMap<(String, i64), i64> = self.created.seen_completed.clone();
         for ((workflow, job, attempt), said) in self.deliveries {
-            let Some(name) = self.created.jobs.iter().find(|view| view.id.0 == *job).map(|view| view.name.clone())
+            let Some(name) = self
+                .created
+                .jobs
+                .iter()
+                .find(|view| view.id.0 == *job)
+                .map(|view| view.name.clone())
             else {
                 continue;
             };
-            for (.., at) in
-                said.iter().filter(|(event, ..)| *workflow == self.created.id && event == "job.run.completed")
+            for (.., at) in said
+                .iter()
+                .filter(|(event, ..)| *workflow == self.created.id && event == "job.run.completed")
             {
                 let first = told.entry((name.clone(), *attempt)).or_insert(*at);
                 *first = (*first).min(*at);
@@ -135,11 +163,15 @@ impl Case<'_> {
         }
         for ((job, attempt), at) in told {
             let lines = self.lines(&job);
-            if let Some(again) = lines.iter().find(|line| line.word == Word::Start && line.at > at) {
+            if let Some(again) = lines.iter().find(|line| line.word == Word::Start && line.at > at)
+            {
                 self.blame(
                     report,
                     &job,
-                    format_args!("attempt {attempt} was told to be completed; {} ran", again.attempt),
+                    format_args!(
+                        "attempt {attempt} was told to be completed; {} ran",
+                        again.attempt
+                    ),
                 );
                 report.acknowledged_work_lost += run_time(lines, attempt);
             }
@@ -150,9 +182,11 @@ impl Case<'_> {
         for job in &self.created.planned.jobs {
             match self.created.jobs.iter().find(|view| view.name == job.name) {
                 Some(view) if view.status.as_str() == job.status => {}
-                Some(view) => {
-                    self.blame(report, &job.name, format_args!("ended as {}, not {}", view.status, job.status))
-                }
+                Some(view) => self.blame(
+                    report,
+                    &job.name,
+                    format_args!("ended as {}, not {}", view.status, job.status),
+                ),
                 None => self.blame(report, &job.name, "was lost"),
             }
         }
@@ -171,7 +205,11 @@ impl Case<'_> {
                     );
                 }
                 if attempt.retry_of.is_some_and(|of| !retried.insert(of)) {
-                    self.blame(report, &job.name, format_args!("attempt {} repeats a retry", attempt.attempt_id));
+                    self.blame(
+                        report,
+                        &job.name,
+                        format_args!("attempt {} repeats a retry", attempt.attempt_id),
+                    );
                 }
                 manual += u64::from(attempt.origin == Origin::Manual);
                 if attempt.cause == Some(Cause::Lost) {
@@ -180,11 +218,17 @@ impl Case<'_> {
             }
             let created = self.created;
             let (least, most) = match job.name.as_str() {
-                "broken" => (created.retries_acknowledged, created.retries_acknowledged + created.retries_unknown),
+                "broken" => (
+                    created.retries_acknowledged,
+                    created.retries_acknowledged + created.retries_unknown,
+                ),
                 _ => (0, 0),
             };
             if manual < least || manual > most.min(1) || least > 1 {
-                let text = format_args!("{manual} retries, {least} acknowledged, {} unknown", created.retries_unknown);
+                let text = format_args!(
+                    "{manual} retries, {least} acknowledged, {} unknown",
+                    created.retries_unknown
+                );
                 self.blame(report, &job.name, text);
             }
         }
@@ -194,8 +238,9 @@ impl Case<'_> {
     fn what_counts_did_happen(&self, report: &mut Report) {
         for job in &self.created.planned.jobs {
             let lines = self.lines(&job.name);
-            let ended =
-                |attempt: i64, code: i64| lines.iter().any(|l| l.attempt == attempt && l.word == Word::End(code));
+            let ended = |attempt: i64, code: i64| {
+                lines.iter().any(|l| l.attempt == attempt && l.word == Word::End(code))
+            };
             let mut completed = 0;
             for attempt in self.attempts(&job.name) {
                 let number = attempt.attempt_id;
@@ -203,22 +248,40 @@ impl Case<'_> {
                     (AttemptState::Completed, _) => {
                         completed += 1;
                         if !ended(number, 0) {
-                            self.blame(report, &job.name, format_args!("attempt {number} counts, but did not happen"));
+                            self.blame(
+                                report,
+                                &job.name,
+                                format_args!("attempt {number} counts, but did not happen"),
+                            );
                         }
                     }
                     (AttemptState::Failed, Some(code @ (3 | 10))) if !ended(number, code) => {
-                        self.blame(report, &job.name, format_args!("attempt {number} did not end with {code}"));
+                        self.blame(
+                            report,
+                            &job.name,
+                            format_args!("attempt {number} did not end with {code}"),
+                        );
                     }
-                    _ if ended(number, 0) => report.unacknowledged_work_lost += run_time(lines, number),
+                    _ if ended(number, 0) => {
+                        report.unacknowledged_work_lost += run_time(lines, number)
+                    }
                     _ => {}
                 }
             }
             if completed > 1 {
                 self.blame(report, &job.name, format_args!("completed {completed} times"));
             }
-            let known: BTreeSet<i64> = self.attempts(&job.name).map(|attempt| attempt.attempt_id).collect();
-            for line in lines.iter().filter(|line| line.word == Word::Start && !known.contains(&line.attempt)) {
-                self.blame(report, &job.name, format_args!("attempt {} ran, but nobody knows it", line.attempt));
+            let known: BTreeSet<i64> =
+                self.attempts(&job.name).map(|attempt| attempt.attempt_id).collect();
+            for line in lines
+                .iter()
+                .filter(|line| line.word == Word::Start && !known.contains(&line.attempt))
+            {
+                self.blame(
+                    report,
+                    &job.name,
+                    format_args!("attempt {} ran, but nobody knows it", line.attempt),
+                );
             }
         }
     }
@@ -227,10 +290,14 @@ impl Case<'_> {
     fn scripts_ran_first(&self, report: &mut Report) {
         for job in &self.created.planned.jobs {
             let lines = self.lines(&job.name);
-            for failed in self.attempts(&job.name).filter(|attempt| attempt.return_code == Some(10)) {
+            for failed in self.attempts(&job.name).filter(|attempt| attempt.return_code == Some(10))
+            {
                 let number = failed.attempt_id;
-                let next = lines.iter().find(|line| line.word == Word::Start && line.attempt > number);
-                let script = lines.iter().find(|line| line.word == Word::ScriptEnd && line.attempt == number);
+                let next =
+                    lines.iter().find(|line| line.word == Word::Start && line.attempt > number);
+                let script = lines
+                    .iter()
+                    .find(|line| line.word == Word::ScriptEnd && line.attempt == number);
                 let Some(next) = next else { continue };
                 if script.is_none_or(|script| script.at > next.at) {
                     self.blame(
@@ -250,10 +317,17 @@ impl Case<'_> {
                 self.blame(report, name, "was not executed");
                 continue;
             };
-            let firsts = self.created.planned.jobs.iter().filter(|job| job.name.starts_with("first"));
-            let is_early = |job: &str| !self.lines(job).iter().any(|l| l.word == Word::End(0) && l.at <= done.at);
+            let firsts =
+                self.created.planned.jobs.iter().filter(|job| job.name.starts_with("first"));
+            let is_early = |job: &str| {
+                !self.lines(job).iter().any(|l| l.word == Word::End(0) && l.at <= done.at)
+            };
             for job in firsts.filter(|job| name == "action_firsts" && is_early(&job.name)) {
-                self.blame(report, name, format_args!("was executed before {} had ended", job.name));
+                self.blame(
+                    report,
+                    name,
+                    format_args!("was executed before {} had ended", job.name),
+                );
             }
         }
     }
@@ -269,16 +343,25 @@ impl Case<'_> {
             };
             let key = (self.created.id, attempt.job_id.0, attempt.attempt_id);
             let said = self.deliveries.get(&key).map_or(&[] as &[_], Vec::as_slice);
-            let ids: BTreeSet<&str> =
-                said.iter().filter(|(name, ..)| name == event).map(|(_, id, ..)| id.as_str()).collect();
+            let ids: BTreeSet<&str> = said
+                .iter()
+                .filter(|(name, ..)| name == event)
+                .map(|(_, id, ..)| id.as_str())
+                .collect();
             if ids.len() != 1 {
-                let text = format_args!("attempt {}: {} webhooks of its end ({event})", attempt.attempt_id, ids.len());
+                let text = format_args!(
+                    "attempt {}: {} webhooks of its end ({event})",
+                    attempt.attempt_id,
+                    ids.len()
+                );
                 self.blame(report, &attempt.job_name, text);
             }
-            let next = self.attempts(&attempt.job_name).find(|next| next.retry_of == Some(attempt.id));
+            let next =
+                self.attempts(&attempt.job_name).find(|next| next.retry_of == Some(attempt.id));
             let retried = next.is_some_and(|next| next.origin != Origin::Manual);
             if said.iter().any(|(name, _, will_retry, _)| name == event && *will_retry != retried) {
-                let text = format_args!("attempt {}: `will_retry` was not true", attempt.attempt_id);
+                let text =
+                    format_args!("attempt {}: `will_retry` was not true", attempt.attempt_id);
                 self.blame(report, &attempt.job_name, text);
             }
         }
@@ -286,8 +369,9 @@ impl Case<'_> {
 }
 
 fn run_time(lines: &[Line], attempt: i64) -> Duration {
-    let of =
-        |is: fn(Word) -> bool| lines.iter().find(|line| line.attempt == attempt && is(line.word)).map(|line| line.at);
+    let of = |is: fn(Word) -> bool| {
+        lines.iter().find(|line| line.attempt == attempt && is(line.word)).map(|line| line.at)
+    };
     match (of(|word| word == Word::Start), of(|word| matches!(word, Word::End(_)))) {
         (Some(start), Some(end)) => Duration::from_micros(u64::try_from(end - start).unwrap_or(0)),
         _ => Duration::ZERO,

@@ -81,7 +81,8 @@ struct Points {
 
 impl Points {
     fn new(mut rng: Rng, belongs: fn(&str) -> bool) -> Self {
-        let mut names: Vec<&str> = torc_failpoint::ALL.iter().copied().filter(|name| belongs(name)).collect();
+        let mut names: Vec<&str> =
+            torc_failpoint::ALL.iter().copied().filter(|name| belongs(name)).collect();
         for i in (1..names.len()).rev() {
             names.swap(i, rng.below(i as u64 + 1) as usize);
         }
@@ -95,7 +96,8 @@ impl Points {
         }
         let name = self.names[self.next % self.names.len()];
         self.next += 1;
-        // Early ones find what happens while a process comes up, late ones what happens while it works.
+        // Early ones find what happens while a process comes up, late ones what happens while it
+        // works.
         let nth = [1, 1, 2, 3, 4, 6, 9, 14, 22, 40][self.rng.below(10) as usize];
         Some(format!("{name}:{nth}"))
     }
@@ -124,7 +126,8 @@ impl Plan {
 
     /// The next kill.
     pub fn kill(&mut self) -> Kill {
-        let after = if self.is_calm { self.kills.pause(300, 3000) } else { self.kills.pause(20, 420) };
+        let after =
+            if self.is_calm { self.kills.pause(300, 3000) } else { self.kills.pause(20, 420) };
         let runner = self.kills.below(RUNNERS as u64) as usize;
         let victim = match self.kills.below(100) {
             0..30 => Victim::Server,
@@ -149,12 +152,20 @@ impl Plan {
 
     /// How long the next server stays away.
     pub fn server_outage(&mut self) -> Duration {
-        if self.restarts.below(5) == 0 { self.restarts.pause(300, 1500) } else { self.restarts.pause(0, 120) }
+        if self.restarts.below(5) == 0 {
+            self.restarts.pause(300, 1500)
+        } else {
+            self.restarts.pause(0, 120)
+        }
     }
 
     /// How long the next runner stays away. Sometimes so long that another one takes over its jobs.
     pub fn runner_outage(&mut self) -> Duration {
-        if self.restarts.below(4) == 0 { self.restarts.pause(2000, 3500) } else { self.restarts.pause(0, 200) }
+        if self.restarts.below(4) == 0 {
+            self.restarts.pause(2000, 3500)
+        } else {
+            self.restarts.pause(0, 200)
+        }
     }
 }
 
@@ -167,7 +178,8 @@ mod tests {
         let draw = |seed| {
             let mut plan = Plan::new(seed);
             let kills: Vec<Kill> = (0..50).map(|_| plan.kill()).collect();
-            let points: Vec<_> = (0..50).map(|_| (plan.server_point(), plan.runner_point())).collect();
+            let points: Vec<_> =
+                (0..50).map(|_| (plan.server_point(), plan.runner_point())).collect();
             (kills, points)
         };
         assert_eq!(draw(7), draw(7));

@@ -50,16 +50,21 @@ pub fn read(dir: &Path) -> io::Result<Records> {
     let Ok(workflows) = std::fs::read_dir(dir.join("witness")) else { return Ok(records) };
     for workflow in workflows {
         let workflow = workflow?;
-        let Some(id) = workflow.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(id) = workflow.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
         for file in std::fs::read_dir(workflow.path())? {
             let path = file?.path();
-            let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+            let name =
+                path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
             if path.extension().is_none_or(|ending| ending != "log") {
                 continue;
             }
             let text = std::fs::read_to_string(&path)?;
             let lines = text.lines().map(|line| {
-                parse(line).ok_or_else(|| io::Error::other(format!("{}: unreadable line `{line}`", path.display())))
+                parse(line).ok_or_else(|| {
+                    io::Error::other(format!("{}: unreadable line `{line}`", path.display()))
+                })
             });
             records.insert((id, name), lines.collect::<io::Result<_>>()?);
         }

@@ -33,26 +33,62 @@ impl Planned {
     pub fn draw(rng: &mut Rng, number: usize) -> Self {
         let mut jobs: Vec<(Expected, String, bool)> = Vec::new();
         let mut add = |name: String, what: &str, parents: Vec<String>, status, flaky, limited| {
-            jobs.push((Expected { name, parents, status, flaky }, format!("bash witness.sh {what}"), limited));
+            jobs.push((
+                Expected { name, parents, status, flaky },
+                format!("bash witness.sh {what}"),
+                limited,
+            ));
         };
         let seconds = |rng: &mut Rng| format!("0.{:03}", rng.below(350) + 10);
         for i in 0..6 {
-            add(format!("first{i}"), &format!("work {}", seconds(rng)), vec![], "completed", 0, false);
+            add(
+                format!("first{i}"),
+                &format!("work {}", seconds(rng)),
+                vec![],
+                "completed",
+                0,
+                false,
+            );
         }
         for i in 0..5 {
-            let parents = vec![format!("first{}", rng.below(3)), format!("first{}", 3 + rng.below(3))];
-            add(format!("second{i}"), &format!("work {}", seconds(rng)), parents, "completed", 0, false);
+            let parents =
+                vec![format!("first{}", rng.below(3)), format!("first{}", 3 + rng.below(3))];
+            add(
+                format!("second{i}"),
+                &format!("work {}", seconds(rng)),
+                parents,
+                "completed",
+                0,
+                false,
+            );
         }
         for i in 0..2 {
             let times = 1 + rng.below(3);
-            add(format!("flaky{i}"), &format!("flaky {times}"), vec!["first0".into()], "completed", times, false);
+            add(
+                format!("flaky{i}"),
+                &format!("flaky {times}"),
+                vec!["first0".into()],
+                "completed",
+                times,
+                false,
+            );
         }
         for i in 0..3 {
-            add(format!("limited{i}"), &format!("limited {}", seconds(rng)), vec![], "completed", 0, true);
+            add(
+                format!("limited{i}"),
+                &format!("limited {}", seconds(rng)),
+                vec![],
+                "completed",
+                0,
+                true,
+            );
         }
         add("broken".into(), "broken", vec![], "failed", 0, false);
         add("never".into(), "work 0.01", vec!["broken".into()], "canceled", 0, false);
-        let all = (0..5).map(|i| format!("second{i}")).chain(["flaky0".into(), "flaky1".into()]).collect();
+        let all = (0..5)
+            .map(|i| format!("second{i}"))
+            .chain(["flaky0".into(), "flaky1".into()])
+            .collect();
         add("last".into(), "work 0.05", all, "completed", 0, false);
         let spec = json!({
             "name": format!("world-{number}"),
@@ -83,8 +119,9 @@ impl Planned {
     }
 }
 
-/// The witness: records its own start and end, and notices another attempt of its job or another user of the limit
-/// that still lives. Its locks are held by everything it starts, so that leftovers are noticed too.
+/// The witness: records its own start and end, and notices another attempt of its job or another
+/// user of the limit that still lives. Its locks are held by everything it starts, so that
+/// leftovers are noticed too.
 pub const WITNESS: &str = r#"
 what=$1
 [ "$what" != action ] || { TORC_JOB_NAME="action_$2"; TORC_RUN_ID=1; TORC_ATTEMPT_ID=0; }

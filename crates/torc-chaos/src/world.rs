@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use torc_client::Client;
 
-/// Between two looks at the processes. There is no one thing to wait for: several children may die, a kill falls due, and
-/// the other thread ends; and a server's files appear without a word.
+/// Between two looks at the processes. There is no one thing to wait for: several children may die,
+/// a kill falls due, and the other thread ends; and a server's files appear without a word.
 const TICK: Duration = Duration::from_millis(5);
 /// A server must be there this long after its start.
 const BOOT: Duration = Duration::from_secs(60);
@@ -30,16 +30,23 @@ const MAX_FAILED_STARTS: u32 = 20;
 /// Runs one world to its end.
 pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     let begin = Instant::now();
-    let dir = tempfile::Builder::new().prefix(&format!("torc-chaos-{seed}-")).tempdir_in(&options.dir)?;
+    let dir =
+        tempfile::Builder::new().prefix(&format!("torc-chaos-{seed}-")).tempdir_in(&options.dir)?;
     let (hook, log) = receiver::start()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut world = World::new(options, dir.path(), seed)?;
     world.start_server(false)?;
     let client = world.client()?;
     runtime.block_on(client::prepare(&client, &hook)).map_err(io::Error::other)?;
     let shared = Arc::new(Shared::default());
     let directory = dir.path().canonicalize()?.display().to_string();
-    let watcher = Watcher { client: client.clone(), shared: shared.clone(), directory, history: History::default() };
+    let watcher = Watcher {
+        client: client.clone(),
+        shared: shared.clone(),
+        directory,
+        history: History::default(),
+    };
     let workload = world.plan.workload.clone();
     let watching = runtime.spawn(watcher.run(workload));
 
@@ -51,7 +58,10 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     if ended {
         world.wait_for_webhooks(&runtime, &client, options.patience);
     } else {
-        let message = format!("not everything had ended {} s after the faults stopped", options.patience.as_secs());
+        let message = format!(
+            "not everything had ended {} s after the faults stopped",
+            options.patience.as_secs()
+        );
         world.report.violations.push(message);
     }
     world.stop();
@@ -61,15 +71,25 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     report.took = begin.elapsed();
     if !report.violations.is_empty() {
         let kept = dir.keep();
-        (options.tell)(&format!("seed {seed}: everything about this world is in {}", kept.display()));
+        (options.tell)(&format!(
+            "seed {seed}: everything about this world is in {}",
+            kept.display()
+        ));
     }
     Ok(report)
 }
 
-fn judge(dir: &Path, history: &History, log: &Log, ended: bool, report: &mut Report) -> io::Result<()> {
+fn judge(
+    dir: &Path,
+    history: &History,
+    log: &Log,
+    ended: bool,
+    report: &mut Report,
+) -> io::Result<()> {
     let records = witness::read(dir)?;
     oracle::judge(&records, history, &log.all(), ended, report);
-    // Nothing may have survived: a lock that is taken is held by a process of an attempt that has ended.
+    // Nothing may have survived: a lock that is taken is held by a process of an attempt that has
+    // ended.
     for entry in fs::read_dir(dir.join("live")).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if is_witness(&name) {
@@ -114,7 +134,8 @@ impl<'a> World<'a> {
             options,
             dir: dir.into(),
             plan: Plan::new(seed),
-            // A port that nobody uses now; the server keeps it over its deaths, as one with a configured port would.
+            // A port that nobody uses now; the server keeps it over its deaths, as one with a
+            // configured port would.
             port: std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
             server: None,
             server_due: now,
@@ -126,9 +147,14 @@ impl<'a> World<'a> {
     }
 
     fn command(&self, name: &str, args: &[&str], point: Option<&str>) -> io::Result<Command> {
-        let log = OpenOptions::new().create(true).append(true).open(self.dir.join(format!("{name}.log")))?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.dir.join(format!("{name}.log")))?;
         let mut command = Command::new(&self.options.torc);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TORC_")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TORC_"))
+        {
             command.env_remove(name);
         }
         if let Some(point) = point {
@@ -142,7 +168,9 @@ impl<'a> World<'a> {
     fn start_server(&mut self, armed: bool) -> io::Result<()> {
         let point = if armed { self.plan.server_point() } else { None };
         let port = self.port.to_string();
-        let child = self.command("server", &["-v", "server", "run", "--port", &port], point.as_deref())?.spawn()?;
+        let child = self
+            .command("server", &["-v", "server", "run", "--port", &port], point.as_deref())?
+            .spawn()?;
         self.server = Some(Process { child, point, since: Instant::now() });
         Ok(())
     }
@@ -164,7 +192,8 @@ impl<'a> World<'a> {
             let token = fs::read_to_string(self.dir.join(".torc/token")).unwrap_or_default();
             let is_there = self.dir.join(".torc/server.json").exists();
             if !token.trim().is_empty() && is_there {
-                return Client::new(&format!("http://127.0.0.1:{}", self.port), &token).map_err(io::Error::other);
+                return Client::new(&format!("http://127.0.0.1:{}", self.port), &token)
+                    .map_err(io::Error::other);
             }
             if Instant::now() > deadline {
                 return Err(io::Error::other("the first server did not come up"));
@@ -226,7 +255,9 @@ impl<'a> World<'a> {
                     // Nobody killed it: it could not start, or it ended by itself.
                     self.failed_starts += 1;
                     if self.failed_starts >= MAX_FAILED_STARTS {
-                        self.report.violations.push(format!("the server does not start any more: {status}"));
+                        self.report
+                            .violations
+                            .push(format!("the server does not start any more: {status}"));
                     }
                 }
             }
@@ -234,7 +265,11 @@ impl<'a> World<'a> {
         if self.server.is_none() && Instant::now() >= self.server_due {
             self.start_server(armed)?;
         }
-        if self.server.as_ref().is_some_and(|server| server.since.elapsed() > Duration::from_secs(2)) {
+        if self
+            .server
+            .as_ref()
+            .is_some_and(|server| server.since.elapsed() > Duration::from_secs(2))
+        {
             self.failed_starts = 0;
         }
         for slot in 0..self.runners.len() {
@@ -267,7 +302,10 @@ impl<'a> World<'a> {
 
     fn execute(&mut self, order: Kill) {
         let victims: Vec<Victim> = match order.victim {
-            Victim::All => [Victim::Server].into_iter().chain((0..RUNNERS).map(Victim::RunnerAndGuard)).collect(),
+            Victim::All => [Victim::Server]
+                .into_iter()
+                .chain((0..RUNNERS).map(Victim::RunnerAndGuard))
+                .collect(),
             one => vec![one],
         };
         for victim in victims {
@@ -290,22 +328,30 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The process that ends a runner's jobs when the runner is killed: its child that is this same program.
+    /// The process that ends a runner's jobs when the runner is killed: its child that is this same
+    /// program.
     fn guard(&self, slot: usize) -> Option<i32> {
         let pid = self.runners[slot].as_ref()?.child.id();
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-        let children = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-        let children: Vec<i32> =
-            children.flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect();
+        let children = tasks
+            .flatten()
+            .filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let children: Vec<i32> = children
+            .flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+            .collect();
         let own = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-        children.into_iter().find(|child| fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe == own))
+        children
+            .into_iter()
+            .find(|child| fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe == own))
     }
 
     fn kill_job(&self, pick: u64) -> bool {
         let entries = fs::read_dir(self.dir.join("live")).into_iter().flatten().flatten();
-        let mut pids: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let mut pids: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         pids.sort();
-        let (alive, gone): (Vec<String>, Vec<String>) = pids.into_iter().partition(|pid| is_witness(pid));
+        let (alive, gone): (Vec<String>, Vec<String>) =
+            pids.into_iter().partition(|pid| is_witness(pid));
         for pid in gone {
             // Killed ones can not take themselves off the list.
             let _ = fs::remove_file(self.dir.join("live").join(pid));
@@ -314,7 +360,12 @@ impl<'a> World<'a> {
         pid.parse().map(kill_pid).is_ok()
     }
 
-    fn wait_for_webhooks(&mut self, runtime: &tokio::runtime::Runtime, client: &Client, patience: Duration) {
+    fn wait_for_webhooks(
+        &mut self,
+        runtime: &tokio::runtime::Runtime,
+        client: &Client,
+        patience: Duration,
+    ) {
         let deadline = Instant::now() + patience;
         loop {
             let pending = runtime.block_on(client.get::<serde_json::Value>("/webhooks"));
@@ -326,7 +377,8 @@ impl<'a> World<'a> {
                 self.report.violations.push(format!("webhooks were not delivered: {left:?} left"));
                 return;
             }
-            // The courier tells nobody when its outbox is empty, and it is the program under test: it is looked at from outside.
+            // The courier tells nobody when its outbox is empty, and it is the program under test:
+            // it is looked at from outside.
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -25,8 +25,10 @@ pub fn server_file_path(state_dir: &Path) -> PathBuf {
 /// Reads the server file of a state directory.
 pub fn read_server_file(state_dir: &Path) -> Result<ServerFile, Error> {
     let path = server_file_path(state_dir);
-    let text = std::fs::read(&path).map_err(|e| config(format!("can not read `{}`: {e}", path.display())))?;
-    serde_json::from_slice(&text).map_err(|e| config(format!("can not understand `{}`: {e}", path.display())))
+    let text = std::fs::read(&path)
+        .map_err(|e| config(format!("can not read `{}`: {e}", path.display())))?;
+    serde_json::from_slice(&text)
+        .map_err(|e| config(format!("can not understand `{}`: {e}", path.display())))
 }
 
 /// Writes the server file whole or not at all, readable by its owner only from the first byte on.
@@ -37,7 +39,8 @@ pub fn write_server_file(state_dir: &Path, content: &ServerFile) -> std::io::Res
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     file.write_all(&serde_json::to_vec_pretty(content)?)?;
     file.sync_all()?;
     std::fs::rename(&temporary, server_file_path(state_dir))
@@ -52,13 +55,18 @@ pub struct Found {
     pub state_dir: Option<PathBuf>,
 }
 
-/// Finds the server: `TORC_API_URL` with `TORC_TOKEN` or `TORC_TOKEN_FILE`, else the nearest `.torc/server.json` from
-/// the current directory upwards. That the file is there does not mean that the server still runs.
+/// Finds the server: `TORC_API_URL` with `TORC_TOKEN` or `TORC_TOKEN_FILE`, else the nearest
+/// `.torc/server.json` from the current directory upwards. That the file is there does not mean
+/// that the server still runs.
 pub fn find() -> Result<Option<Found>, Error> {
     if let Some(url) = variable(ENV_URL)? {
-        return Ok(Some(Found { client: Client::new(&url, &environment_token()?)?, state_dir: None }));
+        return Ok(Some(Found {
+            client: Client::new(&url, &environment_token()?)?,
+            state_dir: None,
+        }));
     }
-    let here = std::env::current_dir().map_err(|e| config(format!("can not tell the current directory: {e}")))?;
+    let here = std::env::current_dir()
+        .map_err(|e| config(format!("can not tell the current directory: {e}")))?;
     let Some(state_dir) = find_state_dir(&here) else { return Ok(None) };
     let file = read_server_file(&state_dir)?;
     Ok(Some(Found { client: Client::new(&file.url, &file.token)?, state_dir: Some(state_dir) }))

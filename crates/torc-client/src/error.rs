@@ -6,8 +6,8 @@ use torc_model::api::ErrorInfo;
 /// Why a call gave no answer that could be used.
 #[derive(Debug)]
 pub enum Error {
-    /// No answer came: the server is down, the address is wrong, or the time limit passed. The request may have had its
-    /// effect all the same, so only repeat what is safe to repeat.
+    /// No answer came: the server is down, the address is wrong, or the time limit passed. The
+    /// request may have had its effect all the same, so only repeat what is safe to repeat.
     Unreachable {
         /// Where the server was looked for.
         url: String,
@@ -38,7 +38,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same call may succeed later: no answer came, or the server said that it is busy or broken for now.
+    /// The same call may succeed later: no answer came, or the server said that it is busy or
+    /// broken for now.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
@@ -121,8 +122,11 @@ impl std::error::Error for Error {
     }
 }
 
-/// The HTTP layers wrap each other's errors; only the last one ("connection refused") tells people something.
-fn innermost<'a>(mut error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+/// The HTTP layers wrap each other's errors; only the last one ("connection refused") tells people
+/// something.
+fn innermost<'a>(
+    mut error: &'a (dyn std::error::Error + 'static),
+) -> &'a (dyn std::error::Error + 'static) {
     while let Some(source) = error.source() {
         error = source;
     }

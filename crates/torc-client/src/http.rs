@@ -26,8 +26,8 @@ const MAX_ANSWER_BYTES: usize = 512 << 20;
 
 /// Talks to one server. Cheap to clone; clones share their connections.
 ///
-/// Connections are driven by the runtime they were first used on. A thread with a runtime of its own needs a client of
-/// its own: see [`Client::detached`].
+/// Connections are driven by the runtime they were first used on. A thread with a runtime of its
+/// own needs a client of its own: see [`Client::detached`].
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -57,21 +57,29 @@ struct Inner {
 }
 
 impl Client {
-    /// Makes a client; nothing is sent yet. `base_url` is `http://host:port`, with or without the base path.
+    /// Makes a client; nothing is sent yet. `base_url` is `http://host:port`, with or without the
+    /// base path.
     pub fn new(base_url: &str, token: &str) -> Result<Self, Error> {
-        let config = |message: String, hint: &str| Error::Config { message, hint: Some(hint.into()) };
+        let config =
+            |message: String, hint: &str| Error::Config { message, hint: Some(hint.into()) };
         let trimmed = base_url.trim().trim_end_matches('/');
         let origin = trimmed.strip_suffix(BASE_PATH).unwrap_or(trimmed);
-        let uri: Uri = origin
-            .parse()
-            .map_err(|e| config(format!("`{base_url}` is not an address: {e}"), "write it as http://host:port"))?;
+        let uri: Uri = origin.parse().map_err(|e| {
+            config(format!("`{base_url}` is not an address: {e}"), "write it as http://host:port")
+        })?;
         match uri.scheme_str() {
             Some("http") => {}
             Some(other) => {
-                return Err(config(format!("can not speak `{other}` to `{base_url}`"), "write it as http://host:port"));
+                return Err(config(
+                    format!("can not speak `{other}` to `{base_url}`"),
+                    "write it as http://host:port",
+                ));
             }
             None => {
-                return Err(config(format!("`{base_url}` has no scheme"), "write it as http://host:port"));
+                return Err(config(
+                    format!("`{base_url}` has no scheme"),
+                    "write it as http://host:port",
+                ));
             }
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
@@ -92,10 +100,11 @@ impl Client {
 
     fn with(transport: Transport, origin: &str, token: &str) -> Result<Self, Error> {
         let token = token.trim();
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Config {
-            message: "the token contains characters that no token has".into(),
-            hint: Some("check the token file".into()),
-        })?;
+        let mut authorization =
+            HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Config {
+                message: "the token contains characters that no token has".into(),
+                hint: Some("check the token file".into()),
+            })?;
         authorization.set_sensitive(true);
         let inner = Inner { transport, origin: origin.into(), token: token.into(), authorization };
         Ok(Self { inner: Arc::new(inner), time_limit: TIME_LIMIT, inside: None, successor: None })
@@ -108,12 +117,16 @@ impl Client {
 
     /// The same server and token with connections of its own, for use on another runtime.
     pub fn detached(&self) -> Result<Self, Error> {
-        Ok(Self { time_limit: self.time_limit, ..Self::new(&self.inner.origin, &self.inner.token)? })
+        Ok(Self {
+            time_limit: self.time_limit,
+            ..Self::new(&self.inner.origin, &self.inner.token)?
+        })
     }
 
-    /// The same server and token over one connection of its own, for a thread that makes one request after the other on
-    /// a runtime that stands still in between: no other task is needed to hand the connection back. A server in the same
-    /// process needs no connection: the thread does the server's work itself, and nobody has to be woken.
+    /// The same server and token over one connection of its own, for a thread that makes one
+    /// request after the other on a runtime that stands still in between: no other task is needed
+    /// to hand the connection back. A server in the same process needs no connection: the thread
+    /// does the server's work itself, and nobody has to be woken.
     pub fn single(&self) -> Result<Self, Error> {
         let Inner { origin, token, .. } = &*self.inner;
         let transport = match &self.inside {
@@ -140,7 +153,8 @@ impl Client {
     /// `GET`.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         match self.call(Method::GET, path, Bytes::new(), self.time_limit).await {
-            // A kept connection may have been closed by the server the moment it was used; a read is safe to repeat.
+            // A kept connection may have been closed by the server the moment it was used; a read
+            // is safe to repeat.
             Err(error) if error.is_broken() && self.successor.is_none() => {
                 self.call(Method::GET, path, Bytes::new(), self.time_limit).await
             }
@@ -149,17 +163,29 @@ impl Client {
     }
 
     /// `POST` with a JSON body.
-    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + ?Sized),
+    ) -> Result<T, Error> {
         self.call(Method::POST, path, to_json(body)?, self.time_limit).await
     }
 
     /// `PUT` with a JSON body.
-    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + ?Sized),
+    ) -> Result<T, Error> {
         self.call(Method::PUT, path, to_json(body)?, self.time_limit).await
     }
 
     /// `PATCH` with a JSON body.
-    pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+    pub async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + ?Sized),
+    ) -> Result<T, Error> {
         self.call(Method::PATCH, path, to_json(body)?, self.time_limit).await
     }
 
@@ -192,10 +218,13 @@ impl Client {
 
     async fn get_bytes_once(&self, path: &str) -> Result<Bytes, Error> {
         let exchange = async {
-            let (status, body) = self.exchange(self.request(Method::GET, path, Bytes::new())?).await?;
+            let (status, body) =
+                self.exchange(self.request(Method::GET, path, Bytes::new())?).await?;
             if status.is_success() { Ok(body) } else { Err(refusal(status, &body)) }
         };
-        tokio::time::timeout(self.time_limit, exchange).await.unwrap_or_else(|_| Err(self.too_slow(self.time_limit)))
+        tokio::time::timeout(self.time_limit, exchange)
+            .await
+            .unwrap_or_else(|_| Err(self.too_slow(self.time_limit)))
     }
 
     async fn call<T: DeserializeOwned>(
@@ -223,7 +252,12 @@ impl Client {
         serde_json::from_slice(text).map_err(|e| self.protocol(format!("answer to `{path}`: {e}")))
     }
 
-    pub(crate) fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Error> {
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, Error> {
         let uri = format!("{}{BASE_PATH}{path}", self.inner.origin);
         let mut request = Request::builder()
             .method(method)
@@ -231,18 +265,27 @@ impl Client {
             .header(header::AUTHORIZATION, self.inner.authorization.clone())
             .header(header::ACCEPT, HeaderValue::from_static("application/json"));
         if !body.is_empty() {
-            request = request.header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            request =
+                request.header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        request
-            .body(Full::new(body))
-            .map_err(|e| Error::Config { message: format!("`{path}` can not be asked for: {e}"), hint: None })
+        request.body(Full::new(body)).map_err(|e| Error::Config {
+            message: format!("`{path}` can not be asked for: {e}"),
+            hint: None,
+        })
     }
 
     /// Sends a request and hands back the answer's head, its body still to be read.
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<http::Response<Body>, Error> {
+    pub(crate) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<http::Response<Body>, Error> {
         match &self.inner.transport {
-            Transport::Pool(pool) => pool.request(request).await.map(boxed).map_err(|e| self.unreachable(e)),
-            Transport::Single(single) => single.send(request).await.map(boxed).map_err(|e| self.unreachable(e)),
+            Transport::Pool(pool) => {
+                pool.request(request).await.map(boxed).map_err(|e| self.unreachable(e))
+            }
+            Transport::Single(single) => {
+                single.send(request).await.map(boxed).map_err(|e| self.unreachable(e))
+            }
             Transport::Inside(inside) => {
                 let request = in_origin_form(request).map_err(|e| self.unreachable(e))?;
                 inside(request).await.map_err(|e| self.unreachable(e))
@@ -250,13 +293,22 @@ impl Client {
         }
     }
 
-    pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Error> {
+    pub(crate) async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, Bytes), Error> {
         let (head, body) = self.send(request).await?.into_parts();
-        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(|e| self.unreachable(e))?;
+        let body = Limited::new(body, MAX_ANSWER_BYTES)
+            .collect()
+            .await
+            .map_err(|e| self.unreachable(e))?;
         Ok((head.status, body.to_bytes()))
     }
 
-    pub(crate) fn unreachable(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    pub(crate) fn unreachable(
+        &self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
         Error::Unreachable { url: self.inner.origin.clone(), source: source.into() }
     }
 
@@ -277,17 +329,20 @@ impl std::fmt::Debug for Client {
 }
 
 fn to_json(body: &(impl Serialize + ?Sized)) -> Result<Bytes, Error> {
-    serde_json::to_vec(body)
-        .map(Bytes::from)
-        .map_err(|e| Error::Config { message: format!("the request can not be written as JSON: {e}"), hint: None })
+    serde_json::to_vec(body).map(Bytes::from).map_err(|e| Error::Config {
+        message: format!("the request can not be written as JSON: {e}"),
+        hint: None,
+    })
 }
 
 pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Error {
     let info = match serde_json::from_slice::<ErrorBody>(body) {
         Ok(body) => body.error,
         Err(_) => {
-            let text: String = String::from_utf8_lossy(&body[..body.len().min(400)]).trim().to_string();
-            let message = if text.is_empty() { format!("the server answered {status}") } else { text };
+            let text: String =
+                String::from_utf8_lossy(&body[..body.len().min(400)]).trim().to_string();
+            let message =
+                if text.is_empty() { format!("the server answered {status}") } else { text };
             ErrorInfo { code: format!("http_{}", status.as_u16()), message, ..ErrorInfo::default() }
         }
     };
@@ -345,7 +400,9 @@ pub fn segment(name: &str) -> String {
 fn escape(value: &str, out: &mut String) {
     for byte in value.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(byte as char)
+            }
             _ => {
                 let _ = write!(out, "%{byte:02X}");
             }
@@ -359,14 +416,25 @@ mod tests {
 
     #[test]
     fn base_url_is_accepted_with_and_without_the_base_path() {
-        for text in ["http://127.0.0.1:8080", "http://127.0.0.1:8080/", "http://127.0.0.1:8080/torc-service/v1/"] {
+        for text in [
+            "http://127.0.0.1:8080",
+            "http://127.0.0.1:8080/",
+            "http://127.0.0.1:8080/torc-service/v1/",
+        ] {
             assert_eq!(Client::new(text, "t").unwrap().url(), "http://127.0.0.1:8080");
         }
     }
 
     #[test]
     fn bad_addresses_are_refused_with_a_hint() {
-        for text in ["", "localhost:8080", "https://h:1", "http://h:1/other", "http://h:1/?x=1", "http://h h"] {
+        for text in [
+            "",
+            "localhost:8080",
+            "https://h:1",
+            "http://h:1/other",
+            "http://h:1/?x=1",
+            "http://h h",
+        ] {
             let error = Client::new(text, "t").unwrap_err();
             assert!(matches!(error, Error::Config { hint: Some(_), .. }), "{text}: {error}");
         }
@@ -375,7 +443,8 @@ mod tests {
 
     #[test]
     fn query_values_are_escaped() {
-        let query = Query::new().add("name", "a b&c=ü").maybe("x", None::<i64>).maybe("limit", Some(3));
+        let query =
+            Query::new().add("name", "a b&c=ü").maybe("x", None::<i64>).maybe("limit", Some(3));
         assert_eq!(query.to_string(), "?name=a%20b%26c%3D%C3%BC&limit=3");
     }
 

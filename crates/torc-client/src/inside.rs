@@ -43,9 +43,12 @@ mod tests {
                     return Err(io::Error::other("ended"));
                 }
                 let text = |name| request.headers()[name].to_str().unwrap_or_default().to_string();
-                let asked = [request.uri().to_string(), text(header::HOST), text(header::AUTHORIZATION)];
-                let said = request.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
-                let answer = serde_json::json!({"asked": asked, "said": String::from_utf8_lossy(&said)});
+                let asked =
+                    [request.uri().to_string(), text(header::HOST), text(header::AUTHORIZATION)];
+                let said =
+                    request.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
+                let answer =
+                    serde_json::json!({"asked": asked, "said": String::from_utf8_lossy(&said)});
                 let mut answer = Response::new(Full::new(Bytes::from(answer.to_string())));
                 *answer.status_mut() = StatusCode::CREATED;
                 Ok(boxed(answer))

@@ -40,7 +40,10 @@ impl Client {
     }
 
     /// The same for a spec that is written into the request as it is, without a copy in between.
-    pub async fn create_workflow_from(&self, body: &NewWorkflow<'_, impl Serialize>) -> Result<WorkflowCreated, Error> {
+    pub async fn create_workflow_from(
+        &self,
+        body: &NewWorkflow<'_, impl Serialize>,
+    ) -> Result<WorkflowCreated, Error> {
         self.with_time_limit(LARGE).post("/workflows", body).await
     }
 
@@ -57,22 +60,38 @@ impl Client {
     /// Deletes a workflow with everything in it.
     pub async fn delete_workflow(&self, id: WorkflowId, force: bool) -> Result<(), Error> {
         let query = if force { Query::new().add("force", force) } else { Query::new() };
-        self.with_time_limit(LARGE).delete::<serde_json::Value>(&format!("/workflows/{id}{query}")).await.map(drop)
+        self.with_time_limit(LARGE)
+            .delete::<serde_json::Value>(&format!("/workflows/{id}{query}"))
+            .await
+            .map(drop)
     }
 
-    /// Starts the first run, or goes on with what a reset left; with `force` although input files are missing.
-    pub async fn initialize_workflow(&self, id: WorkflowId, force: bool) -> Result<ResetView, Error> {
+    /// Starts the first run, or goes on with what a reset left; with `force` although input files
+    /// are missing.
+    pub async fn initialize_workflow(
+        &self,
+        id: WorkflowId,
+        force: bool,
+    ) -> Result<ResetView, Error> {
         let query = Query::new().add("force", force);
         self.with_time_limit(LARGE).post(&format!("/workflows/{id}/initialize{query}"), &()).await
     }
 
     /// Starts the next run with what changed; a dry run only says what that would be.
-    pub async fn reinitialize_workflow(&self, id: WorkflowId, body: &ReinitializeRequest) -> Result<ResetView, Error> {
+    pub async fn reinitialize_workflow(
+        &self,
+        id: WorkflowId,
+        body: &ReinitializeRequest,
+    ) -> Result<ResetView, Error> {
         self.with_time_limit(LARGE).post(&format!("/workflows/{id}/reinitialize"), body).await
     }
 
     /// Resets jobs: all, the failed ones, or those named with their descendants.
-    pub async fn reset_status(&self, id: WorkflowId, body: &ResetRequest) -> Result<ResetView, Error> {
+    pub async fn reset_status(
+        &self,
+        id: WorkflowId,
+        body: &ResetRequest,
+    ) -> Result<ResetView, Error> {
         self.with_time_limit(LARGE).post(&format!("/workflows/{id}/reset_status"), body).await
     }
 
@@ -82,17 +101,29 @@ impl Client {
     }
 
     /// Runs items of a map again.
-    pub async fn retry_items(&self, id: WorkflowId, body: &ItemsRequest) -> Result<Page<ItemView>, Error> {
+    pub async fn retry_items(
+        &self,
+        id: WorkflowId,
+        body: &ItemsRequest,
+    ) -> Result<Page<ItemView>, Error> {
         self.with_time_limit(LARGE).post(&format!("/workflows/{id}/items/retry"), body).await
     }
 
     /// Takes dead items of a map out of the count.
-    pub async fn drop_items(&self, id: WorkflowId, body: &ItemsRequest) -> Result<Page<ItemView>, Error> {
+    pub async fn drop_items(
+        &self,
+        id: WorkflowId,
+        body: &ItemsRequest,
+    ) -> Result<Page<ItemView>, Error> {
         self.with_time_limit(LARGE).post(&format!("/workflows/{id}/items/drop"), body).await
     }
 
     /// Changes what a workflow says about itself.
-    pub async fn update_workflow(&self, id: WorkflowId, body: &UpdateWorkflow) -> Result<WorkflowView, Error> {
+    pub async fn update_workflow(
+        &self,
+        id: WorkflowId,
+        body: &UpdateWorkflow,
+    ) -> Result<WorkflowView, Error> {
         self.put(&format!("/workflows/{id}"), body).await
     }
 
@@ -112,12 +143,20 @@ impl Client {
     }
 
     /// Recovers what failed, or tells what would be done.
-    pub async fn recover(&self, id: WorkflowId, body: &RecoverRequest) -> Result<RecoverView, Error> {
+    pub async fn recover(
+        &self,
+        id: WorkflowId,
+        body: &RecoverRequest,
+    ) -> Result<RecoverView, Error> {
         self.with_time_limit(LARGE).post(&format!("/workflows/{id}/recover"), body).await
     }
 
     /// One page of events; `query` may hold `after` (an event id), `limit` and filters.
-    pub async fn list_events(&self, id: WorkflowId, query: &Query) -> Result<Page<EventView>, Error> {
+    pub async fn list_events(
+        &self,
+        id: WorkflowId,
+        query: &Query,
+    ) -> Result<Page<EventView>, Error> {
         self.get(&format!("/workflows/{id}/events{query}")).await
     }
 
@@ -146,7 +185,8 @@ impl Client {
         self.post("/jobs/cancel", body).await
     }
 
-    /// A piece of a job's output; `query` may hold `stream`, `run_id`, `attempt_id`, `offset` and `limit`.
+    /// A piece of a job's output; `query` may hold `stream`, `run_id`, `attempt_id`, `offset` and
+    /// `limit`.
     pub async fn job_log(&self, id: JobId, query: &Query) -> Result<LogView, Error> {
         self.get(&format!("/jobs/{id}/logs{query}")).await
     }
@@ -167,8 +207,17 @@ impl Client {
     }
 
     /// Tries a job again, as a new attempt.
-    pub async fn retry_job(&self, id: JobId, run_id: i64, max_retries: i64) -> Result<JobView, Error> {
-        self.post(&format!("/jobs/{id}/retry/{run_id}{}", Query::new().add("max_retries", max_retries)), &()).await
+    pub async fn retry_job(
+        &self,
+        id: JobId,
+        run_id: i64,
+        max_retries: i64,
+    ) -> Result<JobView, Error> {
+        self.post(
+            &format!("/jobs/{id}/retry/{run_id}{}", Query::new().add("max_retries", max_retries)),
+            &(),
+        )
+        .await
     }
 
     /// Tries jobs again, each as a new attempt, or none of them.
@@ -192,12 +241,19 @@ impl Client {
     }
 
     /// Changes a piece of user data.
-    pub async fn update_user_data(&self, id: i64, body: &UpdateUserData) -> Result<UserDataView, Error> {
+    pub async fn update_user_data(
+        &self,
+        id: i64,
+        body: &UpdateUserData,
+    ) -> Result<UserDataView, Error> {
         self.put(&format!("/user_data/{id}"), body).await
     }
 
     /// Failure handlers; `query` holds `workflow_id`.
-    pub async fn list_failure_handlers(&self, query: &Query) -> Result<Page<FailureHandlerView>, Error> {
+    pub async fn list_failure_handlers(
+        &self,
+        query: &Query,
+    ) -> Result<Page<FailureHandlerView>, Error> {
         self.get(&format!("/failure_handlers{query}")).await
     }
 
@@ -207,7 +263,10 @@ impl Client {
     }
 
     /// Adds a failure handler.
-    pub async fn create_failure_handler(&self, body: &CreateFailureHandler) -> Result<FailureHandlerView, Error> {
+    pub async fn create_failure_handler(
+        &self,
+        body: &CreateFailureHandler,
+    ) -> Result<FailureHandlerView, Error> {
         self.post("/failure_handlers", body).await
     }
 
@@ -231,7 +290,10 @@ impl Client {
     }
 
     /// Slurm schedulers; `query` holds `workflow_id`.
-    pub async fn list_slurm_schedulers(&self, query: &Query) -> Result<Page<SlurmSchedulerView>, Error> {
+    pub async fn list_slurm_schedulers(
+        &self,
+        query: &Query,
+    ) -> Result<Page<SlurmSchedulerView>, Error> {
         self.get(&format!("/slurm_schedulers{query}")).await
     }
 
@@ -241,7 +303,11 @@ impl Client {
     }
 
     /// Every row of a paged list. `path` has no query of its own; filters go into `query`.
-    pub async fn list_all<T: DeserializeOwned>(&self, path: &str, query: &Query) -> Result<Vec<T>, Error> {
+    pub async fn list_all<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &Query,
+    ) -> Result<Vec<T>, Error> {
         let mut rows = Vec::new();
         loop {
             let query = query.clone().add("offset", rows.len()).add("limit", PAGE_ROWS);

@@ -14,8 +14,13 @@ impl Client {
         self.post("/compute_nodes", body).await
     }
 
-    /// Asks for work and reports in the same request. A repeat with the same key gets the same answer.
-    pub async fn claim(&self, workflow: WorkflowId, body: &ClaimRequest) -> Result<ClaimResponse, Error> {
+    /// Asks for work and reports in the same request. A repeat with the same key gets the same
+    /// answer.
+    pub async fn claim(
+        &self,
+        workflow: WorkflowId,
+        body: &ClaimRequest,
+    ) -> Result<ClaimResponse, Error> {
         let wait = Duration::try_from_secs_f64(body.wait_seconds).unwrap_or_default();
         self.post_within(&format!("/workflows/{workflow}/claim"), body, wait + MARGIN).await
     }
@@ -41,7 +46,11 @@ impl Client {
     }
 
     /// Says how an action went. Safe to repeat.
-    pub async fn complete_action(&self, action: ActionId, body: &ActionReport) -> Result<(), Error> {
+    pub async fn complete_action(
+        &self,
+        action: ActionId,
+        body: &ActionReport,
+    ) -> Result<(), Error> {
         self.post::<serde_json::Value>(&format!("/actions/{action}/complete"), body).await.map(drop)
     }
 }

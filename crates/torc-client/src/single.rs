@@ -19,7 +19,8 @@ pub struct Single {
 }
 
 impl Single {
-    /// Sends a request; a connection that was closed meanwhile is replaced as long as nothing has been sent on it.
+    /// Sends a request; a connection that was closed meanwhile is replaced as long as nothing has
+    /// been sent on it.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
         let mut kept = self.sender.lock().await;
         let uri = request.uri().clone();
@@ -59,7 +60,9 @@ async fn connect(uri: &Uri) -> Result<SendRequest<Full<Bytes>>, Failure> {
     let host = uri.host().ok_or("an address without a host")?.trim_matches(['[', ']']);
     let address = (host, uri.port_u16().unwrap_or(80));
     let too_slow = |_| format!("no connection within {} s", CONNECT_LIMIT.as_secs());
-    let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(address)).await.map_err(too_slow)??;
+    let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(address))
+        .await
+        .map_err(too_slow)??;
     stream.set_nodelay(true)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await?;
     // It ends when the sender is dropped or the server closes it; whoever sends next hears why.

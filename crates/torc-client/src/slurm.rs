@@ -3,8 +3,8 @@
 use crate::{Client, Error, Query};
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::wire::{
-    AllocationView, Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
-    ScheduleNodes, SubmissionOrders, SubmissionReport,
+    AllocationView, Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest,
+    RegeneratedView, ScheduleNodes, SubmissionOrders, SubmissionReport,
 };
 
 impl Client {
@@ -19,7 +19,10 @@ impl Client {
     }
 
     /// Takes up what waits to be sent to Slurm.
-    pub async fn begin_submission(&self, body: &BeginSubmission) -> Result<SubmissionOrders, Error> {
+    pub async fn begin_submission(
+        &self,
+        body: &BeginSubmission,
+    ) -> Result<SubmissionOrders, Error> {
         self.post("/scheduled_compute_nodes/begin", body).await
     }
 
@@ -34,7 +37,11 @@ impl Client {
     }
 
     /// Gives jobs that still have to run new schedulers.
-    pub async fn regenerate(&self, id: WorkflowId, body: &RegenerateRequest) -> Result<RegeneratedView, Error> {
+    pub async fn regenerate(
+        &self,
+        id: WorkflowId,
+        body: &RegenerateRequest,
+    ) -> Result<RegeneratedView, Error> {
         self.post(&format!("/workflows/{id}/regenerate"), body).await
     }
 }

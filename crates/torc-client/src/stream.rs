@@ -10,7 +10,8 @@ use std::time::Duration;
 use torc_model::api::EventView;
 use torc_model::ids::WorkflowId;
 
-/// The server sends a comment every few seconds; a stream that is silent for longer than this is dead.
+/// The server sends a comment every few seconds; a stream that is silent for longer than this is
+/// dead.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// A line longer than this is not ours.
 const MAX_PENDING_BYTES: usize = 16 << 20;
@@ -29,8 +30,8 @@ pub struct EventStream {
 }
 
 impl Client {
-    /// Follows the events of a workflow: those after `after`, or all new ones. Nothing is sent before the first
-    /// [`EventStream::next`].
+    /// Follows the events of a workflow: those after `after`, or all new ones. Nothing is sent
+    /// before the first [`EventStream::next`].
     pub fn stream_events(&self, workflow: WorkflowId, after: Option<i64>) -> EventStream {
         EventStream {
             client: self.clone(),
@@ -55,13 +56,14 @@ impl EventStream {
         self.last_id
     }
 
-    /// Waits for the next event. Connects again by itself, without a gap; an error means that this did not help.
-    /// After an error the call may be repeated.
+    /// Waits for the next event. Connects again by itself, without a gap; an error means that this
+    /// did not help. After an error the call may be repeated.
     pub async fn next(&mut self) -> Result<EventView, Error> {
         loop {
             if let Some(message) = self.parser.pop() {
-                let event: EventView = serde_json::from_str(&message)
-                    .map_err(|e| self.client.protocol(format!("event of workflow {}: {e}", self.workflow)))?;
+                let event: EventView = serde_json::from_str(&message).map_err(|e| {
+                    self.client.protocol(format!("event of workflow {}: {e}", self.workflow))
+                })?;
                 self.last_id = Some(event.id);
                 return Ok(event);
             }
@@ -87,7 +89,9 @@ impl EventStream {
         self.parser = Parser::default();
         let Some(pause) = self.pauses_ms.get(self.failures) else {
             self.failures = 0;
-            return Err(error.unwrap_or_else(|| self.client.unreachable("the event stream keeps ending")));
+            return Err(
+                error.unwrap_or_else(|| self.client.unreachable("the event stream keeps ending"))
+            );
         };
         self.failures += 1;
         tokio::time::sleep(Duration::from_millis(*pause)).await;
@@ -95,14 +99,20 @@ impl EventStream {
     }
 
     async fn read(&mut self) -> Result<Option<Bytes>, Error> {
-        let silent = |client: &Client| client.unreachable(format!("silent for {} s", SILENCE_LIMIT.as_secs()));
+        let silent = |client: &Client| {
+            client.unreachable(format!("silent for {} s", SILENCE_LIMIT.as_secs()))
+        };
         if self.body.is_none() {
             let connect = self.connect();
-            let body = tokio::time::timeout(SILENCE_LIMIT, connect).await.map_err(|_| silent(&self.client))??;
+            let body = tokio::time::timeout(SILENCE_LIMIT, connect)
+                .await
+                .map_err(|_| silent(&self.client))??;
             self.body = Some(body);
         }
         let Some(body) = self.body.as_mut() else { return Ok(None) };
-        let frame = tokio::time::timeout(SILENCE_LIMIT, body.frame()).await.map_err(|_| silent(&self.client))?;
+        let frame = tokio::time::timeout(SILENCE_LIMIT, body.frame())
+            .await
+            .map_err(|_| silent(&self.client))?;
         match frame {
             None => Ok(None),
             Some(Err(e)) => Err(self.client.unreachable(e)),
@@ -127,8 +137,8 @@ impl EventStream {
     }
 }
 
-/// Cuts a stream of bytes into the `data` of complete messages. Comments, names and retry hints are passed over: ids
-/// and kinds are inside the data.
+/// Cuts a stream of bytes into the `data` of complete messages. Comments, names and retry hints are
+/// passed over: ids and kinds are inside the data.
 #[derive(Default)]
 struct Parser {
     pending: Vec<u8>,
@@ -151,7 +161,8 @@ impl Parser {
                 if !self.data.is_empty() {
                     self.data.push('\n');
                 }
-                self.data.push_str(&String::from_utf8_lossy(data.strip_prefix(b" ").unwrap_or(data)));
+                self.data
+                    .push_str(&String::from_utf8_lossy(data.strip_prefix(b" ").unwrap_or(data)));
             }
             start += length + 1;
         }

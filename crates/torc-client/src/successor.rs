@@ -17,8 +17,8 @@ pub(crate) struct Successor {
 }
 
 impl Client {
-    /// The same client, which goes on with the server that `find` names when its own has ended: with every read, and with
-    /// a change only if nothing of it was sent.
+    /// The same client, which goes on with the server that `find` names when its own has ended:
+    /// with every read, and with a change only if nothing of it was sent.
     pub fn with_successor<F>(mut self, find: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Option<Client>> + Send + 'static,

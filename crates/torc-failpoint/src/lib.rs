@@ -1,8 +1,9 @@
 //! Failpoints: named places where a test can kill the process, as a crash would, or hold it.
 //!
-//! `TORC_FAILPOINT=store.before_commit:3` kills the process with SIGKILL the third time it comes to that place.
-//! `TORC_FAILPOINT=recovery.looking@FIFO` holds whoever comes there first until somebody writes into the named pipe. Builds
-//! without debug assertions have no failpoints: the call is empty.
+//! `TORC_FAILPOINT=store.before_commit:3` kills the process with SIGKILL the third time it comes to
+//! that place. `TORC_FAILPOINT=recovery.looking@FIFO` holds whoever comes there first until
+//! somebody writes into the named pipe. Builds without debug assertions have no failpoints: the
+//! call is empty.
 
 /// Every place there is; a test goes through all of them.
 pub const ALL: &[&str] = &[
@@ -66,21 +67,31 @@ mod armed {
     pub fn hit(name: &str) {
         let armed = ARMED.get_or_init(|| {
             let text = std::env::var("TORC_FAILPOINT").ok()?;
-            let (place, gate) = text.split_once('@').map_or((&*text, None), |(place, gate)| (place, Some(gate.into())));
+            let (place, gate) = text
+                .split_once('@')
+                .map_or((&*text, None), |(place, gate)| (place, Some(gate.into())));
             let (name, nth) = place.split_once(':').unwrap_or((place, "1"));
-            Some(Armed { name: name.to_owned(), left: AtomicU64::new(nth.parse().unwrap_or(1)), gate })
+            Some(Armed {
+                name: name.to_owned(),
+                left: AtomicU64::new(nth.parse().unwrap_or(1)),
+                gate,
+            })
         });
         if let Some(armed) = armed
             && armed.name == name
             && armed.left.fetch_sub(1, Ordering::SeqCst) == 1
         {
             if let Some(gate) = &armed.gate {
-                // Opening a named pipe waits for whoever writes into it. One that is gone holds nobody.
+                // Opening a named pipe waits for whoever writes into it. One that is gone holds
+                // nobody.
                 let _ = std::fs::read(gate);
                 return;
             }
             // As a power cut would: no destructor runs, nothing is flushed.
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::KILL,
+            );
         }
     }
 }

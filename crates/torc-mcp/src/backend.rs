@@ -31,13 +31,21 @@ impl Backend for Client {
 
 /// The cluster that workflows run on; the program knows it, this crate does not.
 pub trait Cluster: Send + Sync {
-    /// How many allocations of which shape the jobs that are to run need; `None` for a workflow that does not run on a
-    /// cluster.
+    /// How many allocations of which shape the jobs that are to run need; `None` for a workflow
+    /// that does not run on a cluster.
     fn propose(&self, client: Client, workflow: WorkflowId) -> Later<'_, Option<Value>>;
 
     /// What the accounting knows of the workflow's allocations.
-    fn accounting(&self, client: Client, workflow: WorkflowId) -> Later<'_, Result<Value, ToolError>>;
+    fn accounting(
+        &self,
+        client: Client,
+        workflow: WorkflowId,
+    ) -> Later<'_, Result<Value, ToolError>>;
 
     /// What the output of the workflow's allocations says went wrong, per file.
-    fn log_issues(&self, client: Client, workflow: WorkflowId) -> Later<'_, Result<LogIssues, ToolError>>;
+    fn log_issues(
+        &self,
+        client: Client,
+        workflow: WorkflowId,
+    ) -> Later<'_, Result<LogIssues, ToolError>>;
 }

@@ -1,4 +1,5 @@
-//! What agents are told about failures. Shipped as text, extended by a site's own text, never a hidden rule.
+//! What agents are told about failures. Shipped as text, extended by a site's own text, never a
+//! hidden rule.
 
 use std::path::{Path, PathBuf};
 
@@ -23,15 +24,16 @@ pub fn load() -> Result<String, String> {
         if size > LARGEST {
             return Err(format!("`{}` is larger than {LARGEST} bytes", path.display()));
         }
-        let own =
-            std::fs::read_to_string(&path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
+        let own = std::fs::read_to_string(&path)
+            .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
         text.push('\n');
         text.push_str(&own);
     }
     Ok(text)
 }
 
-/// Where a site's own guidance may be: `TORC_RECOVERY_GUIDANCE`, else the site's and then the user's file.
+/// Where a site's own guidance may be: `TORC_RECOVERY_GUIDANCE`, else the site's and then the
+/// user's file.
 fn files() -> Vec<PathBuf> {
     if let Some(named) = std::env::var_os(ENV_FILE).filter(|name| !name.is_empty()) {
         return vec![named.into()];
@@ -40,5 +42,8 @@ fn files() -> Vec<PathBuf> {
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
     let name = "torc/recovery-guidance.md";
-    [Some(Path::new("/etc").join(name)), own.map(|dir| dir.join(name))].into_iter().flatten().collect()
+    [Some(Path::new("/etc").join(name)), own.map(|dir| dir.join(name))]
+        .into_iter()
+        .flatten()
+        .collect()
 }

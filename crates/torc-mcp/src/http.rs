@@ -43,11 +43,14 @@ impl HttpServer {
             .with_cancellation_token(stop.child_token());
         let service: StreamableHttpService<Server, LocalSessionManager> =
             StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
-        let router =
-            Router::new().nest_service("/mcp", service).layer(from_fn_with_state(Arc::<str>::from(token), check_token));
+        let router = Router::new()
+            .nest_service("/mcp", service)
+            .layer(from_fn_with_state(Arc::<str>::from(token), check_token));
         let until = stop.clone();
         let task = tokio::spawn(async move {
-            axum::serve(listener, router).with_graceful_shutdown(async move { until.cancelled().await }).await
+            axum::serve(listener, router)
+                .with_graceful_shutdown(async move { until.cancelled().await })
+                .await
         });
         Ok(Self { address, stop, task })
     }
@@ -80,6 +83,7 @@ async fn check_token(State(token): State<Arc<str>>, request: Request, next: Next
     if bool::from(given.as_bytes().ct_eq(token.as_bytes())) {
         next.run(request).await
     } else {
-        (StatusCode::UNAUTHORIZED, "a token is needed: `Authorization: Bearer TOKEN`\n").into_response()
+        (StatusCode::UNAUTHORIZED, "a token is needed: `Authorization: Bearer TOKEN`\n")
+            .into_response()
     }
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// Refused calls after which nothing good is to be expected. A few are left, so that a session can end by itself.
+/// Refused calls after which nothing good is to be expected. A few are left, so that a session can
+/// end by itself.
 const TOO_MANY_REFUSED: u64 = 10;
 
 /// Counts calls and writes them down.
@@ -44,9 +45,10 @@ impl Journal {
             self.overrun.notify_one();
         }
         match self.most > 0 && before >= self.most {
-            true => {
-                Err(format!("this session may make {} and has made them", torc_model::words::count(self.most, "call")))
-            }
+            true => Err(format!(
+                "this session may make {} and has made them",
+                torc_model::words::count(self.most, "call")
+            )),
             false => Ok(()),
         }
     }
@@ -54,7 +56,9 @@ impl Journal {
     pub(crate) fn write(&self, tool: &str, arguments: &Value, answer: &Result<Value, String>) {
         let Some(file) = &self.file else { return };
         let line = match answer {
-            Ok(value) => json!({"tool": tool, "arguments": arguments, "bytes": value.to_string().len()}),
+            Ok(value) => {
+                json!({"tool": tool, "arguments": arguments, "bytes": value.to_string().len()})
+            }
             Err(error) => json!({"tool": tool, "arguments": arguments, "error": error}),
         };
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,8 +4,8 @@ use crate::backend::{Backend, Cluster};
 use crate::journal::Journal;
 use crate::tools::{Call, Tool, Toolset};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
@@ -65,7 +65,11 @@ impl Server {
         let tools = self.settings.toolset.tools();
         let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
             let known: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
-            return Err(format!("there is no tool `{}`; there are: {}", untrusted::line(name, 60), known.join(", ")));
+            return Err(format!(
+                "there is no tool `{}`; there are: {}",
+                untrusted::line(name, 60),
+                known.join(", ")
+            ));
         };
         let call = Call { settings: self.settings.clone(), arguments };
         let answer = (tool.run)(call).await.map(harmless);
@@ -79,7 +83,10 @@ fn harmless(value: Value) -> Value {
         Value::String(text) => Value::String(untrusted::block(&text)),
         Value::Array(values) => Value::Array(values.into_iter().map(harmless).collect()),
         Value::Object(fields) => Value::Object(
-            fields.into_iter().map(|(key, value)| (untrusted::line(&key, 200), harmless(value))).collect(),
+            fields
+                .into_iter()
+                .map(|(key, value)| (untrusted::line(&key, 200), harmless(value)))
+                .collect(),
         ),
         other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
     }
@@ -112,7 +119,9 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.settings.toolset.tools().iter().map(described).collect()))
+        Ok(ListToolsResult::with_all_items(
+            self.settings.toolset.tools().iter().map(described).collect(),
+        ))
     }
 
     async fn call_tool(

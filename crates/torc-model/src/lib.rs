@@ -1,8 +1,9 @@
 //! The pure heart of Torc: words, states and decisions.
 //!
-//! Nothing in this crate does I/O, reads a clock or draws a random number. Time is an argument, ids are
-//! handed out by the state itself, and every change a caller must make durable comes back as a value. The
-//! server applies it inside a transaction; the simulator and the tests use the very same functions.
+//! Nothing in this crate does I/O, reads a clock or draws a random number. Time is an argument, ids
+//! are handed out by the state itself, and every change a caller must make durable comes back as a
+//! value. The server applies it inside a transaction; the simulator and the tests use the very same
+//! functions.
 
 pub mod api;
 mod chance;

@@ -1,7 +1,7 @@
 //! A plan: a workflow with every parameter expanded, every name resolved and every rule checked.
 //!
-//! The spec crate makes plans out of text; only a plan can be stored. References are indexes into the plan's
-//! own lists, so a plan can not name something that does not exist.
+//! The spec crate makes plans out of text; only a plan can be stored. References are indexes into
+//! the plan's own lists, so a plan can not name something that does not exist.
 
 use crate::sparse::Sparse;
 use crate::status::{Cause, Trigger};
@@ -25,7 +25,8 @@ pub struct Plan {
     pub metadata: Option<Value>,
     /// Settings that the engine and the runners obey.
     pub settings: Settings,
-    /// The jobs, in the order of the file and of their expansion: the order of dispatch within a priority.
+    /// The jobs, in the order of the file and of their expansion: the order of dispatch within a
+    /// priority.
     pub jobs: Vec<Job>,
     /// The files that jobs read or write.
     pub files: Vec<File>,
@@ -321,7 +322,14 @@ pub struct Requirements {
 impl Default for Requirements {
     /// What a job gets that asks for nothing.
     fn default() -> Self {
-        Self { name: "default".into(), num_cpus: 1, num_gpus: 0, num_nodes: 1, memory: None, runtime: None }
+        Self {
+            name: "default".into(),
+            num_cpus: 1,
+            num_gpus: 0,
+            num_nodes: 1,
+            memory: None,
+            runtime: None,
+        }
     }
 }
 
@@ -393,7 +401,8 @@ impl Default for Rule {
     }
 }
 
-/// Time between attempts: `delay * factor^(n-1)`, at most `max`, plus or minus `jitter` (a fraction).
+/// Time between attempts: `delay * factor^(n-1)`, at most `max`, plus or minus `jitter` (a
+/// fraction).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Backoff {
@@ -500,7 +509,8 @@ pub enum ActionKind {
     },
 }
 
-/// The environment variable that tells a job the current value of its input user data, as JSON text.
+/// The environment variable that tells a job the current value of its input user data, as JSON
+/// text.
 pub fn user_data_variable(name: &str) -> String {
     let word = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
     "TORC_USER_DATA_".chars().chain(word).collect()

@@ -1,4 +1,5 @@
-//! Values that are mostly their default: a workflow may have a million jobs, and few of them set the rarer things.
+//! Values that are mostly their default: a workflow may have a million jobs, and few of them set
+//! the rarer things.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Defines an enum whose variants have one stable text each, used in SQL, JSON and on the command line.
+/// Defines an enum whose variants have one stable text each, used in SQL, JSON and on the command
+/// line.
 macro_rules! words {
     ($(#[doc = $doc:literal])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[doc = $doc])*
@@ -31,7 +32,8 @@ macro_rules! words {
             }
         }
 
-        // The derived schema would list the names of the variants: it can not see texts that come from a macro.
+        // The derived schema would list the names of the variants: it can not see texts that come
+        // from a macro.
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
                 let words = Self::ALL.iter().map(|word| word.as_str());
@@ -48,7 +50,8 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// Where a job stands. The integers 0-10 (see [`JobStatus::code`]) are part of the contract with users.
+    /// Where a job stands. The integers 0-10 (see [`JobStatus::code`]) are part of the contract
+    /// with users.
     JobStatus {
         /// Created, or reset; `initialize` moves it on.
         Uninitialized = "uninitialized",
@@ -88,7 +91,10 @@ impl JobStatus {
 
     /// A workflow is complete when every job is in such a status.
     pub const fn is_final(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Terminated | Self::Disabled)
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Canceled | Self::Terminated | Self::Disabled
+        )
     }
 
     /// Dependents may go ahead.
@@ -167,8 +173,8 @@ words! {
 }
 
 impl Cause {
-    /// Not the job's fault: paid from the budget for losses, not from the user's rules. Free when its runner could still
-    /// stop it in good order.
+    /// Not the job's fault: paid from the budget for losses, not from the user's rules. Free when
+    /// its runner could still stop it in good order.
     pub const fn is_loss(self) -> bool {
         matches!(self, Self::Lost) || self.is_taken_away()
     }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
-/// A memory size in bytes. Units are powers of 1024, as Slurm and Torc users expect (`8g` = `8GB` = 8 GiB).
+/// A memory size in bytes. Units are powers of 1024, as Slurm and Torc users expect (`8g` = `8GB` =
+/// 8 GiB).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Memory(pub u64);
 
@@ -26,9 +27,14 @@ impl std::error::Error for UnitError {}
 impl Memory {
     /// Reads `512m`, `8GB`, `1.5g`, `512 MiB`, `1048576`. A bare number is bytes.
     pub fn parse(text: &str) -> Result<Self, UnitError> {
-        let expected = || UnitError(format!("`{text}` is not a memory size; write it like `512m`, `8g` or `1.5GB`"));
+        let expected = || {
+            UnitError(format!(
+                "`{text}` is not a memory size; write it like `512m`, `8g` or `1.5GB`"
+            ))
+        };
         let trimmed = text.trim();
-        let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
+        let split =
+            trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(split);
         let shift = match unit.trim().to_ascii_lowercase().as_str() {
             "" | "b" => 0,
@@ -40,7 +46,9 @@ impl Memory {
         };
         if let Ok(whole) = number.parse::<u64>() {
             let bytes = whole.checked_mul(1 << shift).filter(|b| *b <= i64::MAX as u64);
-            return bytes.map(Self).ok_or_else(|| UnitError(format!("`{text}` is more memory than can be counted")));
+            return bytes
+                .map(Self)
+                .ok_or_else(|| UnitError(format!("`{text}` is more memory than can be counted")));
         }
         let value: f64 = number.parse().map_err(|_| expected())?;
         let bytes = value * (1u64 << shift) as f64;
@@ -71,12 +79,15 @@ impl fmt::Display for Memory {
 const MAX_SECONDS: u64 = 100 * 365 * 86_400;
 
 impl Runtime {
-    /// Reads `PT2H30M`, `P1DT12H`, `2h30m`, `1d 4h`, `90s`, `02:30:00`, `1-12:00:00`, `45:00` (minutes and
-    /// seconds). A bare number is seconds.
+    /// Reads `PT2H30M`, `P1DT12H`, `2h30m`, `1d 4h`, `90s`, `02:30:00`, `1-12:00:00`, `45:00`
+    /// (minutes and seconds). A bare number is seconds.
     pub fn parse(text: &str) -> Result<Self, UnitError> {
         let trimmed = text.trim();
-        let expected =
-            || UnitError(format!("`{text}` is not a duration; write it like `2h30m`, `02:30:00`, `90s` or `PT2H30M`"));
+        let expected = || {
+            UnitError(format!(
+                "`{text}` is not a duration; write it like `2h30m`, `02:30:00`, `90s` or `PT2H30M`"
+            ))
+        };
         if trimmed.is_empty() {
             return Err(expected());
         }
@@ -185,7 +196,8 @@ fn parse_units(text: &str, units: &Units) -> Option<f64> {
 }
 
 fn parse_iso(text: &str) -> Option<f64> {
-    const DATE: [(&str, f64); 4] = [("y", 31_557_600.0), ("m", 2_630_016.0), ("w", 604_800.0), ("d", 86_400.0)];
+    const DATE: [(&str, f64); 4] =
+        [("y", 31_557_600.0), ("m", 2_630_016.0), ("w", 604_800.0), ("d", 86_400.0)];
     const TIME: [(&str, f64); 3] = [("h", 3_600.0), ("m", 60.0), ("s", 1.0)];
     match text.split_once(['T', 't']) {
         Some(("", time)) => parse_units(time, &TIME),
@@ -208,8 +220,12 @@ fn parse_clock(text: &str) -> Option<f64> {
         _ => return None,
     };
     let leading_only = m < 60 || (parts.len() == 2 && days.is_none());
-    (leading_only && s < 60)
-        .then(|| f64::from(days.unwrap_or(0)) * 86_400.0 + f64::from(h) * 3_600.0 + f64::from(m) * 60.0 + f64::from(s))
+    (leading_only && s < 60).then(|| {
+        f64::from(days.unwrap_or(0)) * 86_400.0
+            + f64::from(h) * 3_600.0
+            + f64::from(m) * 60.0
+            + f64::from(s)
+    })
 }
 
 macro_rules! text_serde {
@@ -303,14 +319,17 @@ mod tests {
         for (text, seconds) in cases {
             assert_eq!(Runtime::parse(text), Ok(Runtime(seconds)), "{text}");
         }
-        for bad in ["", "P", "PT", "2x", "h", "-5m", "1:2:3:4", "00:99:00", "2h2h", "200y", "1e9h"] {
+        for bad in ["", "P", "PT", "2x", "h", "-5m", "1:2:3:4", "00:99:00", "2h2h", "200y", "1e9h"]
+        {
             assert!(Runtime::parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn runtime_prints_iso() {
-        for (seconds, text) in [(0, "PT0S"), (60, "PT1M"), (9000, "PT2H30M"), (129_600, "P1DT12H"), (86_400, "P1D")] {
+        for (seconds, text) in
+            [(0, "PT0S"), (60, "PT1M"), (9000, "PT2H30M"), (129_600, "P1DT12H"), (86_400, "P1D")]
+        {
             assert_eq!(Runtime(seconds).to_string(), text);
         }
         assert_eq!(Runtime(5430).friendly(), "1h 30m 30s");

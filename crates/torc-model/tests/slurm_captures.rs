@@ -1,4 +1,5 @@
-//! Recorded output of three Slurm versions, every state that could be produced: what we make of each.
+//! Recorded output of three Slurm versions, every state that could be produced: what we make of
+//! each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -84,7 +85,11 @@ fn promised(name: &str) -> Want {
         ("DEADLINE", Want::Ended(Cause::Lost)),
         ("FAILED", Want::Ended(Cause::Lost)),
     ];
-    table.into_iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, want)| want).expect(name)
+    table
+        .into_iter()
+        .find(|(prefix, _)| name.starts_with(prefix))
+        .map(|(_, want)| want)
+        .expect(name)
 }
 
 fn got(verdict: Verdict) -> Option<Want> {
@@ -119,7 +124,8 @@ fn accounting_agrees_or_does_not_know_yet() {
     let mut agreed: BTreeMap<&str, usize> = BTreeMap::new();
     for version in VERSIONS {
         for (name, text) in captures(version, ".sacct.txt") {
-            let sacct::Answer::Records(records) = sacct::read(Some(0), &first_answer(&text), "") else {
+            let sacct::Answer::Records(records) = sacct::read(Some(0), &first_answer(&text), "")
+            else {
                 panic!("{version} {name} is not readable");
             };
             let Some(record) = records.iter().rfind(|r| !r.is_step()) else { continue };
@@ -129,7 +135,8 @@ fn accounting_agrees_or_does_not_know_yet() {
                 // Accounting calls a completing or suspended job running, or is not done with it.
                 Some(Want::Running) if matches!(want, Want::Leaving) => {}
                 None => {}
-                // It lags: an ended life may still stand as the last word, which is why the queue is asked first.
+                // It lags: an ended life may still stand as the last word, which is why the queue
+                // is asked first.
                 Some(other) => {
                     let lags = matches!(want, Want::Waiting | Want::Leaving);
                     assert!(lags, "{version} {name}: {other:?} instead of {want:?}: {record:?}");
@@ -144,7 +151,8 @@ fn accounting_agrees_or_does_not_know_yet() {
 fn early_accounting_records_are_no_verdict() {
     for version in VERSIONS {
         for (name, text) in captures(version, ".sacct-early.txt") {
-            let sacct::Answer::Records(records) = sacct::read(Some(0), &first_answer(&text), "") else {
+            let sacct::Answer::Records(records) = sacct::read(Some(0), &first_answer(&text), "")
+            else {
                 panic!("{version} {name} is not readable");
             };
             for record in records.iter().filter(|r| !r.is_step() && r.name == "allocation") {
@@ -158,12 +166,17 @@ fn early_accounting_records_are_no_verdict() {
 fn a_requeued_job_has_one_record_per_life() {
     for version in VERSIONS {
         let captures = captures(version, ".sacct.txt");
-        let (_, text) = captures.iter().find(|(name, _)| name == "PREEMPTED_requeued_running").expect("captured");
+        let (_, text) = captures
+            .iter()
+            .find(|(name, _)| name == "PREEMPTED_requeued_running")
+            .expect("captured");
         let all_lives = text.split("$ sacct -D").nth(1).expect("a second command");
-        let sacct::Answer::Records(records) = sacct::read(Some(0), &first_answer(all_lives), "") else {
+        let sacct::Answer::Records(records) = sacct::read(Some(0), &first_answer(all_lives), "")
+        else {
             panic!("{version} is not readable");
         };
-        let states: Vec<_> = records.iter().filter(|r| !r.is_step()).map(|r| r.state.as_str()).collect();
+        let states: Vec<_> =
+            records.iter().filter(|r| !r.is_step()).map(|r| r.state.as_str()).collect();
         assert_eq!(states, ["PREEMPTED", "RUNNING"], "{version}");
         let name = records[0].name.clone();
         let newest = sacct::newest(&records, &records[0].job_id, &name).expect("found");

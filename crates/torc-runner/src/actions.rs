@@ -54,12 +54,15 @@ impl Action {
 
     /// Its process has ended; a next one would be numbered `id`, unless it was told to stop.
     pub fn on_exit(&mut self, context: &Context, exit: &Exit, is_stopped: bool, id: u64) -> Next {
-        let command = self.next.checked_sub(1).and_then(|n| self.commands.get(n)).map_or("", String::as_str);
+        let command =
+            self.next.checked_sub(1).and_then(|n| self.commands.get(n)).map_or("", String::as_str);
         let failure = match &exit.how {
             How::Code(0) if !is_stopped => return self.advance(context, id),
             How::Code(0) => (i64::from(128 + libc::SIGTERM), "the runner was told to stop".into()),
             How::Code(code) => (i64::from(*code), format!("exit code {code}")),
-            How::Signal(signal) => (i64::from(128 + signal), format!("killed by {}", sys::signal_name(*signal))),
+            How::Signal(signal) => {
+                (i64::from(128 + signal), format!("killed by {}", sys::signal_name(*signal)))
+            }
             How::NotStarted(error) => (i64::from(error.return_code), error.message.clone()),
         };
         let (return_code, why) = failure;
@@ -71,8 +74,11 @@ impl Action {
         let Some(command) = self.commands.get(self.next) else {
             return Next::Done(ActionResult { id: self.id, return_code: 0, error: None });
         };
-        let path =
-            |ending| context.output_dir.join(format!("actions/action_wf{}_{}{ending}", context.workflow_id, self.id));
+        let path = |ending| {
+            context
+                .output_dir
+                .join(format!("actions/action_wf{}_{}{ending}", context.workflow_id, self.id))
+        };
         let sink = |path| if self.next == 0 { Sink::Create(path) } else { Sink::Append(path) };
         let order = Order {
             id,

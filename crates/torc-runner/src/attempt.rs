@@ -73,7 +73,8 @@ impl Context {
     /// A file of this attempt beside its logs.
     pub fn log_path(&self, packet: &AttemptPacket, ending: &str) -> PathBuf {
         let (job, run, attempt) = (packet.job_id, packet.run_id, packet.attempt_id);
-        self.output_dir.join(format!("job_stdio/job_wf{}_j{job}_r{run}_a{attempt}{ending}", self.workflow_id))
+        self.output_dir
+            .join(format!("job_stdio/job_wf{}_j{job}_r{run}_a{attempt}{ending}", self.workflow_id))
     }
 }
 
@@ -187,7 +188,9 @@ impl Attempt {
                         .time_limit_seconds
                         .and_then(|s| u64::try_from(s).ok())
                         .map(Duration::from_secs),
-                    memory_limit: limit.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0),
+                    memory_limit: limit
+                        .and_then(|bytes| u64::try_from(bytes).ok())
+                        .filter(|bytes| *bytes > 0),
                 }
             }
         }
@@ -195,8 +198,9 @@ impl Attempt {
 
     /// The variables of its processes.
     pub fn env(&self, context: &Context, attempt_id: i64) -> Vec<(String, String)> {
-        let pairs =
-            |map: &BTreeMap<String, String>| map.iter().map(|(n, v)| (n.clone(), v.clone())).collect::<Vec<_>>();
+        let pairs = |map: &BTreeMap<String, String>| {
+            map.iter().map(|(n, v)| (n.clone(), v.clone())).collect::<Vec<_>>()
+        };
         let mut env = pairs(&context.env);
         env.extend(pairs(&self.packet.env));
         env.extend(context.common_env());
@@ -213,7 +217,8 @@ impl Attempt {
         env
     }
 
-    /// One of its processes has ended; a next one would be numbered `id`. With `stop` there is no next one.
+    /// One of its processes has ended; a next one would be numbered `id`. With `stop` there is no
+    /// next one.
     pub fn on_exit(
         mut self: Box<Self>,
         context: &Context,
@@ -222,13 +227,17 @@ impl Attempt {
         id: u64,
     ) -> (Option<Box<Self>>, Next) {
         if self.stage == Stage::Script {
-            // A command that ended just before it was to be stopped has ended by itself; a script is not the end.
+            // A command that ended just before it was to be stopped has ended by itself; a script
+            // is not the end.
             exit.stop = exit.stop.or(stop);
             let result = script_result(context, &self.packet, &exit);
-            let on_failure = self.packet.recovery.as_ref().map(|r| r.on_failure).unwrap_or_default();
+            let on_failure =
+                self.packet.recovery.as_ref().map(|r| r.on_failure).unwrap_or_default();
             let is_fatal = result.return_code != 0 && on_failure == OnScriptFailure::Fail;
-            // A script that was ended for a reason that is not its own takes the whole attempt with it.
-            let is_stopped = exit.stop.as_ref().is_some_and(|stop| !matches!(stop, StopReason::Timeout { .. }));
+            // A script that was ended for a reason that is not its own takes the whole attempt with
+            // it.
+            let is_stopped =
+                exit.stop.as_ref().is_some_and(|stop| !matches!(stop, StopReason::Timeout { .. }));
             self.script = Some(result);
             if !is_fatal && !is_stopped {
                 self.stage = Stage::Command;
@@ -297,7 +306,8 @@ impl Finish {
         };
         let is_success = verdict.cause.is_none();
         let tail_of = if stderr == Sink::SameAsStdout { stdout.path() } else { stderr.path() };
-        let (stderr_tail, stderr_tail_start) = tail_of.filter(|_| !is_success).and_then(tail).unzip();
+        let (stderr_tail, stderr_tail_start) =
+            tail_of.filter(|_| !is_success).and_then(tail).unzip();
         if is_success && stdio(context, &packet).delete_on_success {
             for path in [stdout.path(), stderr.path()].into_iter().flatten() {
                 if let Err(error) = std::fs::remove_file(path) {
@@ -337,7 +347,12 @@ impl Finish {
 }
 
 /// The report about an attempt that never started.
-pub fn unstarted_report(packet: AttemptPacket, cause: Cause, error: &str, at_ms: i64) -> CompletionReport {
+pub fn unstarted_report(
+    packet: AttemptPacket,
+    cause: Cause,
+    error: &str,
+    at_ms: i64,
+) -> CompletionReport {
     CompletionReport {
         attempt: AttemptRef { id: packet.id, token: packet.token },
         return_code: i64::from(128 + libc::SIGTERM),
@@ -370,7 +385,12 @@ pub fn to_i64(number: u64) -> i64 {
 /// The output files that are not there.
 pub fn missing_files(context: &Context, packet: &AttemptPacket) -> Vec<String> {
     let is_missing = |path: &str| !context.working_dir.join(path).exists();
-    packet.output_files.iter().filter(|f| is_missing(&f.path)).map(|f| format!("`{}` ({})", f.path, f.name)).collect()
+    packet
+        .output_files
+        .iter()
+        .filter(|f| is_missing(&f.path))
+        .map(|f| format!("`{}` ({})", f.path, f.name))
+        .collect()
 }
 
 /// The end of a file, decoded lossily, and where it begins; None when there is nothing to read.
@@ -380,8 +400,10 @@ pub fn tail(path: &Path) -> Option<(String, i64)> {
     file.seek(SeekFrom::Start(start)).ok()?;
     let mut bytes = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut bytes).ok()?;
-    // A character that was cut in two would be decoded longer than it is, and every place after it be wrong.
-    let cut = if start > 0 { bytes.iter().take_while(|b| **b & 0xc0 == 0x80).count().min(3) } else { 0 };
+    // A character that was cut in two would be decoded longer than it is, and every place after it
+    // be wrong.
+    let cut =
+        if start > 0 { bytes.iter().take_while(|b| **b & 0xc0 == 0x80).count().min(3) } else { 0 };
     start += cut as u64;
     let text = String::from_utf8_lossy(bytes.get(cut..)?).into_owned();
     (!text.is_empty()).then(|| (text, to_i64(start)))
@@ -414,9 +436,14 @@ fn evidence(source: &str, text: String) -> Evidence {
     Evidence { source: source.into(), text }
 }
 
-/// The cause of an end, from the strongest evidence to the weakest: what we did, what the kernel counted, what files
-/// are there, what the program said.
-pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missing: &[String]) -> Verdict {
+/// The cause of an end, from the strongest evidence to the weakest: what we did, what the kernel
+/// counted, what files are there, what the program said.
+pub fn judge(
+    exit: &Exit,
+    execution: &Execution,
+    checkpoint: Option<i64>,
+    missing: &[String],
+) -> Verdict {
     let signal = match exit.how {
         How::Signal(signal) => Some(i64::from(signal)),
         How::Code(_) | How::NotStarted(_) => None,
@@ -426,15 +453,23 @@ pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missin
         How::Signal(signal) => i64::from(128 + signal),
         How::NotStarted(error) => i64::from(error.return_code),
     };
-    let mut found = Verdict { return_code: own_code, signal, cause: None, error: None, evidence: journal(exit) };
+    let mut found = Verdict {
+        return_code: own_code,
+        signal,
+        cause: None,
+        error: None,
+        evidence: journal(exit),
+    };
     let mut set = |return_code: i64, cause: Cause, error: String| {
         found.return_code = return_code;
         found.cause = Some(cause);
         found.error = Some(error);
     };
     // The signal that ended it when it obeyed; when it caught ours and left with a code, ours.
-    let by_signal =
-        128 + signal.or(exit.journal.last().map(|s| i64::from(s.signal))).unwrap_or(i64::from(libc::SIGTERM));
+    let by_signal = 128
+        + signal
+            .or(exit.journal.last().map(|s| i64::from(s.signal)))
+            .unwrap_or(i64::from(libc::SIGTERM));
     let kernel_kills = exit.memory.map_or(0, |m| m.oom_kills);
     match (&exit.stop, &exit.how) {
         (_, How::NotStarted(error)) => set(own_code, Cause::SpawnError, error.message.clone()),
@@ -444,7 +479,11 @@ pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missin
             set(by_signal, Cause::Stopped, "the attempt was given to somebody else".into());
         }
         (Some(StopReason::OutOfContact), _) => {
-            set(by_signal, Cause::Stopped, "the runner could not reach the server and ended its jobs".into());
+            set(
+                by_signal,
+                Cause::Stopped,
+                "the runner could not reach the server and ended its jobs".into(),
+            );
         }
         // It was asked to end in time and saved its state: that is what the code is for.
         (Some(StopReason::RunnerTimeUp | StopReason::Timeout { .. }), How::Code(code))
@@ -454,7 +493,11 @@ pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missin
         }
         // Not its own limit: another allocation may have the time.
         (Some(StopReason::RunnerTimeUp), _) => {
-            set(by_signal, Cause::Walltime, "the allocation's time was over before the job's end".into());
+            set(
+                by_signal,
+                Cause::Walltime,
+                "the allocation's time was over before the job's end".into(),
+            );
         }
         (Some(StopReason::Timeout { limit }), _) => set(
             i64::from(execution.timeout_exit_code),
@@ -462,15 +505,22 @@ pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missin
             format!("ran longer than its limit of {} s", limit.as_secs_f64()),
         ),
         (Some(StopReason::Memory { used_bytes, limit_bytes }), _) => {
-            set(i64::from(execution.oom_exit_code), Cause::Oom, "used more memory than its limit".into());
-            found
-                .evidence
-                .push(evidence("node", format!("{used_bytes} bytes were in use; the limit is {limit_bytes}")));
+            set(
+                i64::from(execution.oom_exit_code),
+                Cause::Oom,
+                "used more memory than its limit".into(),
+            );
+            found.evidence.push(evidence(
+                "node",
+                format!("{used_bytes} bytes were in use; the limit is {limit_bytes}"),
+            ));
         }
         // The program may have coped with it, so it is no failure; but people should see it.
         (None, How::Code(0)) if missing.is_empty() => {
             if kernel_kills > 0 {
-                let text = format!("the kernel killed {kernel_kills} of its processes for exceeding the memory limit");
+                let text = format!(
+                    "the kernel killed {kernel_kills} of its processes for exceeding the memory limit"
+                );
                 found.evidence.push(evidence("kernel", text));
             }
         }
@@ -480,18 +530,35 @@ pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missin
             if rest > 0 {
                 names += &format!(" and {rest} more");
             }
-            set(1, Cause::MissingOutput, format!("exit code 0, but output files are missing: {names}"));
+            set(
+                1,
+                Cause::MissingOutput,
+                format!("exit code 0, but output files are missing: {names}"),
+            );
             found.evidence.push(evidence("output", format!("missing: {names}")));
         }
         (None, How::Code(_) | How::Signal(_)) if kernel_kills > 0 => {
-            set(i64::from(execution.oom_exit_code), Cause::Oom, "used more memory than its limit".into());
-            let peak =
-                exit.memory.and_then(|m| m.peak_bytes).map(|b| format!("; highest use {b} bytes")).unwrap_or_default();
-            let text = format!("the kernel killed {kernel_kills} of its processes for exceeding the limit{peak}");
+            set(
+                i64::from(execution.oom_exit_code),
+                Cause::Oom,
+                "used more memory than its limit".into(),
+            );
+            let peak = exit
+                .memory
+                .and_then(|m| m.peak_bytes)
+                .map(|b| format!("; highest use {b} bytes"))
+                .unwrap_or_default();
+            let text = format!(
+                "the kernel killed {kernel_kills} of its processes for exceeding the limit{peak}"
+            );
             found.evidence.insert(0, evidence("kernel", text));
         }
         (None, How::Code(_) | How::Signal(_)) if exit.machine_oom => {
-            set(i64::from(execution.oom_exit_code), Cause::Oom, "killed because the machine ran out of memory".into());
+            set(
+                i64::from(execution.oom_exit_code),
+                Cause::Oom,
+                "killed because the machine ran out of memory".into(),
+            );
             let text = "the machine's count of out-of-memory kills rose when it died of SIGKILL";
             found.evidence.push(evidence("kernel", text.into()));
         }
@@ -515,7 +582,10 @@ pub fn judge(exit: &Exit, execution: &Execution, checkpoint: Option<i64>, missin
 
 fn journal(exit: &Exit) -> Vec<Evidence> {
     let line = |signal: i32, after: Duration| {
-        evidence("journal", format!("we sent {} after {:.1} s", sys::signal_name(signal), after.as_secs_f64()))
+        evidence(
+            "journal",
+            format!("we sent {} after {:.1} s", sys::signal_name(signal), after.as_secs_f64()),
+        )
     };
     // A tree that does not die is killed again and again; once is enough for the record.
     let mut lines: Vec<Evidence> = Vec::new();
@@ -532,16 +602,20 @@ fn journal(exit: &Exit) -> Vec<Evidence> {
 fn own_words(how: &How) -> Option<Evidence> {
     match how {
         How::Code(code) => Some(evidence("exit", format!("exit code {code}"))),
-        How::Signal(signal) => Some(evidence("exit", format!("ended by {}", sys::signal_name(*signal)))),
+        How::Signal(signal) => {
+            Some(evidence("exit", format!("ended by {}", sys::signal_name(*signal))))
+        }
         How::NotStarted(_) => None,
     }
 }
 
-/// The highest memory that is known. Too short to be sampled and smaller than we are: unknown, not nothing.
+/// The highest memory that is known. Too short to be sampled and smaller than we are: unknown, not
+/// nothing.
 pub fn peak_memory(exit: &Exit) -> Option<u64> {
-    // The kernel counts file cache too, so its figure says nothing about most programs; but one that it killed had used
-    // all of that.
-    let kernel = exit.memory.filter(|memory| memory.oom_kills > 0).and_then(|memory| memory.peak_bytes);
+    // The kernel counts file cache too, so its figure says nothing about most programs; but one
+    // that it killed had used all of that.
+    let kernel =
+        exit.memory.filter(|memory| memory.oom_kills > 0).and_then(|memory| memory.peak_bytes);
     Some(exit.peak_memory_bytes.max(kernel.unwrap_or(0))).filter(|peak| *peak > 0)
 }
 

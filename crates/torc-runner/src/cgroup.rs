@@ -1,8 +1,8 @@
-//! Memory limits by control group, version 1 or 2, where the kernel lets us write them. Where it does not, the monitor
-//! enforces limits by sampling.
+//! Memory limits by control group, version 1 or 2, where the kernel lets us write them. Where it
+//! does not, the monitor enforces limits by sampling.
 //!
-//! A job joins its group by itself before its command begins (see [`JOIN_SCRIPT`]), so that nothing it does can happen
-//! outside, and no privileged call is needed between fork and exec.
+//! A job joins its group by itself before its command begins (see [`JOIN_SCRIPT`]), so that nothing
+//! it does can happen outside, and no privileged call is needed between fork and exec.
 
 use crate::sys;
 use rustix::process::Signal;
@@ -10,8 +10,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Run by `sh` as `sh -c JOIN_SCRIPT torc <procs file> <program> <argument>...`. A failing join is not fatal: the group
-/// then stays empty, which shows in its peak, and sampling takes over.
+/// Run by `sh` as `sh -c JOIN_SCRIPT torc <procs file> <program> <argument>...`. A failing join is
+/// not fatal: the group then stays empty, which shows in its peak, and sampling takes over.
 pub const JOIN_SCRIPT: &str = r#"{ echo $$ > "$1"; } 2>/dev/null; shift; exec "$@""#;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +28,8 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// Finds a place where groups with a memory limit can be made; `key` names this runner. None: not on this machine.
+    /// Finds a place where groups with a memory limit can be made; `key` names this runner. None:
+    /// not on this machine.
     pub fn detect(key: &str) -> Option<Self> {
         let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -45,7 +46,9 @@ impl Cgroups {
         }
         fs::create_dir(&dir).ok()?;
         let cgroups = Self { version, dir };
-        if version == Version::V2 && fs::write(cgroups.dir.join("cgroup.subtree_control"), "+memory").is_err() {
+        if version == Version::V2
+            && fs::write(cgroups.dir.join("cgroup.subtree_control"), "+memory").is_err()
+        {
             return None;
         }
         // Permission to make a directory does not mean that limits can be set: try one.
@@ -63,7 +66,8 @@ impl Cgroups {
         let result = match self.version {
             Version::V1 => {
                 let set = fs::write(group.dir.join("memory.limit_in_bytes"), &limit);
-                // Swap must not become a way around the limit; the file is absent where swap is not counted.
+                // Swap must not become a way around the limit; the file is absent where swap is not
+                // counted.
                 let _ = fs::write(group.dir.join("memory.memsw.limit_in_bytes"), &limit);
                 set
             }
@@ -149,8 +153,9 @@ impl Group {
     }
 }
 
-/// Version 2 hands a controller to children only if their parent has no processes of its own. When we are alone in our
-/// group we move one level down; when others are there it is not ours to rearrange.
+/// Version 2 hands a controller to children only if their parent has no processes of its own. When
+/// we are alone in our group we move one level down; when others are there it is not ours to
+/// rearrange.
 fn delegate_memory(own: &Path, key: &str, own_pid: &str) -> Option<()> {
     let words = |file: &str| fs::read_to_string(own.join(file)).ok();
     if !words("cgroup.controllers")?.split_whitespace().any(|c| c == "memory") {
@@ -222,7 +227,8 @@ mod tests {
         assert_eq!(own_dirs("", mountinfo), []);
     }
 
-    /// Version 2 with memory is not to be had on every machine: a directory of plain files stands in for the kernel's.
+    /// Version 2 with memory is not to be had on every machine: a directory of plain files stands
+    /// in for the kernel's.
     #[test]
     fn version_2_moves_the_runner_down_only_when_it_is_alone() {
         let dir = tempfile::tempdir().unwrap();
@@ -230,7 +236,8 @@ mod tests {
         fs::write(own.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
         fs::write(own.join("cgroup.subtree_control"), "").unwrap();
         fs::write(own.join("cgroup.procs"), "10\n11\n").unwrap();
-        // Plain files accept every write, so the kernel's refusal is played by a directory in the file's place.
+        // Plain files accept every write, so the kernel's refusal is played by a directory in the
+        // file's place.
         fs::remove_file(own.join("cgroup.subtree_control")).unwrap();
         fs::create_dir(own.join("cgroup.subtree_control")).unwrap();
         assert_eq!(delegate_memory(own, "k", "10"), None);
@@ -250,9 +257,13 @@ mod tests {
         assert_eq!(fs::read_to_string(group.dir.join("memory.max")).unwrap(), "4096");
         assert_eq!(fs::read_to_string(group.dir.join("memory.oom.group")).unwrap(), "1");
         assert_eq!(group.oom_kills(), None);
-        fs::write(group.dir.join("memory.events"), "low 0\noom 3\noom_kill 2\noom_group_kill 1\n").unwrap();
+        fs::write(group.dir.join("memory.events"), "low 0\noom 3\noom_kill 2\noom_group_kill 1\n")
+            .unwrap();
         fs::write(group.dir.join("memory.peak"), "4096\n").unwrap();
         fs::write(group.procs_file(), "5\n6\n").unwrap();
-        assert_eq!((group.oom_kills(), group.peak_bytes(), group.pids()), (Some(2), Some(4096), vec![5, 6]));
+        assert_eq!(
+            (group.oom_kills(), group.peak_bytes(), group.pids()),
+            (Some(2), Some(4096), vec![5, 6])
+        );
     }
 }

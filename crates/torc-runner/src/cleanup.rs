@@ -1,6 +1,8 @@
-//! Nothing of a process may outlive it: finds and ends what left its group, its session or its parent.
+//! Nothing of a process may outlive it: finds and ends what left its group, its session or its
+//! parent.
 //!
-//! Everything here may take milliseconds and runs on the pool, never on the thread that owns the state.
+//! Everything here may take milliseconds and runs on the pool, never on the thread that owns the
+//! state.
 
 use crate::cgroup::Group;
 use crate::procfs::{self, Process, Table};
@@ -26,7 +28,8 @@ pub struct Scanner {
 impl Scanner {
     /// A table that shows everything that happened before `moment`.
     pub fn table_since(&self, moment: Instant) -> io::Result<Arc<Table>> {
-        // Holding the lock while reading is the point: whoever waits here gets the table that is being read.
+        // Holding the lock while reading is the point: whoever waits here gets the table that is
+        // being read.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = last.as_ref().filter(|table| table.taken >= moment) {
             return Ok(table.clone());
@@ -84,8 +87,10 @@ pub fn clean_up(scanner: &Scanner, ended: Ended) -> Remains {
         drain_group(ended.pgid, deadline, &mut remains);
     }
     if let Some(group) = &ended.cgroup {
-        remains.memory =
-            Some(KernelMemory { oom_kills: group.oom_kills().unwrap_or(0), peak_bytes: group.peak_bytes() });
+        remains.memory = Some(KernelMemory {
+            oom_kills: group.oom_kills().unwrap_or(0),
+            peak_bytes: group.peak_bytes(),
+        });
         drain_cgroup(group, deadline, &mut remains);
     }
     if ended.scan || !remains.survivors.is_empty() {
@@ -138,7 +143,8 @@ fn drain_cgroup(group: &Group, deadline: Instant, remains: &mut Remains) {
     remains.killed += known.len();
 }
 
-/// Kills every orphan that carries one of the tags, with everything below it. Answers how many there were.
+/// Kills every orphan that carries one of the tags, with everything below it. Answers how many
+/// there were.
 pub fn kill_tagged(
     scanner: &Scanner,
     tags: &HashSet<String>,
@@ -148,18 +154,22 @@ pub fn kill_tagged(
 ) -> usize {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let find = |table: &Table| {
-        let has_tag = |p: &&Process| !p.is_zombie && procfs::read_tag(p.pid).is_some_and(|tag| tags.contains(&tag));
+        let has_tag = |p: &&Process| {
+            !p.is_zombie && procfs::read_tag(p.pid).is_some_and(|tag| tags.contains(&tag))
+        };
         table.descendants(table.children(own_pid).filter(has_tag).map(|p| p.pid))
     };
     kill_until_gone(scanner, find, since, deadline, survivors)
 }
 
-/// Kills every process that carries the tag of this runner, with everything below it. Answers how many there were and
-/// which did not end in time.
+/// Kills every process that carries the tag of this runner, with everything below it. Answers how
+/// many there were and which did not end in time.
 pub fn kill_of_runner(key: &str, patience: Duration) -> (usize, Vec<i32>) {
     let prefix = format!("{key}/");
     let find = |table: &Table| {
-        let is_its = |p: &&Process| !p.is_zombie && procfs::read_tag(p.pid).is_some_and(|tag| tag.starts_with(&prefix));
+        let is_its = |p: &&Process| {
+            !p.is_zombie && procfs::read_tag(p.pid).is_some_and(|tag| tag.starts_with(&prefix))
+        };
         table.descendants(table.all().filter(is_its).map(|p| p.pid))
     };
     let now = Instant::now();
@@ -168,7 +178,8 @@ pub fn kill_of_runner(key: &str, patience: Duration) -> (usize, Vec<i32>) {
     (killed, survivors)
 }
 
-/// Kills what `find` finds, again and again until it finds nothing: a process may fork while it is being killed.
+/// Kills what `find` finds, again and again until it finds nothing: a process may fork while it is
+/// being killed.
 pub fn kill_until_gone(
     scanner: &Scanner,
     find: impl Fn(&Table) -> Vec<Process>,
@@ -217,7 +228,9 @@ pub fn signal_exactly(process: &Process, signal: Signal) {
             Some(now) if now.start == process.start => sys::signal_pidfd(pidfd.as_fd(), signal),
             _ => Ok(()),
         },
-        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => sys::signal_process(process.pid, signal),
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            sys::signal_process(process.pid, signal)
+        }
         Err(_) => Ok(()),
     };
     if let Err(error) = result {
@@ -228,8 +241,8 @@ pub fn signal_exactly(process: &Process, signal: Signal) {
 /// What a sweep remembers for the next one.
 #[derive(Clone, Debug, Default)]
 pub struct Strangers {
-    /// Orphans without a tag, and the newest process that existed when each was first seen: it can only belong to that
-    /// one or an older one.
+    /// Orphans without a tag, and the newest process that existed when each was first seen: it can
+    /// only belong to that one or an older one.
     untagged: HashMap<(i32, u64), u64>,
     /// Zombies without an owner.
     zombies: HashSet<(i32, u64)>,
@@ -252,18 +265,23 @@ pub struct SweepOrder {
     pub strangers: Strangers,
 }
 
-/// Nobody descends from us but `known` and what other parts of this program started: there is nothing to sweep. Only for
-/// moments in which no process is started or waited for; false when it can not be told cheaply.
+/// Nobody descends from us but `known` and what other parts of this program started: there is
+/// nothing to sweep. Only for moments in which no process is started or waited for; false when it
+/// can not be told cheaply.
 pub fn is_clean(known: &HashSet<i32>) -> bool {
     let own_group = sys::own_group();
     let is_theirs = |pid: &i32| procfs::find_process(*pid).is_some_and(|p| p.group == own_group);
-    // Twice, because one look may miss a child when the guard has just been ended, and is waited for.
+    // Twice, because one look may miss a child when the guard has just been ended, and is waited
+    // for.
     let looks = [procfs::own_children(), procfs::own_children()];
     looks[0] == looks[1]
-        && looks[0].as_ref().is_some_and(|children| children.iter().all(|pid| known.contains(pid) || is_theirs(pid)))
+        && looks[0].as_ref().is_some_and(|children| {
+            children.iter().all(|pid| known.contains(pid) || is_theirs(pid))
+        })
 }
 
-/// Ends what ended processes left behind and reaps orphans. Answers with what the next sweep must know.
+/// Ends what ended processes left behind and reaps orphans. Answers with what the next sweep must
+/// know.
 pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let own_group = sys::own_group();
@@ -276,8 +294,11 @@ pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
     let mut next = Strangers::default();
     let Ok(table) = scanner.table_since(now) else { return next };
     let mut doomed = Vec::new();
-    // What is in our own group was started by other parts of this program and is theirs to wait for.
-    for child in table.children(own_pid).filter(|p| p.group != own_group && !order.leaders.contains(&p.pid)) {
+    // What is in our own group was started by other parts of this program and is theirs to wait
+    // for.
+    for child in
+        table.children(own_pid).filter(|p| p.group != own_group && !order.leaders.contains(&p.pid))
+    {
         let key = (child.pid, child.start);
         if child.is_zombie {
             // Twice seen: not a leader whose end is just being handled.
@@ -301,7 +322,7 @@ pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
         tracing::info!(pid = process.pid, "ended an orphan without a tag");
         signal_exactly(&process, Signal::KILL);
     }
-    next.need_another_look =
-        !next.zombies.is_empty() || next.untagged.values().any(|newest| *newest < order.oldest_living);
+    next.need_another_look = !next.zombies.is_empty()
+        || next.untagged.values().any(|newest| *newest < order.oldest_living);
     next
 }

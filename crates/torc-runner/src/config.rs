@@ -19,7 +19,8 @@ pub struct Config {
     pub workflow_id: WorkflowId,
     /// What there is to share out among the jobs.
     pub capacity: Capacity,
-    /// Names of the GPUs, as `CUDA_VISIBLE_DEVICES` takes them; numbers where there are fewer names than GPUs.
+    /// Names of the GPUs, as `CUDA_VISIBLE_DEVICES` takes them; numbers where there are fewer names
+    /// than GPUs.
     pub gpus: Vec<String>,
     /// Where logs go.
     pub output_dir: PathBuf,
@@ -43,7 +44,8 @@ pub struct Config {
     pub patience: Duration,
     /// Where the batch system says why it ends what runs here.
     pub stop_log: Option<PathBuf>,
-    /// A program and its first arguments that calls [`crate::guard::watch`]: ends the jobs if this process is killed.
+    /// A program and its first arguments that calls [`crate::guard::watch`]: ends the jobs if this
+    /// process is killed.
     pub guard: Option<Vec<OsString>>,
     /// Hears what happens.
     pub events: Option<UnboundedSender<RunnerEvent>>,
@@ -94,7 +96,8 @@ impl Kind {
     }
 }
 
-/// How many attempts a runner holds beyond what can run at once, so that short jobs do not wait for the network.
+/// How many attempts a runner holds beyond what can run at once, so that short jobs do not wait for
+/// the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prefetch {
     /// Enough for some tens of milliseconds of work: none when jobs are long.

@@ -1,5 +1,5 @@
-//! Decides what this runner takes, starts, stops, reports and when it leaves. No I/O, no clock, no threads: facts come
-//! in as events, and what is to be done goes out as effects.
+//! Decides what this runner takes, starts, stops, reports and when it leaves. No I/O, no clock, no
+//! threads: facts come in as events, and what is to be done goes out as effects.
 //!
 //! ```text
 //!   server ◀─ exchange lane: reports, and a claim in the same breath; one at a time
@@ -11,8 +11,8 @@
 //!            executor ◀────────────────────────────┘
 //! ```
 //!
-//! Reports that come while an exchange is on its way ride on the next one, and what is not urgent waits a little for
-//! company: full batches under load, no delay when idle.
+//! Reports that come while an exchange is on its way ride on the next one, and what is not urgent
+//! waits a little for company: full batches under load, no delay when idle.
 
 mod doubt;
 
@@ -33,8 +33,8 @@ use torc_model::status::{Cause, Trigger};
 
 /// A listener waits this long at the server before it asks again.
 const LISTEN_SECONDS: f64 = 30.0;
-/// An answer that was written before a report may be heard this long after it, at most. The server gives an action again
-/// after a longer time only.
+/// An answer that was written before a report may be heard this long after it, at most. The server
+/// gives an action again after a longer time only.
 const REPORT_CROSSING: Duration = Duration::from_secs(20);
 /// At most this many attempts in one answer.
 const CLAIM_LIMIT: i64 = 256;
@@ -56,7 +56,8 @@ const END_COUNT: usize = 64;
 const PREFETCH_SECONDS: f64 = 0.1;
 /// More would keep work from other runners for no gain.
 const PREFETCH_LIMIT: f64 = 64.0;
-/// What could not be started for this long is given back if there is another runner that may have it.
+/// What could not be started for this long is given back if there is another runner that may have
+/// it.
 const STALE: Duration = Duration::from_secs(1);
 /// A leaving runner waits this long for a server that does not answer.
 const FAREWELL: Duration = Duration::from_secs(15);
@@ -275,7 +276,9 @@ impl Dispatcher {
 
     /// Results that the server does not know of.
     pub fn undelivered(&self) -> usize {
-        self.completed.len() + self.doubts.len() + self.exchange.as_ref().map_or(0, |request| request.completed.len())
+        self.completed.len()
+            + self.doubts.len()
+            + self.exchange.as_ref().map_or(0, |request| request.completed.len())
     }
 
     /// When [`Dispatcher::settle`] wants to be called even if nothing happens.
@@ -283,19 +286,26 @@ impl Dispatcher {
         let exchange = self.exchange_at.filter(|_| self.exchange.is_none() && !self.is_refused);
         let phase = match &self.phase {
             Phase::Working => {
-                let idle = self.settings.idle_limit.and_then(|limit| self.idle_since.map(|since| since + limit));
+                let idle = self
+                    .settings
+                    .idle_limit
+                    .and_then(|limit| self.idle_since.map(|since| since + limit));
                 let can_return = !self.is_gated() && !self.is_alone;
-                let stale = self.queue.front().filter(|_| can_return).map(|(since, _)| *since + STALE);
+                let stale =
+                    self.queue.front().filter(|_| can_return).map(|(since, _)| *since + STALE);
                 let listen = self.listen_after.filter(|_| !self.is_listening);
                 [idle, stale, listen, self.settings.end].into_iter().flatten().min()
             }
-            Phase::Draining(_, since) => (self.is_lost && self.active.is_empty()).then(|| *since + FAREWELL),
+            Phase::Draining(_, since) => {
+                (self.is_lost && self.active.is_empty()).then(|| *since + FAREWELL)
+            }
             Phase::Leaving(..) => None,
         };
         [exchange, phase, self.doubts.next_alarm()].into_iter().flatten().min()
     }
 
-    /// Takes in a fact. What follows from it is decided by [`Dispatcher::settle`], once for all facts of a moment.
+    /// Takes in a fact. What follows from it is decided by [`Dispatcher::settle`], once for all
+    /// facts of a moment.
     pub fn handle_event(&mut self, event: Event, now: Instant, out: &mut Vec<Effect>) {
         match event {
             Event::Exchanged(answer) => {
@@ -330,7 +340,9 @@ impl Dispatcher {
             }
             Event::StopReason(why) => self.stop_reason = Some(why),
             Event::Shutdown(Shutdown::Run) => {}
-            Event::Shutdown(Shutdown::Stop) => self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out),
+            Event::Shutdown(Shutdown::Stop) => {
+                self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out)
+            }
             Event::Shutdown(Shutdown::Kill) => {
                 self.is_hurried = true;
                 self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out);
@@ -338,7 +350,9 @@ impl Dispatcher {
             }
             Event::GoodbyeAnswered(actions) => self.on_goodbye_answered(actions, now, out),
             Event::GoodbyeFailed(message) => {
-                out.push(Effect::Tell(RunnerEvent::Warning { message: format!("no goodbye: {message}") }));
+                out.push(Effect::Tell(RunnerEvent::Warning {
+                    message: format!("no goodbye: {message}"),
+                }));
                 self.exit(out);
             }
         }
@@ -358,7 +372,12 @@ impl Dispatcher {
         }
     }
 
-    fn on_acknowledged(&mut self, request: &ClaimRequest, answer: &ClaimResponse, out: &mut Vec<Effect>) {
+    fn on_acknowledged(
+        &mut self,
+        request: &ClaimRequest,
+        answer: &ClaimResponse,
+        out: &mut Vec<Effect>,
+    ) {
         let has_spool = !self.spooled.is_empty();
         for report in &request.completed {
             self.held.remove(report.attempt.id);
@@ -434,11 +453,13 @@ impl Dispatcher {
     }
 
     fn on_forgotten(&mut self, ids: &[AttemptId], out: &mut Vec<Effect>) {
-        let lost: Vec<AttemptId> = ids.iter().copied().filter(|id| !self.held.contains(*id)).collect();
+        let lost: Vec<AttemptId> =
+            ids.iter().copied().filter(|id| !self.held.contains(*id)).collect();
         if !lost.is_empty() {
             lost.iter().for_each(|id| self.held.disclaim(*id));
             let names: Vec<String> = lost.iter().map(ToString::to_string).collect();
-            let message = format!("the answer that granted attempts {} never arrived", names.join(", "));
+            let message =
+                format!("the answer that granted attempts {} never arrived", names.join(", "));
             out.push(Effect::Tell(RunnerEvent::Warning { message }));
         }
     }
@@ -459,19 +480,22 @@ impl Dispatcher {
     }
 
     fn spool(&mut self, reports: Vec<CompletionReport>, out: &mut Vec<Effect>) {
-        let new: Vec<_> = reports.into_iter().filter(|r| self.spooled.insert(r.attempt.id)).collect();
+        let new: Vec<_> =
+            reports.into_iter().filter(|r| self.spooled.insert(r.attempt.id)).collect();
         if !new.is_empty() {
             out.push(Effect::Spool(new));
         }
     }
 
     fn on_refused(&mut self, message: String, now: Instant, out: &mut Vec<Effect>) {
-        if std::mem::replace(&mut self.is_refused, true) || matches!(self.phase, Phase::Leaving(..)) {
+        if std::mem::replace(&mut self.is_refused, true) || matches!(self.phase, Phase::Leaving(..))
+        {
             return;
         }
         self.drain(LeaveReason::Refused(message), &StopReason::Stopped, now, out);
         let in_flight = self.exchange.take();
-        let reports = in_flight.iter().flat_map(|r| &r.completed).chain(&self.completed).cloned().collect();
+        let reports =
+            in_flight.iter().flat_map(|r| &r.completed).chain(&self.completed).cloned().collect();
         self.spool(reports, out);
     }
 
@@ -498,7 +522,9 @@ impl Dispatcher {
         }
         match &self.phase {
             Phase::Working => self.doubts.keep(active, report, now),
-            Phase::Draining(LeaveReason::Stopped, _) => self.finish(active, stopped_with_its_runner(report), out),
+            Phase::Draining(LeaveReason::Stopped, _) => {
+                self.finish(active, stopped_with_its_runner(report), out)
+            }
             Phase::Draining(..) | Phase::Leaving(..) => self.finish(active, report, out),
         }
     }
@@ -513,7 +539,9 @@ impl Dispatcher {
             report.cause = why.cause.or(report.cause);
         }
         let id = report.attempt.id;
-        let average = self.average_seconds.map_or(report.exec_seconds, |old| old * 0.8 + report.exec_seconds * 0.2);
+        let average = self
+            .average_seconds
+            .map_or(report.exec_seconds, |old| old * 0.8 + report.exec_seconds * 0.2);
         self.average_seconds = Some(average);
         match report.cause {
             None => self.counts.succeeded += 1,
@@ -541,13 +569,17 @@ impl Dispatcher {
     }
 
     fn on_action(&mut self, packet: ActionPacket, now: Instant, out: &mut Vec<Effect>) {
-        let is_reported = self.reported_actions.get(&packet.id).is_some_and(|at| now < *at + REPORT_CROSSING);
+        let is_reported =
+            self.reported_actions.get(&packet.id).is_some_and(|at| now < *at + REPORT_CROSSING);
         if self.actions.contains_key(&packet.id) || is_reported {
             return;
         }
         let is_gate = matches!(packet.trigger, Trigger::OnWorkerStart | Trigger::OnWorkflowStart);
         self.actions.insert(packet.id, RunningAction { is_gate, has_ended: false });
-        out.push(Effect::Tell(RunnerEvent::ActionStarted { action: packet.id, trigger: packet.trigger }));
+        out.push(Effect::Tell(RunnerEvent::ActionStarted {
+            action: packet.id,
+            trigger: packet.trigger,
+        }));
         if matches!(self.phase, Phase::Draining(..)) {
             let error = Some("the runner was leaving".into());
             self.on_action_ended(ActionResult { id: packet.id, return_code: 143, error }, now, out);
@@ -577,7 +609,12 @@ impl Dispatcher {
         self.actions.values().any(|action| action.is_gate && !action.has_ended)
     }
 
-    fn on_goodbye_answered(&mut self, actions: Vec<ActionPacket>, now: Instant, out: &mut Vec<Effect>) {
+    fn on_goodbye_answered(
+        &mut self,
+        actions: Vec<ActionPacket>,
+        now: Instant,
+        out: &mut Vec<Effect>,
+    ) {
         if let Phase::Leaving(_, is_answered) = &mut self.phase {
             *is_answered = true;
         }
@@ -590,7 +627,13 @@ impl Dispatcher {
     }
 
     /// Takes nothing new, gives back what has not started, and ends what has.
-    fn drain(&mut self, reason: LeaveReason, stop: &StopReason, now: Instant, out: &mut Vec<Effect>) {
+    fn drain(
+        &mut self,
+        reason: LeaveReason,
+        stop: &StopReason,
+        now: Instant,
+        out: &mut Vec<Effect>,
+    ) {
         if self.phase != Phase::Working {
             return;
         }
@@ -635,7 +678,10 @@ impl Dispatcher {
         if self.phase == Phase::Working && may_listen {
             self.is_listening = true;
             self.listened_at = now;
-            out.push(Effect::Listen(ClaimRequest { wait_seconds: LISTEN_SECONDS, ..self.claim(CLAIM_LIMIT, now) }));
+            out.push(Effect::Listen(ClaimRequest {
+                wait_seconds: LISTEN_SECONDS,
+                ..self.claim(CLAIM_LIMIT, now)
+            }));
         }
         self.leave_if_done(now, out);
     }
@@ -647,7 +693,8 @@ impl Dispatcher {
         }
         // Whatever runs now runs long: hold nothing ahead until that has changed.
         let waited = STALE.as_secs_f64().max(2.0 * PREFETCH_SECONDS * self.slots());
-        self.average_seconds = Some(self.average_seconds.map_or(waited, |average| average.max(waited)));
+        self.average_seconds =
+            Some(self.average_seconds.map_or(waited, |average| average.max(waited)));
         // What is given back comes again as another attempt; nobody else would begin it sooner.
         if self.is_alone {
             return;
@@ -708,12 +755,19 @@ impl Dispatcher {
     /// How many reports go into the next request: at least one, if there is any.
     fn count_reports(&self) -> usize {
         // Written as JSON, a byte of output may become six.
-        let size = |report: &CompletionReport| 1000 + 6 * report.stderr_tail.as_ref().map_or(0, String::len);
+        let size = |report: &CompletionReport| {
+            1000 + 6 * report.stderr_tail.as_ref().map_or(0, String::len)
+        };
         let sizes = self.completed.iter().map(size).scan(0, |sum, size| {
             *sum += size;
             Some(*sum)
         });
-        sizes.take(REPORT_LIMIT).take_while(|sum| *sum <= REPORT_BYTES).count().max(1).min(self.completed.len())
+        sizes
+            .take(REPORT_LIMIT)
+            .take_while(|sum| *sum <= REPORT_BYTES)
+            .count()
+            .max(1)
+            .min(self.completed.len())
     }
 
     fn claim(&mut self, limit: i64, now: Instant) -> ClaimRequest {
@@ -752,13 +806,17 @@ impl Dispatcher {
     }
 
     fn leave_if_done(&mut self, now: Instant, out: &mut Vec<Effect>) {
-        let is_delivered =
-            self.exchange.is_none() && self.completed.is_empty() && self.started.is_empty() && self.doubts.len() == 0;
+        let is_delivered = self.exchange.is_none()
+            && self.completed.is_empty()
+            && self.started.is_empty()
+            && self.doubts.len() == 0;
         let is_idle = self.active.is_empty() && self.queue.is_empty();
         let no_action_runs = self.actions.values().all(|action| action.has_ended);
         match &self.phase {
             Phase::Working if is_idle && is_delivered && self.actions.is_empty() => {
-                let is_over = |since: Instant| self.settings.idle_limit.is_some_and(|limit| since + limit <= now);
+                let is_over = |since: Instant| {
+                    self.settings.idle_limit.is_some_and(|limit| since + limit <= now)
+                };
                 let reason = if self.is_complete && !self.settings.ignore_completion {
                     LeaveReason::Complete
                 } else if self.is_stuck && self.settings.leave_when_stuck {
@@ -775,7 +833,9 @@ impl Dispatcher {
             Phase::Draining(reason, since) if is_idle && no_action_runs => {
                 let can_not_tell = self.is_refused
                     || (self.is_lost
-                        && (self.is_hurried || *reason == LeaveReason::OutOfContact || *since + FAREWELL <= now));
+                        && (self.is_hurried
+                            || *reason == LeaveReason::OutOfContact
+                            || *since + FAREWELL <= now));
                 if can_not_tell {
                     self.exit(out);
                 } else if is_delivered && self.actions.is_empty() {
@@ -784,7 +844,8 @@ impl Dispatcher {
             }
             Phase::Draining(..) => {}
             Phase::Leaving(_, is_answered) => {
-                if (*is_answered && self.actions.is_empty()) || (self.is_hurried && no_action_runs) {
+                if (*is_answered && self.actions.is_empty()) || (self.is_hurried && no_action_runs)
+                {
                     self.exit(out);
                 }
             }
@@ -796,7 +857,9 @@ impl Dispatcher {
         let why = self.stop_reason.filter(|_| reason == LeaveReason::Stopped);
         let cause = match reason {
             LeaveReason::Stopped => why.and_then(|why| why.cause).or(Some(Cause::Stopped)),
-            LeaveReason::TimeUp if self.settings.reason_at_end == StopReason::RunnerTimeUp => Some(Cause::Walltime),
+            LeaveReason::TimeUp if self.settings.reason_at_end == StopReason::RunnerTimeUp => {
+                Some(Cause::Walltime)
+            }
             LeaveReason::TimeUp
             | LeaveReason::Complete
             | LeaveReason::NothingToDo

@@ -43,7 +43,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Client(error) => error.fmt(f),
-            Self::Io { what, path, source } => write!(f, "can not {what} `{}`: {source}", path.display()),
+            Self::Io { what, path, source } => {
+                write!(f, "can not {what} `{}`: {source}", path.display())
+            }
             Self::System { what, source } => write!(f, "can not {what}: {source}"),
             Self::Broken => f.write_str("the runner broke down; this is a bug"),
         }

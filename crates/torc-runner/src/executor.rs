@@ -1,5 +1,5 @@
-//! Executes attempts and actions as sequences of processes. Does not talk to the server and decides nothing about what
-//! to take or when: that is the dispatcher's.
+//! Executes attempts and actions as sequences of processes. Does not talk to the server and decides
+//! nothing about what to take or when: that is the dispatcher's.
 
 use crate::actions::{self, Action, ActionResult};
 use crate::attempt::{self, Attempt, Context};
@@ -84,7 +84,12 @@ pub struct Executor {
 impl Executor {
     /// Nothing runs yet. What needs a look at files comes through `prepared` and must be handed to
     /// [`Executor::on_prepared`].
-    pub fn new(context: Arc<Context>, supervisor: Supervisor, tasks: Arc<Tasks>, prepared: Mailbox<Prepared>) -> Self {
+    pub fn new(
+        context: Arc<Context>,
+        supervisor: Supervisor,
+        tasks: Arc<Tasks>,
+        prepared: Mailbox<Prepared>,
+    ) -> Self {
         Self {
             context,
             supervisor,
@@ -106,7 +111,13 @@ impl Executor {
     }
 
     /// Starts an attempt.
-    pub fn start(&mut self, packet: AttemptPacket, gpus: Vec<String>, now: Instant, out: &mut Vec<ExecutorEvent>) {
+    pub fn start(
+        &mut self,
+        packet: AttemptPacket,
+        gpus: Vec<String>,
+        now: Instant,
+        out: &mut Vec<ExecutorEvent>,
+    ) {
         if packet.steps.is_some() && packet.recovery.is_none() {
             self.start_steps(Attempt::new(packet, gpus), now, out);
             return;
@@ -120,7 +131,12 @@ impl Executor {
     }
 
     /// Starts an action.
-    pub fn start_action(&mut self, packet: ActionPacket, now: Instant, out: &mut Vec<ExecutorEvent>) {
+    pub fn start_action(
+        &mut self,
+        packet: ActionPacket,
+        now: Instant,
+        out: &mut Vec<ExecutorEvent>,
+    ) {
         let id = self.take_id();
         let (action, next) = Action::begin(packet, &self.context, id);
         if let Some(action) = action {
@@ -132,14 +148,26 @@ impl Executor {
     fn start_steps(&mut self, mut attempt: Attempt, now: Instant, out: &mut Vec<ExecutorEvent>) {
         let (id, start) = (attempt.reference().id, attempt.take_start());
         let run = Box::new(StepRun::new(attempt, self.context.clone()));
-        self.steps.insert(id, Stepping { run: Some(run), waits_until: None, waits_for_slot: false, stop: None, start });
+        self.steps.insert(
+            id,
+            Stepping {
+                run: Some(run),
+                waits_until: None,
+                waits_for_slot: false,
+                stop: None,
+                start,
+            },
+        );
         self.turn(id, Answer::Begin, now, out);
     }
 
     /// Lets an attempt with steps go on; in a task, because it may look at files.
     fn turn(&mut self, id: AttemptId, answer: Answer, now: Instant, out: &mut Vec<ExecutorEvent>) {
-        let Some(mut run) = self.steps.get_mut(&id).and_then(|stepping| stepping.run.take()) else { return };
-        let is_quick = run.is_light() && !matches!(&answer, Answer::Ended(exit) if !exit.is_clean());
+        let Some(mut run) = self.steps.get_mut(&id).and_then(|stepping| stepping.run.take()) else {
+            return;
+        };
+        let is_quick =
+            run.is_light() && !matches!(&answer, Answer::Ended(exit) if !exit.is_clean());
         if is_quick {
             let ask = run.advance(answer);
             return self.on_turn(id, run, ask, now, out);
@@ -152,7 +180,14 @@ impl Executor {
         });
     }
 
-    fn on_turn(&mut self, id: AttemptId, run: Box<StepRun>, ask: Ask, now: Instant, out: &mut Vec<ExecutorEvent>) {
+    fn on_turn(
+        &mut self,
+        id: AttemptId,
+        run: Box<StepRun>,
+        ask: Ask,
+        now: Instant,
+        out: &mut Vec<ExecutorEvent>,
+    ) {
         if let Ask::Done(report) = ask {
             self.steps.remove(&id);
             self.by_attempt.remove(&id);
@@ -194,7 +229,10 @@ impl Executor {
 
     /// Whoever waits no more for its slot lets it go by dropping it.
     fn on_slot(&mut self, id: AttemptId, slot: File, now: Instant, out: &mut Vec<ExecutorEvent>) {
-        let Some(stepping) = self.steps.get_mut(&id).filter(|stepping| stepping.waits_for_slot) else { return };
+        let Some(stepping) = self.steps.get_mut(&id).filter(|stepping| stepping.waits_for_slot)
+        else {
+            return;
+        };
         stepping.waits_for_slot = false;
         if let Some(until) = stepping.waits_until.take() {
             self.waits.remove(&(until, id));
@@ -220,7 +258,10 @@ impl Executor {
 
     /// When [`Executor::on_time`] wants to be called.
     pub fn next_alarm(&self) -> Option<Instant> {
-        [self.supervisor.next_alarm(), self.waits.first().map(|(at, _)| *at)].into_iter().flatten().min()
+        [self.supervisor.next_alarm(), self.waits.first().map(|(at, _)| *at)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Ends one attempt.
@@ -304,13 +345,19 @@ impl Executor {
         }
     }
 
-    fn on_process_events(&mut self, mut events: Vec<ProcessEvent>, now: Instant, out: &mut Vec<ExecutorEvent>) {
+    fn on_process_events(
+        &mut self,
+        mut events: Vec<ProcessEvent>,
+        now: Instant,
+        out: &mut Vec<ExecutorEvent>,
+    ) {
         let mut series = String::new();
         for event in events.drain(..) {
             match event {
                 ProcessEvent::Sampled { sample, cpu_percent } => {
                     if self.context.time_series.is_some()
-                        && let Some(What::Attempt(attempt)) = self.units.get(&sample.id).map(|unit| &unit.what)
+                        && let Some(What::Attempt(attempt)) =
+                            self.units.get(&sample.id).map(|unit| &unit.what)
                     {
                         series += &attempt.sample_line(&sample, cpu_percent, crate::time::now_ms());
                     }
@@ -318,10 +365,14 @@ impl Executor {
                 ProcessEvent::Started { id, pid, at_ms } => {
                     let start = match self.units.get_mut(&id).map(|unit| &mut unit.what) {
                         Some(What::Attempt(attempt)) => attempt.take_start(),
-                        Some(What::Steps(id)) => self.steps.get_mut(id).and_then(|stepping| stepping.start.take()),
+                        Some(What::Steps(id)) => {
+                            self.steps.get_mut(id).and_then(|stepping| stepping.start.take())
+                        }
                         Some(What::Action(_)) | None => None,
                     };
-                    let report = |attempt| ExecutorEvent::Started(StartReport { attempt, pid: i64::from(pid), at_ms });
+                    let report = |attempt| {
+                        ExecutorEvent::Started(StartReport { attempt, pid: i64::from(pid), at_ms })
+                    };
                     out.extend(start.map(report));
                 }
                 ProcessEvent::Ended(exit) => {
@@ -336,7 +387,13 @@ impl Executor {
         self.process_events = events;
     }
 
-    fn on_exit(&mut self, Unit { what, stop }: Unit, exit: Box<Exit>, now: Instant, out: &mut Vec<ExecutorEvent>) {
+    fn on_exit(
+        &mut self,
+        Unit { what, stop }: Unit,
+        exit: Box<Exit>,
+        now: Instant,
+        out: &mut Vec<ExecutorEvent>,
+    ) {
         let id = self.take_id();
         match what {
             What::Steps(attempt) => {
@@ -366,7 +423,9 @@ impl Executor {
     }
 
     fn keep_series(&self, lines: String) {
-        let Some(path) = self.context.time_series.clone().filter(|_| !lines.is_empty()) else { return };
+        let Some(path) = self.context.time_series.clone().filter(|_| !lines.is_empty()) else {
+            return;
+        };
         self.tasks.push(move || {
             let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
             if let Err(error) = file.and_then(|mut file| file.write_all(lines.as_bytes())) {

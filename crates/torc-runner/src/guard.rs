@@ -1,8 +1,9 @@
-//! The guard: a small process beside a runner that ends the runner's jobs when the runner is killed.
+//! The guard: a small process beside a runner that ends the runner's jobs when the runner is
+//! killed.
 //!
-//! It waits for the end of a pipe that only the runner holds, which comes however the runner dies, and then ends every
-//! process with the runner's tag. Without it a killed runner's jobs would go on, and on a machine that the server can
-//! not see they would go on beside their own retries.
+//! It waits for the end of a pipe that only the runner holds, which comes however the runner dies,
+//! and then ends every process with the runner's tag. Without it a killed runner's jobs would go
+//! on, and on a machine that the server can not see they would go on beside their own retries.
 
 use crate::cleanup;
 use std::ffi::OsString;
@@ -15,12 +16,13 @@ use std::time::Duration;
 
 /// The program's first argument that makes it a guard; the second is the runner's key.
 pub const WORD: &str = "__guard";
-/// A guard that was ended gets a successor after this long: whatever ended it may go on, and must not make us start
-/// processes without end.
+/// A guard that was ended gets a successor after this long: whatever ended it may go on, and must
+/// not make us start processes without end.
 const AGAIN: Duration = Duration::from_secs(1);
 /// What the runner writes when it leaves in good order.
 const GOODBYE: u8 = b'b';
-/// A process that was just being started when the runner died shows its tag only when its program runs.
+/// A process that was just being started when the runner died shows its tag only when its program
+/// runs.
 const SECOND_LOOK: Duration = Duration::from_millis(200);
 /// Looking for processes that do not die goes on for this long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,7 +53,10 @@ impl Guard {
         });
         let first = shared.spawn()?;
         let ours = shared.clone();
-        std::thread::Builder::new().name("torc-guard".into()).stack_size(128 << 10).spawn(move || ours.keep(first))?;
+        std::thread::Builder::new()
+            .name("torc-guard".into())
+            .stack_size(128 << 10)
+            .spawn(move || ours.keep(first))?;
         Ok(Self { shared })
     }
 
@@ -87,9 +92,17 @@ impl Shared {
     fn spawn(&self) -> io::Result<Child> {
         let (program, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
-        command.args(arguments).arg(&self.key).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Not ours: neither a job's tag, which would make it a leftover, nor what a test wants of the runner.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TORC_")) {
+        command
+            .args(arguments)
+            .arg(&self.key)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // Not ours: neither a job's tag, which would make it a leftover, nor what a test wants of
+        // the runner.
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TORC_"))
+        {
             command.env_remove(name);
         }
         // A group of its own: what a terminal sends to the runner's group is not meant for it.
@@ -121,7 +134,8 @@ impl Shared {
     }
 }
 
-/// What the guard's own process does: waits for the end of its standard input, and ends what the runner left.
+/// What the guard's own process does: waits for the end of its standard input, and ends what the
+/// runner left.
 pub fn watch(key: &str) {
     let mut word = [0];
     loop {

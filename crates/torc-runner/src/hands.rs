@@ -1,6 +1,6 @@
-//! The threads of a runner. All of them are alike: whoever is told that something has happened takes the state, lets it
-//! decide, lets it go, and does itself what was decided. So the thread that hears of the end of a process starts the next
-//! one, and no other has to be woken for it.
+//! The threads of a runner. All of them are alike: whoever is told that something has happened
+//! takes the state, lets it decide, lets it go, and does itself what was decided. So the thread
+//! that hears of the end of a process starts the next one, and no other has to be woken for it.
 //!
 //! ```text
 //!   ┌▶ wait: for the poller, ─▶ look: the state, under its lock ─▶ tasks, without the lock ─┐
@@ -8,11 +8,13 @@
 //!   └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A thread that has started a process waits for its end in person if it can be spared: the kernel wakes it on the
-//! processor that the process has just left, and the next one starts there. Whoever hears of it from the poller is woken
-//! anywhere, mostly at the cost of another process, while the processor that became free stands idle.
+//! A thread that has started a process waits for its end in person if it can be spared: the kernel
+//! wakes it on the processor that the process has just left, and the next one starts there. Whoever
+//! hears of it from the poller is woken anywhere, mostly at the cost of another process, while the
+//! processor that became free stands idle.
 //!
-//! Tasks may block for long, on a file system that hangs for example. There is always a thread at the poller.
+//! Tasks may block for long, on a file system that hangs for example. There is always a thread at
+//! the poller.
 
 use crate::error::Error;
 use crate::sys::{self, Alarm, Poller, Wake};
@@ -87,7 +89,8 @@ impl Crew {
     }
 }
 
-/// Starts the first of the threads. The answer comes when all is over, or never if the state breaks down.
+/// Starts the first of the threads. The answer comes when all is over, or never if the state breaks
+/// down.
 pub fn start<M: Mind>(
     mind: M,
     poller: Arc<Poller>,
@@ -205,7 +208,8 @@ impl<M: Mind> Hands<M> {
             return Some(Ok(outcome));
         }
         let next = minded.mind.next_alarm()?;
-        // One that goes off too early does no harm and saves setting it anew for each change of plans.
+        // One that goes off too early does no harm and saves setting it anew for each change of
+        // plans.
         if minded.alarm_at.is_none_or(|at| at <= now || next < at) {
             minded.alarm_at = Some(next);
             if let Err(error) = self.alarm.set(next.saturating_duration_since(now) + LATE) {
@@ -242,7 +246,8 @@ impl<M: Mind> Hands<M> {
     }
 }
 
-/// A thread that panics takes all the others with it: what it had in hand is lost, and nothing would ever come of it.
+/// A thread that panics takes all the others with it: what it had in hand is lost, and nothing
+/// would ever come of it.
 struct Breakdown<'a, M: Mind>(&'a Hands<M>);
 
 impl<M: Mind> Drop for Breakdown<'_, M> {
@@ -346,7 +351,8 @@ mod tests {
                 });
             })
         });
-        // All but one thread hang after a few of these; the end is seen all the same, and only then can they go on.
+        // All but one thread hang after a few of these; the end is seen all the same, and only then
+        // can they go on.
         (0..40).for_each(|n| sender.send(n));
         drop(release);
         assert_eq!(outcome.blocking_recv().unwrap().unwrap(), 40);

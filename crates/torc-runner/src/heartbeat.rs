@@ -1,5 +1,5 @@
-//! Says that the runner lives, from a thread and a runtime of its own: no load of jobs and no busy lane can hold it up.
-//! It also keeps the time that matters when nobody answers.
+//! Says that the runner lives, from a thread and a runtime of its own: no load of jobs and no busy
+//! lane can hold it up. It also keeps the time that matters when nobody answers.
 
 use crate::dispatcher::Event;
 use crate::held::HeldList;
@@ -32,7 +32,8 @@ pub struct Rhythm {
 }
 
 impl Rhythm {
-    /// From what the server asks for. The fence leaves time to end the jobs before the server gives them away.
+    /// From what the server asks for. The fence leaves time to end the jobs before the server gives
+    /// them away.
     pub fn new(lease_seconds: i64, disown_seconds: i64) -> Self {
         let seconds = |n: i64| Duration::from_secs(u64::try_from(n).unwrap_or(0));
         let (lease, disown) = (seconds(lease_seconds), seconds(disown_seconds));
@@ -42,20 +43,27 @@ impl Rhythm {
 }
 
 /// Starts the heartbeat.
-pub fn start(line: &Line, held: Arc<HeldList>, live: Arc<Live>, rhythm: Rhythm) -> io::Result<Pulse> {
+pub fn start(
+    line: &Line,
+    held: Arc<HeldList>,
+    live: Arc<Live>,
+    rhythm: Rhythm,
+) -> io::Result<Pulse> {
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Its own connections: those of another runtime stand still when that runtime is busy.
     let client = line.client.detached().map_err(io::Error::other)?;
     let line = Line { client, ..line.clone() };
-    std::thread::Builder::new().name("torc-heartbeat".into()).stack_size(512 << 10).spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                () = beat(line, held, live, rhythm) => {}
-                _ = stopped => {}
-            }
-        });
-    })?;
+    std::thread::Builder::new().name("torc-heartbeat".into()).stack_size(512 << 10).spawn(
+        move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = beat(line, held, live, rhythm) => {}
+                    _ = stopped => {}
+                }
+            });
+        },
+    )?;
     Ok(Pulse { _stop: stop })
 }
 
@@ -65,17 +73,23 @@ async fn beat(line: Line, held: Arc<HeldList>, live: Arc<Live>, rhythm: Rhythm) 
     let mut pause = rhythm.interval;
     loop {
         // Not longer than until the fence, whatever the rhythm.
-        let to_fence = rhythm.fence.saturating_sub(line.contact.silence()).max(Duration::from_millis(100));
+        let to_fence =
+            rhythm.fence.saturating_sub(line.contact.silence()).max(Duration::from_millis(100));
         let due = tokio::time::Instant::now() + pause.min(to_fence);
         tokio::select! {
             () = tokio::time::sleep_until(due) => {}
-            // What steps do is told at once, but not each of it by itself. While nobody answers the rhythm holds.
+            // What steps do is told at once, but not each of it by itself. While nobody answers the
+            // rhythm holds.
             () = live.news(), if pause == rhythm.interval => {
                 tokio::time::sleep_until(due.min(tokio::time::Instant::now() + GATHER)).await;
             }
         }
-        let body =
-            Heartbeat { runner_id: line.runner_id, held: held.refs(), gone: held.untold(), step_events: live.untold() };
+        let body = Heartbeat {
+            runner_id: line.runner_id,
+            held: held.refs(),
+            gone: held.untold(),
+            step_events: live.untold(),
+        };
         torc_failpoint::hit("runner.before_heartbeat");
         let answer = line.contact.track(client.heartbeat(&body)).await;
         torc_failpoint::hit("runner.after_heartbeat");
@@ -111,9 +125,15 @@ mod tests {
     #[test]
     fn the_fence_comes_before_the_server_gives_up() {
         let usual = Rhythm::new(60, 2400);
-        assert_eq!(usual, Rhythm { interval: Duration::from_secs(20), fence: Duration::from_secs(2340) });
+        assert_eq!(
+            usual,
+            Rhythm { interval: Duration::from_secs(20), fence: Duration::from_secs(2340) }
+        );
         let short = Rhythm::new(3, 30);
-        assert_eq!(short, Rhythm { interval: Duration::from_secs(1), fence: Duration::from_secs(20) });
+        assert_eq!(
+            short,
+            Rhythm { interval: Duration::from_secs(1), fence: Duration::from_secs(20) }
+        );
         assert_eq!(Rhythm::new(0, 0).interval, Duration::from_millis(100));
     }
 }

@@ -1,4 +1,5 @@
-//! Which attempts this runner holds, known to the thread that owns the state and to the one that sends heartbeats.
+//! Which attempts this runner holds, known to the thread that owns the state and to the one that
+//! sends heartbeats.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

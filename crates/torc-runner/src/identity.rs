@@ -1,4 +1,5 @@
-//! Which runner process it was, so that a later one can tell whether it is gone and end what it left.
+//! Which runner process it was, so that a later one can tell whether it is gone and end what it
+//! left.
 
 use crate::cleanup;
 use crate::procfs;
@@ -64,10 +65,18 @@ pub struct Presence {
 
 impl Presence {
     /// Leaves word that this runner works here, and the token for its jobs.
-    pub fn announce(output_dir: &Path, key: &str, own: &Identity, job_token: &str) -> io::Result<Self> {
+    pub fn announce(
+        output_dir: &Path,
+        key: &str,
+        own: &Identity,
+        job_token: &str,
+    ) -> io::Result<Self> {
         let dir = output_dir.join(DIR);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-        let presence = Self { record: dir.join(format!("{key}.json")), token_file: dir.join(format!("{key}.token")) };
+        let presence = Self {
+            record: dir.join(format!("{key}.json")),
+            token_file: dir.join(format!("{key}.token")),
+        };
         write_private(&presence.token_file, job_token.as_bytes())?;
         write_private(&presence.record, &serde_json::to_vec(own)?)?;
         Ok(presence)
@@ -92,8 +101,13 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 pub fn end_leftovers(output_dir: &Path) -> usize {
     let entries = fs::read_dir(output_dir.join(DIR)).into_iter().flatten().flatten();
     let mut killed = 0;
-    for record in entries.map(|e| e.path()).filter(|path| path.extension().is_some_and(|ending| ending == "json")) {
-        let Some(owner) = fs::read(&record).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok()) else {
+    for record in entries
+        .map(|e| e.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+    {
+        let Some(owner) =
+            fs::read(&record).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok())
+        else {
             continue;
         };
         let Some(key) = record.file_stem().and_then(|stem| stem.to_str()) else { continue };
@@ -138,14 +152,22 @@ mod tests {
     fn what_a_dead_runner_left_running_is_ended_and_a_living_one_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let dead = Identity { pid_start: 1, ..Identity::own() };
-        let (gone, here) = (format!("gone{}", std::process::id()), format!("here{}", std::process::id()));
+        let (gone, here) =
+            (format!("gone{}", std::process::id()), format!("here{}", std::process::id()));
         Presence::announce(dir.path(), &gone, &dead, "t").unwrap();
         let presence = Presence::announce(dir.path(), &here, &Identity::own(), "t").unwrap();
         let mode = fs::metadata(&presence.token_file).unwrap().permissions().mode();
-        assert_eq!((mode & 0o777, fs::read_to_string(&presence.token_file).unwrap()), (0o600, "t".into()));
+        assert_eq!(
+            (mode & 0o777, fs::read_to_string(&presence.token_file).unwrap()),
+            (0o600, "t".into())
+        );
 
         let spawn = |key: &str| {
-            Command::new("setsid").args(["sleep", "100"]).env(procfs::TAG, format!("{key}/1")).spawn().unwrap()
+            Command::new("setsid")
+                .args(["sleep", "100"])
+                .env(procfs::TAG, format!("{key}/1"))
+                .spawn()
+                .unwrap()
         };
         let (mut left, mut other) = (spawn(&gone), spawn(&here));
         assert_eq!(end_leftovers(dir.path()), 1);

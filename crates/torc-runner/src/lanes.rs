@@ -1,7 +1,8 @@
-//! The requests of a runner, each kind on a lane of its own, so that a long poll never holds up a report.
+//! The requests of a runner, each kind on a lane of its own, so that a long poll never holds up a
+//! report.
 //!
-//! A request is repeated with the same key until an answer comes: the server answers a repeat like the first. None is
-//! dropped while it is on its way, because its answer may grant an attempt.
+//! A request is repeated with the same key until an answer comes: the server answers a repeat like
+//! the first. None is dropped while it is on its way, because its answer may grant an attempt.
 
 use crate::actions::ActionResult;
 use crate::dispatcher::Event;
@@ -44,7 +45,10 @@ impl Contact {
     }
 
     /// Runs a request; if it is answered, the server was there when it was sent at the earliest.
-    pub async fn track<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    pub async fn track<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let sent = Self::now_ms();
         let result = request.await;
         if !matches!(result, Err(Error::Unreachable { .. })) {
@@ -67,8 +71,8 @@ pub struct Lanes {
     _tasks: JoinSet<()>,
 }
 
-/// The lane of exchanges. It has no thread: whoever decides on an exchange sends it and waits for the answer, because it
-/// is the one who starts what the answer grants. One exchange at a time.
+/// The lane of exchanges. It has no thread: whoever decides on an exchange sends it and waits for
+/// the answer, because it is the one who starts what the answer grants. One exchange at a time.
 pub struct Exchange {
     line: Line,
     /// There until the end.
@@ -81,7 +85,11 @@ impl Exchange {
     pub fn open(line: &Line) -> io::Result<Self> {
         let client = line.client.single().map_err(io::Error::other)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { line: Line { client, ..line.clone() }, runtime: Some(runtime), is_closed: watch::Sender::new(false) })
+        Ok(Self {
+            line: Line { client, ..line.clone() },
+            runtime: Some(runtime),
+            is_closed: watch::Sender::new(false),
+        })
     }
 
     /// Sends a request until it is answered, or nobody wants the answer any more.
@@ -112,7 +120,8 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        // Whoever is last may be a task of another runtime, which must not wait for this one to end.
+        // Whoever is last may be a task of another runtime, which must not wait for this one to
+        // end.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -147,7 +156,8 @@ impl Lanes {
         Self { listen, actions, goodbye, _tasks: tasks }
     }
 
-    // A lane that has ended takes nothing more; that happens only when the whole program is being torn down.
+    // A lane that has ended takes nothing more; that happens only when the whole program is being
+    // torn down.
 
     /// Sends a listener.
     pub fn listen(&self, request: ClaimRequest) {
@@ -242,7 +252,8 @@ impl Pauses {
         Self { next: FIRST_PAUSE }
     }
 
-    /// Waits, a little longer each time. A part of it is chance, so that runners do not come back in step.
+    /// Waits, a little longer each time. A part of it is chance, so that runners do not come back
+    /// in step.
     pub async fn pause(&mut self) {
         let spread = f64::from(sys::boottime().subsec_nanos() % 1000) / 1000.0;
         tokio::time::sleep(self.next.mul_f64(0.75 + spread / 2.0)).await;

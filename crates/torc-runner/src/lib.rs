@@ -16,8 +16,9 @@
 //!          hands (threads: wait, look at the state, then do what blocks: launch, exchange, clean up, read files)
 //! ```
 //!
-//! It states facts and decides no retry. What it started does not outlive it or its attempt, it keeps its jobs running
-//! while the server is away, and it ends them before the server may give them to somebody else.
+//! It states facts and decides no retry. What it started does not outlive it or its attempt, it
+//! keeps its jobs running while the server is away, and it ends them before the server may give
+//! them to somebody else.
 
 mod actions;
 mod attempt;

@@ -61,8 +61,8 @@ impl<T> Inbox<T> {
 
     /// Takes all messages that are there; `ready` is what the poller has just said.
     ///
-    /// The bell counts as heard only by whom the poller told: as long as somebody has yet to be told, no sender need
-    /// ring again.
+    /// The bell counts as heard only by whom the poller told: as long as somebody has yet to be
+    /// told, no sender need ring again.
     pub fn take(&self, ready: &[u64], messages: &mut Vec<T>) {
         if ready.contains(&self.key) {
             // Before looking, so that whoever comes after the look rings again.
@@ -97,7 +97,8 @@ mod tests {
         let mut messages = Vec::new();
         let begun = std::time::Instant::now();
         while messages.len() < 20_000 {
-            // Waking up for nothing is fine: who rings may be overtaken by who looks. Not waking up is not.
+            // Waking up for nothing is fine: who rings may be overtaken by who looks. Not waking up
+            // is not.
             let ready = wait(&poller, Duration::from_secs(10));
             inbox.take(&ready, &mut messages);
             assert!(begun.elapsed() < Duration::from_secs(60), "stuck at {}", messages.len());

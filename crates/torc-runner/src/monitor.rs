@@ -56,7 +56,8 @@ impl Usage {
             (seconds > 0.0).then(|| ((sample.cpu_seconds - cpu) / seconds * 100.0).max(0.0))
         });
         if let Some(percent) = percent {
-            self.peak_cpu_percent = Some(self.peak_cpu_percent.map_or(percent, |peak| peak.max(percent)));
+            self.peak_cpu_percent =
+                Some(self.peak_cpu_percent.map_or(percent, |peak| peak.max(percent)));
         }
         self.last = Some((sample.at, sample.cpu_seconds));
         percent
@@ -68,7 +69,8 @@ impl Usage {
     }
 }
 
-/// Everything that belongs to a tree: what descends from its leader, and orphans that carry its tag.
+/// Everything that belongs to a tree: what descends from its leader, and orphans that carry its
+/// tag.
 pub fn members(table: &Table, watched: &[Watched]) -> HashMap<u64, Vec<Process>> {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let leaders: HashSet<i32> = watched.iter().map(|w| w.pid).collect();
@@ -99,7 +101,8 @@ pub fn sample(table: &Table, watched: &[Watched]) -> Vec<Sample> {
     watched.iter().filter_map(of).collect()
 }
 
-/// Shared pages count once, as far as that can be known cheaply; exactly when the answer decides over life and death.
+/// Shared pages count once, as far as that can be known cheaply; exactly when the answer decides
+/// over life and death.
 fn memory(tree: &[Process], limit: Option<u64>) -> u64 {
     let page = procfs::page_size();
     let resident: u64 = tree.iter().map(|p| p.rss_pages * page).sum();
@@ -107,14 +110,18 @@ fn memory(tree: &[Process], limit: Option<u64>) -> u64 {
         return resident;
     }
     if limit.is_some_and(|limit| resident > limit) {
-        let exact: Option<u64> =
-            tree.iter().map(|p| if p.is_zombie { Some(0) } else { procfs::proportional_bytes(p.pid) }).sum();
+        let exact: Option<u64> = tree
+            .iter()
+            .map(|p| if p.is_zombie { Some(0) } else { procfs::proportional_bytes(p.pid) })
+            .sum();
         if let Some(exact) = exact {
             return exact;
         }
     }
-    let shared: Vec<u64> = tree.iter().map(|p| procfs::shared_pages(p.pid).unwrap_or(0) * page).collect();
-    let private: u64 = tree.iter().zip(&shared).map(|(p, s)| (p.rss_pages * page).saturating_sub(*s)).sum();
+    let shared: Vec<u64> =
+        tree.iter().map(|p| procfs::shared_pages(p.pid).unwrap_or(0) * page).collect();
+    let private: u64 =
+        tree.iter().zip(&shared).map(|(p, s)| (p.rss_pages * page).saturating_sub(*s)).sum();
     private + shared.iter().max().copied().unwrap_or(0)
 }
 

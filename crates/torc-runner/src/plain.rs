@@ -1,9 +1,10 @@
-//! Commands for which a shell would do nothing but run one program in its own place: these are run at once, which costs
-//! less than half.
+//! Commands for which a shell would do nothing but run one program in its own place: these are run
+//! at once, which costs less than half.
 //!
-//! `bash -c 'prog a b'` looks `prog` up, sets three variables and becomes `prog`. So do we, but only for text that can mean
-//! nothing else, in an environment that makes bash do nothing else. Whatever goes wrong is left to the shell, which then
-//! says it in its own words. The one thing that is missed is its warning about a locale that does not exist.
+//! `bash -c 'prog a b'` looks `prog` up, sets three variables and becomes `prog`. So do we, but
+//! only for text that can mean nothing else, in an environment that makes bash do nothing else.
+//! Whatever goes wrong is left to the shell, which then says it in its own words. The one thing
+//! that is missed is its warning about a locale that does not exist.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -94,8 +95,8 @@ const SHELL_WORDS: &[&str] = &[
     "while",
 ];
 
-/// Variables that make bash behave in another way, or that it does not hand on as they are. So do all whose name begins
-/// with `BASH`.
+/// Variables that make bash behave in another way, or that it does not hand on as they are. So do
+/// all whose name begins with `BASH`.
 const SHELL_VARIABLES: &[&str] = &[
     "COMP_WORDBREAKS",
     "DIRSTACK",
@@ -131,13 +132,16 @@ pub struct Plain {
 impl Plain {
     /// None where bash would do more, or where the shell is another one.
     pub fn new(shell: &Path, env: &[(OsString, OsString)], working_dir: &Path) -> Option<Self> {
-        let get = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_os_str());
+        let get =
+            |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_os_str());
         let is_bash = shell.file_name() == Some(OsStr::new("bash"));
         let has = |name: &str| get(name).is_some();
         let is_odd = env.iter().any(|(name, _)| is_shells_own(name.as_bytes()));
         // It is forgotten when it does not exist.
         let has_lost_dir = get("OLDPWD").is_some_and(|dir| !Path::new(dir).is_dir());
-        let level = match get("SHLVL").map(|text| text.to_str().and_then(|text| text.parse::<u16>().ok())) {
+        let level = match get("SHLVL")
+            .map(|text| text.to_str().and_then(|text| text.parse::<u16>().ok()))
+        {
             None => 0,
             // Larger ones are found wrong, and so is what is not a number.
             Some(level) => level.filter(|level| *level < 999)?,
@@ -168,11 +172,13 @@ pub fn needs_shell(name: &str) -> bool {
 /// The directory as bash names it: as it was called before, if that still leads to it.
 fn logical_dir(called: Option<&OsStr>, working_dir: &Path) -> Option<PathBuf> {
     let here = working_dir.metadata().ok()?;
-    let is_here = |path: &Path| path.metadata().is_ok_and(|m| m.dev() == here.dev() && m.ino() == here.ino());
+    let is_here =
+        |path: &Path| path.metadata().is_ok_and(|m| m.dev() == here.dev() && m.ino() == here.ino());
     let is_clean = |path: &OsStr| {
         let bytes = path.as_bytes();
         bytes.first() == Some(&b'/')
-            && (bytes == b"/" || bytes[1..].split(|b| *b == b'/').all(|part| !matches!(part, b"" | b"." | b"..")))
+            && (bytes == b"/"
+                || bytes[1..].split(|b| *b == b'/').all(|part| !matches!(part, b"" | b"." | b"..")))
     };
     match called {
         Some(called) if is_clean(called) && is_here(Path::new(called)) => Some(called.into()),
@@ -199,8 +205,11 @@ pub fn words(text: &str) -> Option<Vec<Cow<'_, str>>> {
 
 /// One word and what follows it.
 fn word(text: &str) -> Option<(Cow<'_, str>, &str)> {
-    let is_safe =
-        |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c) || (!c.is_ascii() && c.is_alphanumeric());
+    let is_safe = |c: char| {
+        c.is_ascii_alphanumeric()
+            || "_-./:=,+@%".contains(c)
+            || (!c.is_ascii() && c.is_alphanumeric())
+    };
     let mut word = Cow::Borrowed("");
     let mut rest = text;
     loop {
@@ -212,7 +221,9 @@ fn word(text: &str) -> Option<(Cow<'_, str>, &str)> {
         let inside = match c {
             ' ' | '\t' => return Some((word, rest)),
             '\'' => rest[1..].split_once('\''),
-            '"' => rest[1..].split_once('"').filter(|(inside, _)| !inside.contains(['$', '`', '\\', '!'])),
+            '"' => rest[1..]
+                .split_once('"')
+                .filter(|(inside, _)| !inside.contains(['$', '`', '\\', '!'])),
             _ => return None,
         };
         let (inside, after) = inside?;
@@ -221,16 +232,22 @@ fn word(text: &str) -> Option<(Cow<'_, str>, &str)> {
     }
 }
 
-/// The file that a shell would run for this name: the first executable one on the path. None if it would complain.
+/// The file that a shell would run for this name: the first executable one on the path. None if it
+/// would complain.
 pub fn find(name: &str, path: Option<&OsStr>, working_dir: &Path) -> Option<PathBuf> {
     let is_program = |file: &Path| {
-        working_dir.join(file).metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        working_dir
+            .join(file)
+            .metadata()
+            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
     };
     if name.contains('/') {
         let file = PathBuf::from(name);
         return is_program(&file).then_some(file);
     }
-    // An empty place means the working directory. What is relative stays so: it is looked up where it is run.
-    let places = std::env::split_paths(path?).map(|p| if p.as_os_str().is_empty() { PathBuf::from(".") } else { p });
+    // An empty place means the working directory. What is relative stays so: it is looked up where
+    // it is run.
+    let places = std::env::split_paths(path?)
+        .map(|p| if p.as_os_str().is_empty() { PathBuf::from(".") } else { p });
     places.map(|place| place.join(name)).find(|file| is_program(file))
 }

@@ -1,4 +1,5 @@
-//! One process group: what to run, and how to start it. Watching and ending it is the executor's business.
+//! One process group: what to run, and how to start it. Watching and ending it is the executor's
+//! business.
 
 use crate::cgroup::{Cgroups, Group, JOIN_SCRIPT};
 use crate::plain::{self, Plain};
@@ -87,7 +88,11 @@ impl Setup {
         Self::with_env(inherited_env(), working_dir, cgroups)
     }
 
-    fn with_env(env: Vec<(OsString, OsString)>, working_dir: PathBuf, cgroups: Option<Cgroups>) -> io::Result<Self> {
+    fn with_env(
+        env: Vec<(OsString, OsString)>,
+        working_dir: PathBuf,
+        cgroups: Option<Cgroups>,
+    ) -> io::Result<Self> {
         let shell = find_shell();
         let plain = Plain::new(&shell, &env, &working_dir);
         let null = File::options().read(true).write(true).open("/dev/null")?;
@@ -98,12 +103,16 @@ impl Setup {
 /// `bash`, or `sh` where there is none.
 fn find_shell() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = ["/bin", "/usr/bin"].into_iter().map(PathBuf::from).chain(std::env::split_paths(&path));
-    places.map(|dir| dir.join("bash")).find(|bash| bash.is_file()).unwrap_or_else(|| "/bin/sh".into())
+    let places =
+        ["/bin", "/usr/bin"].into_iter().map(PathBuf::from).chain(std::env::split_paths(&path));
+    places
+        .map(|dir| dir.join("bash"))
+        .find(|bash| bash.is_file())
+        .unwrap_or_else(|| "/bin/sh".into())
 }
 
-/// The runner's own environment without anything of ours: our token is none of a job's business, and what an enclosing
-/// job was told must not be taken for this one's.
+/// The runner's own environment without anything of ours: our token is none of a job's business,
+/// and what an enclosing job was told must not be taken for this one's.
 fn inherited_env() -> Vec<(OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"TORC_")).collect()
 }
@@ -193,7 +202,8 @@ fn start(
     if let Some(started) = start_plainly(setup, order, group, stdio) {
         return Ok(started);
     }
-    let env = environment(setup, order, &[]).map_err(|error| LaunchError::new("can not start", &error))?;
+    let env = environment(setup, order, &[])
+        .map_err(|error| LaunchError::new("can not start", &error))?;
     let dir = order.dir.as_ref().unwrap_or(&setup.working_dir);
     let shell = setup.shell.as_os_str();
     let arguments: Vec<&OsStr> = match order.argv.as_slice() {
@@ -207,15 +217,26 @@ fn start(
     };
     run(&program, &arguments, &env, dir, group, stdio).map_err(|error| match error {
         SpawnError::Process(error) => LaunchError::new("can not make a process", &error),
-        SpawnError::Directory(error) => LaunchError::new(&format!("can not start in `{}`", dir.display()), &error),
-        SpawnError::Program(error) => LaunchError::new(&format!("can not start `{}`", program.display()), &error),
+        SpawnError::Directory(error) => {
+            LaunchError::new(&format!("can not start in `{}`", dir.display()), &error)
+        }
+        SpawnError::Program(error) => {
+            LaunchError::new(&format!("can not start `{}`", program.display()), &error)
+        }
     })
 }
 
-/// Runs the command's program without a shell if a shell would do the same; None if one is needed after all.
-fn start_plainly(setup: &Setup, order: &Order, group: Option<&Group>, stdio: [BorrowedFd<'_>; 3]) -> Option<Started> {
+/// Runs the command's program without a shell if a shell would do the same; None if one is needed
+/// after all.
+fn start_plainly(
+    setup: &Setup,
+    order: &Order,
+    group: Option<&Group>,
+    stdio: [BorrowedFd<'_>; 3],
+) -> Option<Started> {
     let plain = setup.plain.as_ref().filter(|_| order.argv.is_empty() && order.dir.is_none())?;
-    let words = plain::words(&order.text).filter(|_| !order.env.iter().any(|(name, _)| plain::needs_shell(name)))?;
+    let words = plain::words(&order.text)
+        .filter(|_| !order.env.iter().any(|(name, _)| plain::needs_shell(name)))?;
     let name = words.first()?;
     // In a relative place bash names the program in ways of its own.
     let program = plain::find(name, env_path(setup, order), &setup.working_dir)
@@ -227,8 +248,11 @@ fn start_plainly(setup: &Setup, order: &Order, group: Option<&Group>, stdio: [Bo
 
 /// Where a process finds its programs.
 fn env_path<'a>(setup: &'a Setup, order: &'a Order) -> Option<&'a OsStr> {
-    let own = order.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| OsStr::new(value));
-    own.or_else(|| setup.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str()))
+    let own =
+        order.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| OsStr::new(value));
+    own.or_else(|| {
+        setup.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str())
+    })
 }
 
 /// The whole environment of a process. Of variables with one name the last wins.
@@ -270,7 +294,10 @@ fn run(
             // Joins its group by itself, then becomes the program.
             let procs = group.procs_file();
             let texts = ["sh", "-c", JOIN_SCRIPT, "torc"].map(OsStr::new);
-            texts.into_iter().chain([procs.as_os_str(), program.as_os_str()]).try_for_each(&mut add)?;
+            texts
+                .into_iter()
+                .chain([procs.as_os_str(), program.as_os_str()])
+                .try_for_each(&mut add)?;
             arguments.iter().skip(1).try_for_each(|text| add(text))?;
             Path::new("/bin/sh")
         }
@@ -290,7 +317,10 @@ fn open_sinks(order: &Order) -> Result<(Option<File>, Option<File>), LaunchError
     let stdout = open_sink(&order.stdout)?;
     let stderr = match &order.stderr {
         Sink::SameAsStdout => match &stdout {
-            Some(file) => Some(file.try_clone().map_err(|e| LaunchError::new("can not share standard output", &e))?),
+            Some(file) => Some(
+                file.try_clone()
+                    .map_err(|e| LaunchError::new("can not share standard output", &e))?,
+            ),
             None => None,
         },
         other => open_sink(other)?,
@@ -301,14 +331,19 @@ fn open_sinks(order: &Order) -> Result<(Option<File>, Option<File>), LaunchError
 fn open_sink(sink: &Sink) -> Result<Option<File>, LaunchError> {
     let file = match sink {
         Sink::Null | Sink::SameAsStdout => return Ok(None),
-        // Appending keeps the pieces of several writers apart, for example when both streams go to one file.
-        Sink::Create(path) => {
-            OpenOptions::new().write(true).create(true).truncate(true).custom_flags(libc::O_APPEND).open(path)
-        }
+        // Appending keeps the pieces of several writers apart, for example when both streams go to
+        // one file.
+        Sink::Create(path) => OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags(libc::O_APPEND)
+            .open(path),
         Sink::Append(path) => OpenOptions::new().append(true).create(true).open(path),
     };
     let path = sink.path().unwrap_or(Path::new("")).display();
-    file.map(Some).map_err(|e| LaunchError::new(&format!("can not create the log file `{path}`"), &e))
+    file.map(Some)
+        .map_err(|e| LaunchError::new(&format!("can not create the log file `{path}`"), &e))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! Reads the process table from `/proc`: who descends from whom, and what each uses. Changes nothing.
+//! Reads the process table from `/proc`: who descends from whom, and what each uses. Changes
+//! nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::time::Instant;
 
-/// Ticks per second of `/proc/*/stat`; fixed at 100 in the Linux user-space ABI of every architecture we build for.
+/// Ticks per second of `/proc/*/stat`; fixed at 100 in the Linux user-space ABI of every
+/// architecture we build for.
 pub const TICKS_PER_SECOND: f64 = 100.0;
 /// The page size of `/proc/*/stat` memory fields.
 pub fn page_size() -> u64 {
@@ -52,7 +54,10 @@ impl Table {
         let mut by_pid = HashMap::new();
         for entry in std::fs::read_dir("/proc")? {
             let entry = entry?;
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok())
+            else {
+                continue;
+            };
             // A process that ended since it was listed is simply not there.
             if let Some(process) = find_process(pid) {
                 by_pid.insert(pid, process);
@@ -97,22 +102,24 @@ impl Table {
 
 /// Reads one process.
 pub fn find_process(pid: i32) -> Option<Process> {
-    // The kernel hands out the whole line at once, and a name has at most 64 bytes: one read will do.
+    // The kernel hands out the whole line at once, and a name has at most 64 bytes: one read will
+    // do.
     let mut buffer = [0; 1024];
     let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?;
     parse_stat(&buffer[..length])
 }
 
-/// Our own children, dead ones included that nobody has waited for: read from the kernel's list, which costs far less than
-/// the whole table. None on kernels that keep no such list. It may miss one when another one is waited for meanwhile, or
-/// a thread of ours ends.
+/// Our own children, dead ones included that nobody has waited for: read from the kernel's list,
+/// which costs far less than the whole table. None on kernels that keep no such list. It may miss
+/// one when another one is waited for meanwhile, or a thread of ours ends.
 pub fn own_children() -> Option<Vec<i32>> {
     let mut children = Vec::new();
     let first_thread = std::process::id().to_string();
     for thread in std::fs::read_dir("/proc/self/task").ok()? {
         let thread = thread.ok()?;
         match std::fs::read_to_string(thread.path().join("children")) {
-            Ok(text) => children.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            Ok(text) => children
+                .extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
             // It has ended since it was listed; the first one never does.
             Err(_) if thread.file_name() != *first_thread => {}
             Err(_) => return None,
@@ -131,7 +138,8 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
     // The name is in parentheses and may itself contain any of them.
     let name_end = text.iter().rposition(|b| *b == b')')?;
     let pid = std::str::from_utf8(text.split(|b| *b == b' ').next()?).ok()?.parse().ok()?;
-    let fields: Vec<&str> = std::str::from_utf8(text.get(name_end + 2..)?).ok()?.split_ascii_whitespace().collect();
+    let fields: Vec<&str> =
+        std::str::from_utf8(text.get(name_end + 2..)?).ok()?.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index).and_then(|f| f.parse::<i64>().ok());
     let unsigned = |index: usize| number(index).map(|n| u64::try_from(n).unwrap_or(0));
     Some(Process {
@@ -148,7 +156,11 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
 /// The tag in a process's environment, if it can be read and has one.
 pub fn read_tag(pid: i32) -> Option<String> {
     let mut text = Vec::new();
-    File::open(format!("/proc/{pid}/environ")).ok()?.take(MAX_ENVIRON_BYTES).read_to_end(&mut text).ok()?;
+    File::open(format!("/proc/{pid}/environ"))
+        .ok()?
+        .take(MAX_ENVIRON_BYTES)
+        .read_to_end(&mut text)
+        .ok()?;
     find_tag(&text)
 }
 
@@ -161,17 +173,24 @@ fn find_tag(environ: &[u8]) -> Option<String> {
 
 /// Pages of a process that may be shared with others.
 pub fn shared_pages(pid: i32) -> Option<u64> {
-    std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?.split_ascii_whitespace().nth(2)?.parse().ok()
+    std::fs::read_to_string(format!("/proc/{pid}/statm"))
+        .ok()?
+        .split_ascii_whitespace()
+        .nth(2)?
+        .parse()
+        .ok()
 }
 
-/// Memory of a process with each shared page divided by its number of users. Expensive for large processes.
+/// Memory of a process with each shared page divided by its number of users. Expensive for large
+/// processes.
 pub fn proportional_bytes(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Tells this boot of the machine from every other, and this space of process numbers from those beside it.
+/// Tells this boot of the machine from every other, and this space of process numbers from those
+/// beside it.
 pub fn boot_id() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let boot = boot.map(|t| t.trim().to_string()).unwrap_or_default();
@@ -186,15 +205,25 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32) -> (i32, Process) {
-        (pid, Process { pid, parent, group: pid, is_zombie: false, ticks: 0, start: 0, rss_pages: 0 })
+        (
+            pid,
+            Process { pid, parent, group: pid, is_zombie: false, ticks: 0, start: 0, rss_pages: 0 },
+        )
     }
 
     #[test]
     fn a_name_with_parentheses_and_spaces_is_no_trouble() {
         let text =
             b"42 (a) R (b c) S 7 40 41 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 12345 999 77 18446744073709551615";
-        let expected =
-            Process { pid: 42, parent: 7, group: 40, is_zombie: false, ticks: 100, start: 12345, rss_pages: 77 };
+        let expected = Process {
+            pid: 42,
+            parent: 7,
+            group: 40,
+            is_zombie: false,
+            ticks: 100,
+            start: 12345,
+            rss_pages: 77,
+        };
         assert_eq!(parse_stat(text), Some(expected));
         assert_eq!(parse_stat(b"42 (a"), None);
         assert_eq!(parse_stat(b""), None);
@@ -203,7 +232,13 @@ mod tests {
     #[test]
     fn descendants_are_found_at_any_depth_and_once() {
         let table = Table::new(
-            HashMap::from([process(1, 0), process(2, 1), process(3, 2), process(4, 3), process(5, 1)]),
+            HashMap::from([
+                process(1, 0),
+                process(2, 1),
+                process(3, 2),
+                process(4, 3),
+                process(5, 1),
+            ]),
             Instant::now(),
         );
         let mut pids: Vec<i32> = table.descendants([2, 3, 99]).iter().map(|p| p.pid).collect();
@@ -226,8 +261,12 @@ mod tests {
 
     #[test]
     fn children_of_all_threads_are_listed_dead_ones_included() {
-        let Some(before) = own_children() else { return eprintln!("this kernel keeps no lists of children") };
-        let spawn = |program| std::process::Command::new(program).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let Some(before) = own_children() else {
+            return eprintln!("this kernel keeps no lists of children");
+        };
+        let spawn = |program| {
+            std::process::Command::new(program).stdin(std::process::Stdio::piped()).spawn().unwrap()
+        };
         let mut living = spawn("cat");
         let thread = std::thread::spawn(move || {
             let dead = spawn("true");
@@ -239,7 +278,10 @@ mod tests {
         let (mut dead, children) = thread.join().unwrap();
         for child in [&living, &dead] {
             let pid = child.id().cast_signed();
-            assert!(children.contains(&pid) && !before.contains(&pid), "{pid}: {before:?}, {children:?}");
+            assert!(
+                children.contains(&pid) && !before.contains(&pid),
+                "{pid}: {before:?}, {children:?}"
+            );
         }
         living.kill().unwrap();
         living.wait().unwrap();

@@ -1,4 +1,5 @@
-//! What is free on this runner. The server grants by the same numbers; this is where they become real.
+//! What is free on this runner. The server grants by the same numbers; this is where they become
+//! real.
 
 use torc_model::api::{AttemptPacket, Capacity};
 
@@ -40,8 +41,8 @@ impl Free {
         }
     }
 
-    /// Takes what an attempt needs, if it is there. When nothing runs, whatever the server granted may start: it knows
-    /// what it did, and nothing would ever become free.
+    /// Takes what an attempt needs, if it is there. When nothing runs, whatever the server granted
+    /// may start: it knows what it did, and nothing would ever become free.
     pub fn take(&mut self, packet: &AttemptPacket) -> Option<Share> {
         // A job on one node shares it; only jobs on several take nodes away.
         let nodes = if packet.num_nodes > 1 { packet.num_nodes } else { 0 };
@@ -83,11 +84,23 @@ mod tests {
     use crate::dispatcher::tests::packet;
 
     fn capacity() -> Capacity {
-        Capacity { num_cpus: 4, memory_bytes: 1000, num_gpus: 2, num_nodes: 2, max_parallel_jobs: None }
+        Capacity {
+            num_cpus: 4,
+            memory_bytes: 1000,
+            num_gpus: 2,
+            num_nodes: 2,
+            max_parallel_jobs: None,
+        }
     }
 
     fn need(cpus: i64, memory: i64, gpus: i64, nodes: i64) -> AttemptPacket {
-        AttemptPacket { num_cpus: cpus, memory_bytes: Some(memory), num_gpus: gpus, num_nodes: nodes, ..packet(1) }
+        AttemptPacket {
+            num_cpus: cpus,
+            memory_bytes: Some(memory),
+            num_gpus: gpus,
+            num_nodes: nodes,
+            ..packet(1)
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Puts the parts together: registers, opens the lanes, starts the heartbeat, and lets the threads of the runner work on
-//! the one state until the dispatcher says that all is done.
+//! Puts the parts together: registers, opens the lanes, starts the heartbeat, and lets the threads
+//! of the runner work on the one state until the dispatcher says that all is done.
 
 use crate::attempt::Context;
 use crate::cgroup::Cgroups;
@@ -39,7 +39,8 @@ const EVENT_KEY: u64 = u64::MAX - 1;
 const END_MARGIN: Duration = Duration::from_secs(10);
 /// The last word stands in the last lines.
 const STOP_LOG_TAIL: u64 = 16 << 10;
-/// Slurm signals jobs and runner within milliseconds; on a busy node each may take a while to be heard.
+/// Slurm signals jobs and runner within milliseconds; on a busy node each may take a while to be
+/// heard.
 const DOUBT: Duration = Duration::from_secs(2);
 
 /// A runner that has not begun yet.
@@ -53,20 +54,26 @@ impl Runner {
         Self { config }
     }
 
-    /// Works until there is nothing left to do or `shutdown` says stop. Must be called on a tokio runtime.
+    /// Works until there is nothing left to do or `shutdown` says stop. Must be called on a tokio
+    /// runtime.
     pub async fn run(self, shutdown: watch::Receiver<Shutdown>) -> Result<Summary, Error> {
         let config = self.config;
         // First: the output directory is made where it is missing, and it may lie inside this one.
-        let working_dir = config.working_dir.canonicalize().map_err(|e| Error::io("use", &config.working_dir, e))?;
+        let working_dir = config
+            .working_dir
+            .canonicalize()
+            .map_err(|e| Error::io("use", &config.working_dir, e))?;
         let output_dir = prepare_output(&config.output_dir)?;
         sys::become_subreaper().map_err(|e| Error::system("adopt orphans", e))?;
 
         let blocking_dir = output_dir.clone();
-        let leftovers = tokio::task::spawn_blocking(move || identity::end_leftovers(&blocking_dir)).await;
+        let leftovers =
+            tokio::task::spawn_blocking(move || identity::end_leftovers(&blocking_dir)).await;
         let key = random_key().map_err(|e| Error::system("get random numbers", e))?;
         let own = Identity::own();
         let tell = Teller { events: config.events.clone() };
-        // Before there is anything to guard: its program gets ready while the server writes us down.
+        // Before there is anything to guard: its program gets ready while the server writes us
+        // down.
         let guard = start_guard(&config, &key, &tell);
         torc_failpoint::hit("runner.before_register");
         let registered = match register(&config, &key, &own, &output_dir).await {
@@ -85,19 +92,23 @@ impl Runner {
             workflow_name: registered.workflow_name.clone(),
         });
         if let Ok(count @ 1..) = leftovers {
-            let message = format!("ended {} that a dead runner left", words::count(count, "process"));
+            let message =
+                format!("ended {} that a dead runner left", words::count(count, "process"));
             tell.tell(|| RunnerEvent::Warning { message });
         }
-        let delivered = spool::deliver_abandoned(&config.client, &output_dir, config.workflow_id).await;
+        let delivered =
+            spool::deliver_abandoned(&config.client, &output_dir, config.workflow_id).await;
         if delivered > 0 {
-            let message = format!("delivered {} of an earlier runner", words::count(delivered, "result"));
+            let message =
+                format!("delivered {} of an earlier runner", words::count(delivered, "result"));
             tell.tell(|| RunnerEvent::Warning { message });
         }
         let presence = Presence::announce(&output_dir, &key, &own, &registered.job_token)
             .map_err(|e| Error::io("write to", &output_dir, e))?;
         torc_failpoint::hit("runner.after_announce");
 
-        let (events, event_inbox) = mailbox(EVENT_KEY).map_err(|e| Error::system("make a mailbox", e))?;
+        let (events, event_inbox) =
+            mailbox(EVENT_KEY).map_err(|e| Error::system("make a mailbox", e))?;
         let line = Line {
             client: config.client.clone(),
             workflow_id: config.workflow_id,
@@ -125,13 +136,25 @@ impl Runner {
             live,
         });
         let rules = rules(&config, &registered, &tell);
-        let dispatcher = Dispatcher::new(settings(&config, &registered, &rules, &key), held, Instant::now());
+        let dispatcher =
+            Dispatcher::new(settings(&config, &registered, &rules, &key), held, Instant::now());
         let spool = Spool::new(&output_dir, &key, registered.id, config.workflow_id, own);
         let guarded = guard.as_ref().map(Guard::pid).unwrap_or_default();
         let lanes = Lanes::open(&line);
-        let exchange = Arc::new(Exchange::open(&line).map_err(|e| Error::system("open a lane", e))?);
-        let mut engine =
-            Engine::new(dispatcher, context, rules, &key, event_inbox, lanes, exchange.clone(), spool, guarded, tell)?;
+        let exchange =
+            Arc::new(Exchange::open(&line).map_err(|e| Error::system("open a lane", e))?);
+        let mut engine = Engine::new(
+            dispatcher,
+            context,
+            rules,
+            &key,
+            event_inbox,
+            lanes,
+            exchange.clone(),
+            spool,
+            guarded,
+            tell,
+        )?;
 
         let stop_log = config.stop_log.clone();
         let watcher = tokio::spawn(async move {
@@ -150,12 +173,15 @@ impl Runner {
                 }
             }
         });
-        // As many as can start processes at once, some for file systems that hang, and those who wait for processes.
+        // As many as can start processes at once, some for file systems that hang, and those who
+        // wait for processes.
         let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let attending = cpus.clamp(2, 32);
         let max = Most { threads: (2 * cpus).clamp(4, 32) + 1 + attending, attending };
         let (poller, tasks) = (engine.executor.supervisor().poller().clone(), engine.tasks.clone());
-        let outcome = hands::start(engine, poller, tasks, max).map_err(|e| Error::system("start a thread", e))?.await;
+        let outcome = hands::start(engine, poller, tasks, max)
+            .map_err(|e| Error::system("start a thread", e))?
+            .await;
         exchange.close();
         watcher.abort();
         drop(pulse);
@@ -177,7 +203,8 @@ impl Runner {
     }
 }
 
-/// What the batch system said last about the end of what runs here. A log that can not be read tells nothing.
+/// What the batch system said last about the end of what runs here. A log that can not be read
+/// tells nothing.
 fn why_stopped(log: &Path) -> Option<LastWord> {
     let mut file = std::fs::File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
@@ -191,7 +218,9 @@ fn start_guard(config: &Config, key: &str, tell: &Teller) -> Option<Guard> {
     match Guard::start(config.guard.as_ref()?, key) {
         Ok(guard) => Some(guard),
         Err(error) => {
-            let message = format!("no guard could be started ({error}); if this runner is killed, its jobs go on");
+            let message = format!(
+                "no guard could be started ({error}); if this runner is killed, its jobs go on"
+            );
             tell.tell(|| RunnerEvent::Warning { message });
             None
         }
@@ -205,7 +234,11 @@ fn prepare_output(dir: &Path) -> Result<PathBuf, Error> {
     dir.canonicalize().map_err(|e| Error::io("use", dir, e))
 }
 
-fn time_series(registered: &RunnerRegistered, output_dir: &Path, key: &str) -> Result<Option<PathBuf>, Error> {
+fn time_series(
+    registered: &RunnerRegistered,
+    output_dir: &Path,
+    key: &str,
+) -> Result<Option<PathBuf>, Error> {
     if !registered.resource_monitor.enabled || !registered.resource_monitor.time_series {
         return Ok(None);
     }
@@ -220,7 +253,12 @@ fn random_key() -> std::io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-async fn register(config: &Config, key: &str, own: &Identity, output: &Path) -> Result<RunnerRegistered, Error> {
+async fn register(
+    config: &Config,
+    key: &str,
+    own: &Identity,
+    output: &Path,
+) -> Result<RunnerRegistered, Error> {
     let body = RegisterRunner {
         workflow_id: config.workflow_id,
         key: key.into(),
@@ -229,7 +267,9 @@ async fn register(config: &Config, key: &str, own: &Identity, output: &Path) -> 
         pid: i64::from(own.pid),
         pid_start: i64::try_from(own.pid_start).unwrap_or(0),
         capacity: config.capacity.clone(),
-        time_left_seconds: config.time_left.map(|left| i64::try_from(left.as_secs()).unwrap_or(i64::MAX)),
+        time_left_seconds: config
+            .time_left
+            .map(|left| i64::try_from(left.as_secs()).unwrap_or(i64::MAX)),
         kind: config.kind.as_str().into(),
         scheduler: config.scheduler.clone(),
         label: config.label.clone(),
@@ -249,12 +289,15 @@ fn rules(config: &Config, registered: &RunnerRegistered, tell: &Teller) -> Rules
     let execution = &registered.execution;
     let termination = sys::signal_by_name(&execution.termination_signal).unwrap_or_else(|| {
         let name = &execution.termination_signal;
-        tell.tell(|| RunnerEvent::Warning { message: format!("unknown signal `{name}`; jobs are ended by SIGTERM") });
+        tell.tell(|| RunnerEvent::Warning {
+            message: format!("unknown signal `{name}`; jobs are ended by SIGTERM"),
+        });
         rustix::process::Signal::TERM
     });
     let seconds = |s: f64| Duration::try_from_secs_f64(s).ok();
     let monitor = &registered.resource_monitor;
-    let interval = seconds(monitor.sample_interval_seconds).map(|i| i.max(Duration::from_millis(200)));
+    let interval =
+        seconds(monitor.sample_interval_seconds).map(|i| i.max(Duration::from_millis(200)));
     Rules {
         grace: config.grace.or(seconds(execution.grace_seconds)).unwrap_or(Duration::from_secs(10)),
         termination,
@@ -263,12 +306,14 @@ fn rules(config: &Config, registered: &RunnerRegistered, tell: &Teller) -> Rules
 }
 
 fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: &str) -> Settings {
-    // Slurm kills what is left when its time is up; a limit that somebody gave on a terminal is when to begin to end.
+    // Slurm kills what is left when its time is up; a limit that somebody gave on a terminal is
+    // when to begin to end.
     let (margin, reason_at_end) = match config.kind {
         Kind::Slurm => (rules.grace + END_MARGIN, StopReason::RunnerTimeUp),
         Kind::Local => (Duration::ZERO, StopReason::Stopped),
     };
-    let idle = u64::try_from(registered.idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs);
+    let idle =
+        u64::try_from(registered.idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs);
     Settings {
         runner_id: registered.id,
         key: key.into(),
@@ -300,7 +345,8 @@ impl Teller {
     }
 }
 
-/// What there is to tell in the end: why it left, what it did, and how many results were not delivered and not even kept.
+/// What there is to tell in the end: why it left, what it did, and how many results were not
+/// delivered and not even kept.
 type Outcome = (crate::config::LeaveReason, crate::dispatcher::Counts, usize, usize);
 
 /// The state of a runner, and its ways to do something.
@@ -348,7 +394,8 @@ impl Engine {
         let tasks = Arc::new(Tasks::default());
         let (done_sender, done) = mailbox(DONE_KEY).map_err(system)?;
         let (report_sender, reports) = mailbox(REPORT_KEY).map_err(system)?;
-        let mut supervisor = Supervisor::new(setup, rules, tasks.clone(), done_sender).map_err(system)?;
+        let mut supervisor =
+            Supervisor::new(setup, rules, tasks.clone(), done_sender).map_err(system)?;
         supervisor.spare(guard);
         let poller = supervisor.poller();
         done.join(poller).map_err(system)?;
@@ -370,8 +417,14 @@ impl Engine {
         })
     }
 
-    /// Lets the dispatcher decide and does what it says, until nothing follows. Answers whether all is done.
-    fn settle(&mut self, now: Instant, facts: &mut Vec<ExecutorEvent>, effects: &mut Vec<Effect>) -> bool {
+    /// Lets the dispatcher decide and does what it says, until nothing follows. Answers whether all
+    /// is done.
+    fn settle(
+        &mut self,
+        now: Instant,
+        facts: &mut Vec<ExecutorEvent>,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         loop {
             for fact in facts.drain(..) {
                 let event = match fact {
@@ -410,7 +463,9 @@ impl Engine {
             Effect::ReportAction(result) => self.lanes.report_action(result),
             Effect::Spool(reports) => {
                 if let Err(error) = self.spool.append(&reports) {
-                    let message = format!("results could not be kept on disk while the server is away: {error}");
+                    let message = format!(
+                        "results could not be kept on disk while the server is away: {error}"
+                    );
                     self.tell.tell(|| RunnerEvent::Warning { message });
                 }
             }
@@ -431,7 +486,8 @@ impl Mind for Engine {
     type Outcome = Outcome;
 
     fn look(&mut self, ready: &[u64], now: Instant) -> Option<Outcome> {
-        let Scratch { mut done, mut reports, mut events, mut facts, mut effects } = std::mem::take(&mut self.scratch);
+        let Scratch { mut done, mut reports, mut events, mut facts, mut effects } =
+            std::mem::take(&mut self.scratch);
         self.done.take(ready, &mut done);
         self.reports.take(ready, &mut reports);
         self.events.take(ready, &mut events);
@@ -455,7 +511,12 @@ impl Mind for Engine {
             self.executor.supervisor().sweep_now();
             // Perhaps there is room now.
             let unkept = self.spool.append(&[]).map_or_else(|_| self.spool.unkept(), |()| 0);
-            (self.dispatcher.reason(), self.dispatcher.counts, self.dispatcher.undelivered(), unkept)
+            (
+                self.dispatcher.reason(),
+                self.dispatcher.counts,
+                self.dispatcher.undelivered(),
+                unkept,
+            )
         })
     }
 

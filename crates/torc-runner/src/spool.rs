@@ -1,7 +1,9 @@
-//! Keeps results on disk while the server does not answer, so that not even the death of the runner loses them.
+//! Keeps results on disk while the server does not answer, so that not even the death of the runner
+//! loses them.
 //!
-//! One file per runner, a line per result, synced before anybody relies on it; it exists only during an outage. A file
-//! whose runner is gone is delivered by the next one that works in the same directory.
+//! One file per runner, a line per result, synced before anybody relies on it; it exists only
+//! during an outage. A file whose runner is gone is delivered by the next one that works in the
+//! same directory.
 
 use crate::identity::Identity;
 use serde::{Deserialize, Serialize};
@@ -36,13 +38,24 @@ pub struct Spool {
 
 impl Spool {
     /// Nothing is written before there is something to keep.
-    pub fn new(output_dir: &Path, key: &str, runner_id: RunnerId, workflow_id: WorkflowId, owner: Identity) -> Self {
+    pub fn new(
+        output_dir: &Path,
+        key: &str,
+        runner_id: RunnerId,
+        workflow_id: WorkflowId,
+        owner: Identity,
+    ) -> Self {
         let path = output_dir.join(DIR).join(format!("{key}.jsonl"));
-        Self { path, header: Header { runner_id, workflow_id, owner }, file: None, unkept: Vec::new() }
+        Self {
+            path,
+            header: Header { runner_id, workflow_id, owner },
+            file: None,
+            unkept: Vec::new(),
+        }
     }
 
-    /// Keeps results; they are on disk when it returns, and so are those that could not be kept before. After an error
-    /// the next call tries again.
+    /// Keeps results; they are on disk when it returns, and so are those that could not be kept
+    /// before. After an error the next call tries again.
     pub fn append(&mut self, reports: &[CompletionReport]) -> io::Result<()> {
         self.unkept.extend_from_slice(reports);
         self.write()?;
@@ -65,7 +78,9 @@ impl Spool {
                 if let Some(dir) = self.path.parent() {
                     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
                 }
-                none.insert(OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?)
+                none.insert(
+                    OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?,
+                )
             }
         };
         let length = file.metadata()?.len();
@@ -110,10 +125,16 @@ struct Abandoned {
     reports: Vec<CompletionReport>,
 }
 
-/// Delivers what runners of this workflow left behind that are gone. Answers how many results the server took.
-pub async fn deliver_abandoned(client: &Client, output_dir: &Path, workflow_id: WorkflowId) -> usize {
+/// Delivers what runners of this workflow left behind that are gone. Answers how many results the
+/// server took.
+pub async fn deliver_abandoned(
+    client: &Client,
+    output_dir: &Path,
+    workflow_id: WorkflowId,
+) -> usize {
     let mut delivered = 0;
-    for Abandoned { path, runner_id, reports } in find_abandoned(&output_dir.join(DIR), workflow_id) {
+    for Abandoned { path, runner_id, reports } in find_abandoned(&output_dir.join(DIR), workflow_id)
+    {
         let mut is_done = true;
         for items in reports.chunks(BATCH) {
             let batch = CompletionBatch { runner_id, items: items.to_vec() };
@@ -121,7 +142,8 @@ pub async fn deliver_abandoned(client: &Client, output_dir: &Path, workflow_id: 
                 Ok(answer) => delivered += answer.results.len(),
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "can not deliver the results of an earlier runner");
-                    // What the server refuses now it will refuse always; what it could not hear it may hear later.
+                    // What the server refuses now it will refuse always; what it could not hear it
+                    // may hear later.
                     is_done &= !error.is_temporary();
                 }
             }
@@ -172,7 +194,9 @@ mod tests {
     #[test]
     fn results_of_a_dead_runner_are_found_and_those_of_a_living_one_are_not() {
         let dir = tempfile::tempdir().unwrap();
-        let spool = |key: &str, workflow, owner| Spool::new(dir.path(), key, RunnerId(4), WorkflowId(workflow), owner);
+        let spool = |key: &str, workflow, owner| {
+            Spool::new(dir.path(), key, RunnerId(4), WorkflowId(workflow), owner)
+        };
         let mut mine = spool("a", 1, dead());
         mine.append(&[report(1), report(2)]).unwrap();
         mine.append(&[report(3)]).unwrap();

@@ -1,5 +1,5 @@
-//! Owns all running processes: starts them, notices their end, ends them when told or when a limit is reached, and
-//! cleans up after them. Knows nothing of jobs, attempts or the server.
+//! Owns all running processes: starts them, notices their end, ends them when told or when a limit
+//! is reached, and cleans up after them. Knows nothing of jobs, attempts or the server.
 //!
 //! ```text
 //!            start, stop                        tasks: launch, clean up, sample, sweep
@@ -8,8 +8,9 @@
 //!            Started, Ended     ▲ pidfds, alarms
 //! ```
 //!
-//! A process ends by itself, or it is stopped: the termination signal to its whole tree, then the grace period, then
-//! SIGKILL. When the leader of a stopped tree ends first, the others still get the rest of the grace.
+//! A process ends by itself, or it is stopped: the termination signal to its whole tree, then the
+//! grace period, then SIGKILL. When the leader of a stopped tree ends first, the others still get
+//! the rest of the grace.
 
 use crate::cleanup::{self, Ended, KernelMemory, Remains, Scanner, Strangers, SweepOrder};
 use crate::mailbox::Mailbox;
@@ -28,15 +29,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a stopped group whose leader has gone is looked at; its members are not our direct children at first.
+/// How often a stopped group whose leader has gone is looked at; its members are not our direct
+/// children at first.
 const LINGER_POLL: Duration = Duration::from_millis(20);
-/// A tree that was killed is killed again this often until its leader ends: it may have forked meanwhile.
+/// A tree that was killed is killed again this often until its leader ends: it may have forked
+/// meanwhile.
 const KILL_AGAIN: Duration = Duration::from_millis(500);
 /// Escapees of short processes are found this long after their end...
 const SWEEP_AFTER: Duration = Duration::from_millis(500);
 /// ...or this long, on machines where looking through the process table is expensive.
 const SWEEP_AT_LATEST: Duration = Duration::from_millis(1500);
-/// A process that ran at least this long is looked after before its end is told: the look costs little in comparison.
+/// A process that ran at least this long is looked after before its end is told: the look costs
+/// little in comparison.
 const SCAN_FROM: Duration = Duration::from_millis(100);
 /// Looking through the process table may take at most one part in this many of the time.
 const SCAN_SHARE: u32 = 20;
@@ -169,7 +173,8 @@ pub enum ProcessEvent {
 pub enum Done {
     /// A launch went well or badly.
     Launched(u64, Result<Launched, LaunchError>),
-    /// A process must be waited for by a thread (where the kernel has no descriptors for processes).
+    /// A process must be waited for by a thread (where the kernel has no descriptors for
+    /// processes).
     Unwatched(u64),
     /// Such a process ended.
     LeaderEnded(u64),
@@ -241,8 +246,14 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Nothing runs yet. Answers of tasks come through `answers` and must be handed to [`Supervisor::on_done`].
-    pub fn new(setup: Setup, rules: Rules, tasks: Arc<Tasks>, answers: Mailbox<Done>) -> io::Result<Self> {
+    /// Nothing runs yet. Answers of tasks come through `answers` and must be handed to
+    /// [`Supervisor::on_done`].
+    pub fn new(
+        setup: Setup,
+        rules: Rules,
+        tasks: Arc<Tasks>,
+        answers: Mailbox<Done>,
+    ) -> io::Result<Self> {
         Ok(Self {
             setup: Arc::new(setup),
             rules,
@@ -272,7 +283,8 @@ impl Supervisor {
         self.guard = guard;
     }
 
-    /// Where the ends of processes show; [`Supervisor::on_ready`] wants the keys. The key 0 is free for others.
+    /// Where the ends of processes show; [`Supervisor::on_ready`] wants the keys. The key 0 is free
+    /// for others.
     pub fn poller(&self) -> &Arc<Poller> {
         &self.poller
     }
@@ -301,7 +313,8 @@ impl Supervisor {
         self.live.insert(id, live);
         self.plan_sample(&order, now);
         self.next_look.get_or_insert(now + QUIET);
-        let (setup, answers, poller) = (self.setup.clone(), self.answers.clone(), self.poller.clone());
+        let (setup, answers, poller) =
+            (self.setup.clone(), self.answers.clone(), self.poller.clone());
         self.tasks.push(move || {
             let result = launch(&setup, &order);
             let child = result.as_ref().ok().map(|launched| (launched.pid, launched.pidfd.clone()));
@@ -315,7 +328,8 @@ impl Supervisor {
                 }
                 News::Later
             });
-            // Most launches are followed so soon by the end or by another event that a look of their own is waste.
+            // Most launches are followed so soon by the end or by another event that a look of
+            // their own is waste.
             if now.elapsed() < QUIET / 2 {
                 return News::Child(child);
             }
@@ -325,25 +339,33 @@ impl Supervisor {
     }
 
     fn plan_sample(&mut self, order: &Order, now: Instant) {
-        let quick = order.memory_limit.filter(|_| self.setup.cgroups.is_none()).map(|_| LIMIT_INTERVAL);
+        let quick =
+            order.memory_limit.filter(|_| self.setup.cgroups.is_none()).map(|_| LIMIT_INTERVAL);
         let interval = [self.rules.sample_interval, quick].into_iter().flatten().min();
         if let Some(at) = interval.map(|interval| now + interval) {
             self.next_sample = Some(self.next_sample.map_or(at, |planned| planned.min(at)));
         }
     }
 
-    /// Ends processes: termination signal, grace, SIGKILL. Those that are being ended already stay as they are.
+    /// Ends processes: termination signal, grace, SIGKILL. Those that are being ended already stay
+    /// as they are.
     pub fn stop(&mut self, ids: &[u64], reason: &StopReason, now: Instant) {
         let mut table = None;
         for id in ids {
-            let Some(live) = self.live.get_mut(id).filter(|live| live.stop.is_none()) else { continue };
+            let Some(live) = self.live.get_mut(id).filter(|live| live.stop.is_none()) else {
+                continue;
+            };
             // What has just ended by itself was not ended by us.
             match &live.state {
                 State::Starting => {}
                 State::Running(launched) if !sys::has_ended(launched.pid) => {}
                 State::Running(_) | State::Lingering(..) | State::CleaningUp(..) => continue,
             }
-            live.stop = Some(Stop { reason: reason.clone(), kill_at: now + self.rules.grace, is_killed: false });
+            live.stop = Some(Stop {
+                reason: reason.clone(),
+                kill_at: now + self.rules.grace,
+                is_killed: false,
+            });
             let signal = match reason {
                 // The memory is needed now, and the kernel would not ask either.
                 StopReason::Memory { .. } => Signal::KILL,
@@ -383,12 +405,16 @@ impl Supervisor {
             State::Running(launched) | State::Lingering(launched, _) => launched,
             State::CleaningUp(..) => return,
         };
-        live.journal.push(Sent { signal: signal.as_raw(), after: now.saturating_duration_since(launched.started) });
+        live.journal.push(Sent {
+            signal: signal.as_raw(),
+            after: now.saturating_duration_since(launched.started),
+        });
         if table.is_none() {
             *table = self.scanner.table_since(now).ok();
         }
         if let Some(table) = table {
-            let watched = Watched { id, pid: launched.pid, tag: live.order.tag.clone(), memory_limit: None };
+            let watched =
+                Watched { id, pid: launched.pid, tag: live.order.tag.clone(), memory_limit: None };
             let tree = monitor::members(table, &[watched]).remove(&id).unwrap_or_default();
             for process in tree.iter().filter(|p| !p.is_zombie && p.group != launched.pid) {
                 cleanup::signal_exactly(process, signal);
@@ -453,7 +479,9 @@ impl Supervisor {
     }
 
     fn watch_by_thread(&self, id: u64) {
-        let Some(State::Running(launched)) = self.live.get(&id).map(|live| &live.state) else { return };
+        let Some(State::Running(launched)) = self.live.get(&id).map(|live| &live.state) else {
+            return;
+        };
         let (pid, answers) = (launched.pid, self.answers.clone());
         let wait = move || {
             sys::wait_for_end(pid);
@@ -468,7 +496,13 @@ impl Supervisor {
         }
     }
 
-    fn on_launched(&mut self, id: u64, launched: Launched, now: Instant, out: &mut Vec<ProcessEvent>) {
+    fn on_launched(
+        &mut self,
+        id: u64,
+        launched: Launched,
+        now: Instant,
+        out: &mut Vec<ProcessEvent>,
+    ) {
         let pid = launched.pid;
         let Some(live) = self.live.get_mut(&id) else { return };
         let deadline = live.order.time_limit.map(|limit| launched.started + limit);
@@ -477,7 +511,8 @@ impl Supervisor {
         match &live.stop {
             None => self.set_alarm(id, deadline),
             Some(stop) => {
-                let signal = if stop.kill_at <= now { Signal::KILL } else { self.rules.termination };
+                let signal =
+                    if stop.kill_at <= now { Signal::KILL } else { self.rules.termination };
                 self.signal(id, signal, &mut None, now);
             }
         }
@@ -503,29 +538,43 @@ impl Supervisor {
         })));
     }
 
-    fn on_leader_end(&mut self, id: u64, mut launched: Launched, now: Instant, out: &mut Vec<ProcessEvent>) {
+    fn on_leader_end(
+        &mut self,
+        id: u64,
+        mut launched: Launched,
+        now: Instant,
+        out: &mut Vec<ProcessEvent>,
+    ) {
         self.set_alarm(id, None);
         // Closed, it is out of the poller.
         launched.pidfd = None;
         let pid = launched.pid;
-        let keeps_grace = self.live.get(&id).and_then(|l| l.stop.as_ref()).is_some_and(|s| !s.is_killed);
+        let keeps_grace =
+            self.live.get(&id).and_then(|l| l.stop.as_ref()).is_some_and(|s| !s.is_killed);
         if !keeps_grace && let Err(error) = sys::signal_group(pid, Signal::KILL) {
             // While the leader is not reaped its number can not belong to another group.
             tracing::warn!(pid, %error, "can not end the rest of a process group");
         }
         let Reap::Ended(Reaped { status, cpu, max_rss_bytes, .. }) = sys::reap(pid) else {
-            // Somebody else in this process has waited for it: nothing is known, which must not look like success.
+            // Somebody else in this process has waited for it: nothing is known, which must not
+            // look like success.
             tracing::error!(pid, "a child was reaped by somebody else");
-            let error = LaunchError { message: format!("the end of process {pid} was missed"), return_code: 127 };
+            let error = LaunchError {
+                message: format!("the end of process {pid} was missed"),
+                return_code: 127,
+            };
             self.on_not_launched(id, error, out);
             return;
         };
         torc_failpoint::hit("runner.after_exit");
-        let is_sigkill = status.signal() == Some(libc::SIGKILL) || status.code() == Some(128 + libc::SIGKILL);
+        let is_sigkill =
+            status.signal() == Some(libc::SIGKILL) || status.code() == Some(128 + libc::SIGKILL);
         let machine_oom = is_sigkill && self.machine_oom_since_last_look();
-        // A child begins in our own address space, and the kernel counts that as its peak: only more than ours is its own.
+        // A child begins in our own address space, and the kernel counts that as its peak: only
+        // more than ours is its own.
         let max_rss_bytes = if max_rss_bytes > sys::own_peak_rss() { max_rss_bytes } else { 0 };
-        let mut gone = Gone { status, cpu, max_rss_bytes, at: now, at_ms: time::now_ms(), machine_oom };
+        let mut gone =
+            Gone { status, cpu, max_rss_bytes, at: now, at_ms: time::now_ms(), machine_oom };
         let is_alive = reap_rest(pid, &mut gone.cpu);
         if is_alive && keeps_grace {
             if let Some(live) = self.live.get_mut(&id) {
@@ -561,13 +610,24 @@ impl Supervisor {
         }
         let cgroup = launched.group.take();
         if scan || group_was_alive || cgroup.is_some() {
-            let ended = Ended { tag: tag.clone(), pgid: launched.pid, group_was_alive, cgroup, scan, at: gone.at };
+            let ended = Ended {
+                tag: tag.clone(),
+                pgid: launched.pid,
+                group_was_alive,
+                cgroup,
+                scan,
+                at: gone.at,
+            };
             live.state = State::CleaningUp(launched, gone);
             let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
             self.tasks.push(move || {
                 let start = Instant::now();
                 let remains = cleanup::clean_up(&scanner, ended);
-                answers.send_quietly(Done::CleanedUp(id, remains, if scan { start.elapsed() } else { Duration::ZERO }));
+                answers.send_quietly(Done::CleanedUp(
+                    id,
+                    remains,
+                    if scan { start.elapsed() } else { Duration::ZERO },
+                ));
                 News::Now
             });
         } else {
@@ -578,7 +638,13 @@ impl Supervisor {
         self.plan_sweep(now);
     }
 
-    fn on_cleaned_up(&mut self, id: u64, remains: Remains, now: Instant, out: &mut Vec<ProcessEvent>) {
+    fn on_cleaned_up(
+        &mut self,
+        id: u64,
+        remains: Remains,
+        now: Instant,
+        out: &mut Vec<ProcessEvent>,
+    ) {
         let Some(live) = self.live.remove(&id) else { return };
         if let Some(alarm) = live.alarm {
             self.alarms.remove(&(alarm, id));
@@ -636,7 +702,8 @@ impl Supervisor {
 
     fn on_alarm(&mut self, id: u64, now: Instant, out: &mut Vec<ProcessEvent>) {
         let Some(live) = self.live.get_mut(&id) else { return };
-        let must_kill = live.stop.as_ref().is_some_and(|stop| stop.is_killed || stop.kill_at <= now);
+        let must_kill =
+            live.stop.as_ref().is_some_and(|stop| stop.is_killed || stop.kill_at <= now);
         match (&mut live.state, live.order.time_limit) {
             (State::Running(_), Some(limit)) if live.stop.is_none() => {
                 self.stop(&[id], &StopReason::Timeout { limit }, now);
@@ -653,7 +720,9 @@ impl Supervisor {
                     self.set_alarm(id, None);
                 }
                 let Some(live) = self.live.get_mut(&id) else { return };
-                if let State::Lingering(launched, gone) = std::mem::replace(&mut live.state, State::Starting) {
+                if let State::Lingering(launched, gone) =
+                    std::mem::replace(&mut live.state, State::Starting)
+                {
                     self.clean_up(id, launched, gone, is_alive, now, out);
                 }
             }
@@ -697,14 +766,22 @@ impl Supervisor {
         });
     }
 
-    fn on_sampled(&mut self, samples: Vec<Sample>, oom_kills: Option<u64>, now: Instant, out: &mut Vec<ProcessEvent>) {
+    fn on_sampled(
+        &mut self,
+        samples: Vec<Sample>,
+        oom_kills: Option<u64>,
+        now: Instant,
+        out: &mut Vec<ProcessEvent>,
+    ) {
         self.is_sampling = false;
         self.machine_oom_kills = oom_kills.max(self.machine_oom_kills);
         for sample in samples {
             let Some(live) = self.live.get_mut(&sample.id) else { continue };
             let cpu_percent = live.usage.add(&sample);
             out.push(ProcessEvent::Sampled { sample, cpu_percent });
-            if let Some(limit_bytes) = live.order.memory_limit.filter(|limit| sample.memory_bytes > *limit) {
+            if let Some(limit_bytes) =
+                live.order.memory_limit.filter(|limit| sample.memory_bytes > *limit)
+            {
                 let reason = StopReason::Memory { used_bytes: sample.memory_bytes, limit_bytes };
                 self.stop(&[sample.id], &reason, now);
             }
@@ -731,9 +808,9 @@ impl Supervisor {
 
     fn sweep_order(&mut self) -> SweepOrder {
         let leaders = self.live.values().filter_map(|live| match &live.state {
-            State::Running(launched) | State::Lingering(launched, _) | State::CleaningUp(launched, _) => {
-                Some(launched.pid)
-            }
+            State::Running(launched)
+            | State::Lingering(launched, _)
+            | State::CleaningUp(launched, _) => Some(launched.pid),
             State::Starting => None,
         });
         SweepOrder {
@@ -749,7 +826,8 @@ impl Supervisor {
     pub fn sweep_now(&mut self) {
         let is_quiet = self.live.is_empty() && !self.is_sweeping;
         if !is_quiet || !cleanup::is_clean(&HashSet::from([self.guard.load(Ordering::SeqCst)])) {
-            // Twice, because an orphan without a tag must have been seen before it is taken for one.
+            // Twice, because an orphan without a tag must have been seen before it is taken for
+            // one.
             for _ in 0..2 {
                 let order = self.sweep_order();
                 self.strangers = cleanup::sweep(&self.scanner, order);
@@ -762,7 +840,8 @@ impl Supervisor {
     }
 }
 
-/// Reaps what has died of a group whose leader is gone; adds its CPU time. Answers whether some of it still lives.
+/// Reaps what has died of a group whose leader is gone; adds its CPU time. Answers whether some of
+/// it still lives.
 fn reap_rest(pgid: i32, cpu: &mut Duration) -> bool {
     loop {
         match sys::reap_group(pgid) {

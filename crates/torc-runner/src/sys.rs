@@ -1,4 +1,5 @@
-//! The operating system, as far as no safe library offers it in the form we need. The only module with unsafe code.
+//! The operating system, as far as no safe library offers it in the form we need. The only module
+//! with unsafe code.
 #![expect(
     unsafe_code,
     reason = "no safe library tells what a child used, or starts one without copying or stopping us"
@@ -105,7 +106,9 @@ pub fn wait_for_end(pid: i32) {
 /// Signals a whole process group. A group that is gone is no error.
 pub fn signal_group(pgid: i32, signal: Signal) -> io::Result<()> {
     // 0 and 1 would mean our own group and the init process.
-    let Some(pid) = Pid::from_raw(pgid).filter(|p| p.as_raw_nonzero().get() > 1) else { return Ok(()) };
+    let Some(pid) = Pid::from_raw(pgid).filter(|p| p.as_raw_nonzero().get() > 1) else {
+        return Ok(());
+    };
     ignore_gone(rustix::process::kill_process_group(pid, signal))
 }
 
@@ -116,7 +119,9 @@ pub fn signal_pidfd(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
 
 /// Signals one process by number; only where descriptors for processes do not exist.
 pub fn signal_process(pid: i32, signal: Signal) -> io::Result<()> {
-    let Some(pid) = Pid::from_raw(pid).filter(|p| p.as_raw_nonzero().get() > 1) else { return Ok(()) };
+    let Some(pid) = Pid::from_raw(pid).filter(|p| p.as_raw_nonzero().get() > 1) else {
+        return Ok(());
+    };
     ignore_gone(rustix::process::kill_process(pid, signal))
 }
 
@@ -127,13 +132,15 @@ fn ignore_gone(result: rustix::io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// A descriptor for a process: readable once it has ended, and never mistaken for another process with its number.
+/// A descriptor for a process: readable once it has ended, and never mistaken for another process
+/// with its number.
 pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// From now on orphans among our descendants become our children instead of init's, so that they can be found.
+/// From now on orphans among our descendants become our children instead of init's, so that they
+/// can be found.
 pub fn become_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
@@ -154,7 +161,8 @@ pub fn own_group() -> i32 {
     rustix::process::getpgrp().as_raw_nonzero().get()
 }
 
-/// Waits for many descriptors at once; each is known by a number. Several threads may wait; one of them is told.
+/// Waits for many descriptors at once; each is known by a number. Several threads may wait; one of
+/// them is told.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -166,8 +174,8 @@ impl Poller {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Waits for `fd` to become readable, too, and tells one of those who wait each time it does, whether or not anybody
-    /// reads. Closing `fd` takes it out again.
+    /// Waits for `fd` to become readable, too, and tells one of those who wait each time it does,
+    /// whether or not anybody reads. Closing `fd` takes it out again.
     pub fn add(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), flags)?)

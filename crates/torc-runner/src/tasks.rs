@@ -1,7 +1,8 @@
-//! Work that may block: starting processes, looking at files, reading the process table, asking the server.
+//! Work that may block: starting processes, looking at files, reading the process table, asking the
+//! server.
 //!
-//! Whoever has the state only says what is to be done; it is done after the state has been let go, because a file
-//! system may hang and a server may not answer.
+//! Whoever has the state only says what is to be done; it is done after the state has been let go,
+//! because a file system may hang and a server may not answer.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,7 +44,10 @@ impl Child {
 
 impl std::fmt::Debug for Child {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Child").field("pid", &self.pid).field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("Child")
+            .field("pid", &self.pid)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
     }
 }
 

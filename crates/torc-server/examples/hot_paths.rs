@@ -1,10 +1,12 @@
-//! The hot paths, each as a small program for `cargo xtask counts`: `hot_paths NAME ROUNDS`. What happens once (opening a
-//! database, creating a workflow) happens whatever the rounds, so that the difference between two calls is the path itself.
+//! The hot paths, each as a small program for `cargo xtask counts`: `hot_paths NAME ROUNDS`. What
+//! happens once (opening a database, creating a workflow) happens whatever the rounds, so that the
+//! difference between two calls is the path itself.
 
 use serde_json::{Value, json};
 use std::error::Error;
 use torc_model::api::{
-    AttemptPacket, AttemptRef, Capacity, ClaimRequest, CompletionReport, CreateWorkflow, RegisterRunner, StartReport,
+    AttemptPacket, AttemptRef, Capacity, ClaimRequest, CompletionReport, CreateWorkflow,
+    RegisterRunner, StartReport,
 };
 use torc_model::ids::{RunnerId, WorkflowId};
 use torc_server::boot::{Database, Options};
@@ -18,7 +20,8 @@ const BATCH: usize = 50;
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    let (name, rounds) = (args.next().unwrap_or_default(), args.next().unwrap_or_default().parse()?);
+    let (name, rounds) =
+        (args.next().unwrap_or_default(), args.next().unwrap_or_default().parse()?);
     match name.as_str() {
         "parse" => parse(rounds),
         "expand" => expand(rounds),
@@ -39,7 +42,9 @@ fn source(text: String) -> Source {
 
 /// A file of 100 jobs.
 fn parse(rounds: usize) -> Result<()> {
-    let job = |n: usize| format!("  - {{name: j{n}, command: echo {n}, depends_on: [j{}]}}\n", n.saturating_sub(1));
+    let job = |n: usize| {
+        format!("  - {{name: j{n}, command: echo {n}, depends_on: [j{}]}}\n", n.saturating_sub(1))
+    };
     let jobs: String = (1..100).map(job).collect();
     let text = format!("name: parse\njobs:\n  - {{name: j0, command: 'true'}}\n{jobs}");
     for _ in 0..rounds {
@@ -77,7 +82,14 @@ impl World {
         let Database { writer, lock, .. } = Database::open(&Options::new(dir.path()))?;
         let store = Store::open(writer)?;
         let spec = json!({"name": "hot", "jobs": jobs});
-        let request = CreateWorkflow { spec, user: None, initialize: true, force: false, key: None, directory: None };
+        let request = CreateWorkflow {
+            spec,
+            user: None,
+            initialize: true,
+            force: false,
+            key: None,
+            directory: None,
+        };
         let created = store.create_workflow(request).await.map_err(|e| e.message)?;
         let register = RegisterRunner {
             workflow_id: created.id,
@@ -99,7 +111,8 @@ impl World {
 
     async fn claim(&mut self, limit: usize, ended: &[AttemptPacket]) -> Result<Vec<AttemptPacket>> {
         self.claims += 1;
-        let reference = |packet: &AttemptPacket| AttemptRef { id: packet.id, token: packet.token.clone() };
+        let reference =
+            |packet: &AttemptPacket| AttemptRef { id: packet.id, token: packet.token.clone() };
         let request = ClaimRequest {
             runner_id: self.runner,
             key: self.claims.to_string(),
@@ -108,7 +121,10 @@ impl World {
             time_left_seconds: None,
             prefetch: 0,
             wait_seconds: 0.0,
-            started: ended.iter().map(|p| StartReport { attempt: reference(p), pid: 2, at_ms: 3 }).collect(),
+            started: ended
+                .iter()
+                .map(|p| StartReport { attempt: reference(p), pid: 2, at_ms: 3 })
+                .collect(),
             completed: ended.iter().map(|p| report(reference(p))).collect(),
             strict_scheduler_match: false,
             is_alone: None,
@@ -118,7 +134,13 @@ impl World {
 }
 
 fn capacity() -> Capacity {
-    Capacity { num_cpus: 100_000, memory_bytes: 1 << 50, num_gpus: 0, num_nodes: 1, max_parallel_jobs: None }
+    Capacity {
+        num_cpus: 100_000,
+        memory_bytes: 1 << 50,
+        num_gpus: 0,
+        num_nodes: 1,
+        max_parallel_jobs: None,
+    }
 }
 
 fn report(attempt: AttemptRef) -> CompletionReport {
@@ -176,8 +198,7 @@ async fn fan_out(rounds: usize) -> Result<()> {
     let mut jobs = Vec::new();
     for parent in 0..2 {
         jobs.push(json!({"name": format!("p{parent}"), "command": "true"}));
-        let child =
-            |n| json!({"name": format!("c{parent}_{n}"), "command": "true", "depends_on": [format!("p{parent}")]});
+        let child = |n| json!({"name": format!("c{parent}_{n}"), "command": "true", "depends_on": [format!("p{parent}")]});
         jobs.extend((0..200).map(child));
     }
     let mut world = World::new(jobs).await?;

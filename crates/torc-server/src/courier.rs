@@ -1,7 +1,8 @@
 //! The courier: takes deliveries out of the outbox and posts them, at least once each.
 //!
-//! Signed as Standard Webhooks say. It follows no redirects, connects only to the address it has checked, and
-//! refuses loopback and private addresses unless the endpoint allows them: a URL is input from outside.
+//! Signed as Standard Webhooks say. It follows no redirects, connects only to the address it has
+//! checked, and refuses loopback and private addresses unless the endpoint allows them: a URL is
+//! input from outside.
 
 use crate::store::{DueDelivery, Store};
 use axum::http::{Request, Uri};
@@ -51,7 +52,8 @@ async fn round(store: &Store) -> Result<Duration, crate::store::Refusal> {
     loop {
         let (due, next) = store.due_deliveries(AT_ONCE).await?;
         if due.is_empty() {
-            let wait = next.map_or(3_600_000, |t| (t - crate::clock::now_ms()).clamp(10, 3_600_000));
+            let wait =
+                next.map_or(3_600_000, |t| (t - crate::clock::now_ms()).clamp(10, 3_600_000));
             return Ok(Duration::from_millis(wait as u64));
         }
         let tries = due.into_iter().map(|delivery| async move {
@@ -75,18 +77,25 @@ async fn deliver(delivery: &DueDelivery) -> Result<(), String> {
     let secure = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     let address = resolve(&host, port, delivery.allow_private).await?;
-    let tcp = TcpStream::connect(address).await.map_err(|e| format!("failed to connect to {address}: {e}"))?;
+    let tcp = TcpStream::connect(address)
+        .await
+        .map_err(|e| format!("failed to connect to {address}: {e}"))?;
     let request = request(&uri, &host, delivery)?;
     if secure { post(encrypt(tcp, &host).await?, request).await } else { post(tcp, request).await }
 }
 
 /// The address to connect to: the first that is allowed.
 async fn resolve(host: &str, port: u16, allow_private: bool) -> Result<SocketAddr, String> {
-    let found = tokio::net::lookup_host((host, port)).await.map_err(|e| format!("failed to look up `{host}`: {e}"))?;
+    let found = tokio::net::lookup_host((host, port))
+        .await
+        .map_err(|e| format!("failed to look up `{host}`: {e}"))?;
     let all: Vec<SocketAddr> = found.collect();
     let allowed = all.iter().find(|a| allow_private || is_public(a.ip()));
     allowed.copied().ok_or_else(|| match all.first() {
-        Some(first) => format!("`{host}` is {}, which is not a public address; `allow_private` permits it", first.ip()),
+        Some(first) => format!(
+            "`{host}` is {}, which is not a public address; `allow_private` permits it",
+            first.ip()
+        ),
         None => format!("`{host}` has no address"),
     })
 }
@@ -113,7 +122,8 @@ fn is_public(ip: IpAddr) -> bool {
             if let Some(v4) = ip.to_ipv4_mapped() {
                 return is_public(IpAddr::V4(v4));
             }
-            // Only global unicast, without the parts that embed IPv4 addresses or are for documents.
+            // Only global unicast, without the parts that embed IPv4 addresses or are for
+            // documents.
             let [first, second, ..] = ip.segments();
             let embeds_v4 = first == 0x2002 || (first == 0x2001 && second == 0);
             let documents = first == 0x2001 && second == 0xdb8;
@@ -122,7 +132,10 @@ fn is_public(ip: IpAddr) -> bool {
     }
 }
 
-async fn encrypt(tcp: TcpStream, host: &str) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static, String> {
+async fn encrypt(
+    tcp: TcpStream,
+    host: &str,
+) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static, String> {
     let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -130,7 +143,8 @@ async fn encrypt(tcp: TcpStream, host: &str) -> Result<impl AsyncRead + AsyncWri
         .map_err(|e| e.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|e| e.to_string())?;
+    let name =
+        rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|e| e.to_string())?;
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     connector.connect(name, tcp).await.map_err(|e| format!("failed to encrypt: {e}"))
 }
@@ -166,14 +180,16 @@ async fn post<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(), String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|e| e.to_string())?;
     let driving = tokio::spawn(connection);
     let answer = sender.send_request(request).await.map_err(|e| e.to_string());
     let outcome = match answer {
         Ok(answer) => {
             let status = answer.status();
-            // Read and dropped, so that the other side sees a proper end; a failure here changes nothing.
+            // Read and dropped, so that the other side sees a proper end; a failure here changes
+            // nothing.
             let _ = Limited::new(answer.into_body(), ANSWER).collect().await;
             if status.is_success() { Ok(()) } else { Err(format!("the answer was {status}")) }
         }
@@ -220,12 +236,20 @@ print('v1,' + base64.b64encode(digest).decode(), end='')
                 "1649367553",
                 "{\"email\": \"test@example.com\"}",
             ),
-            ("a plain secret, as some receivers have", "msg_42", "1794789393", "{\"job_name\": \"größe.…\"}"),
+            (
+                "a plain secret, as some receivers have",
+                "msg_42",
+                "1794789393",
+                "{\"job_name\": \"größe.…\"}",
+            ),
             (&"k".repeat(200), "msg_9007199254740993", "9999999999", &"x".repeat(100_000)),
         ];
         for (secret, id, timestamp, body) in cases {
-            let python =
-                Command::new("python3").args(["-c", PYTHON]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+            let python = Command::new("python3")
+                .args(["-c", PYTHON])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn();
             let Ok(mut python) = python else {
                 eprintln!("skipped: there is no python3 here");
                 return;

@@ -1,7 +1,7 @@
 //! The server: an SQLite store with one writer, and the REST API in front of it.
 //!
-//! `boot` brings it up and down, `store` holds the state, `api` speaks HTTP. No SQL outside `store` and `boot`, no
-//! decision about a job outside `torc-model`.
+//! `boot` brings it up and down, `store` holds the state, `api` speaks HTTP. No SQL outside `store`
+//! and `boot`, no decision about a job outside `torc-model`.
 
 pub mod api;
 pub mod boot;
@@ -10,4 +10,6 @@ mod courier;
 pub mod secret;
 pub mod store;
 
-pub use boot::{Options, RunningServer, Server, StartError, backup, doctor, last_was_embedded, read_token};
+pub use boot::{
+    Options, RunningServer, Server, StartError, backup, doctor, last_was_embedded, read_token,
+};

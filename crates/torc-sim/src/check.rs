@@ -1,4 +1,5 @@
-//! The invariants. They look at rows, at the witness and at what clients were told, never at the engine alone.
+//! The invariants. They look at rows, at the witness and at what clients were told, never at the
+//! engine alone.
 
 use crate::scenario::Scenario;
 use crate::server::Server;
@@ -54,7 +55,8 @@ impl Checker {
         }
     }
 
-    /// A runner was told that a completion has counted. What a person has reset since may run again.
+    /// A runner was told that a completion has counted. What a person has reset since may run
+    /// again.
     pub fn acknowledge(&mut self, job: JobId, attempt: AttemptId) {
         if self.reset_at.get(&job).is_none_or(|first| attempt.0 >= *first) {
             self.acknowledged.insert(job, attempt);
@@ -62,7 +64,13 @@ impl Checker {
     }
 
     /// A process is about to start.
-    pub fn on_start(&self, job: JobId, attempt: AttemptId, witness: &Witness, durable: &Tables) -> Verdict {
+    pub fn on_start(
+        &self,
+        job: JobId,
+        attempt: AttemptId,
+        witness: &Witness,
+        durable: &Tables,
+    ) -> Verdict {
         if let Some(other) = witness.live().find(|p| p.job == job) {
             let (other, since) = (other.attempt, other.started);
             return Err(format!(
@@ -70,24 +78,34 @@ impl Checker {
             ));
         }
         if witness.of(attempt).is_some() {
-            return Err(format!("duplicate: attempt {attempt} of job {job} is started a second time"));
+            return Err(format!(
+                "duplicate: attempt {attempt} of job {job} is started a second time"
+            ));
         }
         let row = durable.attempt(attempt);
         if row.is_none_or(|r| r.state != AttemptState::Claimed) {
             let state = row.map(|r| r.state);
-            return Err(format!("attempt {attempt} of job {job} starts although its row is {state:?}"));
+            return Err(format!(
+                "attempt {attempt} of job {job} starts although its row is {state:?}"
+            ));
         }
         if let Some(done) = self.acknowledged.get(&job) {
-            return Err(format!("job {job} runs again although attempt {done} was acknowledged as completed"));
+            return Err(format!(
+                "job {job} runs again although attempt {done} was acknowledged as completed"
+            ));
         }
         let uses = |job: JobId| -> &[String] {
-            self.scenario.place(job).map_or(&[], |(flow, index)| &self.scenario.flows[flow].jobs[index].class.uses)
+            self.scenario
+                .place(job)
+                .map_or(&[], |(flow, index)| &self.scenario.flows[flow].jobs[index].class.uses)
         };
         for name in uses(job) {
             let used = 1 + witness.live().filter(|p| uses(p.job).contains(name)).count() as i64;
             let max = self.scenario.limits[name].max;
             if used > max {
-                return Err(format!("limit `{name}`: {used} processes use it, {max} may (job {job})"));
+                return Err(format!(
+                    "limit `{name}`: {used} processes use it, {max} may (job {job})"
+                ));
             }
         }
         Ok(())
@@ -113,19 +131,29 @@ impl Checker {
                 Ok(())
             }
             Change::AttemptQueued(new) => {
-                let before = durable.attempts.iter().filter(|a| a.job == new.job && a.run == new.run && a.id != new.id);
+                let before = durable
+                    .attempts
+                    .iter()
+                    .filter(|a| a.job == new.job && a.run == new.run && a.id != new.id);
                 if let Some(last) = before.map(|a| a.number).max()
                     && new.number != last + 1
                 {
-                    return Err(format!("attempt {} of job {} follows attempt {last}", new.number, new.job));
+                    return Err(format!(
+                        "attempt {} of job {} follows attempt {last}",
+                        new.number, new.job
+                    ));
                 }
                 let of = new.retry_of.and_then(|of| durable.attempt(of));
                 let needs_script = of.is_some_and(|of| {
-                    let by_itself = matches!(new.origin, Origin::Lost | Origin::Requeued | Origin::Handler);
+                    let by_itself =
+                        matches!(new.origin, Origin::Lost | Origin::Requeued | Origin::Handler);
                     of.recovery.is_some() && !of.script_ran && by_itself
                 });
                 if needs_script && new.recovery.is_none() {
-                    return Err(format!("attempt {} of job {} lost its recovery script", new.number, new.job));
+                    return Err(format!(
+                        "attempt {} of job {} lost its recovery script",
+                        new.number, new.job
+                    ));
                 }
                 self.on_retry(new.job, new.run, new.origin, new.retry_of, durable)
             }
@@ -138,10 +166,12 @@ impl Checker {
                 self.on_end(row, end.error.as_deref().unwrap_or(""), durable, witness, server, now)
             }
             Change::AttemptUnleashed(id) => {
-                match witness.live().find(|p| durable.attempt(*id).is_some_and(|a| a.job == p.job)) {
-                    Some(old) => {
-                        Err(format!("attempt {id} was let go while attempt {} of its job still runs", old.attempt))
-                    }
+                match witness.live().find(|p| durable.attempt(*id).is_some_and(|a| a.job == p.job))
+                {
+                    Some(old) => Err(format!(
+                        "attempt {id} was let go while attempt {} of its job still runs",
+                        old.attempt
+                    )),
                     None => Ok(()),
                 }
             }
@@ -155,7 +185,14 @@ impl Checker {
         }
     }
 
-    fn on_retry(&mut self, job: JobId, run: i64, origin: Origin, of: Option<AttemptId>, durable: &Tables) -> Verdict {
+    fn on_retry(
+        &mut self,
+        job: JobId,
+        run: i64,
+        origin: Origin,
+        of: Option<AttemptId>,
+        durable: &Tables,
+    ) -> Verdict {
         let Some((flow, index)) = self.scenario.place(job) else { return Ok(()) };
         let plan = &self.scenario.flows[flow];
         if origin == Origin::Lost {
@@ -163,7 +200,9 @@ impl Checker {
             *losses += 1;
             let most = plan.jobs[index].max_lost;
             if *losses > most {
-                return Err(format!("budget: job {job} was queued again after {losses} losses, {most} are allowed"));
+                return Err(format!(
+                    "budget: job {job} was queued again after {losses} losses, {most} are allowed"
+                ));
             }
         }
         if origin == Origin::Handler {
@@ -174,45 +213,69 @@ impl Checker {
             *uses += 1;
             let most = plan.rules[rule].max_retries;
             if *uses >= most {
-                return Err(format!("budget: rule {rule} gave job {job} {uses} retries, attempts are bound to {most}"));
+                return Err(format!(
+                    "budget: rule {rule} gave job {job} {uses} retries, attempts are bound to {most}"
+                ));
             }
         }
         Ok(())
     }
 
     /// An action moves on its one way; back only to be executed by another, or with a new run.
-    fn on_action(&mut self, id: ActionId, state: ActionState, by: Option<RunnerId>, now: i64) -> Verdict {
+    fn on_action(
+        &mut self,
+        id: ActionId,
+        state: ActionState,
+        by: Option<RunnerId>,
+        now: i64,
+    ) -> Verdict {
         self.given.insert(id, now);
-        let (before, owner) = self.actions.insert(id, (state, by)).unwrap_or((ActionState::Waiting, None));
+        let (before, owner) =
+            self.actions.insert(id, (state, by)).unwrap_or((ActionState::Waiting, None));
         let fits = match state {
             ActionState::Waiting => true,
             ActionState::Triggered => matches!(before, ActionState::Waiting | ActionState::Claimed),
             ActionState::Claimed => before == ActionState::Triggered && by.is_some(),
-            ActionState::Executed | ActionState::Failed => before == ActionState::Claimed && owner == by,
+            ActionState::Executed | ActionState::Failed => {
+                before == ActionState::Claimed && owner == by
+            }
         };
-        if fits { Ok(()) } else { Err(format!("action {id} went from {before:?} of {owner:?} to {state:?} of {by:?}")) }
+        if fits {
+            Ok(())
+        } else {
+            Err(format!("action {id} went from {before:?} of {owner:?} to {state:?} of {by:?}"))
+        }
     }
 
-    /// In the end every trigger that has come has been noticed. Where people reset what they then cancel or disable, the
-    /// new run may never have begun: there nothing can be said.
+    /// In the end every trigger that has come has been noticed. Where people reset what they then
+    /// cancel or disable, the new run may never have begun: there nothing can be said.
     pub fn check_triggers(&self, durable: &Tables) -> Verdict {
         if self.scenario.faults.people > 0 {
             return Ok(());
         }
-        for (flow, row) in self.scenario.flows.iter().zip(&durable.flows).filter(|(_, row)| row.run > 0) {
+        for (flow, row) in
+            self.scenario.flows.iter().zip(&durable.flows).filter(|(_, row)| row.run > 0)
+        {
             for (action, (state, _)) in flow.actions.iter().zip(&row.actions) {
                 if *state == ActionState::Waiting {
-                    return Err(format!("action {} was never triggered ({:?})", action.id, action.trigger));
+                    return Err(format!(
+                        "action {} was never triggered ({:?})",
+                        action.id, action.trigger
+                    ));
                 }
             }
         }
         Ok(())
     }
 
-    /// Actions that were given to somebody before this time and are not reported: their owners should know of them.
+    /// Actions that were given to somebody before this time and are not reported: their owners
+    /// should know of them.
     pub fn given_before(&self, before: i64) -> Vec<(ActionId, RunnerId)> {
         let old = |id: &ActionId| self.given.get(id).is_some_and(|at| *at < before);
-        let open = self.actions.iter().filter(|(id, (state, _))| *state == ActionState::Claimed && old(id));
+        let open = self
+            .actions
+            .iter()
+            .filter(|(id, (state, _))| *state == ActionState::Claimed && old(id));
         open.filter_map(|(id, (_, by))| Some((*id, (*by)?))).collect()
     }
 
@@ -234,7 +297,9 @@ impl Checker {
     }
 
     fn on_claim(&self, flow: usize, id: AttemptId, durable: &Tables, now: i64) -> Verdict {
-        let Some(row) = durable.attempt(id) else { return Err(format!("attempt {id} was claimed but not written")) };
+        let Some(row) = durable.attempt(id) else {
+            return Err(format!("attempt {id} was claimed but not written"));
+        };
         let Some((_, index)) = self.scenario.place(row.job) else { return Ok(()) };
         let uses_limit = !self.scenario.flows[flow].jobs[index].class.uses.is_empty();
         let pauses = |r: &&ReservationRow| {
@@ -246,14 +311,20 @@ impl Checker {
             covers && r.is_active && r.until > now
         };
         if let Some(reserved) = durable.reservations.iter().find(pauses) {
-            return Err(format!("reservation: job {} was claimed in spite of {reserved:?}", row.job));
+            return Err(format!(
+                "reservation: job {} was claimed in spite of {reserved:?}",
+                row.job
+            ));
         }
         let jobs = &durable.flows[flow].jobs;
         for parent in &self.scenario.flows[flow].jobs[index].parents {
             let status = jobs[*parent as usize].status;
             let careless = !self.scenario.flows[flow].jobs[index].cancel_on_failure;
             if !(status.satisfies() || (status.is_bad_end() && careless)) {
-                return Err(format!("order: job {} was claimed while its parent {parent} is {status}", row.job));
+                return Err(format!(
+                    "order: job {} was claimed while its parent {parent} is {status}",
+                    row.job
+                ));
             }
         }
         if jobs[index].held || row.waits_for.is_some() || durable.flows[flow].canceled {
@@ -280,7 +351,9 @@ impl Checker {
             ));
         }
         if error.starts_with("crash recovery") {
-            let Some(owner) = durable.runner(runner) else { return Err(format!("runner {runner} has no row")) };
+            let Some(owner) = durable.runner(runner) else {
+                return Err(format!("runner {runner} has no row"));
+            };
             let is_gone = self.ended.contains_key(&(owner.slot, owner.incarnation));
             let heard = self.heard.get(&runner).copied().unwrap_or(0).max(server.booted);
             let disown = self.scenario.flows[owner.flow].disown();
@@ -308,16 +381,23 @@ impl Checker {
         for (state, by) in durable.flows.iter().flat_map(|f| &f.actions) {
             let is_dead = by.is_some_and(|r| durable.runner(r).is_some_and(|row| row.ended));
             if *state == ActionState::Claimed && is_dead {
-                return Err(format!("ghost: an action is still claimed by {by:?}, which has ended"));
+                return Err(format!(
+                    "ghost: an action is still claimed by {by:?}, which has ended"
+                ));
             }
         }
         for id in std::mem::take(&mut self.promised) {
             if !durable.attempts.iter().rev().any(|a| a.retry_of == Some(id)) {
-                return Err(format!("lost retry: attempt {id} is said to be retried but nothing is queued"));
+                return Err(format!(
+                    "lost retry: attempt {id} is said to be retried but nothing is queued"
+                ));
             }
         }
         let mut used: BTreeMap<&str, i64> = BTreeMap::new();
-        for row in durable.attempts.iter().filter(|a| matches!(a.state, AttemptState::Claimed | AttemptState::Running))
+        for row in durable
+            .attempts
+            .iter()
+            .filter(|a| matches!(a.state, AttemptState::Claimed | AttemptState::Running))
         {
             if let Some((flow, index)) = self.scenario.place(row.job) {
                 for name in &self.scenario.flows[flow].jobs[index].class.uses {
@@ -325,7 +405,9 @@ impl Checker {
                 }
             }
         }
-        if let Some((name, used)) = used.iter().find(|(name, used)| self.scenario.limits[**name].max < **used) {
+        if let Some((name, used)) =
+            used.iter().find(|(name, used)| self.scenario.limits[**name].max < **used)
+        {
             return Err(format!("limit `{name}`: {used} attempts have it"));
         }
         for flow in std::mem::take(&mut self.touched) {
@@ -355,7 +437,10 @@ impl Checker {
             };
             let id = plan.jobs[index].id;
             if live[index] != wanted {
-                return Err(format!("lost job: job {id} is {} but its attempt is {:?}", job.status, live[index]));
+                return Err(format!(
+                    "lost job: job {id} is {} but its attempt is {:?}",
+                    job.status, live[index]
+                ));
             }
             if job.status == JobStatus::Blocked {
                 let careless = !plan.jobs[index].cancel_on_failure;
@@ -369,7 +454,10 @@ impl Checker {
         }
         let complete = jobs.iter().all(|j| j.status.is_final());
         if complete != durable.flows[flow].complete {
-            return Err(format!("workflow {flow} is said to be complete: {}", durable.flows[flow].complete));
+            return Err(format!(
+                "workflow {flow} is said to be complete: {}",
+                durable.flows[flow].complete
+            ));
         }
         Ok(())
     }
@@ -379,16 +467,26 @@ impl Checker {
         for (job, attempt) in &self.acknowledged {
             let state = durable.attempt(*attempt).map(|a| a.state);
             if state != Some(AttemptState::Completed) {
-                return Err(format!("acknowledged completion of job {job} (attempt {attempt}) is now {state:?}"));
+                return Err(format!(
+                    "acknowledged completion of job {job} (attempt {attempt}) is now {state:?}"
+                ));
             }
         }
         Ok(())
     }
 
     /// Nobody has an attempt for long after its death.
-    pub fn check_ghosts(&self, server: &Server, now: i64, bound: impl Fn(usize, i64) -> i64) -> Verdict {
-        for row in
-            server.durable.attempts.iter().filter(|a| matches!(a.state, AttemptState::Claimed | AttemptState::Running))
+    pub fn check_ghosts(
+        &self,
+        server: &Server,
+        now: i64,
+        bound: impl Fn(usize, i64) -> i64,
+    ) -> Verdict {
+        for row in server
+            .durable
+            .attempts
+            .iter()
+            .filter(|a| matches!(a.state, AttemptState::Claimed | AttemptState::Running))
         {
             let Some(runner) = row.runner else { continue };
             let Some(owner) = server.durable.runner(runner) else { continue };
@@ -397,7 +495,10 @@ impl Checker {
             let since = now - (*died).max(server.booted).max(heard);
             if since > bound(owner.slot, self.scenario.flows[owner.flow].disown()) {
                 let since = since / 1000;
-                return Err(format!("ghost: attempt {} belongs to a runner that is dead for {since} s", row.id));
+                return Err(format!(
+                    "ghost: attempt {} belongs to a runner that is dead for {since} s",
+                    row.id
+                ));
             }
         }
         Ok(())
@@ -406,16 +507,22 @@ impl Checker {
 
 /// The engine in memory and the engine that a restart would make must be the same.
 pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
-    if (memory.run, memory.canceled, memory.counts()) != (restored.run, restored.canceled, restored.counts()) {
+    if (memory.run, memory.canceled, memory.counts())
+        != (restored.run, restored.canceled, restored.counts())
+    {
         return Err("memory and rows differ about the workflow".into());
     }
     for (a, b) in memory.jobs.iter().zip(&restored.jobs) {
-        let class =
-            |w: &Workflow, j: &torc_model::core::Job| w.classes[j.next_class.unwrap_or(j.class) as usize].clone();
+        let class = |w: &Workflow, j: &torc_model::core::Job| {
+            w.classes[j.next_class.unwrap_or(j.class) as usize].clone()
+        };
         // The last attempt matters only to jobs that can be retried.
-        let matters = matches!(a.status, JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed);
-        // Waited for a verdict since an earlier run and was then canceled: the rows can not tell it from one that never
-        // ran, and nothing depends on it.
+        let matters = matches!(
+            a.status,
+            JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed
+        );
+        // Waited for a verdict since an earlier run and was then canceled: the rows can not tell it
+        // from one that never ran, and nothing depends on it.
         let from_before = a.status == JobStatus::Canceled && (a.attempt, b.attempt) == (1, 0);
         // Its time had come; whether it has come again after a jump of the clock does not matter.
         let woken = a.not_before.is_none();
@@ -437,14 +544,21 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
             ("canceled_by_dependency", a.canceled_by_dependency == b.canceled_by_dependency),
         ];
         if let Some((what, _)) = parts.iter().find(|(_, same)| !same) {
-            return Err(format!("memory and rows differ about `{what}` of job {}:\n  {a:?}\n  {b:?}", a.id));
+            return Err(format!(
+                "memory and rows differ about `{what}` of job {}:\n  {a:?}\n  {b:?}",
+                a.id
+            ));
         }
     }
     let action = |a: &torc_model::core::Action| (a.id, a.state, a.by);
     if !memory.actions.iter().map(action).eq(restored.actions.iter().map(action)) {
-        return Err(format!("memory and rows differ about actions:\n  {:?}\n  {:?}", memory.actions, restored.actions));
+        return Err(format!(
+            "memory and rows differ about actions:\n  {:?}\n  {:?}",
+            memory.actions, restored.actions
+        ));
     }
-    let more = memory.runners_with_work().into_iter().find(|r| !restored.runners_with_work().contains(r));
+    let more =
+        memory.runners_with_work().into_iter().find(|r| !restored.runners_with_work().contains(r));
     more.map_or(Ok(()), |r| Err(format!("a restart would forget that runner {r} has a process")))
 }
 
@@ -453,5 +567,9 @@ pub fn same_limits(server: &Server, scenario: &Scenario) -> Verdict {
     let (counted, mut fresh) = (&server.limits, scenario.limits.clone());
     fresh.values_mut().for_each(|limit| limit.paused = server.is_limit_reserved());
     server.flows.iter().for_each(|f| f.count_limits(&mut fresh));
-    if &fresh == counted { Ok(()) } else { Err(format!("limits are counted as {counted:?} but are {fresh:?}")) }
+    if &fresh == counted {
+        Ok(())
+    } else {
+        Err(format!("limits are counted as {counted:?} but are {fresh:?}"))
+    }
 }

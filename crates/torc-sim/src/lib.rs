@@ -1,6 +1,6 @@
-//! A deterministic simulator around the engine: one server, up to twenty runners, a network that loses, repeats,
-//! delays and reorders, a disk that refuses, clocks that jump, processes that die anywhere, and people who
-//! intervene. One seed is one history; the same seed is the same history.
+//! A deterministic simulator around the engine: one server, up to twenty runners, a network that
+//! loses, repeats, delays and reorders, a disk that refuses, clocks that jump, processes that die
+//! anywhere, and people who intervene. One seed is one history; the same seed is the same history.
 //!
 //! ```text
 //!   people ─┐                      ┌─ tables (rows of the engine's changes, constraints of the schema)
@@ -10,8 +10,8 @@
 //!   witness: which processes ran when     checker: invariants, after every step
 //! ```
 //!
-//! What is real: every transition, claim, retry, cascade, budget, limit, the verdict on silent runners, and the
-//! way back from rows to the engine. What is imitated: SQLite, HTTP, processes.
+//! What is real: every transition, claim, retry, cascade, budget, limit, the verdict on silent
+//! runners, and the way back from rows to the engine. What is imitated: SQLite, HTTP, processes.
 
 mod check;
 mod people;

@@ -14,8 +14,8 @@ const CHUNK: u64 = 64;
 /// After this many violations there is enough to look at.
 const ENOUGH: usize = 5;
 
-/// Plays histories of one server and up to twenty runners in which everything fails that can fail, and checks the
-/// invariants after every step.
+/// Plays histories of one server and up to twenty runners in which everything fails that can fail,
+/// and checks the invariants after every step.
 #[derive(Parser, Debug)]
 #[command(version)]
 struct Args {
@@ -84,14 +84,17 @@ fn many(args: &Args) -> ExitCode {
                         break;
                     }
                     for seed in first..end.min(first + CHUNK) {
-                        match catch_unwind(AssertUnwindSafe(|| torc_sim::play(seed, args.sabotage))) {
+                        match catch_unwind(AssertUnwindSafe(|| torc_sim::play(seed, args.sabotage)))
+                        {
                             Ok((stats, verdict)) => {
                                 mine.add(&stats);
                                 if let Err(what) = verdict {
                                     lock(&found).push((seed, what));
                                 }
                             }
-                            Err(panic) => lock(&found).push((seed, format!("panic: {}", words(&*panic)))),
+                            Err(panic) => {
+                                lock(&found).push((seed, format!("panic: {}", words(&*panic))))
+                            }
                         }
                         played.fetch_add(1, Ordering::Relaxed);
                     }
@@ -119,5 +122,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_else(|| "no message".into())
+    text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+        .unwrap_or_else(|| "no message".into())
 }

@@ -22,11 +22,14 @@ impl World {
             0..=6 => {
                 let max = self.rng.pick(&[2, 5, 20]);
                 // What runs is the interesting case.
-                let running = row.jobs.iter().position(|j| j.status == JobStatus::Running).map(|i| i as u32);
+                let running =
+                    row.jobs.iter().position(|j| j.status == JobStatus::Running).map(|i| i as u32);
                 let index = running.filter(|_| self.rng.chance(700)).unwrap_or(index);
                 Wish::Retry { index, run, max }
             }
-            7 | 8 if status == JobStatus::PendingFailed => Wish::Classify(index, self.rng.chance(500)),
+            7 | 8 if status == JobStatus::PendingFailed => {
+                Wish::Classify(index, self.rng.chance(500))
+            }
             7..=9 => Wish::CancelJob(index),
             10 => Wish::Cancel,
             11 => Wish::Reset(Seeds::All),
@@ -38,7 +41,9 @@ impl World {
                 let scope = self.rng.pick(&[Scope::All, Scope::Flow(flow), Scope::Limit]);
                 Wish::Reserve(scope, self.rng.pick(&[1_000, 5_000, 30_000]))
             }
-            20 if extras => Wish::Release(self.rng.below(self.server.durable.reservations.len() as u64 + 1) as usize),
+            20 if extras => Wish::Release(
+                self.rng.below(self.server.durable.reservations.len() as u64 + 1) as usize,
+            ),
             18 => Wish::Adjust(index, self.rng.below(1 << 20), self.rng.range(0, 3)),
             _ => Wish::Initialize,
         };
@@ -46,7 +51,8 @@ impl World {
         self.send(Client::Person, Request::Person(flow, wish));
     }
 
-    /// Starts what is not initialized; once faults have stopped also releases what is held and judges what waits.
+    /// Starts what is not initialized; once faults have stopped also releases what is held and
+    /// judges what waits.
     pub(crate) fn tend(&mut self) {
         for flow in 0..self.scenario.flows.len() {
             let jobs = &self.server.durable.flows[flow].jobs;
@@ -58,7 +64,8 @@ impl World {
                         wishes.push(Wish::Hold(index as u32, false));
                     }
                     if job.status == JobStatus::PendingFailed {
-                        wishes.push(Wish::Classify(index as u32, index % 3 == 0 && job.attempt < 8));
+                        wishes
+                            .push(Wish::Classify(index as u32, index % 3 == 0 && job.attempt < 8));
                     }
                 }
             }

@@ -1,4 +1,5 @@
-//! The only source of chance: splitmix64. Everything that happens in a simulation follows from its seed.
+//! The only source of chance: splitmix64. Everything that happens in a simulation follows from its
+//! seed.
 
 /// A stream of numbers that its seed determines.
 #[derive(Clone, Debug)]

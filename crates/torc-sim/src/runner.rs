@@ -1,5 +1,5 @@
-//! The simulated runner: claims with keys, repeats what was not answered, keeps reports until they are, obeys
-//! orders, and ends its own jobs when it was cut off for too long.
+//! The simulated runner: claims with keys, repeats what was not answered, keeps reports until they
+//! are, obeys orders, and ends its own jobs when it was cut off for too long.
 
 use crate::sabotage::Sabotage;
 use crate::scenario::Sight;
@@ -165,17 +165,23 @@ impl World {
         runner.is_leaving = true;
         self.note(|_| format!("runner in slot {slot} leaves"));
         let cause = match self.scenario.slots[slot].sight {
-            Sight::Slurm => self.rng.pick(&[Cause::Stopped, Cause::Preempted, Cause::NodeFail, Cause::Walltime]),
+            Sight::Slurm => {
+                self.rng.pick(&[Cause::Stopped, Cause::Preempted, Cause::NodeFail, Cause::Walltime])
+            }
             Sight::Local | Sight::Remote => Cause::Stopped,
         };
         self.stop_all(slot, Some(cause));
         self.plan_exchange(slot, 1);
     }
 
-    /// Once faults have stopped, whoever speaks with the server knows soon of the actions it was given.
+    /// Once faults have stopped, whoever speaks with the server knows soon of the actions it was
+    /// given.
     pub(crate) fn check_actions(&mut self) {
         for (action, owner) in self.checker.given_before(self.now - UNHEARD) {
-            let slot = self.runners.iter().position(|r| r.is_alive && r.id == Some(owner) && !r.is_disowned);
+            let slot = self
+                .runners
+                .iter()
+                .position(|r| r.is_alive && r.id == Some(owner) && !r.is_disowned);
             let Some(runner) = slot.map(|slot| &self.runners[slot]) else { continue };
             if !runner.actions.contains_key(&action) && runner.contact > self.now - UNHEARD / 2 {
                 self.fail(format!("lost action: runner {owner} was given action {action} and has never heard of it"));
@@ -200,7 +206,8 @@ impl World {
 
     fn plan_exchange(&mut self, slot: usize, delay: i64) {
         let at = self.now + delay;
-        if self.runners[slot].next_exchange.is_none_or(|planned| planned > at || planned < self.now) {
+        if self.runners[slot].next_exchange.is_none_or(|planned| planned > at || planned < self.now)
+        {
             self.runners[slot].next_exchange = Some(at);
             self.tick(slot, delay, Tick::Exchange);
         }
@@ -242,7 +249,8 @@ impl World {
         }
     }
 
-    // ------------------------------------------------------------------------------------------ calls
+    // ------------------------------------------------------------------------------------------
+    // calls
 
     fn exchange(&mut self, slot: usize) {
         let key = self.rng.word();
@@ -263,7 +271,8 @@ impl World {
         let request = match runner.id {
             None => Request::Register { slot, incarnation, key: runner.register_key },
             Some(id) if runner.actions.values().any(|is_over| *is_over) => {
-                let over = runner.actions.iter().find(|(_, is_over)| **is_over).map(|(action, _)| *action);
+                let over =
+                    runner.actions.iter().find(|(_, is_over)| **is_over).map(|(action, _)| *action);
                 Request::ActionDone(id, over.unwrap_or(ActionId(0)))
             }
             Some(id)
@@ -298,7 +307,9 @@ impl World {
 
     fn heartbeat(&mut self, slot: usize) {
         let runner = &mut self.runners[slot];
-        let Some(id) = runner.id.filter(|_| runner.beat.is_none() && !runner.is_disowned) else { return };
+        let Some(id) = runner.id.filter(|_| runner.beat.is_none() && !runner.is_disowned) else {
+            return;
+        };
         let held = runner.held.iter().map(|(id, hold)| (*id, hold.token.clone())).collect();
         let gone: Vec<AttemptId> = runner.gone.iter().copied().collect();
         let client = Client::Beat(slot, runner.incarnation);
@@ -345,8 +356,12 @@ impl World {
     }
 
     pub(crate) fn on_answer(&mut self, client: Client, call: u64, answer: Answer) {
-        let (Client::Exchange(slot, incarnation) | Client::Beat(slot, incarnation)) = client else { return };
-        if self.runners[slot].stalled_until > self.now && self.runners[slot].incarnation == incarnation {
+        let (Client::Exchange(slot, incarnation) | Client::Beat(slot, incarnation)) = client else {
+            return;
+        };
+        if self.runners[slot].stalled_until > self.now
+            && self.runners[slot].incarnation == incarnation
+        {
             let at = self.runners[slot].stalled_until;
             return self.plan(at, Event::Answered(client, call, Box::new(answer)));
         }
@@ -393,7 +408,9 @@ impl World {
                 self.drop_strangers(slot, &not_yours);
                 let runner = &mut self.runners[slot];
                 for id in forgotten {
-                    if !runner.held.contains_key(&id) && self.sabotage != Some(Sabotage::ForgottenClaims) {
+                    if !runner.held.contains_key(&id)
+                        && self.sabotage != Some(Sabotage::ForgottenClaims)
+                    {
                         runner.refused.insert(id);
                         runner.gone.insert(id);
                     }
@@ -479,15 +496,20 @@ impl World {
         ]))
     }
 
-    // ------------------------------------------------------------------------------------------ processes
+    // ------------------------------------------------------------------------------------------
+    // processes
 
     fn cpus_of(&self, job: JobId) -> i64 {
-        self.scenario.place(job).map_or(1, |(flow, i)| i64::from(self.scenario.flows[flow].jobs[i].class.cpus))
+        self.scenario
+            .place(job)
+            .map_or(1, |(flow, i)| i64::from(self.scenario.flows[flow].jobs[i].class.cpus))
     }
 
     fn spawn(&mut self, slot: usize, attempt: AttemptId) {
         let runner = &self.runners[slot];
-        let Some(hold) = runner.held.get(&attempt).filter(|h| h.phase == Phase::Waiting) else { return };
+        let Some(hold) = runner.held.get(&attempt).filter(|h| h.phase == Phase::Waiting) else {
+            return;
+        };
         let (job, token, result) = (hold.job, hold.token.clone(), hold.result);
         if runner.is_fenced || runner.is_disowned || runner.is_leaving {
             return self.stop(slot, attempt, Some(Cause::Stopped));
@@ -500,8 +522,20 @@ impl World {
         let verdict = self.checker.on_start(job, attempt, &self.witness, &self.server.durable);
         self.demand(verdict);
         let incarnation = self.runners[slot].incarnation;
-        self.note(|_| format!("slot {slot} starts attempt {attempt} of job {job}, which will end with {result:?}"));
-        self.witness.start(Process { job, attempt, slot, incarnation, started: self.now, ended: None, result: None });
+        self.note(|_| {
+            format!(
+                "slot {slot} starts attempt {attempt} of job {job}, which will end with {result:?}"
+            )
+        });
+        self.witness.start(Process {
+            job,
+            attempt,
+            slot,
+            incarnation,
+            started: self.now,
+            ended: None,
+            result: None,
+        });
         let runner = &mut self.runners[slot];
         runner.starts.push((attempt, token));
         if let Some(hold) = runner.held.get_mut(&attempt) {
@@ -523,7 +557,9 @@ impl World {
         let result = hold.result;
         let seen = (!killed).then_some(result.map_err(|(_, cause)| cause));
         self.witness.end(attempt, slot, runner.incarnation, self.now, seen);
-        self.note(|_| format!("slot {slot}: the process of attempt {attempt} ends, killed: {killed}"));
+        self.note(|_| {
+            format!("slot {slot}: the process of attempt {attempt} ends, killed: {killed}")
+        });
         match stop {
             // Not ours any more: nobody wants to hear of it, only that it is gone.
             Some(None) => {
@@ -539,8 +575,12 @@ impl World {
                 Err((code, cause)) => self.report(slot, attempt, code, Some(cause)),
             },
         }
-        let waiting: Vec<AttemptId> =
-            self.runners[slot].held.iter().filter(|(_, h)| h.phase == Phase::Waiting).map(|(id, _)| *id).collect();
+        let waiting: Vec<AttemptId> = self.runners[slot]
+            .held
+            .iter()
+            .filter(|(_, h)| h.phase == Phase::Waiting)
+            .map(|(id, _)| *id)
+            .collect();
         for id in waiting {
             self.tick(slot, 1, Tick::Spawn(id));
         }
@@ -550,7 +590,13 @@ impl World {
         let runner = &mut self.runners[slot];
         let Some(hold) = runner.held.get_mut(&attempt) else { return };
         hold.phase = Phase::Over;
-        runner.spool.push(Completion { attempt, token: hold.token.clone(), job: hold.job, code, cause });
+        runner.spool.push(Completion {
+            attempt,
+            token: hold.token.clone(),
+            job: hold.job,
+            code,
+            cause,
+        });
         self.plan_exchange(slot, 3);
     }
 
@@ -607,7 +653,10 @@ impl World {
     fn fence(&mut self, slot: usize) {
         let flow = self.scenario.slots[slot].flow;
         let due = self.runners[slot].contact + self.scenario.flows[flow].disown() - FENCE_MARGIN;
-        if self.now >= due && !self.runners[slot].is_fenced && self.sabotage != Some(Sabotage::NoSelfFence) {
+        if self.now >= due
+            && !self.runners[slot].is_fenced
+            && self.sabotage != Some(Sabotage::NoSelfFence)
+        {
             self.note(|_| format!("slot {slot} has no contact and ends its jobs"));
             self.runners[slot].is_fenced = true;
             self.stop_all(slot, Some(Cause::Lost));

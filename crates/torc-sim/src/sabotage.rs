@@ -1,4 +1,5 @@
-//! Deliberate defects. Each must be found by the invariants: a simulator that finds nothing proves nothing.
+//! Deliberate defects. Each must be found by the invariants: a simulator that finds nothing proves
+//! nothing.
 
 use clap::ValueEnum;
 

@@ -53,7 +53,8 @@ pub struct Slot {
     pub prefetch: usize,
 }
 
-/// How much goes wrong, until faults stop. Rates are per mille of messages or commits, intervals in ms (0: never).
+/// How much goes wrong, until faults stop. Rates are per mille of messages or commits, intervals in
+/// ms (0: never).
 #[derive(Clone, Debug)]
 pub struct Faults {
     /// Messages that vanish.
@@ -97,7 +98,8 @@ pub struct Scenario {
     pub limits: Limits,
     /// What goes wrong.
     pub faults: Faults,
-    /// Its workflows have actions, and people reserve. In some histories only: both take time from everything else.
+    /// Its workflows have actions, and people reserve. In some histories only: both take time from
+    /// everything else.
     pub has_extras: bool,
     /// Typical duration of a process in ms.
     pub duration: i64,
@@ -111,11 +113,15 @@ impl Scenario {
         let flows = if rng.chance(150) { 2 } else { 1 };
         let limited = rng.chance(500);
         let (mut first_id, mut first_action) = (1, 1);
-        let flows: Vec<Flow> =
-            (0..flows).map(|_| flow(rng, &mut first_id, &mut first_action, limited, has_extras)).collect();
+        let flows: Vec<Flow> = (0..flows)
+            .map(|_| flow(rng, &mut first_id, &mut first_action, limited, has_extras))
+            .collect();
         let most = rng.pick(&[1, 2, 3, 4, 4, 6, 8, 20]);
         let slots = (0..most.max(flows.len())).map(|i| slot(rng, i % flows.len())).collect();
-        let limits = Limits::from([("licence".to_owned(), LimitUse { max: rng.range(1, 2), ..LimitUse::default() })]);
+        let limits = Limits::from([(
+            "licence".to_owned(),
+            LimitUse { max: rng.range(1, 2), ..LimitUse::default() },
+        )]);
         Self {
             flows,
             slots,
@@ -143,7 +149,13 @@ impl Scenario {
     }
 }
 
-fn flow(rng: &mut Rng, first_id: &mut i64, first_action: &mut i64, limited: bool, has_extras: bool) -> Flow {
+fn flow(
+    rng: &mut Rng,
+    first_id: &mut i64,
+    first_action: &mut i64,
+    limited: bool,
+    has_extras: bool,
+) -> Flow {
     let count = rng.pick(&[1, 2, 3, 4, 5, 6, 8, 10, 16]);
     let rules = rules(rng);
     let settings = Settings {
@@ -162,7 +174,8 @@ fn flow(rng: &mut Rng, first_id: &mut i64, first_action: &mut i64, limited: bool
             }
             parents.sort_unstable();
             parents.dedup();
-            let uses = if limited && rng.chance(400) { vec!["licence".to_owned()] } else { Vec::new() };
+            let uses =
+                if limited && rng.chance(400) { vec!["licence".to_owned()] } else { Vec::new() };
             let job = NewJob {
                 id: JobId(*first_id),
                 priority: rng.range(0, 1),
@@ -177,7 +190,8 @@ fn flow(rng: &mut Rng, first_id: &mut i64, first_action: &mut i64, limited: bool
             job
         })
         .collect();
-    let handlers = vec![CompiledHandler::new("handler", &rules).expect("the simulator's rules are valid")];
+    let handlers =
+        vec![CompiledHandler::new("handler", &rules).expect("the simulator's rules are valid")];
     let actions = if has_extras { actions(rng, count, first_action) } else { Vec::new() };
     Flow { settings, handlers, rules, jobs, actions }
 }
@@ -211,7 +225,11 @@ fn actions(rng: &mut Rng, jobs: usize, first_id: &mut i64) -> Vec<NewAction> {
 fn rules(rng: &mut Rng) -> Vec<Rule> {
     let backoff = Backoff { delay_seconds: 5.0, factor: 2.0, max_seconds: Some(30.0), jitter: 0.5 };
     let mut rules = vec![
-        Rule { exit_codes: vec![1], backoff: rng.chance(500).then_some(backoff), ..Rule::default() },
+        Rule {
+            exit_codes: vec![1],
+            backoff: rng.chance(500).then_some(backoff),
+            ..Rule::default()
+        },
         Rule {
             exit_codes: vec![2],
             max_retries: 2,
@@ -230,7 +248,12 @@ fn rules(rng: &mut Rng) -> Vec<Rule> {
 
 fn slot(rng: &mut Rng, flow: usize) -> Slot {
     let sight = rng.pick(&[Sight::Local, Sight::Remote, Sight::Slurm]);
-    let capacity = Capacity { num_cpus: rng.range(2, 4), memory_bytes: 1 << 30, num_nodes: 1, ..Capacity::default() };
+    let capacity = Capacity {
+        num_cpus: rng.range(2, 4),
+        memory_bytes: 1 << 30,
+        num_nodes: 1,
+        ..Capacity::default()
+    };
     Slot { flow, capacity, sight, prefetch: rng.pick(&[0, 0, 1, 3]) }
 }
 

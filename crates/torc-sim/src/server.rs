@@ -1,7 +1,8 @@
-//! The simulated server: the real engine between simulated tables, with the protocol of the store around it.
+//! The simulated server: the real engine between simulated tables, with the protocol of the store
+//! around it.
 //!
-//! Requests are carried out in memory when they arrive and share the next commit; answers leave after it. A crash
-//! loses the engine and whatever was not committed.
+//! Requests are carried out in memory when they arrive and share the next commit; answers leave
+//! after it. A crash loses the engine and whatever was not committed.
 
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
@@ -71,7 +72,8 @@ pub struct Server {
     pub limits: Limits,
     /// Runners that have not ended.
     pub runners: BTreeMap<RunnerId, Known>,
-    /// Runners that were ended by this process. Should that be rolled back, they were last heard when they were.
+    /// Runners that were ended by this process. Should that be rolled back, they were last heard
+    /// when they were.
     departed: BTreeMap<RunnerId, Known>,
     next_attempt: i64,
     reserved: Vec<Reserved>,
@@ -143,13 +145,15 @@ impl Server {
                 given: Vec::new(),
                 is_unsure: true,
             };
-            self.runners.insert(id, old.get(&id).or(self.departed.get(&id)).cloned().unwrap_or(known));
+            self.runners
+                .insert(id, old.get(&id).or(self.departed.get(&id)).cloned().unwrap_or(known));
         }
     }
 
     /// The engine, as the working rows say.
     fn load(&mut self) {
-        self.flows = (0..self.scenario.flows.len()).map(|f| self.restored(&self.working, f)).collect();
+        self.flows =
+            (0..self.scenario.flows.len()).map(|f| self.restored(&self.working, f)).collect();
         self.limits = self.scenario.limits.clone();
         if self.sabotage != Some(Sabotage::LimitsForgottenAtBoot) {
             for flow in &self.flows {
@@ -158,7 +162,8 @@ impl Server {
         }
         self.next_attempt = self.working.next_attempt();
         let active = self.working.reservations.iter().enumerate().filter(|(_, row)| row.is_active);
-        self.reserved = active.map(|(id, row)| Reserved { id, scope: row.scope, until: row.until }).collect();
+        self.reserved =
+            active.map(|(id, row)| Reserved { id, scope: row.scope, until: row.until }).collect();
         self.pause_limits();
     }
 
@@ -169,7 +174,8 @@ impl Server {
 
     /// Somebody reserved the named limit.
     pub fn is_limit_reserved(&self) -> bool {
-        self.reserved.iter().any(|r| r.scope == Scope::Limit) && self.sabotage != Some(Sabotage::ReservationsIgnored)
+        self.reserved.iter().any(|r| r.scope == Scope::Limit)
+            && self.sabotage != Some(Sabotage::ReservationsIgnored)
     }
 
     /// Claims of this workflow are paused.
@@ -188,7 +194,12 @@ impl Server {
             self.end_reservation(old.id)?;
         }
         let (id, until) = (self.working.reservations.len(), now + ttl);
-        self.put(Write::ReservationNew(ReservationRow { scope, until, is_active: true, epoch: self.epoch }))?;
+        self.put(Write::ReservationNew(ReservationRow {
+            scope,
+            until,
+            is_active: true,
+            epoch: self.epoch,
+        }))?;
         self.reserved.push(Reserved { id, scope, until });
         self.pause_limits();
         Ok(Answer::Done)
@@ -200,7 +211,8 @@ impl Server {
         self.put(Write::ReservationEnded(id))
     }
 
-    /// Ends the reservations whose time has come; at boot all of them. Tells whether there were any.
+    /// Ends the reservations whose time has come; at boot all of them. Tells whether there were
+    /// any.
     pub fn expire(&mut self, at_boot: bool, now: i64) -> Result<bool, Broken> {
         let spared = match at_boot {
             true => Sabotage::ReservationsOutliveBoot,
@@ -209,7 +221,8 @@ impl Server {
         if self.sabotage == Some(spared) {
             return Ok(false);
         }
-        let due: Vec<usize> = self.reserved.iter().filter(|r| at_boot || r.until <= now).map(|r| r.id).collect();
+        let due: Vec<usize> =
+            self.reserved.iter().filter(|r| at_boot || r.until <= now).map(|r| r.id).collect();
         for id in &due {
             self.end_reservation(*id)?;
         }
@@ -220,14 +233,20 @@ impl Server {
     pub fn restored(&self, tables: &Tables, flow: usize) -> Workflow {
         let mut rows = tables.rows(&self.scenario, flow);
         match self.sabotage {
-            Some(Sabotage::DependenciesForgotten) => rows.jobs.iter_mut().for_each(|j| j.job.parents.clear()),
-            Some(Sabotage::LossesUnbounded) => rows.jobs.iter_mut().for_each(|j| j.job.max_lost = 1000),
+            Some(Sabotage::DependenciesForgotten) => {
+                rows.jobs.iter_mut().for_each(|j| j.job.parents.clear())
+            }
+            Some(Sabotage::LossesUnbounded) => {
+                rows.jobs.iter_mut().for_each(|j| j.job.max_lost = 1000)
+            }
             Some(Sabotage::RulesUnbounded) => rows.jobs.iter_mut().for_each(|j| j.refunds = 1000),
             Some(Sabotage::ZombiesForgotten) => {
                 rows.zombies.clear();
                 rows.live.iter_mut().for_each(|a| a.waits_for = None);
             }
-            Some(Sabotage::ScriptsForgotten) => rows.live.iter_mut().for_each(|a| a.recovery = None),
+            Some(Sabotage::ScriptsForgotten) => {
+                rows.live.iter_mut().for_each(|a| a.recovery = None)
+            }
             _ => {}
         }
         rows.restore()
@@ -250,14 +269,25 @@ impl Server {
 
     fn put(&mut self, write: Write) -> Result<(), Broken> {
         let forgotten = match (&write, self.sabotage) {
-            (Write::Change(_, Change::AttemptQueued(new)), Some(Sabotage::RetryNotWritten)) => new.retry_of.is_some(),
-            (Write::Change(_, Change::AttemptCancelRequested(_)), Some(Sabotage::CancelNotWritten)) => true,
+            (Write::Change(_, Change::AttemptQueued(new)), Some(Sabotage::RetryNotWritten)) => {
+                new.retry_of.is_some()
+            }
+            (
+                Write::Change(_, Change::AttemptCancelRequested(_)),
+                Some(Sabotage::CancelNotWritten),
+            ) => true,
             (Write::Change(_, Change::AttemptEnded(..)), Some(Sabotage::LossNotWritten)) => {
                 matches!(&write, Write::Change(_, Change::AttemptEnded(_, e)) if e.cause == Some(Cause::Lost))
             }
             (Write::RunnerEnded(_), Some(Sabotage::RunnerEndNotWritten)) => true,
-            (Write::Change(_, Change::Action { id, state: ActionState::Triggered, .. }), Some(sabotage)) => {
-                let before = self.scenario.place_of_action(*id).map(|(f, i)| self.working.flows[f].actions[i].0);
+            (
+                Write::Change(_, Change::Action { id, state: ActionState::Triggered, .. }),
+                Some(sabotage),
+            ) => {
+                let before = self
+                    .scenario
+                    .place_of_action(*id)
+                    .map(|(f, i)| self.working.flows[f].actions[i].0);
                 match before {
                     Some(ActionState::Claimed) => sabotage == Sabotage::ActionsOfTheDead,
                     _ => sabotage == Sabotage::TriggersNotWritten,
@@ -292,7 +322,13 @@ impl Server {
     }
 
     /// Carries a request out. With `fails` its part of the transaction is rolled back.
-    pub fn handle(&mut self, request: &Request, now: i64, nonce: u64, fails: bool) -> Result<Answer, Broken> {
+    pub fn handle(
+        &mut self,
+        request: &Request,
+        now: i64,
+        nonce: u64,
+        fails: bool,
+    ) -> Result<Answer, Broken> {
         if !fails {
             return self.carry_out(request, now, nonce);
         }
@@ -306,7 +342,9 @@ impl Server {
 
     fn carry_out(&mut self, request: &Request, now: i64, nonce: u64) -> Result<Answer, Broken> {
         match request {
-            Request::Register { slot, incarnation, key } => self.register(*slot, *incarnation, *key, now),
+            Request::Register { slot, incarnation, key } => {
+                self.register(*slot, *incarnation, *key, now)
+            }
             Request::Claim { runner, key, limit, started, completed } => {
                 let Some(flow) = self.hear(*runner, now) else { return Ok(Answer::RunnerEnded) };
                 self.claim(flow, *runner, *key, *limit, started, completed, now, nonce)
@@ -338,7 +376,13 @@ impl Server {
         Some(known.flow)
     }
 
-    fn register(&mut self, slot: usize, incarnation: u32, key: u64, now: i64) -> Result<Answer, Broken> {
+    fn register(
+        &mut self,
+        slot: usize,
+        incarnation: u32,
+        key: u64,
+        now: i64,
+    ) -> Result<Answer, Broken> {
         if let Some(at) = self.working.runners.iter().position(|r| r.key == key) {
             return Ok(Answer::Registered(RunnerId(at as i64 + 1)));
         }
@@ -360,7 +404,10 @@ impl Server {
         Ok(Answer::Registered(id))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request, at its only call site")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one request, at its only call site"
+    )]
     fn claim(
         &mut self,
         flow: usize,
@@ -402,7 +449,10 @@ impl Server {
                 nonce,
             };
             let claimed = self.apply(flow, now, |w, limits, at| w.claim(&claim(at), limits))?;
-            claimed.into_iter().map(|c| Packet { id: c.attempt, token: c.token, job: c.job }).collect()
+            claimed
+                .into_iter()
+                .map(|c| Packet { id: c.attempt, token: c.token, job: c.job })
+                .collect()
         } else {
             known
         };
@@ -425,18 +475,32 @@ impl Server {
     }
 
     /// What is triggered, and what a lost answer had already brought.
-    fn claim_actions(&mut self, flow: usize, runner: RunnerId, key: u64, now: i64) -> Result<Vec<ActionId>, Broken> {
+    fn claim_actions(
+        &mut self,
+        flow: usize,
+        runner: RunnerId,
+        key: u64,
+        now: i64,
+    ) -> Result<Vec<ActionId>, Broken> {
         if self.scenario.flows[flow].actions.is_empty() {
             return Ok(Vec::new());
         }
         let Some(known) = self.runners.get_mut(&runner) else { return Ok(Vec::new()) };
         let unsure = std::mem::replace(&mut known.is_unsure, false);
         let is_once = self.sabotage == Some(Sabotage::ActionsGivenOnce);
-        let repeated = |id: ActionId| known.given.iter().any(|(of, given, _)| (*of, *given) == (key, id));
-        let lately = |id: ActionId| known.given.iter().any(|(_, given, at)| *given == id && *at > now - FORGOTTEN_MS);
-        let own = self.flows[flow].actions.iter().filter(|a| a.state == ActionState::Claimed && a.by == Some(runner));
-        let mut ids: Vec<ActionId> =
-            own.map(|a| a.id).filter(|id| (unsure || repeated(*id) || !lately(*id)) && !is_once).collect();
+        let repeated =
+            |id: ActionId| known.given.iter().any(|(of, given, _)| (*of, *given) == (key, id));
+        let lately = |id: ActionId| {
+            known.given.iter().any(|(_, given, at)| *given == id && *at > now - FORGOTTEN_MS)
+        };
+        let own = self.flows[flow]
+            .actions
+            .iter()
+            .filter(|a| a.state == ActionState::Claimed && a.by == Some(runner));
+        let mut ids: Vec<ActionId> = own
+            .map(|a| a.id)
+            .filter(|id| (unsure || repeated(*id) || !lately(*id)) && !is_once)
+            .collect();
         if self.flows[flow].has_triggered_action(false) {
             ids.extend(self.apply(flow, now, |w, _, _| w.claim_actions(runner, false))?);
         }
@@ -471,10 +535,16 @@ impl Server {
             right = index.filter(|i| self.flows[flow].jobs[*i as usize].held.is_some());
         }
         let Some(index) = right else { return self.late(flow, runner, report, now) };
-        // A runner that was stopped may have been in the middle of the script; every other end comes after it.
+        // A runner that was stopped may have been in the middle of the script; every other end
+        // comes after it.
         let has_script = self.flows[flow].jobs[index as usize].script.is_some();
-        let ran =
-            ScriptResult { return_code: 0, exec_seconds: 1.0, timed_out: false, stdout_path: None, stderr_path: None };
+        let ran = ScriptResult {
+            return_code: 0,
+            exec_seconds: 1.0,
+            timed_out: false,
+            stdout_path: None,
+            stderr_path: None,
+        };
         let end = End {
             at: now + self.clock_offset,
             return_code: Some(report.code),
@@ -573,15 +643,21 @@ impl Server {
             },
             Wish::Retry { index, run, max } => self.apply(flow, now, |w, _, at| {
                 let job = &w.jobs[*index as usize];
-                // Nobody can ask for this any more, but databases have attempts that were ended over their runner's
-                // head, and their processes still count.
-                if job.status == JobStatus::Running && *run == w.run && !w.canceled && i64::from(job.attempt) < *max {
+                // Nobody can ask for this any more, but databases have attempts that were ended
+                // over their runner's head, and their processes still count.
+                if job.status == JobStatus::Running
+                    && *run == w.run
+                    && !w.canceled
+                    && i64::from(job.attempt) < *max
+                {
                     w.again(*index, Origin::Manual, at);
                     return Ok(());
                 }
                 w.retry(*index, *run, *max, at)
             })?,
-            Wish::Classify(index, retry) => self.apply(flow, now, |w, _, at| w.classify(*index, *retry, at))?,
+            Wish::Classify(index, retry) => {
+                self.apply(flow, now, |w, _, at| w.classify(*index, *retry, at))?
+            }
             Wish::Cancel => {
                 self.apply(flow, now, |w, _, at| w.cancel(at))?;
                 Ok(())
@@ -593,7 +669,9 @@ impl Server {
             }
             Wish::Disable(index) => self.apply(flow, now, |w, _, at| w.disable(*index, at))?,
             Wish::Adjust(index, memory, priority) => {
-                self.apply(flow, now, |w, _, _| w.adjust(*index, Some(*memory), None, Some(*priority)))?;
+                self.apply(flow, now, |w, _, _| {
+                    w.adjust(*index, Some(*memory), None, Some(*priority))
+                })?;
                 self.put(Write::Adjusted(flow, *index as usize, Some(*memory), Some(*priority)))?;
                 Ok(())
             }

@@ -1,4 +1,5 @@
-//! The database of the simulation: the rows that the engine's changes imply, with the constraints of the schema.
+//! The database of the simulation: the rows that the engine's changes imply, with the constraints
+//! of the schema.
 
 use crate::scenario::Scenario;
 use crate::wire::Scope;
@@ -91,7 +92,8 @@ pub struct FlowRow {
 impl FlowRow {
     /// Nothing is left to do for a runner.
     pub fn is_over(&self) -> bool {
-        let is_open = |state: &ActionState| matches!(state, ActionState::Triggered | ActionState::Claimed);
+        let is_open =
+            |state: &ActionState| matches!(state, ActionState::Triggered | ActionState::Claimed);
         self.complete && !self.actions.iter().any(|(state, _)| is_open(state))
     }
 }
@@ -202,9 +204,16 @@ impl Tables {
     }
 
     fn live_mut(&mut self, id: AttemptId) -> Result<&mut AttemptRow, String> {
-        let at = self.attempts.binary_search_by_key(&id, |a| a.id).map_err(|_| format!("there is no attempt {id}"))?;
+        let at = self
+            .attempts
+            .binary_search_by_key(&id, |a| a.id)
+            .map_err(|_| format!("there is no attempt {id}"))?;
         let row = &mut self.attempts[at];
-        if row.state.is_live() { Ok(row) } else { Err(format!("attempt {id} has ended and must never change")) }
+        if row.state.is_live() {
+            Ok(row)
+        } else {
+            Err(format!("attempt {id} has ended and must never change"))
+        }
     }
 
     /// Writes; an error is what the schema would have refused.
@@ -254,7 +263,10 @@ impl Tables {
             Change::AttemptQueued(new) => {
                 place(new.job)?;
                 if let Some(live) = self.live(new.job) {
-                    return Err(format!("attempts {} and {} of job {} are both live", live.id, new.id, new.job));
+                    return Err(format!(
+                        "attempts {} and {} of job {} are both live",
+                        live.id, new.id, new.job
+                    ));
                 }
                 for other in self.attempts.iter().filter(|a| a.job == new.job) {
                     if (other.run, other.number) == (new.run, new.number) {
@@ -264,7 +276,10 @@ impl Tables {
                         ));
                     }
                     if other.retry_of.is_some() && other.retry_of == new.retry_of {
-                        return Err(format!("attempt {:?} of job {} was retried twice", new.retry_of, new.job));
+                        return Err(format!(
+                            "attempt {:?} of job {} was retried twice",
+                            new.retry_of, new.job
+                        ));
                     }
                 }
                 if self.attempts.last().is_some_and(|a| a.id >= new.id) {
@@ -309,17 +324,23 @@ impl Tables {
             Change::AttemptCancelRequested(id) => self.live_mut(*id)?.cancel_requested = true,
             Change::AttemptEnded(id, end) => {
                 let row = self.live_mut(*id)?;
-                row.state = end.state.filter(|s| !s.is_live()).ok_or_else(|| format!("attempt {id} ended as live"))?;
+                row.state = end
+                    .state
+                    .filter(|s| !s.is_live())
+                    .ok_or_else(|| format!("attempt {id} ended as live"))?;
                 row.cause = end.cause;
                 row.script_ran = end.script.is_some();
                 row.outcome = end.outcome;
                 row.rule = end.rule;
-                let by_others = |e: &str| e.starts_with("crash recovery") || e.starts_with("a retry was asked");
+                let by_others =
+                    |e: &str| e.starts_with("crash recovery") || e.starts_with("a retry was asked");
                 row.ended_by_others = end.error.as_deref().is_some_and(by_others);
             }
             Change::Action { id, state, by, .. } => {
                 let found = scenario.place_of_action(*id).filter(|(f, _)| *f == flow);
-                let Some((_, index)) = found else { return Err(format!("action {id} is not of workflow {flow}")) };
+                let Some((_, index)) = found else {
+                    return Err(format!("action {id} is not of workflow {flow}"));
+                };
                 self.flows[flow].actions[index] = (*state, *by);
             }
             Change::Event { .. } => {}
@@ -346,15 +367,22 @@ impl Tables {
                 lost_retries: columns.lost_retries,
                 refunds: columns.refunds,
                 held_back: columns.held,
-                canceled_by_dependency: columns.status == JobStatus::Canceled && columns.by_dependency,
+                canceled_by_dependency: columns.status == JobStatus::Canceled
+                    && columns.by_dependency,
             }
         });
-        let mine: Vec<&AttemptRow> =
-            self.attempts.iter().filter(|a| scenario.place(a.job).is_some_and(|(f, _)| f == flow)).collect();
-        let status = |a: &AttemptRow| scenario.place(a.job).map(|(_, index)| row.jobs[index].status);
+        let mine: Vec<&AttemptRow> = self
+            .attempts
+            .iter()
+            .filter(|a| scenario.place(a.job).is_some_and(|(f, _)| f == flow))
+            .collect();
+        let status =
+            |a: &AttemptRow| scenario.place(a.job).map(|(_, index)| row.jobs[index].status);
         let ended = mine
             .iter()
-            .filter(|a| !a.state.is_live() && a.run == row.run && status(a) != Some(JobStatus::Completed))
+            .filter(|a| {
+                !a.state.is_live() && a.run == row.run && status(a) != Some(JobStatus::Completed)
+            })
             .map(|a| {
                 let script = a.recovery.clone().filter(|_| !a.script_ran).map(Box::new);
                 EndedRow { id: a.id, job: a.job, outcome: a.outcome, rule: a.rule, script }
@@ -362,8 +390,9 @@ impl Tables {
         let zombies = mine.iter().filter_map(|a| {
             let runner = a.runner.filter(|r| self.runner(*r).is_some_and(|r| !r.ended))?;
             let over_its_head = a.state == AttemptState::Failed && a.cause == Some(Cause::Canceled);
-            let let_go =
-                |b: &&AttemptRow| b.claimed_at.is_some() || (b.state == AttemptState::Queued && b.waits_for.is_none());
+            let let_go = |b: &&AttemptRow| {
+                b.claimed_at.is_some() || (b.state == AttemptState::Queued && b.waits_for.is_none())
+            };
             let followed = mine.iter().any(|b| b.job == a.job && b.id > a.id && let_go(b));
             (over_its_head && !followed).then_some(ZombieRow { id: a.id, job: a.job, runner })
         });

@@ -61,7 +61,8 @@ impl Witness {
         now: i64,
         result: Option<Result<(), Cause>>,
     ) {
-        let ours = |p: &Process| p.attempt == attempt && p.slot == slot && p.incarnation == incarnation;
+        let ours =
+            |p: &Process| p.attempt == attempt && p.slot == slot && p.incarnation == incarnation;
         if let Some(at) = self.live.iter().position(|i| ours(&self.processes[*i])) {
             let process = &mut self.processes[self.live.swap_remove(at)];
             process.ended = Some(now);

@@ -22,7 +22,8 @@ const LEASE: i64 = 60_000;
 /// Between two looks at the runners.
 const SWEEP: i64 = 10_000;
 
-/// A process that was seen gone is taken for dead after this long: until then its children may still be dying.
+/// A process that was seen gone is taken for dead after this long: until then its children may
+/// still be dying.
 pub const GUARD: i64 = 5_000;
 
 /// A client gives a call up after this long.
@@ -280,9 +281,14 @@ impl World {
 
     fn unfinished(&self) -> String {
         let mut stuck = Vec::new();
-        for (flow, row) in self.server.durable.flows.iter().enumerate().filter(|(_, f)| !f.is_over()) {
+        for (flow, row) in
+            self.server.durable.flows.iter().enumerate().filter(|(_, f)| !f.is_over())
+        {
             if row.complete {
-                stuck.push(format!("workflow {flow} has actions that nobody executes: {:?}", row.actions));
+                stuck.push(format!(
+                    "workflow {flow} has actions that nobody executes: {:?}",
+                    row.actions
+                ));
             }
             for (index, job) in row.jobs.iter().enumerate().filter(|(_, j)| !j.status.is_final()) {
                 let id = self.scenario.flows[flow].jobs[index].id;
@@ -293,7 +299,8 @@ impl World {
         format!("lost job: faults have stopped but the workflows do not end: {}", stuck.join("; "))
     }
 
-    // ------------------------------------------------------------------------------------------ tools
+    // ------------------------------------------------------------------------------------------
+    // tools
 
     /// Something happens at this time.
     pub(crate) fn plan(&mut self, at: i64, event: Event) {
@@ -332,7 +339,8 @@ impl World {
         !self.is_calm && self.rng.chance(rate(&self.scenario.faults))
     }
 
-    // ------------------------------------------------------------------------------------------ network
+    // ------------------------------------------------------------------------------------------
+    // network
 
     /// Sends a request; the number names the call.
     pub(crate) fn send(&mut self, client: Client, request: Request) -> u64 {
@@ -371,7 +379,9 @@ impl World {
 
     fn is_cut(&self, client: Client) -> bool {
         match client {
-            Client::Exchange(slot, _) | Client::Beat(slot, _) => self.runners[slot].cut_until > self.now,
+            Client::Exchange(slot, _) | Client::Beat(slot, _) => {
+                self.runners[slot].cut_until > self.now
+            }
             Client::Person => false,
         }
     }
@@ -387,7 +397,8 @@ impl World {
         self.plan(at, Event::Answered(client, call, Box::new(answer)));
     }
 
-    // ------------------------------------------------------------------------------------------ events
+    // ------------------------------------------------------------------------------------------
+    // events
 
     fn happen(&mut self, event: Event) {
         match event {
@@ -438,7 +449,9 @@ impl World {
                 faults.cut
             }
             Event::ClockJump => {
-                let jump = self.rng.pick(&[-3_600_000, -60_000, -2_000, 1_000, 90_000, 3_600_000, 7_200_000]);
+                let jump = self
+                    .rng
+                    .pick(&[-3_600_000, -60_000, -2_000, 1_000, 90_000, 3_600_000, 7_200_000]);
                 self.note(|_| format!("the server's clock jumps by {} s", jump / 1000));
                 self.server.clock_offset += jump;
                 faults.clock_jump
@@ -470,7 +483,8 @@ impl World {
         }
     }
 
-    // ------------------------------------------------------------------------------------------ server
+    // ------------------------------------------------------------------------------------------
+    // server
 
     fn crash_server(&mut self) {
         if !self.server.is_up {
@@ -495,9 +509,9 @@ impl World {
         let fails = self.hits(|f| f.savepoint);
         let nonce = self.rng.word();
         let heard = match request {
-            Request::Claim { runner, .. } | Request::Heartbeat { runner, .. } | Request::ActionDone(runner, _) => {
-                Some(*runner)
-            }
+            Request::Claim { runner, .. }
+            | Request::Heartbeat { runner, .. }
+            | Request::ActionDone(runner, _) => Some(*runner),
             Request::Register { .. } | Request::Goodbye(_) | Request::Person(..) => None,
         };
         if let Some(runner) = heard.filter(|r| self.server.runners.contains_key(r)) {
@@ -562,8 +576,15 @@ impl World {
                 self.fail(format!("schema: {what}"));
                 return false;
             }
-            ready |= matches!(write, Write::Change(_, Change::Job { status: JobStatus::Ready, .. }));
-            let verdict = self.checker.on_write(write, &self.server.durable, &self.witness, &self.server, self.now);
+            ready |=
+                matches!(write, Write::Change(_, Change::Job { status: JobStatus::Ready, .. }));
+            let verdict = self.checker.on_write(
+                write,
+                &self.server.durable,
+                &self.witness,
+                &self.server,
+                self.now,
+            );
             self.demand(verdict);
         }
         if !writes.is_empty() {
@@ -625,7 +646,9 @@ impl World {
         for (runner, life) in self.judged(&again, batch_system_answers, true) {
             if let Life::Dead(lost) = life {
                 let what = lost.evidence.text;
-                return self.fail(format!("recovery is not idempotent: it would end runner {runner} again: {what}"));
+                return self.fail(format!(
+                    "recovery is not idempotent: it would end runner {runner} again: {what}"
+                ));
             }
         }
     }
@@ -655,7 +678,10 @@ impl World {
         let verdict = self.checker.check_reservations(&self.server, self.now - 8 * SWEEP);
         self.demand(verdict);
         let slots = self.scenario.clone();
-        let verdict = self.checker.check_ghosts(&self.server, self.now, |slot, disown| match slots.slots[slot].sight {
+        let verdict = self.checker.check_ghosts(&self.server, self.now, |slot, disown| match slots
+            .slots[slot]
+            .sight
+        {
             Sight::Local => GUARD + 8 * SWEEP,
             Sight::Remote | Sight::Slurm => disown + 8 * SWEEP,
         });
@@ -664,14 +690,20 @@ impl World {
     }
 
     /// What the server thinks of its runners.
-    fn judged(&self, server: &Server, batch_system_answers: bool, at_boot: bool) -> Vec<(RunnerId, Life)> {
+    fn judged(
+        &self,
+        server: &Server,
+        batch_system_answers: bool,
+        at_boot: bool,
+    ) -> Vec<(RunnerId, Life)> {
         if self.sabotage == Some(Sabotage::NoSweep) {
             return Vec::new();
         }
         let judge = |(id, known): (&RunnerId, &crate::server::Known)| {
             let by_wall = self.sabotage == Some(Sabotage::WallClockLeases);
             let died = self.checker.ended.get(&(known.slot, known.incarnation));
-            let guard = if self.sabotage == Some(Sabotage::EvidenceActsTooSoon) { 0 } else { GUARD };
+            let guard =
+                if self.sabotage == Some(Sabotage::EvidenceActsTooSoon) { 0 } else { GUARD };
             let gone_for = died.map(|at| self.now - at);
             let sight = self.scenario.slots[known.slot].sight;
             let process = match (sight, gone_for) {
@@ -695,7 +727,11 @@ impl World {
                 server_boot: if by_wall { 0 } else { server.booted },
                 lease: LEASE,
                 disown: if self.sabotage == Some(Sabotage::LeaseKills) { LEASE } else { disown },
-                process: if at_boot && self.sabotage == Some(Sabotage::BootKills) { Process::Gone } else { process },
+                process: if at_boot && self.sabotage == Some(Sabotage::BootKills) {
+                    Process::Gone
+                } else {
+                    process
+                },
                 allocation,
             };
             (*id, life.judge(if by_wall { self.now + server.clock_offset } else { self.now }))

@@ -1,4 +1,5 @@
-//! The simulator holds its own promises: a seed is one history, honest seeds hold, and every defect is found.
+//! The simulator holds its own promises: a seed is one history, honest seeds hold, and every defect
+//! is found.
 
 use torc_sim::{Sabotage, play, trace};
 
@@ -16,7 +17,11 @@ fn a_seed_is_one_history() {
 fn the_invariants_hold() {
     for seed in 0..400 {
         let (_, verdict) = play(seed, None);
-        assert_eq!(verdict, Ok(()), "replay: cargo run --release -p torc-sim -- --seed {seed} --trace");
+        assert_eq!(
+            verdict,
+            Ok(()),
+            "replay: cargo run --release -p torc-sim -- --seed {seed} --trace"
+        );
     }
 }
 

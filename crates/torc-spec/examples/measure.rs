@@ -1,4 +1,5 @@
-//! Measures reading and planning of large workflows: `cargo run --release -p torc-spec --example measure`.
+//! Measures reading and planning of large workflows: `cargo run --release -p torc-spec --example
+//! measure`.
 
 use std::time::Instant;
 use torc_spec::{Format, Source};
@@ -18,7 +19,9 @@ fn measure(name: &str, text: String, format: Format) {
             let edges: usize = plan.jobs.iter().map(|job| job.depends_on.len()).sum();
             format!("{} jobs, {edges} edges", plan.jobs.len())
         }
-        Err(errors) => format!("refused: {}", errors.0[0].message.chars().take(60).collect::<String>()),
+        Err(errors) => {
+            format!("refused: {}", errors.0[0].message.chars().take(60).collect::<String>())
+        }
     };
     println!(
         "{name:40} {format:5} read {read:>9.3?} all {:>9.3?} peak {:>4} MiB  {outcome}",
@@ -33,9 +36,11 @@ fn main() {
     let explicit_yaml: String = (0..n)
         .map(|i| format!("  - name: job_{i}\n    command: \"echo {i} | tee out/{i}.txt\"\n    resource_requirements: small\n    depends_on: [job_{}]\n", i / 2 + n))
         .collect();
-    let more: String = (n..n + n / 2 + 1).map(|i| format!("  - {{name: job_{i}, command: 'true'}}\n")).collect();
-    let explicit =
-        format!("name: x\nresource_requirements: [{{name: small, num_cpus: 1}}]\njobs:\n{explicit_yaml}{more}");
+    let more: String =
+        (n..n + n / 2 + 1).map(|i| format!("  - {{name: job_{i}, command: 'true'}}\n")).collect();
+    let explicit = format!(
+        "name: x\nresource_requirements: [{{name: small, num_cpus: 1}}]\njobs:\n{explicit_yaml}{more}"
+    );
     let cases: Vec<(&str, String, Format)> = vec![
         (
             "sweep",
@@ -74,8 +79,13 @@ fn main() {
         ("one by one", explicit.clone(), Format::Yaml),
     ];
     if only.as_deref().is_none_or(|only| only == "a million") {
-        let jobs: Vec<String> = (0..1_000_000).map(|i| format!("{{\"name\":\"j{i}\",\"command\":\"true\"}}")).collect();
-        measure("a million", format!("{{\"name\":\"x\",\"jobs\":[{}]}}", jobs.join(",")), Format::Json);
+        let jobs: Vec<String> =
+            (0..1_000_000).map(|i| format!("{{\"name\":\"j{i}\",\"command\":\"true\"}}")).collect();
+        measure(
+            "a million",
+            format!("{{\"name\":\"x\",\"jobs\":[{}]}}", jobs.join(",")),
+            Format::Json,
+        );
     }
     for (name, text, format) in cases {
         if only.as_deref().is_none_or(|only| only == name) {
@@ -83,7 +93,8 @@ fn main() {
         }
     }
     if only.as_deref().is_none_or(|only| only == "formats") {
-        let spec = torc_spec::parse(&Source::new("x", explicit, Format::Yaml)).expect("it is valid").spec;
+        let spec =
+            torc_spec::parse(&Source::new("x", explicit, Format::Yaml)).expect("it is valid").spec;
         for format in Format::ALL {
             measure("one by one, written back", spec.write(format), format);
         }

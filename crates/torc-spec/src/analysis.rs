@@ -104,7 +104,8 @@ impl GraphNode {
 const MAX_DRAWN: usize = 60;
 
 impl Spec {
-    /// Plans, and looks for everything doubtful. Of the directory only the names of input files are looked up.
+    /// Plans, and looks for everything doubtful. Of the directory only the names of input files are
+    /// looked up.
     pub fn check(&self, site: Site<'_>) -> Result<Checked, Diagnostics> {
         let planned = plan::plan(self, self.to_json())?;
         let mut warnings = planned.warnings;
@@ -116,7 +117,8 @@ impl Spec {
 }
 
 impl Spec {
-    /// Plans, and looks for what is doubtful wherever it runs: what [`Spec::check`] warns of, without its notes.
+    /// Plans, and looks for what is doubtful wherever it runs: what [`Spec::check`] warns of,
+    /// without its notes.
     pub fn plan_and_doubts(&self) -> Result<(Plan, Diagnostics), Diagnostics> {
         let planned = plan::plan(self, self.to_json())?;
         let mut warnings = planned.warnings;
@@ -131,7 +133,8 @@ impl Spec {
 }
 
 fn runtime(plan: &Plan, job: &Job) -> Option<u64> {
-    let asked = job.resource_requirements.and_then(|index| plan.resource_requirements[index].runtime);
+    let asked =
+        job.resource_requirements.and_then(|index| plan.resource_requirements[index].runtime);
     match (asked, job.extra.timeout) {
         (Some(a), Some(b)) => Some(a.0.min(b.0)),
         (one, other) => one.or(other).map(|runtime| runtime.0),
@@ -150,10 +153,12 @@ fn analyse(spec: &Spec, plan: &Plan, origins: &[usize]) -> Analysis {
             let (seconds, jobs, _) = longest[*parent];
             (seconds, jobs, std::cmp::Reverse(*parent))
         });
-        let (seconds, jobs) = before.map_or((0, 0), |parent| (longest[parent].0, longest[parent].1));
+        let (seconds, jobs) =
+            before.map_or((0, 0), |parent| (longest[parent].0, longest[parent].1));
         longest[index] = (seconds + runtime(plan, job).unwrap_or(0), jobs + 1, before);
     }
-    let end = (0..plan.jobs.len()).max_by_key(|job| (longest[*job].0, longest[*job].1, std::cmp::Reverse(*job)));
+    let end = (0..plan.jobs.len())
+        .max_by_key(|job| (longest[*job].0, longest[*job].1, std::cmp::Reverse(*job)));
     let mut chain: Vec<usize> = std::iter::successors(end, |job| longest[*job].2).collect();
     chain.reverse();
     let known = chain.iter().all(|job| runtime(plan, &plan.jobs[*job]).is_some());
@@ -172,7 +177,8 @@ fn analyse(spec: &Spec, plan: &Plan, origins: &[usize]) -> Analysis {
         dependencies: plan.jobs.iter().map(|job| job.depends_on.len()).sum(),
         width: stages.iter().map(|stage| stage.jobs).max().unwrap_or(0),
         stages,
-        critical_seconds: (known && !chain.is_empty()).then(|| chain.last().map_or(0, |job| longest[*job].0)),
+        critical_seconds: (known && !chain.is_empty())
+            .then(|| chain.last().map_or(0, |job| longest[*job].0)),
         critical_path: chain.into_iter().map(|job| plan.jobs[job].name.clone()).collect(),
         graph,
         recovery: recovery::of_plan(plan, origins, &names),
@@ -193,7 +199,8 @@ fn graph_of(spec: &Spec, plan: &Plan, origins: &[usize], stage: &[usize]) -> Gra
         nodes[node].jobs += 1;
         if nodes[node].jobs == 2 {
             let definition = spec.document.job(origins[index]);
-            nodes[node].name = definition.map(|definition| definition.name.clone()).unwrap_or_default();
+            nodes[node].name =
+                definition.map(|definition| definition.name.clone()).unwrap_or_default();
         }
         node_of.push(node);
     }

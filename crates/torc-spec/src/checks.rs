@@ -1,4 +1,5 @@
-//! Rules between the keys of one object; they see the canonical form, some of it still with `{variables}`.
+//! Rules between the keys of one object; they see the canonical form, some of it still with
+//! `{variables}`.
 
 use crate::diagnostic::Diagnostic;
 use crate::node::{Kind, Node, Span};
@@ -20,14 +21,20 @@ pub fn workflow(reader: &mut Reader<'_>, node: &Node) {
     let parameters = node.get("parameters");
     if let Some(Kind::Map(variables)) = variables {
         for variable in variables {
-            if let Some(parameter) = parameters.and_then(|parameters| parameters.entry(&variable.key)) {
+            if let Some(parameter) =
+                parameters.and_then(|parameters| parameters.entry(&variable.key))
+            {
                 let place = reader.place(parameter.key_span);
                 let message = format!("`{}` is both a variable and a parameter", variable.key);
-                reader.report(variable.key_span, Diagnostic::error(message).remark_at("the parameter", place));
+                reader.report(
+                    variable.key_span,
+                    Diagnostic::error(message).remark_at("the parameter", place),
+                );
             }
             let value = variable.value.as_text().unwrap_or_default();
             if let Some(name) = crate::template::names(value).next() {
-                let message = format!("the value of variable `{}` contains `{{{name}}}`", variable.key);
+                let message =
+                    format!("the value of variable `{}` contains `{{{name}}}`", variable.key);
                 let help = "variables cannot be built from others; write the value out";
                 reader.report(variable.value.span, Diagnostic::error(message).help(help));
             }
@@ -51,12 +58,16 @@ pub fn job(reader: &mut Reader<'_>, node: &Node) {
         }
         (None, None) => {
             let message = format!("job `{}` has no `command`", text(node, "name"));
-            reader.report(node.get("name").map_or(node.span, |name| name.span), Diagnostic::error(message));
+            reader.report(
+                node.get("name").map_or(node.span, |name| name.span),
+                Diagnostic::error(message),
+            );
         }
         (Some(command), None) if command.as_text().is_some_and(|text| text.trim().is_empty()) => {
             reader.report(
                 command.span,
-                Diagnostic::error("the command is empty").help("write `true` for a job that does nothing"),
+                Diagnostic::error("the command is empty")
+                    .help("write `true` for a job that does nothing"),
             );
         }
         _ => {}
@@ -82,7 +93,9 @@ pub fn parameterised(reader: &mut Reader<'_>, node: &Node) {
             let diagnostic = Diagnostic::warning(message).remark_at("these are taken alone", place);
             reader.report(
                 shared.key_span,
-                diagnostic.help("move the values to the workflow's `parameters`, or remove one of the two"),
+                diagnostic.help(
+                    "move the values to the workflow's `parameters`, or remove one of the two",
+                ),
             );
         }
     }
@@ -91,7 +104,10 @@ pub fn parameterised(reader: &mut Reader<'_>, node: &Node) {
         && node.get("use_parameters").is_none()
         && let Some(mode) = node.entry("parameter_mode")
     {
-        reader.report(mode.key_span, Diagnostic::warning("`parameter_mode` has no effect without parameters"));
+        reader.report(
+            mode.key_span,
+            Diagnostic::warning("`parameter_mode` has no effect without parameters"),
+        );
     }
 }
 
@@ -101,7 +117,8 @@ fn parameters_source(reader: &mut Reader<'_>, node: &Node) {
         if let Some(other) = node.entry(key) {
             let message = format!("`{key}` cannot stand beside `parameters_file`");
             let place = reader.place(file.key_span);
-            let diagnostic = Diagnostic::error(message).label("each row of the file is one set of values");
+            let diagnostic =
+                Diagnostic::error(message).label("each row of the file is one set of values");
             reader.report(other.key_span, diagnostic.remark_at("the file", place));
         }
     }
@@ -111,14 +128,18 @@ fn parameters_source(reader: &mut Reader<'_>, node: &Node) {
 pub fn requirements(reader: &mut Reader<'_>, node: &Node) {
     if let Some(name) = node.get("name").filter(|name| name.as_text() == Some("default")) {
         let message = "the name `default` is reserved for jobs that ask for nothing";
-        reader.report(name.span, Diagnostic::error(message).help("choose another name and name it in the jobs"));
+        reader.report(
+            name.span,
+            Diagnostic::error(message).help("choose another name and name it in the jobs"),
+        );
     }
     for key in ["memory", "runtime"] {
         if matches!(text(node, key), "0" | "PT0S") {
             let span = node.get(key).map_or(node.span, |value| value.span);
             reader.report(
                 span,
-                Diagnostic::error(format!("`{key}` must be more than zero")).help("leave it out for no limit"),
+                Diagnostic::error(format!("`{key}` must be more than zero"))
+                    .help("leave it out for no limit"),
             );
         }
     }
@@ -139,9 +160,12 @@ pub fn handler(reader: &mut Reader<'_>, node: &Node) {
 /// A rule of a failure handler.
 pub fn rule(reader: &mut Reader<'_>, node: &Node) {
     let lists = ["exit_codes", "signals", "causes", "stderr_matches"];
-    let all = node.get("match_all_exit_codes").is_some_and(|all| matches!(all.kind, Kind::Bool(true) | Kind::Text(_)));
+    let all = node
+        .get("match_all_exit_codes")
+        .is_some_and(|all| matches!(all.kind, Kind::Bool(true) | Kind::Text(_)));
     if !all && lists.iter().all(|key| node.get(key).is_none()) {
-        let diagnostic = Diagnostic::error("this rule matches no failure").label("it says nothing about when to retry");
+        let diagnostic = Diagnostic::error("this rule matches no failure")
+            .label("it says nothing about when to retry");
         let help = "give it `exit_codes`, `signals`, `causes`, `stderr_matches` or `match_all_exit_codes: true`";
         reader.report(node.span, diagnostic.help(help));
     }
@@ -171,7 +195,11 @@ pub fn action(reader: &mut Reader<'_>, node: &Node) {
     }
     for key in ["jobs", "job_name_regexes"] {
         let speaks_of_jobs = about_jobs || trigger == AUTO_SCHEDULE;
-        if !speaks_of_jobs && !trigger.is_empty() && !trigger.contains('{') && node.get(key).is_some() {
+        if !speaks_of_jobs
+            && !trigger.is_empty()
+            && !trigger.contains('{')
+            && node.get(key).is_some()
+        {
             let message = format!("`{key}` has no effect at `{trigger}`");
             let help = "only `on_jobs_ready`, `on_jobs_complete` and `auto_schedule_on_ready_jobs` speak of jobs";
             reader.report(span(node, key), Diagnostic::warning(message).help(help));
@@ -180,16 +208,28 @@ pub fn action(reader: &mut Reader<'_>, node: &Node) {
     let (needed, foreign): (&[&str], &[&str]) = match kind {
         "run_commands" => (
             &["commands"],
-            &["scheduler", "scheduler_type", "num_allocations", "start_one_worker_per_node", "max_parallel_jobs"],
+            &[
+                "scheduler",
+                "scheduler_type",
+                "num_allocations",
+                "start_one_worker_per_node",
+                "max_parallel_jobs",
+            ],
         ),
         "schedule_nodes" => (&["scheduler"], &["commands"]),
         _ => (&[], &[]),
     };
     for key in needed.iter().filter(|key| node.get(key).is_none()) {
         let message = format!("`{kind}` needs `{key}`");
-        reader.report(span(node, "action_type"), Diagnostic::error(message).label(format!("`{key}` is missing")));
+        reader.report(
+            span(node, "action_type"),
+            Diagnostic::error(message).label(format!("`{key}` is missing")),
+        );
     }
     for key in foreign.iter().filter(|key| node.get(key).is_some()) {
-        reader.report(span(node, key), Diagnostic::warning(format!("`{key}` has no effect in `{kind}`")));
+        reader.report(
+            span(node, key),
+            Diagnostic::warning(format!("`{key}` has no effect in `{kind}`")),
+        );
     }
 }

@@ -105,7 +105,14 @@ impl Diagnostic {
     }
 
     fn new(severity: Severity, message: impl Into<String>) -> Self {
-        Self { severity, message: message.into(), place: None, label: None, help: None, notes: Vec::new() }
+        Self {
+            severity,
+            message: message.into(),
+            place: None,
+            label: None,
+            help: None,
+            notes: Vec::new(),
+        }
     }
 
     /// With a place.
@@ -151,7 +158,11 @@ impl Diagnostic {
 
     fn render(&self, out: &mut String, paint: &Paint) {
         let (open, close) = paint.severity(self.severity);
-        out.push_str(&format!("{open}{}{close}: {}\n", self.severity.as_str(), printable(&self.message)));
+        out.push_str(&format!(
+            "{open}{}{close}: {}\n",
+            self.severity.as_str(),
+            printable(&self.message)
+        ));
         let gutter = self.gutter();
         if let Some(place) = &self.place {
             place.render(out, gutter, self.label.as_deref(), paint, self.severity);
@@ -159,39 +170,72 @@ impl Diagnostic {
             out.push_str(&format!("{:gutter$} = {}\n", "", printable(label)));
         }
         for note in &self.notes {
-            out.push_str(&format!("{:gutter$} = note: {}\n", "", wrapped(&printable(&note.message), gutter + 9)));
+            out.push_str(&format!(
+                "{:gutter$} = note: {}\n",
+                "",
+                wrapped(&printable(&note.message), gutter + 9)
+            ));
             if let Some(place) = &note.place {
                 place.render(out, gutter, None, paint, Severity::Note);
             }
         }
         if let Some(help) = &self.help {
-            out.push_str(&format!("{:gutter$} = {}: {}\n", "", paint.help(), wrapped(&printable(help), gutter + 9)));
+            out.push_str(&format!(
+                "{:gutter$} = {}: {}\n",
+                "",
+                paint.help(),
+                wrapped(&printable(help), gutter + 9)
+            ));
         }
     }
 
     fn gutter(&self) -> usize {
-        let places = self.place.iter().chain(self.notes.iter().filter_map(|note| note.place.as_ref()));
+        let places =
+            self.place.iter().chain(self.notes.iter().filter_map(|note| note.place.as_ref()));
         places.map(|place| place.line.to_string().len()).max().unwrap_or(1) + 1
     }
 }
 
 impl Place {
-    fn render(&self, out: &mut String, gutter: usize, label: Option<&str>, paint: &Paint, severity: Severity) {
+    fn render(
+        &self,
+        out: &mut String,
+        gutter: usize,
+        label: Option<&str>,
+        paint: &Paint,
+        severity: Severity,
+    ) {
         let label = label.map(|label| printable(label).into_owned());
         if self.line == 0 {
             let path = if self.path.is_empty() { "the top level" } else { &self.path };
-            out.push_str(&format!("{:gutter$}--> {}: {}\n", "", printable(&self.file), printable(path)));
+            out.push_str(&format!(
+                "{:gutter$}--> {}: {}\n",
+                "",
+                printable(&self.file),
+                printable(path)
+            ));
             if let Some(label) = label {
                 out.push_str(&format!("{:gutter$} = {label}\n", ""));
             }
             return;
         }
-        out.push_str(&format!("{:gutter$}--> {}:{}:{}\n", "", printable(&self.file), self.line, self.column));
+        out.push_str(&format!(
+            "{:gutter$}--> {}:{}:{}\n",
+            "",
+            printable(&self.file),
+            self.line,
+            self.column
+        ));
         let window = Window::around(self);
         let (open, close) = paint.severity(severity);
         out.push_str(&format!("{:gutter$} |\n{:>gutter$} | {}\n", "", self.line, window.text));
         let label = label.map(|label| format!(" {label}")).unwrap_or_default();
-        out.push_str(&format!("{:gutter$} | {}{open}{}{label}{close}\n", "", window.indent, "^".repeat(window.marks)));
+        out.push_str(&format!(
+            "{:gutter$} | {}{open}{}{label}{close}\n",
+            "",
+            window.indent,
+            "^".repeat(window.marks)
+        ));
     }
 }
 
@@ -207,13 +251,17 @@ impl Window {
     const WIDTH: usize = 110;
 
     fn around(place: &Place) -> Self {
-        let chars: Vec<char> =
-            place.source.chars().map(|c| if c.is_control() && c != '\t' { '\u{FFFD}' } else { c }).collect();
+        let chars: Vec<char> = place
+            .source
+            .chars()
+            .map(|c| if c.is_control() && c != '\t' { '\u{FFFD}' } else { c })
+            .collect();
         let within = |column: usize| column.saturating_sub(1 + place.source_offset);
         let start = within(place.column).min(chars.len());
         let end = if place.end_line == place.line { within(place.end_column) } else { chars.len() };
         let end = end.clamp(start, chars.len());
-        let from = if chars.len() <= Self::WIDTH { 0 } else { start.saturating_sub(Self::WIDTH / 3) };
+        let from =
+            if chars.len() <= Self::WIDTH { 0 } else { start.saturating_sub(Self::WIDTH / 3) };
         let to = chars.len().min(from + Self::WIDTH);
         let mut text = String::new();
         let mut indent = String::new();
@@ -226,7 +274,11 @@ impl Window {
             text.push('…');
         }
         indent.extend(chars[from..start].iter().map(|c| if *c == '\t' { '\t' } else { ' ' }));
-        Self { text: text.trim_end().to_owned(), indent, marks: end.min(to).saturating_sub(start).max(1) }
+        Self {
+            text: text.trim_end().to_owned(),
+            indent,
+            marks: end.min(to).saturating_sub(start).max(1),
+        }
     }
 }
 
@@ -252,7 +304,10 @@ impl Paint {
 /// Control characters from a hostile file must not reach a terminal.
 fn printable(text: &str) -> std::borrow::Cow<'_, str> {
     if text.chars().any(|c| c.is_control() && c != '\n') {
-        text.chars().map(|c| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c }).collect::<String>().into()
+        text.chars()
+            .map(|c| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c })
+            .collect::<String>()
+            .into()
     } else {
         text.into()
     }
@@ -393,8 +448,8 @@ impl SourceMap {
 
     /// For a text.
     pub fn new(name: &str, text: String) -> Self {
-        let starts =
-            std::iter::once(0).chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1));
+        let starts = std::iter::once(0)
+            .chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1));
         let lines = starts.map(|start| u32::try_from(start).unwrap_or(u32::MAX)).collect();
         Self { name: name.into(), text: Arc::new(text), lines }
     }
@@ -413,7 +468,16 @@ impl SourceMap {
         let (end_line, end_column) = self.line_column((span.end as usize).max(span.start as usize));
         let source_offset = if column > Self::MAX_LINE { column - Self::MAX_LINE / 2 } else { 0 };
         let source = self.line(line, source_offset);
-        Place { file: self.name.to_string(), path, line, column, end_line, end_column, source, source_offset }
+        Place {
+            file: self.name.to_string(),
+            path,
+            line,
+            column,
+            end_line,
+            end_column,
+            source,
+            source_offset,
+        }
     }
 
     /// Narrows a span to a part of its text, if that part is there word for word.
@@ -421,8 +485,11 @@ impl SourceMap {
         if span.is_none() || part.is_empty() {
             return span;
         }
-        let found = self.text.get(span.start as usize..span.end as usize).and_then(|text| text.find(part));
-        found.map_or(span, |at| Span::new(span.start as usize + at, span.start as usize + at + part.len()))
+        let found =
+            self.text.get(span.start as usize..span.end as usize).and_then(|text| text.find(part));
+        found.map_or(span, |at| {
+            Span::new(span.start as usize + at, span.start as usize + at + part.len())
+        })
     }
 
     fn line_column(&self, offset: usize) -> (usize, usize) {
@@ -466,8 +533,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, candidate)| candidate)
 }
 
-/// Looks for what was meant, but not for ever: of ten thousand wrong names among ten thousand known ones the first few
-/// get advice.
+/// Looks for what was meant, but not for ever: of ten thousand wrong names among ten thousand known
+/// ones the first few get advice.
 #[derive(Debug)]
 pub struct Advice(Cell<usize>);
 

@@ -57,10 +57,11 @@ impl Document {
     /// From a canonical tree.
     pub fn read(tree: &Node) -> Result<Self, de::value::Error> {
         let Kind::Map(entries) = &tree.kind else { return Self::deserialize(tree) };
-        let packed: Option<Arc<Packed>> = entries.iter().find_map(|entry| match &entry.value.kind {
-            Kind::Long(jobs) if entry.key == JOBS => Some(jobs.clone()),
-            _ => None,
-        });
+        let packed: Option<Arc<Packed>> =
+            entries.iter().find_map(|entry| match &entry.value.kind {
+                Kind::Long(jobs) if entry.key == JOBS => Some(jobs.clone()),
+                _ => None,
+            });
         let is_packed = packed.is_some();
         let plain = entries.iter().filter(|entry| !is_packed || entry.key != JOBS);
         let plain = MapDeserializer::new(plain.map(|entry| (&*entry.key, &entry.value)));

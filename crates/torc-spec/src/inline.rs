@@ -1,4 +1,5 @@
-//! `parameters_file`: rows of a CSV, JSON or JSONL file, written out as parameters that go side by side.
+//! `parameters_file`: rows of a CSV, JSON or JSONL file, written out as parameters that go side by
+//! side.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceMap, excerpt};
 use crate::node::{Entry, Kind, Node, Span};
@@ -9,20 +10,26 @@ use serde_json::{Map, Number, Value};
 use std::path::Path;
 
 /// Replaces every `parameters_file` in a canonical tree.
-pub fn parameters_files(tree: &mut Node, map: &SourceMap, base_dir: Option<&Path>, found: &mut Diagnostics) {
+pub fn parameters_files(
+    tree: &mut Node,
+    map: &SourceMap,
+    base_dir: Option<&Path>,
+    found: &mut Diagnostics,
+) {
     let constants: Vec<(String, String)> = match tree.get("variables").map(|node| &node.kind) {
-        Some(Kind::Map(entries)) => {
-            entries.iter().map(|e| (e.key.to_string(), e.value.as_text().unwrap_or_default().to_owned())).collect()
-        }
+        Some(Kind::Map(entries)) => entries
+            .iter()
+            .map(|e| (e.key.to_string(), e.value.as_text().unwrap_or_default().to_owned()))
+            .collect(),
         _ => Vec::new(),
     };
     let mut inline = |node: &mut Node, path: String| {
         let Some(entry) = node.entry("parameters_file").cloned() else { return };
         match columns(&entry.value, base_dir, &constants) {
             Ok(columns) => replace(node, &entry, columns),
-            Err(diagnostic) => {
-                found.push((*diagnostic).at(map.place(entry.value.span, format!("{path}parameters_file"))))
-            }
+            Err(diagnostic) => found.push(
+                (*diagnostic).at(map.place(entry.value.span, format!("{path}parameters_file"))),
+            ),
         }
     };
     inline(tree, String::new());
@@ -30,9 +37,10 @@ pub fn parameters_files(tree: &mut Node, map: &SourceMap, base_dir: Option<&Path
         let Kind::Map(entries) = &mut tree.kind else { return };
         let Some(list) = entries.iter_mut().find(|entry| entry.key == key) else { continue };
         match &mut list.value.kind {
-            Kind::List(items) => {
-                items.iter_mut().enumerate().for_each(|(index, item)| inline(item, format!("{key}[{index}].")))
-            }
+            Kind::List(items) => items
+                .iter_mut()
+                .enumerate()
+                .for_each(|(index, item)| inline(item, format!("{key}[{index}]."))),
             Kind::Long(items) if items.mentions("parameters_file") => {
                 change(items, |index, item| inline(item, format!("{key}[{index}].")));
             }
@@ -73,7 +81,8 @@ fn columns(
     base_dir: Option<&Path>,
     constants: &[(String, String)],
 ) -> Result<Map<String, Value>, Box<Diagnostic>> {
-    let constants: Vec<(&str, &str)> = constants.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let constants: Vec<(&str, &str)> =
+        constants.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let name = template::substitute(file.as_text().unwrap_or_default(), &constants)
         .map_err(|error| Diagnostic::error(error.message))?;
     let Some(base_dir) = base_dir else {
@@ -83,14 +92,26 @@ fn columns(
             .into());
     };
     let path = base_dir.join(&name);
-    let fail = |error: std::io::Error| Diagnostic::error(format!("cannot read `{}`: {error}", path.display()));
-    let bytes = std::fs::File::open(&path).and_then(|mut file| read_limited(&mut file)).map_err(fail)?;
+    let fail = |error: std::io::Error| {
+        Diagnostic::error(format!("cannot read `{}`: {error}", path.display()))
+    };
+    let bytes =
+        std::fs::File::open(&path).and_then(|mut file| read_limited(&mut file)).map_err(fail)?;
     if bytes.len() > Source::MAX_BYTES {
-        return Err(Diagnostic::error(format!("`{name}` is larger than {} MiB", Source::MAX_BYTES >> 20)).into());
+        return Err(Diagnostic::error(format!(
+            "`{name}` is larger than {} MiB",
+            Source::MAX_BYTES >> 20
+        ))
+        .into());
     }
-    let text = String::from_utf8(bytes).map_err(|_| Diagnostic::error(format!("`{name}` is not UTF-8 text")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Diagnostic::error(format!("`{name}` is not UTF-8 text")))?;
     let text = text.trim_start_matches('\u{FEFF}');
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("").to_ascii_lowercase();
+    let extension = path
+        .extension()
+        .and_then(|extension| extension.to_str())
+        .unwrap_or("")
+        .to_ascii_lowercase();
     let rows = match extension.as_str() {
         "csv" => csv(text, ','),
         "tsv" => csv(text, '\t'),
@@ -102,7 +123,8 @@ fn columns(
                 .into());
         }
     };
-    rows.and_then(transpose).map_err(|message| Diagnostic::error(format!("`{}`: {message}", excerpt(&name))).into())
+    rows.and_then(transpose)
+        .map_err(|message| Diagnostic::error(format!("`{}`: {message}", excerpt(&name))).into())
 }
 
 type Row = Map<String, Value>;
@@ -115,19 +137,34 @@ fn transpose(rows: Vec<Row>) -> Result<Map<String, Value>, String> {
     }
     let names: Vec<String> = first.keys().cloned().collect();
     if let Some(bad) = names.iter().find(|name| !template::is_identifier(name)) {
-        return Err(format!("`{}` cannot be the name of a parameter: use letters, digits and `_`", excerpt(bad)));
+        return Err(format!(
+            "`{}` cannot be the name of a parameter: use letters, digits and `_`",
+            excerpt(bad)
+        ));
     }
-    let mut columns: Vec<Vec<Value>> = names.iter().map(|_| Vec::with_capacity(rows.len())).collect();
+    let mut columns: Vec<Vec<Value>> =
+        names.iter().map(|_| Vec::with_capacity(rows.len())).collect();
     for (index, mut row) in rows.into_iter().enumerate() {
         for (name, column) in names.iter().zip(&mut columns) {
             match row.remove(name) {
-                Some(value @ (Value::String(_) | Value::Number(_) | Value::Bool(_))) => column.push(value),
-                Some(_) => return Err(format!("row {}: `{name}` is not a text, a number or a boolean", index + 1)),
+                Some(value @ (Value::String(_) | Value::Number(_) | Value::Bool(_))) => {
+                    column.push(value)
+                }
+                Some(_) => {
+                    return Err(format!(
+                        "row {}: `{name}` is not a text, a number or a boolean",
+                        index + 1
+                    ));
+                }
                 None => return Err(format!("row {} has no `{name}`", index + 1)),
             }
         }
         if let Some(extra) = row.keys().next() {
-            return Err(format!("row {} has `{}`, which the first row does not have", index + 1, excerpt(extra)));
+            return Err(format!(
+                "row {} has `{}`, which the first row does not have",
+                index + 1,
+                excerpt(extra)
+            ));
         }
     }
     Ok(names.into_iter().zip(columns.into_iter().map(Value::from)).collect())
@@ -140,7 +177,9 @@ fn json(text: &str) -> Result<Vec<Row>, String> {
 fn json_lines(text: &str) -> Result<Vec<Row>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
-        .map(|(index, line)| serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1)))
+        .map(|(index, line)| {
+            serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1))
+        })
         .collect()
 }
 
@@ -177,16 +216,23 @@ fn csv(text: &str, separator: char) -> Result<Vec<Row>, String> {
         record.push(field);
         records.push((line, record));
     }
-    let mut records = records.into_iter().filter(|(_, record)| record.len() > 1 || !record[0].trim().is_empty());
+    let mut records =
+        records.into_iter().filter(|(_, record)| record.len() > 1 || !record[0].trim().is_empty());
     let Some((_, header)) = records.next() else { return Err("the file is empty".into()) };
     let header: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
-    if let Some((_, twice)) = header.iter().enumerate().find(|(index, name)| header[..*index].contains(name)) {
+    if let Some((_, twice)) =
+        header.iter().enumerate().find(|(index, name)| header[..*index].contains(name))
+    {
         return Err(format!("column `{}` occurs twice", excerpt(twice)));
     }
     records
         .map(|(line, record)| {
             if record.len() != header.len() {
-                return Err(format!("line {line} has {} fields, the header has {}", record.len(), header.len()));
+                return Err(format!(
+                    "line {line} has {} fields, the header has {}",
+                    record.len(),
+                    header.len()
+                ));
             }
             Ok(header.iter().cloned().zip(record.iter().map(|field| csv_value(field))).collect())
         })
@@ -196,10 +242,15 @@ fn csv(text: &str, separator: char) -> Result<Vec<Row>, String> {
 /// A number only if it prints as it was written: `007` and `1.10` stay text.
 fn csv_value(field: &str) -> Value {
     let trimmed = field.trim();
-    let number =
-        trimmed.parse::<i64>().ok().map(Number::from).or_else(|| trimmed.parse().ok().and_then(Number::from_f64));
+    let number = trimmed
+        .parse::<i64>()
+        .ok()
+        .map(Number::from)
+        .or_else(|| trimmed.parse().ok().and_then(Number::from_f64));
     match number {
-        Some(number) if template::display(&Value::Number(number.clone())) == trimmed => Value::Number(number),
+        Some(number) if template::display(&Value::Number(number.clone())) == trimmed => {
+            Value::Number(number)
+        }
         _ => Value::from(field),
     }
 }

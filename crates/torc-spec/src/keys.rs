@@ -1,5 +1,5 @@
-//! The keys of the spec: the one table that drives the reader, its suggestions, the KDL mapping, the writers and the
-//! JSON Schema.
+//! The keys of the spec: the one table that drives the reader, its suggestions, the KDL mapping,
+//! the writers and the JSON Schema.
 
 use crate::checks;
 use crate::node::Node;
@@ -31,7 +31,8 @@ pub enum Shape {
     Timeout,
     /// A duration or a number of seconds; canonical as a number of seconds.
     Seconds,
-    /// As Slurm takes it; canonical `HH:MM:SS` or `D-HH:MM:SS`. A bare number is minutes, as for `sbatch`.
+    /// As Slurm takes it; canonical `HH:MM:SS` or `D-HH:MM:SS`. A bare number is minutes, as for
+    /// `sbatch`.
     Walltime,
     /// As Slurm takes it: a whole number with an optional unit letter.
     SlurmMemory,
@@ -80,7 +81,8 @@ pub struct Field {
     pub key: &'static str,
     /// Other names for it, in every format.
     pub aliases: &'static [&'static str],
-    /// Names for it in KDL, where lists are written as repeated nodes; the first is the one we write.
+    /// Names for it in KDL, where lists are written as repeated nodes; the first is the one we
+    /// write.
     pub kdl: &'static [&'static str],
     /// Its value.
     pub shape: Shape,
@@ -139,9 +141,9 @@ pub fn numbered(number: usize) -> &'static str {
 impl Object {
     /// The field with this key or alias.
     pub fn field(&self, key: &str, kdl: bool) -> Option<&'static Field> {
-        self.fields
-            .iter()
-            .find(|field| field.key == key || field.aliases.contains(&key) || (kdl && field.kdl.contains(&key)))
+        self.fields.iter().find(|field| {
+            field.key == key || field.aliases.contains(&key) || (kdl && field.kdl.contains(&key))
+        })
     }
 }
 
@@ -198,12 +200,32 @@ pub static WORKFLOW: Object = Object {
             Shape::Map(KeyRule::Name, &Shape::Int(0, 1_000_000)),
             "How many jobs may use something at once, where the server does not say so already; see `uses`.",
         ),
-        field("parameters", PARAMETERS, "Parameters that jobs, files and user data take with `use_parameters`."),
-        field("parameter_mode", MODE, "How shared parameters combine: every combination, or side by side."),
-        field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one set of parameter values per row."),
-        field("use_pending_failed", Shape::Bool, "Failures that no rule covers wait for a verdict instead of failing."),
+        field(
+            "parameters",
+            PARAMETERS,
+            "Parameters that jobs, files and user data take with `use_parameters`.",
+        ),
+        field(
+            "parameter_mode",
+            MODE,
+            "How shared parameters combine: every combination, or side by side.",
+        ),
+        field(
+            "parameters_file",
+            Shape::Text,
+            "CSV, JSON or JSONL file with one set of parameter values per row.",
+        ),
+        field(
+            "use_pending_failed",
+            Shape::Bool,
+            "Failures that no rule covers wait for a verdict instead of failing.",
+        ),
         field("default_failure_handler", Shape::Name, "Failure handler of jobs that name none."),
-        field("checkpoint_exit_code", Shape::Int(1, 255), "Exit code that means: state saved, start me again."),
+        field(
+            "checkpoint_exit_code",
+            Shape::Int(1, 255),
+            "Exit code that means: state saved, start me again.",
+        ),
         field(
             "compare_files_by",
             Shape::Word(|| vec!["mtime", "content"]),
@@ -219,7 +241,11 @@ pub static WORKFLOW: Object = Object {
             Shape::Number(0.0, 1.0),
             "An agent's verdict below this confidence waits for a person.",
         ),
-        field("agent", Shape::Steps(crate::steps::Part::Agent), "The agent program that `claude` steps call."),
+        field(
+            "agent",
+            Shape::Steps(crate::steps::Part::Agent),
+            "The agent program that `claude` steps call.",
+        ),
         field("resource_monitor", Shape::Object(&RESOURCE_MONITOR), "How resource use is watched."),
         field("execution_config", Shape::Object(&EXECUTION), "How limits and output are treated.")
             .alias(&["execution"]),
@@ -254,23 +280,53 @@ pub static WORKFLOW: Object = Object {
             Shape::Ignored("provenance is always recorded; there is no RO-Crate export"),
             "No effect.",
         ),
-        field("dynamic_jobs", Shape::Ignored("jobs cannot add jobs while they run; use `map`"), "No effect."),
-        field("access_groups", Shape::Refused("access is controlled by tokens, not by groups"), "Not supported."),
-        field("datasets", Shape::Refused("declare a directory as one of `files`"), "Not supported."),
+        field(
+            "dynamic_jobs",
+            Shape::Ignored("jobs cannot add jobs while they run; use `map`"),
+            "No effect.",
+        ),
+        field(
+            "access_groups",
+            Shape::Refused("access is controlled by tokens, not by groups"),
+            "Not supported.",
+        ),
+        field(
+            "datasets",
+            Shape::Refused("declare a directory as one of `files`"),
+            "Not supported.",
+        ),
         field(
             "slurm_defaults",
             Shape::Map(KeyRule::SlurmOption, &Shape::Json),
             "Any `sbatch` option for every allocation.",
         ),
-        field("resource_requirements", Shape::List(&Shape::Object(&REQUIREMENTS)), "What jobs need to run."),
-        field("failure_handlers", Shape::List(&Shape::Object(&HANDLER)), "Named lists of retry rules.")
-            .kdl(&["failure_handler"]),
-        field("slurm_schedulers", Shape::List(&Shape::Object(&SCHEDULER)), "How to ask Slurm for nodes.")
-            .kdl(&["slurm_scheduler"]),
-        field("files", Shape::List(&Shape::Object(&FILE)), "Files that jobs read and write.").kdl(&["file"]),
-        field("user_data", Shape::List(&Shape::Object(&USER_DATA)), "Pieces of JSON that jobs read and write."),
+        field(
+            "resource_requirements",
+            Shape::List(&Shape::Object(&REQUIREMENTS)),
+            "What jobs need to run.",
+        ),
+        field(
+            "failure_handlers",
+            Shape::List(&Shape::Object(&HANDLER)),
+            "Named lists of retry rules.",
+        )
+        .kdl(&["failure_handler"]),
+        field(
+            "slurm_schedulers",
+            Shape::List(&Shape::Object(&SCHEDULER)),
+            "How to ask Slurm for nodes.",
+        )
+        .kdl(&["slurm_scheduler"]),
+        field("files", Shape::List(&Shape::Object(&FILE)), "Files that jobs read and write.")
+            .kdl(&["file"]),
+        field(
+            "user_data",
+            Shape::List(&Shape::Object(&USER_DATA)),
+            "Pieces of JSON that jobs read and write.",
+        ),
         field("jobs", Shape::List(&Shape::Object(&JOB)), "The jobs.").required().kdl(&["job"]),
-        field("actions", Shape::List(&Shape::Object(&ACTION)), "What happens at which trigger.").kdl(&["action"]),
+        field("actions", Shape::List(&Shape::Object(&ACTION)), "What happens at which trigger.")
+            .kdl(&["action"]),
     ],
 };
 
@@ -285,8 +341,16 @@ pub static JOB: Object = Object {
         field("command", Shape::Text, "Shell text."),
         field("steps", Shape::Steps(crate::steps::Part::Steps), "Steps instead of a command."),
         field("map", Shape::Steps(crate::steps::Part::Map), "One instance of the steps per item."),
-        field("reduce", Shape::Steps(crate::steps::Part::Reduce), "Runs over the results of a map job."),
-        field("on_failure", Shape::Steps(crate::steps::Part::Handler), "What runs when a step fails."),
+        field(
+            "reduce",
+            Shape::Steps(crate::steps::Part::Reduce),
+            "Runs over the results of a map job.",
+        ),
+        field(
+            "on_failure",
+            Shape::Steps(crate::steps::Part::Handler),
+            "What runs when a step fails.",
+        ),
         field("on_success", Shape::Steps(crate::steps::Part::Steps), "What runs after success."),
         field("resume", Shape::Steps(crate::steps::Part::Resume), "Where a new attempt begins."),
         field("dir", Shape::Steps(crate::steps::Part::Dir), "Directory the steps run in."),
@@ -301,11 +365,15 @@ pub static JOB: Object = Object {
         field("depends_on_regexes", REGEXES, "The same, by regular expression.")
             .alias(&["blocked_by_regexes", "blocked_by_job_name_regexes"])
             .kdl(&["depends_on_regexes", "depends_on_regex", "blocked_by_job_regex"]),
-        field("input_files", NAMES, "Files it reads.").alias(&["input_file_names"]).kdl(&["input_file"]),
+        field("input_files", NAMES, "Files it reads.")
+            .alias(&["input_file_names"])
+            .kdl(&["input_file"]),
         field("input_file_regexes", REGEXES, "The same, by regular expression.")
             .alias(&["input_file_name_regexes"])
             .kdl(&["input_file_regex"]),
-        field("output_files", NAMES, "Files it writes.").alias(&["output_file_names"]).kdl(&["output_file"]),
+        field("output_files", NAMES, "Files it writes.")
+            .alias(&["output_file_names"])
+            .kdl(&["output_file"]),
         field("output_file_regexes", REGEXES, "The same, by regular expression.")
             .alias(&["output_file_name_regexes"])
             .kdl(&["output_file_regex"]),
@@ -318,11 +386,21 @@ pub static JOB: Object = Object {
         field("output_user_data_regexes", REGEXES, "The same, by regular expression.")
             .alias(&["output_user_data_name_regexes"])
             .kdl(&["output_user_data_regex"]),
-        field("resource_requirements", Shape::Name, "What it needs, by name.").alias(&["resource_requirements_name"]),
+        field("resource_requirements", Shape::Name, "What it needs, by name.")
+            .alias(&["resource_requirements_name"]),
         field("failure_handler", Shape::Name, "What to do when it fails, by name."),
-        field("scheduler", Shape::Name, "Slurm scheduler that gets its nodes, by name.").alias(&["scheduler_name"]),
-        field("cancel_on_blocking_job_failure", Shape::Bool, "Canceled when a dependency fails; true unless set."),
-        field("priority", Shape::Int(-1_000_000_000, 1_000_000_000), "Higher runs first; 0 unless set."),
+        field("scheduler", Shape::Name, "Slurm scheduler that gets its nodes, by name.")
+            .alias(&["scheduler_name"]),
+        field(
+            "cancel_on_blocking_job_failure",
+            Shape::Bool,
+            "Canceled when a dependency fails; true unless set.",
+        ),
+        field(
+            "priority",
+            Shape::Int(-1_000_000_000, 1_000_000_000),
+            "Higher runs first; 0 unless set.",
+        ),
         field("env", ENVIRONMENT, "Its environment variables."),
         field("timeout", Shape::Timeout, "An attempt is ended after this long."),
         field(
@@ -333,9 +411,21 @@ pub static JOB: Object = Object {
         field("uses", NAMES, "Named limits it takes one unit of while it runs."),
         field("label", Shape::Name, "Only runners with this label take it."),
         field("stdio", Shape::Object(&STDIO), "Where its output goes."),
-        field("supports_termination", Shape::Ignored("every job now gets the termination signal first"), "No effect."),
-        field("input_datasets", Shape::Refused("declare a directory as one of `files`"), "Not supported."),
-        field("output_datasets", Shape::Refused("declare a directory as one of `files`"), "Not supported."),
+        field(
+            "supports_termination",
+            Shape::Ignored("every job now gets the termination signal first"),
+            "No effect.",
+        ),
+        field(
+            "input_datasets",
+            Shape::Refused("declare a directory as one of `files`"),
+            "Not supported.",
+        ),
+        field(
+            "output_datasets",
+            Shape::Refused("declare a directory as one of `files`"),
+            "Not supported.",
+        ),
     ],
 };
 
@@ -346,7 +436,8 @@ static FILE: Object = Object {
     check: Some(checks::parameterised),
     fields: &[
         field("name", Shape::Name, "Unique name.").required(),
-        field("path", Shape::Line, "Path, relative to the directory the workflow runs in.").required(),
+        field("path", Shape::Line, "Path, relative to the directory the workflow runs in.")
+            .required(),
         field("parameters", PARAMETERS, "One file per combination of values."),
         field("parameter_mode", MODE, "Every combination of the values, or side by side."),
         field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
@@ -383,7 +474,11 @@ static REQUIREMENTS: Object = Object {
         field("num_gpus", Shape::Int(0, COUNT), "GPUs; 0 unless set."),
         field("num_nodes", Shape::Int(1, COUNT), "Nodes; 1 unless set."),
         field("memory", Shape::Memory, "Memory, such as `8g`; not counted unless set."),
-        field("runtime", Shape::Runtime, "Longest time an attempt may take, such as `2h`; no limit unless set."),
+        field(
+            "runtime",
+            Shape::Runtime,
+            "Longest time an attempt may take, such as `2h`; no limit unless set.",
+        ),
     ],
 };
 
@@ -394,7 +489,9 @@ static HANDLER: Object = Object {
     check: Some(checks::handler),
     fields: &[
         field("name", Shape::Name, "Unique name.").required(),
-        field("rules", Shape::List(&Shape::Object(&RULE)), "What to do about which failure.").required().kdl(&["rule"]),
+        field("rules", Shape::List(&Shape::Object(&RULE)), "What to do about which failure.")
+            .required()
+            .kdl(&["rule"]),
     ],
 };
 
@@ -406,10 +503,20 @@ static RULE: Object = Object {
     fields: &[
         field("exit_codes", Shape::List(&Shape::Int(-1024, 1024)), "Return codes it matches.")
             .kdl(&["exit_codes", "exit_code"]),
-        field("match_all_exit_codes", Shape::Bool, "Matches every failure that no precise rule matches."),
-        field("signals", Shape::List(&Shape::Signal), "Signals it matches.").kdl(&["signals", "signal"]),
-        field("causes", Shape::List(&Shape::Word(causes)), "Causes it matches.").kdl(&["causes", "cause"]),
-        field("stderr_matches", REGEXES, "Regular expressions of which one must match the end of standard error."),
+        field(
+            "match_all_exit_codes",
+            Shape::Bool,
+            "Matches every failure that no precise rule matches.",
+        ),
+        field("signals", Shape::List(&Shape::Signal), "Signals it matches.")
+            .kdl(&["signals", "signal"]),
+        field("causes", Shape::List(&Shape::Word(causes)), "Causes it matches.")
+            .kdl(&["causes", "cause"]),
+        field(
+            "stderr_matches",
+            REGEXES,
+            "Regular expressions of which one must match the end of standard error.",
+        ),
         field("recovery_script", Shape::Text, "Shell text that runs before the next attempt."),
         field(
             "max_retries",
@@ -423,7 +530,11 @@ static RULE: Object = Object {
             Shape::Timeout,
             "The recovery script is killed after this long; 10 minutes unless set.",
         ),
-        field("on_script_failure", Shape::Word(|| vec!["continue", "fail"]), "What a failing recovery script means."),
+        field(
+            "on_script_failure",
+            Shape::Word(|| vec!["continue", "fail"]),
+            "What a failing recovery script means.",
+        ),
     ],
 };
 
@@ -433,7 +544,9 @@ static BACKOFF: Object = Object {
     shorthand: Some("delay_seconds"),
     check: None,
     fields: &[
-        field("delay_seconds", Shape::Seconds, "Wait before the first retry.").required().alias(&["delay"]),
+        field("delay_seconds", Shape::Seconds, "Wait before the first retry.")
+            .required()
+            .alias(&["delay"]),
         field("factor", Shape::Number(1.0, 1000.0), "Growth per retry; 2 unless set."),
         field("max_seconds", Shape::Seconds, "Longest wait.").alias(&["max", "max_delay"]),
         field("jitter", Shape::Number(0.0, 1.0), "0.1 spreads the wait over 90 % to 110 %."),
@@ -464,9 +577,17 @@ static RESOURCE_MONITOR: Object = Object {
         field("enabled", Shape::Bool, "Record peaks and averages; true unless set."),
         field("granularity", GRANULARITY, "`time_series` keeps every sample as well."),
         field("sample_interval_seconds", Shape::Number(0.1, 86_400.0), "Time between samples."),
-        field("jobs", Shape::Object(&MONITOR_JOBS), "The same settings as later Torc releases write them."),
+        field(
+            "jobs",
+            Shape::Object(&MONITOR_JOBS),
+            "The same settings as later Torc releases write them.",
+        ),
         field("compute_node", Shape::Ignored("only jobs are watched"), "No effect."),
-        field("flush_interval_seconds", Shape::Ignored("samples are written when the attempt ends"), "No effect."),
+        field(
+            "flush_interval_seconds",
+            Shape::Ignored("samples are written when the attempt ends"),
+            "No effect.",
+        ),
         field("generate_plots", Shape::Ignored("plots are made on demand"), "No effect."),
     ],
 };
@@ -490,12 +611,28 @@ static EXECUTION: Object = Object {
     shorthand: None,
     check: None,
     fields: &[
-        field("mode", Shape::Word(|| vec!["direct", "slurm", "auto"]), "How jobs are started; always directly."),
-        field("limit_resources", Shape::Bool, "Memory is a limit, not only a wish; true unless set."),
+        field(
+            "mode",
+            Shape::Word(|| vec!["direct", "slurm", "auto"]),
+            "How jobs are started; always directly.",
+        ),
+        field(
+            "limit_resources",
+            Shape::Bool,
+            "Memory is a limit, not only a wish; true unless set.",
+        ),
         field("termination_signal", Shape::Signal, "Asks a job to end; SIGTERM unless set."),
-        field("sigterm_lead_seconds", Shape::Seconds, "Time between that signal and SIGKILL; 10 unless set.")
-            .alias(&["grace_seconds"]),
-        field("timeout_exit_code", Shape::Int(1, 255), "Return code recorded for a timeout; 152 unless set."),
+        field(
+            "sigterm_lead_seconds",
+            Shape::Seconds,
+            "Time between that signal and SIGKILL; 10 unless set.",
+        )
+        .alias(&["grace_seconds"]),
+        field(
+            "timeout_exit_code",
+            Shape::Int(1, 255),
+            "Return code recorded for a timeout; 152 unless set.",
+        ),
         field(
             "oom_exit_code",
             Shape::Int(1, 255),
@@ -507,8 +644,16 @@ static EXECUTION: Object = Object {
             Shape::Ignored("runners stop their jobs in time by themselves"),
             "No effect.",
         ),
-        field("staggered_start", Shape::Ignored("claims do not compete, so nothing needs staggering"), "No effect."),
-        field("srun_termination_signal", Shape::Ignored("jobs are not started through srun"), "No effect."),
+        field(
+            "staggered_start",
+            Shape::Ignored("claims do not compete, so nothing needs staggering"),
+            "No effect.",
+        ),
+        field(
+            "srun_termination_signal",
+            Shape::Ignored("jobs are not started through srun"),
+            "No effect.",
+        ),
         field("enable_cpu_bind", Shape::Ignored("jobs are not started through srun"), "No effect."),
         field("srun_mpi", Shape::Ignored("jobs are not started through srun"), "No effect."),
     ],
@@ -542,16 +687,27 @@ static ACTION: Object = Object {
     check: Some(checks::action),
     fields: &[
         field("trigger_type", Shape::Word(triggers), "When.").required(),
-        field("action_type", Shape::Word(|| vec!["run_commands", "schedule_nodes"]), "What.").required(),
-        field("jobs", NAMES, "Jobs that the trigger speaks of.").alias(&["job_names"]).kdl(&["jobs", "job"]),
+        field("action_type", Shape::Word(|| vec!["run_commands", "schedule_nodes"]), "What.")
+            .required(),
+        field("jobs", NAMES, "Jobs that the trigger speaks of.")
+            .alias(&["job_names"])
+            .kdl(&["jobs", "job"]),
         field("job_name_regexes", REGEXES, "The same, by regular expression.")
             .kdl(&["job_name_regexes", "job_name_regex"]),
         field("commands", TEXTS, "Shell commands, one after the other.").kdl(&["command"]),
         field("scheduler", Shape::Name, "Slurm scheduler, by name.").alias(&["scheduler_name"]),
         field("scheduler_type", Shape::Word(|| vec!["slurm"]), "Always `slurm`."),
         field("num_allocations", Shape::Int(1, 100_000), "How many allocations; 1 unless set."),
-        field("start_one_worker_per_node", Shape::Bool, "One runner on each node instead of one per allocation."),
-        field("max_parallel_jobs", Shape::Int(1, COUNT), "At most this many jobs at once, whatever they need."),
+        field(
+            "start_one_worker_per_node",
+            Shape::Bool,
+            "One runner on each node instead of one per allocation.",
+        ),
+        field(
+            "max_parallel_jobs",
+            Shape::Int(1, COUNT),
+            "At most this many jobs at once, whatever they need.",
+        ),
         field("persistent", Shape::Bool, "Once per runner instead of once."),
     ],
 };

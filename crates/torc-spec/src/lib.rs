@@ -1,5 +1,5 @@
-//! Workflow files: text in four formats -> one canonical [`Spec`] -> a [`Plan`](torc_model::plan::Plan), with every
-//! mistake explained at its place.
+//! Workflow files: text in four formats -> one canonical [`Spec`] -> a
+//! [`Plan`](torc_model::plan::Plan), with every mistake explained at its place.
 //!
 //! ```text
 //! Source --front end--> Node tree --Reader + key tables--> Spec --expand, resolve, check--> Plan

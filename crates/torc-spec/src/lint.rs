@@ -44,15 +44,20 @@ impl Lint<'_> {
     fn unused(&mut self) {
         let (spec, plan) = (self.spec, self.plan);
         let document = &spec.document;
-        let requirements: HashSet<usize> = plan.jobs.iter().filter_map(|job| job.resource_requirements).collect();
+        let requirements: HashSet<usize> =
+            plan.jobs.iter().filter_map(|job| job.resource_requirements).collect();
         let handlers: HashSet<usize> = plan
             .jobs
             .iter()
             .filter_map(|job| job.failure_handler)
             .chain(plan.settings.default_failure_handler)
             .collect();
-        let mut schedulers: HashSet<&str> =
-            plan.jobs.iter().filter_map(|job| job.scheduler).map(|i| plan.slurm_schedulers[i].name.as_str()).collect();
+        let mut schedulers: HashSet<&str> = plan
+            .jobs
+            .iter()
+            .filter_map(|job| job.scheduler)
+            .map(|i| plan.slurm_schedulers[i].name.as_str())
+            .collect();
         for action in &plan.actions {
             if let ActionKind::ScheduleNodes { scheduler, .. } = &action.what {
                 schedulers.insert(scheduler);
@@ -62,10 +67,14 @@ impl Lint<'_> {
             let message = format!("{what} `{}` is never used", excerpt(name));
             self.say(&At::top(key).index(index).key("name"), Diagnostic::warning(message));
         };
-        for (index, entry) in plan.resource_requirements.iter().enumerate().filter(|(i, _)| !requirements.contains(i)) {
+        for (index, entry) in
+            plan.resource_requirements.iter().enumerate().filter(|(i, _)| !requirements.contains(i))
+        {
             report("resource_requirements", index, "resource requirement", &entry.name);
         }
-        for (index, entry) in plan.failure_handlers.iter().enumerate().filter(|(i, _)| !handlers.contains(i)) {
+        for (index, entry) in
+            plan.failure_handlers.iter().enumerate().filter(|(i, _)| !handlers.contains(i))
+        {
             report("failure_handlers", index, "failure handler", &entry.name);
         }
         for (index, entry) in plan.slurm_schedulers.iter().enumerate() {
@@ -79,14 +88,17 @@ impl Lint<'_> {
             self.say(&At::top("limits").key(name), Diagnostic::warning(message));
         }
         self.unknown_limits();
-        let mut taken: HashSet<String> = document.jobs().flat_map(|job| job.use_parameters.clone()).collect();
+        let mut taken: HashSet<String> =
+            document.jobs().flat_map(|job| job.use_parameters.clone()).collect();
         taken.extend(document.files.iter().flat_map(|file| file.use_parameters.clone()));
         taken.extend(document.user_data.iter().flat_map(|data| data.use_parameters.clone()));
         for name in document.parameters.keys().filter(|name| !taken.contains(*name)) {
             let message = format!("no entry takes parameter `{name}` with `use_parameters`");
             self.say(&At::top("parameters").key(name), Diagnostic::warning(message));
         }
-        if let Some(crate::node::Kind::Map(variables)) = spec.tree().get("variables").map(|node| &node.kind) {
+        if let Some(crate::node::Kind::Map(variables)) =
+            spec.tree().get("variables").map(|node| &node.kind)
+        {
             let text = spec.tree().to_value().to_string();
             let used: HashSet<&str> = template::names(&text).collect();
             for variable in variables.iter().filter(|variable| !used.contains(&*variable.key)) {
@@ -102,25 +114,40 @@ impl Lint<'_> {
         let known = spec.document.limits.keys().map(String::as_str);
         let mut told: HashSet<&str> = HashSet::new();
         for (job, origin) in plan.jobs.iter().zip(self.origins) {
-            for name in job.extra.uses.iter().filter(|name| !spec.document.limits.contains_key(*name)) {
+            for name in
+                job.extra.uses.iter().filter(|name| !spec.document.limits.contains_key(*name))
+            {
                 if !told.insert(name) {
                     continue;
                 }
                 if spec.document.limits.is_empty() {
-                    let message = format!("limit `{}` holds nobody back unless the server has it", excerpt(name));
-                    let help = format!("`torc limits list` shows what it has, `limits: {{{name}: N}}` here sets it");
-                    self.say(&At::top("jobs").index(*origin).key("uses"), Diagnostic::note(message).help(help));
+                    let message = format!(
+                        "limit `{}` holds nobody back unless the server has it",
+                        excerpt(name)
+                    );
+                    let help = format!(
+                        "`torc limits list` shows what it has, `limits: {{{name}: N}}` here sets it"
+                    );
+                    self.say(
+                        &At::top("jobs").index(*origin).key("uses"),
+                        Diagnostic::note(message).help(help),
+                    );
                     continue;
                 }
-                let message = format!("limit `{}` is not in `limits`: it holds nobody back", excerpt(name));
+                let message =
+                    format!("limit `{}` is not in `limits`: it holds nobody back", excerpt(name));
                 let help = suggest(name, known.clone()).unwrap_or_default();
                 let help = format!("{help} `torc limits set {name} N` sets one for all workflows");
-                self.say(&At::top("jobs").index(*origin).key("uses"), Diagnostic::warning(message).help(help));
+                self.say(
+                    &At::top("jobs").index(*origin).key("uses"),
+                    Diagnostic::warning(message).help(help),
+                );
             }
         }
     }
 
-    /// Files and user data that no job touches, outputs that nobody reads, and two names for one path.
+    /// Files and user data that no job touches, outputs that nobody reads, and two names for one
+    /// path.
     fn unread(&mut self) {
         let plan = self.plan;
         let mut file_use = vec![(false, false); plan.files.len()];
@@ -139,11 +166,13 @@ impl Lint<'_> {
             };
             let (untouched, unread) = (pick((false, false)), pick((false, true)));
             if !untouched.is_empty() {
-                let message = format!("{} {what} never used: {}", untouched.len(), list(&untouched));
+                let message =
+                    format!("{} {what} never used: {}", untouched.len(), list(&untouched));
                 self.found.push(Diagnostic::warning(message));
             }
             if !unread.is_empty() {
-                let message = format!("{} {what} written that no job reads: {}", unread.len(), list(&unread));
+                let message =
+                    format!("{} {what} written that no job reads: {}", unread.len(), list(&unread));
                 self.found.push(Diagnostic::note(message));
             }
         }
@@ -151,7 +180,10 @@ impl Lint<'_> {
         for file in &plan.files {
             if let Some(first) = paths.insert(&file.path, &file.name) {
                 let (first, second) = (excerpt(first), excerpt(&file.name));
-                let message = format!("files `{first}` and `{second}` have the same path `{}`", excerpt(&file.path));
+                let message = format!(
+                    "files `{first}` and `{second}` have the same path `{}`",
+                    excerpt(&file.path)
+                );
                 let help = "jobs only wait for each other through the same name";
                 self.found.push(Diagnostic::warning(message).help(help));
             }
@@ -161,8 +193,10 @@ impl Lint<'_> {
     /// Input files that are not there and that no job writes: the first job to read one would fail.
     fn missing(&mut self, dir: Option<&Path>) {
         let (Some(dir), plan) = (dir, self.plan) else { return };
-        let written: HashSet<usize> = plan.jobs.iter().flat_map(|job| &job.output_files).copied().collect();
-        let read: BTreeSet<usize> = plan.jobs.iter().flat_map(|job| &job.input_files).copied().collect();
+        let written: HashSet<usize> =
+            plan.jobs.iter().flat_map(|job| &job.output_files).copied().collect();
+        let read: BTreeSet<usize> =
+            plan.jobs.iter().flat_map(|job| &job.input_files).copied().collect();
         // A path that the shell will complete can not be looked up.
         let is_plain = |path: &str| !path.contains('$') && !path.starts_with('~');
         let missing: Vec<&str> = read
@@ -189,17 +223,23 @@ impl Lint<'_> {
             let mut all = false;
             // A rule without retries makes an exception of others, or of what waits for a verdict.
             let is_exception = self.plan.settings.use_pending_failed
-                || handler.rules.iter().any(|rule| rule.match_all_exit_codes && rule.max_retries > 1);
+                || handler
+                    .rules
+                    .iter()
+                    .any(|rule| rule.match_all_exit_codes && rule.max_retries > 1);
             for (number, rule) in handler.rules.iter().enumerate() {
-                let only_codes = rule.signals.is_empty() && rule.causes.is_empty() && rule.stderr_matches.is_empty();
+                let only_codes = rule.signals.is_empty()
+                    && rule.causes.is_empty()
+                    && rule.stderr_matches.is_empty();
                 let shadowed = only_codes
                     && if rule.match_all_exit_codes {
                         all
                     } else {
                         rule.exit_codes.iter().all(|code| codes.contains(code))
                     };
-                let impossible =
-                    only_codes && !rule.match_all_exit_codes && rule.exit_codes.iter().all(|code| *code > 255);
+                let impossible = only_codes
+                    && !rule.match_all_exit_codes
+                    && rule.exit_codes.iter().all(|code| *code > 255);
                 let why = match (shadowed, impossible) {
                     (true, _) => Some("an earlier rule takes all of its failures"),
                     (false, true) => Some("exit codes end at 255"),
@@ -214,11 +254,17 @@ impl Lint<'_> {
                 } else if rule.max_retries < 2 && rule.recovery_script.is_some() {
                     let diagnostic = Diagnostic::warning("this recovery script never runs")
                         .label("the rule allows no second attempt");
-                    self.say(&at, diagnostic.help("`max_retries` counts attempts: 2 allows one retry"));
+                    self.say(
+                        &at,
+                        diagnostic.help("`max_retries` counts attempts: 2 allows one retry"),
+                    );
                 } else if rule.max_retries < 2 && !rule.match_all_exit_codes && !is_exception {
-                    let diagnostic =
-                        Diagnostic::warning("this rule never gives a retry").label("the first attempt is the only one");
-                    self.say(&at, diagnostic.help("`max_retries` counts attempts: 2 allows one retry"));
+                    let diagnostic = Diagnostic::warning("this rule never gives a retry")
+                        .label("the first attempt is the only one");
+                    self.say(
+                        &at,
+                        diagnostic.help("`max_retries` counts attempts: 2 allows one retry"),
+                    );
                 }
                 if only_codes && !rule.match_all_exit_codes {
                     codes.extend(&rule.exit_codes);
@@ -234,8 +280,12 @@ impl Lint<'_> {
         for (index, wanted) in self.plan.resource_requirements.iter().enumerate() {
             if let Some(memory) = wanted.memory.filter(|memory| *memory < LEAST) {
                 let bytes = memory.0;
-                let warning = Diagnostic::warning(format!("{bytes} bytes of memory are less than any program needs"))
-                    .help(format!("a number without a unit is bytes; write `{memory}m` or `{memory}g`"));
+                let warning = Diagnostic::warning(format!(
+                    "{bytes} bytes of memory are less than any program needs"
+                ))
+                .help(format!(
+                    "a number without a unit is bytes; write `{memory}m` or `{memory}g`"
+                ));
                 self.say(&At::top("resource_requirements").index(index).key("memory"), warning);
             }
         }
@@ -250,7 +300,8 @@ impl Lint<'_> {
             let wanted = &plan.resource_requirements[index];
             let mut reasons = Vec::new();
             if let Some(scheduler) = job.scheduler.map(|index| &plan.slurm_schedulers[index]) {
-                if let (Some(runtime), Ok(walltime)) = (wanted.runtime, Runtime::parse(&scheduler.walltime))
+                if let (Some(runtime), Ok(walltime)) =
+                    (wanted.runtime, Runtime::parse(&scheduler.walltime))
                     && runtime > walltime
                 {
                     reasons.push(format!(
@@ -260,11 +311,16 @@ impl Lint<'_> {
                     ));
                 }
                 // A bare number is megabytes to Slurm, and 0 the whole node.
-                let mem = scheduler.mem.as_deref().filter(|mem| mem.ends_with(|c: char| c.is_ascii_alphabetic()));
+                let mem = scheduler
+                    .mem
+                    .as_deref()
+                    .filter(|mem| mem.ends_with(|c: char| c.is_ascii_alphabetic()));
                 if let (Some(memory), Some(Ok(mem))) = (wanted.memory, mem.map(Memory::parse))
                     && memory > mem
                 {
-                    reasons.push(format!("it needs {memory} of memory, the allocation has {mem} per node"));
+                    reasons.push(format!(
+                        "it needs {memory} of memory, the allocation has {mem} per node"
+                    ));
                 }
                 if wanted.num_nodes > scheduler.nodes {
                     reasons.push(format!(
@@ -287,12 +343,22 @@ impl Lint<'_> {
                     reasons.push(format!("it needs {memory} of memory, this machine has {have}"));
                 }
                 if machine.num_gpus.is_some_and(|gpus| wanted.num_gpus > gpus) {
-                    reasons.push(format!("it needs {}, this machine has fewer", count(wanted.num_gpus, "GPU")));
+                    reasons.push(format!(
+                        "it needs {}, this machine has fewer",
+                        count(wanted.num_gpus, "GPU")
+                    ));
                 }
             }
             if !reasons.is_empty() && said.insert(*origin) {
-                let message = format!("job `{}` would never start: {}", excerpt(&job.name), reasons.join("; "));
-                self.say(&At::top("jobs").index(*origin).key("resource_requirements"), Diagnostic::warning(message));
+                let message = format!(
+                    "job `{}` would never start: {}",
+                    excerpt(&job.name),
+                    reasons.join("; ")
+                );
+                self.say(
+                    &At::top("jobs").index(*origin).key("resource_requirements"),
+                    Diagnostic::warning(message),
+                );
             }
         }
     }
@@ -304,15 +370,18 @@ impl Lint<'_> {
             .actions
             .iter()
             .filter_map(|action| match &action.what {
-                ActionKind::ScheduleNodes { scheduler, start_one_worker_per_node: true, .. } => {
-                    Some(scheduler.as_str())
-                }
+                ActionKind::ScheduleNodes {
+                    scheduler, start_one_worker_per_node: true, ..
+                } => Some(scheduler.as_str()),
                 _ => None,
             })
             .collect();
         for (index, scheduler) in plan.slurm_schedulers.iter().enumerate() {
             let mut users = plan.jobs.iter().filter(|job| job.scheduler == Some(index)).peekable();
-            if scheduler.nodes < 2 || per_node.contains(scheduler.name.as_str()) || users.peek().is_none() {
+            if scheduler.nodes < 2
+                || per_node.contains(scheduler.name.as_str())
+                || users.peek().is_none()
+            {
                 continue;
             }
             let needs = |job: &torc_model::plan::Job| {
@@ -333,7 +402,8 @@ impl Lint<'_> {
         }
     }
 
-    /// Jobs that wait for a runner with a label. Only who starts a runner gives it one, and nobody does so in Slurm.
+    /// Jobs that wait for a runner with a label. Only who starts a runner gives it one, and nobody
+    /// does so in Slurm.
     fn labels(&mut self) {
         let plan = self.plan;
         let mut waiting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -341,10 +411,17 @@ impl Lint<'_> {
         for (job, origin) in plan.jobs.iter().zip(self.origins) {
             let Some(label) = job.extra.label.as_deref() else { continue };
             // A map stands for its items.
-            if job.extra.map.as_ref().is_some_and(|map| matches!(Role::from_value(map), Ok(Role::Item { .. }))) {
+            if job
+                .extra
+                .map
+                .as_ref()
+                .is_some_and(|map| matches!(Role::from_value(map), Ok(Role::Item { .. })))
+            {
                 continue;
             }
-            let Some(scheduler) = job.scheduler.map(|index| plan.slurm_schedulers[index].name.as_str()) else {
+            let Some(scheduler) =
+                job.scheduler.map(|index| plan.slurm_schedulers[index].name.as_str())
+            else {
                 waiting.entry(label).or_default().push(&job.name);
                 continue;
             };
@@ -357,7 +434,10 @@ impl Lint<'_> {
                     excerpt(label)
                 );
                 let help = "leave out `label`, or `scheduler` if somebody starts `torc runner ... --label` for it";
-                self.say(&At::top("jobs").index(*origin).key("label"), Diagnostic::warning(message).help(help));
+                self.say(
+                    &At::top("jobs").index(*origin).key("label"),
+                    Diagnostic::warning(message).help(help),
+                );
             }
         }
         let Some((first, _)) = waiting.first_key_value() else { return };
@@ -377,14 +457,17 @@ impl Lint<'_> {
         let one = if waiting.len() == 1 { "one" } else { "one for each label" };
         let is_plain = plan.name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
         let name = if is_plain { plan.name.as_str() } else { "WORKFLOW" };
-        let help =
-            format!("start {one}, such as `torc runner {name} --label {}`; others do not take them", excerpt(first));
+        let help = format!(
+            "start {one}, such as `torc runner {name} --label {}`; others do not take them",
+            excerpt(first)
+        );
         self.found.push(Diagnostic::note(message).help(help));
     }
 }
 
 /// The first few of many names.
 fn list(names: &[&str]) -> String {
-    let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("`{}`", excerpt(name))).collect();
+    let shown: Vec<String> =
+        names.iter().take(MAX_LISTED).map(|name| format!("`{}`", excerpt(name))).collect();
     format!("{}{}", shown.join(", "), if names.len() > MAX_LISTED { ", ..." } else { "" })
 }

@@ -3,14 +3,18 @@
 use crate::keys;
 use crate::packed::{Collector, Packed};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
+    Visitor,
+};
 use serde::{Serialize, Serializer, forward_to_deserialize_any};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A range of bytes in the source text. Specs that did not come from text have [`Span::NONE`] everywhere.
+/// A range of bytes in the source text. Specs that did not come from text have [`Span::NONE`]
+/// everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// First byte.
@@ -138,9 +142,12 @@ impl Node {
             Kind::Text(text) => Value::String(text.clone()),
             Kind::List(items) => Value::Array(items.iter().map(Self::to_value).collect()),
             Kind::Long(items) => Value::Array(items.iter().map(|item| item.to_value()).collect()),
-            Kind::Map(entries) => {
-                Value::Object(entries.iter().map(|e| (e.key.to_string(), e.value.to_value())).collect::<Map<_, _>>())
-            }
+            Kind::Map(entries) => Value::Object(
+                entries
+                    .iter()
+                    .map(|e| (e.key.to_string(), e.value.to_value()))
+                    .collect::<Map<_, _>>(),
+            ),
         }
     }
 
@@ -170,7 +177,11 @@ impl Node {
             Value::Array(items) => Kind::List(items.into_iter().map(Self::from_value).collect()),
             Value::Object(map) => Kind::Map(
                 map.into_iter()
-                    .map(|(key, value)| Entry { key: key.into(), key_span: Span::NONE, value: Self::from_value(value) })
+                    .map(|(key, value)| Entry {
+                        key: key.into(),
+                        key_span: Span::NONE,
+                        value: Self::from_value(value),
+                    })
                     .collect(),
             ),
         };
@@ -187,12 +198,15 @@ impl Serialize for Node {
             Kind::Text(text) => serializer.serialize_str(text),
             Kind::List(items) => serializer.collect_seq(items),
             Kind::Long(items) => serializer.collect_seq(items.iter()),
-            Kind::Map(entries) => serializer.collect_map(entries.iter().map(|entry| (&entry.key, &entry.value))),
+            Kind::Map(entries) => {
+                serializer.collect_map(entries.iter().map(|entry| (&entry.key, &entry.value)))
+            }
         }
     }
 }
 
-/// Reads a file from what another program sent: values without places. Of keys that occur twice the last one counts.
+/// Reads a file from what another program sent: values without places. Of keys that occur twice the
+/// last one counts.
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         TreeVisitor::File.deserialize(deserializer)
@@ -274,7 +288,9 @@ impl<'de> Visitor<'de> for TreeVisitor {
             let part = if self == Self::File && key == JOBS { Self::Jobs } else { Self::Value };
             entries.push(Entry { key, key_span: Span::NONE, value: access.next_value_seed(part)? });
         }
-        let few = |entries: &[Entry]| (1..entries.len()).all(|i| entries[..i].iter().all(|e| e.key != entries[i].key));
+        let few = |entries: &[Entry]| {
+            (1..entries.len()).all(|i| entries[..i].iter().all(|e| e.key != entries[i].key))
+        };
         if entries.len() > 16 || !few(&entries) {
             let last: HashMap<Cow<'static, str>, usize> =
                 entries.iter().enumerate().map(|(i, e)| (e.key.clone(), i)).collect();
@@ -326,9 +342,9 @@ impl<'de> Deserializer<'de> for &'de Node {
             Kind::Text(text) => visitor.visit_borrowed_str(text),
             Kind::List(items) => visitor.visit_seq(SeqDeserializer::new(items.iter())),
             Kind::Long(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Owned))),
-            Kind::Map(entries) => {
-                visitor.visit_map(MapDeserializer::new(entries.iter().map(|entry| (&*entry.key, &entry.value))))
-            }
+            Kind::Map(entries) => visitor.visit_map(MapDeserializer::new(
+                entries.iter().map(|entry| (&*entry.key, &entry.value)),
+            )),
         }
     }
 
@@ -339,7 +355,11 @@ impl<'de> Deserializer<'de> for &'de Node {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Self::Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -381,7 +401,9 @@ impl<'de> Deserializer<'de> for Owned {
                 (None, None, number) => visitor.visit_f64(number.unwrap_or_default()),
             },
             Kind::Text(text) => visitor.visit_string(text),
-            Kind::List(items) => visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Self))),
+            Kind::List(items) => {
+                visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Self)))
+            }
             Kind::Long(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Self))),
             Kind::Map(entries) => {
                 let entries = entries.into_iter().map(|entry| (entry.key, Self(entry.value)));
@@ -397,7 +419,11 @@ impl<'de> Deserializer<'de> for Owned {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Self::Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -488,7 +514,10 @@ impl std::fmt::Display for Path {
         for (position, step) in self.0.iter().enumerate() {
             match step {
                 Step::Index(index) => write!(f, "[{index}]")?,
-                Step::Key(key) if !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') => {
+                Step::Key(key)
+                    if !key.is_empty()
+                        && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') =>
+                {
                     write!(f, "{}{key}", if position > 0 { "." } else { "" })?;
                 }
                 Step::Key(key) => write!(f, "[{key:?}]")?,

@@ -1,7 +1,9 @@
-//! Long lists in little memory: a file may have a million jobs, and a tree of them takes several times the file.
+//! Long lists in little memory: a file may have a million jobs, and a tree of them takes several
+//! times the file.
 //!
-//! The elements stand one after the other as bytes, with their places, and are made into nodes one at a time whenever
-//! somebody looks. Only the list of jobs is ever kept like this, and only if it is long.
+//! The elements stand one after the other as bytes, with their places, and are made into nodes one
+//! at a time whenever somebody looks. Only the list of jobs is ever kept like this, and only if it
+//! is long.
 
 use crate::keys;
 use crate::node::{Entry, Kind, Node, Span};
@@ -13,7 +15,8 @@ use std::sync::Arc;
 /// Longer lists are packed.
 pub const MAX_PLAIN: usize = 4_096;
 
-/// Elements that are packed together: the room of a part is free again as soon as it has been read for the last time.
+/// Elements that are packed together: the room of a part is free again as soon as it has been read
+/// for the last time.
 const PART: usize = 256;
 
 /// A list of nodes as bytes.
@@ -166,7 +169,9 @@ impl Part {
                 match (number.as_u64(), number.as_i64(), number.as_f64()) {
                     (Some(number), ..) => self.number(number),
                     (None, Some(number), _) => self.number(zigzag(number)),
-                    (None, None, number) => self.bytes.extend(number.unwrap_or_default().to_le_bytes()),
+                    (None, None, number) => {
+                        self.bytes.extend(number.unwrap_or_default().to_le_bytes())
+                    }
                 }
                 if let Some(spelling) = spelling {
                     self.text(spelling);
@@ -277,7 +282,8 @@ impl<'a> Cursor<'a> {
             }
             FLOAT => {
                 let bytes = std::array::from_fn(|_| self.byte());
-                let number = Number::from_f64(f64::from_le_bytes(bytes)).unwrap_or_else(|| 0.into());
+                let number =
+                    Number::from_f64(f64::from_le_bytes(bytes)).unwrap_or_else(|| 0.into());
                 Kind::Number(number, spelling(self))
             }
             TEXT => Kind::Text(self.text().into()),
@@ -335,7 +341,11 @@ impl Collector {
 
     /// The list.
     pub fn finish(self) -> Kind {
-        if self.packed.len() > 0 { Kind::Long(Arc::new(self.packed)) } else { Kind::List(self.plain) }
+        if self.packed.len() > 0 {
+            Kind::Long(Arc::new(self.packed))
+        } else {
+            Kind::List(self.plain)
+        }
     }
 }
 
@@ -363,8 +373,13 @@ mod tests {
 
     fn sample(n: usize) -> Node {
         let at = |from: usize| Span::new(n * 40 + from, n * 40 + from + 3);
-        let numbers = [Number::from(n), Number::from(-(n as i64) - 1), Number::from_f64(n as f64 + 0.5).unwrap()];
-        let mut list: Vec<Node> = numbers.into_iter().map(|n| Node::new(Kind::Number(n, None), at(9))).collect();
+        let numbers = [
+            Number::from(n),
+            Number::from(-(n as i64) - 1),
+            Number::from_f64(n as f64 + 0.5).unwrap(),
+        ];
+        let mut list: Vec<Node> =
+            numbers.into_iter().map(|n| Node::new(Kind::Number(n, None), at(9))).collect();
         list.push(Node::new(Kind::Number(7.into(), Some("007".into())), Span::NONE));
         list.push(Node::new(Kind::Bool(n.is_multiple_of(2)), at(1)));
         list.push(Node::new(Kind::Null, at(0)));
@@ -372,7 +387,14 @@ mod tests {
             Kind::Map(vec![
                 entry("name", at(2), Node::text(format!("jöb {n}"), at(30))),
                 entry("no such key", Span::NONE, Node::new(Kind::List(list), at(5))),
-                entry("env", at(1), Node::new(Kind::Map(vec![entry("A", at(7), Node::text("", at(8)))]), Span::NONE)),
+                entry(
+                    "env",
+                    at(1),
+                    Node::new(
+                        Kind::Map(vec![entry("A", at(7), Node::text("", at(8)))]),
+                        Span::NONE,
+                    ),
+                ),
             ]),
             at(0),
         )

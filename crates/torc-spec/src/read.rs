@@ -1,7 +1,8 @@
 //! The strict reader: checks a tree against the key tables and brings it into the canonical form.
 //!
-//! It reports every mistake it finds and goes on, so that one pass shows them all. Texts that contain a `{variable}` of
-//! the workflow are left as they are: their meaning is checked when the variables have been put in.
+//! It reports every mistake it finds and goes on, so that one pass shows them all. Texts that
+//! contain a `{variable}` of the workflow are left as they are: their meaning is checked when the
+//! variables have been put in.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceMap, excerpt, nearest, suggest};
 use crate::keys::{self, Field, KeyRule, Object, Shape};
@@ -27,7 +28,13 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// For a tree of this source. `kdl` allows KDL's names for keys.
     pub fn new(map: &'a SourceMap, kdl: bool) -> Self {
-        Self { map, path: Vec::new(), kdl, variables: HashSet::new(), found: Diagnostics::default() }
+        Self {
+            map,
+            path: Vec::new(),
+            kdl,
+            variables: HashSet::new(),
+            found: Diagnostics::default(),
+        }
     }
 
     /// Leaves texts that use one of these names alone.
@@ -81,14 +88,18 @@ impl<'a> Reader<'a> {
                 misspelt.extend(self.unknown_key(&entry, object));
                 continue;
             };
-            let position = object.fields.iter().position(|f| std::ptr::eq(f, field)).unwrap_or_default();
+            let position =
+                object.fields.iter().position(|f| std::ptr::eq(f, field)).unwrap_or_default();
             if matches!(entry.value.kind, Kind::Null) {
                 continue;
             }
             if let Some((_, first)) = seen.iter().find(|(other, _)| *other == position) {
                 let first = self.place(*first);
                 let message = format!("`{}` and `{}` are the same key", entry.key, field.key);
-                self.report(entry.key_span, Diagnostic::error(message).remark_at("it was given here first", first));
+                self.report(
+                    entry.key_span,
+                    Diagnostic::error(message).remark_at("it was given here first", first),
+                );
                 continue;
             }
             let key_span = entry.key_span;
@@ -108,7 +119,8 @@ impl<'a> Reader<'a> {
                 canonical.push((position, wrong(field, span)));
             } else if field.required && !seen.iter().any(|(other, _)| *other == position) {
                 let message = format!("{} has no `{}`", object.name, field.key);
-                let diagnostic = Diagnostic::error(message).label(format!("`{}` is missing", field.key));
+                let diagnostic =
+                    Diagnostic::error(message).label(format!("`{}` is missing", field.key));
                 let head = Span { start: span.start, end: self.first_line_end(span) };
                 self.report(if span.is_none() { span } else { head }, diagnostic);
             }
@@ -135,8 +147,10 @@ impl<'a> Reader<'a> {
     fn unknown_key(&mut self, entry: &Entry, object: &'static Object) -> Option<&'static str> {
         let usable = |field: &&Field| !matches!(field.shape, Shape::Ignored(_) | Shape::Refused(_));
         let known = object.fields.iter().filter(usable).map(|field| field.key);
-        let others = object.fields.iter().flat_map(|field| field.aliases.iter().chain(field.kdl).copied());
-        let meant = nearest(&entry.key, known.clone().chain(others)).and_then(|word| object.field(word, true));
+        let others =
+            object.fields.iter().flat_map(|field| field.aliases.iter().chain(field.kdl).copied());
+        let meant = nearest(&entry.key, known.clone().chain(others))
+            .and_then(|word| object.field(word, true));
         let elsewhere: Vec<&str> = keys::OBJECTS
             .iter()
             .filter(|other| other.field(&entry.key, false).is_some())
@@ -173,7 +187,9 @@ impl<'a> Reader<'a> {
             _ => self.shape(entry.value, &field.shape),
         };
         self.path.pop();
-        let value = value.filter(|value| field.required || matches!(field.shape, Shape::Json) || !is_empty(value))?;
+        let value = value.filter(|value| {
+            field.required || matches!(field.shape, Shape::Json) || !is_empty(value)
+        })?;
         Some(Entry { key: field.key.into(), key_span: entry.key_span, value })
     }
 
@@ -188,8 +204,12 @@ impl<'a> Reader<'a> {
         }
         match shape {
             Shape::Text => self.text(node, "text"),
-            Shape::Line => self.text(node, "text of one line").and_then(|node| self.checked(node, one_line)),
-            Shape::Name => self.text(node, "a name").and_then(|node| self.checked(node, template_name)),
+            Shape::Line => {
+                self.text(node, "text of one line").and_then(|node| self.checked(node, one_line))
+            }
+            Shape::Name => {
+                self.text(node, "a name").and_then(|node| self.checked(node, template_name))
+            }
             Shape::Bool => self.bool(node),
             Shape::Int(least, most) => self.int(node, *least, *most),
             Shape::Number(least, most) => self.number(node, *least, *most),
@@ -199,17 +219,24 @@ impl<'a> Reader<'a> {
             Shape::Runtime => self.converted(node, "a duration", |text| {
                 Runtime::parse(text).map(|runtime| runtime.to_string()).map_err(|error| error.0)
             }),
-            Shape::Timeout => self.converted(node, "a duration", |text| match Runtime::parse(text) {
-                Ok(Runtime(0)) => Err("nothing ends within no time: leave it out, or give it at least 1 s".into()),
-                Ok(runtime) => Ok(runtime.to_string()),
-                Err(error) => Err(error.0),
-            }),
+            Shape::Timeout => {
+                self.converted(node, "a duration", |text| match Runtime::parse(text) {
+                    Ok(Runtime(0)) => {
+                        Err("nothing ends within no time: leave it out, or give it at least 1 s"
+                            .into())
+                    }
+                    Ok(runtime) => Ok(runtime.to_string()),
+                    Err(error) => Err(error.0),
+                })
+            }
             Shape::Seconds => self.seconds(node),
             Shape::Walltime => self.converted(node, "a duration", values::walltime),
             Shape::SlurmMemory => self.converted(node, "a memory size", values::slurm_memory),
             Shape::Word(words) => self.word(node, &words()),
             Shape::Signal => self.converted(node, "a signal", values::signal),
-            Shape::Regex => self.text(node, "a regular expression").and_then(|node| self.checked(node, template_regex)),
+            Shape::Regex => self
+                .text(node, "a regular expression")
+                .and_then(|node| self.checked(node, template_regex)),
             Shape::List(item) => self.list(node, item),
             Shape::Map(rule, value) => self.map(node, *rule, value),
             Shape::Object(object) => self.object(node, object),
@@ -227,7 +254,9 @@ impl<'a> Reader<'a> {
             Kind::Text(_) => return Some(node),
             Kind::Bool(value) => value.to_string(),
             Kind::Number(number, raw) => raw.map_or_else(|| number.to_string(), String::from),
-            Kind::Null | Kind::List(_) | Kind::Long(_) | Kind::Map(_) => return self.expected(&node, what),
+            Kind::Null | Kind::List(_) | Kind::Long(_) | Kind::Map(_) => {
+                return self.expected(&node, what);
+            }
         };
         Some(Node::text(text, node.span))
     }
@@ -242,12 +271,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn converted(&mut self, node: Node, what: &str, convert: impl Fn(&str) -> Result<String, String>) -> Option<Node> {
+    fn converted(
+        &mut self,
+        node: Node,
+        what: &str,
+        convert: impl Fn(&str) -> Result<String, String>,
+    ) -> Option<Node> {
         let node = self.text(node, what)?;
         match convert(node.as_text().unwrap_or_default()) {
             Ok(text) => Some(Node::text(text, node.span)),
             Err(message) => {
-                self.report(node.span, Diagnostic::error(message).label(format!("expected {what}")));
+                self.report(
+                    node.span,
+                    Diagnostic::error(message).label(format!("expected {what}")),
+                );
                 None
             }
         }
@@ -265,7 +302,10 @@ impl<'a> Reader<'a> {
                     _ => suggest(text, ["true", "false"]),
                 };
                 let message = format!("expected true or false, found `{}`", excerpt(text));
-                self.report(node.span, Diagnostic::error(message).label("expected true or false").maybe_help(meant));
+                self.report(
+                    node.span,
+                    Diagnostic::error(message).label("expected true or false").maybe_help(meant),
+                );
                 return None;
             }
             _ => return self.expected(&node, "true or false"),
@@ -286,14 +326,20 @@ impl<'a> Reader<'a> {
             }
             Some(value) => {
                 let message = format!("`{value}` is out of range");
-                self.report(node.span, Diagnostic::error(message).label(format!("expected a whole number {range}")));
+                self.report(
+                    node.span,
+                    Diagnostic::error(message).label(format!("expected a whole number {range}")),
+                );
                 None
             }
             None => {
                 let shown = node.to_value();
                 let shown = shown.as_str().map_or_else(|| shown.to_string(), str::to_owned);
                 let message = format!("`{}` is not a whole number", excerpt(&shown));
-                self.report(node.span, Diagnostic::error(message).label(format!("expected a whole number {range}")));
+                self.report(
+                    node.span,
+                    Diagnostic::error(message).label(format!("expected a whole number {range}")),
+                );
                 None
             }
         }
@@ -343,9 +389,13 @@ impl<'a> Reader<'a> {
         if words.contains(&text) {
             return Some(node);
         }
-        let help = nearest(text, words.iter().copied()).map(|word| format!("did you mean `{word}`?"));
+        let help =
+            nearest(text, words.iter().copied()).map(|word| format!("did you mean `{word}`?"));
         let message = format!("unknown word `{}`", excerpt(text));
-        self.report(node.span, Diagnostic::error(message).label(format!("expected {what}")).maybe_help(help));
+        self.report(
+            node.span,
+            Diagnostic::error(message).label(format!("expected {what}")).maybe_help(help),
+        );
         None
     }
 
@@ -360,10 +410,13 @@ impl<'a> Reader<'a> {
                 }
                 return Some(Node::new(read.finish(), span));
             }
-            Kind::Map(_) if !matches!(item, Shape::Object(_)) => return self.expected(&node, "a list"),
+            Kind::Map(_) if !matches!(item, Shape::Object(_)) => {
+                return self.expected(&node, "a list");
+            }
             // A single map where a list of maps belongs is usually a forgotten dash.
             Kind::Map(_) => {
-                let diagnostic = Diagnostic::error("expected a list, found a map").label("expected a list");
+                let diagnostic =
+                    Diagnostic::error("expected a list, found a map").label("expected a list");
                 self.report(span, diagnostic.help("begin each element with `- `"));
                 return None;
             }
@@ -380,7 +433,10 @@ impl<'a> Reader<'a> {
         self.path.push(Step::Index(index));
         let read = if matches!(node.kind, Kind::Null) {
             let diagnostic = Diagnostic::error("an element of this list is empty");
-            self.report(node.span, diagnostic.help("remove the lone `-`, or write a value after it"));
+            self.report(
+                node.span,
+                diagnostic.help("remove the lone `-`, or write a value after it"),
+            );
             None
         } else {
             self.shape(node, item)
@@ -405,7 +461,8 @@ impl<'a> Reader<'a> {
                 let first = self.place(first.key_span);
                 self.report(
                     entry.key_span,
-                    Diagnostic::error(format!("`{key}` is given twice")).remark_at("first here", first),
+                    Diagnostic::error(format!("`{key}` is given twice"))
+                        .remark_at("first here", first),
                 );
                 continue;
             }
@@ -415,7 +472,11 @@ impl<'a> Reader<'a> {
                 _ => self.shape(entry.value, shape),
             };
             self.path.pop();
-            read.extend(value.map(|value| Entry { key: key.into(), key_span: entry.key_span, value }));
+            read.extend(value.map(|value| Entry {
+                key: key.into(),
+                key_span: entry.key_span,
+                value,
+            }));
         }
         Some(Node::new(Kind::Map(read), span))
     }
@@ -429,10 +490,13 @@ impl<'a> Reader<'a> {
                 }
                 Some(node)
             }
-            Kind::Number(..) | Kind::Bool(_) => Some(Node::new(Kind::List(vec![scalar(node.clone())]), node.span)),
+            Kind::Number(..) | Kind::Bool(_) => {
+                Some(Node::new(Kind::List(vec![scalar(node.clone())]), node.span))
+            }
             Kind::List(items) => {
-                if let Some(bad) =
-                    items.iter().find(|item| matches!(item.kind, Kind::Null | Kind::List(_) | Kind::Map(_)))
+                if let Some(bad) = items
+                    .iter()
+                    .find(|item| matches!(item.kind, Kind::Null | Kind::List(_) | Kind::Map(_)))
                 {
                     return self.expected(&bad.clone(), "a text, a number or a boolean");
                 }
@@ -485,7 +549,11 @@ fn tidy(value: f64) -> Number {
 }
 
 fn range_words(least: i64, most: i64) -> String {
-    if most >= i64::from(u32::MAX) { format!("of at least {least}") } else { format!("from {least} to {most}") }
+    if most >= i64::from(u32::MAX) {
+        format!("of at least {least}")
+    } else {
+        format!("from {least} to {most}")
+    }
 }
 
 fn one_line(text: &str) -> Result<(), String> {
@@ -532,7 +600,8 @@ fn template_regex(text: &str) -> Result<(), String> {
     let plain = template::blank(text, true);
     regex::Regex::new(&plain).map(|_| ()).map_err(|error| {
         let reason = error.to_string();
-        let reason = reason.lines().last().unwrap_or("").trim().trim_start_matches("error: ").to_owned();
+        let reason =
+            reason.lines().last().unwrap_or("").trim().trim_start_matches("error: ").to_owned();
         format!("`{}` is not a regular expression: {reason}", excerpt(text))
     })
 }
@@ -542,15 +611,15 @@ impl KeyRule {
     fn apply(self, key: &str) -> Result<String, String> {
         let shown = excerpt(key);
         match self {
-            Self::Identifier if !template::is_identifier(key) => {
-                Err(format!("`{shown}` is not a name: use letters, digits and `_`, and begin with a letter"))
-            }
+            Self::Identifier if !template::is_identifier(key) => Err(format!(
+                "`{shown}` is not a name: use letters, digits and `_`, and begin with a letter"
+            )),
             Self::Environment if !template::is_identifier(key) => {
                 Err(format!("`{shown}` cannot be the name of an environment variable"))
             }
-            Self::Environment if key.starts_with("TORC_") => {
-                Err(format!("`{shown}` is set by Torc itself; choose a name that does not begin with `TORC_`"))
-            }
+            Self::Environment if key.starts_with("TORC_") => Err(format!(
+                "`{shown}` is set by Torc itself; choose a name that does not begin with `TORC_`"
+            )),
             Self::SlurmOption => values::slurm_option(key),
             Self::Name => check_name(key).map(|()| key.to_owned()),
             Self::Identifier | Self::Environment => Ok(key.to_owned()),

@@ -29,7 +29,9 @@ pub(crate) fn of_plan(plan: &Plan, origins: &[usize], names: &[&str]) -> Vec<Rec
     let mut last = None;
     for (job, origin) in plan.jobs.iter().zip(origins) {
         // Instances of one definition, and items of one map, are recovered alike.
-        if last.replace(*origin) == Some(*origin) || (job.steps.is_none() && job.extra.map.is_some()) {
+        if last.replace(*origin) == Some(*origin)
+            || (job.steps.is_none() && job.extra.map.is_some())
+        {
             continue;
         }
         let name = names.get(*origin).copied().unwrap_or(&job.name);
@@ -43,14 +45,20 @@ pub(crate) fn of_plan(plan: &Plan, origins: &[usize], names: &[&str]) -> Vec<Rec
             list(&tree.steps, "steps", "", &mut add);
             list(&tree.on_success, "on_success", "", &mut add);
             if let Some(handler) = &tree.on_failure {
-                add(Some("all steps".into()), vec![handler_words(handler)], outcome_of(Some(handler), false));
+                add(
+                    Some("all steps".into()),
+                    vec![handler_words(handler)],
+                    outcome_of(Some(handler), false),
+                );
                 list(&handler.commands, "on_failure", "", &mut add);
             }
         }
         let own = job.failure_handler.or(plan.settings.default_failure_handler);
         let mut by = Vec::new();
         if let Some(handler) = own.and_then(|index| plan.failure_handlers.get(index)) {
-            by.extend(handler.rules.iter().map(|rule| format!("`{}` {}", handler.name, rule_words(rule))));
+            by.extend(
+                handler.rules.iter().map(|rule| format!("`{}` {}", handler.name, rule_words(rule))),
+            );
         }
         if plan.settings.use_pending_failed {
             by.push("a verdict, while it waits as pending_failed".into());
@@ -58,14 +66,22 @@ pub(crate) fn of_plan(plan: &Plan, origins: &[usize], names: &[&str]) -> Vec<Rec
         let lost = job.extra.max_lost();
         // The default of every job is no news.
         if lost > 0 && (!by.is_empty() || job.extra.max_lost_retries.is_some()) {
-            by.push(format!("after the loss of its runner: up to {}", words::count(lost, "more attempt")));
+            by.push(format!(
+                "after the loss of its runner: up to {}",
+                words::count(lost, "more attempt")
+            ));
         }
         add(None, by, "a new attempt, else failed".into());
     }
     found
 }
 
-fn list(steps: &[Step], word: &str, above: &str, add: &mut impl FnMut(Option<String>, Vec<String>, String)) {
+fn list(
+    steps: &[Step],
+    word: &str,
+    above: &str,
+    add: &mut impl FnMut(Option<String>, Vec<String>, String),
+) {
     for (index, step) in steps.iter().enumerate() {
         let dot = if above.is_empty() { "" } else { "." };
         let path = format!("{above}{dot}{word}[{index}]");
@@ -119,7 +135,8 @@ fn action_words(step: &Step) -> String {
     match &step.action {
         Action::Shell(text) => {
             let line = text.trim().lines().next().unwrap_or_default();
-            let shown: String = line.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let shown: String =
+                line.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
             let dots = if shown.len() < text.trim().len() { "..." } else { "" };
             format!("`{shown}{dots}`")
         }
@@ -152,7 +169,11 @@ fn rule_words(rule: &Rule) -> String {
     what.extend(rule.causes.iter().map(|cause| cause.as_str().to_owned()));
     what.extend(rule.stderr_matches.iter().map(|pattern| format!("/{pattern}/")));
     let script = if rule.recovery_script.is_some() { ", after its script" } else { "" };
-    format!("after {}: up to {}{script}", what.join(", "), words::count(rule.max_retries, "attempt"))
+    format!(
+        "after {}: up to {}{script}",
+        what.join(", "),
+        words::count(rule.max_retries, "attempt")
+    )
 }
 
 /// As a table for people, grouped by job; empty when nothing recovers anything.

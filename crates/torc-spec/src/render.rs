@@ -7,7 +7,8 @@ use torc_model::units::Runtime;
 use torc_model::words::count;
 
 impl Analysis {
-    /// For a terminal: a summary, the stages with what each node waits for, the critical path, and who recovers what.
+    /// For a terminal: a summary, the stages with what each node waits for, the critical path, and
+    /// who recovers what.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(
@@ -24,18 +25,32 @@ impl Analysis {
             let _ = writeln!(out, "\nstage {}: {}", number + 1, count(stage.jobs, "job"));
             for node in &stage.nodes {
                 let parents = &waits[*node];
-                let mut names: Vec<&str> =
-                    parents.iter().take(6).map(|parent| self.graph.nodes[*parent].name.as_str()).collect();
+                let mut names: Vec<&str> = parents
+                    .iter()
+                    .take(6)
+                    .map(|parent| self.graph.nodes[*parent].name.as_str())
+                    .collect();
                 if parents.len() > 6 {
                     names.push("...");
                 }
-                let after = if names.is_empty() { String::new() } else { format!("  <- {}", names.join(", ")) };
+                let after = if names.is_empty() {
+                    String::new()
+                } else {
+                    format!("  <- {}", names.join(", "))
+                };
                 let _ = writeln!(out, "  {}{after}", self.graph.nodes[*node].label());
             }
         }
         if !self.critical_path.is_empty() {
-            let time = self.critical_seconds.map(|seconds| format!(" ({})", Runtime(seconds).friendly()));
-            let shown = self.critical_path.iter().take(12).map(String::as_str).collect::<Vec<_>>().join(" -> ");
+            let time =
+                self.critical_seconds.map(|seconds| format!(" ({})", Runtime(seconds).friendly()));
+            let shown = self
+                .critical_path
+                .iter()
+                .take(12)
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(" -> ");
             let dots = if self.critical_path.len() > 12 { " -> ..." } else { "" };
             let _ = writeln!(out, "\ncritical path{}: {shown}{dots}", time.unwrap_or_default());
         }
@@ -58,8 +73,11 @@ impl Graph {
     pub fn to_dot(&self) -> String {
         let mut out = String::from("digraph workflow {\n  rankdir=LR;\n  node [shape=box];\n");
         for (index, node) in self.nodes.iter().enumerate() {
-            let _ =
-                writeln!(out, "  n{index} [label=\"{}\"];", escape(&node.label(), &[('\\', "\\\\"), ('"', "\\\"")]));
+            let _ = writeln!(
+                out,
+                "  n{index} [label=\"{}\"];",
+                escape(&node.label(), &[('\\', "\\\\"), ('"', "\\\"")])
+            );
         }
         for (from, to) in &self.edges {
             let _ = writeln!(out, "  n{from} -> n{to};");
@@ -122,7 +140,9 @@ impl Graph {
             } else {
                 label.clone()
             };
-            let xml = |text: &str| escape(text, &[('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")]);
+            let xml = |text: &str| {
+                escape(text, &[('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")])
+            };
             let _ = writeln!(
                 out,
                 "<g><title>{}</title><rect x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"5\" fill=\"#eef\" \

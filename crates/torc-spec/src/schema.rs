@@ -1,5 +1,5 @@
-//! The JSON Schema of the spec, made from the same key tables that the reader uses, so that editors complete and check
-//! what people write.
+//! The JSON Schema of the spec, made from the same key tables that the reader uses, so that editors
+//! complete and check what people write.
 
 use crate::keys::{Object, Shape, WORKFLOW};
 use crate::steps::{Part, part_object};
@@ -13,19 +13,23 @@ pub fn json_schema() -> Value {
     let steps = shape(&Shape::Steps(Part::Steps), &mut definitions);
     let map = shape(&Shape::Steps(Part::Map), &mut definitions);
     if let Some(workflow) = definitions.get_mut("workflow") {
-        for (key, schema) in
-            [("tasks", &steps), ("commands", &steps), ("setup", &steps), ("reduce", &steps), ("map", &map)]
-        {
+        for (key, schema) in [
+            ("tasks", &steps),
+            ("commands", &steps),
+            ("setup", &steps),
+            ("reduce", &steps),
+            ("map", &map),
+        ] {
             workflow["properties"][key] = schema.clone();
         }
         let alone = |key: &str| json!({ "required": [key] });
-        workflow["anyOf"] =
-            json!([{ "required": ["name", "jobs"] }, alone("tasks"), alone("commands"), alone("setup"), alone("map")]);
+        workflow["anyOf"] = json!([{ "required": ["name", "jobs"] }, alone("tasks"), alone("commands"), alone("setup"), alone("map")]);
         if let Some(workflow) = workflow.as_object_mut() {
             workflow.shift_remove("required");
         }
     }
-    // A handler may be a step with the handler's keys beside its own, instead of a list of commands.
+    // A handler may be a step with the handler's keys beside its own, instead of a list of
+    // commands.
     let step = definitions.get("step").map(|step| step["properties"].clone()).unwrap_or_default();
     if let Some(handler) = definitions.get_mut("handler").and_then(Value::as_object_mut) {
         handler.shift_remove("required");
@@ -66,7 +70,8 @@ fn define(object: &'static Object, definitions: &mut Map<String, Value>) -> Valu
             required.push(field.key);
         }
     }
-    let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    let mut schema =
+        json!({ "type": "object", "properties": properties, "additionalProperties": false });
     if !required.is_empty() && object.shorthand.is_none() {
         schema["required"] = required.into();
     }
@@ -81,10 +86,16 @@ fn define(object: &'static Object, definitions: &mut Map<String, Value>) -> Valu
 /// Every scalar may also be a text with a `{variable}` in it.
 fn shape(shape_of: &Shape, definitions: &mut Map<String, Value>) -> Value {
     match shape_of {
-        Shape::Text | Shape::Line | Shape::Name | Shape::Regex => json!({ "type": ["string", "number", "boolean"] }),
+        Shape::Text | Shape::Line | Shape::Name | Shape::Regex => {
+            json!({ "type": ["string", "number", "boolean"] })
+        }
         Shape::Bool => json!({ "type": ["boolean", "string"] }),
-        Shape::Int(least, most) => json!({ "type": ["integer", "string"], "minimum": least, "maximum": most }),
-        Shape::Number(least, most) => json!({ "type": ["number", "string"], "minimum": least, "maximum": most }),
+        Shape::Int(least, most) => {
+            json!({ "type": ["integer", "string"], "minimum": least, "maximum": most })
+        }
+        Shape::Number(least, most) => {
+            json!({ "type": ["number", "string"], "minimum": least, "maximum": most })
+        }
         Shape::Memory
         | Shape::Runtime
         | Shape::Timeout
@@ -94,13 +105,19 @@ fn shape(shape_of: &Shape, definitions: &mut Map<String, Value>) -> Value {
         | Shape::Signal => {
             json!({ "type": ["string", "number"] })
         }
-        Shape::Word(words) => json!({ "anyOf": [{ "enum": words() }, { "type": "string", "pattern": "\\{" }] }),
-        Shape::List(item @ Shape::Object(_)) => json!({ "type": "array", "items": shape(item, definitions) }),
+        Shape::Word(words) => {
+            json!({ "anyOf": [{ "enum": words() }, { "type": "string", "pattern": "\\{" }] })
+        }
+        Shape::List(item @ Shape::Object(_)) => {
+            json!({ "type": "array", "items": shape(item, definitions) })
+        }
         Shape::List(item) => {
             let item = shape(item, definitions);
             json!({ "anyOf": [item, { "type": "array", "items": item }] })
         }
-        Shape::Map(_, value) => json!({ "type": "object", "additionalProperties": shape(value, definitions) }),
+        Shape::Map(_, value) => {
+            json!({ "type": "object", "additionalProperties": shape(value, definitions) })
+        }
         Shape::Object(object) => define(object, definitions),
         Shape::ParameterValues => {
             let items = json!({ "type": ["string", "number", "boolean"] });
@@ -122,7 +139,9 @@ fn part_schema(part: Part, definitions: &mut Map<String, Value>) -> Value {
             let steps = part_schema(Part::Steps, definitions);
             json!({ "anyOf": [steps, define(handler, definitions)] })
         }
-        (Part::Items, Some(items)) => json!({ "anyOf": [{ "type": "array" }, define(items, definitions)] }),
+        (Part::Items, Some(items)) => {
+            json!({ "anyOf": [{ "type": "array" }, define(items, definitions)] })
+        }
         (_, Some(object)) => define(object, definitions),
         (Part::Resume, None) => shape(&Shape::Word(|| vec!["start", "step"]), definitions),
         (Part::Capture, None) => {

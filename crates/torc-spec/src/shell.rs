@@ -1,5 +1,5 @@
-//! Where in a shell text a position lies: between quotes or not. Just enough of the shell's grammar to judge what the
-//! shell would do with a value at that place.
+//! Where in a shell text a position lies: between quotes or not. Just enough of the shell's grammar
+//! to judge what the shell would do with a value at that place.
 
 /// What surrounds a position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,9 @@ impl Scanner {
             return;
         }
         match (self.stack.last().copied(), c) {
-            (Some(Frame::Single), '\'') | (Some(Frame::Double), '"') | (Some(Frame::Backtick), '`') => {
+            (Some(Frame::Single), '\'')
+            | (Some(Frame::Double), '"')
+            | (Some(Frame::Backtick), '`') => {
                 self.stack.pop();
             }
             (Some(Frame::Comment), '\n') => {
@@ -90,7 +92,9 @@ impl Scanner {
             (Some(Frame::Parens), '(') => self.stack.push(Frame::Parens),
             (_, '\'') => self.stack.push(Frame::Single),
             (_, '"') => self.stack.push(Frame::Double),
-            (_, '#') if previous.is_none_or(|p| p.is_whitespace() || p == ';') => self.stack.push(Frame::Comment),
+            (_, '#') if previous.is_none_or(|p| p.is_whitespace() || p == ';') => {
+                self.stack.push(Frame::Comment)
+            }
             (_, '<') if previous == Some('<') => self.operator = Some(String::new()),
             (_, '\n') => self.line_end(),
             _ => {}
@@ -109,10 +113,12 @@ impl Scanner {
         }
         if blank || matches!(c, '\n' | ';' | '|' | '&' | '>' | '<' | ')') {
             let word = self.operator.take().unwrap_or_default();
-            let (tabs, word) = word.strip_prefix('-').map_or((false, word.as_str()), |rest| (true, rest));
+            let (tabs, word) =
+                word.strip_prefix('-').map_or((false, word.as_str()), |rest| (true, rest));
             let end: String = word.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
             // Otherwise it is arithmetic: `$((1 << 4))`, `((x <<= 1))`.
-            if word.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '\'' | '"' | '\\')) {
+            if word.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '\'' | '"' | '\\'))
+            {
                 self.announced.push(Heredoc { quoted: end != word, end, tabs });
             }
             return false;
@@ -150,7 +156,8 @@ pub fn special(value: &str, quotes: Quotes) -> Option<char> {
         Quotes::Single => *c == '\'',
         Quotes::Double => matches!(c, '"' | '$' | '`' | '\\'),
         Quotes::None => {
-            !(c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '-' | ':' | '@' | '%' | '+' | '=' | ',' | '^'))
+            !(c.is_alphanumeric()
+                || matches!(c, '_' | '.' | '/' | '-' | ':' | '@' | '%' | '+' | '=' | ',' | '^'))
         }
     })
 }
@@ -175,7 +182,10 @@ mod tests {
     #[test]
     fn quotes_are_told_apart() {
         use Quotes::{Double, None, Single};
-        assert_eq!(at("@ '@' \"@\" \"'@'\" \\'@ \"\\\"@\""), [None, Single, Double, Double, None, Double]);
+        assert_eq!(
+            at("@ '@' \"@\" \"'@'\" \\'@ \"\\\"@\""),
+            [None, Single, Double, Double, None, Double]
+        );
         assert_eq!(at("\"$(@ '@')@\" `@`"), [None, Single, Double, None]);
         assert_eq!(at("x # it's @\n@"), [Single, None]);
         assert_eq!(at("a#b'@'"), [Single]);

@@ -47,8 +47,9 @@ impl Format {
         path.extension().and_then(|extension| extension.to_str()).and_then(Self::parse)
     }
 
-    /// By the first characters that are neither space nor comment: a brace opens JSON5 (which includes JSON), a
-    /// word followed by a colon, a dash or `#` is YAML, `/-` or a word followed by a value is KDL.
+    /// By the first characters that are neither space nor comment: a brace opens JSON5 (which
+    /// includes JSON), a word followed by a colon, a dash or `#` is YAML, `/-` or a word followed
+    /// by a value is KDL.
     pub fn detect(text: &str) -> Self {
         let mut rest = text.trim_start_matches('\u{FEFF}').trim_start();
         loop {
@@ -109,26 +110,36 @@ impl Source {
         Self { name: name.into(), bytes: text.into(), format, base_dir: None }
     }
 
-    /// Reads a file, or standard input for `-`. The extension decides the format, else the first characters.
+    /// Reads a file, or standard input for `-`. The extension decides the format, else the first
+    /// characters.
     pub fn read(path: &Path) -> Result<Self, Diagnostics> {
         let fail = |error: std::io::Error| {
-            let help = (error.kind() == std::io::ErrorKind::NotFound).then(|| others(path)).flatten();
-            let diagnostic = Diagnostic::error(format!("cannot read `{}`: {error}", path.display()));
+            let help =
+                (error.kind() == std::io::ErrorKind::NotFound).then(|| others(path)).flatten();
+            let diagnostic =
+                Diagnostic::error(format!("cannot read `{}`: {error}", path.display()));
             Diagnostics::from(diagnostic.maybe_help(help))
         };
         let (name, bytes, base_dir) = if path == Path::new("-") {
-            ("<stdin>".to_owned(), read_limited(&mut std::io::stdin().lock()).map_err(fail)?, PathBuf::from("."))
+            (
+                "<stdin>".to_owned(),
+                read_limited(&mut std::io::stdin().lock()).map_err(fail)?,
+                PathBuf::from("."),
+            )
         } else {
             if path.is_dir() {
-                return Err(
-                    Diagnostic::error(format!("`{}` is a directory, not a workflow file", path.display())).into()
-                );
+                return Err(Diagnostic::error(format!(
+                    "`{}` is a directory, not a workflow file",
+                    path.display()
+                ))
+                .into());
             }
             let mut file = std::fs::File::open(path).map_err(fail)?;
             let base_dir = directory(path).to_owned();
             (path.display().to_string(), read_limited(&mut file).map_err(fail)?, base_dir)
         };
-        let format = Format::from_path(path).unwrap_or_else(|| Format::detect(&String::from_utf8_lossy(head(&bytes))));
+        let format = Format::from_path(path)
+            .unwrap_or_else(|| Format::detect(&String::from_utf8_lossy(head(&bytes))));
         Ok(Self { name, bytes, format, base_dir: Some(base_dir) })
     }
 
@@ -147,8 +158,11 @@ fn directory(path: &Path) -> &Path {
 /// The workflow file that was probably meant, or the ones that stand where this one does not.
 fn others(path: &Path) -> Option<String> {
     let entries = std::fs::read_dir(directory(path)).ok()?;
-    let files = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|file| Format::from_path(file).is_some());
-    let mut names: Vec<String> = files.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
+    let files = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|file| Format::from_path(file).is_some());
+    let mut names: Vec<String> =
+        files.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
     names.sort();
     suggest(path.file_name()?.to_str()?, names.iter().map(String::as_str))
 }
@@ -158,7 +172,8 @@ fn head(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(64 << 10)]
 }
 
-/// Reads at most one byte more than is allowed, so that the limit can be noticed without reading everything.
+/// Reads at most one byte more than is allowed, so that the limit can be noticed without reading
+/// everything.
 pub(crate) fn read_limited(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(Source::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -173,7 +188,10 @@ mod tests {
     fn a_file_that_is_not_there_is_answered_with_those_that_are() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shared");
         let help = |name: &str| Source::read(&here.join(name)).unwrap_err().0.remove(0).help;
-        assert_eq!(help("task_and_map.yaml").as_deref(), Some("did you mean `tasks_and_map.yaml`?"));
+        assert_eq!(
+            help("task_and_map.yaml").as_deref(),
+            Some("did you mean `tasks_and_map.yaml`?")
+        );
         assert!(help("other").unwrap().starts_with("known: `"));
         assert_eq!(help("nowhere/other.yaml"), None);
     }

@@ -13,8 +13,8 @@ use serde_json::Value;
 use std::collections::HashSet;
 use torc_model::plan::Plan;
 
-/// A spec that has been read: canonical, complete in itself, not yet expanded. Two specs are equal if their canonical
-/// forms are, whatever format and spelling they were written in.
+/// A spec that has been read: canonical, complete in itself, not yet expanded. Two specs are equal
+/// if their canonical forms are, whatever format and spelling they were written in.
 #[derive(Clone)]
 pub struct Spec {
     tree: Node,
@@ -92,9 +92,11 @@ impl Source {
         }
         // What else is wrong with the rest, but nothing twice about one place.
         let more = read.err().unwrap_or_default().into_iter();
-        let is_new =
-            |errors: &Diagnostics, d: &Diagnostic| errors.iter().all(|known| known.place_key() != d.place_key());
-        let more: Vec<Diagnostic> = more.filter(|d| d.severity == Severity::Error && is_new(&errors, d)).collect();
+        let is_new = |errors: &Diagnostics, d: &Diagnostic| {
+            errors.iter().all(|known| known.place_key() != d.place_key())
+        };
+        let more: Vec<Diagnostic> =
+            more.filter(|d| d.severity == Severity::Error && is_new(&errors, d)).collect();
         more.into_iter().for_each(|diagnostic| errors.push(diagnostic));
         errors.sort();
         Err(errors)
@@ -122,7 +124,11 @@ fn text_of(source: Source) -> Result<SourceMap, Diagnostics> {
         Err(Diagnostic::error(message).at(place).help(help).into())
     };
     if text.len() < length {
-        return fail(text.len(), "the file is not UTF-8 text from here on", "save it in the UTF-8 encoding");
+        return fail(
+            text.len(),
+            "the file is not UTF-8 text from here on",
+            "save it in the UTF-8 encoding",
+        );
     }
     if let Some(at) = text.find('\0') {
         return fail(at, "the file contains a NUL byte", "a workflow file is plain text");
@@ -131,7 +137,12 @@ fn text_of(source: Source) -> Result<SourceMap, Diagnostics> {
 }
 
 impl Spec {
-    fn read(tree: Node, map: SourceMap, kdl: bool, base_dir: Option<&std::path::Path>) -> Result<Parsed, Diagnostics> {
+    fn read(
+        tree: Node,
+        map: SourceMap,
+        kdl: bool,
+        base_dir: Option<&std::path::Path>,
+    ) -> Result<Parsed, Diagnostics> {
         let tree = crate::steps::desugar(tree);
         let entries: usize = names(&tree, |_| true);
         let variables = match tree.get("variables").map(|node| &node.kind) {
@@ -156,7 +167,9 @@ impl Spec {
         }
         let resolved = if deferred { Some(with_constants(&tree, &map, &mut found)?) } else { None };
         let document = Document::read(resolved.as_ref().unwrap_or(&tree)).map_err(|error| {
-            Diagnostics::from(Diagnostic::error(format!("the spec passed all checks but cannot be used: {error}")))
+            Diagnostics::from(Diagnostic::error(format!(
+                "the spec passed all checks but cannot be used: {error}"
+            )))
         })?;
         Ok(Parsed { spec: Self { tree, map, document }, warnings: found })
     }
@@ -167,7 +180,8 @@ impl Spec {
         Ok((planned.plan, planned.warnings))
     }
 
-    /// The same for a spec that another Torc sent, whose tree tells no places: it goes before the plan takes its room.
+    /// The same for a spec that another Torc sent, whose tree tells no places: it goes before the
+    /// plan takes its room.
     pub fn into_plan(mut self) -> Result<(Plan, Diagnostics), Diagnostics> {
         let text = self.to_json();
         self.tree = Node::new(Kind::Null, crate::node::Span::NONE);
@@ -200,7 +214,8 @@ impl Spec {
         serde_json::to_string(&self.tree).unwrap_or_default()
     }
 
-    /// Reads a spec from JSON, as another Torc sent it. Places in messages are paths such as `jobs[0].name`.
+    /// Reads a spec from JSON, as another Torc sent it. Places in messages are paths such as
+    /// `jobs[0].name`.
     pub fn from_value(value: Value) -> Result<Parsed, Diagnostics> {
         Self::from_raw(value.into())
     }
@@ -244,9 +259,9 @@ fn names(tree: &Node, is_such: impl Fn(&Node) -> bool) -> usize {
     NAMED.iter().filter_map(|key| tree.get(key)).map(count).sum()
 }
 
-/// Plans a tree of which a part was wrong and is not in it any more, for mistakes in the rest. Says nothing that may
-/// follow from what is known already: entries with a mistake are not judged again, and nothing is if a mistake is about
-/// more than one entry.
+/// Plans a tree of which a part was wrong and is not in it any more, for mistakes in the rest. Says
+/// nothing that may follow from what is known already: entries with a mistake are not judged again,
+/// and nothing is if a mistake is about more than one entry.
 fn look_further(tree: Node, map: SourceMap, found: &mut Diagnostics) {
     /// Nobody waits longer than that for more of the same.
     const MAX_JOBS: usize = 100_000;
@@ -264,8 +279,11 @@ fn look_further(tree: Node, map: SourceMap, found: &mut Diagnostics) {
         return;
     }
     let more = spec.plan().err().unwrap_or_default();
-    let is_independent = |d: &Diagnostic| d.place.as_ref().is_some_and(|place| !wrong.contains(entry_of(place)));
-    for diagnostic in more.into_iter().filter(|d| d.severity == Severity::Error && is_independent(d)) {
+    let is_independent =
+        |d: &Diagnostic| d.place.as_ref().is_some_and(|place| !wrong.contains(entry_of(place)));
+    for diagnostic in
+        more.into_iter().filter(|d| d.severity == Severity::Error && is_independent(d))
+    {
         found.push(diagnostic);
     }
 }
@@ -281,7 +299,9 @@ fn check_tree(node: &Node, depth: usize, builder: &mut Builder<'_>) -> Result<()
     builder.check_depth(depth, node.span)?;
     match &node.kind {
         Kind::List(items) => items.iter().try_for_each(|item| check_tree(item, depth + 1, builder)),
-        Kind::Long(items) => items.iter().try_for_each(|item| check_tree(&item, depth + 1, builder)),
+        Kind::Long(items) => {
+            items.iter().try_for_each(|item| check_tree(&item, depth + 1, builder))
+        }
         Kind::Map(entries) => entries.iter().try_for_each(|entry| {
             builder.check_text(&entry.key, node.span);
             check_tree(&entry.value, depth + 1, builder)
@@ -295,10 +315,18 @@ fn check_tree(node: &Node, depth: usize, builder: &mut Builder<'_>) -> Result<()
 }
 
 /// The tree with every `{variable}` replaced, read once more now that its texts mean something.
-fn with_constants(tree: &Node, map: &SourceMap, found: &mut Diagnostics) -> Result<Node, Diagnostics> {
-    let Some(Kind::Map(variables)) = tree.get("variables").map(|node| &node.kind) else { return Ok(tree.clone()) };
-    let constants: Vec<(&str, &str)> =
-        variables.iter().map(|entry| (&*entry.key, entry.value.as_text().unwrap_or_default())).collect();
+fn with_constants(
+    tree: &Node,
+    map: &SourceMap,
+    found: &mut Diagnostics,
+) -> Result<Node, Diagnostics> {
+    let Some(Kind::Map(variables)) = tree.get("variables").map(|node| &node.kind) else {
+        return Ok(tree.clone());
+    };
+    let constants: Vec<(&str, &str)> = variables
+        .iter()
+        .map(|entry| (&*entry.key, entry.value.as_text().unwrap_or_default()))
+        .collect();
     let mut resolved = tree.clone();
     if let Kind::Map(entries) = &mut resolved.kind {
         entries.retain(|entry| entry.key != "variables");
@@ -322,12 +350,20 @@ fn put_in(node: &mut Node, constants: &[(&str, &str)], map: &SourceMap, found: &
             Ok(new) => *text = new,
             Err(error) => {
                 let place = map.place(map.narrow(node.span, &error.token), String::new());
-                found.push(Diagnostic::error(format!("cannot fill in `{}`: {}", error.token, error.message)).at(place));
+                found.push(
+                    Diagnostic::error(format!(
+                        "cannot fill in `{}`: {}",
+                        error.token, error.message
+                    ))
+                    .at(place),
+                );
             }
         },
         Kind::List(items) => items.iter_mut().for_each(|item| put_in(item, constants, map, found)),
         Kind::Long(items) => packed::change(items, |_, item| put_in(item, constants, map, found)),
-        Kind::Map(entries) => entries.iter_mut().for_each(|entry| put_in(&mut entry.value, constants, map, found)),
+        Kind::Map(entries) => {
+            entries.iter_mut().for_each(|entry| put_in(&mut entry.value, constants, map, found))
+        }
         Kind::Null | Kind::Bool(_) | Kind::Number(..) => {}
     }
 }

@@ -1,8 +1,9 @@
 //! `{name}` and `{name:format}` in texts.
 //!
-//! A brace that follows `$` belongs to the shell (`${x}`), but placeholders inside it count, so that
-//! `${files.input.part_{i}}` works. Braces around anything but a name (`{}`, `{print $1}`, `{a,b}`) are plain text.
-//! `{{name}}` around a word that is no parameter stands for `{name}` itself.
+//! A brace that follows `$` belongs to the shell (`${x}`), but placeholders inside it count, so
+//! that `${files.input.part_{i}}` works. Braces around anything but a name (`{}`, `{print $1}`,
+//! `{a,b}`) are plain text. `{{name}}` around a word that is no parameter stands for `{name}`
+//! itself.
 
 use serde_json::Value;
 use std::ops::Range;
@@ -35,7 +36,8 @@ fn next_token(text: &str, from: usize, regex: bool) -> Option<Token<'_>> {
         if before == Some(b'$') || (regex && is_regex_escape(&bytes[..start])) {
             continue;
         }
-        let length = bytes[at..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+        let length =
+            bytes[at..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
         let name = &text[at..at + length];
         if !is_identifier(name) {
             continue;
@@ -44,8 +46,11 @@ fn next_token(text: &str, from: usize, regex: bool) -> Option<Token<'_>> {
         let (format, close) = match bytes.get(end) {
             Some(b'}') => (None, end),
             Some(b':') => {
-                let length =
-                    bytes[end + 1..].iter().take(12).take_while(|b| b.is_ascii_alphanumeric() || **b == b'.').count();
+                let length = bytes[end + 1..]
+                    .iter()
+                    .take(12)
+                    .take_while(|b| b.is_ascii_alphanumeric() || **b == b'.')
+                    .count();
                 if bytes.get(end + 1 + length) != Some(&b'}') {
                     continue;
                 }
@@ -139,7 +144,11 @@ impl Template {
                     at = token.range.end + 1;
                 } else if format_like {
                     let message = format!("nothing is called `{}` here", token.name);
-                    return Err(TemplateError { token: written.into(), message, unknown: Some(token.name.into()) });
+                    return Err(TemplateError {
+                        token: written.into(),
+                        message,
+                        unknown: Some(token.name.into()),
+                    });
                 } else {
                     literal.push_str(&text[at..token.range.end]);
                     at = token.range.end;
@@ -150,7 +159,9 @@ impl Template {
                 None => None,
                 Some((_, Some(format))) => Some(format),
                 Some((format, None)) => {
-                    let message = format!("`{format}` is not a number format; write it like `03d`, `.2f` or `.1e`");
+                    let message = format!(
+                        "`{format}` is not a number format; write it like `03d`, `.2f` or `.1e`"
+                    );
                     return Err(TemplateError { token: written.into(), message, unknown: None });
                 }
             };
@@ -240,19 +251,30 @@ impl Format {
     fn apply(&self, value: &Value) -> Result<String, String> {
         let number = match value {
             Value::Number(number) => Some(number.clone()),
-            Value::String(text) => serde_json::from_str::<serde_json::Number>(text.trim_start_matches(['+', '0'])).ok(),
+            Value::String(text) => {
+                serde_json::from_str::<serde_json::Number>(text.trim_start_matches(['+', '0'])).ok()
+            }
             _ => None,
         };
-        let not_a_number = || format!("`{}` is not a number, so a number format does not fit it", display(value));
+        let not_a_number =
+            || format!("`{}` is not a number, so a number format does not fit it", display(value));
         let float = number.as_ref().and_then(serde_json::Number::as_f64);
-        let float =
-            float.or_else(|| value.as_str()?.parse().ok().filter(|f: &f64| f.is_finite())).ok_or_else(not_a_number)?;
+        let float = float
+            .or_else(|| value.as_str()?.parse().ok().filter(|f: &f64| f.is_finite()))
+            .ok_or_else(not_a_number)?;
         let text = match self.kind {
             'd' => {
                 let whole = number.as_ref().and_then(serde_json::Number::as_i64);
-                let whole = whole.or_else(|| (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64));
+                let whole = whole.or_else(|| {
+                    (float.fract() == 0.0 && float.abs() < 9e15).then_some(float as i64)
+                });
                 whole
-                    .ok_or_else(|| format!("`{}` is not a whole number, so `d` does not fit it", display(value)))?
+                    .ok_or_else(|| {
+                        format!(
+                            "`{}` is not a whole number, so `d` does not fit it",
+                            display(value)
+                        )
+                    })?
                     .to_string()
             }
             'f' => format!("{float:.*}", self.precision.unwrap_or(6)),
@@ -281,16 +303,23 @@ pub fn substitute(text: &str, constants: &[(&str, &str)]) -> Result<String, Temp
     let mut from = 0;
     while let Some(token) = next_token(text, from, false) {
         from = token.range.end;
-        let Some((_, value)) = constants.iter().find(|(name, _)| *name == token.name) else { continue };
+        let Some((_, value)) = constants.iter().find(|(name, _)| *name == token.name) else {
+            continue;
+        };
         out.push_str(&text[at..token.range.start]);
         at = token.range.end;
         match token.format {
             None => out.push_str(value),
             Some(format) => {
-                let fail =
-                    |message: String| TemplateError { token: text[token.range.clone()].into(), message, unknown: None };
+                let fail = |message: String| TemplateError {
+                    token: text[token.range.clone()].into(),
+                    message,
+                    unknown: None,
+                };
                 let parsed = Format::parse(format).ok_or_else(|| {
-                    fail(format!("`{format}` is not a number format; write it like `03d`, `.2f` or `.1e`"))
+                    fail(format!(
+                        "`{format}` is not a number format; write it like `03d`, `.2f` or `.1e`"
+                    ))
                 })?;
                 out.push_str(&parsed.apply(&Value::from(*value)).map_err(fail)?);
             }
@@ -322,9 +351,13 @@ mod tests {
 
     #[test]
     fn other_braces_are_text() {
-        let text = "awk '{print $1}' {} ${x} ${x:-1} {a,b} {1..3} '{\"k\": 1}' {{.Name}} {{word}} {k:v}";
+        let text =
+            "awk '{print $1}' {} ${x} ${x:-1} {a,b} {1..3} '{\"k\": 1}' {{.Name}} {{word}} {k:v}";
         assert_eq!(fill(text, &[]), text.replace("{{word}}", "{word}"));
-        assert_eq!(fill("${files.input.part_{i}} {{i}}", &[("i", json!(2))]), "${files.input.part_2} {2}");
+        assert_eq!(
+            fill("${files.input.part_{i}} {{i}}", &[("i", json!(2))]),
+            "${files.input.part_2} {2}"
+        );
         let error = Template::parse("echo {oops}", &["i"], Quoting::Plain).unwrap_err();
         assert_eq!((error.token.as_str(), error.unknown.as_deref()), ("{oops}", Some("oops")));
     }

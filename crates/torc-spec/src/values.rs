@@ -33,7 +33,10 @@ pub fn parameter_text(text: &str) -> Result<Vec<Value>, ValueError> {
     }
     if let Some(inner) = text.strip_prefix('[') {
         let Some(inner) = inner.strip_suffix(']') else {
-            return Err(ValueError::new(format!("the list `{}` is not closed", excerpt(text)), "end it with `]`"));
+            return Err(ValueError::new(
+                format!("the list `{}` is not closed", excerpt(text)),
+                "end it with `]`",
+            ));
         };
         return list(inner);
     }
@@ -54,7 +57,8 @@ fn list(inner: &str) -> Result<Vec<Value>, ValueError> {
             return Err(too_many());
         }
         let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"'));
-        // A quote only opens if it also closes right before the next comma; else it is part of the value.
+        // A quote only opens if it also closes right before the next comma; else it is part of the
+        // value.
         let closed = quote.and_then(|quote| {
             let (value, after) = rest[1..].split_once(quote)?;
             let after = after.trim_start();
@@ -66,14 +70,21 @@ fn list(inner: &str) -> Result<Vec<Value>, ValueError> {
                 after
             }
             None if quote.is_some() => {
-                let message = format!("the quote before `{}` is not closed", excerpt(rest[1..].trim()));
-                return Err(ValueError::new(message, "quote each value on its own: `['a', 'b,c']`"));
+                let message =
+                    format!("the quote before `{}` is not closed", excerpt(rest[1..].trim()));
+                return Err(ValueError::new(
+                    message,
+                    "quote each value on its own: `['a', 'b,c']`",
+                ));
             }
             None => {
                 let end = rest.find(',').unwrap_or(rest.len());
                 let value = rest[..end].trim();
                 if value.is_empty() {
-                    return Err(ValueError::new("a value of this list is empty".into(), "write `''` for empty text"));
+                    return Err(ValueError::new(
+                        "a value of this list is empty".into(),
+                        "write `''` for empty text",
+                    ));
                 }
                 values.push(single(value));
                 &rest[end..]
@@ -89,21 +100,23 @@ fn single(text: &str) -> Value {
         return whole.into();
     }
     // `inf`, `nan` and `infinity` are words here, not numbers.
-    let numeric = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e' | b'E'));
+    let numeric =
+        text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e' | b'E'));
     let float = numeric.then(|| text.parse::<f64>().ok().and_then(Number::from_f64)).flatten();
     float.map_or_else(|| Value::from(text), Value::Number)
 }
 
-/// `start:end[:step]`, both ends included. None if it does not look like a range at all, such as a URL.
+/// `start:end[:step]`, both ends included. None if it does not look like a range at all, such as a
+/// URL.
 fn range(text: &str) -> Result<Option<Vec<Value>>, ValueError> {
-    const HELP: &str =
-        "write a range as `start:end` or `start:end:step`; to use it as plain text, write a list: `['...']`";
+    const HELP: &str = "write a range as `start:end` or `start:end:step`; to use it as plain text, write a list: `['...']`";
     let parts: Vec<&str> = text.split(':').map(str::trim).collect();
     let numbers: Vec<Option<f64>> = parts.iter().map(|part| single(part).as_f64()).collect();
     if numbers.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let (Some(numbers), 2..=3) = (numbers.into_iter().collect::<Option<Vec<f64>>>(), parts.len()) else {
+    let (Some(numbers), 2..=3) = (numbers.into_iter().collect::<Option<Vec<f64>>>(), parts.len())
+    else {
         return Err(ValueError::new(format!("`{}` is not a range", excerpt(text)), HELP));
     };
     let step = numbers.get(2).copied().unwrap_or(1.0);
@@ -118,7 +131,10 @@ fn range(text: &str) -> Result<Option<Vec<Value>>, ValueError> {
             parts[1],
             parts.get(2).map_or("-1", |step| step.trim_start_matches('-'))
         );
-        return Err(ValueError { message: format!("the range `{text}` is empty"), help: Some(help) });
+        return Err(ValueError {
+            message: format!("the range `{text}` is empty"),
+            help: Some(help),
+        });
     }
     let count = ((end - start) / step + 1e-9).floor();
     if count.is_nan() || count >= MAX_VALUES as f64 {
@@ -130,12 +146,18 @@ fn range(text: &str) -> Result<Option<Vec<Value>>, ValueError> {
         let step = whole.get(2).copied().unwrap_or(1);
         let value = |n: i64| whole[0].checked_add(n.checked_mul(step)?);
         let values: Option<Vec<Value>> = (0..=count).map(|n| value(n).map(Value::from)).collect();
-        return values.map(Some).ok_or_else(|| ValueError::new(format!("the range `{text}` is too large"), HELP));
+        return values
+            .map(Some)
+            .ok_or_else(|| ValueError::new(format!("the range `{text}` is too large"), HELP));
     }
     // As many decimals as were written, so that 0.1:0.3:0.1 gives 0.3 and not 0.30000000000000004.
     let decimals = parts.iter().map(|part| decimals(part)).max().unwrap_or(0);
-    let value =
-        |n: i64| format!("{:.decimals$}", start + n as f64 * step).parse::<f64>().ok().and_then(Number::from_f64);
+    let value = |n: i64| {
+        format!("{:.decimals$}", start + n as f64 * step)
+            .parse::<f64>()
+            .ok()
+            .and_then(Number::from_f64)
+    };
     Ok((0..=count).map(|n| value(n).map(Value::Number)).collect())
 }
 
@@ -169,19 +191,25 @@ pub fn walltime(text: &str) -> Result<String, String> {
 /// `1-12` means one day and twelve hours.
 fn dashed(text: &str) -> String {
     match text.split_once('-') {
-        Some((days, hours)) if !hours.contains(':') && !days.is_empty() && days.bytes().all(|b| b.is_ascii_digit()) => {
+        Some((days, hours))
+            if !hours.contains(':')
+                && !days.is_empty()
+                && days.bytes().all(|b| b.is_ascii_digit()) =>
+        {
             format!("{text}:00")
         }
         _ => text.to_owned(),
     }
 }
 
-/// What `--mem` and `--tmp` take: a whole number with an optional letter. Friendlier spellings become one.
+/// What `--mem` and `--tmp` take: a whole number with an optional letter. Friendlier spellings
+/// become one.
 pub fn slurm_memory(text: &str) -> Result<String, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    if whole && matches!(&text[digits.len()..], "" | "k" | "K" | "m" | "M" | "g" | "G" | "t" | "T") {
+    if whole && matches!(&text[digits.len()..], "" | "k" | "K" | "m" | "M" | "g" | "G" | "t" | "T")
+    {
         return Ok(text.to_ascii_lowercase());
     }
     let memory = Memory::parse(text).map_err(|error| error.0)?;
@@ -190,13 +218,17 @@ pub fn slurm_memory(text: &str) -> Result<String, String> {
 }
 
 /// Options of `sbatch` that come from the scheduler's own keys or from Torc.
-const MANAGED: [&str; 8] = ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name"];
+const MANAGED: [&str; 8] =
+    ["partition", "nodes", "walltime", "time", "mem", "gres", "name", "job-name"];
 
 /// The canonical spelling of an `sbatch` option.
 pub fn slurm_option(key: &str) -> Result<String, String> {
     let option = key.trim_start_matches("--").replace('_', "-").to_ascii_lowercase();
     if MANAGED.contains(&option.as_str()) {
-        return Err(format!("`{}` cannot be a default: Torc sets it for each allocation", excerpt(key)));
+        return Err(format!(
+            "`{}` cannot be a default: Torc sets it for each allocation",
+            excerpt(key)
+        ));
     }
     let plain = option.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if option.is_empty() || !plain || option.starts_with('-') {
@@ -207,7 +239,9 @@ pub fn slurm_option(key: &str) -> Result<String, String> {
 
 /// `SIGSEGV`, `segv` or `11`, as `SIGSEGV`.
 pub fn signal(text: &str) -> Result<String, String> {
-    let known = signal_number(text).map(signal_name).filter(|name| signal_names().any(|known| known == name));
+    let known = signal_number(text)
+        .map(signal_name)
+        .filter(|name| signal_names().any(|known| known == name));
     known.ok_or_else(|| {
         let help = suggest(&text.trim().to_ascii_uppercase(), signal_names()).unwrap_or_default();
         format!("`{}` is not a signal; {help}", excerpt(text))
@@ -243,7 +277,17 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(parameter_text(text).map(Value::from), Ok(expected), "{text}");
         }
-        for bad in ["1:2:0", "5:1", "1:x", "1:2:3:4", "[a", "['a, b]", "[a,,b]", "1:9999999999", "0:1:1e-9"] {
+        for bad in [
+            "1:2:0",
+            "5:1",
+            "1:x",
+            "1:2:3:4",
+            "[a",
+            "['a, b]",
+            "[a,,b]",
+            "1:9999999999",
+            "0:1:1e-9",
+        ] {
             assert!(parameter_text(bad).is_err(), "{bad}");
         }
     }
@@ -260,7 +304,9 @@ mod tests {
             assert_eq!(walltime(text).as_deref(), Ok(canonical));
         }
         assert!(walltime("soon").is_err() && walltime("0").is_err());
-        for (text, canonical) in [("8G", "8g"), ("8000", "8000"), ("1.5g", "1536m"), ("8 GB", "8g"), ("0", "0")] {
+        for (text, canonical) in
+            [("8G", "8g"), ("8000", "8000"), ("1.5g", "1536m"), ("8 GB", "8g"), ("0", "0")]
+        {
             assert_eq!(slurm_memory(text).as_deref(), Ok(canonical));
         }
         assert_eq!(slurm_option("mail_type").as_deref(), Ok("mail-type"));

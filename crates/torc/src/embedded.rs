@@ -9,7 +9,8 @@ use torc_client::inside::{Inside, boxed};
 use torc_client::{Client, discovery};
 use torc_server::{Options, RunningServer, Server, StartError};
 
-/// Another process that only looks holds the database for a moment. Nothing tells when it lets go, so we ask again.
+/// Another process that only looks holds the database for a moment. Nothing tells when it lets go,
+/// so we ask again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// A process that holds the database this long without answering is not about to let go.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -54,9 +55,15 @@ impl Embedded {
             }
             match Server::start(options(dir, purpose)).await {
                 Ok(server) => return Ok(Owner::Us(Self { server })),
-                Err(StartError::Owned { .. }) if begin.elapsed() < PATIENCE => tokio::time::sleep(ASK_AGAIN).await,
+                Err(StartError::Owned { .. }) if begin.elapsed() < PATIENCE => {
+                    tokio::time::sleep(ASK_AGAIN).await
+                }
                 Err(error) => {
-                    return Err(Error::Embedded { dir: dir.into(), reason: error.to_string(), hint: error.hint() });
+                    return Err(Error::Embedded {
+                        dir: dir.into(),
+                        reason: error.to_string(),
+                        hint: error.hint(),
+                    });
                 }
             }
         }
@@ -67,7 +74,9 @@ impl Embedded {
         let inside = self.server.inside();
         let ask: Inside = Arc::new(move |request| {
             let inside = inside.clone();
-            Box::pin(async move { inside.answer(request).await.map(boxed).map_err(io::Error::other) })
+            Box::pin(
+                async move { inside.answer(request).await.map(boxed).map_err(io::Error::other) },
+            )
         });
         Ok(Client::new(self.server.url(), self.server.token())?.with_inside(ask))
     }

@@ -80,7 +80,10 @@ impl Error {
     }
 
     /// For `map_err`: wraps an I/O error with what was done to which path.
-    pub fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn io(
+        doing: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { doing, path, source }
     }
@@ -123,13 +126,17 @@ impl fmt::Display for Error {
         match self {
             Self::Usage { message, .. } => f.write_str(message),
             Self::Spec { rendered } => f.write_str(rendered.trim_end()),
-            Self::Io { doing, path, source } => write!(f, "cannot {doing} `{}`: {source}", path.display()),
+            Self::Io { doing, path, source } => {
+                write!(f, "cannot {doing} `{}`: {source}", path.display())
+            }
             Self::Refused { info, .. } => match &info.field {
                 Some(field) => write!(f, "{} (field `{field}`)", info.message),
                 None => f.write_str(&info.message),
             },
             Self::Unreachable { message, .. } => f.write_str(message),
-            Self::Embedded { dir, reason, .. } => write!(f, "cannot open `{}`: {reason}", dir.display()),
+            Self::Embedded { dir, reason, .. } => {
+                write!(f, "cannot open `{}`: {reason}", dir.display())
+            }
             Self::Untold { done, error } => write!(f, "{done}, but: {error}"),
             Self::OutputClosed => f.write_str("output closed"),
         }

@@ -1,7 +1,7 @@
 //! `torc`: command line, server and runner in one program.
 //!
-//! This crate composes the others and decides nothing itself: commands turn arguments into calls of the server and
-//! answers into text.
+//! This crate composes the others and decides nothing itself: commands turn arguments into calls of
+//! the server and answers into text.
 
 mod cli;
 mod embedded;
@@ -31,8 +31,10 @@ fn main() -> ExitCode {
 /// The command line. Under the name `torc-mcp-server` the program is `torc mcp`.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    let is_mcp_server =
-        arguments.first().and_then(|name| Path::new(name).file_name()).is_some_and(|name| name == "torc-mcp-server");
+    let is_mcp_server = arguments
+        .first()
+        .and_then(|name| Path::new(name).file_name())
+        .is_some_and(|name| name == "torc-mcp-server");
     if is_mcp_server {
         arguments.insert(1, "mcp".into());
     }

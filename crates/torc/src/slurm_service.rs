@@ -1,5 +1,5 @@
-//! What a server does about Slurm when it can see it: sends what waits, looks at what runs, takes back what nobody
-//! needs. Uses the same API as everybody else.
+//! What a server does about Slurm when it can see it: sends what waits, looks at what runs, takes
+//! back what nobody needs. Uses the same API as everybody else.
 
 use std::time::Duration;
 use tokio::sync::watch;
@@ -7,13 +7,14 @@ use tokio::time::Instant;
 use torc_client::Client;
 use torc_runner::slurm::{Allocator, Slurm};
 
-/// Whoever asks for nodes usually sends the request as well and tells its user; this is for what nobody sends.
+/// Whoever asks for nodes usually sends the request as well and tells its user; this is for what
+/// nobody sends.
 const LEAVE_TO_OTHERS: Duration = Duration::from_secs(2);
 /// Slurm tells nobody what becomes of jobs, so it is asked; one query answers for all allocations.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Runs until the server ends; `planned` changes whenever allocations were planned. Does nothing where Slurm is not
-/// installed.
+/// Runs until the server ends; `planned` changes whenever allocations were planned. Does nothing
+/// where Slurm is not installed.
 pub async fn run(client: Client, mut planned: watch::Receiver<u64>) {
     if !Slurm::is_here() {
         return;
@@ -51,7 +52,9 @@ pub async fn run(client: Client, mut planned: watch::Receiver<u64>) {
 
 async fn send(allocator: &Allocator) {
     match allocator.submit_waiting(None).await {
-        Ok(sent) => sent.iter().for_each(|one| tracing::info!(name = one.name, outcome = ?one.outcome, "sent")),
+        Ok(sent) => sent
+            .iter()
+            .for_each(|one| tracing::info!(name = one.name, outcome = ?one.outcome, "sent")),
         Err(error) => tracing::warn!(%error, "waiting allocations could not be sent"),
     }
 }
@@ -62,7 +65,11 @@ async fn look(allocator: &Allocator) {
         Err(error) => tracing::warn!(%error, "allocations could not be looked at"),
     }
     match allocator.take_back(None).await {
-        Ok(ids) => ids.iter().for_each(|id| tracing::info!(slurm_job = id, "taken back: nothing needs it")),
-        Err(error) => tracing::warn!(%error, "allocations that nothing needs could not be taken back"),
+        Ok(ids) => {
+            ids.iter().for_each(|id| tracing::info!(slurm_job = id, "taken back: nothing needs it"))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "allocations that nothing needs could not be taken back")
+        }
     }
 }

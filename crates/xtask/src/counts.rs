@@ -1,8 +1,10 @@
-//! `cargo xtask counts`: instructions of the hot paths, counted by callgrind, against the record in the repository.
+//! `cargo xtask counts`: instructions of the hot paths, counted by callgrind, against the record in
+//! the repository.
 //!
-//! Counts do not depend on what else the machine does, so a change that makes a path longer shows in CI. The programs are
-//! built like the tests, without optimization: nothing extra to build, and no optimizer whose taste changes with every
-//! release of the compiler. What counts is how much is done, and that shows there as well.
+//! Counts do not depend on what else the machine does, so a change that makes a path longer shows
+//! in CI. The programs are built like the tests, without optimization: nothing extra to build, and
+//! no optimizer whose taste changes with every release of the compiler. What counts is how much is
+//! done, and that shows there as well.
 
 use crate::Result;
 use std::collections::BTreeMap;
@@ -48,8 +50,12 @@ impl Args {
             }
             let count = count(&program, name, few, many)?;
             let change = known.get(name).map(|old| count as f64 / *old as f64 - 1.0);
-            let change_text = change.map_or("new".into(), |change| format!("{:+.1} %", change * 100.0));
-            println!("{name:<10} {:>10.2} million instructions, {change_text:>8}: {about}", count as f64 / 1e6);
+            let change_text =
+                change.map_or("new".into(), |change| format!("{:+.1} %", change * 100.0));
+            println!(
+                "{name:<10} {:>10.2} million instructions, {change_text:>8}: {about}",
+                count as f64 / 1e6
+            );
             if self.update {
                 known.insert(name.into(), count);
             } else if change.is_none_or(|change| change > TOLERANCE) {
@@ -91,7 +97,11 @@ fn callgrind(program: &Path, name: &str, rounds: usize) -> Result<u64> {
         .args([name, &rounds.to_string()])
         .stdin(Stdio::null())
         .output()
-        .map_err(|e| format!("can not start `valgrind`: {e}\nhint: `scripts/counts` installs it where it can"))?;
+        .map_err(|e| {
+            format!(
+                "can not start `valgrind`: {e}\nhint: `scripts/counts` installs it where it can"
+            )
+        })?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
         return Err(format!("{name}: {}\n{said}", output.status).into());

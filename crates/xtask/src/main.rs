@@ -1,5 +1,5 @@
-//! Work on the repository itself. `cargo xtask bench` measures the program, `cargo xtask counts` guards its hot paths; see
-//! `docs/benchmarks.md`.
+//! Work on the repository itself. `cargo xtask bench` measures the program, `cargo xtask counts`
+//! guards its hot paths; see `docs/benchmarks.md`.
 
 mod bench;
 mod counts;
@@ -53,7 +53,10 @@ fn build(root: &Path, what: &[&str]) -> Result<PathBuf> {
         return Err("the program can not be built".into());
     }
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
-    let messages = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let file = messages.filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?))).next_back();
+    let messages =
+        lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let file = messages
+        .filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
+        .next_back();
     file.ok_or_else(|| "cargo did not say where the program is".into())
 }

@@ -14,7 +14,9 @@ use torc_model::ids::{RunnerId, WorkflowId};
 async fn fake_server(router: Router) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, Router::new().nest("/torc-service/v1", router)).await });
+    tokio::spawn(async move {
+        axum::serve(listener, Router::new().nest("/torc-service/v1", router)).await
+    });
     format!("http://{address}")
 }
 
@@ -51,7 +53,9 @@ async fn nobody_listening_is_unreachable() {
 #[tokio::test]
 async fn a_silent_server_is_given_up_after_the_time_limit() {
     let router = Router::new().route("/health", get(std::future::pending::<()>));
-    let client = Client::new(&fake_server(router).await, "t").unwrap().with_time_limit(Duration::from_millis(50));
+    let client = Client::new(&fake_server(router).await, "t")
+        .unwrap()
+        .with_time_limit(Duration::from_millis(50));
     assert!(matches!(client.health().await, Err(Error::Unreachable { .. })));
 }
 
@@ -64,9 +68,11 @@ async fn an_answer_that_is_not_ours_is_a_protocol_error() {
 
 #[tokio::test]
 async fn empty_answers_and_bodies_are_fine() {
-    let router = Router::new()
-        .route("/workflows/7", delete(|| async { StatusCode::NO_CONTENT }))
-        .route("/compute_nodes/3/goodbye", post(|Json(_): Json<Value>| async { Json(json!({"actions": []})) }));
+    let router =
+        Router::new().route("/workflows/7", delete(|| async { StatusCode::NO_CONTENT })).route(
+            "/compute_nodes/3/goodbye",
+            post(|Json(_): Json<Value>| async { Json(json!({"actions": []})) }),
+        );
     let client = Client::new(&fake_server(router).await, "t").unwrap();
     client.delete_workflow(WorkflowId(7), false).await.unwrap();
     let goodbye = torc_model::api::Goodbye { reason: "done".into(), cause: None };
@@ -77,16 +83,21 @@ async fn empty_answers_and_bodies_are_fine() {
 async fn all_pages_are_read() {
     let router = Router::new().route(
         "/jobs",
-        get(|axum::extract::Query(q): axum::extract::Query<std::collections::BTreeMap<String, String>>| async move {
-            assert_eq!(q["workflow_id"], "1");
-            let offset: i64 = q["offset"].parse().unwrap();
-            let items: Vec<i64> = (offset..(offset + 2).min(5)).collect();
-            let has_more = offset + 2 < 5;
-            Json(Page { items, offset, total_count: 5, has_more })
-        }),
+        get(
+            |axum::extract::Query(q): axum::extract::Query<
+                std::collections::BTreeMap<String, String>,
+            >| async move {
+                assert_eq!(q["workflow_id"], "1");
+                let offset: i64 = q["offset"].parse().unwrap();
+                let items: Vec<i64> = (offset..(offset + 2).min(5)).collect();
+                let has_more = offset + 2 < 5;
+                Json(Page { items, offset, total_count: 5, has_more })
+            },
+        ),
     );
     let client = Client::new(&fake_server(router).await, "t").unwrap();
-    let rows: Vec<i64> = client.list_all("/jobs", &Query::new().add("workflow_id", 1)).await.unwrap();
+    let rows: Vec<i64> =
+        client.list_all("/jobs", &Query::new().add("workflow_id", 1)).await.unwrap();
     assert_eq!(rows, [0, 1, 2, 3, 4]);
     assert!(matches!(
         client.list_all::<JobView>("/jobs", &Query::new().add("workflow_id", 1)).await,

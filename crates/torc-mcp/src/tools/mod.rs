@@ -94,7 +94,9 @@ impl fmt::Display for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Arguments(what) => write!(f, "the arguments are wrong: {what}"),
-            Self::OtherWorkflow { bound } => write!(f, "this server speaks of workflow {bound} only"),
+            Self::OtherWorkflow { bound } => {
+                write!(f, "this server speaks of workflow {bound} only")
+            }
             Self::Torc(what) => f.write_str(what),
         }
     }
@@ -116,5 +118,6 @@ impl From<torc_client::Error> for ToolError {
 
 /// A value of ours as JSON.
 pub(crate) fn to_value<T: serde::Serialize>(value: &T) -> Result<Value, ToolError> {
-    serde_json::to_value(value).map_err(|error| ToolError::Torc(format!("the answer can not be written: {error}")))
+    serde_json::to_value(value)
+        .map_err(|error| ToolError::Torc(format!("the answer can not be written: {error}")))
 }

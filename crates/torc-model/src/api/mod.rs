@@ -1,6 +1,7 @@
 //! Wire types: what travels between the command line, the server and the runners.
 //!
-//! Integers are `i64` on the wire so that the generated OpenAPI document and its clients agree on ranges.
+//! Integers are `i64` on the wire so that the generated OpenAPI document and its clients agree on
+//! ranges.
 
 mod jobs;
 mod operations;

@@ -43,7 +43,10 @@ pub struct ServerFile {
 impl std::fmt::Debug for ServerFile {
     /// Without the token, which must not reach a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServerFile").field("url", &self.url).field("pid", &self.pid).finish_non_exhaustive()
+        f.debug_struct("ServerFile")
+            .field("url", &self.url)
+            .field("pid", &self.pid)
+            .finish_non_exhaustive()
     }
 }
 
@@ -146,8 +149,8 @@ pub struct CreateWebhook {
     /// Signs each delivery (`whsec_` and base64, or any text); made up unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// Which events; empty: all. `job.run.completed`, `job.run.failed`, `job.run.skipped`, `job.pending_failed`,
-    /// `job.classification_held`, `workflow.completed`.
+    /// Which events; empty: all. `job.run.completed`, `job.run.failed`, `job.run.skipped`,
+    /// `job.pending_failed`, `job.classification_held`, `workflow.completed`.
     #[serde(default)]
     pub events: Vec<String>,
     /// Only of this workflow.

@@ -91,7 +91,8 @@ pub struct CompletionReport {
 /// One piece of evidence for a cause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Evidence {
-    /// `journal`, `kernel`, `scheduler`, `node`, `output`, `text` or `exit`; earlier ones are stronger.
+    /// `journal`, `kernel`, `scheduler`, `node`, `output`, `text` or `exit`; earlier ones are
+    /// stronger.
     pub source: String,
     /// One sentence.
     pub text: String,
@@ -132,7 +133,8 @@ pub fn script_failure(error: &str) -> Option<&str> {
 pub struct ReportResult {
     /// The attempt's row.
     pub id: AttemptId,
-    /// `accepted`, `repeated` (already known, nothing changed) or `late` (no longer counts, recorded).
+    /// `accepted`, `repeated` (already known, nothing changed) or `late` (no longer counts,
+    /// recorded).
     pub result: ReportVerdict,
     /// What the rules decided about a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]

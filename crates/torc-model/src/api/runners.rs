@@ -120,7 +120,8 @@ pub struct ClaimRequest {
     /// Jobs of another Slurm scheduler are not taken even when there is nothing else.
     #[serde(default)]
     pub strict_scheduler_match: bool,
-    /// Whether the runner believes that it is the workflow's only one. A wait ends when that is wrong.
+    /// Whether the runner believes that it is the workflow's only one. A wait ends when that is
+    /// wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_alone: Option<bool>,
 }
@@ -232,11 +233,13 @@ pub struct Heartbeat {
     pub runner_id: RunnerId,
     /// What it holds.
     pub held: Vec<AttemptRef>,
-    /// Attempts that an answer spoke of and that it does not have: their process is gone, or the answer that granted
-    /// them never arrived and will not be followed. Repeated until a heartbeat with them was answered.
+    /// Attempts that an answer spoke of and that it does not have: their process is gone, or the
+    /// answer that granted them never arrived and will not be followed. Repeated until a heartbeat
+    /// with them was answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<AttemptId>,
-    /// What steps have done since the last heartbeat. Repeated until a heartbeat with them was answered.
+    /// What steps have done since the last heartbeat. Repeated until a heartbeat with them was
+    /// answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub step_events: Vec<StepEvents>,
 }
@@ -256,12 +259,13 @@ pub struct StepEvents {
 /// What a heartbeat learns.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct HeartbeatAnswer {
-    /// Attempts that must be stopped and reported (or, when the runner does not have them, named in `gone`).
+    /// Attempts that must be stopped and reported (or, when the runner does not have them, named in
+    /// `gone`).
     pub cancel: Vec<AttemptId>,
     /// Attempts that are no longer the runner's: stop them, their reports will not count.
     pub not_yours: Vec<AttemptId>,
-    /// Attempts the server gave it but that it did not list, claimed at least 30 s ago. It must name those that it
-    /// does not have in `gone` and never start them.
+    /// Attempts the server gave it but that it did not list, claimed at least 30 s ago. It must
+    /// name those that it does not have in `gone` and never start them.
     pub forgotten: Vec<AttemptId>,
 }
 
@@ -270,7 +274,8 @@ pub struct HeartbeatAnswer {
 pub struct Goodbye {
     /// Why.
     pub reason: String,
-    /// It had to leave: `preempted`, `node_fail` or `walltime` when it knows why its nodes are taken away, else `stopped`.
+    /// It had to leave: `preempted`, `node_fail` or `walltime` when it knows why its nodes are
+    /// taken away, else `stopped`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }

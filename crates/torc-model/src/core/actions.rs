@@ -1,5 +1,5 @@
-//! Actions: what the workflow does at a trigger. Each fires once, or once per worker when persistent; those that look
-//! after retried jobs fire whenever such a job has nobody to run it.
+//! Actions: what the workflow does at a trigger. Each fires once, or once per worker when
+//! persistent; those that look after retried jobs fire whenever such a job has nobody to run it.
 
 use super::change::Change;
 use super::workflow::Workflow;
@@ -55,7 +55,9 @@ pub struct NewAction {
 impl Action {
     fn counts(&self, status: JobStatus) -> bool {
         match self.trigger {
-            Trigger::OnJobsReady => !matches!(status, JobStatus::Uninitialized | JobStatus::Blocked),
+            Trigger::OnJobsReady => {
+                !matches!(status, JobStatus::Uninitialized | JobStatus::Blocked)
+            }
             Trigger::OnJobsComplete => status.is_final(),
             Trigger::OnWorkflowStart
             | Trigger::OnWorkflowComplete
@@ -67,7 +69,8 @@ impl Action {
 
     /// Looks after this job whenever it is tried again. Without a list it looks after all.
     fn looks_after(&self, index: u32) -> bool {
-        self.trigger == Trigger::AutoScheduleOnReadyJobs && (self.jobs.is_empty() || self.open.contains(&index))
+        self.trigger == Trigger::AutoScheduleOnReadyJobs
+            && (self.jobs.is_empty() || self.open.contains(&index))
     }
 
     fn is_about_jobs(&self) -> bool {
@@ -96,7 +99,12 @@ impl Workflow {
     pub(super) fn settle_actions(&mut self) {
         for i in 0..self.actions.len() {
             let action = &self.actions[i];
-            let open = action.jobs.iter().copied().filter(|j| !action.counts(self.jobs[*j as usize].status)).collect();
+            let open = action
+                .jobs
+                .iter()
+                .copied()
+                .filter(|j| !action.counts(self.jobs[*j as usize].status))
+                .collect();
             self.actions[i].open = open;
         }
     }
@@ -109,7 +117,10 @@ impl Workflow {
             if action.state != ActionState::Waiting {
                 continue;
             }
-            if status == JobStatus::Ready && self.jobs[index as usize].attempt > 1 && action.looks_after(index) {
+            if status == JobStatus::Ready
+                && self.jobs[index as usize].attempt > 1
+                && action.looks_after(index)
+            {
                 self.trigger(i);
                 continue;
             }
@@ -135,7 +146,9 @@ impl Workflow {
 
     pub(super) fn trigger_completion(&mut self) {
         for i in 0..self.actions.len() {
-            if self.actions[i].trigger == Trigger::OnWorkflowComplete && self.actions[i].state == ActionState::Waiting {
+            if self.actions[i].trigger == Trigger::OnWorkflowComplete
+                && self.actions[i].state == ActionState::Waiting
+            {
                 self.trigger(i);
             }
         }
@@ -147,7 +160,13 @@ impl Workflow {
         self.event("action_triggered", None, json!({"action_id": id, "trigger": trigger}));
     }
 
-    fn move_action(&mut self, i: usize, state: ActionState, by: Option<RunnerId>, error: Option<String>) {
+    fn move_action(
+        &mut self,
+        i: usize,
+        state: ActionState,
+        by: Option<RunnerId>,
+        error: Option<String>,
+    ) {
         self.actions[i].state = state;
         self.actions[i].by = by;
         self.record(Change::Action { id: self.actions[i].id, state, by, error });
@@ -155,7 +174,9 @@ impl Workflow {
 
     /// Some action waits for a runner (of those that can not ask for nodes, if so said).
     pub fn has_triggered_action(&self, schedules_nodes: bool) -> bool {
-        self.actions.iter().any(|a| a.state == ActionState::Triggered && (schedules_nodes || !a.schedules_nodes))
+        self.actions
+            .iter()
+            .any(|a| a.state == ActionState::Triggered && (schedules_nodes || !a.schedules_nodes))
     }
 
     /// Gives the triggered actions to a runner.
@@ -163,7 +184,9 @@ impl Workflow {
         let mut given = Vec::new();
         for i in 0..self.actions.len() {
             let action = &self.actions[i];
-            if action.state == ActionState::Triggered && (schedules_nodes || !action.schedules_nodes) {
+            if action.state == ActionState::Triggered
+                && (schedules_nodes || !action.schedules_nodes)
+            {
                 given.push(action.id);
                 self.move_action(i, ActionState::Claimed, Some(runner), None);
             }
@@ -171,8 +194,14 @@ impl Workflow {
         given
     }
 
-    /// Actions for a worker that begins or leaves: persistent ones each time, others for the first who comes.
-    pub fn worker_actions(&mut self, runner: RunnerId, trigger: Trigger, schedules_nodes: bool) -> Vec<ActionId> {
+    /// Actions for a worker that begins or leaves: persistent ones each time, others for the first
+    /// who comes.
+    pub fn worker_actions(
+        &mut self,
+        runner: RunnerId,
+        trigger: Trigger,
+        schedules_nodes: bool,
+    ) -> Vec<ActionId> {
         let mut given = Vec::new();
         for i in 0..self.actions.len() {
             let action = &self.actions[i];
@@ -194,7 +223,8 @@ impl Workflow {
     pub fn action_done(&mut self, id: ActionId, runner: RunnerId, error: Option<String>) {
         let Some(i) = self.actions.iter().position(|a| a.id == id) else { return };
         let per_worker = self.actions[i].persistent;
-        let mine = self.actions[i].state == ActionState::Claimed && self.actions[i].by == Some(runner);
+        let mine =
+            self.actions[i].state == ActionState::Claimed && self.actions[i].by == Some(runner);
         if !mine && !per_worker {
             return;
         }
@@ -202,28 +232,37 @@ impl Workflow {
         if !per_worker {
             self.move_action(i, state, Some(runner), error.clone());
         }
-        self.event("action_executed", None, json!({"action_id": id, "runner_id": runner, "error": error}));
+        self.event(
+            "action_executed",
+            None,
+            json!({"action_id": id, "runner_id": runner, "error": error}),
+        );
     }
 
-    /// Triggered actions that ask for nodes; the server executes them itself, by writing down what is wanted.
+    /// Triggered actions that ask for nodes; the server executes them itself, by writing down what
+    /// is wanted.
     pub fn triggered_schedules(&self) -> Vec<ActionId> {
         let wanted = |a: &&Action| a.schedules_nodes && a.state == ActionState::Triggered;
         self.actions.iter().filter(wanted).map(|a| a.id).collect()
     }
 
-    /// The server executed an action that asks for nodes. One that looks after retried jobs waits for the next.
+    /// The server executed an action that asks for nodes. One that looks after retried jobs waits
+    /// for the next.
     pub fn schedule_done(&mut self, id: ActionId, error: Option<String>) {
         let Some(i) = self.actions.iter().position(|a| a.id == id) else { return };
         let state = match &error {
             Some(_) => ActionState::Failed,
-            None if self.actions[i].trigger == Trigger::AutoScheduleOnReadyJobs => ActionState::Waiting,
+            None if self.actions[i].trigger == Trigger::AutoScheduleOnReadyJobs => {
+                ActionState::Waiting
+            }
             None => ActionState::Executed,
         };
         self.move_action(i, state, None, error.clone());
         self.event("action_executed", None, json!({"action_id": id, "error": error}));
     }
 
-    /// An allocation is over: actions that look after retried jobs ask again if such a job is left behind, ready.
+    /// An allocation is over: actions that look after retried jobs ask again if such a job is left
+    /// behind, ready.
     pub fn look_after_ready_jobs(&mut self) {
         if self.canceled {
             return;
@@ -243,35 +282,49 @@ impl Workflow {
         }
         let waits = |(index, job): (usize, &super::workflow::Job)| {
             let index = index as u32;
-            (job.status == JobStatus::Ready && job.attempt > 1 && action.looks_after(index)).then_some(index)
+            (job.status == JobStatus::Ready && job.attempt > 1 && action.looks_after(index))
+                .then_some(index)
         };
         self.jobs.iter().enumerate().filter_map(waits).collect()
     }
 
     /// The retried jobs that this action looks after and that wait to be run.
     pub fn ready_jobs_of(&self, id: ActionId) -> Vec<u32> {
-        self.actions.iter().position(|a| a.id == id).map(|i| self.looked_after(i)).unwrap_or_default()
+        self.actions
+            .iter()
+            .position(|a| a.id == id)
+            .map(|i| self.looked_after(i))
+            .unwrap_or_default()
     }
 
-    /// Marks every action that asks for nodes and has not done so yet as executed, so that it never will. Those that look
-    /// after retried jobs stay: they count what is on its way before they ask.
+    /// Marks every action that asks for nodes and has not done so yet as executed, so that it never
+    /// will. Those that look after retried jobs stay: they count what is on its way before they
+    /// ask.
     pub fn retire_schedules(&mut self) -> usize {
         let once = |a: &Action| a.schedules_nodes && a.trigger != Trigger::AutoScheduleOnReadyJobs;
-        let open = |a: &Action| once(a) && matches!(a.state, ActionState::Waiting | ActionState::Triggered);
-        let open: Vec<usize> = (0..self.actions.len()).filter(|i| open(&self.actions[*i])).collect();
+        let open = |a: &Action| {
+            once(a) && matches!(a.state, ActionState::Waiting | ActionState::Triggered)
+        };
+        let open: Vec<usize> =
+            (0..self.actions.len()).filter(|i| open(&self.actions[*i])).collect();
         for i in &open {
             self.move_action(*i, ActionState::Executed, None, None);
         }
         open.len()
     }
 
-    /// Adds an action to a workflow that runs already; it is triggered at once if what it waits for has happened.
+    /// Adds an action to a workflow that runs already; it is triggered at once if what it waits for
+    /// has happened.
     pub fn add_late_action(&mut self, new: NewAction) {
         self.add_action(new);
         let i = self.actions.len() - 1;
         let action = &self.actions[i];
-        let open: BTreeSet<u32> =
-            action.jobs.iter().copied().filter(|j| !action.counts(self.jobs[*j as usize].status)).collect();
+        let open: BTreeSet<u32> = action
+            .jobs
+            .iter()
+            .copied()
+            .filter(|j| !action.counts(self.jobs[*j as usize].status))
+            .collect();
         let over = action.is_about_jobs() && open.is_empty();
         self.actions[i].open = open;
         if over {

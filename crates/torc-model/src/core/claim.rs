@@ -72,21 +72,30 @@ impl Workflow {
         self.claim_beside(claim, &[], limits)
     }
 
-    /// Like [`Workflow::claim`], but passes over retries that would rather not go to the machine of these runners.
-    pub fn claim_beside(&mut self, claim: &Claim<'_>, neighbours: &[RunnerId], limits: &mut Limits) -> Vec<Claimed> {
+    /// Like [`Workflow::claim`], but passes over retries that would rather not go to the machine of
+    /// these runners.
+    pub fn claim_beside(
+        &mut self,
+        claim: &Claim<'_>,
+        neighbours: &[RunnerId],
+        limits: &mut Limits,
+    ) -> Vec<Claimed> {
         self.wake_delayed(claim.now);
         let mut room = Room::of(claim.capacity);
         let mut waiting = 0;
         for index in self.held_by(claim.runner) {
             let job = &self.jobs[index as usize];
             room.take(&self.classes[job.class as usize]);
-            waiting += usize::from(job.held.as_ref().is_some_and(|h| h.state == AttemptState::Claimed));
+            waiting +=
+                usize::from(job.held.as_ref().is_some_and(|h| h.state == AttemptState::Claimed));
         }
         let mut given = Vec::new();
         let schedulers = if claim.strict_scheduler { &[true][..] } else { &[true, false][..] };
         for strict in schedulers {
             while given.len() < claim.limit {
-                let Some(index) = self.pick(claim, neighbours, limits, *strict, |class| room.fits(class)) else {
+                let Some(index) =
+                    self.pick(claim, neighbours, limits, *strict, |class| room.fits(class))
+                else {
                     break;
                 };
                 room.take(&self.classes[self.jobs[index as usize].class as usize]);
@@ -98,7 +107,8 @@ impl Workflow {
         while ahead > 0 && given.len() < claim.limit {
             // What takes a named limit is not kept waiting on a runner: others may need the unit.
             let strict = claim.scheduler.is_some();
-            let next = self.pick(claim, neighbours, limits, strict, |c| c.uses.is_empty() && whole.fits(c));
+            let next = self
+                .pick(claim, neighbours, limits, strict, |c| c.uses.is_empty() && whole.fits(c));
             let Some(index) = next else { break };
             given.push(self.give(index, claim, given.len(), limits));
             ahead -= 1;
@@ -146,7 +156,8 @@ impl Workflow {
             cancel_requested: false,
             claimed_at: claim.now,
         }));
-        let claimed = Claimed { index, job: job.id, attempt, number: job.attempt, token: token.clone() };
+        let claimed =
+            Claimed { index, job: job.id, attempt, number: job.attempt, token: token.clone() };
         self.by_runner.entry(claim.runner).or_default().insert(index);
         self.record(Change::AttemptClaimed {
             id: attempt,
@@ -162,11 +173,19 @@ impl Workflow {
 }
 
 /// Why a runner may not take a job of this class, apart from its size.
-pub(super) fn why_not(class: &Class, claim: &Claim<'_>, limits: &Limits, strict: bool) -> Option<String> {
+pub(super) fn why_not(
+    class: &Class,
+    claim: &Claim<'_>,
+    limits: &Limits,
+    strict: bool,
+) -> Option<String> {
     if class.label.as_deref() != claim.label {
         return Some(match &class.label {
             Some(label) => format!("it needs a runner with label `{label}`"),
-            None => format!("runners with label `{}` take labelled jobs only", claim.label.unwrap_or_default()),
+            None => format!(
+                "runners with label `{}` take labelled jobs only",
+                claim.label.unwrap_or_default()
+            ),
         });
     }
     if let (Some(left), Some(runtime)) = (claim.time_left, class.runtime)
@@ -174,7 +193,11 @@ pub(super) fn why_not(class: &Class, claim: &Claim<'_>, limits: &Limits, strict:
     {
         return Some(format!("it may need {runtime} s and the runner has {left} s left"));
     }
-    if strict && claim.scheduler.is_some() && class.scheduler.is_some() && class.scheduler != claim.scheduler {
+    if strict
+        && claim.scheduler.is_some()
+        && class.scheduler.is_some()
+        && class.scheduler != claim.scheduler
+    {
         return Some("it waits for nodes of its own Slurm scheduler".into());
     }
     class.uses.iter().find_map(|name| {
@@ -182,7 +205,8 @@ pub(super) fn why_not(class: &Class, claim: &Claim<'_>, limits: &Limits, strict:
         if limit.paused {
             return Some(format!("limit `{name}` is reserved"));
         }
-        (limit.used >= limit.max).then(|| format!("limit `{name}` is used up ({} of {})", limit.used, limit.max))
+        (limit.used >= limit.max)
+            .then(|| format!("limit `{name}` is used up ({} of {})", limit.used, limit.max))
     })
 }
 

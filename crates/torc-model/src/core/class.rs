@@ -62,7 +62,9 @@ impl Room {
     pub fn lacking(&self, class: &Class) -> Option<String> {
         let (what, want, have) = self.lack(class)?;
         Some(match what {
-            MEMORY => format!("{} MiB of {MEMORY} (free: {})", want.div_ceil_mib(), have.div_ceil_mib()),
+            MEMORY => {
+                format!("{} MiB of {MEMORY} (free: {})", want.div_ceil_mib(), have.div_ceil_mib())
+            }
             _ => format!("{} (free: {})", words::count(want, what), have.max(0)),
         })
     }
@@ -108,7 +110,13 @@ mod tests {
     use super::*;
 
     fn room() -> Room {
-        Room::of(&Capacity { num_cpus: 4, memory_bytes: 8 << 30, num_gpus: 1, num_nodes: 1, max_parallel_jobs: None })
+        Room::of(&Capacity {
+            num_cpus: 4,
+            memory_bytes: 8 << 30,
+            num_gpus: 1,
+            num_nodes: 1,
+            max_parallel_jobs: None,
+        })
     }
 
     #[test]

@@ -116,13 +116,17 @@ mod tests {
             edges.add(parents);
         }
         edges.settle();
-        let children = |edges: &Edges| (0..6).map(|index| edges.children(index).to_vec()).collect::<Vec<_>>();
+        let children =
+            |edges: &Edges| (0..6).map(|index| edges.children(index).to_vec()).collect::<Vec<_>>();
         assert_eq!(children(&edges), [vec![2, 4], vec![0, 2], vec![4], vec![], vec![], vec![]]);
 
         // Items that a map found while it ran.
         edges.add(&[3, 0]);
         edges.link(5, 4);
-        assert_eq!(children(&edges), [vec![2, 4, 5], vec![0, 2], vec![4], vec![5], vec![], vec![4]]);
+        assert_eq!(
+            children(&edges),
+            [vec![2, 4, 5], vec![0, 2], vec![4], vec![5], vec![], vec![4]]
+        );
         assert_eq!((edges.parents(4), edges.parents(5)), (&[2, 0, 5][..], &[3, 0][..]));
         let before = children(&edges);
         edges.settle();

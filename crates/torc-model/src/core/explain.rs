@@ -36,7 +36,13 @@ pub struct RunnerFacts<'a> {
 
 impl Workflow {
     /// Why this job is where it is.
-    pub fn explain(&self, index: u32, runners: &[RunnerFacts<'_>], limits: &Limits, now: i64) -> Explanation {
+    pub fn explain(
+        &self,
+        index: u32,
+        runners: &[RunnerFacts<'_>],
+        limits: &Limits,
+        now: i64,
+    ) -> Explanation {
         let job = &self.jobs[index as usize];
         let blockers: Vec<(JobId, JobStatus)> = self
             .parents_of(index)
@@ -61,22 +67,36 @@ impl Workflow {
             },
             JobStatus::Completed => "it succeeded".into(),
             JobStatus::Failed => "it failed".into(),
-            JobStatus::Canceled if job.canceled_by_dependency => "a job it depends on did not succeed".into(),
+            JobStatus::Canceled if job.canceled_by_dependency => {
+                "a job it depends on did not succeed".into()
+            }
             JobStatus::Canceled if self.is_given_up(index) => super::maps::GIVEN_UP.into(),
             JobStatus::Canceled => "it was canceled".into(),
             JobStatus::Terminated => "it was ended by a limit".into(),
-            JobStatus::Disabled => "it is disabled; jobs that depend on it do not wait for it".into(),
-            JobStatus::PendingFailed => "it failed in a way no rule speaks of and waits for a verdict".into(),
+            JobStatus::Disabled => {
+                "it is disabled; jobs that depend on it do not wait for it".into()
+            }
+            JobStatus::PendingFailed => {
+                "it failed in a way no rule speaks of and waits for a verdict".into()
+            }
         };
         let because_of_count = blockers.len();
         let because_of = blockers.into_iter().take(10).collect();
         let shut = self.shut_limit(index, limits).filter(|_| job.status == JobStatus::Ready);
-        let hints =
-            shut.map(|name| format!("`torc limits set {name} N` lets N of them run at once")).into_iter().collect();
+        let hints = shut
+            .map(|name| format!("`torc limits set {name} N` lets N of them run at once"))
+            .into_iter()
+            .collect();
         Explanation { summary, because_of, because_of_count, details: Vec::new(), hints }
     }
 
-    fn explain_ready(&self, index: u32, runners: &[RunnerFacts<'_>], limits: &Limits, now: i64) -> String {
+    fn explain_ready(
+        &self,
+        index: u32,
+        runners: &[RunnerFacts<'_>],
+        limits: &Limits,
+        now: i64,
+    ) -> String {
         let job = &self.jobs[index as usize];
         if job.held_back {
             return "it is held back; `torc jobs release` lets it go".into();
@@ -97,14 +117,19 @@ impl Workflow {
         let mut reasons = Vec::new();
         let mut is_only_full = false;
         for runner in runners {
-            if let Some(reason) = why_not(class, &runner.claim, limits, runner.claim.strict_scheduler) {
+            if let Some(reason) =
+                why_not(class, &runner.claim, limits, runner.claim.strict_scheduler)
+            {
                 reasons.push(format!("on {}: {reason}", runner.host));
                 continue;
             }
             let whole = Room::of(runner.claim.capacity);
             if !whole.fits(class) {
                 let lacks = whole.lacking(class).unwrap_or_default();
-                reasons.push(format!("on {}: it needs {lacks} even when the runner is empty", runner.host));
+                reasons.push(format!(
+                    "on {}: it needs {lacks} even when the runner is empty",
+                    runner.host
+                ));
                 continue;
             }
             let room = self.room_of(&runner.claim);
@@ -116,14 +141,17 @@ impl Workflow {
             }
             return "it is next in the queue".into();
         }
-        let what = if is_only_full { "it waits until a runner has room" } else { "no runner can take it" };
+        let what =
+            if is_only_full { "it waits until a runner has room" } else { "no runner can take it" };
         format!("{what}: {}", reasons.join("; "))
     }
 
     /// A named limit of 0 that the job uses: no runner and no end of another job changes that.
     fn shut_limit<'a>(&'a self, index: u32, limits: &Limits) -> Option<&'a str> {
         let uses = &self.classes[self.jobs[index as usize].class as usize].uses;
-        uses.iter().find(|name| limits.get(*name).is_some_and(|limit| limit.max <= 0)).map(String::as_str)
+        uses.iter()
+            .find(|name| limits.get(*name).is_some_and(|limit| limit.max <= 0))
+            .map(String::as_str)
     }
 
     /// What a runner of this size lacks for the job even when it is empty.
@@ -143,13 +171,17 @@ impl Workflow {
     /// Ready jobs that no runner of this size could ever take.
     pub fn never_fits(&self, capacity: &Capacity) -> bool {
         let whole = Room::of(capacity);
-        !self.queue.is_empty() && self.queue.classes().all(|c| !whole.fits(&self.classes[c as usize]))
+        !self.queue.is_empty()
+            && self.queue.classes().all(|c| !whole.fits(&self.classes[c as usize]))
     }
 
     /// Some ready job could be taken by a runner of this size with this label, if it were empty.
     pub fn has_ready_for(&self, capacity: &Capacity, label: Option<&str>) -> bool {
         let whole = Room::of(capacity);
-        self.queue.classes().map(|c| &self.classes[c as usize]).any(|c| c.label.as_deref() == label && whole.fits(c))
+        self.queue
+            .classes()
+            .map(|c| &self.classes[c as usize])
+            .any(|c| c.label.as_deref() == label && whole.fits(c))
     }
 
     /// The label that a runner must have to take this job.
@@ -158,12 +190,17 @@ impl Workflow {
     }
 
     /// Attempts a runner holds that have not started yet.
-    pub fn claimed_before(&self, runner: crate::ids::RunnerId, time: i64) -> Vec<crate::ids::AttemptId> {
+    pub fn claimed_before(
+        &self,
+        runner: crate::ids::RunnerId,
+        time: i64,
+    ) -> Vec<crate::ids::AttemptId> {
         self.held_by(runner)
             .filter_map(|index| {
                 let job = &self.jobs[index as usize];
                 let held = job.held.as_ref()?;
-                (held.state == AttemptState::Claimed && held.claimed_at <= time).then_some(job.live)?
+                (held.state == AttemptState::Claimed && held.claimed_at <= time)
+                    .then_some(job.live)?
             })
             .collect()
     }

@@ -1,8 +1,8 @@
 //! Is a runner alive? Three answers, because "unknown" is not "dead".
 //!
-//! Silence proves nothing: after the lease a runner is shown as out of contact and nothing happens to its jobs.
-//! Evidence of death acts at once. Without evidence a runner is given up only after the disown deadline, before
-//! which a runner that was cut off has ended its own jobs.
+//! Silence proves nothing: after the lease a runner is shown as out of contact and nothing happens
+//! to its jobs. Evidence of death acts at once. Without evidence a runner is given up only after
+//! the disown deadline, before which a runner that was cut off has ended its own jobs.
 
 use super::report::Lost;
 use crate::api::Evidence;
@@ -78,23 +78,37 @@ impl RunnerLife<'_> {
     /// Judges.
     pub fn judge(&self, now: i64) -> Life {
         let silent_for = now - self.last_seen.max(self.server_boot);
-        let dead =
-            |cause, source: &str, text| Life::Dead(Lost { cause, evidence: Evidence { source: source.into(), text } });
+        let dead = |cause, source: &str, text| {
+            Life::Dead(Lost { cause, evidence: Evidence { source: source.into(), text } })
+        };
         if let Allocation::Ended { cause, text } = &self.allocation {
             return dead(*cause, "scheduler", text.clone());
         }
         match self.process {
             Process::Gone => {
-                return dead(Cause::Lost, "node", format!("its runner (pid {} on {}) is gone", self.pid, self.host));
+                return dead(
+                    Cause::Lost,
+                    "node",
+                    format!("its runner (pid {} on {}) is gone", self.pid, self.host),
+                );
             }
             Process::Rebooted => {
-                return dead(Cause::Lost, "node", format!("{}, where it ran, was started again", self.host));
+                return dead(
+                    Cause::Lost,
+                    "node",
+                    format!("{}, where it ran, was started again", self.host),
+                );
             }
             Process::Alive | Process::Unknown => {}
         }
-        // A runner that can be seen running is slow, stopped or cut off; its own clock ends its jobs in time.
+        // A runner that can be seen running is slow, stopped or cut off; its own clock ends its
+        // jobs in time.
         if silent_for > self.disown {
-            let text = format!("nothing was heard from its runner on {} for {} s", self.host, silent_for / 1000);
+            let text = format!(
+                "nothing was heard from its runner on {} for {} s",
+                self.host,
+                silent_for / 1000
+            );
             return dead(Cause::Lost, "journal", text);
         }
         if silent_for > self.lease { Life::Silent { silent_for } } else { Life::Alive }
@@ -136,7 +150,10 @@ mod tests {
     fn evidence_acts_at_once() {
         for process in [Process::Gone, Process::Rebooted] {
             let life = RunnerLife { process, ..life() };
-            assert!(matches!(life.judge(100_001), Life::Dead(Lost { cause: Cause::Lost, .. })), "{process:?}");
+            assert!(
+                matches!(life.judge(100_001), Life::Dead(Lost { cause: Cause::Lost, .. })),
+                "{process:?}"
+            );
         }
         let ended = Allocation::Ended { cause: Cause::Preempted, text: "PREEMPTED".into() };
         let life = RunnerLife { allocation: ended, ..life() };

@@ -1,4 +1,5 @@
-//! The two state machines as pure functions over (state, event). Every pair is written down: no wildcard.
+//! The two state machines as pure functions over (state, event). Every pair is written down: no
+//! wildcard.
 
 use crate::status::{AttemptState, JobStatus};
 use std::fmt;
@@ -298,14 +299,17 @@ impl AttemptState {
 mod tests {
     use super::*;
 
-    /// The whole table, as text. It is the documentation too: a change here is a change of the contract.
+    /// The whole table, as text. It is the documentation too: a change here is a change of the
+    /// contract.
     #[test]
     fn the_job_table_is_the_documented_one() {
         let mut table = String::new();
         for status in JobStatus::ALL {
             let moves: Vec<_> = JobEvent::ALL
                 .iter()
-                .filter_map(|event| status.after(*event).ok().map(|next| format!("{event:?} -> {next}")))
+                .filter_map(|event| {
+                    status.after(*event).ok().map(|next| format!("{event:?} -> {next}"))
+                })
                 .collect();
             table += &format!("{status}: {}\n", moves.join(", "));
         }
@@ -322,7 +326,11 @@ mod tests {
                 assert!(state.after(event).is_err(), "{state} {event:?}");
             }
             for state in AttemptState::ALL {
-                assert_ne!(state.after(event), Ok(AttemptState::Queued), "nothing returns to the queue");
+                assert_ne!(
+                    state.after(event),
+                    Ok(AttemptState::Queued),
+                    "nothing returns to the queue"
+                );
             }
         }
     }

@@ -1,7 +1,9 @@
-//! Maps: a job that is done when its items are. Items are ordinary jobs; this is only what ties them together.
+//! Maps: a job that is done when its items are. Items are ordinary jobs; this is only what ties
+//! them together.
 //!
-//! A map whose items were written in the spec waits for them from the start. One that has to look for its items first
-//! runs like any job; its success adds the items and sends it back to blocked, where it waits for them.
+//! A map whose items were written in the spec waits for them from the start. One that has to look
+//! for its items first runs like any job; its success adds the items and sends it back to blocked,
+//! where it waits for them.
 
 use super::claim::{LimitUse, Limits};
 use super::machine::JobEvent;
@@ -18,7 +20,8 @@ pub const WAITS_FOR_ITEMS: &str = "its items are not done";
 pub const TOO_MANY_FAILED: &str = "more items failed than it tolerates";
 /// Why an item is disabled that no longer exists.
 pub const ITEM_GONE: &str = "its item is gone";
-/// Why an item was canceled that its map gave up; its row says so, and a restart knows it by these words.
+/// Why an item was canceled that its map gave up; its row says so, and a restart knows it by these
+/// words.
 pub const GIVEN_UP: &str = "too many other items failed";
 
 /// What ties a map to its items.
@@ -101,7 +104,9 @@ impl Workflow {
 
     /// Whether an item was canceled because others failed.
     pub(super) fn is_given_up(&self, index: u32) -> bool {
-        self.map_of(index).and_then(|map| self.map(map)).is_some_and(|map| map.given_up.contains(&index))
+        self.map_of(index)
+            .and_then(|map| self.map(map))
+            .is_some_and(|map| map.given_up.contains(&index))
     }
 
     /// Adds the edge by which a map waits for a new item that was found while it ran.
@@ -144,7 +149,9 @@ impl Workflow {
         for (index, map) in &self.maps.maps {
             if let Some(max) = map.max_parallel {
                 let name = limit_name(self.jobs[*index as usize].id);
-                limits.entry(name).or_insert(LimitUse { max: i64::from(max), ..LimitUse::default() });
+                limits
+                    .entry(name)
+                    .or_insert(LimitUse { max: i64::from(max), ..LimitUse::default() });
             }
         }
     }
@@ -196,7 +203,8 @@ impl Workflow {
         if map.tolerate.bears(tally.failed, tally.total) {
             return Vec::new();
         }
-        let waiting: Vec<u32> = map.items.iter().copied().filter(|item| self.is_waiting(*item)).collect();
+        let waiting: Vec<u32> =
+            map.items.iter().copied().filter(|item| self.is_waiting(*item)).collect();
         for item in &waiting {
             self.drop_queued(*item, GIVEN_UP, now);
             self.shift(*item, JobEvent::Canceled, Some(GIVEN_UP));
@@ -205,13 +213,16 @@ impl Workflow {
         waiting
     }
 
-    /// An item that failed runs again: so do those that its map gave up, unless enough others failed to give them up for.
+    /// An item that failed runs again: so do those that its map gave up, unless enough others
+    /// failed to give them up for.
     pub(super) fn take_up_items(&mut self, item: u32, origin: Origin, now: i64) {
-        let waits = |map: &u32| self.gathers(*map) && self.jobs[*map as usize].status == JobStatus::Blocked;
+        let waits =
+            |map: &u32| self.gathers(*map) && self.jobs[*map as usize].status == JobStatus::Blocked;
         let Some(index) = self.map_of(item).filter(waits) else { return };
         let Some(map) = self.map(index).filter(|map| !map.given_up.is_empty()) else { return };
         let tally = self.tally(index);
-        if !map.tolerate.bears(tally.failed.saturating_sub(map.given_up.len() as u64), tally.total) {
+        if !map.tolerate.bears(tally.failed.saturating_sub(map.given_up.len() as u64), tally.total)
+        {
             return;
         }
         for item in map.given_up.clone() {
@@ -229,7 +240,10 @@ impl Workflow {
     }
 
     fn is_waiting(&self, index: u32) -> bool {
-        matches!(self.jobs[index as usize].status, JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready)
+        matches!(
+            self.jobs[index as usize].status,
+            JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready
+        )
     }
 
     /// A map has found its items, and they were added: they may run, and it waits for them.
@@ -251,7 +265,9 @@ impl Workflow {
 
     /// An item is not what it was: what it gave before counts no more.
     pub fn renew_item(&mut self, index: u32, now: i64) {
-        if self.jobs[index as usize].status.is_held() || self.jobs[index as usize].status == JobStatus::Uninitialized {
+        if self.jobs[index as usize].status.is_held()
+            || self.jobs[index as usize].status == JobStatus::Uninitialized
+        {
             return;
         }
         self.drop_queued(index, "its item changed", now);
@@ -269,15 +285,22 @@ impl Workflow {
         self.jobs[index as usize].status == JobStatus::Failed && self.gathers(index)
     }
 
-    /// Why a job is where it is, if that outlasts the run: what is known by these words alone must keep them.
+    /// Why a job is where it is, if that outlasts the run: what is known by these words alone must
+    /// keep them.
     pub(super) fn lasting_reason(&self, index: u32) -> Option<&'static str> {
         let job = &self.jobs[index as usize];
         match job.status {
-            JobStatus::Canceled if job.canceled_by_dependency => Some(super::workflow::DEPENDENCY_FAILED),
+            JobStatus::Canceled if job.canceled_by_dependency => {
+                Some(super::workflow::DEPENDENCY_FAILED)
+            }
             JobStatus::Canceled if self.is_given_up(index) => Some(GIVEN_UP),
             JobStatus::Blocked if self.gathers(index) => Some(WAITS_FOR_ITEMS),
             JobStatus::Failed if self.gathers(index) => Some(TOO_MANY_FAILED),
-            JobStatus::Disabled if self.map_of(index).is_some_and(|map| self.is_gone(index, map)) => Some(ITEM_GONE),
+            JobStatus::Disabled
+                if self.map_of(index).is_some_and(|map| self.is_gone(index, map)) =>
+            {
+                Some(ITEM_GONE)
+            }
             _ => None,
         }
     }
@@ -309,7 +332,10 @@ impl Workflow {
         for item in items {
             let job = &self.jobs[*item as usize];
             if !job.status.is_bad_end() {
-                let message = format!("job {} is {}; only an item that ended badly can be retried", job.id, job.status);
+                let message = format!(
+                    "job {} is {}; only an item that ended badly can be retried",
+                    job.id, job.status
+                );
                 return Err(Refused::new("wrong_status", message));
             }
         }
@@ -366,7 +392,10 @@ impl Workflow {
         for item in items {
             let job = &self.jobs[*item as usize];
             if !job.status.is_bad_end() {
-                let message = format!("job {} is {}; only an item that ended badly can be dropped", job.id, job.status);
+                let message = format!(
+                    "job {} is {}; only an item that ended badly can be dropped",
+                    job.id, job.status
+                );
                 return Err(Refused::new("wrong_status", message));
             }
         }
@@ -380,7 +409,9 @@ impl Workflow {
         for map in maps {
             // A map that had ended with them is looked at again.
             match self.jobs[map as usize].status {
-                status @ (JobStatus::Failed | JobStatus::Completed) if self.tally(map).open == 0 => {
+                status @ (JobStatus::Failed | JobStatus::Completed)
+                    if self.tally(map).open == 0 =>
+                {
                     self.shift(map, JobEvent::ItemReopened, Some(WAITS_FOR_ITEMS));
                     if status == JobStatus::Completed {
                         self.renew_children(map, now);
@@ -458,7 +489,10 @@ mod tests {
         assert_eq!(workflow.plan_reset(&Seeds::Named(vec![1])).expect("a plan"), []);
         workflow.set_item(1, 0, false);
         workflow.renew_item(1, 2);
-        assert_eq!((workflow.jobs[1].status, workflow.tally(0).total), (JobStatus::Uninitialized, 1));
+        assert_eq!(
+            (workflow.jobs[1].status, workflow.tally(0).total),
+            (JobStatus::Uninitialized, 1)
+        );
     }
 
     fn fail(workflow: &mut Workflow, item: u32) {
@@ -481,10 +515,14 @@ mod tests {
         fail(&mut workflow, 2);
         workflow.propagate(1, 1);
         workflow.propagate(2, 1);
-        let statuses = |workflow: &Workflow| workflow.jobs.iter().map(|job| job.status).collect::<Vec<_>>();
+        let statuses =
+            |workflow: &Workflow| workflow.jobs.iter().map(|job| job.status).collect::<Vec<_>>();
         use JobStatus::{Blocked, Canceled, Failed, Ready};
         assert_eq!(statuses(&workflow), [Failed, Failed, Failed, Canceled, Canceled]);
-        assert_eq!((workflow.lasting_reason(3), workflow.lasting_reason(1)), (Some(GIVEN_UP), None));
+        assert_eq!(
+            (workflow.lasting_reason(3), workflow.lasting_reason(1)),
+            (Some(GIVEN_UP), None)
+        );
 
         workflow.again(1, Origin::Recovered, 2);
         assert_eq!(statuses(&workflow), [Blocked, Ready, Failed, Canceled, Canceled]);

@@ -1,9 +1,10 @@
 //! The engine: one workflow's jobs, attempts and actions, and every way they can move.
 //!
-//! [`Workflow`] holds what scheduling needs and nothing else. Each method takes the time as an argument, checks
-//! first, changes the state second, and records what it did as [`Change`]s. The store writes those changes in
-//! one transaction; when that fails it throws the state away and loads it again. The simulator, the property
-//! tests and recovery after a crash call the very same methods.
+//! [`Workflow`] holds what scheduling needs and nothing else. Each method takes the time as an
+//! argument, checks first, changes the state second, and records what it did as [`Change`]s. The
+//! store writes those changes in one transaction; when that fails it throws the state away and
+//! loads it again. The simulator, the property tests and recovery after a crash call the very same
+//! methods.
 //!
 //! ```text
 //!   claim ──► Claimed ──► started ──► Running ──► ended ──► decide ──► Completed | next attempt | bad end
@@ -44,5 +45,7 @@ pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
 pub use reset::{Reason, Seeds};
 pub use restore::{EndedRow, JobRow, LiveRow, Rows, ZombieRow};
-pub use rules::{CompiledHandler, Failure, RuleError, Verdict, signal_name, signal_names, signal_number};
+pub use rules::{
+    CompiledHandler, Failure, RuleError, Verdict, signal_name, signal_names, signal_number,
+};
 pub use workflow::{Held, Job, NewJob, Refused, Workflow};

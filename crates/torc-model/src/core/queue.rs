@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The order of dispatch: priority (higher first), position, index. Total, and the same after a restart.
+/// The order of dispatch: priority (higher first), position, index. Total, and the same after a
+/// restart.
 pub type Key = (Reverse<i64>, i64, u32);
 
 /// Jobs of a class that a claim may pass over; the rest waits behind them.
@@ -65,12 +66,18 @@ impl Queue {
         self.delayed.first().map(|(until, _)| *until)
     }
 
-    /// The first job in the order of dispatch among the classes that `fits` accepts and the jobs that `skips` does
-    /// not pass over.
-    pub fn first(&self, mut fits: impl FnMut(u32) -> bool, skips: impl Fn(u32) -> bool) -> Option<(u32, Key)> {
+    /// The first job in the order of dispatch among the classes that `fits` accepts and the jobs
+    /// that `skips` does not pass over.
+    pub fn first(
+        &self,
+        mut fits: impl FnMut(u32) -> bool,
+        skips: impl Fn(u32) -> bool,
+    ) -> Option<(u32, Key)> {
         self.by_class
             .iter()
-            .filter_map(|(class, set)| set.iter().take(LOOK_AHEAD).find(|key| !skips(key.2)).map(|key| (*key, *class)))
+            .filter_map(|(class, set)| {
+                set.iter().take(LOOK_AHEAD).find(|key| !skips(key.2)).map(|key| (*key, *class))
+            })
             .filter(|(_, class)| fits(*class))
             .min()
             .map(|(key, class)| (class, key))

@@ -1,7 +1,7 @@
 //! Recovery of rows that do not fit together.
 //!
-//! Our own transactions never leave such rows behind; a database that was restored, edited or written by an
-//! older program may have them. Repairing twice changes nothing the second time.
+//! Our own transactions never leave such rows behind; a database that was restored, edited or
+//! written by an older program may have them. Repairing twice changes nothing the second time.
 
 use super::change::{Change, End, NewAttempt};
 use super::claim::Limits;
@@ -45,7 +45,8 @@ pub enum Repair {
 }
 
 impl Workflow {
-    /// Makes rows fit together again, in the order of the jobs. `recovery` is the runner that stands for nobody.
+    /// Makes rows fit together again, in the order of the jobs. `recovery` is the runner that
+    /// stands for nobody.
     pub fn repair(
         &mut self,
         ends: &HashMap<u32, LastEnd>,
@@ -99,7 +100,11 @@ impl Workflow {
                     }
                     Some(last) => {
                         self.follow(index, last, now);
-                        Some(if undecided.is_some() { Repair::Decided } else { Repair::Synchronized })
+                        Some(if undecided.is_some() {
+                            Repair::Decided
+                        } else {
+                            Repair::Synchronized
+                        })
                     }
                 }
             }
@@ -109,7 +114,10 @@ impl Workflow {
                     self.jobs[index as usize].attempt += 1;
                 }
                 let retry_of = last.map(|l| l.id);
-                let next = super::workflow::Next { retry_of, ..super::workflow::Next::fresh(Origin::Recovered) };
+                let next = super::workflow::Next {
+                    retry_of,
+                    ..super::workflow::Next::fresh(Origin::Recovered)
+                };
                 self.queue_attempt(index, next, now);
                 Some(Repair::Queued)
             }
@@ -166,7 +174,10 @@ impl Workflow {
             time_limit: None,
         });
         self.hold_for_recovery(index, id, recovery, token, now);
-        let evidence = Evidence { source: "journal".into(), text: "the job was running but nobody had it".into() };
+        let evidence = Evidence {
+            source: "journal".into(),
+            text: "the job was running but nobody had it".into(),
+        };
         self.runner_lost(recovery, &Lost { cause: Cause::Lost, evidence }, limits, now);
     }
 
@@ -178,7 +189,9 @@ impl Workflow {
         match last.state {
             AttemptState::Completed => end.cause = None,
             AttemptState::Canceled => end.cause = Some(Cause::Canceled),
-            AttemptState::Failed | AttemptState::Terminated => end.cause = end.cause.or(Some(Cause::Exit)),
+            AttemptState::Failed | AttemptState::Terminated => {
+                end.cause = end.cause.or(Some(Cause::Exit))
+            }
             AttemptState::Queued | AttemptState::Claimed | AttemptState::Running => return,
         }
         self.decide_again(index, last.id, &end, now);
@@ -191,7 +204,11 @@ impl Workflow {
         let dead = self.jobs[index as usize].cancel_on_failure
             && self.parents_of(index).iter().any(|p| self.jobs[*p as usize].status.is_bad_end());
         if dead {
-            self.shift(index, JobEvent::DependencyEndedBadly, Some(super::workflow::DEPENDENCY_FAILED));
+            self.shift(
+                index,
+                JobEvent::DependencyEndedBadly,
+                Some(super::workflow::DEPENDENCY_FAILED),
+            );
             self.propagate(index, now);
             return true;
         }

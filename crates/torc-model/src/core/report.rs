@@ -17,7 +17,8 @@ use serde_json::json;
 /// A recovery script is killed after this long unless its rule says otherwise.
 const SCRIPT_TIMEOUT_SECONDS: i64 = 600;
 
-/// A job may ask to be continued this often in one run; beyond it something is wrong with the program.
+/// A job may ask to be continued this often in one run; beyond it something is wrong with the
+/// program.
 const MAX_REFUNDS: u32 = 1000;
 
 /// Return code of an attempt that nobody saw ending.
@@ -51,7 +52,8 @@ struct Decision {
 }
 
 impl Workflow {
-    /// The right to speak for an attempt: it is live, held by this runner, and the token is the one given.
+    /// The right to speak for an attempt: it is live, held by this runner, and the token is the one
+    /// given.
     pub fn may_report(&self, attempt: AttemptId, runner: RunnerId, token: &str) -> Option<u32> {
         let index = self.find_live(attempt)?;
         let held = self.jobs[index as usize].held.as_ref()?;
@@ -70,7 +72,8 @@ impl Workflow {
         self.event("job_started", Some(index), json!({"attempt_id": number, "run_id": self.run}));
     }
 
-    /// The attempt ended. `end` holds what the runner saw; the state and the decision are filled in here.
+    /// The attempt ended. `end` holds what the runner saw; the state and the decision are filled in
+    /// here.
     pub fn ended(&mut self, index: u32, mut end: End, limits: &mut Limits) -> Ended {
         let now = end.at;
         let job = &self.jobs[index as usize];
@@ -94,8 +97,10 @@ impl Workflow {
         end.rule = decision.rule;
         end.decision = (!decision.text.is_empty()).then(|| decision.text.clone());
         let runner = held.runner;
-        let rather_elsewhere =
-            decision.next.as_ref().is_some_and(|n| matches!(n.origin, Origin::Handler | Origin::Lost));
+        let rather_elsewhere = decision
+            .next
+            .as_ref()
+            .is_some_and(|n| matches!(n.origin, Origin::Handler | Origin::Lost));
         if rather_elsewhere && self.by_runner.keys().any(|other| *other != runner) {
             self.shy.avoid(index, runner, now + PREFERENCE_MS);
         }
@@ -110,15 +115,17 @@ impl Workflow {
         self.settle_end(index, decision, facts, now)
     }
 
-    /// A script that ran, well or badly, is not for the next attempt. Only where it kept the command from running, and
-    /// no rule speaks of that, it stays for whoever lets the job run again.
+    /// A script that ran, well or badly, is not for the next attempt. Only where it kept the
+    /// command from running, and no rule speaks of that, it stays for whoever lets the job run
+    /// again.
     fn forget_script(&mut self, index: u32, end: &End, decision: &Decision) {
         if end.script.is_some() && !(blames_script(end) && decision.next.is_none()) {
             self.jobs[index as usize].rare.edit(|rare| rare.script = None);
         }
     }
 
-    /// Decides for an attempt that had ended before anybody decided, or whose decision the job never heard of.
+    /// Decides for an attempt that had ended before anybody decided, or whose decision the job
+    /// never heard of.
     pub(super) fn decide_again(&mut self, index: u32, id: AttemptId, end: &End, now: i64) {
         let decision = self.decide(index, id, end);
         let failed_for_good = self.jobs[index as usize].status == JobStatus::Failed;
@@ -138,7 +145,13 @@ impl Workflow {
     }
 
     /// Moves the job after its attempt ended, with everything that follows.
-    fn settle_end(&mut self, index: u32, decision: Decision, facts: serde_json::Value, now: i64) -> Ended {
+    fn settle_end(
+        &mut self,
+        index: u32,
+        decision: Decision,
+        facts: serde_json::Value,
+        now: i64,
+    ) -> Ended {
         let outcome = decision.outcome;
         if let Some(mut next) = decision.next {
             // What was lost before its script had run must not run without it.
@@ -155,7 +168,11 @@ impl Workflow {
                     job.refunds += 1;
                 }
                 Origin::Requeued => job.refunds += 1,
-                Origin::Initial | Origin::Handler | Origin::Classified | Origin::Manual | Origin::Recovered => {}
+                Origin::Initial
+                | Origin::Handler
+                | Origin::Classified
+                | Origin::Manual
+                | Origin::Recovered => {}
             }
             self.event("job_retried", Some(index), facts);
             self.shift(index, decision.event, None);
@@ -231,7 +248,13 @@ impl Workflow {
     /// The recovery ladder's second and third rung: the job's rules, then the budget for losses.
     fn decide(&self, index: u32, id: AttemptId, end: &End) -> Decision {
         let job = &self.jobs[index as usize];
-        let plain = |event, text: &str| Decision { event, outcome: None, rule: None, text: text.into(), next: None };
+        let plain = |event, text: &str| Decision {
+            event,
+            outcome: None,
+            rule: None,
+            text: text.into(),
+            next: None,
+        };
         let Some(cause) = end.cause else {
             let is_search = self.map(index).is_some_and(|map| map.is_dynamic);
             return plain(if is_search { JobEvent::Expanded } else { JobEvent::Succeeded }, "");
@@ -240,9 +263,18 @@ impl Workflow {
         match cause {
             Cause::Canceled => return plain(JobEvent::Canceled, "canceled"),
             free if is_free(free, end) && job.refunds < MAX_REFUNDS => {
-                let text = format!("queued again, because {}; this does not count as a failure", why_free(free));
+                let text = format!(
+                    "queued again, because {}; this does not count as a failure",
+                    why_free(free)
+                );
                 let next = Some(again(Origin::Requeued));
-                return Decision { event: JobEvent::Requeued, outcome: None, rule: None, text, next };
+                return Decision {
+                    event: JobEvent::Requeued,
+                    outcome: None,
+                    rule: None,
+                    text,
+                    next,
+                };
             }
             Cause::Stopped
             | Cause::Checkpoint
@@ -261,7 +293,10 @@ impl Workflow {
         if is_fatal && !cause.is_loss() {
             let text = "a step's handler failed, and `handler_failure_fatal` forbids another try";
             // A failure without an outcome would look as if nobody had decided about it yet.
-            return Decision { outcome: Some(Outcome::Error), ..plain(JobEvent::FailedForGood, text) };
+            return Decision {
+                outcome: Some(Outcome::Error),
+                ..plain(JobEvent::FailedForGood, text)
+            };
         }
         let failure = Failure {
             return_code: end.return_code.unwrap_or(LOST_RETURN_CODE),
@@ -291,15 +326,28 @@ impl Workflow {
                 let next = Some(again(Origin::Lost));
                 return Decision { event: JobEvent::Requeued, outcome, rule: None, text, next };
             }
-            let text =
-                format!("lost {}; `max_lost_retries` is {}", words::count(job.lost_retries + 1, "time"), job.max_lost);
+            let text = format!(
+                "lost {}; `max_lost_retries` is {}",
+                words::count(job.lost_retries + 1, "time"),
+                job.max_lost
+            );
             let outcome = Some(Outcome::MaxRetriesExceeded);
-            return Decision { event: JobEvent::FailedForGood, outcome, rule: None, text, next: None };
+            return Decision {
+                event: JobEvent::FailedForGood,
+                outcome,
+                rule: None,
+                text,
+                next: None,
+            };
         }
         let (outcome, text) = match handler {
             Some(handler) => (
                 Outcome::NoMatchingRule,
-                format!("no rule of failure handler `{}` speaks of {}", handler.name, describe(&failure)),
+                format!(
+                    "no rule of failure handler `{}` speaks of {}",
+                    handler.name,
+                    describe(&failure)
+                ),
             ),
             None => (Outcome::NoHandler, "the job has no failure handler".into()),
         };
@@ -312,7 +360,10 @@ impl Workflow {
     }
 
     /// A rule speaks of the failure: is there a retry left?
-    #[expect(clippy::too_many_arguments, reason = "one call site; the parts belong to the decision")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call site; the parts belong to the decision"
+    )]
     fn by_rule(
         &self,
         index: u32,
@@ -329,11 +380,13 @@ impl Workflow {
         let uses = self.rule_uses.get(&(index, rule)).copied().unwrap_or(0);
         let what = match found.stderr_matches.as_slice() {
             [] => describe(failure),
-            texts => format!("{} with `{}` in standard error", describe(failure), texts.join("` or `")),
+            texts => {
+                format!("{} with `{}` in standard error", describe(failure), texts.join("` or `"))
+            }
         };
         let said = format!("rule {} of failure handler `{handler}` speaks of {what}", rule + 1);
-        // The number bounds the attempts, and the rule itself never gives more retries than it says: not even when
-        // attempts that did not count would leave room for more.
+        // The number bounds the attempts, and the rule itself never gives more retries than it
+        // says: not even when attempts that did not count would leave room for more.
         if number >= found.max_retries || uses >= found.max_retries {
             let spent = if number >= found.max_retries {
                 format!("attempt {number} of {}", found.max_retries)
@@ -358,27 +411,39 @@ impl Workflow {
             failed_attempt_id: i64::from(job.attempt),
             return_code: failure.return_code,
         });
-        let mut text = format!("{said}; queued again as attempt {} of {}", number + 1, found.max_retries);
+        let mut text =
+            format!("{said}; queued again as attempt {} of {}", number + 1, found.max_retries);
         if let Some(ms) = wait {
             text += &format!(", not before {:.1} s from now", ms as f64 / 1000.0);
         }
         if recovery.is_some() {
             text += ", after its recovery script";
         }
-        let next =
-            Next { retry_of: Some(id), not_before: wait.map(|ms| now + ms), recovery, ..Next::fresh(Origin::Handler) };
+        let next = Next {
+            retry_of: Some(id),
+            not_before: wait.map(|ms| now + ms),
+            recovery,
+            ..Next::fresh(Origin::Handler)
+        };
         let outcome = Some(Outcome::Retried);
         Decision { event: JobEvent::Requeued, outcome, rule: Some(rule), text, next: Some(next) }
     }
 
-    /// A runner is gone: ends what it held, and forgets the processes it may have had. Returns how many
-    /// attempts were ended.
-    pub fn runner_lost(&mut self, runner: RunnerId, lost: &Lost, limits: &mut Limits, now: i64) -> usize {
+    /// A runner is gone: ends what it held, and forgets the processes it may have had. Returns how
+    /// many attempts were ended.
+    pub fn runner_lost(
+        &mut self,
+        runner: RunnerId,
+        lost: &Lost,
+        limits: &mut Limits,
+        now: i64,
+    ) -> usize {
         let held: Vec<u32> = self.held_by(runner).collect();
         for index in &held {
             self.ended(*index, lost_end(lost, now), limits);
         }
-        let zombies: Vec<_> = self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id).collect();
+        let zombies: Vec<_> =
+            self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id).collect();
         for id in zombies {
             self.process_gone(runner, id, limits);
         }
@@ -386,11 +451,15 @@ impl Workflow {
         held.len()
     }
 
-    /// The process of an attempt that was ended over its runner's head is gone: its successor may start, and what it
-    /// used of named limits is free. Only the runner can say so, about an attempt that it was asked about; that it
-    /// does not mention an attempt proves nothing, because its word may be older than the attempt.
+    /// The process of an attempt that was ended over its runner's head is gone: its successor may
+    /// start, and what it used of named limits is free. Only the runner can say so, about an
+    /// attempt that it was asked about; that it does not mention an attempt proves nothing, because
+    /// its word may be older than the attempt.
     pub fn process_gone(&mut self, runner: RunnerId, attempt: AttemptId, limits: &mut Limits) {
-        let Some((_, index)) = self.zombies.get(&attempt).copied().filter(|(r, _)| *r == runner) else { return };
+        let Some((_, index)) = self.zombies.get(&attempt).copied().filter(|(r, _)| *r == runner)
+        else {
+            return;
+        };
         self.zombies.remove(&attempt);
         self.give_back(self.jobs[index as usize].class, limits);
         let others = self.zombies.values().any(|(_, of)| *of == index);
@@ -404,42 +473,67 @@ impl Workflow {
         }
     }
 
-    /// The runner was asked about an attempt and does not have it: the answer that granted it never arrived, and
-    /// should it still arrive, the runner will not start it. It goes back to the queue at no cost.
-    pub fn never_arrived(&mut self, runner: RunnerId, attempt: AttemptId, limits: &mut Limits, now: i64) {
+    /// The runner was asked about an attempt and does not have it: the answer that granted it never
+    /// arrived, and should it still arrive, the runner will not start it. It goes back to the queue
+    /// at no cost.
+    pub fn never_arrived(
+        &mut self,
+        runner: RunnerId,
+        attempt: AttemptId,
+        limits: &mut Limits,
+        now: i64,
+    ) {
         self.never_began(runner, attempt, "it never reached its runner", limits, now);
     }
 
-    /// It is certain that the runner has not started an attempt and never will: it goes back to the queue at no cost.
-    pub fn never_began(&mut self, runner: RunnerId, attempt: AttemptId, why: &str, limits: &mut Limits, now: i64) {
+    /// It is certain that the runner has not started an attempt and never will: it goes back to the
+    /// queue at no cost.
+    pub fn never_began(
+        &mut self,
+        runner: RunnerId,
+        attempt: AttemptId,
+        why: &str,
+        limits: &mut Limits,
+        now: i64,
+    ) {
         let Some(index) = self.find_live(attempt) else { return };
         let held = self.jobs[index as usize].held.as_ref();
         if held.is_some_and(|h| h.runner == runner && h.state == AttemptState::Claimed) {
-            let end = End { at: now, cause: Some(Cause::Stopped), error: Some(why.into()), ..End::default() };
+            let end = End {
+                at: now,
+                cause: Some(Cause::Stopped),
+                error: Some(why.into()),
+                ..End::default()
+            };
             self.ended(index, end, limits);
         }
     }
 
-    /// A runner that leaves has not started these attempts and never will: they go back to the queue at no cost.
+    /// A runner that leaves has not started these attempts and never will: they go back to the
+    /// queue at no cost.
     pub fn leave_unstarted(&mut self, runner: RunnerId, limits: &mut Limits, now: i64) {
-        let held: Vec<AttemptId> = self.held_by(runner).filter_map(|index| self.jobs[index as usize].live).collect();
+        let held: Vec<AttemptId> =
+            self.held_by(runner).filter_map(|index| self.jobs[index as usize].live).collect();
         for attempt in held {
             self.never_arrived(runner, attempt, limits, now);
         }
     }
 
-    /// Attempts of this runner that it must stop: because somebody said so, or because they are no longer its own.
+    /// Attempts of this runner that it must stop: because somebody said so, or because they are no
+    /// longer its own.
     pub fn orders_for(&self, runner: RunnerId) -> Vec<AttemptId> {
         let asked = self.held_by(runner).filter_map(|index| {
             let job = &self.jobs[index as usize];
             job.live.filter(|_| job.held.as_ref().is_some_and(|h| h.cancel_requested))
         });
-        asked.chain(self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id)).collect()
+        asked
+            .chain(self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id))
+            .collect()
     }
 }
 
-/// The job goes back to the queue at no cost: it saved its state, or its runner had to leave and stopped it in good
-/// order. What was lost with its runner has a budget.
+/// The job goes back to the queue at no cost: it saved its state, or its runner had to leave and
+/// stopped it in good order. What was lost with its runner has a budget.
 fn is_free(cause: Cause, end: &End) -> bool {
     cause == Cause::Checkpoint || cause.is_stop() && end.return_code != Some(LOST_RETURN_CODE)
 }
@@ -474,7 +568,11 @@ fn describe(failure: &Failure<'_>) -> String {
     let what = match failure.cause {
         Cause::Exit => format!("exit code {}", failure.return_code),
         Cause::Signal => {
-            format!("{} (code {})", super::rules::signal_name(failure.signal.unwrap_or(0)), failure.return_code)
+            format!(
+                "{} (code {})",
+                super::rules::signal_name(failure.signal.unwrap_or(0)),
+                failure.return_code
+            )
         }
         cause => format!("cause `{cause}` (code {})", failure.return_code),
     };

@@ -47,31 +47,41 @@ impl fmt::Display for Reason {
 }
 
 impl Workflow {
-    /// The jobs that would run again, in the order of the workflow, each with its first reason. Descendants
-    /// of a job that runs again run again.
+    /// The jobs that would run again, in the order of the workflow, each with its first reason.
+    /// Descendants of a job that runs again run again.
     pub fn plan_reset(&self, seeds: &Seeds) -> Result<Vec<(u32, Reason)>, Refused> {
         let all = 0..self.jobs.len() as u32;
         let status = |i: u32| self.jobs[i as usize].status;
         let first: Vec<(u32, Reason)> = match seeds {
-            Seeds::All => all.filter(|i| status(*i) != JobStatus::Disabled).map(|i| (i, Reason::Asked)).collect(),
+            Seeds::All => all
+                .filter(|i| status(*i) != JobStatus::Disabled)
+                .map(|i| (i, Reason::Asked))
+                .collect(),
             Seeds::FailedOnly => all
                 .filter(|i| status(*i).is_bad_end() || status(*i) == JobStatus::PendingFailed)
                 .map(|i| (i, Reason::Ended(status(i))))
                 .collect(),
             Seeds::Named(named) => named.iter().map(|i| (*i, Reason::Asked)).collect(),
-            Seeds::Changed(changed) => changed.iter().map(|(i, why)| (*i, Reason::Changed(why.clone()))).collect(),
+            Seeds::Changed(changed) => {
+                changed.iter().map(|(i, why)| (*i, Reason::Changed(why.clone()))).collect()
+            }
         };
         let mut chosen: BTreeMap<u32, Reason> = BTreeMap::new();
         let mut open: Vec<(u32, Reason)> = first.into_iter().rev().collect();
         while let Some((index, reason)) = open.pop() {
-            let is_off = status(index) == JobStatus::Disabled && !(reason == Reason::Asked && self.may_enable(index));
+            let is_off = status(index) == JobStatus::Disabled
+                && !(reason == Reason::Asked && self.may_enable(index));
             if is_off || chosen.contains_key(&index) {
                 continue;
             }
             chosen.insert(index, reason);
             // A map is what its items are: it can not end otherwise as long as they do not.
-            open.extend(self.bad_items(index).into_iter().map(|item| (item, Reason::Ended(status(item)))));
-            open.extend(self.children_of(index).iter().map(|child| (*child, Reason::Upstream(index))));
+            open.extend(
+                self.bad_items(index).into_iter().map(|item| (item, Reason::Ended(status(item)))),
+            );
+            open.extend(
+                self.children_of(index).iter().map(|child| (*child, Reason::Upstream(index))),
+            );
         }
         if let Some(index) = chosen.keys().find(|i| status(**i).is_held()) {
             let id = self.jobs[*index as usize].id;
@@ -82,8 +92,8 @@ impl Workflow {
         Ok(chosen.into_iter().collect())
     }
 
-    /// Sends these jobs back to uninitialized and starts the next run, unless something of this run still runs:
-    /// then the run goes on and they continue their numbering.
+    /// Sends these jobs back to uninitialized and starts the next run, unless something of this run
+    /// still runs: then the run goes on and they continue their numbering.
     pub fn reset(&mut self, chosen: &[(u32, Reason)], now: i64) {
         let next_run = self.held_count() == 0;
         self.send_back(chosen, next_run, now);
@@ -129,30 +139,46 @@ impl Workflow {
             self.drop_queued(index, "the next run began", now);
             let job = &mut self.jobs[index as usize];
             (job.attempt, job.refunds, job.lost_retries, job.last) = (1, 0, 0, None);
-            let change =
-                Change::Job { id: job.id, status: job.status, reason: None, attempt: 1, lost_retries: 0, refunds: 0 };
+            let change = Change::Job {
+                id: job.id,
+                status: job.status,
+                reason: None,
+                attempt: 1,
+                lost_retries: 0,
+                refunds: 0,
+            };
             self.record(change);
             self.queue_attempt(index, Next::fresh(Origin::Initial), now);
         }
     }
 
-    /// A new run began: jobs that have not run in it have no attempt in it, whatever they had before.
+    /// A new run began: jobs that have not run in it have no attempt in it, whatever they had
+    /// before.
     fn begin_idle(&mut self) {
         for index in 0..self.jobs.len() {
             let job = &mut self.jobs[index];
-            if matches!(job.status, JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled) {
+            if matches!(job.status, JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled)
+            {
                 let was = (job.attempt.max(1), job.refunds, job.lost_retries);
                 (job.attempt, job.refunds, job.lost_retries, job.last) = (0, 0, 0, None);
                 if was != (1, 0, 0) {
                     let (id, status) = (job.id, job.status);
                     let reason = self.lasting_reason(index as u32);
-                    self.record(Change::Job { id, status, reason, attempt: 1, lost_retries: 0, refunds: 0 });
+                    self.record(Change::Job {
+                        id,
+                        status,
+                        reason,
+                        attempt: 1,
+                        lost_retries: 0,
+                        refunds: 0,
+                    });
                 }
             }
         }
     }
 
-    /// Makes every uninitialized job blocked or ready (or canceled, when what it needs has failed already).
+    /// Makes every uninitialized job blocked or ready (or canceled, when what it needs has failed
+    /// already).
     pub fn initialize(&mut self, now: i64) -> usize {
         let fresh = self.fresh();
         let first_run = self.run == 0;
@@ -160,7 +186,12 @@ impl Workflow {
             self.run = 1;
         }
         self.canceled = false;
-        self.record(Change::Workflow { run: self.run, canceled: false, complete: self.is_complete(), started: true });
+        self.record(Change::Workflow {
+            run: self.run,
+            canceled: false,
+            complete: self.is_complete(),
+            started: true,
+        });
         self.event("workflow_started", None, json!({"run_id": self.run, "jobs": fresh.len()}));
         self.open(&fresh, now);
         self.trigger_start();
@@ -170,7 +201,9 @@ impl Workflow {
 
     /// The jobs that initializing opens.
     fn fresh(&self) -> Vec<u32> {
-        let is_fresh = |i: &u32| self.jobs[*i as usize].status == JobStatus::Uninitialized && !self.is_dormant(*i);
+        let is_fresh = |i: &u32| {
+            self.jobs[*i as usize].status == JobStatus::Uninitialized && !self.is_dormant(*i)
+        };
         (0..self.jobs.len() as u32).filter(is_fresh).collect()
     }
 
@@ -179,7 +212,11 @@ impl Workflow {
             let unmet = self.count_unmet(*index);
             self.jobs[*index as usize].unmet = unmet;
             if unmet == 0 && self.gathers(*index) {
-                self.shift(*index, JobEvent::InitializedBlocked, Some(super::maps::WAITS_FOR_ITEMS));
+                self.shift(
+                    *index,
+                    JobEvent::InitializedBlocked,
+                    Some(super::maps::WAITS_FOR_ITEMS),
+                );
                 self.gather(*index);
                 self.propagate(*index, now);
             } else if unmet == 0 {
@@ -192,17 +229,20 @@ impl Workflow {
             let hopeless = |w: &Self| {
                 w.jobs[*index as usize].status == JobStatus::Blocked
                     && w.jobs[*index as usize].cancel_on_failure
-                    && w.parents_of(*index)
-                        .iter()
-                        .any(|p| w.jobs[*p as usize].status.is_bad_end() && w.item_edge(*p, *index).is_none())
+                    && w.parents_of(*index).iter().any(|p| {
+                        w.jobs[*p as usize].status.is_bad_end() && w.item_edge(*p, *index).is_none()
+                    })
             };
-            if hopeless(self) && self.shift(*index, JobEvent::DependencyEndedBadly, Some(DEPENDENCY_FAILED)) {
+            if hopeless(self)
+                && self.shift(*index, JobEvent::DependencyEndedBadly, Some(DEPENDENCY_FAILED))
+            {
                 self.propagate(*index, now);
             }
         }
     }
 
-    /// `POST /jobs/{id}/retry/{run_id}?max_retries=N`: one more attempt, while its number allows it.
+    /// `POST /jobs/{id}/retry/{run_id}?max_retries=N`: one more attempt, while its number allows
+    /// it.
     pub fn retry(&mut self, index: u32, run: i64, max: i64, now: i64) -> Result<(), Refused> {
         self.may_retry(index, run, max)?;
         self.again(index, Origin::Manual, now);
@@ -217,13 +257,20 @@ impl Workflow {
             return Err(Refused::new("run_mismatch", message));
         }
         if self.canceled {
-            return Err(Refused::new("workflow_canceled", "the workflow is canceled; nothing of it would be started")
-                .hint("reset its jobs with `reset-status`, then initialize it"));
+            return Err(Refused::new(
+                "workflow_canceled",
+                "the workflow is canceled; nothing of it would be started",
+            )
+            .hint("reset its jobs with `reset-status`, then initialize it"));
         }
         if !matches!(job.status, JobStatus::Failed | JobStatus::Terminated) {
-            let message = format!("job {} is {}; only a failed or terminated job can be retried", job.id, job.status);
+            let message = format!(
+                "job {} is {}; only a failed or terminated job can be retried",
+                job.id, job.status
+            );
             let refused = Refused::new("wrong_status", message);
-            // Its process lives: a second attempt beside it would throw away what the first one did.
+            // Its process lives: a second attempt beside it would throw away what the first one
+            // did.
             return Err(match job.status {
                 JobStatus::Pending | JobStatus::Running => refused.hint(
                     "wait for its end, or end it with `torc jobs cancel`; `torc workflows reset-status --job` lets it \
@@ -233,7 +280,8 @@ impl Workflow {
             });
         }
         if i64::from(job.attempt) >= max {
-            let message = format!("job {} is at attempt {} of {max}; no more retries", job.id, job.attempt);
+            let message =
+                format!("job {} is at attempt {} of {max}; no more retries", job.id, job.attempt);
             return Err(Refused::new("max_retries_exceeded", message));
         }
         Ok(())
@@ -251,7 +299,8 @@ impl Workflow {
         let (number, retry_of) = (job.attempt, job.last);
         // What waits for its script does not run without it, whoever asks.
         let recovery = job.rare.edit(|rare| rare.script.take());
-        let facts = json!({"attempt_id": number, "run_id": self.run, "by": origin, "ended_attempt": ended});
+        let facts =
+            json!({"attempt_id": number, "run_id": self.run, "by": origin, "ended_attempt": ended});
         self.event("job_retried", Some(index), facts);
         self.shift(index, JobEvent::Requeued, None);
         self.queue_attempt(index, Next { retry_of, recovery, ..Next::fresh(origin) }, now);
@@ -276,16 +325,25 @@ impl Workflow {
         }
     }
 
-    /// An attempt turned out not to be its job's fault: it no longer counts against the user's rules, and a job that
-    /// had failed with it gets another one from the budget for losses. Tells whether it did. `rule` is the one that had
-    /// retried it: that was no use of it.
-    pub fn refund(&mut self, index: u32, attempt: AttemptId, rule: Option<usize>, now: i64) -> bool {
+    /// An attempt turned out not to be its job's fault: it no longer counts against the user's
+    /// rules, and a job that had failed with it gets another one from the budget for losses. Tells
+    /// whether it did. `rule` is the one that had retried it: that was no use of it.
+    pub fn refund(
+        &mut self,
+        index: u32,
+        attempt: AttemptId,
+        rule: Option<usize>,
+        now: i64,
+    ) -> bool {
         if let Some(uses) = rule.and_then(|rule| self.rule_uses.get_mut(&(index, rule))) {
             *uses = uses.saturating_sub(1);
         }
         let job = &mut self.jobs[index as usize];
         job.refunds += 1;
-        let is_final = matches!(job.status, JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed);
+        let is_final = matches!(
+            job.status,
+            JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed
+        );
         if is_final && job.last == Some(attempt) && job.lost_retries < job.max_lost {
             job.lost_retries += 1;
             self.again(index, Origin::Lost, now);
@@ -304,11 +362,13 @@ impl Workflow {
         false
     }
 
-    /// Ends a held attempt without its runner. Its process may still exist, so the next attempt must wait, and what it
-    /// uses of named limits stays taken.
+    /// Ends a held attempt without its runner. Its process may still exist, so the next attempt
+    /// must wait, and what it uses of named limits stays taken.
     fn end_over_its_head(&mut self, index: u32, now: i64) -> bool {
         let job = &self.jobs[index as usize];
-        let (Some(runner), Some(id)) = (job.held.as_ref().map(|h| h.runner), job.live) else { return false };
+        let (Some(runner), Some(id)) = (job.held.as_ref().map(|h| h.runner), job.live) else {
+            return false;
+        };
         self.take_away(index);
         self.zombies.insert(id, (runner, index));
         let end = End {
@@ -346,14 +406,19 @@ impl Workflow {
         Ok(())
     }
 
-    /// Stops everything that is not final. What runs is stopped by its runner, which reports it. Where everything has
-    /// ended there is nothing to stop: the workflow stays what it is.
+    /// Stops everything that is not final. What runs is stopped by its runner, which reports it.
+    /// Where everything has ended there is nothing to stop: the workflow stays what it is.
     pub fn cancel(&mut self, now: i64) {
         if self.is_complete() {
             return;
         }
         self.canceled = true;
-        self.record(Change::Workflow { run: self.run, canceled: true, complete: self.is_complete(), started: false });
+        self.record(Change::Workflow {
+            run: self.run,
+            canceled: true,
+            complete: self.is_complete(),
+            started: false,
+        });
         self.event("workflow_canceled", None, json!({"run_id": self.run}));
         for index in 0..self.jobs.len() as u32 {
             self.stop_one(index, now);
@@ -365,7 +430,10 @@ impl Workflow {
     pub fn cancel_job(&mut self, index: u32, now: i64) -> Result<(), Refused> {
         let job = &self.jobs[index as usize];
         if job.status.is_final() {
-            return Err(Refused::new("wrong_status", format!("job {} is already {}", job.id, job.status)));
+            return Err(Refused::new(
+                "wrong_status",
+                format!("job {} is already {}", job.id, job.status),
+            ));
         }
         self.stop_one(index, now);
         if self.jobs[index as usize].status.is_final() {
@@ -394,7 +462,10 @@ impl Workflow {
     pub fn disable(&mut self, index: u32, now: i64) -> Result<(), Refused> {
         let job = &self.jobs[index as usize];
         if job.status.after(JobEvent::Disabled).is_err() {
-            let message = format!("job {} is {}; only one that has not started can be disabled", job.id, job.status);
+            let message = format!(
+                "job {} is {}; only one that has not started can be disabled",
+                job.id, job.status
+            );
             return Err(Refused::new("wrong_status", message));
         }
         self.drop_queued(index, "disabled", now);
@@ -405,19 +476,23 @@ impl Workflow {
         Ok(())
     }
 
-    /// Switches a disabled job on again: it becomes what it would be, and what went ahead without it waits for it. That
-    /// is so in a run that goes on; otherwise it waits for the next one.
+    /// Switches a disabled job on again: it becomes what it would be, and what went ahead without
+    /// it waits for it. That is so in a run that goes on; otherwise it waits for the next one.
     pub fn enable(&mut self, index: u32, now: i64) -> Result<(), Refused> {
         let job = &self.jobs[index as usize];
         if job.status != JobStatus::Disabled {
-            return Err(Refused::new("wrong_status", format!("job {} is {}, not disabled", job.id, job.status)));
+            return Err(Refused::new(
+                "wrong_status",
+                format!("job {} is {}, not disabled", job.id, job.status),
+            ));
         }
         if !self.may_enable(index) {
             let message = format!("job {} is disabled because {}", job.id, super::maps::ITEM_GONE);
             return Err(Refused::new("wrong_status", message));
         }
         let chosen = self.plan_reset(&Seeds::Named(vec![index]))?;
-        let goes_on = self.run > 0 && !self.canceled && !self.is_complete() && self.fresh().is_empty();
+        let goes_on =
+            self.run > 0 && !self.canceled && !self.is_complete() && self.fresh().is_empty();
         self.event("job_enabled", Some(index), json!({}));
         if !goes_on {
             self.reset(&chosen, now);
@@ -463,7 +538,13 @@ impl Workflow {
     }
 
     /// Gives a job other needs or another priority, from its next attempt on.
-    pub fn adjust(&mut self, index: u32, memory: Option<u64>, runtime: Option<u64>, priority: Option<i64>) {
+    pub fn adjust(
+        &mut self,
+        index: u32,
+        memory: Option<u64>,
+        runtime: Option<u64>,
+        priority: Option<i64>,
+    ) {
         let mut class = self.next_class_of(index).clone();
         class.memory = memory.or(class.memory);
         class.runtime = runtime.or(class.runtime);
@@ -471,7 +552,8 @@ impl Workflow {
         self.dequeue(index);
         let job = &mut self.jobs[index as usize];
         job.priority = priority.unwrap_or(job.priority);
-        // A held attempt keeps the class it was claimed with: its share must be given back as it was taken.
+        // A held attempt keeps the class it was claimed with: its share must be given back as it
+        // was taken.
         match job.held {
             Some(_) => job.rare.edit(|rare| rare.next_class = Some(class)),
             None => job.class = class,

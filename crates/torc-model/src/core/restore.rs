@@ -1,5 +1,5 @@
-//! From rows back to the engine: what a restart does. The store fills [`Rows`] from its database, the simulator
-//! from its tables; what follows is the same for both.
+//! From rows back to the engine: what a restart does. The store fills [`Rows`] from its database,
+//! the simulator from its tables; what follows is the same for both.
 
 use super::actions::NewAction;
 use super::claim::Limits;
@@ -63,8 +63,8 @@ pub struct EndedRow {
     pub script: Option<Box<RecoveryScript>>,
 }
 
-/// An attempt that was ended over its runner's head, in any run, whose process may still exist: the runner has not
-/// ended, and no later attempt of the job was let go.
+/// An attempt that was ended over its runner's head, in any run, whose process may still exist: the
+/// runner has not ended, and no later attempt of the job was let go.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ZombieRow {
     /// Its row.
@@ -144,12 +144,15 @@ impl Rows {
                 workflow.restore_rule_use(index, rule);
             }
         }
-        // The column starts at 1, as users know it; the engine counts attempts that were queued. A job that was reset
-        // while the run went on has had its attempts refunded.
+        // The column starts at 1, as users know it; the engine counts attempts that were queued. A
+        // job that was reset while the run went on has had its attempts refunded.
         for job in &mut workflow.jobs {
             let may_be_new = matches!(
                 job.status,
-                JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled
+                JobStatus::Uninitialized
+                    | JobStatus::Blocked
+                    | JobStatus::Canceled
+                    | JobStatus::Disabled
             );
             let has_none = job.live.is_none() && job.last.is_none() && job.refunds == 0;
             if may_be_new && has_none && job.attempt == 1 {
@@ -165,8 +168,8 @@ impl Rows {
 }
 
 impl Workflow {
-    /// Adds what this workflow uses of the named limits: attempts that runners have, and processes that outlived
-    /// theirs.
+    /// Adds what this workflow uses of the named limits: attempts that runners have, and processes
+    /// that outlived theirs.
     pub fn count_limits(&self, limits: &mut Limits) {
         self.add_map_limits(limits);
         self.each_use(|name| {

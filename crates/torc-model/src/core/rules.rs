@@ -130,15 +130,17 @@ impl CompiledHandler {
                 message: "a failure handler needs at least one rule".into(),
             });
         }
-        let rules = rules.iter().enumerate().map(|(i, rule)| compile(i, rule)).collect::<Result<_, _>>()?;
+        let rules =
+            rules.iter().enumerate().map(|(i, rule)| compile(i, rule)).collect::<Result<_, _>>()?;
         Ok(Self { name: name.to_owned(), rules })
     }
 
-    /// The rule that speaks of this failure. One that names it precisely wins over a catch-all, whatever the
-    /// order; among equals the first.
+    /// The rule that speaks of this failure. One that names it precisely wins over a catch-all,
+    /// whatever the order; among equals the first.
     pub fn verdict(&self, failure: &Failure<'_>) -> Verdict<'_> {
         let precise = self.rules.iter().position(|r| r.is_precise() && r.matches(failure));
-        let catch_all = || self.rules.iter().position(|r| r.rule.match_all_exit_codes && r.matches(failure));
+        let catch_all =
+            || self.rules.iter().position(|r| r.rule.match_all_exit_codes && r.matches(failure));
         match precise.or_else(catch_all) {
             Some(i) => Verdict::Rule(i, &self.rules[i].rule),
             None => Verdict::NoMatchingRule,
@@ -155,7 +157,8 @@ impl CompiledHandler {
 }
 
 impl CompiledRule {
-    /// Names codes, signals or causes (a text alone narrows a catch-all, which makes it precise too).
+    /// Names codes, signals or causes (a text alone narrows a catch-all, which makes it precise
+    /// too).
     fn is_precise(&self) -> bool {
         self.names_failure() || !self.stderr.is_empty()
     }
@@ -170,7 +173,9 @@ impl CompiledRule {
             || failure.signal.is_some_and(|s| self.signals.contains(&s))
             || self.rule.causes.contains(&failure.cause);
         let by_name = named || self.rule.match_all_exit_codes || !self.names_failure();
-        by_name && (self.stderr.is_empty() || self.stderr.iter().any(|r| r.is_match(failure.stderr_tail)))
+        by_name
+            && (self.stderr.is_empty()
+                || self.stderr.iter().any(|r| r.is_match(failure.stderr_tail)))
     }
 }
 
@@ -199,7 +204,9 @@ fn compile(index: usize, rule: &Rule) -> Result<CompiledRule, RuleError> {
         .iter()
         .map(|text| {
             let built = RegexBuilder::new(text).multi_line(true).size_limit(REGEX_LIMIT).build();
-            built.map_err(|e| error("stderr_matches", format!("`{text}` is not a regular expression: {e}")))
+            built.map_err(|e| {
+                error("stderr_matches", format!("`{text}` is not a regular expression: {e}"))
+            })
         })
         .collect::<Result<_, _>>()?;
     if let Some(backoff) = &rule.backoff {
@@ -223,7 +230,8 @@ fn check_backoff(backoff: &Backoff) -> Result<(), String> {
 }
 
 impl Backoff {
-    /// Milliseconds to wait before the `n`th retry by this rule. `unit` in 0..1 decides within the jitter.
+    /// Milliseconds to wait before the `n`th retry by this rule. `unit` in 0..1 decides within the
+    /// jitter.
     pub fn wait_ms(&self, n: u32, unit: f64) -> i64 {
         let grown = self.delay_seconds * self.factor.powi(n.saturating_sub(1).min(1000) as i32);
         let capped = grown.min(self.max_seconds.unwrap_or(f64::INFINITY)).min(365.0 * 86_400.0);
@@ -259,7 +267,11 @@ mod tests {
         )
         .expect("valid");
         assert_eq!(picks(&h, &failure(10, None, Cause::Exit, "")), Some(1));
-        assert_eq!(picks(&h, &failure(11, None, Cause::Exit, "")), Some(1), "first of two precise rules");
+        assert_eq!(
+            picks(&h, &failure(11, None, Cause::Exit, "")),
+            Some(1),
+            "first of two precise rules"
+        );
         assert_eq!(picks(&h, &failure(139, Some(11), Cause::Signal, "")), Some(3));
         assert_eq!(picks(&h, &failure(137, Some(9), Cause::Oom, "")), Some(4));
         assert_eq!(picks(&h, &failure(1, None, Cause::Exit, "x\nConnection refused\n")), Some(5));

@@ -1,9 +1,11 @@
-//! Retries prefer another machine: for a short while the one on which an attempt failed does not get the next.
+//! Retries prefer another machine: for a short while the one on which an attempt failed does not
+//! get the next.
 
 use crate::ids::RunnerId;
 use std::collections::{BTreeSet, HashMap};
 
-/// How long another machine has the first chance. Longer would cost more than the preference is worth.
+/// How long another machine has the first chance. Longer would cost more than the preference is
+/// worth.
 pub const PREFERENCE_MS: i64 = 10_000;
 
 /// Jobs that would rather run elsewhere.
@@ -30,7 +32,9 @@ impl Shy {
 
     /// The job would rather not go to a machine with these runners.
     pub fn avoids(&self, index: u32, runners: &[RunnerId], now: i64) -> bool {
-        self.by_job.get(&index).is_some_and(|(runner, until)| *until > now && runners.contains(runner))
+        self.by_job
+            .get(&index)
+            .is_some_and(|(runner, until)| *until > now && runners.contains(runner))
     }
 
     /// When the next preference ends.

@@ -1,4 +1,5 @@
-//! Random graphs and random histories: whatever happens in whatever order, the invariants hold after every step.
+//! Random graphs and random histories: whatever happens in whatever order, the invariants hold
+//! after every step.
 
 use super::*;
 use crate::api::{Capacity, Evidence};
@@ -25,9 +26,16 @@ impl Ledger {
                     self.jobs.insert(id, status);
                 }
                 Change::AttemptQueued(new) => {
-                    let live = self.attempts.values().filter(|(job, state)| *job == new.job && state.is_live()).count();
+                    let live = self
+                        .attempts
+                        .values()
+                        .filter(|(job, state)| *job == new.job && state.is_live())
+                        .count();
                     assert_eq!(live, 0, "two live attempts of job {}", new.job);
-                    assert!(self.numbers.insert((new.job, new.run, new.number)), "attempt number given twice: {new:?}");
+                    assert!(
+                        self.numbers.insert((new.job, new.run, new.number)),
+                        "attempt number given twice: {new:?}"
+                    );
                     if let Some(of) = new.retry_of {
                         assert!(self.retried.insert(of), "attempt {of} retried twice");
                         assert!(!self.attempts[&of].1.is_live(), "a live attempt was retried");
@@ -66,12 +74,22 @@ struct World {
 
 impl World {
     fn new(edges: &[(usize, usize)], careless: &[bool], rules: bool, pending: bool) -> Self {
-        let rule =
-            |codes: &[i32], all| Rule { exit_codes: codes.to_vec(), match_all_exit_codes: all, ..Rule::default() };
+        let rule = |codes: &[i32], all| Rule {
+            exit_codes: codes.to_vec(),
+            match_all_exit_codes: all,
+            ..Rule::default()
+        };
         let handlers = if rules {
-            let backoff = crate::plan::Backoff { delay_seconds: 5.0, factor: 2.0, max_seconds: None, jitter: 0.5 };
-            let list =
-                [Rule { backoff: Some(backoff), ..rule(&[1], false) }, Rule { max_retries: 2, ..rule(&[], true) }];
+            let backoff = crate::plan::Backoff {
+                delay_seconds: 5.0,
+                factor: 2.0,
+                max_seconds: None,
+                jitter: 0.5,
+            };
+            let list = [
+                Rule { backoff: Some(backoff), ..rule(&[1], false) },
+                Rule { max_retries: 2, ..rule(&[], true) },
+            ];
             vec![CompiledHandler::new("h", &list).expect("valid rules")]
         } else {
             Vec::new()
@@ -79,12 +97,18 @@ impl World {
         let settings = Settings { use_pending_failed: pending, ..Settings::default() };
         let mut workflow = Workflow::new(WorkflowId(1), settings, handlers);
         for (i, careless) in careless.iter().enumerate() {
-            let parents = edges.iter().filter(|(_, to)| *to == i).map(|(from, _)| *from as u32).collect();
+            let parents =
+                edges.iter().filter(|(_, to)| *to == i).map(|(from, _)| *from as u32).collect();
             workflow.add_job(NewJob {
                 id: JobId(i as i64 + 1),
                 priority: (i % 3) as i64,
                 position: i as i64,
-                class: Class { cpus: 1 + (i % 2) as u32, nodes: 1, uses: limit_of(i), ..Class::default() },
+                class: Class {
+                    cpus: 1 + (i % 2) as u32,
+                    nodes: 1,
+                    uses: limit_of(i),
+                    ..Class::default()
+                },
                 handler: (rules && i % 4 != 3).then_some(0),
                 cancel_on_failure: !careless,
                 max_lost: 2,
@@ -92,8 +116,10 @@ impl World {
             });
         }
         workflow.settle();
-        let limits = Limits::from([("licence".to_owned(), LimitUse { max: 1, ..LimitUse::default() })]);
-        let capacity = Capacity { num_cpus: 3, memory_bytes: 1 << 30, num_nodes: 1, ..Capacity::default() };
+        let limits =
+            Limits::from([("licence".to_owned(), LimitUse { max: 1, ..LimitUse::default() })]);
+        let capacity =
+            Capacity { num_cpus: 3, memory_bytes: 1 << 30, num_nodes: 1, ..Capacity::default() };
         Self { workflow, ledger: Ledger::default(), limits, capacity, now: 1000, nonce: 7 }
     }
 
@@ -114,14 +140,18 @@ impl World {
         };
         for claimed in self.workflow.claim(&claim, &mut self.limits) {
             for parent in self.workflow.parents_of(claimed.index) {
-                assert!(self.workflow.is_met(*parent, claimed.index), "a child was claimed before its parents");
+                assert!(
+                    self.workflow.is_met(*parent, claimed.index),
+                    "a child was claimed before its parents"
+                );
             }
         }
     }
 
     fn held(&self, pick: usize) -> Option<u32> {
-        let held: Vec<u32> =
-            (0..self.workflow.jobs.len() as u32).filter(|i| self.workflow.jobs[*i as usize].held.is_some()).collect();
+        let held: Vec<u32> = (0..self.workflow.jobs.len() as u32)
+            .filter(|i| self.workflow.jobs[*i as usize].held.is_some())
+            .collect();
         (!held.is_empty()).then(|| held[pick % held.len()])
     }
 
@@ -189,7 +219,8 @@ impl World {
                 }
             }
             19 => {
-                let seeds = [Seeds::FailedOnly, Seeds::Named(vec![index]), Seeds::All][pick % 3].clone();
+                let seeds =
+                    [Seeds::FailedOnly, Seeds::Named(vec![index]), Seeds::All][pick % 3].clone();
                 self.reset(&seeds);
                 if pick.is_multiple_of(2) {
                     self.workflow.initialize(self.now);
@@ -228,22 +259,30 @@ impl World {
         for (i, job) in w.jobs.iter().enumerate() {
             let index = i as u32;
             counts[job.status as usize] += 1;
-            let written = self.ledger.jobs.get(&job.id).copied().unwrap_or(JobStatus::Uninitialized);
+            let written =
+                self.ledger.jobs.get(&job.id).copied().unwrap_or(JobStatus::Uninitialized);
             assert_eq!(written, job.status, "what was written is what is");
-            let live = matches!(job.status, JobStatus::Ready | JobStatus::Pending | JobStatus::Running);
+            let live =
+                matches!(job.status, JobStatus::Ready | JobStatus::Pending | JobStatus::Running);
             assert_eq!(job.live.is_some(), live, "job {} is {}", job.id, job.status);
             assert_eq!(job.held.is_some(), job.status.is_held());
             if job.status == JobStatus::Blocked {
                 assert_eq!(job.unmet, w.count_unmet(index), "the counter of job {}", job.id);
                 assert!(job.unmet > 0, "job {} is blocked by nothing", job.id);
-                let dead = w.parents_of(index).iter().any(|p| w.jobs[*p as usize].status.is_bad_end());
-                assert!(!(dead && job.cancel_on_failure), "job {} waits for what will not come", job.id);
+                let dead =
+                    w.parents_of(index).iter().any(|p| w.jobs[*p as usize].status.is_bad_end());
+                assert!(
+                    !(dead && job.cancel_on_failure),
+                    "job {} waits for what will not come",
+                    job.id
+                );
             }
             if let Some(id) = job.live {
                 let state = job.held.as_ref().map_or(AttemptState::Queued, |h| h.state);
                 assert_eq!(self.ledger.attempts.get(&id), Some(&(job.id, state)));
             }
-            licences += i64::from(job.held.is_some() && !w.classes[job.class as usize].uses.is_empty());
+            licences +=
+                i64::from(job.held.is_some() && !w.classes[job.class as usize].uses.is_empty());
         }
         assert_eq!(counts, w.counts);
         let uses = |index: &u32| !w.classes[w.jobs[*index as usize].class as usize].uses.is_empty();
@@ -293,7 +332,8 @@ type History = (Vec<(usize, usize)>, Vec<bool>, bool, bool, Vec<(u8, usize)>);
 fn histories() -> impl Strategy<Value = History> {
     (2usize..12).prop_flat_map(|n| {
         let edge = (0..n - 1, 0..n - 1).prop_map(|(a, b)| (a.min(b), a.max(b) + 1));
-        let edges = prop::collection::btree_set(edge, 0..2 * n).prop_map(|s| s.into_iter().collect());
+        let edges =
+            prop::collection::btree_set(edge, 0..2 * n).prop_map(|s| s.into_iter().collect());
         let careless = prop::collection::vec(prop::bool::weighted(0.2), n);
         let ops = prop::collection::vec((any::<u8>(), 0usize..1000), 1..120);
         (edges, careless, any::<bool>(), any::<bool>(), ops)
@@ -315,7 +355,8 @@ proptest! {
         world.drain();
     }
 
-    /// Restoring from what was written gives the same state: same statuses, same counters, same order of dispatch.
+    /// Restoring from what was written gives the same state: same statuses, same counters, same
+    /// order of dispatch.
     #[test]
     fn a_restored_workflow_is_the_same((edges, careless, rules, pending, ops) in histories()) {
         let mut world = World::new(&edges, &careless, rules, pending);
@@ -351,7 +392,8 @@ fn a_failure_cancels_ten_thousand_levels() {
 #[test]
 fn a_late_success_does_not_hide_an_early_failure() {
     // a -> (b, c) -> d -> e; b fails first, c succeeds later.
-    let mut world = World::new(&[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)], &[false; 5], false, false);
+    let mut world =
+        World::new(&[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)], &[false; 5], false, false);
     world.workflow.initialize(0);
     world.capacity.num_cpus = 8;
     world.claim(1, 9, 0);
@@ -390,7 +432,10 @@ fn an_enabled_job_becomes_what_it_would_be() {
         world.end(index, None, 0);
     }
     world.workflow.enable(1, 0).expect("it is disabled");
-    assert_eq!((statuses(&world), world.workflow.run), (vec![Completed, Uninitialized, Uninitialized], 2));
+    assert_eq!(
+        (statuses(&world), world.workflow.run),
+        (vec![Completed, Uninitialized, Uninitialized], 2)
+    );
     let refused = world.workflow.enable(1, 0).expect_err("it is not disabled");
     assert_eq!(refused.code, "wrong_status");
     world.check();
@@ -459,7 +504,11 @@ fn an_attempt_that_was_ended_over_its_head_is_waited_for() {
     let old = world.workflow.jobs[0].live.expect("it runs");
     world.workflow.again(0, Origin::Manual, 5);
     assert_eq!(world.workflow.jobs[0].status, JobStatus::Ready);
-    assert_eq!(world.workflow.orders_for(RunnerId(1)), [old], "its runner is told to stop the old one");
+    assert_eq!(
+        world.workflow.orders_for(RunnerId(1)),
+        [old],
+        "its runner is told to stop the old one"
+    );
     world.claim(2, 1, 0);
     assert_eq!(world.workflow.jobs[0].status, JobStatus::Ready, "nobody may start it yet");
     world.workflow.process_gone(RunnerId(1), old, &mut world.limits);
@@ -475,16 +524,26 @@ fn a_process_that_outlived_its_attempt_keeps_its_share_of_a_limit() {
     world.workflow.initialize(0);
     world.claim(1, 6, 0);
     let users: Vec<u32> = (0..6).filter(|i| !limit_of(*i as usize).is_empty()).collect();
-    let first = users.iter().copied().find(|i| world.workflow.jobs[*i as usize].held.is_some()).expect("one has it");
+    let first = users
+        .iter()
+        .copied()
+        .find(|i| world.workflow.jobs[*i as usize].held.is_some())
+        .expect("one has it");
     world.workflow.started(first, 1, 1);
     let old = world.workflow.jobs[first as usize].live.expect("it runs");
     world.workflow.again(first, Origin::Manual, 5);
     world.claim(2, 6, 0);
-    assert!(users.iter().all(|i| world.workflow.jobs[*i as usize].held.is_none()), "its process still uses the limit");
+    assert!(
+        users.iter().all(|i| world.workflow.jobs[*i as usize].held.is_none()),
+        "its process still uses the limit"
+    );
     world.check();
     world.workflow.process_gone(RunnerId(1), old, &mut world.limits);
     world.claim(2, 6, 0);
-    assert_eq!(users.iter().filter(|i| world.workflow.jobs[**i as usize].held.is_some()).count(), 1);
+    assert_eq!(
+        users.iter().filter(|i| world.workflow.jobs[**i as usize].held.is_some()).count(),
+        1
+    );
     world.check();
 }
 
@@ -498,7 +557,10 @@ fn an_attempt_that_never_arrived_goes_back_at_no_cost() {
     assert_eq!(world.workflow.jobs[0].status, JobStatus::Pending, "another runner has no say");
     world.workflow.never_arrived(RunnerId(1), lost, &mut world.limits, 5);
     let job = &world.workflow.jobs[0];
-    assert_eq!((job.status, job.attempt, job.refunds, job.lost_retries), (JobStatus::Ready, 2, 1, 0));
+    assert_eq!(
+        (job.status, job.attempt, job.refunds, job.lost_retries),
+        (JobStatus::Ready, 2, 1, 0)
+    );
     world.check();
 }
 
@@ -512,11 +574,18 @@ fn nodes_that_were_taken_away_cost_nothing_unless_the_runner_died() {
             world.claim(1, 1, 0);
             world.end(0, Some(cause), 143);
             let job = &world.workflow.jobs[0];
-            assert_eq!((job.status, job.refunds, job.lost_retries), (JobStatus::Ready, round, 0), "{cause}");
+            assert_eq!(
+                (job.status, job.refunds, job.lost_retries),
+                (JobStatus::Ready, round, 0),
+                "{cause}"
+            );
         }
-        let ended =
-            |c: &Change| matches!(c, Change::AttemptEnded(_, end) if end.state == Some(AttemptState::Terminated));
-        assert_eq!(world.workflow.take_changes().iter().filter(|c| ended(c)).count(), 20, "{cause}");
+        let ended = |c: &Change| matches!(c, Change::AttemptEnded(_, end) if end.state == Some(AttemptState::Terminated));
+        assert_eq!(
+            world.workflow.take_changes().iter().filter(|c| ended(c)).count(),
+            20,
+            "{cause}"
+        );
         // Nobody saw these end: they are losses.
         world.claim(1, 1, 0);
         let evidence = Evidence { source: "scheduler".into(), text: "gone".into() };
@@ -524,7 +593,11 @@ fn nodes_that_were_taken_away_cost_nothing_unless_the_runner_died() {
         if cause != Cause::Stopped {
             world.workflow.runner_lost(RunnerId(1), &lost, &mut world.limits, 5);
             let job = &world.workflow.jobs[0];
-            assert_eq!((job.status, job.refunds, job.lost_retries), (JobStatus::Ready, 21, 1), "{cause}");
+            assert_eq!(
+                (job.status, job.refunds, job.lost_retries),
+                (JobStatus::Ready, 21, 1),
+                "{cause}"
+            );
         }
     }
 }
@@ -538,9 +611,9 @@ fn a_reset_writes_the_counters_it_sets() {
     world.workflow.take_changes();
     world.reset(&Seeds::All);
     let written = world.workflow.take_changes().into_iter().find_map(|c| match c {
-        Change::Job { status: JobStatus::Uninitialized, attempt, lost_retries, refunds, .. } => {
-            Some((attempt, lost_retries, refunds))
-        }
+        Change::Job {
+            status: JobStatus::Uninitialized, attempt, lost_retries, refunds, ..
+        } => Some((attempt, lost_retries, refunds)),
         _ => None,
     });
     assert_eq!(written, Some((1, 0, 0)));
@@ -590,7 +663,8 @@ fn dispatch_follows_priority_then_position() {
 fn a_rule_gives_no_more_retries_than_it_says() {
     let mut world = World::new(&[], &[false], true, false);
     world.workflow.initialize(0);
-    // As if every attempt had turned out not to be the job's fault: by their number there is always room.
+    // As if every attempt had turned out not to be the job's fault: by their number there is always
+    // room.
     world.workflow.jobs[0].refunds = 100;
     for _ in 0..10 {
         world.claim(1, 1, 0);

@@ -41,7 +41,8 @@ impl Refused {
     }
 }
 
-/// Why a job was canceled with the one it depends on; its row says so, and a restart knows it by these words.
+/// Why a job was canceled with the one it depends on; its row says so, and a restart knows it by
+/// these words.
 pub(super) const DEPENDENCY_FAILED: &str = "a job it depends on did not succeed";
 
 /// An attempt that a runner has.
@@ -182,7 +183,8 @@ pub struct Workflow {
     next_attempt: i64,
     was_complete: bool,
     changes: Vec<Change>,
-    /// Moves of jobs and new attempts are not recorded: whoever asked for that reads them from the jobs.
+    /// Moves of jobs and new attempts are not recorded: whoever asked for that reads them from the
+    /// jobs.
     is_bulk: bool,
 }
 
@@ -330,7 +332,8 @@ impl Workflow {
 
     /// Every job is final. A workflow without jobs is complete once it was initialized.
     pub fn is_complete(&self) -> bool {
-        let done: u32 = JobStatus::ALL.iter().filter(|s| s.is_final()).map(|s| self.counts[*s as usize]).sum();
+        let done: u32 =
+            JobStatus::ALL.iter().filter(|s| s.is_final()).map(|s| self.counts[*s as usize]).sum();
         (self.run > 0 || done > 0) && done as usize == self.jobs.len()
     }
 
@@ -346,7 +349,8 @@ impl Workflow {
 
     /// Runners that have something, or may still have a process they no longer own.
     pub fn runners_with_work(&self) -> BTreeSet<RunnerId> {
-        let mut all: BTreeSet<_> = self.by_runner.iter().filter(|(_, s)| !s.is_empty()).map(|(r, _)| *r).collect();
+        let mut all: BTreeSet<_> =
+            self.by_runner.iter().filter(|(_, s)| !s.is_empty()).map(|(r, _)| *r).collect();
         all.extend(self.zombies.values().map(|(runner, _)| *runner));
         all
     }
@@ -371,7 +375,8 @@ impl Workflow {
         self.edges.children(index)
     }
 
-    // ------------------------------------------------------------------------------- the common moves
+    // ------------------------------------------------------------------------------- the common
+    // moves
 
     pub(super) fn record(&mut self, change: Change) {
         if !(self.is_bulk && matches!(change, Change::Job { .. } | Change::AttemptQueued(_))) {
@@ -379,8 +384,9 @@ impl Workflow {
         }
     }
 
-    /// Initializes a workflow whose jobs are not stored yet: the store writes each job as it stands afterwards, and its
-    /// first attempt if it has one, so that a list of a million changes need not exist.
+    /// Initializes a workflow whose jobs are not stored yet: the store writes each job as it stands
+    /// afterwards, and its first attempt if it has one, so that a list of a million changes need
+    /// not exist.
     pub fn initialize_unstored(&mut self, now: i64) {
         self.is_bulk = true;
         self.initialize(now);
@@ -399,8 +405,14 @@ impl Workflow {
         self.record(Change::Event { kind, job, data });
     }
 
-    /// Moves a job by the table; a move the table forbids is a defect of the engine and changes nothing.
-    pub(super) fn shift(&mut self, index: u32, event: JobEvent, reason: Option<&'static str>) -> bool {
+    /// Moves a job by the table; a move the table forbids is a defect of the engine and changes
+    /// nothing.
+    pub(super) fn shift(
+        &mut self,
+        index: u32,
+        event: JobEvent,
+        reason: Option<&'static str>,
+    ) -> bool {
         let job = &self.jobs[index as usize];
         let Ok(next) = job.status.after(event) else {
             debug_assert!(false, "{event:?} on {} job {}", job.status, job.id);
@@ -437,7 +449,11 @@ impl Workflow {
     /// Puts a ready job where claims look, unless something else holds it back.
     pub(super) fn enqueue(&mut self, index: u32) {
         let job = &self.jobs[index as usize];
-        if job.status != JobStatus::Ready || job.live.is_none() || job.held_back || job.waits_for.is_some() {
+        if job.status != JobStatus::Ready
+            || job.live.is_none()
+            || job.held_back
+            || job.waits_for.is_some()
+        {
             return;
         }
         match job.not_before {
@@ -474,7 +490,8 @@ impl Workflow {
         let id = self.new_attempt_id();
         let run = self.run;
         // Two attempts of one job never overlap: an earlier one's process must be gone first.
-        let waits_for = self.zombies.values().find(|(_, of)| *of == index).map(|(runner, _)| *runner);
+        let waits_for =
+            self.zombies.values().find(|(_, of)| *of == index).map(|(runner, _)| *runner);
         let job = &mut self.jobs[index as usize];
         debug_assert!(job.live.is_none(), "two live attempts of job {}", job.id);
         job.live = Some(id);
@@ -501,7 +518,8 @@ impl Workflow {
         id
     }
 
-    /// Makes a job ready for its first attempt in this run (or the next one, if it had some already).
+    /// Makes a job ready for its first attempt in this run (or the next one, if it had some
+    /// already).
     pub(super) fn make_ready(&mut self, index: u32, event: JobEvent, origin: Origin, now: i64) {
         self.jobs[index as usize].attempt += 1;
         if self.shift(index, event, None) {
@@ -557,7 +575,8 @@ impl Workflow {
         }
     }
 
-    /// A final job was opened again: takes back what its end had given to or done to its dependents.
+    /// A final job was opened again: takes back what its end had given to or done to its
+    /// dependents.
     pub(super) fn reopen_dependents(&mut self, index: u32, now: i64) {
         let mut opened = vec![index];
         while let Some(parent) = opened.pop() {
@@ -569,8 +588,14 @@ impl Workflow {
                 }
                 let job = &self.jobs[child as usize];
                 match job.status {
-                    JobStatus::Completed | JobStatus::Failed if self.item_edge(parent, child) == Some(true) => {
-                        self.shift(child, JobEvent::ItemReopened, Some(super::maps::WAITS_FOR_ITEMS));
+                    JobStatus::Completed | JobStatus::Failed
+                        if self.item_edge(parent, child) == Some(true) =>
+                    {
+                        self.shift(
+                            child,
+                            JobEvent::ItemReopened,
+                            Some(super::maps::WAITS_FOR_ITEMS),
+                        );
                         self.jobs[child as usize].unmet = self.count_unmet(child);
                         opened.push(child);
                     }
@@ -581,10 +606,10 @@ impl Workflow {
                         self.jobs[child as usize].unmet = self.count_unmet(child);
                     }
                     JobStatus::Canceled if job.canceled_by_dependency => {
-                        let still_bad = self
-                            .parents_of(child)
-                            .iter()
-                            .any(|p| self.jobs[*p as usize].status.is_bad_end() && self.item_edge(*p, child).is_none());
+                        let still_bad = self.parents_of(child).iter().any(|p| {
+                            self.jobs[*p as usize].status.is_bad_end()
+                                && self.item_edge(*p, child).is_none()
+                        });
                         if !still_bad && self.shift(child, JobEvent::DependencyReopened, None) {
                             self.jobs[child as usize].unmet = self.count_unmet(child);
                             opened.push(child);
@@ -604,8 +629,16 @@ impl Workflow {
         }
     }
 
-    /// Gives an attempt to the runner that stands for nobody, so that it can be ended like any other.
-    pub(super) fn hold_for_recovery(&mut self, index: u32, id: AttemptId, runner: RunnerId, token: String, now: i64) {
+    /// Gives an attempt to the runner that stands for nobody, so that it can be ended like any
+    /// other.
+    pub(super) fn hold_for_recovery(
+        &mut self,
+        index: u32,
+        id: AttemptId,
+        runner: RunnerId,
+        token: String,
+        now: i64,
+    ) {
         let job = &mut self.jobs[index as usize];
         job.live = Some(id);
         job.held = Some(Box::new(Held {
@@ -640,7 +673,8 @@ impl Workflow {
         }
     }
 
-    /// A job came back to the queue although a job it depends on was opened again meanwhile: it waits for it.
+    /// A job came back to the queue although a job it depends on was opened again meanwhile: it
+    /// waits for it.
     pub(super) fn block_if_unmet(&mut self, index: u32, now: i64) {
         let unmet = self.count_unmet(index);
         if unmet > 0 {
@@ -677,7 +711,12 @@ impl Workflow {
             return;
         }
         self.was_complete = complete;
-        self.record(Change::Workflow { run: self.run, canceled: self.canceled, complete, started: false });
+        self.record(Change::Workflow {
+            run: self.run,
+            canceled: self.canceled,
+            complete,
+            started: false,
+        });
         if complete {
             let counts: BTreeMap<_, _> = JobStatus::ALL
                 .iter()

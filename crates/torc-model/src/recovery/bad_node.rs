@@ -68,14 +68,18 @@ impl Health {
         }
     }
 
-    /// Judges the machine. `elsewhere` are the successes of the same workflow on other machines that are still there;
-    /// a workflow that has no other machine keeps the one it has.
+    /// Judges the machine. `elsewhere` are the successes of the same workflow on other machines
+    /// that are still there; a workflow that has no other machine keeps the one it has.
     pub fn judge(&self, elsewhere: u64) -> Verdict {
         let mut jobs: Vec<JobId> = self.failed_at_once.iter().map(|(job, _)| *job).collect();
         jobs.sort_unstable();
         jobs.dedup();
-        // One job that fails over and over says something about the job; several jobs say something about the machine.
-        if jobs.len() < FAILURES_IN_A_ROW || elsewhere < SUCCESSES_ELSEWHERE || self.successes > elsewhere {
+        // One job that fails over and over says something about the job; several jobs say something
+        // about the machine.
+        if jobs.len() < FAILURES_IN_A_ROW
+            || elsewhere < SUCCESSES_ELSEWHERE
+            || self.successes > elsewhere
+        {
             return Verdict::Fine;
         }
         let why = format!(
@@ -100,17 +104,28 @@ mod tests {
 
     #[test]
     fn several_jobs_that_fail_at_once_make_a_machine_bad_only_if_others_work() {
-        let bad =
-            health(&[(1, Some(Cause::Exit), 0.1), (2, Some(Cause::SpawnError), 0.0), (3, Some(Cause::Signal), 0.3)]);
+        let bad = health(&[
+            (1, Some(Cause::Exit), 0.1),
+            (2, Some(Cause::SpawnError), 0.0),
+            (3, Some(Cause::Signal), 0.3),
+        ]);
         assert!(matches!(bad.judge(3), Verdict::Bad { burnt, .. } if burnt.len() == 3));
         assert_eq!(bad.judge(2), Verdict::Fine, "perhaps the jobs are bad");
     }
 
     #[test]
     fn one_bad_job_a_slow_failure_or_a_success_acquits() {
-        let same = health(&[(1, Some(Cause::Exit), 0.1), (1, Some(Cause::Exit), 0.1), (1, Some(Cause::Exit), 0.1)]);
+        let same = health(&[
+            (1, Some(Cause::Exit), 0.1),
+            (1, Some(Cause::Exit), 0.1),
+            (1, Some(Cause::Exit), 0.1),
+        ]);
         assert_eq!(same.judge(9), Verdict::Fine);
-        let slow = health(&[(1, Some(Cause::Exit), 0.1), (2, Some(Cause::Exit), 60.0), (3, Some(Cause::Exit), 0.1)]);
+        let slow = health(&[
+            (1, Some(Cause::Exit), 0.1),
+            (2, Some(Cause::Exit), 60.0),
+            (3, Some(Cause::Exit), 0.1),
+        ]);
         assert_eq!(slow.judge(9), Verdict::Fine);
         let works = health(&[
             (1, Some(Cause::Exit), 0.1),
@@ -119,8 +134,11 @@ mod tests {
             (4, Some(Cause::Exit), 0.1),
         ]);
         assert_eq!(works.judge(9), Verdict::Fine);
-        let canceled =
-            health(&[(1, Some(Cause::Canceled), 0.1), (2, Some(Cause::Oom), 0.1), (3, Some(Cause::Timeout), 0.1)]);
+        let canceled = health(&[
+            (1, Some(Cause::Canceled), 0.1),
+            (2, Some(Cause::Oom), 0.1),
+            (3, Some(Cause::Timeout), 0.1),
+        ]);
         assert_eq!(canceled.judge(9), Verdict::Fine);
     }
 }

@@ -1,4 +1,5 @@
-//! Decides what a verdict may do. The words of an agent end here: what comes out is one of a few moves within limits.
+//! Decides what a verdict may do. The words of an agent end here: what comes out is one of a few
+//! moves within limits.
 
 use super::remedy::{Caps, Change, Current};
 use super::triage::Verdict;
@@ -81,14 +82,17 @@ pub fn rule(asked: &Asked, author: Author, standing: &Standing) -> Result<Ruling
         return ruling(Verdict::Fail, Vec::new(), false, Some(note.to_owned()));
     }
     if asked.action == Verdict::Retry && standing.agent_retries >= AGENT_RETRIES {
-        let note =
-            format!("agents had it tried again {} in this run already", words::count(standing.agent_retries, "time"));
+        let note = format!(
+            "agents had it tried again {} in this run already",
+            words::count(standing.agent_retries, "time")
+        );
         return ruling(asked.action, changes, true, Some(note));
     }
     if let (Author::Agent { threshold }, Some(confidence)) = (author, asked.confidence)
         && confidence < threshold
     {
-        let note = format!("confidence {confidence} is below the workflow's threshold of {threshold}");
+        let note =
+            format!("confidence {confidence} is below the workflow's threshold of {threshold}");
         return ruling(asked.action, changes, true, Some(note));
     }
     ruling(asked.action, changes, false, None)
@@ -99,15 +103,20 @@ fn changes(asked: &Asked, standing: &Standing) -> Result<Vec<Change>, String> {
     let mut changes = Vec::new();
     if let Some(memory) = asked.memory {
         let base = current.memory_bytes.or(current.peak_memory_bytes);
-        let to = raised("memory", memory.0, current.memory_bytes, base, caps.memory_bytes, |v| Memory(v).to_string())?;
+        let to = raised("memory", memory.0, current.memory_bytes, base, caps.memory_bytes, |v| {
+            Memory(v).to_string()
+        })?;
         changes.extend(to.map(|to| Change::new("memory", current.memory_bytes, to)));
     }
     if let Some(runtime) = asked.runtime {
         let (now, cap) = (current.runtime_seconds, caps.runtime_seconds);
-        let to = raised("runtime", runtime.0, now, now.or(current.timeout_seconds), cap, |v| Runtime(v).friendly())?;
+        let to = raised("runtime", runtime.0, now, now.or(current.timeout_seconds), cap, |v| {
+            Runtime(v).friendly()
+        })?;
         changes.extend(to.map(|to| Change::new("runtime", current.runtime_seconds, to)));
         // A `timeout` of its own would end it all the same.
-        if let (Some(to), Some(timeout)) = (to, current.timeout_seconds.filter(|t| *t < runtime.0)) {
+        if let (Some(to), Some(timeout)) = (to, current.timeout_seconds.filter(|t| *t < runtime.0))
+        {
             changes.push(Change::new("timeout", Some(timeout), to));
         }
     }
@@ -128,23 +137,35 @@ fn raised(
     }
     if let Some(now) = now {
         if to < now {
-            return Err(format!("`{field}` is never lowered: {} is less than {}", written(to), written(now)));
+            return Err(format!(
+                "`{field}` is never lowered: {} is less than {}",
+                written(to),
+                written(now)
+            ));
         }
         if to == now {
             return Ok(None);
         }
     }
     if let Some(cap) = cap.filter(|cap| to > *cap) {
-        return Err(format!("`{field}` of {} is more than there is: {}", written(to), written(cap)));
+        return Err(format!(
+            "`{field}` of {} is more than there is: {}",
+            written(to),
+            written(cap)
+        ));
     }
     match base.map(|base| base.saturating_mul(LARGEST_RAISE)) {
         Some(most) if to > most => {
-            let message = format!("`{field}` of {} is too much at once; at most {}", written(to), written(most));
+            let message = format!(
+                "`{field}` of {} is too much at once; at most {}",
+                written(to),
+                written(most)
+            );
             Err(message)
         }
-        None if cap.is_none() => {
-            Err(format!("nothing tells how much `{field}` there is to give; set it with `torc jobs update`"))
-        }
+        None if cap.is_none() => Err(format!(
+            "nothing tells how much `{field}` there is to give; set it with `torc jobs update`"
+        )),
         Some(_) | None => Ok(Some(to)),
     }
 }
@@ -183,7 +204,10 @@ mod tests {
         assert!(!rule(&sure, AGENT, &standing()).unwrap().is_held);
         assert!(!rule(&retry(), AGENT, &standing()).unwrap().is_held);
         for wrong in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-            assert!(rule(&Asked { confidence: Some(wrong), ..retry() }, Author::Person, &standing()).is_err());
+            assert!(
+                rule(&Asked { confidence: Some(wrong), ..retry() }, Author::Person, &standing())
+                    .is_err()
+            );
         }
     }
 
@@ -197,7 +221,11 @@ mod tests {
         assert!(rule(&memory(2), AGENT, &standing()).unwrap().changes.is_empty());
         let runtime = |seconds| Asked { runtime: Some(Runtime(seconds)), ..retry() };
         assert_eq!(rule(&runtime(1200), AGENT, &standing()).unwrap().changes.len(), 1);
-        assert!(rule(&runtime(2401), Author::Person, &standing()).unwrap_err().contains("too much at once"));
+        assert!(
+            rule(&runtime(2401), Author::Person, &standing())
+                .unwrap_err()
+                .contains("too much at once")
+        );
         let unknown = Standing::default();
         assert!(rule(&memory(1), AGENT, &unknown).unwrap_err().contains("nothing tells"));
         let fail = Asked { action: Verdict::Fail, ..memory(3) };

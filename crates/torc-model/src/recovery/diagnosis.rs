@@ -10,7 +10,8 @@
 //! | 6 | the program's own words, with their place |
 //! | 7 | conventions of exit codes |
 //!
-//! Stronger evidence decides; weaker evidence that contradicts it lowers the confidence and is shown.
+//! Stronger evidence decides; weaker evidence that contradicts it lowers the confidence and is
+//! shown.
 
 use super::kind::Kind;
 use super::text::{Found, terminal_error};
@@ -25,7 +26,8 @@ use utoipa::ToSchema;
 /// Below this confidence nobody acts without being asked.
 pub const SURE_ENOUGH: f64 = 0.7;
 
-/// A process that used at least this share of its limit when it was killed was most likely killed for it.
+/// A process that used at least this share of its limit when it was killed was most likely killed
+/// for it.
 const NEAR_LIMIT: f64 = 0.9;
 
 /// What is known about an ended attempt.
@@ -114,7 +116,13 @@ fn rank(source: &str) -> i64 {
 
 impl Proof {
     fn new(source: &str, text: impl Into<String>) -> Self {
-        Self { rank: rank(source), source: source.into(), text: text.into(), start: None, end: None }
+        Self {
+            rank: rank(source),
+            source: source.into(),
+            text: text.into(),
+            start: None,
+            end: None,
+        }
     }
 
     fn of_text(found: &Found, tail_start: i64) -> Self {
@@ -154,7 +162,8 @@ impl Diagnosis {
 
     /// The quoted words of the program or the scheduler that decided, if any did.
     pub fn words(&self) -> Option<&str> {
-        let words = self.proof.iter().find(|p| p.source == "text" || p.rank == 3 && p.start.is_some());
+        let words =
+            self.proof.iter().find(|p| p.source == "text" || p.rank == 3 && p.start.is_some());
         words.map(|p| p.text.as_str())
     }
 }
@@ -164,30 +173,44 @@ pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
     let text = terminal_error(facts.stderr_tail);
     let Some(cause) = facts.cause else { return odd_success(facts) };
     // What ended the script says nothing about what the job needs.
-    let script = facts.error.and_then(script_failure).filter(|_| !cause.is_stop() && cause != Cause::Canceled);
+    let script = facts
+        .error
+        .and_then(script_failure)
+        .filter(|_| !cause.is_stop() && cause != Cause::Canceled);
     let mut diagnosis = match cause {
         _ if let Some(error) = script => Diagnosis::new(Kind::RecoveryScript, 0.99, error),
         Cause::Oom => oom(facts),
         Cause::Timeout => timeout(facts),
         Cause::Lost => Diagnosis::new(Kind::Lost, 0.97, "its runner is gone"),
-        Cause::Preempted => Diagnosis::new(Kind::Preempted, 0.97, "the scheduler gave its node to another job"),
-        Cause::NodeFail => Diagnosis::new(Kind::NodeFail, 0.97, "its node failed"),
-        Cause::Walltime => {
-            Diagnosis::new(Kind::Walltime, 0.99, "the time of its allocation was over before it had ended")
+        Cause::Preempted => {
+            Diagnosis::new(Kind::Preempted, 0.97, "the scheduler gave its node to another job")
         }
+        Cause::NodeFail => Diagnosis::new(Kind::NodeFail, 0.97, "its node failed"),
+        Cause::Walltime => Diagnosis::new(
+            Kind::Walltime,
+            0.99,
+            "the time of its allocation was over before it had ended",
+        ),
         Cause::Canceled => Diagnosis::new(Kind::Canceled, 0.99, "somebody canceled it"),
         Cause::Stopped => Diagnosis::new(Kind::Stopped, 0.99, "its runner was told to stop"),
-        Cause::Checkpoint => Diagnosis::new(Kind::Checkpoint, 0.99, "it saved its state and asked to be continued"),
-        Cause::MissingOutput => {
-            Diagnosis::new(Kind::MissingOutput, 0.99, facts.error.unwrap_or("a declared output file is not there"))
+        Cause::Checkpoint => {
+            Diagnosis::new(Kind::Checkpoint, 0.99, "it saved its state and asked to be continued")
         }
+        Cause::MissingOutput => Diagnosis::new(
+            Kind::MissingOutput,
+            0.99,
+            facts.error.unwrap_or("a declared output file is not there"),
+        ),
         Cause::SpawnError => spawn_error(facts),
         Cause::Signal => signal(facts, facts.signal.unwrap_or(0), 0.95, text.as_ref()),
         Cause::Exit => step(facts, text.is_some()).unwrap_or_else(|| exit(facts, text.as_ref())),
     };
-    diagnosis.proof.extend(facts.evidence.iter().map(|e| Proof::new(&e.source, shortened(&e.text))));
+    diagnosis
+        .proof
+        .extend(facts.evidence.iter().map(|e| Proof::new(&e.source, shortened(&e.text))));
     if let Some(found) = &text {
-        let is_verdict_of_text = matches!(cause, Cause::Exit | Cause::Signal | Cause::MissingOutput);
+        let is_verdict_of_text =
+            matches!(cause, Cause::Exit | Cause::Signal | Cause::MissingOutput);
         if is_verdict_of_text || found.kind == diagnosis.kind {
             diagnosis.proof.push(Proof::of_text(found, facts.stderr_tail_start.unwrap_or(0)));
         }
@@ -207,8 +230,11 @@ pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
 /// It returned 0, yet the kernel killed a part of it: a warning, not a failure.
 fn odd_success(facts: &Facts<'_>) -> Option<Diagnosis> {
     let kill = facts.evidence.iter().find(|e| e.source == "kernel")?;
-    let mut diagnosis =
-        Diagnosis::new(Kind::Oom, 0.5, "it succeeded, but the kernel killed a part of it for lack of memory");
+    let mut diagnosis = Diagnosis::new(
+        Kind::Oom,
+        0.5,
+        "it succeeded, but the kernel killed a part of it for lack of memory",
+    );
     diagnosis.proof.push(Proof::new("kernel", shortened(&kill.text)));
     diagnosis.doubts.push("it returned 0, so it may have coped with that".into());
     Some(diagnosis)
@@ -224,7 +250,9 @@ fn oom(facts: &Facts<'_>) -> Diagnosis {
             format!("it used more than its {limit} of memory (highest use seen: {})", mib(peak))
         }
         (Some(limit), None) => format!("it used more than its {limit} of memory"),
-        (None, Some(peak)) => format!("the machine ran out of memory (highest use seen: {})", mib(peak)),
+        (None, Some(peak)) => {
+            format!("the machine ran out of memory (highest use seen: {})", mib(peak))
+        }
         (None, None) => "it ran out of memory".into(),
     };
     Diagnosis::new(Kind::Oom, 0.99, summary)
@@ -240,9 +268,15 @@ fn mib(memory: Memory) -> String {
 fn timeout(facts: &Facts<'_>) -> Diagnosis {
     // As it was written down before the end of an allocation had a cause of its own.
     if facts.error.is_some_and(|e| e.contains("runner's time was over")) {
-        return Diagnosis::new(Kind::Walltime, 0.99, "its runner's time was over before it had ended");
+        return Diagnosis::new(
+            Kind::Walltime,
+            0.99,
+            "its runner's time was over before it had ended",
+        );
     }
-    let ran = facts.exec_seconds.map_or_else(String::new, |seconds| format!(": ended after {seconds:.1} s"));
+    let ran = facts
+        .exec_seconds
+        .map_or_else(String::new, |seconds| format!(": ended after {seconds:.1} s"));
     // A step has a limit of its own, and the line about it names that.
     let own = facts.error.filter(|error| failure_kind(error) == Some(ErrorKind::Timeout));
     let summary = match (own, facts.time_limit_seconds) {
@@ -262,15 +296,20 @@ fn spawn_error(facts: &Facts<'_>) -> Diagnosis {
     let kind = match terminal_error(error).map(|f| f.kind) {
         Some(Kind::MissingFile | Kind::CommandNotFound) => Kind::CommandNotFound,
         Some(
-            kind
-            @ (Kind::Permission | Kind::DiskFull | Kind::Quota | Kind::ProcessLimit | Kind::FileSystem | Kind::Oom),
+            kind @ (Kind::Permission
+            | Kind::DiskFull
+            | Kind::Quota
+            | Kind::ProcessLimit
+            | Kind::FileSystem
+            | Kind::Oom),
         ) => match kind {
             Kind::Oom => Kind::ProcessLimit,
             other => other,
         },
         _ => Kind::SpawnError,
     };
-    let mut diagnosis = Diagnosis::new(kind, 0.95, format!("it could not be started: {}", shortened(error)));
+    let mut diagnosis =
+        Diagnosis::new(kind, 0.95, format!("it could not be started: {}", shortened(error)));
     diagnosis.proof.push(Proof::new("kernel", shortened(error)));
     diagnosis
 }
@@ -285,28 +324,44 @@ fn signal(facts: &Facts<'_>, number: i64, certainty: f64, text: Option<&Found>) 
         9 => killed(facts, &name, certainty),
         4 | 5 | 6 | 7 | 8 | 11 | 31 => {
             // An abort is how programs end themselves, so their own words say more.
-            if let Some(found) =
-                text.filter(|f| number == 6 && matches!(f.kind, Kind::Oom | Kind::GpuOom | Kind::DiskFull))
-            {
+            if let Some(found) = text.filter(|f| {
+                number == 6 && matches!(f.kind, Kind::Oom | Kind::GpuOom | Kind::DiskFull)
+            }) {
                 return by_words(facts, found);
             }
             Diagnosis::new(Kind::Crash, certainty, format!("it crashed: {name}"))
         }
         24 => {
-            let mut diagnosis =
-                Diagnosis::new(Kind::ProcessLimit, certainty, format!("a limit on CPU time ended it ({name})"));
+            let mut diagnosis = Diagnosis::new(
+                Kind::ProcessLimit,
+                certainty,
+                format!("a limit on CPU time ended it ({name})"),
+            );
             diagnosis.doubts.push("`runtime` does not change this limit".into());
             diagnosis
         }
-        25 => Diagnosis::new(Kind::Quota, certainty, format!("a limit on the size of files ended it ({name})")),
-        _ => Diagnosis::new(Kind::Killed, certainty.min(0.8), format!("somebody else sent it {name}")),
+        25 => Diagnosis::new(
+            Kind::Quota,
+            certainty,
+            format!("a limit on the size of files ended it ({name})"),
+        ),
+        _ => Diagnosis::new(
+            Kind::Killed,
+            certainty.min(0.8),
+            format!("somebody else sent it {name}"),
+        ),
     }
 }
 
 /// SIGKILL that was not ours: for lack of memory, if it was near its limit.
 fn killed(facts: &Facts<'_>, name: &str, certainty: f64) -> Diagnosis {
-    let (Some(limit), Some(peak)) = (given(facts.memory_bytes), given(facts.peak_memory_bytes)) else {
-        return Diagnosis::new(Kind::Killed, certainty.min(0.6), format!("somebody else sent it {name}"));
+    let (Some(limit), Some(peak)) = (given(facts.memory_bytes), given(facts.peak_memory_bytes))
+    else {
+        return Diagnosis::new(
+            Kind::Killed,
+            certainty.min(0.6),
+            format!("somebody else sent it {name}"),
+        );
     };
     let share = peak.0 as f64 / limit.0 as f64;
     if share < NEAR_LIMIT {
@@ -318,7 +373,9 @@ fn killed(facts: &Facts<'_>, name: &str, certainty: f64) -> Diagnosis {
     }
     let summary = format!("{name}, and it used {:.0} % of its {limit} of memory", share * 100.0);
     let mut diagnosis = Diagnosis::new(Kind::Oom, certainty.min(0.8), summary);
-    diagnosis.proof.push(Proof::new("node", format!("highest memory use {} of {limit}", mib(peak))));
+    diagnosis
+        .proof
+        .push(Proof::new("node", format!("highest memory use {} of {limit}", mib(peak))));
     diagnosis
 }
 
@@ -329,7 +386,8 @@ fn by_words(facts: &Facts<'_>, found: &Found) -> Diagnosis {
     };
     let mut diagnosis = Diagnosis::new(found.kind, found.confidence, summary);
     if found.kind == Kind::Oom
-        && let (Some(limit), Some(peak)) = (given(facts.memory_bytes), given(facts.peak_memory_bytes))
+        && let (Some(limit), Some(peak)) =
+            (given(facts.memory_bytes), given(facts.peak_memory_bytes))
         && peak.0 < limit.0 / 2
     {
         diagnosis.doubts.push(format!("it never used more than {} of its {limit}", mib(peak)));
@@ -358,19 +416,26 @@ fn exit(facts: &Facts<'_>, text: Option<&Found>) -> Diagnosis {
     }
     match (code, text) {
         (127, found) => {
-            let words =
-                found.filter(|f| matches!(f.kind, Kind::CommandNotFound | Kind::MissingFile | Kind::MissingModule));
+            let words = found.filter(|f| {
+                matches!(f.kind, Kind::CommandNotFound | Kind::MissingFile | Kind::MissingModule)
+            });
             match words {
                 Some(found) if found.kind == Kind::MissingModule => by_words(facts, found),
                 Some(found) => Diagnosis::new(Kind::CommandNotFound, 0.95, shortened(&found.line)),
-                None => {
-                    Diagnosis::new(Kind::CommandNotFound, 0.6, "exit code 127: by convention a program was not found")
-                }
+                None => Diagnosis::new(
+                    Kind::CommandNotFound,
+                    0.6,
+                    "exit code 127: by convention a program was not found",
+                ),
             }
         }
         (126, found) => match found.filter(|f| f.kind == Kind::Permission) {
             Some(found) => Diagnosis::new(Kind::Permission, 0.95, shortened(&found.line)),
-            None => Diagnosis::new(Kind::Permission, 0.6, "exit code 126: by convention a program may not be executed"),
+            None => Diagnosis::new(
+                Kind::Permission,
+                0.6,
+                "exit code 126: by convention a program may not be executed",
+            ),
         },
         // How a shell tells that what it waited for died of a signal.
         (129..=159, found) => {
@@ -384,6 +449,8 @@ fn exit(facts: &Facts<'_>, text: Option<&Found>) -> Diagnosis {
         }
         (_, Some(found)) if found.kind == Kind::Killed => killed(facts, "SIGKILL", 0.75),
         (_, Some(found)) => by_words(facts, found),
-        (_, None) => Diagnosis::new(Kind::Unknown, 0.3, format!("it returned {code}, and nothing says why")),
+        (_, None) => {
+            Diagnosis::new(Kind::Unknown, 0.3, format!("it returned {code}, and nothing says why"))
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What makes two failures the same: the program, what happened, the exception and the shape of its message.
+//! What makes two failures the same: the program, what happened, the exception and the shape of its
+//! message.
 
 use super::diagnosis::{Diagnosis, Facts};
 use super::kind::Kind;
@@ -43,7 +44,12 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
         ),
         masks: [
             (regex(r"\b[a-z][a-z0-9+.-]*://\S+"), "<url>"),
-            (regex(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"), "<id>"),
+            (
+                regex(
+                    r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b",
+                ),
+                "<id>",
+            ),
             (regex(r"(?:~|\.{1,2})?(?:/[\w.@%+=-]+){2,}/?"), "<path>"),
             (regex(r"\b0x[0-9a-fA-F]+\b"), "<n>"),
             (regex(r"\b[0-9a-f]{12,}\b"), "<id>"),
@@ -57,7 +63,8 @@ impl Fingerprint {
     pub fn new(command: &str, facts: &Facts<'_>, diagnosis: Option<&Diagnosis>) -> Self {
         let kind = diagnosis.map_or(Kind::Unknown, |d| d.kind);
         let words = diagnosis.and_then(Diagnosis::words).or_else(|| last_line(facts.stderr_tail));
-        // Only the shape of the message is kept: a secret in it would be masked here, and hidden text made visible.
+        // Only the shape of the message is kept: a secret in it would be masked here, and hidden
+        // text made visible.
         let message = untrusted::line(words.unwrap_or_default(), LONGEST_TEMPLATE);
         let exception = PATTERNS.exception.captures(&message).map(|found| found[1].to_owned());
         let mut template = masked(&message);
@@ -103,11 +110,15 @@ fn digest(parts: &[&str]) -> String {
 
 /// The program that a command line runs: its name, and the script of an interpreter.
 fn program(command: &str) -> String {
-    const STARTERS: [&str; 12] =
-        ["env", "exec", "time", "nice", "nohup", "srun", "mpirun", "mpiexec", "stdbuf", "timeout", "command", "sudo"];
-    const INTERPRETERS: [&str; 9] = ["python", "bash", "sh", "Rscript", "perl", "ruby", "node", "julia", "java"];
+    const STARTERS: [&str; 12] = [
+        "env", "exec", "time", "nice", "nohup", "srun", "mpirun", "mpiexec", "stdbuf", "timeout",
+        "command", "sudo",
+    ];
+    const INTERPRETERS: [&str; 9] =
+        ["python", "bash", "sh", "Rscript", "perl", "ruby", "node", "julia", "java"];
     let last = command.rsplit("&&").find(|part| !part.trim().is_empty()).unwrap_or(command);
-    let is_setting = |word: &str| word.split_once('=').is_some_and(|(name, _)| !name.contains(['/', '-']));
+    let is_setting =
+        |word: &str| word.split_once('=').is_some_and(|(name, _)| !name.contains(['/', '-']));
     let mut words = last
         .split_whitespace()
         .skip_while(|word| {
@@ -118,9 +129,11 @@ fn program(command: &str) -> String {
         })
         .map(base);
     let first = words.next().unwrap_or_default();
-    let is_interpreter = INTERPRETERS
-        .iter()
-        .any(|i| first.strip_prefix(i).is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.')));
+    let is_interpreter = INTERPRETERS.iter().any(|i| {
+        first
+            .strip_prefix(i)
+            .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    });
     let name = match is_interpreter.then(|| words.find(|word| !word.starts_with('-'))).flatten() {
         Some(script) => format!("{first} {script}"),
         None => first.to_owned(),
@@ -139,8 +152,12 @@ mod tests {
     use crate::status::Cause;
 
     fn of(command: &str, stderr: &str, code: i64) -> Fingerprint {
-        let facts =
-            Facts { cause: Some(Cause::Exit), return_code: Some(code), stderr_tail: stderr, ..Facts::default() };
+        let facts = Facts {
+            cause: Some(Cause::Exit),
+            return_code: Some(code),
+            stderr_tail: stderr,
+            ..Facts::default()
+        };
         Fingerprint::new(command, &facts, diagnose(&facts).as_ref())
     }
 

@@ -107,23 +107,37 @@ impl Kind {
     /// What a person can do about it that recovery can not.
     pub const fn advice(self) -> Option<&'static str> {
         match self {
-            Self::GpuOom => Some("give it a larger GPU or let it use less GPU memory; more main memory does not help"),
-            Self::CommandNotFound => Some("correct the command, or load the environment that has the program"),
+            Self::GpuOom => Some(
+                "give it a larger GPU or let it use less GPU memory; more main memory does not help",
+            ),
+            Self::CommandNotFound => {
+                Some("correct the command, or load the environment that has the program")
+            }
             Self::Permission => Some("check the rights of the file that the message names"),
-            Self::Crash => Some("the same input will most likely crash again; a debugger or core file shows where"),
+            Self::Crash => Some(
+                "the same input will most likely crash again; a debugger or core file shows where",
+            ),
             Self::DiskFull => Some("make room on the disk, then try it again"),
             Self::Quota => Some("free some of your quota, then try it again"),
             Self::Network | Self::FileSystem => {
                 Some("this often passes: `torc jobs retry`, or a failure handler with `backoff`")
             }
-            Self::ProcessLimit => Some("raise the limit (`ulimit -u`, `ulimit -n`) or run fewer jobs at once"),
-            Self::License => Some("name the licence in `uses` and set its number with `torc limits set`"),
+            Self::ProcessLimit => {
+                Some("raise the limit (`ulimit -u`, `ulimit -n`) or run fewer jobs at once")
+            }
+            Self::License => {
+                Some("name the licence in `uses` and set its number with `torc limits set`")
+            }
             Self::MissingModule => Some("install it, or load the environment that has it"),
             Self::MissingFile => Some("make the file, or correct its path"),
             Self::MissingOutput => Some("correct the command or the path under `files`"),
             Self::MpiAbort => Some("the first part that failed says why; look at the whole output"),
-            Self::RecoveryScript => Some("correct `recovery_script`; the command itself did not run in this attempt"),
-            Self::Killed => Some("find out who killed it: another user, a script, or a limit outside of Torc"),
+            Self::RecoveryScript => {
+                Some("correct `recovery_script`; the command itself did not run in this attempt")
+            }
+            Self::Killed => {
+                Some("find out who killed it: another user, a script, or a limit outside of Torc")
+            }
             Self::Oom
             | Self::Timeout
             | Self::Walltime

@@ -1,4 +1,5 @@
-//! Failures with the answer known beforehand; the table of hits is printed (`cargo test labelled -- --nocapture`).
+//! Failures with the answer known beforehand; the table of hits is printed (`cargo test labelled --
+//! --nocapture`).
 
 use super::{Caps, Current, Facts, Kind, Policy, Remedy, diagnose};
 use crate::api::Evidence;
@@ -41,7 +42,12 @@ const fn exit(name: &'static str, expected: Kind, code: i64, stderr: &'static st
 }
 
 const fn killed(name: &'static str, expected: Kind, signal: i64, stderr: &'static str) -> Case {
-    Case { cause: Cause::Signal, code: 128 + signal, signal: Some(signal), ..exit(name, expected, 0, stderr) }
+    Case {
+        cause: Cause::Signal,
+        code: 128 + signal,
+        signal: Some(signal),
+        ..exit(name, expected, 0, stderr)
+    }
 }
 
 const fn told(
@@ -79,7 +85,10 @@ const CASES: &[Case] = &[
             Kind::Oom,
             Cause::Oom,
             &[
-                ("kernel", "the kernel killed 1 of its processes for exceeding the limit; highest use 536870912 bytes"),
+                (
+                    "kernel",
+                    "the kernel killed 1 of its processes for exceeding the limit; highest use 536870912 bytes",
+                ),
                 ("exit", "exit code 137"),
             ],
         ),
@@ -109,12 +118,22 @@ const CASES: &[Case] = &[
     with_memory(killed("SIGKILL at 20 % of its memory", Kind::Killed, 9, ""), 100, 512),
     killed("SIGKILL, memory not known", Kind::Killed, 9, ""),
     acting(with_memory(
-        exit("shell saw SIGKILL at the limit", Kind::Oom, 137, "bash: line 1: 4711 Killed                  ./hog\n"),
+        exit(
+            "shell saw SIGKILL at the limit",
+            Kind::Oom,
+            137,
+            "bash: line 1: 4711 Killed                  ./hog\n",
+        ),
         510,
         512,
     )),
     with_memory(
-        exit("shell saw SIGKILL far from the limit", Kind::Killed, 137, "bash: line 1: 4711 Killed       ./hog\n"),
+        exit(
+            "shell saw SIGKILL far from the limit",
+            Kind::Killed,
+            137,
+            "bash: line 1: 4711 Killed       ./hog\n",
+        ),
         40,
         512,
     ),
@@ -151,8 +170,18 @@ const CASES: &[Case] = &[
         1,
         "Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space\n\tat A.main(A.java:4)\n",
     )),
-    acting(exit("R vector", Kind::Oom, 1, "Error: cannot allocate vector of size 14.9 Gb\nExecution halted\n")),
-    acting(killed("rust allocation", Kind::Oom, 6, "memory allocation of 68719476736 bytes failed\n")),
+    acting(exit(
+        "R vector",
+        Kind::Oom,
+        1,
+        "Error: cannot allocate vector of size 14.9 Gb\nExecution halted\n",
+    )),
+    acting(killed(
+        "rust allocation",
+        Kind::Oom,
+        6,
+        "memory allocation of 68719476736 bytes failed\n",
+    )),
     exit(
         "out of memory was survived, then its own bug",
         Kind::ProgramError,
@@ -188,11 +217,25 @@ const CASES: &[Case] = &[
         60.0,
         60,
     )),
-    with_time(exit("fails by itself at 95 % of its runtime", Kind::ProgramError, 1, KEY_ERROR), 57.0, 60),
+    with_time(
+        exit("fails by itself at 95 % of its runtime", Kind::ProgramError, 1, KEY_ERROR),
+        57.0,
+        60,
+    ),
     with_time(exit("fails silently at 95 % of its runtime", Kind::Unknown, 1, ""), 57.0, 60),
-    acting(told("its allocation's walltime", Kind::Walltime, Cause::Walltime, &[("scheduler", "TIMEOUT")])),
+    acting(told(
+        "its allocation's walltime",
+        Kind::Walltime,
+        Cause::Walltime,
+        &[("scheduler", "TIMEOUT")],
+    )),
     acting(with_error(
-        told("as written down before", Kind::Walltime, Cause::Timeout, &[("journal", "we sent SIGTERM after 600.0 s")]),
+        told(
+            "as written down before",
+            Kind::Walltime,
+            Cause::Timeout,
+            &[("journal", "we sent SIGTERM after 600.0 s")],
+        ),
         "the runner's time was over before the job's end",
     )),
     acting(killed(
@@ -204,7 +247,12 @@ const CASES: &[Case] = &[
     killed("a CPU time ulimit", Kind::ProcessLimit, 24, "Cputime limit exceeded\n"),
     exit("152 from the program itself", Kind::ProcessLimit, 152, ""),
     // --- losses
-    acting(told("runner gone", Kind::Lost, Cause::Lost, &[("journal", "process 77 on here is gone")])),
+    acting(told(
+        "runner gone",
+        Kind::Lost,
+        Cause::Lost,
+        &[("journal", "process 77 on here is gone")],
+    )),
     acting(told("preempted", Kind::Preempted, Cause::Preempted, &[("scheduler", "PREEMPTED")])),
     acting(told("node failed", Kind::NodeFail, Cause::NodeFail, &[("scheduler", "NODE_FAIL")])),
     acting(killed(
@@ -213,10 +261,20 @@ const CASES: &[Case] = &[
         15,
         "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***\n",
     )),
-    acting(told("runner stopped", Kind::Stopped, Cause::Stopped, &[("journal", "we sent SIGTERM after 1.0 s")])),
+    acting(told(
+        "runner stopped",
+        Kind::Stopped,
+        Cause::Stopped,
+        &[("journal", "we sent SIGTERM after 1.0 s")],
+    )),
     acting(told("checkpoint", Kind::Checkpoint, Cause::Checkpoint, &[("exit", "exit code 85")])),
     // --- people
-    told("canceled", Kind::Canceled, Cause::Canceled, &[("journal", "we sent SIGTERM after 2.0 s")]),
+    told(
+        "canceled",
+        Kind::Canceled,
+        Cause::Canceled,
+        &[("journal", "we sent SIGTERM after 2.0 s")],
+    ),
     with_memory(
         told(
             "canceled while near its limit, with SIGKILL",
@@ -231,14 +289,29 @@ const CASES: &[Case] = &[
     killed("SIGHUP from outside", Kind::Killed, 1, ""),
     // --- crashes
     killed("segfault", Kind::Crash, 11, ""),
-    exit("segfault of a child", Kind::Crash, 139, "bash: line 1: 99 Segmentation fault      (core dumped) ./a.out\n"),
+    exit(
+        "segfault of a child",
+        Kind::Crash,
+        139,
+        "bash: line 1: 99 Segmentation fault      (core dumped) ./a.out\n",
+    ),
     killed("assertion", Kind::Crash, 6, "a.out: a.c:3: main: Assertion `x > 0' failed.\n"),
     killed("bus error", Kind::Crash, 7, ""),
     killed("illegal instruction", Kind::Crash, 4, ""),
     killed("division by zero", Kind::Crash, 8, ""),
-    exit("fortran segfault message", Kind::Crash, 174, "forrtl: severe (174): SIGSEGV, segmentation fault occurred\n"),
+    exit(
+        "fortran segfault message",
+        Kind::Crash,
+        174,
+        "forrtl: severe (174): SIGSEGV, segmentation fault occurred\n",
+    ),
     // --- environment
-    exit("no such command", Kind::CommandNotFound, 127, "bash: line 1: samtools: command not found\n"),
+    exit(
+        "no such command",
+        Kind::CommandNotFound,
+        127,
+        "bash: line 1: samtools: command not found\n",
+    ),
     exit("127 without a word", Kind::CommandNotFound, 127, ""),
     exit("not executable", Kind::Permission, 126, "bash: line 1: ./run.sh: Permission denied\n"),
     exit(
@@ -268,7 +341,10 @@ const CASES: &[Case] = &[
     exit("cat of a missing file", Kind::MissingFile, 1, "cat: in.txt: No such file or directory\n"),
     exit("unreadable input", Kind::Permission, 1, "cat: /etc/shadow: Permission denied\n"),
     with_error(
-        Case { cause: Cause::SpawnError, ..exit("working directory is gone", Kind::CommandNotFound, 127, "") },
+        Case {
+            cause: Cause::SpawnError,
+            ..exit("working directory is gone", Kind::CommandNotFound, 127, "")
+        },
         "can not start `bash`: No such file or directory (os error 2)",
     ),
     with_error(
@@ -316,7 +392,12 @@ const CASES: &[Case] = &[
     ),
     exit("stale file handle", Kind::FileSystem, 1, "ls: cannot access 'x': Stale file handle\n"),
     exit("input/output error", Kind::FileSystem, 1, "cat: data.bin: Input/output error\n"),
-    exit("too many open files", Kind::ProcessLimit, 1, "OSError: [Errno 24] Too many open files: 'a'\n"),
+    exit(
+        "too many open files",
+        Kind::ProcessLimit,
+        1,
+        "OSError: [Errno 24] Too many open files: 'a'\n",
+    ),
     exit(
         "no licence",
         Kind::License,
@@ -372,7 +453,12 @@ const CASES: &[Case] = &[
     exit("binary noise on stderr", Kind::Unknown, 1, "\u{fffd}\u{fffd}\u{1}\u{2}\n"),
     exit("the command is echoed", Kind::Unknown, 4, "+ echo 'No space left on device'\n+ exit 4\n"),
     with_error(
-        told("missing output", Kind::MissingOutput, Cause::MissingOutput, &[("output", "missing: `out.txt` (o)")]),
+        told(
+            "missing output",
+            Kind::MissingOutput,
+            Cause::MissingOutput,
+            &[("output", "missing: `out.txt` (o)")],
+        ),
         "exit code 0, but output files are missing: `out.txt` (o)",
     ),
 ];
@@ -386,8 +472,11 @@ fn labelled_failures_are_diagnosed() {
     let mut table = String::new();
     let mut misses = Vec::new();
     for case in CASES {
-        let evidence: Vec<Evidence> =
-            case.evidence.iter().map(|(s, t)| Evidence { source: (*s).into(), text: (*t).into() }).collect();
+        let evidence: Vec<Evidence> = case
+            .evidence
+            .iter()
+            .map(|(s, t)| Evidence { source: (*s).into(), text: (*t).into() })
+            .collect();
         let facts = Facts {
             cause: Some(case.cause),
             return_code: Some(case.code),
@@ -402,8 +491,13 @@ fn labelled_failures_are_diagnosed() {
             stderr_tail_start: None,
         };
         let diagnosis = diagnose(&facts).expect("a failure has a diagnosis");
-        let current = Current { memory_bytes: Some(512 << 20), runtime_seconds: Some(60), ..Current::default() };
-        let action = Remedy::choose(&diagnosis, &current, &Caps::default(), &Policy::default()).action;
+        let current = Current {
+            memory_bytes: Some(512 << 20),
+            runtime_seconds: Some(60),
+            ..Current::default()
+        };
+        let action =
+            Remedy::choose(&diagnosis, &current, &Caps::default(), &Policy::default()).action;
         let hit = diagnosis.kind == case.expected && action.is_retry() == case.acts;
         table += &format!(
             "{}  {:<48} {:<18} {:.2}  {}\n",
@@ -423,7 +517,11 @@ fn labelled_failures_are_diagnosed() {
         assert!(ranks.is_sorted(), "{}: proof is not ordered: {ranks:?}", case.name);
         for proof in diagnosis.proof.iter().filter(|p| p.start.is_some()) {
             let range = proof.start.unwrap() as usize..proof.end.unwrap() as usize;
-            assert!(case.stderr[range].contains(proof.text.trim_end_matches('…')), "{}: {proof:?}", case.name);
+            assert!(
+                case.stderr[range].contains(proof.text.trim_end_matches('…')),
+                "{}: {proof:?}",
+                case.name
+            );
         }
     }
     println!("{table}{} of {} diagnosed as labelled", CASES.len() - misses.len(), CASES.len());
@@ -433,8 +531,10 @@ fn labelled_failures_are_diagnosed() {
 
 #[test]
 fn a_killed_child_of_a_success_is_a_warning() {
-    let evidence = [Evidence { source: "kernel".into(), text: "the kernel killed 1 of its processes".into() }];
-    let odd = diagnose(&Facts { evidence: &evidence, return_code: Some(0), ..Facts::default() }).expect("a warning");
+    let evidence =
+        [Evidence { source: "kernel".into(), text: "the kernel killed 1 of its processes".into() }];
+    let odd = diagnose(&Facts { evidence: &evidence, return_code: Some(0), ..Facts::default() })
+        .expect("a warning");
     assert!(!odd.is_sure() && odd.doubts.len() == 1, "{odd:?}");
     assert_eq!(diagnose(&Facts { return_code: Some(0), ..Facts::default() }), None);
 }
@@ -442,8 +542,16 @@ fn a_killed_child_of_a_success_is_a_warning() {
 #[test]
 fn a_kill_we_sent_is_never_taken_for_lack_of_memory() {
     // At its limit by measure, killed by SIGKILL, words about memory: but we did it.
-    let evidence = [Evidence { source: "journal".into(), text: "we sent SIGKILL after 9.0 s".into() }];
-    for cause in [Cause::Canceled, Cause::Stopped, Cause::Timeout, Cause::Preempted, Cause::NodeFail, Cause::Walltime] {
+    let evidence =
+        [Evidence { source: "journal".into(), text: "we sent SIGKILL after 9.0 s".into() }];
+    for cause in [
+        Cause::Canceled,
+        Cause::Stopped,
+        Cause::Timeout,
+        Cause::Preempted,
+        Cause::NodeFail,
+        Cause::Walltime,
+    ] {
         let facts = Facts {
             cause: Some(cause),
             return_code: Some(137),
@@ -457,7 +565,8 @@ fn a_kill_we_sent_is_never_taken_for_lack_of_memory() {
         let diagnosis = diagnose(&facts).expect("a diagnosis");
         assert_ne!(diagnosis.kind, Kind::Oom, "{cause}");
         let current = Current { memory_bytes: Some(512 << 20), ..Current::default() };
-        let action = Remedy::choose(&diagnosis, &current, &Caps::default(), &Policy::default()).action;
+        let action =
+            Remedy::choose(&diagnosis, &current, &Caps::default(), &Policy::default()).action;
         assert_ne!(action, Action::MoreMemory, "{cause}");
     }
 }

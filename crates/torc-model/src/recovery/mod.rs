@@ -1,9 +1,10 @@
-//! From a failure to what can be done about it: what happened ([`diagnose`]), what would repair it ([`Remedy`]), and
-//! what many attempts teach about what jobs need ([`usage`]).
-//! What no rule knows is judged by a person or an agent: failures are told apart by their [`Fingerprint`], a verdict is
-//! checked by [`rule`], and what became of earlier ones is a [`Record`].
+//! From a failure to what can be done about it: what happened ([`diagnose`]), what would repair it
+//! ([`Remedy`]), and what many attempts teach about what jobs need ([`usage`]). What no rule knows
+//! is judged by a person or an agent: failures are told apart by their [`Fingerprint`], a verdict
+//! is checked by [`rule`], and what became of earlier ones is a [`Record`].
 //!
-//! Pure: the facts are what an attempt's row holds. Nothing here retries anything; the store applies a remedy.
+//! Pure: the facts are what an attempt's row holds. Nothing here retries anything; the store
+//! applies a remedy.
 
 mod bad_node;
 mod classify;
@@ -30,7 +31,8 @@ pub use record::{Counts, Record};
 pub use remedy::{Action, Caps, Change, Current, LARGEST_MULTIPLIER, Policy, Remedy};
 pub use text::{Found, terminal_error};
 pub use triage::{
-    Classification, ClassificationState, ClassificationView, ClassifyJob, ClassifyRequest, ClassifyView, FailureGroup,
-    MemoryRequest, PendingExample, PendingFailures, ResolveRequest, RetryOutcome, Verdict,
+    Classification, ClassificationState, ClassificationView, ClassifyJob, ClassifyRequest,
+    ClassifyView, FailureGroup, MemoryRequest, PendingExample, PendingFailures, ResolveRequest,
+    RetryOutcome, Verdict,
 };
 pub use view::{AdjustmentView, NodeShape, RecoverJob, RecoverRequest, RecoverView};

@@ -8,10 +8,11 @@ use utoipa::ToSchema;
 const ENOUGH_TRIES: i64 = 5;
 /// The chance of success must be at least this, with 90 % certainty.
 const GOOD_CHANCE: f64 = 0.7;
-/// Tries that failed the same way, without one that succeeded, after which nobody needs to be asked.
+/// Tries that failed the same way, without one that succeeded, after which nobody needs to be
+/// asked.
 const ENOUGH_FAILURES: i64 = 2;
-/// Outcomes count for deciding this long. Programs, machines and services change; what is older is shown, and decides
-/// nothing.
+/// Outcomes count for deciding this long. Programs, machines and services change; what is older is
+/// shown, and decides nothing.
 const DAYS: i64 = 180;
 /// One-sided 90 %.
 const Z: f64 = 1.2816;
@@ -85,12 +86,18 @@ impl Record {
     pub fn verdict(&self) -> Option<(Verdict, String)> {
         let Counts { tries, succeeded, failed_same, .. } = self.again;
         if tries >= ENOUGH_TRIES && self.again.certain_chance() >= GOOD_CHANCE {
-            return Some((Verdict::Retry, format!("{succeeded} of {tries} retries of this failure succeeded")));
+            return Some((
+                Verdict::Retry,
+                format!("{succeeded} of {tries} retries of this failure succeeded"),
+            ));
         }
         // More memory or time may have helped; then it is not for the record to give up.
         let other_help = self.more_memory.succeeded + self.more_time.succeeded > 0;
         if failed_same >= ENOUGH_FAILURES && succeeded == 0 && !other_help {
-            return Some((Verdict::Fail, format!("{failed_same} of {tries} retries failed the same way again")));
+            return Some((
+                Verdict::Fail,
+                format!("{failed_same} of {tries} retries failed the same way again"),
+            ));
         }
         None
     }
@@ -102,7 +109,10 @@ mod tests {
 
     fn again(succeeded: i64, failed_same: i64) -> Record {
         let tries = succeeded + failed_same;
-        Record { again: Counts { tries, succeeded, failed_same, failed_other: 0 }, ..Record::default() }
+        Record {
+            again: Counts { tries, succeeded, failed_same, failed_other: 0 },
+            ..Record::default()
+        }
     }
 
     fn decides(record: &Record) -> Option<Verdict> {

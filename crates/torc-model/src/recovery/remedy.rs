@@ -1,4 +1,5 @@
-//! What would repair a failure: more memory, more time, the same again, or nothing that a machine may decide.
+//! What would repair a failure: more memory, more time, the same again, or nothing that a machine
+//! may decide.
 
 use super::diagnosis::Diagnosis;
 use super::kind::Kind;
@@ -40,18 +41,33 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// What these kinds of nodes offer to a job: more memory where its time is allowed, more time where its memory is.
-    /// Other limits stay where no node fits.
-    pub fn within(self, shapes: &[NodeShape], num_cpus: i64, num_gpus: i64, current: &Current) -> Self {
+    /// What these kinds of nodes offer to a job: more memory where its time is allowed, more time
+    /// where its memory is. Other limits stay where no node fits.
+    pub fn within(
+        self,
+        shapes: &[NodeShape],
+        num_cpus: i64,
+        num_gpus: i64,
+        current: &Current,
+    ) -> Self {
         let fits = |s: &&NodeShape| s.num_cpus >= num_cpus && s.num_gpus >= num_gpus;
         let unsigned = |v: i64| u64::try_from(v).unwrap_or(0);
         let allows_time = |s: &&NodeShape| {
-            s.max_runtime_seconds.is_none_or(|max| unsigned(max) >= current.runtime_seconds.unwrap_or(0))
+            s.max_runtime_seconds
+                .is_none_or(|max| unsigned(max) >= current.runtime_seconds.unwrap_or(0))
         };
-        let allows_memory = |s: &&NodeShape| unsigned(s.memory_bytes) >= current.memory_bytes.unwrap_or(0);
-        let memory = shapes.iter().filter(fits).filter(allows_time).map(|s| unsigned(s.memory_bytes)).max();
-        let times: Vec<_> = shapes.iter().filter(fits).filter(allows_memory).map(|s| s.max_runtime_seconds).collect();
-        let runtime = times.iter().copied().collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+        let allows_memory =
+            |s: &&NodeShape| unsigned(s.memory_bytes) >= current.memory_bytes.unwrap_or(0);
+        let memory =
+            shapes.iter().filter(fits).filter(allows_time).map(|s| unsigned(s.memory_bytes)).max();
+        let times: Vec<_> = shapes
+            .iter()
+            .filter(fits)
+            .filter(allows_memory)
+            .map(|s| s.max_runtime_seconds)
+            .collect();
+        let runtime =
+            times.iter().copied().collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
         Self {
             memory_bytes: memory.or(self.memory_bytes),
             runtime_seconds: runtime.map(unsigned).or(self.runtime_seconds),
@@ -183,17 +199,25 @@ impl Remedy {
             | Kind::MpiAbort
             | Kind::ProgramError
             | Kind::Unknown => match policy.retry_unknown {
-                true => Self::new(Action::Again, "no known remedy; tried again because that was asked for"),
-                false => Self::new(Action::Skip, format!("no known remedy for: {}", diagnosis.kind.title())),
+                true => Self::new(
+                    Action::Again,
+                    "no known remedy; tried again because that was asked for",
+                ),
+                false => Self::new(
+                    Action::Skip,
+                    format!("no known remedy for: {}", diagnosis.kind.title()),
+                ),
             },
         }
     }
 }
 
 fn more_memory(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
-    // Without enforcement an attempt may have used much more than it asked for; then that is what it needs at least.
-    let peak =
-        current.peak_memory_bytes.filter(|peak| *peak as f64 > current.memory_bytes.unwrap_or(0) as f64 * BEYOND);
+    // Without enforcement an attempt may have used much more than it asked for; then that is what
+    // it needs at least.
+    let peak = current
+        .peak_memory_bytes
+        .filter(|peak| *peak as f64 > current.memory_bytes.unwrap_or(0) as f64 * BEYOND);
     let base = peak.or(current.memory_bytes).filter(|b| *b > 0);
     let Some(base) = base else {
         return Remedy::new(
@@ -212,19 +236,26 @@ fn more_memory(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
             );
             return Remedy::new(Action::Impossible, why);
         }
-        Some(cap) if wanted > cap => (cap, format!("out of memory; the largest node known has {}", Memory(cap))),
-        Some(_) | None => (wanted, format!("out of memory; {} x {}", Memory(base), policy.memory_multiplier)),
+        Some(cap) if wanted > cap => {
+            (cap, format!("out of memory; the largest node known has {}", Memory(cap)))
+        }
+        Some(_) | None => {
+            (wanted, format!("out of memory; {} x {}", Memory(base), policy.memory_multiplier))
+        }
     };
     if had.is_some_and(|had| to <= had) {
-        let why =
-            format!("cannot be recovered because a multiplier of {} gives no more memory", policy.memory_multiplier);
+        let why = format!(
+            "cannot be recovered because a multiplier of {} gives no more memory",
+            policy.memory_multiplier
+        );
         return Remedy::new(Action::Impossible, why);
     }
     Remedy { action: Action::MoreMemory, changes: vec![Change::new("memory", had, to)], why }
 }
 
 fn more_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
-    let limit = current.runtime_seconds.into_iter().chain(current.timeout_seconds).min().filter(|s| *s > 0);
+    let limit =
+        current.runtime_seconds.into_iter().chain(current.timeout_seconds).min().filter(|s| *s > 0);
     let Some(limit) = limit else {
         return Remedy::new(Action::Again, "it ran too long, but has no limit of its own to raise");
     };
@@ -241,20 +272,25 @@ fn more_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
         Some(cap) if wanted > cap => {
             (cap, format!("ran too long; no more than {} is to be had", Runtime(cap).friendly()))
         }
-        Some(_) | None => {
-            (wanted, format!("ran too long; {} x {}", Runtime(limit).friendly(), policy.runtime_multiplier))
-        }
+        Some(_) | None => (
+            wanted,
+            format!("ran too long; {} x {}", Runtime(limit).friendly(), policy.runtime_multiplier),
+        ),
     };
     if to <= limit {
-        let why =
-            format!("cannot be recovered because a multiplier of {} gives no more time", policy.runtime_multiplier);
+        let why = format!(
+            "cannot be recovered because a multiplier of {} gives no more time",
+            policy.runtime_multiplier
+        );
         return Remedy::new(Action::Impossible, why);
     }
     // Whichever limit is in the way is raised, and none is ever lowered.
-    let raise =
-        |field: &str, had: Option<u64>| had.filter(|had| *had < to).map(|had| Change::new(field, Some(had), to));
-    let changes =
-        raise("runtime", current.runtime_seconds).into_iter().chain(raise("timeout", current.timeout_seconds));
+    let raise = |field: &str, had: Option<u64>| {
+        had.filter(|had| *had < to).map(|had| Change::new(field, Some(had), to))
+    };
+    let changes = raise("runtime", current.runtime_seconds)
+        .into_iter()
+        .chain(raise("timeout", current.timeout_seconds));
     Remedy { action: Action::MoreTime, changes: changes.collect(), why }
 }
 
@@ -265,7 +301,13 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn oom(confidence: f64) -> Diagnosis {
-        Diagnosis { kind: Kind::Oom, confidence, summary: String::new(), proof: vec![], doubts: vec![] }
+        Diagnosis {
+            kind: Kind::Oom,
+            confidence,
+            summary: String::new(),
+            proof: vec![],
+            doubts: vec![],
+        }
     }
 
     fn choose(diagnosis: &Diagnosis, current: Current, caps: Caps) -> Remedy {
@@ -273,7 +315,8 @@ mod tests {
     }
 
     fn memory(current: Option<u64>, peak: Option<u64>, cap: Option<u64>) -> Remedy {
-        let current = Current { memory_bytes: current, peak_memory_bytes: peak, ..Current::default() };
+        let current =
+            Current { memory_bytes: current, peak_memory_bytes: peak, ..Current::default() };
         choose(&oom(0.99), current, Caps { memory_bytes: cap, runtime_seconds: None })
     }
 
@@ -296,28 +339,46 @@ mod tests {
     #[test]
     fn no_node_gives_more_than_it_has() {
         let gib = GIB as i64;
-        assert_eq!(to(&memory(Some(6 * GIB), None, Some(8 * GIB))), Some(8 * gib), "as much as there is");
+        assert_eq!(
+            to(&memory(Some(6 * GIB), None, Some(8 * GIB))),
+            Some(8 * gib),
+            "as much as there is"
+        );
         let full = memory(Some(8 * GIB), None, Some(8 * GIB));
         assert_eq!(full.action, Action::Impossible);
-        assert_eq!(full.why, "cannot be recovered because it needs more than 8g and the largest node known has 8g");
+        assert_eq!(
+            full.why,
+            "cannot be recovered because it needs more than 8g and the largest node known has 8g"
+        );
     }
 
     #[test]
     fn the_limit_that_was_in_the_way_is_raised() {
         let timeout = Diagnosis { kind: Kind::Timeout, ..oom(0.99) };
-        let current = Current { runtime_seconds: Some(3600), timeout_seconds: Some(10), ..Current::default() };
+        let current = Current {
+            runtime_seconds: Some(3600),
+            timeout_seconds: Some(10),
+            ..Current::default()
+        };
         let remedy = choose(&timeout, current, Caps::default());
         assert_eq!(remedy.changes, [Change::new("timeout", Some(10), 15)]);
-        let both = Current { runtime_seconds: Some(60), timeout_seconds: Some(50), ..Current::default() };
+        let both =
+            Current { runtime_seconds: Some(60), timeout_seconds: Some(50), ..Current::default() };
         let remedy = choose(&timeout, both, Caps::default());
-        assert_eq!(remedy.changes, [Change::new("runtime", Some(60), 75), Change::new("timeout", Some(50), 75)]);
+        assert_eq!(
+            remedy.changes,
+            [Change::new("runtime", Some(60), 75), Change::new("timeout", Some(50), 75)]
+        );
     }
 
     #[test]
     fn what_is_not_sure_is_left_alone() {
         let current = Current { memory_bytes: Some(GIB), ..Current::default() };
         let policy = Policy { retry_unknown: true, ..Policy::default() };
-        assert_eq!(Remedy::choose(&oom(0.5), &current, &Caps::default(), &Policy::default()).action, Action::Skip);
+        assert_eq!(
+            Remedy::choose(&oom(0.5), &current, &Caps::default(), &Policy::default()).action,
+            Action::Skip
+        );
         let asked = Remedy::choose(&oom(0.5), &current, &Caps::default(), &policy);
         assert_eq!((asked.action, asked.changes.len()), (Action::Again, 0));
     }
@@ -327,7 +388,11 @@ mod tests {
         let policy = Policy { retry_unknown: true, ..Policy::default() };
         for kind in Kind::ALL {
             let diagnosis = Diagnosis { kind: *kind, ..oom(0.99) };
-            let current = Current { memory_bytes: Some(GIB), runtime_seconds: Some(60), ..Current::default() };
+            let current = Current {
+                memory_bytes: Some(GIB),
+                runtime_seconds: Some(60),
+                ..Current::default()
+            };
             let remedy = Remedy::choose(&diagnosis, &current, &Caps::default(), &policy);
             assert_eq!(remedy.action.is_retry(), *kind != Kind::Canceled, "{kind}");
             assert!(!remedy.why.is_empty());
@@ -353,12 +418,24 @@ mod tests {
             (caps.memory_bytes.map(|b| b / GIB), caps.runtime_seconds.map(|s| s / 3600))
         };
         assert_eq!(caps(0, &job(8, 1)), (Some(256), Some(48)));
-        assert_eq!(caps(0, &job(8, 12)), (Some(64), Some(48)), "the large nodes allow only four hours");
-        assert_eq!(caps(0, &job(100, 1)), (Some(256), Some(4)), "only the large nodes have the memory");
+        assert_eq!(
+            caps(0, &job(8, 12)),
+            (Some(64), Some(48)),
+            "the large nodes allow only four hours"
+        );
+        assert_eq!(
+            caps(0, &job(100, 1)),
+            (Some(256), Some(4)),
+            "only the large nodes have the memory"
+        );
         assert_eq!(caps(2, &job(8, 1)), (Some(32), Some(10)), "only one kind has GPUs");
         let unlimited = [shape(64, 0, None), shape(32, 0, Some(4))];
         assert_eq!(Caps::default().within(&unlimited, 4, 0, &job(8, 1)).runtime_seconds, None);
         let given = Caps { memory_bytes: Some(7), runtime_seconds: None };
-        assert_eq!(given.within(&shapes, 99, 0, &job(8, 1)), given, "no node fits: what is known otherwise stays");
+        assert_eq!(
+            given.within(&shapes, 99, 0, &job(8, 1)),
+            given,
+            "no node fits: what is known otherwise stays"
+        );
     }
 }

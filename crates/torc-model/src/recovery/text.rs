@@ -1,7 +1,7 @@
 //! Reads the end of a program's standard error for the error that ended it.
 //!
-//! Only the *terminal* error counts: the last exception (the root of its chain), the last line that reports a
-//! failure. A message further up that the program survived decides nothing.
+//! Only the *terminal* error counts: the last exception (the root of its chain), the last line that
+//! reports a failure. A message further up that the program survived decides nothing.
 
 use super::kind::Kind;
 use regex::{Regex, RegexSet};
@@ -23,7 +23,8 @@ pub struct Found {
     pub by_scheduler: bool,
 }
 
-/// Messages by kind, the more telling ones first. They are matched against one line, never against the whole text.
+/// Messages by kind, the more telling ones first. They are matched against one line, never against
+/// the whole text.
 const MESSAGES: &[(Kind, f64, &str)] = &[
     (
         Kind::GpuOom,
@@ -62,9 +63,17 @@ const MESSAGES: &[(Kind, f64, &str)] = &[
         0.9,
         r"ModuleNotFoundError|\bImportError\b|(?i)no module named|error while loading shared libraries|cannot open shared object|there is no package called|can't locate \S+ in @INC|cannot load such file|cannot find module",
     ),
-    (Kind::CommandNotFound, 0.85, r"(?i)command not found|: not found$|: executable file not found"),
+    (
+        Kind::CommandNotFound,
+        0.85,
+        r"(?i)command not found|: not found$|: executable file not found",
+    ),
     (Kind::MissingFile, 0.8, r"FileNotFoundError|(?i)no such file or directory|\bENOENT\b"),
-    (Kind::Permission, 0.8, r"PermissionError|(?i)permission denied|\bEACCES\b|operation not permitted"),
+    (
+        Kind::Permission,
+        0.8,
+        r"PermissionError|(?i)permission denied|\bEACCES\b|operation not permitted",
+    ),
     (
         Kind::Killed,
         0.6,
@@ -82,7 +91,10 @@ const SCHEDULER: &[(Kind, &str)] = &[
     (Kind::Timeout, r"^(slurmstepd|srun): .*\bDUE TO TIME LIMIT\b"),
     (Kind::Preempted, r"^(slurmstepd|srun): .*\bDUE TO PREEMPTION\b"),
     (Kind::NodeFail, r"^(slurmstepd|srun): .*\bDUE TO NODE FAILURE\b"),
-    (Kind::Oom, r"^(slurmstepd|srun): .*(\boom[-_]kill event|[Oo]ut [Oo]f [Mm]emory|Exceeded (step|job) memory limit)"),
+    (
+        Kind::Oom,
+        r"^(slurmstepd|srun): .*(\boom[-_]kill event|[Oo]ut [Oo]f [Mm]emory|Exceeded (step|job) memory limit)",
+    ),
 ];
 
 struct Patterns {
@@ -147,13 +159,16 @@ pub fn terminal_error(text: &str) -> Option<Found> {
             mpi = mpi.or(Some(at));
         } else if line.contains("' panicked at ") || line.starts_with("panic: ") {
             // Rust puts the message on the next line, Go on the same.
-            let message = if line.contains("' panicked at ") && at + 1 < lines.len() { at + 1 } else { at };
+            let message =
+                if line.contains("' panicked at ") && at + 1 < lines.len() { at + 1 } else { at };
             terminal = Some((message, true));
             meaningful = Some(message);
             at = message;
         } else if !line.trim().is_empty() && !patterns.trailer.is_match(line) {
             // Stack frames are indented, except for the heads of Go's.
-            let is_frame = line.starts_with([' ', '\t']) || line.starts_with("goroutine ") || line.ends_with("()");
+            let is_frame = line.starts_with([' ', '\t'])
+                || line.starts_with("goroutine ")
+                || line.ends_with("()");
             if is_failure(line) {
                 terminal = Some((at, patterns.exception.is_match(line)));
             }
@@ -178,13 +193,25 @@ pub fn terminal_error(text: &str) -> Option<Found> {
 
 fn found(lines: &[(usize, &str)], at: usize, kind: Kind, confidence: f64) -> Found {
     let (start, line) = lines[at];
-    Found { kind, confidence, line: line.trim_end().into(), range: start..start + line.len(), by_scheduler: false }
+    Found {
+        kind,
+        confidence,
+        line: line.trim_end().into(),
+        range: start..start + line.len(),
+        by_scheduler: false,
+    }
 }
 
 fn by_scheduler(start: usize, line: &str) -> Option<Found> {
     let first = PATTERNS.scheduler.matches(line).iter().next()?;
     let range = start..start + line.len();
-    Some(Found { kind: SCHEDULER[first].0, confidence: 0.9, line: line.trim_end().into(), range, by_scheduler: true })
+    Some(Found {
+        kind: SCHEDULER[first].0,
+        confidence: 0.9,
+        line: line.trim_end().into(),
+        range,
+        by_scheduler: true,
+    })
 }
 
 fn first_message(line: &str) -> Option<(Kind, f64)> {
@@ -198,7 +225,9 @@ fn is_failure(line: &str) -> bool {
     if patterns.harmless.is_match(line) {
         return false;
     }
-    patterns.exception.is_match(line) || patterns.failure.is_match(line) || patterns.messages.is_match(line)
+    patterns.exception.is_match(line)
+        || patterns.failure.is_match(line)
+        || patterns.messages.is_match(line)
 }
 
 fn lines(text: &str) -> Vec<(usize, &str)> {
@@ -212,8 +241,9 @@ fn lines(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// The exception of a Python traceback that begins here, and the last line that belongs to it. Of exceptions that were
-/// raised *from* others the first is the root; of those raised while handling others, the last.
+/// The exception of a Python traceback that begins here, and the last line that belongs to it. Of
+/// exceptions that were raised *from* others the first is the root; of those raised while handling
+/// others, the last.
 fn traceback(lines: &[(usize, &str)], start: usize) -> (Option<usize>, usize) {
     let exception_of = |start: usize| {
         let inside = |line: &str| line.starts_with([' ', '\t']) || line.is_empty();
@@ -223,11 +253,14 @@ fn traceback(lines: &[(usize, &str)], start: usize) -> (Option<usize>, usize) {
     let mut last = root;
     let mut follows_root = true;
     loop {
-        let next = (last + 1..lines.len()).find(|i| lines[*i].1.starts_with("Traceback (most recent call last)"));
+        let next = (last + 1..lines.len())
+            .find(|i| lines[*i].1.starts_with("Traceback (most recent call last)"));
         let Some(next) = next else { break };
         let between = &lines[last + 1..next];
-        let is_caused = between.iter().any(|(_, l)| l.starts_with("The above exception was the direct cause"));
-        let is_during = between.iter().any(|(_, l)| l.starts_with("During handling of the above exception"));
+        let is_caused =
+            between.iter().any(|(_, l)| l.starts_with("The above exception was the direct cause"));
+        let is_during =
+            between.iter().any(|(_, l)| l.starts_with("During handling of the above exception"));
         if !is_caused && !is_during {
             break;
         }
@@ -280,14 +313,19 @@ mod tests {
     fn warnings_and_trailers_are_no_errors() {
         assert_eq!(kind("WARNING: connection refused, retrying in 5 s\ndone\n"), None);
         assert_eq!(kind("Killed\n").map(|k| k == Kind::Oom), Some(false));
-        assert_eq!(kind("cp: write error: No space left on device\nmake: *** [all] Error 1\n"), Some(Kind::DiskFull));
+        assert_eq!(
+            kind("cp: write error: No space left on device\nmake: *** [all] Error 1\n"),
+            Some(Kind::DiskFull)
+        );
         assert_eq!(kind(""), None);
     }
 
     #[test]
     fn an_error_that_was_survived_is_less_sure() {
         let last = terminal_error("cat: x: No space left on device\n").expect("found").confidence;
-        let survived = terminal_error("cat: x: No space left on device\nwriting elsewhere\nstep 4\n").expect("found");
+        let survived =
+            terminal_error("cat: x: No space left on device\nwriting elsewhere\nstep 4\n")
+                .expect("found");
         assert!(survived.confidence < 0.7 && last > 0.7, "{survived:?}");
     }
 

@@ -1,6 +1,8 @@
-//! Makes what a job wrote safe to hand to somebody who reads it: bounded, without control characters, without secrets.
+//! Makes what a job wrote safe to hand to somebody who reads it: bounded, without control
+//! characters, without secrets.
 //!
-//! Nothing here makes the words true or harmless. Whoever reads them must not be able to do more than give a verdict.
+//! Nothing here makes the words true or harmless. Whoever reads them must not be able to do more
+//! than give a verdict.
 
 use regex::{Captures, Regex};
 use std::borrow::Cow;

@@ -81,17 +81,25 @@ pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
             summary.notes.push(format!("used more memory than the {} it asked for", Memory(had)));
         } else if !cut && had > SMALL_MEMORY && (fits.0 as f64) < had as f64 * TOO_HIGH {
             summary.suggested_memory = Some(fits.to_string());
-            summary.notes.push(format!("needs at most {:.0} % of its memory", peak as f64 / had as f64 * 100.0));
+            summary.notes.push(format!(
+                "needs at most {:.0} % of its memory",
+                peak as f64 / had as f64 * 100.0
+            ));
         }
     }
     if let (Some(longest), Some(had)) = (longest, asked.runtime_seconds) {
         let fits = Runtime((longest * HEADROOM).ceil() as u64);
         if longest > had as f64 {
             summary.suggested_runtime = Some(fits.to_string());
-            summary.notes.push(format!("ran longer than the {} it asked for", Runtime(had).friendly()));
+            summary
+                .notes
+                .push(format!("ran longer than the {} it asked for", Runtime(had).friendly()));
         } else if !cut && had > SHORT_RUNTIME && (fits.0 as f64) < had as f64 * TOO_HIGH {
             summary.suggested_runtime = Some(Runtime(fits.0.max(SHORT_RUNTIME)).to_string());
-            summary.notes.push(format!("needs at most {:.0} % of its runtime", longest / had as f64 * 100.0));
+            summary.notes.push(format!(
+                "needs at most {:.0} % of its runtime",
+                longest / had as f64 * 100.0
+            ));
         }
     }
     if let Some(cpu) = cpu {
@@ -99,7 +107,11 @@ pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
         // A little above is the noise of measuring.
         if cpu > f64::from(asked.num_cpus) * 100.0 * 1.1 {
             summary.suggested_cpus = Some(i64::from(needed));
-            summary.notes.push(format!("used {:.1} CPUs and asked for {}", cpu / 100.0, asked.num_cpus));
+            summary.notes.push(format!(
+                "used {:.1} CPUs and asked for {}",
+                cpu / 100.0,
+                asked.num_cpus
+            ));
         }
     }
     summary
@@ -121,7 +133,10 @@ mod tests {
     fn too_much_and_too_little_are_told_and_a_good_fit_is_not() {
         let asked = Asked { memory_bytes: Some(1 << 30), runtime_seconds: Some(3600), num_cpus: 1 };
         let good = summarize(&[used(800 << 20, 3000.0)], &asked);
-        assert_eq!((good.suggested_memory, good.suggested_runtime, good.notes.len()), (None, None, 0));
+        assert_eq!(
+            (good.suggested_memory, good.suggested_runtime, good.notes.len()),
+            (None, None, 0)
+        );
         let small = summarize(&[used(100 << 20, 300.0), used(90 << 20, 200.0)], &asked);
         assert_eq!(small.suggested_memory.as_deref(), Some("120m"));
         assert_eq!(small.suggested_runtime.as_deref(), Some("PT6M"));
@@ -142,6 +157,9 @@ mod tests {
         let uses = [Use { peak_cpu_percent: Some(390.0), ..Use::default() }];
         let summary = summarize(&uses, &Asked { num_cpus: 2, ..Asked::default() });
         assert_eq!(summary.suggested_cpus, Some(4));
-        assert_eq!(summarize(&uses, &Asked { num_cpus: 4, ..Asked::default() }).suggested_cpus, None);
+        assert_eq!(
+            summarize(&uses, &Asked { num_cpus: 4, ..Asked::default() }).suggested_cpus,
+            None
+        );
     }
 }

@@ -3,7 +3,8 @@
 use super::parse_clock;
 use std::collections::BTreeMap;
 
-/// One record of `scontrol -o show ...`. Values may contain spaces only where Slurm lets them (reasons, names).
+/// One record of `scontrol -o show ...`. Values may contain spaces only where Slurm lets them
+/// (reasons, names).
 pub fn fields(line: &str) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
     let mut last: Option<String> = None;
@@ -158,7 +159,9 @@ mod tests {
 
     #[test]
     fn values_with_spaces_stay_whole() {
-        let fields = fields("NodeName=n1 State=DOWN Reason=Not responding [slurm@2026-11-15T18:33:05] CPUTot=4");
+        let fields = fields(
+            "NodeName=n1 State=DOWN Reason=Not responding [slurm@2026-11-15T18:33:05] CPUTot=4",
+        );
         assert_eq!(fields["Reason"], "Not responding [slurm@2026-11-15T18:33:05]");
         assert_eq!(fields["CPUTot"], "4");
     }

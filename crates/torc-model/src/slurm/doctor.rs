@@ -29,10 +29,15 @@ pub struct Finding {
 pub fn examine(config: &BTreeMap<String, String>, partitions: &[Partition]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |level, key: &str, value: &str, meaning: &str| {
-        findings.push(Finding { level, setting: format!("{key}={value}"), meaning: meaning.to_owned() });
+        findings.push(Finding {
+            level,
+            setting: format!("{key}={value}"),
+            meaning: meaning.to_owned(),
+        });
     };
     let get = |key: &str| config.get(key).map_or("", String::as_str);
-    let seconds = |key: &str| get(key).split_whitespace().next().and_then(|n| n.parse::<u64>().ok());
+    let seconds =
+        |key: &str| get(key).split_whitespace().next().and_then(|n| n.parse::<u64>().ok());
     use Level::{Info, Warning};
 
     if let Some(wait) = seconds("KillWait").filter(|w| *w < 15) {
@@ -57,12 +62,18 @@ pub fn examine(config: &BTreeMap<String, String>, partitions: &[Partition]) -> V
     }
     match get("SelectType") {
         "select/linear" => {
-            add(Info, "SelectType", "select/linear", "every allocation gets whole nodes, whatever it asks for");
+            add(
+                Info,
+                "SelectType",
+                "select/linear",
+                "every allocation gets whole nodes, whatever it asks for",
+            );
         }
         _ => {
             let memory = get("SelectTypeParameters").contains("MEMORY");
             if !memory && !get("SelectTypeParameters").is_empty() {
-                let meaning = "memory is not handed out: allocations on one node can take it from each other";
+                let meaning =
+                    "memory is not handed out: allocations on one node can take it from each other";
                 add(Warning, "SelectTypeParameters", get("SelectTypeParameters"), meaning);
             }
         }
@@ -72,7 +83,8 @@ pub fn examine(config: &BTreeMap<String, String>, partitions: &[Partition]) -> V
         add(Warning, "ProctrackType", get("ProctrackType"), meaning);
     }
     if !get("TaskPlugin").is_empty() && !get("TaskPlugin").contains("cgroup") {
-        let meaning = "Slurm does not limit memory: a job over its memory is not reported as out of memory";
+        let meaning =
+            "Slurm does not limit memory: a job over its memory is not reported as out of memory";
         add(Warning, "TaskPlugin", get("TaskPlugin"), meaning);
     }
     if let Some(size) = seconds("MaxArraySize").filter(|n| *n < 100) {
@@ -80,7 +92,8 @@ pub fn examine(config: &BTreeMap<String, String>, partitions: &[Partition]) -> V
         add(Info, "MaxArraySize", &size.to_string(), meaning);
     }
     if let Some(timeout) = seconds("SlurmdTimeout").filter(|t| *t > 600) {
-        let meaning = "a dead node is noticed only after this long; until then its jobs count as running";
+        let meaning =
+            "a dead node is noticed only after this long; until then its jobs count as running";
         add(Warning, "SlurmdTimeout", &format!("{timeout} s"), meaning);
     }
     if let Some(timeout) = seconds("MessageTimeout").filter(|t| *t > 60) {
@@ -98,7 +111,12 @@ pub fn examine(config: &BTreeMap<String, String>, partitions: &[Partition]) -> V
             add(Info, &setting, &partition.preempt_mode, meaning);
         }
         if partition.state != "UP" {
-            add(Warning, &format!("partition {}: State", partition.name), &partition.state, "nothing starts here");
+            add(
+                Warning,
+                &format!("partition {}: State", partition.name),
+                &partition.state,
+                "nothing starts here",
+            );
         }
     }
     findings
@@ -116,7 +134,9 @@ mod tests {
              KillWait                = 5 sec\nMinJobAge               = 300 sec\nJobRequeue              = 1\n\
              EnforcePartLimits       = NO\nTaskPlugin              = task/cgroup\n",
         );
-        let partitions = cluster::partitions("PartitionName=scav PreemptMode=CANCEL State=UP MaxTime=UNLIMITED\n");
+        let partitions = cluster::partitions(
+            "PartitionName=scav PreemptMode=CANCEL State=UP MaxTime=UNLIMITED\n",
+        );
         let found: Vec<_> = examine(&config, &partitions).into_iter().map(|f| f.setting).collect();
         assert_eq!(
             found,

@@ -6,9 +6,15 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Adds what was planned to a spec: `slurm_schedulers`, `schedule_nodes` actions and the jobs' `scheduler`.
-/// `names` are the expanded jobs that the plan's indexes speak of. What the user wrote otherwise stays.
-pub fn add_to_spec(spec: &mut Value, planned: &[Planned], names: &[String], with_actions: bool) -> Result<(), String> {
+/// Adds what was planned to a spec: `slurm_schedulers`, `schedule_nodes` actions and the jobs'
+/// `scheduler`. `names` are the expanded jobs that the plan's indexes speak of. What the user wrote
+/// otherwise stays.
+pub fn add_to_spec(
+    spec: &mut Value,
+    planned: &[Planned],
+    names: &[String],
+    with_actions: bool,
+) -> Result<(), String> {
     let Some(spec) = spec.as_object_mut() else { return Err("the spec is not a map".into()) };
     assign(spec, planned, names);
     for group in planned {
@@ -70,7 +76,8 @@ fn assign(spec: &mut Map<String, Value>, planned: &[Planned], names: &[String]) 
         }
     }
     let Some(jobs) = spec.get_mut("jobs").and_then(Value::as_array_mut) else { return };
-    let templates: Vec<Template> = jobs.iter().map(|job| Template::new(job["name"].as_str().unwrap_or(""))).collect();
+    let templates: Vec<Template> =
+        jobs.iter().map(|job| Template::new(job["name"].as_str().unwrap_or(""))).collect();
     let mut wanted: Vec<Vec<&str>> = vec![Vec::new(); jobs.len()];
     for (name, scheduler) in &of_name {
         let matching = templates.iter().enumerate().filter(|(_, t)| t.matches(name));
@@ -124,7 +131,11 @@ mod tests {
 
     #[test]
     fn a_spec_gets_schedulers_actions_and_assignments() {
-        let needs = Requirements { name: "small".into(), runtime: Some(Runtime(600)), ..Requirements::default() };
+        let needs = Requirements {
+            name: "small".into(),
+            runtime: Some(Runtime(600)),
+            ..Requirements::default()
+        };
         let names: Vec<String> = ["a_1", "a_x_1", "post"].iter().map(|s| (*s).to_owned()).collect();
         let jobs: Vec<_> = names
             .iter()
@@ -143,7 +154,11 @@ mod tests {
         assert_eq!(spec["jobs"][0]["scheduler"], "small_scheduler");
         assert_eq!(spec["jobs"][1]["scheduler"], "small_scheduler");
         assert_eq!(spec["jobs"][2]["scheduler"], "small_deferred_scheduler");
-        assert_eq!(spec["actions"].as_array().map(Vec::len), Some(3), "the user's own action stays");
+        assert_eq!(
+            spec["actions"].as_array().map(Vec::len),
+            Some(3),
+            "the user's own action stays"
+        );
         assert_eq!(spec["actions"][1]["trigger_type"], "on_workflow_start");
         assert_eq!(spec["actions"][2]["jobs"], json!(["post"]));
         assert_eq!(spec["slurm_schedulers"][0]["partition"], "short");

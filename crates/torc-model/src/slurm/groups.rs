@@ -1,8 +1,9 @@
 //! How many allocations, of which shape, and why.
 //!
-//! Jobs are grouped by what they need and by whether they depend on others that have not run yet. Groups without
-//! dependencies get their nodes at once, the others when their jobs become ready. Inside a group the jobs are
-//! further divided by how deep they stand in it, so that a chain of equal jobs asks again for each link.
+//! Jobs are grouped by what they need and by whether they depend on others that have not run yet.
+//! Groups without dependencies get their nodes at once, the others when their jobs become ready.
+//! Inside a group the jobs are further divided by how deep they stand in it, so that a chain of
+//! equal jobs asks again for each link.
 
 use super::profile::{Partition, Profile, SPARE_SECONDS};
 use super::{Cost, clock};
@@ -72,7 +73,8 @@ pub fn scheduler_groups(jobs: &[PendingJob]) -> Vec<Group> {
         .collect()
 }
 
-/// Depth of each job inside its group: 0 without a dependency in the group, else one more than the deepest of those.
+/// Depth of each job inside its group: 0 without a dependency in the group, else one more than the
+/// deepest of those.
 fn levels(jobs: &[PendingJob], members: &[usize]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut depth: HashMap<usize, usize> = members.iter().map(|m| (*m, UNSEEN)).collect();
@@ -173,21 +175,32 @@ impl Planned {
     pub fn cost(&self) -> Cost {
         let allocations: u64 = self.allocations.iter().copied().map(u64::from).sum();
         let hours = self.walltime_seconds as f64 / 3600.0;
-        Cost { allocations, node_hours: allocations as f64 * f64::from(self.scheduler.nodes) * hours }
+        Cost {
+            allocations,
+            node_hours: allocations as f64 * f64::from(self.scheduler.nodes) * hours,
+        }
     }
 }
 
 /// Plans allocations for every group. All groups that can not be served are named in one error.
-pub fn plan(jobs: &[PendingJob], profile: &Profile, options: &Options) -> Result<Vec<Planned>, Vec<String>> {
+pub fn plan(
+    jobs: &[PendingJob],
+    profile: &Profile,
+    options: &Options,
+) -> Result<Vec<Planned>, Vec<String>> {
     let mut planned: Vec<Planned> = Vec::new();
     let mut errors = Vec::new();
     for group in scheduler_groups(jobs) {
         let suffix = if group.has_dependencies { "_deferred" } else { "" };
         let base = format!("{}{suffix}{}", group.requirements.name, options.name_suffix);
-        let is_taken =
-            |name: &String| options.taken_names.contains(name) || planned.iter().any(|p| p.scheduler.name == *name);
+        let is_taken = |name: &String| {
+            options.taken_names.contains(name) || planned.iter().any(|p| p.scheduler.name == *name)
+        };
         let numbered = (2..).map(|n| format!("{base}_{n}"));
-        let name = std::iter::once(base.clone()).chain(numbered).find(|n| !is_taken(n)).unwrap_or_default();
+        let name = std::iter::once(base.clone())
+            .chain(numbered)
+            .find(|n| !is_taken(n))
+            .unwrap_or_default();
         match plan_group(group, name, profile, options) {
             Ok(group) => planned.push(group),
             Err(error) => errors.push(error),
@@ -196,28 +209,46 @@ pub fn plan(jobs: &[PendingJob], profile: &Profile, options: &Options) -> Result
     if errors.is_empty() { Ok(planned) } else { Err(errors) }
 }
 
-fn plan_group(group: Group, name: String, profile: &Profile, options: &Options) -> Result<Planned, String> {
+fn plan_group(
+    group: Group,
+    name: String,
+    profile: &Profile,
+    options: &Options,
+) -> Result<Planned, String> {
     let needs = &group.requirements;
     let mut why = Vec::new();
     let runtime = needs.runtime.map_or(UNKNOWN_RUNTIME_SECONDS, |r| r.0.max(1));
     if needs.runtime.is_none() {
-        why.push(format!("`{}` does not say how long its jobs take; planned with {}", needs.name, clock(runtime)));
+        why.push(format!(
+            "`{}` does not say how long its jobs take; planned with {}",
+            needs.name,
+            clock(runtime)
+        ));
     }
     let partition = match &options.partition {
         Some(name) => {
-            let known = || profile.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
+            let known = || {
+                profile.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ")
+            };
             let found = profile.find(name).ok_or_else(|| {
-                format!("partition `{name}` not found in profile `{}` (known: {})", profile.name, known())
+                format!(
+                    "partition `{name}` not found in profile `{}` (known: {})",
+                    profile.name,
+                    known()
+                )
             })?;
             match found.lacking(needs, runtime) {
-                Some(lack) => return Err(format!("partition `{name}` can not run `{}`: {lack}", needs.name)),
+                Some(lack) => {
+                    return Err(format!("partition `{name}` can not run `{}`: {lack}", needs.name));
+                }
                 None => found,
             }
         }
         None => profile.choose(needs, runtime)?,
     };
     let walltime = walltime(runtime, partition, options);
-    let rounds = u32::try_from(walltime.saturating_sub(SPARE_SECONDS) / runtime).unwrap_or(u32::MAX).max(1);
+    let rounds =
+        u32::try_from(walltime.saturating_sub(SPARE_SECONDS) / runtime).unwrap_or(u32::MAX).max(1);
     let per_node = jobs_per_node(needs, partition);
     why.push(format!(
         "partition `{}`: {per_node} of these jobs fit on a node ({}, {} MB{}), {} in {}",
@@ -234,7 +265,8 @@ fn plan_group(group: Group, name: String, profile: &Profile, options: &Options) 
     ));
     let node_jobs = if needs.num_nodes > 1 { 1 } else { per_node };
     let per_allocation = u64::from(node_jobs) * u64::from(rounds);
-    let mut allocations: Vec<u32> = group.levels.iter().map(|l| count(l.len(), per_allocation, options)).collect();
+    let mut allocations: Vec<u32> =
+        group.levels.iter().map(|l| count(l.len(), per_allocation, options)).collect();
     let widest = group.levels.iter().map(Vec::len).max().unwrap_or(0);
     let mut nodes = needs.num_nodes.max(1).max(partition.min_nodes);
     let mut one_worker_per_node = false;
@@ -280,7 +312,11 @@ fn walltime(runtime: u64, partition: &Partition, options: &Options) -> u64 {
     let max = partition.max_seconds();
     let wanted = match max {
         Some(max) if options.use_max_walltime => max,
-        _ => ((runtime as f64 * options.walltime_multiplier.max(1.0)) as u64 + SPARE_SECONDS).div_ceil(60) * 60,
+        _ => {
+            ((runtime as f64 * options.walltime_multiplier.max(1.0)) as u64 + SPARE_SECONDS)
+                .div_ceil(60)
+                * 60
+        }
     };
     max.map_or(wanted, |max| wanted.min(max))
 }
@@ -301,7 +337,8 @@ fn count(jobs: usize, per_allocation: u64, options: &Options) -> u32 {
     options.max_allocations.map_or(wanted, |most| wanted.min(most.max(1)))
 }
 
-/// CPUs, memory and GPUs per node to ask for: the whole node, or what these jobs need of a shared one.
+/// CPUs, memory and GPUs per node to ask for: the whole node, or what these jobs need of a shared
+/// one.
 fn shape(needs: &Requirements, partition: &Partition, jobs: u32) -> (u32, Option<Memory>, u32) {
     let jobs = if needs.num_nodes > 1 { 1 } else { jobs };
     let whole = Memory(partition.memory_mb << 20);
@@ -330,7 +367,11 @@ mod tests {
     }
 
     fn job(name: &str, requirements: &Requirements, depends_on: &[usize]) -> PendingJob {
-        PendingJob { name: name.into(), requirements: requirements.clone(), depends_on: depends_on.to_vec() }
+        PendingJob {
+            name: name.into(),
+            requirements: requirements.clone(),
+            depends_on: depends_on.to_vec(),
+        }
     }
 
     fn profile(shared: bool) -> Profile {
@@ -342,16 +383,28 @@ mod tests {
             shared,
             ..Partition::default()
         };
-        Profile { name: "lab".into(), display_name: String::new(), detect: vec![], partitions: vec![partition] }
+        Profile {
+            name: "lab".into(),
+            display_name: String::new(),
+            detect: vec![],
+            partitions: vec![partition],
+        }
     }
 
     #[test]
     fn groups_follow_needs_and_dependencies() {
         let (small, gpu) = (needs("default", 1, 100, 10), needs("gpu", 2, 100, 10));
-        let jobs = [job("a", &small, &[]), job("b", &small, &[]), job("c", &small, &[0]), job("d", &gpu, &[])];
+        let jobs = [
+            job("a", &small, &[]),
+            job("b", &small, &[]),
+            job("c", &small, &[0]),
+            job("d", &gpu, &[]),
+        ];
         let groups: Vec<_> = scheduler_groups(&jobs)
             .into_iter()
-            .map(|g| (g.requirements.name.clone(), g.has_dependencies, g.jobs().collect::<Vec<_>>()))
+            .map(|g| {
+                (g.requirements.name.clone(), g.has_dependencies, g.jobs().collect::<Vec<_>>())
+            })
             .collect();
         assert_eq!(
             groups,
@@ -366,7 +419,12 @@ mod tests {
     #[test]
     fn a_chain_in_one_group_asks_again_for_each_link() {
         let small = needs("s", 1, 100, 10);
-        let jobs = [job("a", &small, &[]), job("b", &small, &[0]), job("c", &small, &[1]), job("d", &small, &[2])];
+        let jobs = [
+            job("a", &small, &[]),
+            job("b", &small, &[0]),
+            job("c", &small, &[1]),
+            job("d", &small, &[2]),
+        ];
         let planned = plan(&jobs, &profile(true), &Options::default()).expect("fits");
         assert_eq!(planned.len(), 2);
         assert_eq!(planned[1].scheduler.name, "s_deferred_scheduler");
@@ -380,7 +438,10 @@ mod tests {
         let jobs: Vec<_> = (0..100).map(|i| job(&format!("j{i}"), &small, &[])).collect();
         let planned = plan(&jobs, &profile(false), &Options::default()).expect("fits");
         // 4 per node, one round in 91 minutes.
-        assert_eq!((planned[0].jobs_at_once, planned[0].rounds, planned[0].allocations[0]), (4, 1, 25));
+        assert_eq!(
+            (planned[0].jobs_at_once, planned[0].rounds, planned[0].allocations[0]),
+            (4, 1, 25)
+        );
         assert_eq!(planned[0].scheduler.walltime, "01:31:00");
         assert_eq!(planned[0].scheduler.mem.as_deref(), Some("4000m"));
         let long = Options { use_max_walltime: true, ..Options::default() };
@@ -398,29 +459,35 @@ mod tests {
         assert_eq!((planned[0].scheduler.nodes, planned[0].allocations[0]), (3, 1));
         assert!(planned[0].start_one_worker_per_node);
         let wide = Requirements { num_nodes: 2, ..small };
-        let planned = plan(&[job("w", &wide, &[])], &profile(false), &Options::default()).expect("fits");
+        let planned =
+            plan(&[job("w", &wide, &[])], &profile(false), &Options::default()).expect("fits");
         assert_eq!((planned[0].scheduler.nodes, planned[0].jobs_at_once), (2, 1));
     }
 
     #[test]
     fn a_shared_node_is_asked_for_what_is_needed() {
         let small = needs("s", 1, 500, 10);
-        let planned = plan(&[job("a", &small, &[])], &profile(true), &Options::default()).expect("fits");
+        let planned =
+            plan(&[job("a", &small, &[])], &profile(true), &Options::default()).expect("fits");
         assert_eq!(planned[0].scheduler.ntasks_per_node, Some(1));
         assert_eq!(planned[0].scheduler.mem.as_deref(), Some("756m"));
     }
 
     #[test]
     fn what_fits_nowhere_is_named() {
-        let errors = plan(&[job("a", &needs("huge", 64, 1, 1), &[])], &profile(true), &Options::default()).unwrap_err();
+        let errors =
+            plan(&[job("a", &needs("huge", 64, 1, 1), &[])], &profile(true), &Options::default())
+                .unwrap_err();
         assert!(errors[0].contains("64 CPUs, a node has 4"), "{errors:?}");
     }
 
     #[test]
     fn a_long_chain_does_not_overflow() {
         let small = needs("s", 1, 100, 10);
-        let jobs: Vec<_> =
-            (0..20_000usize).rev().map(|i| job("x", &small, &if i == 0 { vec![] } else { vec![20_000 - i] })).collect();
+        let jobs: Vec<_> = (0..20_000usize)
+            .rev()
+            .map(|i| job("x", &small, &if i == 0 { vec![] } else { vec![20_000 - i] }))
+            .collect();
         assert_eq!(scheduler_groups(&jobs).iter().map(|g| g.levels.len()).sum::<usize>(), 20_000);
     }
 }

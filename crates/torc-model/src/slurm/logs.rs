@@ -43,12 +43,24 @@ const PATTERNS: [(&str, Severity, &str); 33] = [
     (r"(?i)due to node failure|node_fail", Critical, "a node of the allocation failed"),
     (r"(?i)cancelled at .*", Critical, "the allocation was canceled"),
     (r"(?i)oom[-_ ]kill|out[- ]of[- ]memory|oom_kill event", Critical, "memory ran out"),
-    (r"(?i)exceeded (job|step) memory limit|memory limit .*exceeded", Critical, "a memory limit was exceeded"),
+    (
+        r"(?i)exceeded (job|step) memory limit|memory limit .*exceeded",
+        Critical,
+        "a memory limit was exceeded",
+    ),
     (r"(?i)cgroup.*(memory|limit).*(exceed|fail)", Error, "a control group's limit was hit"),
     (r"std::bad_alloc|MemoryError|Cannot allocate memory", Error, "a program could not get memory"),
-    (r"(?i)unable to contact slurm controller|socket timed out", Error, "Slurm's controller did not answer"),
+    (
+        r"(?i)unable to contact slurm controller|socket timed out",
+        Error,
+        "Slurm's controller did not answer",
+    ),
     (r"(?i)slurm_load_jobs error|authentication error", Error, "Slurm refused or failed a request"),
-    (r"(?i)srun: error: .*(task|node).*(exited|killed|terminated)", Error, "a task of srun ended badly"),
+    (
+        r"(?i)srun: error: .*(task|node).*(exited|killed|terminated)",
+        Error,
+        "a task of srun ended badly",
+    ),
     (r"(?i)srun: error: unable to create step", Error, "srun could not start a step"),
     (r"(?i)srun: error", Error, "srun reported an error"),
     (r"(?i)slurmstepd.*: error", Error, "Slurm's step daemon reported an error"),
@@ -68,7 +80,11 @@ const PATTERNS: [(&str, Severity, &str); 33] = [
         Error,
         "the network failed",
     ),
-    (r"(?i)could not resolve host|name or service not known", Error, "a host name could not be resolved"),
+    (
+        r"(?i)could not resolve host|name or service not known",
+        Error,
+        "a host name could not be resolved",
+    ),
     (r"ModuleNotFoundError|ImportError", Error, "a Python module is missing"),
     (r"Traceback \(most recent call last\)", Error, "a Python program failed"),
     (r"(?i)command not found|no such file or directory", Error, "a program or file is missing"),
@@ -82,8 +98,12 @@ const LONGEST_LINE: usize = 400;
 pub fn scan(text: &str) -> Vec<Issue> {
     static SET: OnceLock<Option<RegexSet>> = OnceLock::new();
     static NODE: OnceLock<Option<Regex>> = OnceLock::new();
-    let Some(set) = SET.get_or_init(|| RegexSet::new(PATTERNS.map(|(p, _, _)| p)).ok()) else { return Vec::new() };
-    let node = NODE.get_or_init(|| Regex::new(r"(?:slurmstepd-|srun: error: )([A-Za-z0-9][A-Za-z0-9-]*[0-9])\b").ok());
+    let Some(set) = SET.get_or_init(|| RegexSet::new(PATTERNS.map(|(p, _, _)| p)).ok()) else {
+        return Vec::new();
+    };
+    let node = NODE.get_or_init(|| {
+        Regex::new(r"(?:slurmstepd-|srun: error: )([A-Za-z0-9][A-Za-z0-9-]*[0-9])\b").ok()
+    });
     text.lines()
         .enumerate()
         .filter_map(|(number, line)| {
@@ -116,10 +136,16 @@ pub fn why_ended(text: &str) -> Option<LastWord> {
             ("DUE TO JOB REQUEUE", "the allocation was requeued", None),
             ("CANCELLED AT", "the allocation was canceled", None),
         ];
-        reasons.into_iter().find(|(said, ..)| line.contains(said)).map(|(_, text, cause)| LastWord { text, cause })
+        reasons
+            .into_iter()
+            .find(|(said, ..)| line.contains(said))
+            .map(|(_, text, cause)| LastWord { text, cause })
     };
     // Other lines may quote anything.
-    text.lines().rev().filter(|line| line.starts_with("slurmstepd") && line.contains("*** ")).find_map(says)
+    text.lines()
+        .rev()
+        .filter(|line| line.starts_with("slurmstepd") && line.contains("*** "))
+        .find_map(says)
 }
 
 #[cfg(test)]
@@ -132,9 +158,15 @@ mod tests {
         let word = |text, cause| Some(LastWord { text, cause });
         assert_eq!(why_ended(text), word("the allocation was preempted", Some(Cause::Preempted)));
         let failed = "slurmstepd-n1: error: *** JOB 10 ON n1 CANCELLED AT 2026-11-16T03:53:55 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***";
-        assert_eq!(why_ended(failed), word("a node of the allocation failed", Some(Cause::NodeFail)));
+        assert_eq!(
+            why_ended(failed),
+            word("a node of the allocation failed", Some(Cause::NodeFail))
+        );
         let late = "slurmstepd-n1: error: *** STEP 9.0 ON n1 CANCELLED AT 2026-11-16T03:53:50 DUE TO TIME LIMIT ***";
-        assert_eq!(why_ended(late), word("the allocation reached its walltime", Some(Cause::Walltime)));
+        assert_eq!(
+            why_ended(late),
+            word("the allocation reached its walltime", Some(Cause::Walltime))
+        );
         let again = "slurmstepd-n2: error: *** JOB 8 ON n2 CANCELLED AT 2026-11-16T06:22:15 DUE TO JOB REQUEUE ***";
         assert_eq!(why_ended(again), word("the allocation was requeued", None));
         assert_eq!(
@@ -150,8 +182,10 @@ mod tests {
             slurmstepd-n1: error: *** JOB 38 ON n1 CANCELLED AT 2026-11-15T18:35:00 DUE TO PREEMPTION ***\n\
             slurmstepd-n1: error: *** JOB 9 ON n1 CANCELLED AT 2026-11-15T18:35:00 DUE TO TIME LIMIT ***\n\
             slurmstepd-n2: error: Detected 1 oom_kill event in StepId=41.batch. Some of the step tasks have been OOM Killed.\n";
-        let found: Vec<_> =
-            scan(text).into_iter().map(|i| (i.line_number, i.description, i.node.unwrap_or_default())).collect();
+        let found: Vec<_> = scan(text)
+            .into_iter()
+            .map(|i| (i.line_number, i.description, i.node.unwrap_or_default()))
+            .collect();
         assert_eq!(
             found,
             vec![

@@ -1,9 +1,10 @@
 //! Slurm, without Slurm: the text that goes to it, the text that comes back, and what both mean.
 //!
-//! Everything here is a function from text and values to values. Running `sbatch`, `squeue`, `sacct`, `scontrol`
-//! and `scancel` is the caller's part, so every decision can be tested with recorded output. Only the line formats
-//! (`-o`, `-P`, `scontrol -o`) are read: they are the one form that all versions from 20.11 on share, while
-//! `--json` differs per version and, worse, shows an empty list with exit 0 when the controller is down.
+//! Everything here is a function from text and values to values. Running `sbatch`, `squeue`,
+//! `sacct`, `scontrol` and `scancel` is the caller's part, so every decision can be tested with
+//! recorded output. Only the line formats (`-o`, `-P`, `scontrol -o`) are read: they are the one
+//! form that all versions from 20.11 on share, while `--json` differs per version and, worse, shows
+//! an empty list with exit 0 when the controller is down.
 
 pub mod cluster;
 pub mod doctor;

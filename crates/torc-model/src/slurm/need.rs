@@ -28,11 +28,13 @@ impl Kind {
         class.scheduler == Some(self.scheduler_id) || self.why_not(class).is_none()
     }
 
-    /// Why a job of this class does not fit into such an allocation, although it may have been made for it. In doubt it
-    /// fits.
+    /// Why a job of this class does not fit into such an allocation, although it may have been made
+    /// for it. In doubt it fits.
     pub fn why_not(&self, class: &Class) -> Option<String> {
         if let Some(label) = &class.label {
-            return Some(format!("it asks for a runner with the label `{label}`, and those in allocations have none"));
+            return Some(format!(
+                "it asks for a runner with the label `{label}`, and those in allocations have none"
+            ));
         }
         let walltime = walltime_seconds(&self.scheduler.walltime).unwrap_or(u64::MAX);
         if let Some(runtime) = class.runtime.filter(|runtime| *runtime > walltime) {
@@ -52,7 +54,8 @@ impl Kind {
         }
     }
 
-    /// Slurm may give more CPUs than were asked for, and whole nodes where `mem` says nothing; the rest is as asked for.
+    /// Slurm may give more CPUs than were asked for, and whole nodes where `mem` says nothing; the
+    /// rest is as asked for.
     fn was_not_asked_for(&self, class: &Class) -> Option<String> {
         let asked = &self.scheduler;
         let has_gpus = asked.gres.is_some() || asked.extra.is_some() || self.gpus_by_default;
@@ -66,7 +69,10 @@ impl Kind {
             ));
         }
         if class.gpus > 0 && !has_gpus {
-            return Some(format!("it needs {}, and no `gres` asks for any", words::count(class.gpus, "GPU")));
+            return Some(format!(
+                "it needs {}, and no `gres` asks for any",
+                words::count(class.gpus, "GPU")
+            ));
         }
         let memory = memory.filter(|memory| wanted > *memory)?;
         Some(format!("it needs {} of memory, and `mem` is {}", Memory(wanted), Memory(memory)))
@@ -85,7 +91,13 @@ mod tests {
             mem: Some("4g".into()),
             ..SlurmScheduler::default()
         };
-        Kind { scheduler_id: 7, scheduler, gpus_by_default: false, max_parallel_jobs: None, seen: None }
+        Kind {
+            scheduler_id: 7,
+            scheduler,
+            gpus_by_default: false,
+            max_parallel_jobs: None,
+            seen: None,
+        }
     }
 
     fn small() -> Class {
@@ -96,26 +108,40 @@ mod tests {
     fn what_was_asked_for_tells_what_can_not_run() {
         let kind = kind();
         assert!(kind.could_run(&small()));
-        assert!(kind.could_run(&Class { cpus: 64, ..small() }), "Slurm may give more CPUs than that");
+        assert!(
+            kind.could_run(&Class { cpus: 64, ..small() }),
+            "Slurm may give more CPUs than that"
+        );
         assert!(!kind.could_run(&Class { memory: Some(5 << 30), ..small() }));
         assert!(!kind.could_run(&Class { gpus: 1, ..small() }));
         assert!(!kind.could_run(&Class { nodes: 2, ..small() }));
         assert!(!kind.could_run(&Class { runtime: Some(3601), ..small() }));
         assert!(!kind.could_run(&Class { label: Some("x".into()), ..small() }));
-        assert!(kind.could_run(&Class { scheduler: Some(8), ..small() }), "runners also take what others should");
-        assert!(kind.could_run(&Class { gpus: 1, scheduler: Some(7), ..small() }), "it was made for it");
+        assert!(
+            kind.could_run(&Class { scheduler: Some(8), ..small() }),
+            "runners also take what others should"
+        );
+        assert!(
+            kind.could_run(&Class { gpus: 1, scheduler: Some(7), ..small() }),
+            "it was made for it"
+        );
     }
 
     #[test]
     fn in_doubt_it_could_run() {
-        let with_extra = SlurmScheduler { extra: Some("--gpus=1".into()), mem: Some("0".into()), ..kind().scheduler };
+        let with_extra = SlurmScheduler {
+            extra: Some("--gpus=1".into()),
+            mem: Some("0".into()),
+            ..kind().scheduler
+        };
         let kind = Kind { scheduler: with_extra, ..kind() };
         assert!(kind.could_run(&Class { gpus: 1, memory: Some(1 << 50), ..small() }));
     }
 
     #[test]
     fn what_came_counts_more_than_what_was_asked_for() {
-        let seen = Capacity { num_cpus: 4, memory_bytes: 4 << 30, num_nodes: 1, ..Capacity::default() };
+        let seen =
+            Capacity { num_cpus: 4, memory_bytes: 4 << 30, num_nodes: 1, ..Capacity::default() };
         let kind = Kind { seen: Some(seen), ..kind() };
         assert!(kind.could_run(&small()));
         assert!(!kind.could_run(&Class { cpus: 5, ..small() }));

@@ -3,7 +3,8 @@
 use super::state::{Ending, Phase, Verdict};
 use super::{sacct, squeue};
 
-/// An allocation must be missing for this long, seen by at least two looks, before it counts as gone.
+/// An allocation must be missing for this long, seen by at least two looks, before it counts as
+/// gone.
 pub const VANISHED_AFTER_MS: i64 = 5_000;
 
 /// What we know of an allocation ourselves.
@@ -32,8 +33,14 @@ pub struct Look {
     pub before: Option<Ending>,
 }
 
-/// Judges one allocation. Ids alone prove nothing: Slurm gives them away again after it lost its state.
-pub fn observe(known: &Known, queue: &squeue::Answer, accounting: Option<&sacct::Answer>, now_ms: i64) -> Look {
+/// Judges one allocation. Ids alone prove nothing: Slurm gives them away again after it lost its
+/// state.
+pub fn observe(
+    known: &Known,
+    queue: &squeue::Answer,
+    accounting: Option<&sacct::Answer>,
+    now_ms: i64,
+) -> Look {
     let rows = match queue {
         squeue::Answer::Rows(rows) => rows,
         squeue::Answer::Unreachable(why) => {
@@ -51,20 +58,30 @@ pub fn observe(known: &Known, queue: &squeue::Answer, accounting: Option<&sacct:
     if let Some(row) = rows.iter().find(is_it) {
         let verdict = row.verdict();
         let before = match (&verdict, accounting) {
-            (Verdict::Alive { phase: Phase::Waiting, .. }, Some(sacct::Answer::Records(records))) => {
-                sacct::last_life(records, &row.id, &known.name)
-            }
+            (
+                Verdict::Alive { phase: Phase::Waiting, .. },
+                Some(sacct::Answer::Records(records)),
+            ) => sacct::last_life(records, &row.id, &known.name),
             _ => None,
         };
         return Look { verdict, slurm_job_id: Some(row.id.clone()), is_missing: false, before };
     }
-    // Tasks of an array that was canceled before they started have no line of their own: the array's speaks for them.
+    // Tasks of an array that was canceled before they started have no line of their own: the
+    // array's speaks for them.
     let is_its_array = |row: &&squeue::Row| {
-        let array = known.slurm_job_id.as_deref().and_then(|id| id.split_once('_')).map(|(array, _)| array);
-        row.name == known.name && Some(row.id.as_str()) == array && matches!(row.verdict(), Verdict::Ended(_))
+        let array =
+            known.slurm_job_id.as_deref().and_then(|id| id.split_once('_')).map(|(array, _)| array);
+        row.name == known.name
+            && Some(row.id.as_str()) == array
+            && matches!(row.verdict(), Verdict::Ended(_))
     };
     if let Some(row) = rows.iter().find(is_its_array) {
-        return Look { verdict: row.verdict(), slurm_job_id: None, is_missing: false, before: None };
+        return Look {
+            verdict: row.verdict(),
+            slurm_job_id: None,
+            is_missing: false,
+            before: None,
+        };
     }
     let missing = |verdict| Look { verdict, slurm_job_id: None, is_missing: true, before: None };
     if let (Some(id), Some(sacct::Answer::Records(records))) = (&known.slurm_job_id, accounting)
@@ -74,8 +91,12 @@ pub fn observe(known: &Known, queue: &squeue::Answer, accounting: Option<&sacct:
         return missing(Verdict::Ended(ending));
     }
     match known.missing_since_ms {
-        Some(since) if now_ms.saturating_sub(since) >= VANISHED_AFTER_MS => missing(Verdict::Ended(Ending::vanished())),
-        _ => missing(Verdict::Unknown { why: "not in Slurm's queue; a second look will tell".into() }),
+        Some(since) if now_ms.saturating_sub(since) >= VANISHED_AFTER_MS => {
+            missing(Verdict::Ended(Ending::vanished()))
+        }
+        _ => missing(Verdict::Unknown {
+            why: "not in Slurm's queue; a second look will tell".into(),
+        }),
     }
 }
 
@@ -99,7 +120,12 @@ mod tests {
     use crate::status::Cause;
 
     fn known(id: &str, name: &str) -> Known {
-        Known { slurm_job_id: Some(id.into()), name: name.into(), array_task: None, missing_since_ms: None }
+        Known {
+            slurm_job_id: Some(id.into()),
+            name: name.into(),
+            array_task: None,
+            missing_since_ms: None,
+        }
     }
 
     fn rows(text: &str) -> squeue::Answer {
@@ -119,8 +145,14 @@ mod tests {
         let first = observe(&allocation, &empty, None, 1_000);
         assert!(first.is_missing && matches!(first.verdict, Verdict::Unknown { .. }));
         allocation.missing_since_ms = Some(1_000);
-        assert!(matches!(observe(&allocation, &empty, None, 2_000).verdict, Verdict::Unknown { .. }));
-        assert_eq!(observe(&allocation, &empty, None, 6_000).verdict, Verdict::Ended(Ending::vanished()));
+        assert!(matches!(
+            observe(&allocation, &empty, None, 2_000).verdict,
+            Verdict::Unknown { .. }
+        ));
+        assert_eq!(
+            observe(&allocation, &empty, None, 6_000).verdict,
+            Verdict::Ended(Ending::vanished())
+        );
     }
 
     #[test]
@@ -155,26 +187,37 @@ mod tests {
         let queue = rows("5|PENDING||x|y|a|BeginTime\n");
         let ask = |lives: &str| {
             let text = format!("JobID|JobName|Partition|State|End\n{lives}");
-            observe(&known("5", "a"), &queue, Some(&sacct::read(Some(0), &text, "")), 0).before.map(|e| e.state)
+            observe(&known("5", "a"), &queue, Some(&sacct::read(Some(0), &text, "")), 0)
+                .before
+                .map(|e| e.state)
         };
-        let (first, second) = ("5|a|main|PREEMPTED|2026-11-15T18:34:51\n", "5|a|main|NODE_FAIL|2026-11-15T18:40:00\n");
+        let (first, second) = (
+            "5|a|main|PREEMPTED|2026-11-15T18:34:51\n",
+            "5|a|main|NODE_FAIL|2026-11-15T18:40:00\n",
+        );
         let (runs, waits) = ("5|a|main|RUNNING|Unknown\n", "5|a|main|PENDING|Unknown\n");
         assert_eq!(
-            ask(&format!("{first}5.batch|batch||CANCELLED|2026-11-15T18:34:52\n{waits}")).as_deref(),
+            ask(&format!("{first}5.batch|batch||CANCELLED|2026-11-15T18:34:52\n{waits}"))
+                .as_deref(),
             Some("PREEMPTED")
         );
         assert_eq!(ask(&format!("{first}{second}{waits}")).as_deref(), Some("NODE_FAIL"));
         // Accounting is late: what it knows is about an earlier life.
         assert_eq!(ask(&format!("{first}{runs}")), None);
         assert_eq!(ask("5|a|main|REQUEUED|2026-11-15T18:34:51\n5|a|main|PENDING|Unknown\n"), None);
-        assert_eq!(ask("5|other|main|PREEMPTED|2026-11-15T18:34:51\n5|a|main|PENDING|Unknown\n"), None);
+        assert_eq!(
+            ask("5|other|main|PREEMPTED|2026-11-15T18:34:51\n5|a|main|PENDING|Unknown\n"),
+            None
+        );
     }
 
     #[test]
     fn accounting_counts_only_when_it_is_settled() {
         let early = "JobID|JobName|Partition|State|End\n5|allocation||FAILED|2026-11-15T18:30:32\n";
         let late = "JobID|JobName|Partition|State|End\n5|a|main|NODE_FAIL|2026-11-15T18:30:32\n";
-        let ask = |text: &str| observe(&known("5", "a"), &rows(""), Some(&sacct::read(Some(0), text, "")), 0).verdict;
+        let ask = |text: &str| {
+            observe(&known("5", "a"), &rows(""), Some(&sacct::read(Some(0), text, "")), 0).verdict
+        };
         assert!(matches!(ask(early), Verdict::Unknown { .. }));
         assert!(matches!(ask(late), Verdict::Ended(e) if e.cause == Cause::NodeFail));
     }

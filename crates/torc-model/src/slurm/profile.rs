@@ -1,4 +1,5 @@
-//! Profiles: what a cluster offers, as data. Built in, from a file of the user, or derived from `scontrol`.
+//! Profiles: what a cluster offers, as data. Built in, from a file of the user, or derived from
+//! `scontrol`.
 
 use super::cluster::{Node, Partition as SlurmPartition};
 use super::{clock, parse_clock};
@@ -103,24 +104,39 @@ impl Partition {
         let memory_mb = needs.memory.map_or(0, |m| m.0.div_ceil(1 << 20));
         let most = self.max_nodes.unwrap_or(u32::MAX);
         if needs.num_cpus > self.cpus_per_node {
-            Some(format!("{}, a node has {}", words::count(needs.num_cpus, "CPU"), self.cpus_per_node))
+            Some(format!(
+                "{}, a node has {}",
+                words::count(needs.num_cpus, "CPU"),
+                self.cpus_per_node
+            ))
         } else if memory_mb > self.memory_mb {
             Some(format!("{memory_mb} MB of memory, a node has {}", self.memory_mb))
         } else if needs.num_gpus > self.gpus_per_node {
-            Some(format!("{}, a node has {}", words::count(needs.num_gpus, "GPU"), self.gpus_per_node))
+            Some(format!(
+                "{}, a node has {}",
+                words::count(needs.num_gpus, "GPU"),
+                self.gpus_per_node
+            ))
         } else if needs.num_nodes > most {
-            Some(format!("{}, an allocation has at most {most}", words::count(needs.num_nodes, "node")))
+            Some(format!(
+                "{}, an allocation has at most {most}",
+                words::count(needs.num_nodes, "node")
+            ))
         } else {
             let longest = self.longest_runtime()?;
             let limit = self.max_seconds().unwrap_or(longest);
             (runtime > longest).then(|| {
-                format!("{} of time, the limit is {} with {SPARE_SECONDS} s to spare", clock(runtime), clock(limit))
+                format!(
+                    "{} of time, the limit is {} with {SPARE_SECONDS} s to spare",
+                    clock(runtime),
+                    clock(limit)
+                )
             })
         }
     }
 
-    /// The longest runtime of a job here, in seconds; `None` is unlimited. A runner takes no job that can not end before
-    /// the allocation does, so a part of the limit is not for jobs.
+    /// The longest runtime of a job here, in seconds; `None` is unlimited. A runner takes no job
+    /// that can not end before the allocation does, so a part of the limit is not for jobs.
     pub fn longest_runtime(&self) -> Option<u64> {
         self.max_seconds().map(|max| max.saturating_sub(SPARE_SECONDS))
     }
@@ -129,7 +145,8 @@ impl Partition {
 impl Profile {
     /// Reads a profile; the error says what is wrong in it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let profile: Self = serde_json::from_str(text).map_err(|e| format!("not a profile: {e}"))?;
+        let profile: Self =
+            serde_json::from_str(text).map_err(|e| format!("not a profile: {e}"))?;
         for partition in &profile.partitions {
             if let Some(limit) = &partition.max_walltime
                 && parse_clock(limit).is_none()
@@ -137,7 +154,10 @@ impl Profile {
                 return Err(format!("partition `{}`: `{limit}` is not a walltime", partition.name));
             }
             if partition.cpus_per_node == 0 || partition.memory_mb == 0 {
-                return Err(format!("partition `{}`: `cpus_per_node` and `memory_mb` must be given", partition.name));
+                return Err(format!(
+                    "partition `{}`: `cpus_per_node` and `memory_mb` must be given",
+                    partition.name
+                ));
             }
         }
         Ok(profile)
@@ -158,10 +178,12 @@ impl Profile {
         self.partitions.iter().find(|p| p.name == name)
     }
 
-    /// The partition for jobs with these needs: the default one if they fit, then the one with the smallest
-    /// nodes and shortest limit that will do; GPUs and preemptible nodes only for those who need or name them.
+    /// The partition for jobs with these needs: the default one if they fit, then the one with the
+    /// smallest nodes and shortest limit that will do; GPUs and preemptible nodes only for those
+    /// who need or name them.
     pub fn choose(&self, needs: &Requirements, runtime: u64) -> Result<&Partition, String> {
-        let fits = |p: &&Partition| !p.requires_explicit_request && p.lacking(needs, runtime).is_none();
+        let fits =
+            |p: &&Partition| !p.requires_explicit_request && p.lacking(needs, runtime).is_none();
         let order = |p: &&Partition| {
             let wasted_gpus = needs.num_gpus == 0 && p.gpus_per_node > 0;
             let limit = p.max_seconds().unwrap_or(u64::MAX);
@@ -177,7 +199,8 @@ impl Profile {
         })
     }
 
-    /// The kinds of nodes that jobs get without naming a partition, for recovery to know what it can give.
+    /// The kinds of nodes that jobs get without naming a partition, for recovery to know what it
+    /// can give.
     pub fn shapes(&self) -> Vec<NodeShape> {
         let signed = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
         let shape = |p: &Partition| NodeShape {
@@ -189,15 +212,25 @@ impl Profile {
         self.partitions.iter().filter(|p| !p.requires_explicit_request).map(shape).collect()
     }
 
-    /// What `scontrol` tells, as a profile. A partition of mixed nodes counts as its most common kind.
-    pub fn derive(name: &str, nodes: &[Node], partitions: &[SlurmPartition], whole_nodes: bool) -> Self {
+    /// What `scontrol` tells, as a profile. A partition of mixed nodes counts as its most common
+    /// kind.
+    pub fn derive(
+        name: &str,
+        nodes: &[Node],
+        partitions: &[SlurmPartition],
+        whole_nodes: bool,
+    ) -> Self {
         let rows = partitions.iter().filter(|p| p.state == "UP" || p.state.is_empty());
         let partitions = rows.filter_map(|p| derive_partition(p, nodes, whole_nodes)).collect();
         Self { name: name.to_owned(), display_name: String::new(), detect: Vec::new(), partitions }
     }
 }
 
-fn derive_partition(partition: &SlurmPartition, nodes: &[Node], whole_nodes: bool) -> Option<Partition> {
+fn derive_partition(
+    partition: &SlurmPartition,
+    nodes: &[Node],
+    whole_nodes: bool,
+) -> Option<Partition> {
     let mut kinds: BTreeMap<(u32, u64, u32), (usize, &Node)> = BTreeMap::new();
     for node in nodes.iter().filter(|n| n.partitions.contains(&partition.name)) {
         kinds.entry((node.cpus, node.memory_mb, node.gpus)).or_insert((0, node)).0 += 1;
@@ -216,7 +249,9 @@ fn derive_partition(partition: &SlurmPartition, nodes: &[Node], whole_nodes: boo
         gpu_type: node.gpu_type.clone(),
         local_disk_gb: (node.disk_mb > 0).then_some((node.disk_mb / 1024) as u32),
         shared: !partition.is_exclusive && !whole_nodes,
-        requires_explicit_request: special.iter().any(|word| partition.name.to_ascii_lowercase().contains(word)),
+        requires_explicit_request: special
+            .iter()
+            .any(|word| partition.name.to_ascii_lowercase().contains(word)),
         preemptible: !matches!(partition.preempt_mode.as_str(), "" | "OFF"),
         is_default: partition.is_default,
         default_qos: None,
@@ -249,7 +284,9 @@ mod tests {
         let profiles = Profile::built_in();
         let kestrel = &profiles[0];
         assert!(kestrel.is_here(|name| (name == "NREL_CLUSTER").then(|| "kestrel".into())));
-        let pick = |needs: &Requirements, hours: u64| kestrel.choose(needs, hours * 3600).map(|p| p.name.as_str());
+        let pick = |needs: &Requirements, hours: u64| {
+            kestrel.choose(needs, hours * 3600).map(|p| p.name.as_str())
+        };
         assert_eq!(pick(&needs(4, 8, 0), 1), Ok("short"));
         assert_eq!(pick(&needs(104, 200, 0), 24), Ok("standard"));
         assert_eq!(pick(&needs(104, 200, 0), 100), Ok("long"));

@@ -1,4 +1,5 @@
-//! What `sacct` is asked and what it answers. It is late, partial and silent about unknown jobs; `squeue` goes first.
+//! What `sacct` is asked and what it answers. It is late, partial and silent about unknown jobs;
+//! `squeue` goes first.
 
 use super::squeue::last_line;
 use super::state::{self, Ending, Phase, Verdict};
@@ -60,7 +61,9 @@ impl Record {
 
     /// Slurm has finished writing it: before, codes, times and names may be missing or wrong.
     pub fn is_settled(&self) -> bool {
-        !matches!(self.end.as_str(), "Unknown" | "None" | "") && !self.partition.is_empty() && !self.is_nameless()
+        !matches!(self.end.as_str(), "Unknown" | "None" | "")
+            && !self.partition.is_empty()
+            && !self.is_nameless()
     }
 
     /// What its state means; an ended state counts only when the record is settled.
@@ -90,21 +93,30 @@ pub fn read(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Answer {
         Some(_) if stderr.contains("accounting storage is disabled") => {
             return Answer::Unavailable("this cluster keeps no accounting".into());
         }
-        Some(code) => return Answer::Unavailable(format!("sacct ended with {code}: {}", last_line(stderr))),
+        Some(code) => {
+            return Answer::Unavailable(format!("sacct ended with {code}: {}", last_line(stderr)));
+        }
         None => return Answer::Unavailable("sacct did not answer in time".into()),
     }
     let mut lines = stdout.lines();
     let Some(header) = lines.next() else { return Answer::Records(Vec::new()) };
-    let columns: BTreeMap<&str, usize> = header.split('|').enumerate().map(|(i, name)| (name, i)).collect();
+    let columns: BTreeMap<&str, usize> =
+        header.split('|').enumerate().map(|(i, name)| (name, i)).collect();
     if !columns.contains_key("JobID") || !columns.contains_key("State") {
-        return Answer::Unavailable(format!("sacct printed a header that we can not read: `{header}`"));
+        return Answer::Unavailable(format!(
+            "sacct printed a header that we can not read: `{header}`"
+        ));
     }
-    Answer::Records(lines.filter(|l| !l.trim().is_empty()).map(|line| record(line, &columns)).collect())
+    Answer::Records(
+        lines.filter(|l| !l.trim().is_empty()).map(|line| record(line, &columns)).collect(),
+    )
 }
 
 fn record(line: &str, columns: &BTreeMap<&str, usize>) -> Record {
     let fields: Vec<&str> = line.split('|').collect();
-    let get = |name: &str| columns.get(name).and_then(|i| fields.get(*i)).map_or("", |f| f.trim()).to_owned();
+    let get = |name: &str| {
+        columns.get(name).and_then(|i| fields.get(*i)).map_or("", |f| f.trim()).to_owned()
+    };
     Record {
         job_id: get("JobID"),
         name: get("JobName"),
@@ -123,16 +135,20 @@ fn record(line: &str, columns: &BTreeMap<&str, usize>) -> Record {
     }
 }
 
-/// The newest record of the job itself; ids are reused after a controller's crash, so the name must fit as well. A record
-/// without a name yet may be anybody's, so it counts only when there is none with the name.
+/// The newest record of the job itself; ids are reused after a controller's crash, so the name must
+/// fit as well. A record without a name yet may be anybody's, so it counts only when there is none
+/// with the name.
 pub fn newest<'a>(records: &'a [Record], id: &str, name: &str) -> Option<&'a Record> {
-    let find = |fits: &dyn Fn(&Record) -> bool| records.iter().rev().find(|r| r.job_id == id && fits(r));
+    let find =
+        |fits: &dyn Fn(&Record) -> bool| records.iter().rev().find(|r| r.job_id == id && fits(r));
     find(&|r| r.name == name).or_else(|| find(&Record::is_nameless))
 }
 
-/// How a job that waits again ended before, if accounting knows of that life and not only of an earlier one.
+/// How a job that waits again ended before, if accounting knows of that life and not only of an
+/// earlier one.
 pub fn last_life(records: &[Record], id: &str, name: &str) -> Option<Ending> {
-    let mut lives = records.iter().rev().filter(|r| r.job_id == id && r.name == name).map(Record::verdict);
+    let mut lives =
+        records.iter().rev().filter(|r| r.job_id == id && r.name == name).map(Record::verdict);
     let ending = |verdict| match verdict {
         Verdict::Ended(ending) => Some(ending),
         Verdict::Alive { .. } | Verdict::Unknown { .. } => None,
@@ -143,11 +159,12 @@ pub fn last_life(records: &[Record], id: &str, name: &str) -> Option<Ending> {
     }
 }
 
-/// The records of jobs with these names, and of their steps, which follow them. Slurm may know other jobs by the same ids,
-/// from before it lost its state.
+/// The records of jobs with these names, and of their steps, which follow them. Slurm may know
+/// other jobs by the same ids, from before it lost its state.
 pub fn ours(records: Vec<Record>, names: &BTreeSet<&str>) -> Vec<Record> {
     let is_named = |r: &Record| !r.is_step() && names.contains(r.name.as_str());
-    let named: BTreeSet<String> = records.iter().filter(|r| is_named(r)).map(|r| r.job_id.clone()).collect();
+    let named: BTreeSet<String> =
+        records.iter().filter(|r| is_named(r)).map(|r| r.job_id.clone()).collect();
     let mut is_ours = false;
     records
         .into_iter()
@@ -164,7 +181,8 @@ pub fn ours(records: Vec<Record>, names: &BTreeSet<&str>) -> Vec<Record> {
 mod tests {
     use super::*;
 
-    /// What 22.05 printed after its controller was killed and had given the id 38 away a second time.
+    /// What 22.05 printed after its controller was killed and had given the id 38 away a second
+    /// time.
     const REUSED: &str = "JobID|JobName|Partition|State|ExitCode|Submit|Start|End
 37|down|main|REQUEUED|0:0|2026-11-15T18:01:08|2026-11-15T18:02:06|2026-11-15T18:02:06
 37.batch|batch||CANCELLED||2026-11-15T18:01:08|2026-11-15T18:01:08|2026-11-15T18:02:06

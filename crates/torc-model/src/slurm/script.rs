@@ -1,7 +1,8 @@
 //! The text of a submission script.
 //!
-//! Every value that comes from a user is checked or quoted, so that nothing can add an `#SBATCH` line or shell text.
-//! The one exception is documented: each line of a scheduler's `extra` becomes one `#SBATCH` line as it stands.
+//! Every value that comes from a user is checked or quoted, so that nothing can add an `#SBATCH`
+//! line or shell text. The one exception is documented: each line of a scheduler's `extra` becomes
+//! one `#SBATCH` line as it stands.
 
 use super::{clock, parse_clock};
 use crate::plan::SlurmScheduler;
@@ -75,10 +76,16 @@ fn bad(field: &str, message: impl Into<String>) -> ScriptError {
 pub fn walltime_seconds(text: &str) -> Result<u64, ScriptError> {
     match parse_clock(text) {
         Some(Some(seconds)) if seconds > 0 => Ok(seconds),
-        Some(_) => Err(bad("walltime", format!("`{text}` is not a limited time; write it like `04:00:00`"))),
+        Some(_) => Err(bad(
+            "walltime",
+            format!("`{text}` is not a limited time; write it like `04:00:00`"),
+        )),
         None => match Runtime::parse(text) {
             Ok(Runtime(seconds)) if seconds > 0 => Ok(seconds),
-            _ => Err(bad("walltime", format!("`{text}` is not a walltime; write it like `04:00:00` or `1-12:00:00`"))),
+            _ => Err(bad(
+                "walltime",
+                format!("`{text}` is not a walltime; write it like `04:00:00` or `1-12:00:00`"),
+            )),
         },
     }
 }
@@ -124,7 +131,13 @@ pub fn render(submission: &Submission<'_>) -> Result<String, ScriptError> {
     if !requeues {
         lines.flag("no-requeue");
     }
-    for line in scheduler.extra.iter().flat_map(|extra| extra.lines()).map(str::trim).filter(|l| !l.is_empty()) {
+    for line in scheduler
+        .extra
+        .iter()
+        .flat_map(|extra| extra.lines())
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+    {
         let line = line.strip_prefix("#SBATCH").map_or(line, str::trim);
         if line.chars().any(char::is_control) {
             return Err(bad("extra", "control characters are not allowed"));
@@ -141,7 +154,8 @@ pub fn render(submission: &Submission<'_>) -> Result<String, ScriptError> {
     } else {
         "exec "
     };
-    // The submitter's own rights stay behind; the runner reads a token of its own from a private file.
+    // The submitter's own rights stay behind; the runner reads a token of its own from a private
+    // file.
     Ok(format!("#!/bin/bash\n{}unset TORC_TOKEN TORC_TOKEN_FILE\n{start}{command}\n", lines.text))
 }
 
@@ -154,7 +168,8 @@ fn add_defaults(lines: &mut Lines, submission: &Submission<'_>) -> Result<bool, 
         if MANAGED.contains(&option.to_ascii_lowercase().as_str()) {
             return Err(bad(&field, "Torc sets this option itself, from the scheduler"));
         }
-        let plain = !option.is_empty() && option.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        let plain =
+            !option.is_empty() && option.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if !plain || option.starts_with('-') {
             return Err(bad(&field, "not the long name of an `sbatch` option"));
         }
@@ -175,7 +190,9 @@ fn add_defaults(lines: &mut Lines, submission: &Submission<'_>) -> Result<bool, 
             Value::Number(number) => lines.push(&option, &number.to_string()),
             Value::String(text) if text.is_empty() => lines.flag(&option),
             Value::String(text) => lines.push(&option, &quoted(&field, text)?),
-            Value::Array(_) | Value::Object(_) => return Err(bad(&field, "only texts, numbers and booleans")),
+            Value::Array(_) | Value::Object(_) => {
+                return Err(bad(&field, "only texts, numbers and booleans"));
+            }
         }
     }
     Ok(requeues)
@@ -200,7 +217,10 @@ impl Lines {
 
     fn word(&mut self, option: &str, value: &str) -> Result<(), ScriptError> {
         if value.is_empty() || !value.chars().all(is_plain) {
-            return Err(bad(option, format!("`{}` has characters that Slurm can not take", value.escape_debug())));
+            return Err(bad(
+                option,
+                format!("`{}` has characters that Slurm can not take", value.escape_debug()),
+            ));
         }
         self.push(option, value);
         Ok(())
@@ -221,7 +241,10 @@ fn quoted(field: &str, value: &str) -> Result<String, ScriptError> {
         return Ok(value.to_owned());
     }
     if value.chars().any(|c| c.is_control() || matches!(c, '"' | '\\' | '`' | '$')) {
-        return Err(bad(field, format!("`{}` has characters that Slurm can not take", value.escape_debug())));
+        return Err(bad(
+            field,
+            format!("`{}` has characters that Slurm can not take", value.escape_debug()),
+        ));
     }
     Ok(format!("\"{value}\""))
 }
@@ -230,7 +253,11 @@ fn quoted(field: &str, value: &str) -> Result<String, ScriptError> {
 fn memory(field: &str, text: &str) -> Result<String, ScriptError> {
     let size = match text.trim().parse::<u64>() {
         // A bare number is megabytes to Slurm.
-        Ok(megabytes) => return Ok(format!("{megabytes}M").replace("0M", if megabytes == 0 { "0" } else { "0M" })),
+        Ok(megabytes) => {
+            return Ok(
+                format!("{megabytes}M").replace("0M", if megabytes == 0 { "0" } else { "0M" })
+            );
+        }
         Err(_) => Memory::parse(text).map_err(|e| bad(field, e.0))?,
     };
     Ok(format!("{}M", size.0.div_ceil(1 << 20)))
@@ -248,7 +275,9 @@ pub fn memory_bytes(text: &str) -> Option<u64> {
 
 /// One word for the shell, whatever it contains.
 pub fn shell_quoted(text: &str) -> String {
-    if !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=+@%,".contains(c)) {
+    if !text.is_empty()
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=+@%,".contains(c))
+    {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', "'\\''"))
@@ -269,7 +298,11 @@ mod tests {
         }
     }
 
-    fn script(scheduler: &SlurmScheduler, defaults: &[(&str, Value)], count: u32) -> Result<String, ScriptError> {
+    fn script(
+        scheduler: &SlurmScheduler,
+        defaults: &[(&str, Value)],
+        count: u32,
+    ) -> Result<String, ScriptError> {
         let defaults = defaults.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
         render(&Submission {
             scheduler,
@@ -296,7 +329,11 @@ mod tests {
             extra: Some("--reservation=r1\n#SBATCH --mail-type=END".into()),
             ..scheduler()
         };
-        let text = script(&full, &[("mail_user", Value::from("a@b.c")), ("comment", Value::from("my run"))], 3);
+        let text = script(
+            &full,
+            &[("mail_user", Value::from("a@b.c")), ("comment", Value::from("my run"))],
+            3,
+        );
         assert_eq!(
             text.as_deref(),
             Ok("#!/bin/bash\n\
@@ -330,22 +367,32 @@ mod tests {
         for key in ["time", "Partition", "job_name", "output", "array"] {
             assert!(script(&scheduler(), &[(key, Value::from("x"))], 1).is_err(), "{key}");
         }
-        let text = script(&scheduler(), &[("account", Value::from("other")), ("requeue", Value::from(true))], 1);
+        let text = script(
+            &scheduler(),
+            &[("account", Value::from("other")), ("requeue", Value::from(true))],
+            1,
+        );
         let text = text.unwrap_or_default();
-        assert!(text.contains("--account=acct\n") && !text.contains("other"), "the scheduler's own account wins");
+        assert!(
+            text.contains("--account=acct\n") && !text.contains("other"),
+            "the scheduler's own account wins"
+        );
         assert!(text.contains("#SBATCH --requeue\n") && !text.contains("no-requeue"));
     }
 
     #[test]
     fn memory_follows_slurm() {
-        for (text, want) in [("0", "0"), ("500", "500M"), ("10", "10M"), ("8g", "8192M"), ("1.5GB", "1536M")] {
+        for (text, want) in
+            [("0", "0"), ("500", "500M"), ("10", "10M"), ("8g", "8192M"), ("1.5GB", "1536M")]
+        {
             assert_eq!(memory("mem", text).as_deref(), Ok(want), "{text}");
         }
         assert!(memory("mem", "lots").is_err());
     }
 
     proptest! {
-        /// Whatever a user writes into a field, the lines of the script stay the ones that Torc wrote.
+        /// Whatever a user writes into a field, the lines of the script stay the ones that Torc
+        /// wrote.
         #[test]
         fn no_value_adds_a_line(value in "[\\PC\n\r\t\"'#$`\\\\]{0,30}", field in 0..6usize) {
             let mut scheduler = scheduler();

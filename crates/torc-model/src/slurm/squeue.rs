@@ -7,7 +7,14 @@ pub const FORMAT: &str = "%i|%T|%N|%V|%e|%j|%r";
 
 /// The arguments of the one query that answers for every allocation of a user, ended ones included.
 pub fn arguments(user: &str) -> Vec<String> {
-    vec!["-h".into(), "-r".into(), "--states=all".into(), format!("--user={user}"), "-o".into(), FORMAT.into()]
+    vec![
+        "-h".into(),
+        "-r".into(),
+        "--states=all".into(),
+        format!("--user={user}"),
+        "-o".into(),
+        FORMAT.into(),
+    ]
 }
 
 /// One line.
@@ -50,14 +57,20 @@ pub fn read(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Answer {
     match exit_code {
         Some(0) => {}
         Some(_) if stderr.contains("Invalid job id specified") => return Answer::Rows(Vec::new()),
-        Some(code) => return Answer::Unreachable(format!("squeue ended with {code}: {}", last_line(stderr))),
+        Some(code) => {
+            return Answer::Unreachable(format!("squeue ended with {code}: {}", last_line(stderr)));
+        }
         None => return Answer::Unreachable("squeue did not answer in time".into()),
     }
     let mut rows = Vec::new();
     for line in stdout.lines().filter(|l| !l.trim().is_empty()) {
         match row(line) {
             Some(row) => rows.push(row),
-            None => return Answer::Unreachable(format!("squeue printed a line that we can not read: `{line}`")),
+            None => {
+                return Answer::Unreachable(format!(
+                    "squeue printed a line that we can not read: `{line}`"
+                ));
+            }
         }
     }
     Answer::Rows(rows)
@@ -92,7 +105,8 @@ pub enum Submitted {
     Ambiguous(String),
 }
 
-/// Reads the outcome of `sbatch --parsable`. Only texts that Slurm prints after it judged the request are a refusal.
+/// Reads the outcome of `sbatch --parsable`. Only texts that Slurm prints after it judged the
+/// request are a refusal.
 pub fn submitted(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Submitted {
     let message = last_line(stderr).trim_start_matches("sbatch: error: ").to_owned();
     match exit_code {
@@ -103,12 +117,20 @@ pub fn submitted(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Submitte
             if !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()) {
                 Submitted::Id(id.to_owned())
             } else {
-                Submitted::Ambiguous(format!("sbatch succeeded but printed no job id: `{}`", stdout.trim()))
+                Submitted::Ambiguous(format!(
+                    "sbatch succeeded but printed no job id: `{}`",
+                    stdout.trim()
+                ))
             }
         }
         None => Submitted::Ambiguous("sbatch did not answer in time".into()),
-        Some(_) if AMBIGUOUS.iter().any(|text| stderr.contains(text)) => Submitted::Ambiguous(message),
-        Some(_) if stderr.contains("Batch job submission failed") || stderr.contains("sbatch: error") => {
+        Some(_) if AMBIGUOUS.iter().any(|text| stderr.contains(text)) => {
+            Submitted::Ambiguous(message)
+        }
+        Some(_)
+            if stderr.contains("Batch job submission failed")
+                || stderr.contains("sbatch: error") =>
+        {
             Submitted::Refused(message)
         }
         Some(code) => Submitted::Ambiguous(format!("sbatch ended with {code}: {message}")),
@@ -133,14 +155,20 @@ mod tests {
     #[test]
     fn ambiguous_submissions_are_told_from_refusals() {
         assert_eq!(submitted(Some(0), "123\n", ""), Submitted::Id("123".into()));
-        assert_eq!(submitted(Some(0), "note of the site\n123;cluster\n", ""), Submitted::Id("123".into()));
-        let timed_out = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n";
+        assert_eq!(
+            submitted(Some(0), "note of the site\n123;cluster\n", ""),
+            Submitted::Id("123".into())
+        );
+        let timed_out =
+            "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n";
         assert!(matches!(submitted(Some(1), "", timed_out), Submitted::Ambiguous(_)));
         let refused = "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: \
                        Invalid partition name specified\n";
         assert_eq!(
             submitted(Some(1), "", refused),
-            Submitted::Refused("Batch job submission failed: Invalid partition name specified".into())
+            Submitted::Refused(
+                "Batch job submission failed: Invalid partition name specified".into()
+            )
         );
         assert!(matches!(submitted(None, "", ""), Submitted::Ambiguous(_)));
         assert!(matches!(submitted(Some(0), "ok\n", ""), Submitted::Ambiguous(_)));
@@ -149,13 +177,17 @@ mod tests {
 
     #[test]
     fn reasons_and_names_may_contain_anything() {
-        let text = "52|PENDING||2026-11-15T18:34:51|N/A|a|ReqNodeNotAvail, UnavailableNodes:n[1-3]|x\n";
+        let text =
+            "52|PENDING||2026-11-15T18:34:51|N/A|a|ReqNodeNotAvail, UnavailableNodes:n[1-3]|x\n";
         let Answer::Rows(rows) = read(Some(0), text, "") else { panic!("readable") };
         assert_eq!(rows[0].reason, "ReqNodeNotAvail, UnavailableNodes:n[1-3]|x");
         assert!(matches!(read(Some(0), "garbage", ""), Answer::Unreachable(_)));
         assert!(matches!(read(None, "", ""), Answer::Unreachable(_)));
         let down = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)";
         assert!(matches!(read(Some(1), "", down), Answer::Unreachable(_)));
-        assert_eq!(read(Some(1), "", "slurm_load_jobs error: Invalid job id specified"), Answer::Rows(vec![]));
+        assert_eq!(
+            read(Some(1), "", "slurm_load_jobs error: Invalid job id specified"),
+            Answer::Rows(vec![])
+        );
     }
 }

@@ -3,7 +3,8 @@
 use crate::status::Cause;
 use serde::{Deserialize, Serialize};
 
-/// What is known about an allocation. Not knowing is an answer of its own: nobody's job fails because of it.
+/// What is known about an allocation. Not knowing is an answer of its own: nobody's job fails
+/// because of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub enum Verdict {
@@ -58,16 +59,22 @@ impl Ending {
 /// Reads a state word; `CANCELLED by 1000` and the `+` of truncated columns are understood.
 pub fn verdict(word: &str, reason: Option<&str>) -> Verdict {
     let state = word.split_whitespace().next().unwrap_or("").trim_end_matches('+');
-    let reason = reason.map(str::trim).filter(|r| !r.is_empty() && !matches!(*r, "None" | "(null)"));
+    let reason =
+        reason.map(str::trim).filter(|r| !r.is_empty() && !matches!(*r, "None" | "(null)"));
     let alive = |phase| Verdict::Alive { phase, reason: reason.map(str::to_owned) };
     let ended = |cause, text: &str| {
-        Verdict::Ended(Ending { state: state.to_owned(), cause, text: format!("Slurm says {state}: {text}") })
+        Verdict::Ended(Ending {
+            state: state.to_owned(),
+            cause,
+            text: format!("Slurm says {state}: {text}"),
+        })
     };
     match state {
-        "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD" | "SPECIAL_EXIT" => {
-            alive(Phase::Waiting)
+        "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD"
+        | "SPECIAL_EXIT" => alive(Phase::Waiting),
+        "RUNNING" | "CONFIGURING" | "RESIZING" | "SIGNALING" | "STOPPED" | "SUSPENDED" => {
+            alive(Phase::Running)
         }
-        "RUNNING" | "CONFIGURING" | "RESIZING" | "SIGNALING" | "STOPPED" | "SUSPENDED" => alive(Phase::Running),
         "COMPLETING" | "STAGE_OUT" => alive(Phase::Leaving),
         "COMPLETED" => ended(Cause::Lost, "the allocation's script has ended"),
         "FAILED" => ended(Cause::Lost, "the allocation's script failed"),
@@ -80,7 +87,9 @@ pub fn verdict(word: &str, reason: Option<&str>) -> Verdict {
         "PREEMPTED" => ended(Cause::Preempted, "the nodes were given to a job of higher priority"),
         "OUT_OF_MEMORY" => ended(Cause::Oom, "the allocation used more memory than it asked for"),
         "" => Verdict::Unknown { why: "Slurm named no state".into() },
-        other => Verdict::Unknown { why: format!("Slurm named the state `{other}`, which is new to us") },
+        other => {
+            Verdict::Unknown { why: format!("Slurm named the state `{other}`, which is new to us") }
+        }
     }
 }
 
@@ -114,8 +123,13 @@ mod tests {
 
     #[test]
     fn prefixes_and_new_words_are_safe() {
-        assert!(matches!(verdict("CANCELLED by 0", None), Verdict::Ended(e) if e.cause == Cause::Lost));
-        assert!(matches!(verdict("OUT_OF_ME+", None), Verdict::Unknown { .. }), "a cut word is not a verdict");
+        assert!(
+            matches!(verdict("CANCELLED by 0", None), Verdict::Ended(e) if e.cause == Cause::Lost)
+        );
+        assert!(
+            matches!(verdict("OUT_OF_ME+", None), Verdict::Unknown { .. }),
+            "a cut word is not a verdict"
+        );
         assert!(matches!(verdict("QUANTUM", None), Verdict::Unknown { .. }));
         assert!(matches!(verdict("", None), Verdict::Unknown { .. }));
         let suspended = verdict("SUSPENDED", Some("None"));
@@ -133,9 +147,13 @@ mod tests {
         ] {
             assert!(never_starts(reason).is_some(), "{reason}");
         }
-        for reason in
-            ["Resources", "Priority", "BeginTime", "JobArrayTaskLimit", "ReqNodeNotAvail, UnavailableNodes:n1"]
-        {
+        for reason in [
+            "Resources",
+            "Priority",
+            "BeginTime",
+            "JobArrayTaskLimit",
+            "ReqNodeNotAvail, UnavailableNodes:n1",
+        ] {
             assert_eq!(never_starts(reason), None, "{reason}");
         }
     }

@@ -1,11 +1,13 @@
-//! Values of variables: paths into JSON, how a value reads as text, and selecting many values at once.
+//! Values of variables: paths into JSON, how a value reads as text, and selecting many values at
+//! once.
 
 use serde_json::Value;
 use std::fmt;
 
 /// A value larger than this is not exported to a process; its file is.
 pub const EXPORT_MAX: usize = 64 << 10;
-/// All exported values together take at most this much: the kernel limits what a process gets at its start.
+/// All exported values together take at most this much: the kernel limits what a process gets at
+/// its start.
 pub const EXPORT_TOTAL_MAX: usize = 512 << 10;
 
 /// `item.tags[0].name`: a root and the way from there.
@@ -120,7 +122,8 @@ enum Move {
 impl Select {
     /// Reads a selection.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a path; write it like `$.items[*]`, `$[*]` or `$.a[0].b`");
+        let wrong =
+            || format!("`{text}` is not a path; write it like `$.items[*]`, `$[*]` or `$.a[0].b`");
         let mut rest = text.trim().strip_prefix('$').ok_or_else(wrong)?;
         let mut moves = Vec::new();
         while !rest.is_empty() {
@@ -191,7 +194,9 @@ mod tests {
     #[test]
     fn selections_go_through_lists() {
         let value = json!({"items": [{"a": 1}, {"a": 2}, {}], "m": {"x": 5}});
-        let select = |text: &str| Select::parse(text).unwrap().all(&value).into_iter().cloned().collect::<Vec<_>>();
+        let select = |text: &str| {
+            Select::parse(text).unwrap().all(&value).into_iter().cloned().collect::<Vec<_>>()
+        };
         assert_eq!(select("$.items[*].a"), [json!(1), json!(2)]);
         assert_eq!(select("$.items[1]"), [json!({"a": 2})]);
         assert_eq!(select("$.m.*"), [json!(5)]);

@@ -6,7 +6,8 @@
 //! value  = number | 'text' | "text" | true | false | null | [list] | path | defined(path) | "(" or ")"
 //! ```
 //!
-//! A missing field is null, and null compares false with everything. Text that reads as a number compares as one.
+//! A missing field is null, and null compares false with everything. Text that reads as a number
+//! compares as one.
 
 use super::data::{Path, lookup, show};
 use regex::Regex;
@@ -69,7 +70,10 @@ impl Expr {
         let node = parser.or()?;
         parser.space();
         if parser.at < text.len() {
-            return Err(parser.error(format!("`{}` is left over", parser.rest().chars().take(20).collect::<String>())));
+            return Err(parser.error(format!(
+                "`{}` is left over",
+                parser.rest().chars().take(20).collect::<String>()
+            )));
         }
         Ok(Self { node })
     }
@@ -81,7 +85,8 @@ impl Expr {
         found
     }
 
-    /// Whether it holds. `root` gives the value of a variable, nothing if there is none of that name.
+    /// Whether it holds. `root` gives the value of a variable, nothing if there is none of that
+    /// name.
     pub fn holds<'a>(&self, root: &dyn Fn(&str) -> Option<&'a Value>) -> Result<bool, ExprError> {
         Ok(truth(&evaluate(&self.node, root)?))
     }
@@ -121,7 +126,10 @@ fn evaluate<'a>(node: &Node, root: &dyn Fn(&str) -> Option<&'a Value>) -> Result
         Node::Literal(value) => value.clone(),
         Node::Path(path) => {
             let Some(value) = root(&path.root) else {
-                return Err(ExprError { message: format!("nothing is called `{}` here", path.root), at: 0 });
+                return Err(ExprError {
+                    message: format!("nothing is called `{}` here", path.root),
+                    at: 0,
+                });
             };
             lookup(value, &path.pieces).cloned().unwrap_or(Value::Null)
         }
@@ -129,10 +137,16 @@ fn evaluate<'a>(node: &Node, root: &dyn Fn(&str) -> Option<&'a Value>) -> Result
             let value = root(&path.root).and_then(|value| lookup(value, &path.pieces));
             Value::Bool(value.is_some_and(|value| !value.is_null()))
         }
-        Node::List(items) => Value::Array(items.iter().map(|item| evaluate(item, root)).collect::<Result<_, _>>()?),
+        Node::List(items) => {
+            Value::Array(items.iter().map(|item| evaluate(item, root)).collect::<Result<_, _>>()?)
+        }
         Node::Not(inner) => Value::Bool(!truth(&evaluate(inner, root)?)),
-        Node::And(left, right) => Value::Bool(truth(&evaluate(left, root)?) && truth(&evaluate(right, root)?)),
-        Node::Or(left, right) => Value::Bool(truth(&evaluate(left, root)?) || truth(&evaluate(right, root)?)),
+        Node::And(left, right) => {
+            Value::Bool(truth(&evaluate(left, root)?) && truth(&evaluate(right, root)?))
+        }
+        Node::Or(left, right) => {
+            Value::Bool(truth(&evaluate(left, root)?) || truth(&evaluate(right, root)?))
+        }
         Node::Matches(inner, regex) => {
             let value = evaluate(inner, root)?;
             Value::Bool(!value.is_null() && regex.is_match(&show(&value)))
@@ -180,7 +194,9 @@ fn compare(operator: Operator, left: &Value, right: &Value) -> bool {
                 (Operator::Less, Some(order)) => order == Ordering::Less,
                 (Operator::LessEqual, Some(order)) => order != Ordering::Greater,
                 (Operator::Greater, Some(order)) => order == Ordering::Greater,
-                (Operator::GreaterEqual | Operator::In | Operator::Contains, Some(order)) => order != Ordering::Less,
+                (Operator::GreaterEqual | Operator::In | Operator::Contains, Some(order)) => {
+                    order != Ordering::Less
+                }
             }
         }
     }
@@ -216,9 +232,9 @@ impl Parser<'_> {
     fn take_word(&mut self, word: &str) -> bool {
         self.space();
         let after = self.rest().strip_prefix(word);
-        let found = after
-            .is_some_and(|a| !a.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[')))
-            || after.is_some_and(|a| matches!(word, "in") && a.starts_with('['));
+        let found = after.is_some_and(|a| {
+            !a.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '['))
+        }) || after.is_some_and(|a| matches!(word, "in") && a.starts_with('['));
         self.at += if found { word.len() } else { 0 };
         found
     }
@@ -249,7 +265,9 @@ impl Parser<'_> {
 
     fn not(&mut self) -> Result<Node, ExprError> {
         self.space();
-        if (self.rest().starts_with('!') && !self.rest().starts_with("!=")) || self.rest().starts_with("not ") {
+        if (self.rest().starts_with('!') && !self.rest().starts_with("!="))
+            || self.rest().starts_with("not ")
+        {
             self.at += if self.rest().starts_with('!') { 1 } else { 4 };
             self.deeper()?;
             let inner = self.not()?;
@@ -285,10 +303,15 @@ impl Parser<'_> {
         if self.take_word("matches") {
             let at = self.at;
             let Node::Literal(Value::String(pattern)) = self.value()? else {
-                return Err(ExprError { message: "`matches` needs an expression in quotes".into(), at });
+                return Err(ExprError {
+                    message: "`matches` needs an expression in quotes".into(),
+                    at,
+                });
             };
-            let regex = Regex::new(&pattern)
-                .map_err(|_| ExprError { message: format!("`{pattern}` is not a regular expression"), at })?;
+            let regex = Regex::new(&pattern).map_err(|_| ExprError {
+                message: format!("`{pattern}` is not a regular expression"),
+                at,
+            })?;
             return Ok(Node::Matches(Box::new(left), regex));
         }
         if self.rest().starts_with('=') {
@@ -299,7 +322,9 @@ impl Parser<'_> {
 
     fn value(&mut self) -> Result<Node, ExprError> {
         self.space();
-        let Some(first) = self.rest().chars().next() else { return Err(self.error("something is missing at the end")) };
+        let Some(first) = self.rest().chars().next() else {
+            return Err(self.error("something is missing at the end"));
+        };
         match first {
             '(' => {
                 self.deeper()?;
@@ -339,7 +364,8 @@ impl Parser<'_> {
         while let Some((offset, c)) = characters.next() {
             match c {
                 '\\' => match characters.next() {
-                    // Only the quote and the backslash itself: `\d` in an expression must stay as it is.
+                    // Only the quote and the backslash itself: `\d` in an expression must stay as
+                    // it is.
                     Some((_, next)) if next == quote || next == '\\' => text.push(next),
                     Some((_, next)) => text.extend(['\\', next]),
                     None => break,
@@ -365,18 +391,18 @@ impl Parser<'_> {
             })
             .count();
         let text = &rest[..length];
-        let number = text
-            .parse::<i64>()
-            .ok()
-            .map(Value::from)
-            .or_else(|| text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number));
+        let number = text.parse::<i64>().ok().map(Value::from).or_else(|| {
+            text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number)
+        });
         let number = number.ok_or_else(|| self.error(format!("`{text}` is not a number")))?;
         self.at += length;
         Ok(Node::Literal(number))
     }
 
     fn name(&mut self) -> Result<Node, ExprError> {
-        for (word, value) in [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)] {
+        for (word, value) in
+            [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)]
+        {
             if self.take_word(word) {
                 return Ok(Node::Literal(value));
             }
@@ -412,7 +438,8 @@ mod tests {
     use serde_json::json;
 
     fn holds(text: &str) -> Result<bool, ExprError> {
-        let item = json!({"score": 7, "path": "src/migrations/a.py", "tags": ["x", "y"], "none": null});
+        let item =
+            json!({"score": 7, "path": "src/migrations/a.py", "tags": ["x", "y"], "none": null});
         let (version, count, ok) = (json!("v1"), json!("12"), json!(true));
         Expr::parse(text)?.holds(&|root| match root {
             "item" => Some(&item),

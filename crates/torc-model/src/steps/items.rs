@@ -1,4 +1,5 @@
-//! The items of a map: where they come from, which of them count, in which order, and what each is called.
+//! The items of a map: where they come from, which of them count, in which order, and what each is
+//! called.
 
 use super::data::{Select, show};
 use super::expr::Expr;
@@ -59,7 +60,8 @@ pub enum Role {
 impl Role {
     /// Reads what a job keeps.
     pub fn from_value(value: &Value) -> Result<Self, String> {
-        Self::deserialize(value).map_err(|error| format!("the map settings can not be read: {error}"))
+        Self::deserialize(value)
+            .map_err(|error| format!("the map settings can not be read: {error}"))
     }
 
     /// As a job keeps it.
@@ -194,13 +196,16 @@ impl fmt::Display for ItemError {
 const MAX_ITEMS: usize = 1_000_000;
 
 impl Source {
-    /// The text of a file or a command as items: a JSON array, one JSON value per line, or plain lines.
+    /// The text of a file or a command as items: a JSON array, one JSON value per line, or plain
+    /// lines.
     pub fn read(text: &str, select: Option<&str>) -> Result<Vec<Value>, ItemError> {
         let trimmed = text.trim();
         if select.is_some() || trimmed.starts_with('[') {
             match serde_json::from_str(trimmed) {
                 Ok(value) => return Self::select(value, select),
-                Err(error) if select.is_some() => return Err(ItemError(format!("the items are not JSON: {error}"))),
+                Err(error) if select.is_some() => {
+                    return Err(ItemError(format!("the items are not JSON: {error}")));
+                }
                 Err(_) => {}
             }
         }
@@ -226,7 +231,10 @@ impl Source {
         }
         match value {
             Value::Array(items) => Ok(items),
-            _ => Err(ItemError("the items are not a list; name the list with `select`, such as `$.items[*]`".into())),
+            _ => Err(ItemError(
+                "the items are not a list; name the list with `select`, such as `$.items[*]`"
+                    .into(),
+            )),
         }
     }
 }
@@ -253,18 +261,27 @@ pub fn prepare(settings: &MapSettings, items: Vec<Value>) -> Result<Vec<Item>, I
             .sort
             .iter()
             .map(|field| {
-                let (down, name) = field.strip_prefix('-').map_or((false, field.as_str()), |name| (true, name));
-                let path =
-                    if name == "item" || name.starts_with("item.") { name.into() } else { format!("item.{name}") };
+                let (down, name) =
+                    field.strip_prefix('-').map_or((false, field.as_str()), |name| (true, name));
+                let path = if name == "item" || name.starts_with("item.") {
+                    name.into()
+                } else {
+                    format!("item.{name}")
+                };
                 Ok((down, expression("sort", &path)?))
             })
             .collect::<Result<_, ItemError>>()?;
         kept.sort_by(|a, b| {
-            let of = |item: &Value, field: &Expr| field.value(&|root| (root == "item").then_some(item));
+            let of =
+                |item: &Value, field: &Expr| field.value(&|root| (root == "item").then_some(item));
             fields
                 .iter()
                 .map(|(down, field)| {
-                    order(&of(a, field).unwrap_or(Value::Null), &of(b, field).unwrap_or(Value::Null), *down)
+                    order(
+                        &of(a, field).unwrap_or(Value::Null),
+                        &of(b, field).unwrap_or(Value::Null),
+                        *down,
+                    )
                 })
                 .find(|order| *order != Ordering::Equal)
                 .unwrap_or(Ordering::Equal)
@@ -280,14 +297,20 @@ pub fn prepare(settings: &MapSettings, items: Vec<Value>) -> Result<Vec<Item>, I
     let mut out = Vec::with_capacity(kept.len());
     for item in kept {
         if contains_nul(&item) {
-            return Err(ItemError(format!("the item {} contains a NUL character", excerpt(&item.to_string()))));
+            return Err(ItemError(format!(
+                "the item {} contains a NUL character",
+                excerpt(&item.to_string())
+            )));
         }
         let name = match &key {
             Some(key) => {
                 let value = key.value(&|root| (root == "item").then_some(&item));
                 let value = value.map_err(|error| ItemError(format!("`key`: {error}")))?;
                 if value.is_null() {
-                    return Err(ItemError(format!("the item {} has no key", excerpt(&item.to_string()))));
+                    return Err(ItemError(format!(
+                        "the item {} has no key",
+                        excerpt(&item.to_string())
+                    )));
                 }
                 show(&value)
             }
@@ -302,9 +325,17 @@ pub fn prepare(settings: &MapSettings, items: Vec<Value>) -> Result<Vec<Item>, I
         out.push(Item { key: name, item });
     }
     if !twice.is_empty() {
-        let shown: Vec<String> = twice.iter().take(10).map(|key| format!("`{}`", excerpt(key))).collect();
-        let more = if twice.len() > 10 { format!(" and {} more", twice.len() - 10) } else { String::new() };
-        return Err(ItemError(format!("several items have the same key: {}{more}", shown.join(", "))));
+        let shown: Vec<String> =
+            twice.iter().take(10).map(|key| format!("`{}`", excerpt(key))).collect();
+        let more = if twice.len() > 10 {
+            format!(" and {} more", twice.len() - 10)
+        } else {
+            String::new()
+        };
+        return Err(ItemError(format!(
+            "several items have the same key: {}{more}",
+            shown.join(", ")
+        )));
     }
     Ok(out)
 }
@@ -318,7 +349,9 @@ fn contains_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
         Value::Array(items) => items.iter().any(contains_nul),
-        Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || contains_nul(value)),
+        Value::Object(map) => {
+            map.iter().any(|(key, value)| key.contains('\0') || contains_nul(value))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
@@ -369,9 +402,18 @@ mod tests {
     fn items_are_read_from_lines_json_and_jsonl() {
         assert_eq!(Source::read("a\nb c\n\n", None).unwrap(), [json!("a"), json!("b c")]);
         assert_eq!(Source::read("[1, {\"a\": 2}]", None).unwrap(), [json!(1), json!({"a": 2})]);
-        assert_eq!(Source::read("{\"a\": 1}\n{\"a\": 2}\n", None).unwrap(), [json!({"a": 1}), json!({"a": 2})]);
-        assert_eq!(Source::read("{\"items\": [1, 2]}", Some("$.items[*]")).unwrap(), [json!(1), json!(2)]);
-        assert_eq!(Source::read("{\"items\": [1, 2]}", Some("$.items")).unwrap(), [json!(1), json!(2)]);
+        assert_eq!(
+            Source::read("{\"a\": 1}\n{\"a\": 2}\n", None).unwrap(),
+            [json!({"a": 1}), json!({"a": 2})]
+        );
+        assert_eq!(
+            Source::read("{\"items\": [1, 2]}", Some("$.items[*]")).unwrap(),
+            [json!(1), json!(2)]
+        );
+        assert_eq!(
+            Source::read("{\"items\": [1, 2]}", Some("$.items")).unwrap(),
+            [json!(1), json!(2)]
+        );
         assert_eq!(Source::read("", None).unwrap(), Vec::<Value>::new());
         assert!(Source::read("{\"items\": [1]}", Some("$.other")).is_err());
         assert!(Source::read("not json", Some("$.a")).is_err());
@@ -388,10 +430,12 @@ mod tests {
         };
         let items = json!([{"id": "a", "n": 1}, {"id": "d", "n": 2}, {"id": "b", "n": 9}, {"id": "c", "n": 2}, {"id": "e", "n": 2}]);
         let Value::Array(items) = items else { unreachable!() };
-        let keys: Vec<String> = prepare(&settings, items).unwrap().into_iter().map(|item| item.key).collect();
+        let keys: Vec<String> =
+            prepare(&settings, items).unwrap().into_iter().map(|item| item.key).collect();
         assert_eq!(keys, ["b", "c", "d"]);
         let missing = MapSettings { sort: vec!["-n".into()], ..MapSettings::default() };
-        let sorted = prepare(&missing, vec![json!({"x": 1}), json!({"n": 1}), json!({"n": 2})]).unwrap();
+        let sorted =
+            prepare(&missing, vec![json!({"x": 1}), json!({"n": 1}), json!({"n": 2})]).unwrap();
         assert_eq!(
             sorted.iter().map(|i| i.item.clone()).collect::<Vec<_>>(),
             [json!({"n": 2}), json!({"n": 1}), json!({"x": 1})]
@@ -405,13 +449,21 @@ mod tests {
         assert_eq!(error.0, "several items have the same key: `a`");
         assert!(prepare(&settings, vec![json!("x\0y")]).unwrap_err().0.contains("NUL"));
         assert_eq!(job_name("types", "src/a.py"), "types/src/a.py");
-        assert!(job_name("types", "../etc").starts_with("types/") && !job_name("types", "../etc").contains(".."));
+        assert!(
+            job_name("types", "../etc").starts_with("types/")
+                && !job_name("types", "../etc").contains("..")
+        );
     }
 
     #[test]
     fn tolerance_is_a_number_or_a_share() {
-        assert!(Tolerate::parse("0").unwrap().bears(0, 3) && !Tolerate::parse("0").unwrap().bears(1, 3));
-        assert!(Tolerate::parse("50%").unwrap().bears(1, 2) && !Tolerate::parse("50%").unwrap().bears(2, 3));
+        assert!(
+            Tolerate::parse("0").unwrap().bears(0, 3) && !Tolerate::parse("0").unwrap().bears(1, 3)
+        );
+        assert!(
+            Tolerate::parse("50%").unwrap().bears(1, 2)
+                && !Tolerate::parse("50%").unwrap().bears(2, 3)
+        );
         assert!(Tolerate::parse("110%").is_err() && Tolerate::parse("x").is_err());
     }
 }

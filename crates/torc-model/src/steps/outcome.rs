@@ -1,4 +1,5 @@
-//! What a step has come to: the one place that decides, for plain jobs, handlers, map items and reduce alike.
+//! What a step has come to: the one place that decides, for plain jobs, handlers, map items and
+//! reduce alike.
 
 use super::tree::Strategy;
 use serde::{Deserialize, Serialize};
@@ -63,8 +64,11 @@ impl Word {
             "retry" => Ok(Self::Retry),
             "failed" | "" => Ok(Self::Failed),
             other => {
-                let shown: String = other.lines().next().unwrap_or_default().chars().take(40).collect();
-                Err(format!("`{shown}` in `$OUTCOME_FILE` is not understood; use `recovered`, `retry` or `failed`"))
+                let shown: String =
+                    other.lines().next().unwrap_or_default().chars().take(40).collect();
+                Err(format!(
+                    "`{shown}` in `$OUTCOME_FILE` is not understood; use `recovered`, `retry` or `failed`"
+                ))
             }
         }
     }
@@ -73,7 +77,8 @@ impl Word {
 /// How a handler ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandlerEnd {
-    /// No command of it failed untolerated, and at least one succeeded. With the word that it wrote, if it is custom.
+    /// No command of it failed untolerated, and at least one succeeded. With the word that it
+    /// wrote, if it is custom.
     Succeeded(Word),
     /// A command failed, or it took too long.
     Failed,
@@ -109,14 +114,25 @@ pub fn after_try(passed: bool, n: u32, handler: Option<(Strategy, u32)>) -> Afte
         (true, _) => AfterTry::Passed(if n <= 1 { Outcome::Ok } else { Outcome::Recovered }),
         (false, None) => AfterTry::GiveUp,
         (false, Some((Strategy::Recovery, max))) if max > 1 && n >= max => AfterTry::GiveUp,
-        (false, Some((Strategy::Recovery | Strategy::Fallback | Strategy::Cleanup | Strategy::Custom, _))) => {
-            AfterTry::Handle
-        }
+        (
+            false,
+            Some((
+                Strategy::Recovery | Strategy::Fallback | Strategy::Cleanup | Strategy::Custom,
+                _,
+            )),
+        ) => AfterTry::Handle,
     }
 }
 
-/// Decides after the handler that followed try `n`. A custom handler that says `retry` gets at least one.
-pub fn after_handler(strategy: Strategy, end: HandlerEnd, n: u32, max_attempts: u32, fatal: bool) -> AfterHandler {
+/// Decides after the handler that followed try `n`. A custom handler that says `retry` gets at
+/// least one.
+pub fn after_handler(
+    strategy: Strategy,
+    end: HandlerEnd,
+    n: u32,
+    max_attempts: u32,
+    fatal: bool,
+) -> AfterHandler {
     let word = match (end, fatal) {
         (HandlerEnd::Failed, true) => return AfterHandler::Fatal,
         (HandlerEnd::Failed, false) => return AfterHandler::GiveUp,
@@ -139,8 +155,8 @@ pub fn given_up(continue_on_error: bool) -> Outcome {
     if continue_on_error { Outcome::Ignored } else { Outcome::Failed }
 }
 
-/// The whole story of one step as a function: does try `n` pass, how does handler run `n` end? For the tests and for
-/// `torc check`, which tells what a handler can achieve.
+/// The whole story of one step as a function: does try `n` pass, how does handler run `n` end? For
+/// the tests and for `torc check`, which tells what a handler can achieve.
 pub fn overall(
     passes: impl Fn(u32) -> bool,
     handler: Option<(Strategy, u32, bool)>,
@@ -155,7 +171,9 @@ pub fn overall(
             AfterTry::GiveUp => return (given_up(continue_on_error), tries, handled),
             AfterTry::Handle => {}
         }
-        let Some((strategy, max, fatal)) = handler else { return (given_up(continue_on_error), tries, handled) };
+        let Some((strategy, max, fatal)) = handler else {
+            return (given_up(continue_on_error), tries, handled);
+        };
         handled += 1;
         match after_handler(strategy, ends(handled), tries, max, fatal) {
             AfterHandler::Recovered => return (Outcome::Recovered, tries, handled),
@@ -187,23 +205,36 @@ mod tests {
         assert_eq!(case(Strategy::Fallback, plain), Outcome::Recovered);
         assert_eq!(case(Strategy::Cleanup, plain), Outcome::Failed);
         assert_eq!(case(Strategy::Custom, plain), Outcome::Failed);
-        assert_eq!(case(Strategy::Custom, HandlerEnd::Succeeded(Word::Recovered)), Outcome::Recovered);
+        assert_eq!(
+            case(Strategy::Custom, HandlerEnd::Succeeded(Word::Recovered)),
+            Outcome::Recovered
+        );
         for strategy in Strategy::ALL {
             assert_eq!(case(strategy, HandlerEnd::Failed), Outcome::Failed);
         }
     }
 
-    /// Tries and handler runs for every number of attempts, when nothing helps and when the last try passes.
+    /// Tries and handler runs for every number of attempts, when nothing helps and when the last
+    /// try passes.
     #[test]
     fn n_attempts_are_n_tries_and_one_handler_run_less() {
         let good = |_| HandlerEnd::Succeeded(Word::Failed);
         for max in 2..6 {
             let handler = Some((Strategy::Recovery, max, false));
             assert_eq!(overall(|_| false, handler, good, false), (Outcome::Failed, max, max - 1));
-            assert_eq!(overall(|n| n == max, handler, good, false), (Outcome::Recovered, max, max - 1));
+            assert_eq!(
+                overall(|n| n == max, handler, good, false),
+                (Outcome::Recovered, max, max - 1)
+            );
         }
-        assert_eq!(overall(|_| false, Some((Strategy::Recovery, 1, false)), good, false), (Outcome::Recovered, 1, 1));
-        assert_eq!(overall(|_| true, Some((Strategy::Recovery, 3, false)), good, false), (Outcome::Ok, 1, 0));
+        assert_eq!(
+            overall(|_| false, Some((Strategy::Recovery, 1, false)), good, false),
+            (Outcome::Recovered, 1, 1)
+        );
+        assert_eq!(
+            overall(|_| true, Some((Strategy::Recovery, 3, false)), good, false),
+            (Outcome::Ok, 1, 0)
+        );
     }
 
     proptest! {

@@ -121,8 +121,8 @@ pub struct Row {
 /// Something that happened between the tries.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StepEvent {
-    /// `step_started`, `step_finished`, `retry_scheduled`, `handler_started`, `handler_finished`, `step_recovered`,
-    /// `step_ignored`.
+    /// `step_started`, `step_finished`, `retry_scheduled`, `handler_started`, `handler_finished`,
+    /// `step_recovered`, `step_ignored`.
     pub kind: String,
     /// When, in ms since 1970.
     pub at_ms: i64,

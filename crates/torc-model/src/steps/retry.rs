@@ -100,7 +100,9 @@ impl Only {
             Self::Kind(wanted) => *wanted == kind,
             Self::Code(wanted) => *wanted == code,
             // Checked when the workflow was read.
-            Self::Message(pattern) => Regex::new(pattern).is_ok_and(|regex| regex.is_match(message)),
+            Self::Message(pattern) => {
+                Regex::new(pattern).is_ok_and(|regex| regex.is_match(message))
+            }
         }
     }
 }
@@ -118,13 +120,22 @@ impl<'de> Deserialize<'de> for Only {
 }
 
 impl Retry {
-    /// Seconds to wait after try `tries` failed so; none when there is no further try. `elapsed` is what the step has
-    /// taken so far, `seed` decides within the jitter.
-    pub fn wait(&self, tries: u32, kind: ErrorKind, code: i64, message: &str, elapsed: f64, seed: u64) -> Option<f64> {
+    /// Seconds to wait after try `tries` failed so; none when there is no further try. `elapsed` is
+    /// what the step has taken so far, `seed` decides within the jitter.
+    pub fn wait(
+        &self,
+        tries: u32,
+        kind: ErrorKind,
+        code: i64,
+        message: &str,
+        elapsed: f64,
+        seed: u64,
+    ) -> Option<f64> {
         if tries >= self.attempts {
             return None;
         }
-        if !self.only.is_empty() && !self.only.iter().any(|only| only.matches(kind, code, message)) {
+        if !self.only.is_empty() && !self.only.iter().any(|only| only.matches(kind, code, message))
+        {
             return None;
         }
         let nth = f64::from(tries);
@@ -156,7 +167,13 @@ mod tests {
     #[test]
     fn waits_grow_as_named_and_end_with_the_tries() {
         let waits = |backoff| {
-            let retry = Retry { attempts: 6, backoff, delay: 2.0, max_delay: Some(9.0), ..Retry::default() };
+            let retry = Retry {
+                attempts: 6,
+                backoff,
+                delay: 2.0,
+                max_delay: Some(9.0),
+                ..Retry::default()
+            };
             (1..7).map(|n| retry.wait(n, ErrorKind::Exit, 1, "", 0.0, 7)).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -170,20 +187,39 @@ mod tests {
 
     #[test]
     fn only_what_is_named_is_tried_again_and_only_within_the_budget() {
-        let only = ["timeout", "75", "re:rate.?limit"].map(|text| Only::parse(text).unwrap()).to_vec();
+        let only =
+            ["timeout", "75", "re:rate.?limit"].map(|text| Only::parse(text).unwrap()).to_vec();
         let retry = Retry { attempts: 3, budget: Some(10.0), only, ..Retry::default() };
-        let wait = |kind, code, message, elapsed| retry.wait(1, kind, code, message, elapsed, 1).is_some();
+        let wait =
+            |kind, code, message, elapsed| retry.wait(1, kind, code, message, elapsed, 1).is_some();
         assert!(wait(ErrorKind::Timeout, 124, "", 0.0) && wait(ErrorKind::Exit, 75, "", 0.0));
-        assert!(wait(ErrorKind::Exit, 1, "a rate-limit", 0.0) && !wait(ErrorKind::Exit, 1, "x", 0.0));
+        assert!(
+            wait(ErrorKind::Exit, 1, "a rate-limit", 0.0) && !wait(ErrorKind::Exit, 1, "x", 0.0)
+        );
         assert!(!wait(ErrorKind::Timeout, 124, "", 9.5));
         assert!(Only::parse("sometimes").is_err() && Only::parse("re:(").is_err());
     }
 
     #[test]
     fn jitter_is_within_its_fraction_and_repeatable() {
-        let retry = Retry { attempts: 99, backoff: Backoff::Fixed, delay: 10.0, jitter: 0.3, ..Retry::default() };
-        let waits: Vec<f64> = (1..50).filter_map(|n| retry.wait(n, ErrorKind::Exit, 1, "", 0.0, 42)).collect();
-        assert!(waits.iter().all(|wait| (7.0..=13.0).contains(wait)) && waits.iter().any(|wait| *wait != waits[0]));
-        assert_eq!(waits, (1..50).filter_map(|n| retry.wait(n, ErrorKind::Exit, 1, "", 0.0, 42)).collect::<Vec<_>>());
+        let retry = Retry {
+            attempts: 99,
+            backoff: Backoff::Fixed,
+            delay: 10.0,
+            jitter: 0.3,
+            ..Retry::default()
+        };
+        let waits: Vec<f64> =
+            (1..50).filter_map(|n| retry.wait(n, ErrorKind::Exit, 1, "", 0.0, 42)).collect();
+        assert!(
+            waits.iter().all(|wait| (7.0..=13.0).contains(wait))
+                && waits.iter().any(|wait| *wait != waits[0])
+        );
+        assert_eq!(
+            waits,
+            (1..50)
+                .filter_map(|n| retry.wait(n, ErrorKind::Exit, 1, "", 0.0, 42))
+                .collect::<Vec<_>>()
+        );
     }
 }

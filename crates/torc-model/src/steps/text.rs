@@ -1,9 +1,9 @@
 //! Which `${...}` of a text are ours.
 //!
-//! In shell text a value is never put in: `${item.path}` is renamed to `${item__path}`, and the value is exported under
-//! that name, so that the shell treats it as what it is, data. Everything that is not ours (`${x:-0}`, `${a[@]}`, `$$`,
-//! `awk '{print $1}'`) stays the shell's. Texts that no shell reads (prompts, environment values, directories) are
-//! filled in.
+//! In shell text a value is never put in: `${item.path}` is renamed to `${item__path}`, and the
+//! value is exported under that name, so that the shell treats it as what it is, data. Everything
+//! that is not ours (`${x:-0}`, `${a[@]}`, `$$`, `awk '{print $1}'`) stays the shell's. Texts that
+//! no shell reads (prompts, environment values, directories) are filled in.
 
 use super::data::{Path, Piece};
 use std::fmt;
@@ -141,7 +141,8 @@ pub fn shell(text: &str, ours: impl Fn(&str) -> bool) -> Result<Shell, TextError
             let close = after.find('}').map_or(end, |close| end + close + 1);
             return Err(TextError::Malformed { text: text[at..close].into(), at: at..close });
         }
-        let optional = [":-", "-", ":+", "+", ":=", "="].iter().any(|operator| after.starts_with(operator));
+        let optional =
+            [":-", "-", ":+", "+", ":=", "="].iter().any(|operator| after.starts_with(operator));
         out.push_str("${");
         out.push_str(&inner[..sigil]);
         out.push_str(&env_name(&path));
@@ -162,12 +163,18 @@ pub fn references(text: &str) -> Result<Vec<Reference>, TextError> {
     Ok(found)
 }
 
-/// Fills in a text that no shell reads. `value` gives the text of a path, nothing if it has no value.
-pub fn fill(text: &str, value: impl Fn(&Path) -> Result<Option<String>, TextError>) -> Result<String, TextError> {
+/// Fills in a text that no shell reads. `value` gives the text of a path, nothing if it has no
+/// value.
+pub fn fill(
+    text: &str,
+    value: impl Fn(&Path) -> Result<Option<String>, TextError>,
+) -> Result<String, TextError> {
     let mut out = String::with_capacity(text.len());
     walk(text, &mut out, &mut |reference| match value(&reference.path) {
         Ok(Some(text)) => Ok(text),
-        Ok(None) | Err(TextError::Unknown { .. } | TextError::Missing(_)) if reference.optional => Ok(String::new()),
+        Ok(None) | Err(TextError::Unknown { .. } | TextError::Missing(_)) if reference.optional => {
+            Ok(String::new())
+        }
         Ok(None) => Err(TextError::Missing(reference.path.clone())),
         Err(error) => Err(error),
     })?;
@@ -235,7 +242,10 @@ mod tests {
             "echo ${#item__name} ${item__x:-${error__message}}"
         );
         assert_eq!(renamed("bash -c 'echo ${item.path}'"), "bash -c 'echo ${item__path}'");
-        assert_eq!(renamed("echo $${item.path} \\${item.path}"), "echo ${item.path} \\${item.path}");
+        assert_eq!(
+            renamed("echo $${item.path} \\${item.path}"),
+            "echo ${item.path} \\${item.path}"
+        );
     }
 
     #[test]
@@ -255,10 +265,14 @@ mod tests {
     #[test]
     fn references_are_found_and_mistakes_named() {
         let found = shell("echo ${item} $version ${item.a.b:-x} ${PATH}", ours).unwrap().references;
-        let names: Vec<String> =
-            found.iter().map(|r| format!("{}{}", r.path, if r.optional { "?" } else { "" })).collect();
+        let names: Vec<String> = found
+            .iter()
+            .map(|r| format!("{}{}", r.path, if r.optional { "?" } else { "" }))
+            .collect();
         assert_eq!(names, ["item", "version", "item.a.b?"]);
-        assert!(matches!(shell("${itm.path}", ours), Err(TextError::Unknown { path, .. }) if path.root == "itm"));
+        assert!(
+            matches!(shell("${itm.path}", ours), Err(TextError::Unknown { path, .. }) if path.root == "itm")
+        );
         assert!(matches!(shell("${item.a b}", ours), Err(TextError::Malformed { .. })));
     }
 
@@ -269,7 +283,10 @@ mod tests {
             "none" => Ok(None),
             _ => Err(TextError::Unknown { path: path.clone(), at: 0..0 }),
         };
-        assert_eq!(fill("a ${item} $${item} $5 ${none:-d}", value).unwrap(), "a ${error.message} ${item} $5 d");
+        assert_eq!(
+            fill("a ${item} $${item} $5 ${none:-d}", value).unwrap(),
+            "a ${error.message} ${item} $5 d"
+        );
         assert_eq!(fill("${none}", value), Err(TextError::Missing(Path::parse("none").unwrap())));
         assert!(matches!(fill("${nothing}", value), Err(TextError::Unknown { .. })));
         assert!(matches!(fill("${item", value), Err(TextError::Malformed { .. })));

@@ -296,7 +296,8 @@ impl<'de> Deserialize<'de> for CaptureSource {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Agent {
-    /// Program and arguments. The prompt comes by standard input, or in place of an argument `{prompt}`.
+    /// Program and arguments. The prompt comes by standard input, or in place of an argument
+    /// `{prompt}`.
     pub command: Vec<String>,
     /// Of one call, unless the step sets its own.
     pub timeout: Option<Runtime>,
@@ -356,14 +357,16 @@ impl Step {
 
     /// It or something inside calls the agent.
     pub fn calls_agent(&self) -> bool {
-        matches!(self.action, Action::Claude(_)) || self.parts().any(|(_, steps)| steps.iter().any(Self::calls_agent))
+        matches!(self.action, Action::Claude(_))
+            || self.parts().any(|(_, steps)| steps.iter().any(Self::calls_agent))
     }
 }
 
 impl Tree {
     /// Reads the canonical JSON form.
     pub fn from_value(value: Value) -> Result<Self, String> {
-        serde_json::from_value(value).map_err(|error| format!("the step tree can not be read: {error}"))
+        serde_json::from_value(value)
+            .map_err(|error| format!("the step tree can not be read: {error}"))
     }
 
     /// The canonical JSON form.
@@ -374,8 +377,12 @@ impl Tree {
     /// The lists of steps inside, each with what it is called in a path.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, &[Step])> {
         let handler = self.on_failure.as_ref().map_or(&[][..], |handler| &handler.commands);
-        [("steps", self.steps.as_slice()), ("on_failure", handler), ("on_success", self.on_success.as_slice())]
-            .into_iter()
-            .filter(|(_, steps)| !steps.is_empty())
+        [
+            ("steps", self.steps.as_slice()),
+            ("on_failure", handler),
+            ("on_success", self.on_success.as_slice()),
+        ]
+        .into_iter()
+        .filter(|(_, steps)| !steps.is_empty())
     }
 }

@@ -67,7 +67,13 @@ fn exit(how: How) -> Exit {
 }
 
 fn recovery(on_failure: OnScriptFailure) -> RecoveryScript {
-    RecoveryScript { script: "fix it".into(), timeout_seconds: 600, on_failure, failed_attempt_id: 2, return_code: 10 }
+    RecoveryScript {
+        script: "fix it".into(),
+        timeout_seconds: 600,
+        on_failure,
+        failed_attempt_id: 2,
+        return_code: 10,
+    }
 }
 
 fn last<'a>(order: &'a Order, name: &str) -> Option<&'a str> {
@@ -76,9 +82,14 @@ fn last<'a>(order: &'a Order, name: &str) -> Option<&'a str> {
 
 fn line(verdict: &Verdict) -> String {
     let Verdict { return_code, signal, cause, error, evidence } = verdict;
-    let evidence: Vec<String> = evidence.iter().map(|e| format!("{}: {}", e.source, e.text)).collect();
+    let evidence: Vec<String> =
+        evidence.iter().map(|e| format!("{}: {}", e.source, e.text)).collect();
     let cause = cause.map_or("success", Cause::as_str);
-    format!("{return_code} {signal:?} {cause} | {} | {}", error.as_deref().unwrap_or(""), evidence.join("; "))
+    format!(
+        "{return_code} {signal:?} {cause} | {} | {}",
+        error.as_deref().unwrap_or(""),
+        evidence.join("; ")
+    )
 }
 
 #[test]
@@ -98,7 +109,11 @@ fn the_kernels_figure_counts_when_it_killed_for_memory() {
 fn verdicts_follow_the_strongest_evidence() {
     let sent = |signal, after| Sent { signal, after: Duration::from_millis(after) };
     let oom = Some(KernelMemory { oom_kills: 2, peak_bytes: Some(999) });
-    let stopped = |how, stop, journal: &[Sent]| Exit { stop: Some(stop), journal: journal.into(), ..exit(how) };
+    let stopped = |how, stop, journal: &[Sent]| Exit {
+        stop: Some(stop),
+        journal: journal.into(),
+        ..exit(how)
+    };
     let limit = Duration::from_millis(1500);
     let cases = [
         exit(How::Code(0)),
@@ -108,10 +123,18 @@ fn verdicts_follow_the_strongest_evidence() {
         exit(How::NotStarted(LaunchError { message: "no".into(), return_code: 126 })),
         stopped(How::Signal(15), StopReason::Canceled, &[sent(15, 1000)]),
         stopped(How::Code(0), StopReason::Canceled, &[sent(15, 1000)]),
-        stopped(How::Signal(9), StopReason::Stopped, &[sent(15, 1000), sent(9, 2000), sent(9, 2500)]),
+        stopped(
+            How::Signal(9),
+            StopReason::Stopped,
+            &[sent(15, 1000), sent(9, 2000), sent(9, 2500)],
+        ),
         stopped(How::Code(0), StopReason::Timeout { limit }, &[sent(15, 1500)]),
         stopped(How::Signal(15), StopReason::RunnerTimeUp, &[sent(15, 1500)]),
-        stopped(How::Signal(9), StopReason::Memory { used_bytes: 9, limit_bytes: 5 }, &[sent(9, 10)]),
+        stopped(
+            How::Signal(9),
+            StopReason::Memory { used_bytes: 9, limit_bytes: 5 },
+            &[sent(9, 10)],
+        ),
         Exit { memory: oom, ..exit(How::Signal(9)) },
         Exit { memory: oom, ..exit(How::Code(137)) },
         Exit { memory: oom, ..exit(How::Code(0)) },
@@ -120,7 +143,8 @@ fn verdicts_follow_the_strongest_evidence() {
         Exit { machine_oom: true, ..exit(How::Signal(9)) },
         Exit { survivors: vec![5], ..exit(How::Code(1)) },
     ];
-    let lines: Vec<String> = cases.iter().map(|e| line(&judge(e, &Execution::default(), Some(85), &[]))).collect();
+    let lines: Vec<String> =
+        cases.iter().map(|e| line(&judge(e, &Execution::default(), Some(85), &[]))).collect();
     let kernel = "kernel: the kernel killed 2 of its processes for exceeding the limit; highest use 999 bytes";
     assert_eq!(
         lines,
@@ -171,14 +195,26 @@ fn the_job_environment_wins_over_the_workflow_s_and_ours_over_both() {
     let context = context(Path::new("/out"));
     let order = Attempt::new(packet(), vec!["0".into(), "2".into()]).order(&context, 9);
     assert_eq!((last(&order, "A"), last(&order, "B")), (Some("job"), Some("b")));
-    assert_eq!((last(&order, "TORC_JOB_ID"), last(&order, "TORC_ATTEMPT_ID")), (Some("7"), Some("3")));
-    assert_eq!((last(&order, "TORC_RUN_ID"), last(&order, "TORC_JOB_NAME")), (Some("2"), Some("train")));
-    assert_eq!((last(&order, "TORC_WORKFLOW_ID"), last(&order, "TORC_OUTPUT_DIR")), (Some("1"), Some("/out")));
+    assert_eq!(
+        (last(&order, "TORC_JOB_ID"), last(&order, "TORC_ATTEMPT_ID")),
+        (Some("7"), Some("3"))
+    );
+    assert_eq!(
+        (last(&order, "TORC_RUN_ID"), last(&order, "TORC_JOB_NAME")),
+        (Some("2"), Some("train"))
+    );
+    assert_eq!(
+        (last(&order, "TORC_WORKFLOW_ID"), last(&order, "TORC_OUTPUT_DIR")),
+        (Some("1"), Some("/out"))
+    );
     assert_eq!(
         (last(&order, "TORC_API_URL"), last(&order, "TORC_TOKEN_FILE")),
         (Some("http://h:1"), Some("/out/token"))
     );
-    assert_eq!((last(&order, "CUDA_VISIBLE_DEVICES"), last(&order, "TORC_RETURN_CODE")), (Some("0,2"), None));
+    assert_eq!(
+        (last(&order, "CUDA_VISIBLE_DEVICES"), last(&order, "TORC_RETURN_CODE")),
+        (Some("0,2"), None)
+    );
     assert!(order.env.iter().all(|(_, value)| !value.contains("secret")));
     assert_eq!((order.time_limit, order.memory_limit), (Some(Duration::from_secs(60)), Some(1000)));
     assert_eq!(order.stdout, Sink::Create("/out/job_stdio/job_wf1_j7_r2_a3.o".into()));
@@ -193,8 +229,11 @@ fn the_invocation_script_comes_first_and_limits_may_be_off() {
     let mut context = context(Path::new("/out"));
     context.execution.limit_resources = false;
     context.execution.stdio.mode = StdioMode::Combined;
-    let order = Attempt::new(AttemptPacket { invocation_script: Some("srun -n1".into()), ..packet() }, Vec::new())
-        .order(&context, 1);
+    let order = Attempt::new(
+        AttemptPacket { invocation_script: Some("srun -n1".into()), ..packet() },
+        Vec::new(),
+    )
+    .order(&context, 1);
     assert_eq!(order.text, "srun -n1 python x.py");
     assert_eq!(order.memory_limit, None);
     assert_eq!(
@@ -210,13 +249,19 @@ fn a_recovery_script_runs_first_with_the_words_of_the_failed_attempt() {
     let attempt = Box::new(Attempt::new(packet, Vec::new()));
     let order = attempt.order(&context, 1);
     assert_eq!(order.text, "fix it");
-    assert_eq!((last(&order, "TORC_ATTEMPT_ID"), last(&order, "TORC_RETURN_CODE")), (Some("2"), Some("10")));
+    assert_eq!(
+        (last(&order, "TORC_ATTEMPT_ID"), last(&order, "TORC_RETURN_CODE")),
+        (Some("2"), Some("10"))
+    );
     assert_eq!(order.stderr, Sink::Create("/out/job_stdio/job_wf1_j7_r2_a3_recovery.e".into()));
     assert_eq!((order.time_limit, order.memory_limit), (Some(Duration::from_secs(600)), None));
 
     let (attempt, next) = attempt.on_exit(&context, exit(How::Code(4)), None, 2);
     let Next::Run(order) = next else { panic!("{next:?}") };
-    assert_eq!((order.text.as_str(), order.id, last(&order, "TORC_ATTEMPT_ID")), ("python x.py", 2, Some("3")));
+    assert_eq!(
+        (order.text.as_str(), order.id, last(&order, "TORC_ATTEMPT_ID")),
+        ("python x.py", 2, Some("3"))
+    );
     let (attempt, next) = attempt.unwrap().on_exit(&context, exit(How::Code(0)), None, 3);
     assert!(attempt.is_none());
     let Next::Report(finish) = next else { panic!("{next:?}") };
@@ -230,7 +275,10 @@ fn a_recovery_script_runs_first_with_the_words_of_the_failed_attempt() {
 fn a_script_that_must_not_fail_fails_the_attempt_and_a_stop_is_no_failure_of_it() {
     let context = context(Path::new("/nowhere"));
     let attempt = |on_failure| {
-        Box::new(Attempt::new(AttemptPacket { recovery: Some(recovery(on_failure)), ..packet() }, Vec::new()))
+        Box::new(Attempt::new(
+            AttemptPacket { recovery: Some(recovery(on_failure)), ..packet() },
+            Vec::new(),
+        ))
     };
     let report = |next| match next {
         Next::Report(finish) => Finish::report(*finish, &context),
@@ -248,8 +296,12 @@ fn a_script_that_must_not_fail_fails_the_attempt_and_a_stop_is_no_failure_of_it(
     assert_eq!(report(next).cause, Some(Cause::Canceled));
 
     // Told to stop in the moment between script and command.
-    let (_, next) =
-        attempt(OnScriptFailure::Continue).on_exit(&context, exit(How::Code(0)), Some(StopReason::Stopped), 2);
+    let (_, next) = attempt(OnScriptFailure::Continue).on_exit(
+        &context,
+        exit(How::Code(0)),
+        Some(StopReason::Stopped),
+        2,
+    );
     assert_eq!(report(next).cause, Some(Cause::Stopped));
 
     let limit = Duration::from_secs(600);
@@ -268,21 +320,35 @@ fn the_report_looks_at_files() {
     let log = dir.path().join("job_stdio/job_wf1_j7_r2_a3.e");
     let output = |name: &str| FileRef { name: name.into(), path: format!("{name}.csv") };
     let packet = AttemptPacket { output_files: vec![output("a"), output("b")], ..packet() };
-    let finish = |how| Finish { packet: packet.clone(), stage: Stage::Command, script: None, exit: exit(how) };
+    let finish = |how| Finish {
+        packet: packet.clone(),
+        stage: Stage::Command,
+        script: None,
+        exit: exit(how),
+    };
 
     std::fs::write(&log, [b"x".repeat(20_000), b"\xff\0end\n".to_vec()].concat()).unwrap();
     std::fs::write(dir.path().join("a.csv"), "").unwrap();
     assert!(!finish(How::Code(0)).is_quick(&context));
     let report = finish(How::Code(0)).report(&context);
-    assert_eq!(report.error.as_deref(), Some("exit code 0, but output files are missing: `b.csv` (b)"));
+    assert_eq!(
+        report.error.as_deref(),
+        Some("exit code 0, but output files are missing: `b.csv` (b)")
+    );
     let tail = report.stderr_tail.unwrap();
     assert!(tail.ends_with("x\u{fffd}\0end\n") && tail.len() <= 8192 + 2, "{}", tail.len());
 
     std::fs::write(dir.path().join("b.csv"), "").unwrap();
     let report = finish(How::Code(0)).report(&context);
     assert_eq!((report.cause, report.stderr_tail), (None, None));
-    assert_eq!((report.exec_seconds, report.cpu_seconds, report.avg_cpu_percent), (2.0, Some(1.0), Some(50.0)));
-    assert_eq!((report.started_ms, report.ended_ms, report.peak_memory_bytes), (1000, 3000, Some(5000)));
+    assert_eq!(
+        (report.exec_seconds, report.cpu_seconds, report.avg_cpu_percent),
+        (2.0, Some(1.0), Some(50.0))
+    );
+    assert_eq!(
+        (report.started_ms, report.ended_ms, report.peak_memory_bytes),
+        (1000, 3000, Some(5000))
+    );
     assert_eq!(report.stderr_path.as_deref(), log.to_str());
     // A failure does not ask for outputs.
     assert_eq!(finish(How::Code(2)).report(&context).cause, Some(Cause::Exit));
@@ -296,7 +362,12 @@ fn logs_of_a_success_may_be_removed() {
     let stdio = Stdio { mode: StdioMode::NoStdout, delete_on_success: true };
     let packet = AttemptPacket { stdio: Some(stdio), ..packet() };
     let log = dir.path().join("job_stdio/job_wf1_j7_r2_a3.e");
-    let finish = |how| Finish { packet: packet.clone(), stage: Stage::Command, script: None, exit: exit(how) };
+    let finish = |how| Finish {
+        packet: packet.clone(),
+        stage: Stage::Command,
+        script: None,
+        exit: exit(how),
+    };
     std::fs::write(&log, "e").unwrap();
     let report = finish(How::Code(1)).report(&context);
     assert!(log.exists() && report.stderr_path.is_some() && report.stdout_path.is_none());
@@ -307,15 +378,20 @@ fn logs_of_a_success_may_be_removed() {
 #[test]
 fn an_attempt_that_never_started_says_so() {
     let report = unstarted_report(packet(), Cause::Stopped, "the runner was told to stop", 5);
-    assert_eq!((report.return_code, report.cause, report.exec_seconds), (143, Some(Cause::Stopped), 0.0));
+    assert_eq!(
+        (report.return_code, report.cause, report.exec_seconds),
+        (143, Some(Cause::Stopped), 0.0)
+    );
     assert_eq!((report.started_ms, report.cpu_seconds), (5, None));
 }
 
 #[test]
 fn a_state_saved_when_the_time_was_over_is_a_checkpoint() {
     let limit = Duration::from_secs(60);
-    for (stop, cause) in [(StopReason::RunnerTimeUp, Cause::Walltime), (StopReason::Timeout { limit }, Cause::Timeout)]
-    {
+    for (stop, cause) in [
+        (StopReason::RunnerTimeUp, Cause::Walltime),
+        (StopReason::Timeout { limit }, Cause::Timeout),
+    ] {
         let saved = Exit { stop: Some(stop.clone()), ..exit(How::Code(85)) };
         let verdict = judge(&saved, &Execution::default(), Some(85), &[]);
         assert_eq!((verdict.cause, verdict.return_code), (Some(Cause::Checkpoint), 85), "{stop:?}");

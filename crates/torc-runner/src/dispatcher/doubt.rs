@@ -1,8 +1,8 @@
 //! Failures that may not be the job's own.
 //!
-//! A batch system that takes its nodes back signals everything on them at once, the jobs and their runner alike, and it
-//! is chance whose end or signal is seen first. So a failure is kept back for a moment: if the runner is told to stop
-//! meanwhile, the job was stopped with it.
+//! A batch system that takes its nodes back signals everything on them at once, the jobs and their
+//! runner alike, and it is chance whose end or signal is seen first. So a failure is kept back for
+//! a moment: if the runner is told to stop meanwhile, the job was stopped with it.
 
 use super::Active;
 use std::collections::VecDeque;
@@ -28,7 +28,8 @@ impl Doubts {
 
     /// The same signal that stops the runner may have ended this attempt.
     pub fn concerns(&self, report: &CompletionReport) -> bool {
-        self.patience.is_some() && matches!(report.cause, Some(Cause::Exit | Cause::Signal | Cause::MissingOutput))
+        self.patience.is_some()
+            && matches!(report.cause, Some(Cause::Exit | Cause::Signal | Cause::MissingOutput))
     }
 
     pub fn keep(&mut self, active: Active, report: CompletionReport, now: Instant) {
@@ -52,7 +53,10 @@ impl Doubts {
 
 /// The attempt ended because its runner was to stop.
 pub(super) fn stopped_with_its_runner(mut report: CompletionReport) -> CompletionReport {
-    let text = format!("it ended with {} at the moment when its runner was told to stop", report.return_code);
+    let text = format!(
+        "it ended with {} at the moment when its runner was told to stop",
+        report.return_code
+    );
     report.evidence.push(Evidence { source: "journal".into(), text });
     report.cause = Some(Cause::Stopped);
     report.error = Some(TOLD_TO_STOP.into());

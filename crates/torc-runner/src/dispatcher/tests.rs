@@ -54,7 +54,12 @@ impl Desk {
         };
         change(&mut settings);
         let (held, now) = (Arc::new(HeldList::default()), Instant::now());
-        Self { dispatcher: Dispatcher::new(settings, held.clone(), now), held, now, last_exchange: None }
+        Self {
+            dispatcher: Dispatcher::new(settings, held.clone(), now),
+            held,
+            now,
+            last_exchange: None,
+        }
     }
 
     /// One that has its listener out, as every one has after its first moment.
@@ -88,7 +93,13 @@ impl Desk {
                 let completed: Vec<String> = request
                     .completed
                     .iter()
-                    .map(|r| format!("{}{}", r.attempt.id, r.cause.map_or(String::new(), |c| format!(":{c}"))))
+                    .map(|r| {
+                        format!(
+                            "{}{}",
+                            r.attempt.id,
+                            r.cause.map_or(String::new(), |c| format!(":{c}"))
+                        )
+                    })
                     .collect();
                 let line = format!(
                     "exchange limit {} prefetch {} started {started:?} completed {completed:?}",
@@ -103,7 +114,9 @@ impl Desk {
             Effect::StopAll(reason) => format!("stop all {reason:?}"),
             Effect::KillAll(reason) => format!("kill all {reason:?}"),
             Effect::RunAction(packet) => format!("action {}", packet.id),
-            Effect::ReportAction(result) => format!("report action {} {}", result.id, result.return_code),
+            Effect::ReportAction(result) => {
+                format!("report action {} {}", result.id, result.return_code)
+            }
             Effect::Spool(reports) => {
                 format!("spool {:?}", reports.iter().map(|r| r.attempt.id.0).collect::<Vec<_>>())
             }
@@ -112,10 +125,16 @@ impl Desk {
                 let cause = goodbye.cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
                 format!("goodbye: {}{cause}", goodbye.reason)
             }
-            Effect::Tell(RunnerEvent::Started { .. } | RunnerEvent::Ended { .. } | RunnerEvent::Judged { .. }) => {
+            Effect::Tell(
+                RunnerEvent::Started { .. }
+                | RunnerEvent::Ended { .. }
+                | RunnerEvent::Judged { .. },
+            ) => {
                 return None;
             }
-            Effect::Tell(event) => format!("tell {event:?}").split([' ', '{']).take(2).collect::<Vec<_>>().join(" "),
+            Effect::Tell(event) => {
+                format!("tell {event:?}").split([' ', '{']).take(2).collect::<Vec<_>>().join(" ")
+            }
             Effect::Exit => "exit".into(),
         })
     }
@@ -135,8 +154,11 @@ impl Desk {
     }
 
     fn ended(&mut self, id: i64, seconds: f64, cause: Option<Cause>) -> Vec<String> {
-        let report =
-            CompletionReport { exec_seconds: seconds, cause, ..unstarted_report(packet(id), Cause::Exit, "", 0) };
+        let report = CompletionReport {
+            exec_seconds: seconds,
+            cause,
+            ..unstarted_report(packet(id), Cause::Exit, "", 0)
+        };
         self.on(Event::Ended(Box::new(report)))
     }
 
@@ -155,7 +177,10 @@ fn reference(id: i64) -> AttemptRef {
 }
 
 fn granted(ids: &[i64]) -> ClaimResponse {
-    ClaimResponse { attempts: ids.iter().map(|id| packet(*id)).collect(), ..ClaimResponse::default() }
+    ClaimResponse {
+        attempts: ids.iter().map(|id| packet(*id)).collect(),
+        ..ClaimResponse::default()
+    }
 }
 
 fn complete() -> ClaimResponse {
@@ -163,7 +188,11 @@ fn complete() -> ClaimResponse {
 }
 
 fn action(id: i64, trigger: Trigger) -> ActionPacket {
-    ActionPacket { id: ActionId(id), trigger, what: ActionKind::RunCommands { commands: vec!["x".into()] } }
+    ActionPacket {
+        id: ActionId(id),
+        trigger,
+        what: ActionKind::RunCommands { commands: vec!["x".into()] },
+    }
 }
 
 fn action_ended(id: i64) -> Event {
@@ -193,7 +222,10 @@ fn a_whole_life_from_the_first_listener_to_the_goodbye() {
     assert_eq!(desk.exchanged(complete()), ["tell Leaving", "goodbye: the workflow is complete"]);
     assert!(desk.held.refs().is_empty());
     assert_eq!(desk.on(Event::GoodbyeAnswered(Vec::new())), ["exit"]);
-    assert_eq!((desk.dispatcher.reason(), desk.dispatcher.undelivered()), (LeaveReason::Complete, 0));
+    assert_eq!(
+        (desk.dispatcher.reason(), desk.dispatcher.undelivered()),
+        (LeaveReason::Complete, 0)
+    );
     assert_eq!(desk.dispatcher.counts, Counts { succeeded: 3, failed: 1, ended: 0 });
 }
 
@@ -238,7 +270,10 @@ fn what_can_not_be_started_soon_is_given_back() {
     desk.heard(&[1, 2, 3, 4]);
     assert_eq!(desk.dispatcher.next_alarm(), Some(desk.now + STALE));
     assert_eq!(desk.later(0.9), [""; 0]);
-    assert_eq!(desk.later(0.2), ["exchange limit 256 prefetch 0 started [] completed [3:stopped, 4:stopped]"]);
+    assert_eq!(
+        desk.later(0.2),
+        ["exchange limit 256 prefetch 0 started [] completed [3:stopped, 4:stopped]"]
+    );
     assert_eq!(desk.dispatcher.next_alarm(), None);
 }
 
@@ -249,7 +284,10 @@ fn what_was_given_back_is_not_taken_ahead_again() {
     let ids: Vec<i64> = (1..=202).collect();
     desk.heard(&ids);
     let lines = desk.later(1.1);
-    assert_eq!(lines, ["exchange limit 256 prefetch 0 started [] completed [201:stopped, 202:stopped]"]);
+    assert_eq!(
+        lines,
+        ["exchange limit 256 prefetch 0 started [] completed [201:stopped, 202:stopped]"]
+    );
 }
 
 #[test]
@@ -261,7 +299,10 @@ fn nothing_is_given_back_that_nobody_else_could_start() {
     assert_eq!(desk.later(60.0), [""; 0]);
     // Another runner comes.
     let lines = desk.on(Event::Heard(granted(&[])));
-    assert!(lines.iter().any(|line| line.contains("completed [3:stopped, 4:stopped]")), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.contains("completed [3:stopped, 4:stopped]")),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -272,7 +313,11 @@ fn a_cancel_stops_what_runs_and_drops_what_waits() {
     let lines = desk.on(Event::Heard(ClaimResponse { cancel, ..ClaimResponse::default() }));
     assert_eq!(
         lines,
-        ["stop 1 Canceled", "exchange limit 256 prefetch 0 started [] completed [3:canceled]", "listen limit 256"]
+        [
+            "stop 1 Canceled",
+            "exchange limit 256 prefetch 0 started [] completed [3:canceled]",
+            "listen limit 256"
+        ]
     );
 }
 
@@ -285,7 +330,11 @@ fn what_is_no_longer_ours_is_stopped_and_not_reported() {
     assert_eq!(desk.on(Event::Heartbeat(answer)), ["stop 1 NotOurs"]);
     assert_eq!(desk.ended(1, 1.0, Some(Cause::Stopped)), [""; 0]);
     assert_eq!(desk.held.refs(), [reference(2)]);
-    assert_eq!(desk.held.untold(), [AttemptId(1), AttemptId(3)], "the server hears that they are gone");
+    assert_eq!(
+        desk.held.untold(),
+        [AttemptId(1), AttemptId(3)],
+        "the server hears that they are gone"
+    );
 }
 
 #[test]
@@ -311,7 +360,11 @@ fn a_stop_ends_jobs_gives_back_the_rest_and_says_goodbye_when_all_is_told() {
     let lines = desk.on(Event::Shutdown(Shutdown::Stop));
     assert_eq!(
         lines,
-        ["tell Leaving", "stop all Stopped", "exchange limit 0 prefetch 0 started [] completed [3:stopped]"]
+        [
+            "tell Leaving",
+            "stop all Stopped",
+            "exchange limit 0 prefetch 0 started [] completed [3:stopped]"
+        ]
     );
     assert_eq!(desk.on(Event::Shutdown(Shutdown::Stop)), [""; 0]);
     // An answer that was on its way grants one more.
@@ -322,7 +375,10 @@ fn a_stop_ends_jobs_gives_back_the_rest_and_says_goodbye_when_all_is_told() {
         desk.exchanged(ClaimResponse::default()),
         ["exchange limit 0 prefetch 0 started [] completed [4:stopped, 1:stopped, 2:stopped]"]
     );
-    assert_eq!(desk.exchanged(ClaimResponse::default()), ["goodbye: it was told to stop (stopped)"]);
+    assert_eq!(
+        desk.exchanged(ClaimResponse::default()),
+        ["goodbye: it was told to stop (stopped)"]
+    );
     assert_eq!(desk.on(Event::GoodbyeAnswered(Vec::new())), ["exit"]);
 }
 
@@ -333,7 +389,10 @@ fn a_second_word_kills() {
     desk.on(Event::Shutdown(Shutdown::Stop));
     assert_eq!(desk.on(Event::Shutdown(Shutdown::Kill)), ["kill all Stopped"]);
     desk.ended(1, 1.0, Some(Cause::Stopped));
-    assert_eq!(desk.exchanged(ClaimResponse::default()), ["goodbye: it was told to stop (stopped)"]);
+    assert_eq!(
+        desk.exchanged(ClaimResponse::default()),
+        ["goodbye: it was told to stop (stopped)"]
+    );
 }
 
 #[test]
@@ -357,10 +416,19 @@ fn results_are_kept_on_disk_while_the_server_is_away() {
 fn a_runner_that_is_cut_off_ends_its_jobs_and_leaves_its_results_on_disk() {
     let mut desk = Desk::listening();
     desk.heard(&[1]);
-    assert_eq!(desk.on(Event::OutOfContact), ["tell ServerLost", "tell Leaving", "stop all OutOfContact"]);
+    assert_eq!(
+        desk.on(Event::OutOfContact),
+        ["tell ServerLost", "tell Leaving", "stop all OutOfContact"]
+    );
     let lines = desk.ended(1, 1.0, Some(Cause::Stopped));
-    assert_eq!(lines, ["spool [1]", "exchange limit 0 prefetch 0 started [] completed [1:stopped]", "exit"]);
-    assert_eq!((desk.dispatcher.reason(), desk.dispatcher.undelivered()), (LeaveReason::OutOfContact, 1));
+    assert_eq!(
+        lines,
+        ["spool [1]", "exchange limit 0 prefetch 0 started [] completed [1:stopped]", "exit"]
+    );
+    assert_eq!(
+        (desk.dispatcher.reason(), desk.dispatcher.undelivered()),
+        (LeaveReason::OutOfContact, 1)
+    );
 }
 
 #[test]
@@ -391,7 +459,10 @@ fn actions_that_prepare_come_before_jobs() {
     let mut desk = Desk::listening();
     let actions = vec![action(5, Trigger::OnWorkerStart), action(6, Trigger::OnJobsReady)];
     let lines = desk.on(Event::Heard(ClaimResponse { actions, ..granted(&[1]) }));
-    assert_eq!(lines, ["tell ActionStarted", "action 5", "tell ActionStarted", "action 6", "listen limit 256"]);
+    assert_eq!(
+        lines,
+        ["tell ActionStarted", "action 5", "tell ActionStarted", "action 6", "listen limit 256"]
+    );
     // However long it takes, the jobs that wait for it are not given back.
     assert_eq!(desk.later(100.0), [""; 0]);
     assert_eq!(desk.on(action_ended(5)), ["tell ActionEnded", "report action 5 0", "start 1 []"]);
@@ -406,7 +477,12 @@ fn actions_that_prepare_come_before_jobs() {
 #[test]
 fn an_action_that_is_given_twice_is_executed_once() {
     let mut desk = Desk::listening();
-    let given = || Event::Heard(ClaimResponse { actions: vec![action(5, Trigger::OnJobsReady)], ..granted(&[]) });
+    let given = || {
+        Event::Heard(ClaimResponse {
+            actions: vec![action(5, Trigger::OnJobsReady)],
+            ..granted(&[])
+        })
+    };
     assert_eq!(desk.on(given())[..2], ["tell ActionStarted", "action 5"]);
     assert!(!desk.on(given()).contains(&"action 5".to_owned()), "it is being executed");
     desk.on(action_ended(5));
@@ -472,7 +548,10 @@ fn a_runner_whose_time_is_over_ends_its_jobs() {
     desk.settle();
     desk.heard(&[1]);
     desk.later(20.0);
-    assert_eq!(desk.ended(1, 1.0, None), ["exchange limit 256 prefetch 0 started [] completed [1]"]);
+    assert_eq!(
+        desk.ended(1, 1.0, None),
+        ["exchange limit 256 prefetch 0 started [] completed [1]"]
+    );
     assert!(matches!(desk.last_exchange.as_ref().unwrap().time_left_seconds, Some(39..=40)));
     assert_eq!(desk.later(41.0), ["tell Leaving", "stop all RunnerTimeUp"]);
 }
@@ -491,7 +570,10 @@ fn results_wait_for_company_only_while_there_is_more_to_start() {
     );
     desk.exchanged(granted(&[5, 6]));
     desk.ended(3, 0.001, None);
-    assert_eq!(desk.later(END_DELAY.as_secs_f64()), ["exchange limit 256 prefetch 64 started [] completed [3]"]);
+    assert_eq!(
+        desk.later(END_DELAY.as_secs_f64()),
+        ["exchange limit 256 prefetch 64 started [] completed [3]"]
+    );
 }
 
 #[test]
@@ -548,13 +630,20 @@ fn a_failure_at_the_moment_of_the_stop_is_not_the_jobs_own() {
     let mut desk = Desk::new(|s| s.doubt = Some(Duration::from_secs(2)));
     desk.settle();
     desk.heard(&[1, 2, 3]);
-    desk.on(Event::StopReason(LastWord { text: "the allocation was preempted", cause: Some(Cause::Preempted) }));
+    desk.on(Event::StopReason(LastWord {
+        text: "the allocation was preempted",
+        cause: Some(Cause::Preempted),
+    }));
     // Its share is free at once; its end waits for a word.
     assert_eq!(desk.ended(1, 1.0, Some(Cause::Signal)), ["start 3 []"]);
     assert_eq!(desk.dispatcher.undelivered(), 1);
     assert_eq!(
         desk.on(Event::Shutdown(Shutdown::Stop)),
-        ["tell Leaving", "stop all Stopped", "exchange limit 0 prefetch 0 started [] completed [1:preempted]"]
+        [
+            "tell Leaving",
+            "stop all Stopped",
+            "exchange limit 0 prefetch 0 started [] completed [1:preempted]"
+        ]
     );
     // This one died of the same signal before ours reached it.
     assert_eq!(desk.ended(2, 1.0, Some(Cause::Exit)), [""; 0]);
@@ -564,7 +653,10 @@ fn a_failure_at_the_moment_of_the_stop_is_not_the_jobs_own() {
         ["exchange limit 0 prefetch 0 started [] completed [2:preempted, 3]"]
     );
     let evidence = &desk.last_exchange.as_ref().expect("sent").completed[0].evidence;
-    assert!(evidence.iter().any(|e| e.source == "scheduler" && e.text.contains("preempted")), "{evidence:?}");
+    assert!(
+        evidence.iter().any(|e| e.source == "scheduler" && e.text.contains("preempted")),
+        "{evidence:?}"
+    );
     let last = desk.exchanged(ClaimResponse::default());
     assert_eq!(last, ["goodbye: it was told to stop: the allocation was preempted (preempted)"]);
     assert_eq!(desk.dispatcher.counts, Counts { succeeded: 1, failed: 0, ended: 2 });

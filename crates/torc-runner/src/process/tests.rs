@@ -1,5 +1,6 @@
-//! A command that is run without a shell must do what it does with one. Both ways are tried here, and everything that a
-//! program can see is compared: arguments, variables, directory, output, and how it ends.
+//! A command that is run without a shell must do what it does with one. Both ways are tried here,
+//! and everything that a program can see is compared: arguments, variables, directory, output, and
+//! how it ends.
 
 use super::*;
 use crate::sys::Reap;
@@ -90,7 +91,8 @@ impl World {
     }
 }
 
-const USUAL: &[(&str, &str)] = &[("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/root"), ("LANG", "C")];
+const USUAL: &[(&str, &str)] =
+    &[("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/root"), ("LANG", "C")];
 
 #[test]
 fn what_is_run_without_a_shell_does_the_same_as_with_one() {
@@ -174,8 +176,26 @@ fn the_environment_is_the_one_that_a_shell_would_give() {
         (vec![("OLDPWD", "/no/such/dir")], false),
         (vec![("BASH_ENV", "/dev/null")], false),
         (vec![("BASH_FUNC_env%%", "() { echo mine; }")], false),
-        (vec![("not a name", "1"), ("TERM", "xterm"), ("EMPTY", ""), ("HOSTNAME", "h"), ("TMOUT", "5")], true),
-        (vec![("ENV", "/no/such/file"), ("LINES", "5"), ("OPTARG", "x"), ("HISTFILE", "h"), ("CDPATH", "/")], true),
+        (
+            vec![
+                ("not a name", "1"),
+                ("TERM", "xterm"),
+                ("EMPTY", ""),
+                ("HOSTNAME", "h"),
+                ("TMOUT", "5"),
+            ],
+            true,
+        ),
+        (
+            vec![
+                ("ENV", "/no/such/file"),
+                ("LINES", "5"),
+                ("OPTARG", "x"),
+                ("HISTFILE", "h"),
+                ("CDPATH", "/"),
+            ],
+            true,
+        ),
         (vec![("IFS", "x")], false),
         (vec![("PS1", "x")], false),
         (vec![("BASHPID", "x")], false),
@@ -204,7 +224,8 @@ fn random_text_means_the_same_with_and_without_a_shell() {
     let letters: Vec<char> = "ab/.-_=,+@%: \t'\"$~*?[]{}#!&|;<>()\\`^é".chars().collect();
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = |count: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(state >> 33).unwrap() % count
     };
     let mut plain = 0;

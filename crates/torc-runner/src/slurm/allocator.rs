@@ -10,20 +10,22 @@ use torc_model::ids::WorkflowId;
 use torc_model::slurm::script::{Submission, render, walltime_seconds};
 use torc_model::slurm::squeue::{Answer, Row, Submitted};
 use torc_model::slurm::wire::{
-    AllocationView, BeginSubmission, Observation, Observations, ObservedView, SubmissionOrder, SubmissionOutcome,
-    SubmissionReport,
+    AllocationView, BeginSubmission, Observation, Observations, ObservedView, SubmissionOrder,
+    SubmissionOutcome, SubmissionReport,
 };
 use torc_model::slurm::{Known, Phase, Verdict, observe, sacct};
 use torc_model::status::AllocationStatus;
 
-/// A request that Slurm took may need a moment until Slurm shows it, and Slurm has no way to be waited for.
+/// A request that Slurm took may need a moment until Slurm shows it, and Slurm has no way to be
+/// waited for.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Between two looks for an allocation that is missing.
 const MISSING_PAUSE: Duration = Duration::from_millis(5_500);
 /// Sent at most this often in one go.
 const MAX_TRIES: usize = 3;
 /// Slurm says no for now.
-const LATER: [&str; 4] = ["SubmitJobLimit", "MaxSubmitJob", "job submit limit", "temporarily unable to accept job"];
+const LATER: [&str; 4] =
+    ["SubmitJobLimit", "MaxSubmitJob", "job submit limit", "temporarily unable to accept job"];
 
 /// Speaks to Slurm for the server.
 #[derive(Clone, Debug)]
@@ -76,7 +78,10 @@ impl Allocator {
 
     /// Sends what waits, of one workflow or of all.
     pub async fn submit_waiting(&self, workflow: Option<WorkflowId>) -> Result<Vec<Sent>, Error> {
-        let body = BeginSubmission { workflow_id: workflow.map(|id| id.0), submitter: self.submitter.clone() };
+        let body = BeginSubmission {
+            workflow_id: workflow.map(|id| id.0),
+            submitter: self.submitter.clone(),
+        };
         let orders = self.client.begin_submission(&body).await?.items;
         let mut sent = Vec::new();
         for order in orders {
@@ -88,7 +93,12 @@ impl Allocator {
                 outcome: outcome.clone(),
             };
             self.client.report_submission(&report).await?;
-            sent.push(Sent { workflow_id: order.workflow_id, name: order.name, count: order.count, outcome });
+            sent.push(Sent {
+                workflow_id: order.workflow_id,
+                name: order.name,
+                count: order.count,
+                outcome,
+            });
         }
         Ok(sent)
     }
@@ -141,13 +151,19 @@ impl Allocator {
     }
 
     fn write_script(&self, order: &SubmissionOrder) -> Result<PathBuf, String> {
-        let here = || std::env::current_dir().map_err(|e| format!("can not find the current directory: {e}"));
+        let here = || {
+            std::env::current_dir().map_err(|e| format!("can not find the current directory: {e}"))
+        };
         let work_dir = order.directory.as_ref().map(PathBuf::from).map_or_else(here, Ok)?;
         // Before the output directory is made, which would make this one as well.
         if !work_dir.is_dir() {
-            return Err(format!("the workflow's directory `{}` is not on this machine", work_dir.display()));
+            return Err(format!(
+                "the workflow's directory `{}` is not on this machine",
+                work_dir.display()
+            ));
         }
-        let output = work_dir.join(self.output_dir.as_deref().unwrap_or_else(|| Path::new("output")));
+        let output =
+            work_dir.join(self.output_dir.as_deref().unwrap_or_else(|| Path::new("output")));
         let private = output.join("slurm");
         let io = |e: std::io::Error| format!("can not write to `{}`: {e}", private.display());
         std::fs::create_dir_all(&output).map_err(io)?;
@@ -186,9 +202,15 @@ impl Allocator {
         Ok(script)
     }
 
-    /// Looks at every allocation that is not over with one query, and tells the server. With `patience`, allocations
-    /// that are missing are looked for a second time, so that one call can settle them.
-    pub async fn sync(&self, workflow: Option<WorkflowId>, dry_run: bool, patience: bool) -> Result<Synced, Error> {
+    /// Looks at every allocation that is not over with one query, and tells the server. With
+    /// `patience`, allocations that are missing are looked for a second time, so that one call can
+    /// settle them.
+    pub async fn sync(
+        &self,
+        workflow: Option<WorkflowId>,
+        dry_run: bool,
+        patience: bool,
+    ) -> Result<Synced, Error> {
         let mut first = self.look(workflow, dry_run).await?;
         if patience && !dry_run && first.1 {
             tokio::time::sleep(MISSING_PAUSE).await;
@@ -203,7 +225,8 @@ impl Allocator {
                 seen: ObservedView {
                     dry_run,
                     allocations_ended: a.allocations_ended + b.allocations_ended,
-                    pending_allocations_cleaned: a.pending_allocations_cleaned + b.pending_allocations_cleaned,
+                    pending_allocations_cleaned: a.pending_allocations_cleaned
+                        + b.pending_allocations_cleaned,
                     runners_ended: a.runners_ended + b.runners_ended,
                     slurm_jobs_failed: a.slurm_jobs_failed + b.slurm_jobs_failed,
                     attempts_explained: a.attempts_explained + b.attempts_explained,
@@ -216,7 +239,11 @@ impl Allocator {
     }
 
     /// One look; also says whether something was missing.
-    async fn look(&self, workflow: Option<WorkflowId>, dry_run: bool) -> Result<(Synced, bool), Error> {
+    async fn look(
+        &self,
+        workflow: Option<WorkflowId>,
+        dry_run: bool,
+    ) -> Result<(Synced, bool), Error> {
         let mut open = self.open_allocations(workflow).await?;
         open.extend(self.unexplained_allocations(workflow).await?);
         if open.is_empty() {
@@ -225,14 +252,19 @@ impl Allocator {
         let queue = self.slurm.queue().await;
         let now = now_ms();
         let known: Vec<Known> = open.iter().map(known).collect();
-        // What is not in the queue, and what waits in it although it has run: only accounting knows why.
+        // What is not in the queue, and what waits in it although it has run: only accounting knows
+        // why.
         let has_ended = |(row, known): &(&AllocationView, &Known)| {
             let look = observe(known, &queue, None, now);
             let waits = matches!(look.verdict, Verdict::Alive { phase: Phase::Waiting, .. });
             look.is_missing || waits && row.started_ms.is_some()
         };
-        let ended: Vec<String> =
-            open.iter().zip(&known).filter(has_ended).filter_map(|(_, known)| known.slurm_job_id.clone()).collect();
+        let ended: Vec<String> = open
+            .iter()
+            .zip(&known)
+            .filter(has_ended)
+            .filter_map(|(_, known)| known.slurm_job_id.clone())
+            .collect();
         let accounting: Option<sacct::Answer> = match ended.is_empty() {
             true => None,
             false => Some(self.slurm.accounting(&ended).await),
@@ -246,7 +278,8 @@ impl Allocator {
                 continue;
             }
             let is_over = row.status == AllocationStatus::Complete;
-            unsettled |= look.is_missing && !is_over && matches!(look.verdict, Verdict::Unknown { .. });
+            unsettled |=
+                look.is_missing && !is_over && matches!(look.verdict, Verdict::Unknown { .. });
             let observation = Observation {
                 id: row.id,
                 verdict: look.verdict,
@@ -265,9 +298,14 @@ impl Allocator {
     }
 
     /// Allocations that Slurm may know something of.
-    pub async fn open_allocations(&self, workflow: Option<WorkflowId>) -> Result<Vec<AllocationView>, Error> {
+    pub async fn open_allocations(
+        &self,
+        workflow: Option<WorkflowId>,
+    ) -> Result<Vec<AllocationView>, Error> {
         let mut open = Vec::new();
-        for status in [AllocationStatus::Submitting, AllocationStatus::Pending, AllocationStatus::Active] {
+        for status in
+            [AllocationStatus::Submitting, AllocationStatus::Pending, AllocationStatus::Active]
+        {
             let mut query = Query::new().add("status", status);
             if let Some(id) = workflow {
                 query = query.add("workflow_id", id);
@@ -278,7 +316,10 @@ impl Allocator {
     }
 
     /// Allocations whose runners had to leave, and of which Slurm may say why.
-    async fn unexplained_allocations(&self, workflow: Option<WorkflowId>) -> Result<Vec<AllocationView>, Error> {
+    async fn unexplained_allocations(
+        &self,
+        workflow: Option<WorkflowId>,
+    ) -> Result<Vec<AllocationView>, Error> {
         let query = Query::new().add("unexplained", true);
         let query = match workflow {
             Some(id) => query.add("workflow_id", id),
@@ -287,8 +328,8 @@ impl Allocator {
         self.client.list_allocations(&query).await
     }
 
-    /// Takes back what waits in Slurm although nothing needs it any more. Only our own, by id and name, and only while it
-    /// waits. Answers with the ids of those that Slurm was asked to end.
+    /// Takes back what waits in Slurm although nothing needs it any more. Only our own, by id and
+    /// name, and only while it waits. Answers with the ids of those that Slurm was asked to end.
     pub async fn take_back(&self, workflow: Option<WorkflowId>) -> Result<Vec<String>, Error> {
         let query = Query::new().add("status", AllocationStatus::Pending);
         let query = match workflow {
@@ -302,9 +343,11 @@ impl Allocator {
         }
         // When Slurm does not answer they stay marked, and the next look tries again.
         let Answer::Rows(rows) = self.slurm.queue().await else { return Ok(Vec::new()) };
-        let waits = |row: &Row| matches!(row.verdict(), Verdict::Alive { phase: Phase::Waiting, .. });
+        let waits =
+            |row: &Row| matches!(row.verdict(), Verdict::Alive { phase: Phase::Waiting, .. });
         let is_ours = |row: &&Row| {
-            let is_it = |a: &AllocationView| row.name == a.name && Some(&row.id) == a.slurm_job_id.as_ref();
+            let is_it =
+                |a: &AllocationView| row.name == a.name && Some(&row.id) == a.slurm_job_id.as_ref();
             waits(row) && unneeded.iter().any(is_it)
         };
         let ids: Vec<String> = rows.iter().filter(is_ours).map(|row| row.id.clone()).collect();
@@ -340,7 +383,8 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     file.write_all(text.as_bytes())?;
     std::fs::rename(&temporary, path)
 }

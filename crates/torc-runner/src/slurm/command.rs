@@ -7,7 +7,8 @@ use tokio::io::AsyncReadExt as _;
 use torc_model::slurm::squeue::Submitted;
 use torc_model::slurm::{cluster, parse_clock, sacct, squeue};
 
-/// Longer than Slurm's own retries with its usual settings; a controller that hangs longer counts as unknown.
+/// Longer than Slurm's own retries with its usual settings; a controller that hangs longer counts
+/// as unknown.
 const QUERY_LIMIT: Duration = Duration::from_secs(45);
 const SUBMIT_LIMIT: Duration = Duration::from_secs(60);
 /// No answer of Slurm that we read is longer.
@@ -69,8 +70,9 @@ impl Slurm {
         squeue::submitted(ran.code, &ran.stdout, &ran.stderr)
     }
 
-    /// Asks Slurm to end these jobs. Whether it did, only a later look tells. Without `--state` or `--name`: with any such
-    /// filter Slurm 22.05 cancels all waiting tasks of an array instead of the one that was named.
+    /// Asks Slurm to end these jobs. Whether it did, only a later look tells. Without `--state` or
+    /// `--name`: with any such filter Slurm 22.05 cancels all waiting tasks of an array instead of
+    /// the one that was named.
     pub async fn cancel(&self, ids: &[String]) {
         let ran = run("scancel", ids, QUERY_LIMIT).await;
         if ran.code != Some(0) {
@@ -91,7 +93,9 @@ impl Slurm {
         let ran = run("scontrol", &arguments, QUERY_LIMIT).await;
         match ran.code {
             Some(0) => Ok(ran.stdout),
-            Some(code) => Err(format!("scontrol ended with {code}: {}", squeue::last_line(&ran.stderr))),
+            Some(code) => {
+                Err(format!("scontrol ended with {code}: {}", squeue::last_line(&ran.stderr)))
+            }
             None => Err(format!("scontrol did not answer: {}", squeue::last_line(&ran.stderr))),
         }
     }
@@ -106,18 +110,30 @@ impl Slurm {
 
 async fn run(program: &str, arguments: &[String], limit: Duration) -> Ran {
     let mut command = tokio::process::Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    // Inside an allocation its own settings must not become those of the jobs it asks for; nor may our rights.
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    // Inside an allocation its own settings must not become those of the jobs it asks for; nor may
+    // our rights.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        let of_slurm = (text.starts_with("SLURM_") && text != "SLURM_CONF") || text.starts_with("SBATCH_");
+        let of_slurm =
+            (text.starts_with("SLURM_") && text != "SLURM_CONF") || text.starts_with("SBATCH_");
         if of_slurm || text == "TORC_TOKEN" || text == "TORC_TOKEN_FILE" {
             command.env_remove(&name);
         }
     }
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Ran { stderr: format!("{program} could not be started: {error}"), ..Ran::default() },
+        Err(error) => {
+            return Ran {
+                stderr: format!("{program} could not be started: {error}"),
+                ..Ran::default()
+            };
+        }
     };
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let work = async {
@@ -126,7 +142,10 @@ async fn run(program: &str, arguments: &[String], limit: Duration) -> Ran {
     };
     match tokio::time::timeout(limit, work).await {
         Ok((stdout, stderr, code)) => Ran { code, stdout, stderr },
-        Err(_) => Ran { stderr: format!("{program} took longer than {} s", limit.as_secs()), ..Ran::default() },
+        Err(_) => Ran {
+            stderr: format!("{program} took longer than {} s", limit.as_secs()),
+            ..Ran::default()
+        },
     }
 }
 

@@ -12,12 +12,13 @@ use tokio::sync::watch;
 use torc_client::{Client, Query};
 use torc_model::ids::WorkflowId;
 
-/// Between two looks whether the server wants more nodes. No hurry: a server that can see Slurm sends them itself, and
-/// the events of a workflow are many more than its requests for nodes.
+/// Between two looks whether the server wants more nodes. No hurry: a server that can see Slurm
+/// sends them itself, and the events of a workflow are many more than its requests for nodes.
 const SUBMIT_PAUSE: Duration = Duration::from_secs(10);
 /// Between two tries to reach the server.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// How long, and how often, a node is asked for the workflow's directory before its runner gives up.
+/// How long, and how often, a node is asked for the workflow's directory before its runner gives
+/// up.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What is left of Slurm's time between TERM and KILL after the jobs had theirs.
@@ -42,7 +43,8 @@ pub struct Inside {
     pub max_parallel_jobs: Option<i64>,
 }
 
-/// Runs a runner in this allocation until there is nothing left to do, its time is over, or Slurm wants it to end.
+/// Runs a runner in this allocation until there is nothing left to do, its time is over, or Slurm
+/// wants it to end.
 pub async fn run(
     client: Client,
     inside: Inside,
@@ -51,7 +53,8 @@ pub async fn run(
 ) -> Result<Summary, String> {
     let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     let number = |name: &str| env(name).and_then(|v| v.parse::<i64>().ok());
-    let job = env("SLURM_JOB_ID").ok_or("`SLURM_JOB_ID` is not set: this is not inside a Slurm allocation")?;
+    let job = env("SLURM_JOB_ID")
+        .ok_or("`SLURM_JOB_ID` is not set: this is not inside a Slurm allocation")?;
     let task = number("SLURM_ARRAY_TASK_ID");
     let slurm_job_id = match (env("SLURM_ARRAY_JOB_ID"), task) {
         (Some(array), Some(task)) => format!("{array}_{task}"),
@@ -65,13 +68,16 @@ pub async fn run(
     config.working_dir.clone_from(&inside.work_dir);
     config.events = Some(events);
     config.patience = Duration::from_secs(600);
-    config.stop_log = Some(inside.output_dir.join(format!("slurm_output_{}_sl{slurm_job_id}.e", inside.allocation)));
+    config.stop_log = Some(
+        inside.output_dir.join(format!("slurm_output_{}_sl{slurm_job_id}.e", inside.allocation)),
+    );
     config.capacity.max_parallel_jobs = inside.max_parallel_jobs;
-    config.capacity.num_nodes = match env("SLURM_STEP_NUM_TASKS").is_some() && number("SLURM_NODEID").is_some() {
-        // One runner on each node: each has its own node.
-        true if number("SLURM_STEP_NUM_TASKS").is_some_and(|n| n > 1) => 1,
-        _ => number("SLURM_JOB_NUM_NODES").unwrap_or(1),
-    };
+    config.capacity.num_nodes =
+        match env("SLURM_STEP_NUM_TASKS").is_some() && number("SLURM_NODEID").is_some() {
+            // One runner on each node: each has its own node.
+            true if number("SLURM_STEP_NUM_TASKS").is_some_and(|n| n > 1) => 1,
+            _ => number("SLURM_JOB_NUM_NODES").unwrap_or(1),
+        };
     if let Some(cpus) = number("SLURM_CPUS_ON_NODE") {
         config.capacity.num_cpus = cpus;
     }
@@ -81,12 +87,18 @@ pub async fn run(
         config.capacity.memory_bytes = megabytes << 20;
     }
     // Without one of these Slurm gave us no GPUs, whatever the machine has.
-    let gpus = ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"].iter().find_map(|name| env(name));
-    config.gpus = gpus.map(|list| list.split(',').map(|g| g.trim().to_owned()).collect()).unwrap_or_default();
+    let gpus = ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"]
+        .iter()
+        .find_map(|name| env(name));
+    config.gpus =
+        gpus.map(|list| list.split(',').map(|g| g.trim().to_owned()).collect()).unwrap_or_default();
     config.capacity.num_gpus = i64::try_from(config.gpus.len()).unwrap_or(0);
     let left = slurm.time_left(&job).await.unwrap_or(Some(inside.walltime_seconds));
     config.time_left = left.map(Duration::from_secs);
-    config.grace = slurm.kill_wait().await.map(|wait| wait.saturating_sub(LAST_WORDS).min(Duration::from_secs(10)));
+    config.grace = slurm
+        .kill_wait()
+        .await
+        .map(|wait| wait.saturating_sub(LAST_WORDS).min(Duration::from_secs(10)));
     let node = number("SLURM_NODEID").unwrap_or(0);
     config.scheduler = Some(json!({
         "scheduler_config_id": inside.scheduler_id,
@@ -95,7 +107,8 @@ pub async fn run(
         "node": node,
         "node_name": env("SLURMD_NODENAME"),
     }));
-    let submitting = (node == 0 && Slurm::is_here()).then(|| tokio::spawn(submit_more(client, inside)));
+    let submitting =
+        (node == 0 && Slurm::is_here()).then(|| tokio::spawn(submit_more(client, inside)));
     let summary = Runner::new(config).run(shutdown).await.map_err(|e| e.to_string());
     if let Some(task) = submitting {
         task.abort();
@@ -103,14 +116,16 @@ pub async fn run(
     summary
 }
 
-/// Waits for a directory that is perhaps only mounted late. Slurm starts a script elsewhere when its directory is
-/// missing; jobs must not start there.
+/// Waits for a directory that is perhaps only mounted late. Slurm starts a script elsewhere when
+/// its directory is missing; jobs must not start there.
 async fn wait_for_dir(dir: &Path, patience: Duration) -> Result<(), String> {
     let deadline = std::time::Instant::now() + patience;
     while !dir.is_dir() {
         if std::time::Instant::now() >= deadline {
             let dir = dir.display();
-            return Err(format!("the workflow's directory `{dir}` is not on this node; no job was started"));
+            return Err(format!(
+                "the workflow's directory `{dir}` is not on this node; no job was started"
+            ));
         }
         // Nothing tells when something is mounted.
         tokio::time::sleep(LOOK_AGAIN.min(patience)).await;
@@ -118,16 +133,20 @@ async fn wait_for_dir(dir: &Path, patience: Duration) -> Result<(), String> {
     Ok(())
 }
 
-async fn find_allocation(client: &Client, inside: &Inside, task: Option<i64>) -> Result<i64, String> {
+async fn find_allocation(
+    client: &Client,
+    inside: &Inside,
+    task: Option<i64>,
+) -> Result<i64, String> {
     let query = Query::new().add("workflow_id", inside.workflow_id).add("name", &inside.allocation);
     let deadline = std::time::Instant::now() + Duration::from_secs(600);
     loop {
         match client.list_allocations(&query).await {
             Ok(rows) => {
                 let row = rows.iter().find(|r| r.array_task == task);
-                return row
-                    .map(|r| r.id)
-                    .ok_or_else(|| format!("the server knows no allocation `{}`", inside.allocation));
+                return row.map(|r| r.id).ok_or_else(|| {
+                    format!("the server knows no allocation `{}`", inside.allocation)
+                });
             }
             Err(torc_client::Error::Unreachable { .. }) if std::time::Instant::now() < deadline => {
                 // Nothing tells when a server is back.
@@ -138,8 +157,8 @@ async fn find_allocation(client: &Client, inside: &Inside, task: Option<i64>) ->
     }
 }
 
-/// Sends further allocations that actions of the workflow ask for, and takes back what nothing needs any more, in case
-/// nobody else can.
+/// Sends further allocations that actions of the workflow ask for, and takes back what nothing
+/// needs any more, in case nobody else can.
 async fn submit_more(client: Client, inside: Inside) {
     let Ok(client) = client.detached() else { return };
     let allocator = match Allocator::new(client, Some(inside.output_dir.clone())) {

@@ -31,7 +31,8 @@ pub fn all() -> Result<Vec<Profile>, String> {
 }
 
 fn read(file: &Path) -> Result<Profile, String> {
-    let text = std::fs::read_to_string(file).map_err(|e| format!("can not read `{}`: {e}", file.display()))?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| format!("can not read `{}`: {e}", file.display()))?;
     Profile::parse(&text).map_err(|e| format!("`{}`: {e}", file.display()))
 }
 
@@ -43,7 +44,8 @@ pub fn find(name: &str) -> Result<Profile, String> {
     let profiles = all()?;
     let known: Vec<String> = profiles.iter().map(|p| p.name.clone()).collect();
     let found = profiles.into_iter().find(|p| p.name == name);
-    found.ok_or_else(|| format!("profile `{name}` not found (known profiles: {})", known.join(", ")))
+    found
+        .ok_or_else(|| format!("profile `{name}` not found (known profiles: {})", known.join(", ")))
 }
 
 /// The profile of the cluster we are on: by its environment, else by asking Slurm.

@@ -1,4 +1,5 @@
-//! New schedulers for what still has to run: collects the jobs, plans, and makes the server's request out of it.
+//! New schedulers for what still has to run: collects the jobs, plans, and makes the server's
+//! request out of it.
 
 use std::collections::HashMap;
 use torc_client::{Client, Error, Query};
@@ -36,28 +37,40 @@ impl Regeneration {
 }
 
 /// Jobs that still have to run: uninitialized, blocked or ready, and those named.
-pub async fn pending_jobs(client: &Client, workflow: WorkflowId, also: &[JobId]) -> Result<Vec<JobView>, Error> {
+pub async fn pending_jobs(
+    client: &Client,
+    workflow: WorkflowId,
+    also: &[JobId],
+) -> Result<Vec<JobView>, Error> {
     let query = Query::new().add("workflow_id", workflow).add("include_depends_on", true);
     let all: Vec<JobView> = client.list_all("/jobs", &query).await?;
-    let waits = |s: JobStatus| matches!(s, JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready);
+    let waits = |s: JobStatus| {
+        matches!(s, JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready)
+    };
     Ok(all.into_iter().filter(|job| waits(job.status) || also.contains(&job.id)).collect())
 }
 
-/// Plans for these jobs. All that can not be served is named. `known` are the schedulers that they have now: what users
-/// added to one stays with its jobs.
+/// Plans for these jobs. All that can not be served is named. `known` are the schedulers that they
+/// have now: what users added to one stays with its jobs.
 pub fn plan(
     jobs: Vec<JobView>,
     profile: &Profile,
     options: &Options,
     known: &[SlurmSchedulerView],
 ) -> Result<Regeneration, Vec<String>> {
-    let index: HashMap<JobId, usize> = jobs.iter().enumerate().map(|(i, job)| (job.id, i)).collect();
+    let index: HashMap<JobId, usize> =
+        jobs.iter().enumerate().map(|(i, job)| (job.id, i)).collect();
     let pending: Vec<PendingJob> = jobs
         .iter()
         .map(|job| PendingJob {
             name: job.name.clone(),
             requirements: requirements(job),
-            depends_on: job.depends_on_job_ids.iter().flatten().filter_map(|d| index.get(d).copied()).collect(),
+            depends_on: job
+                .depends_on_job_ids
+                .iter()
+                .flatten()
+                .filter_map(|d| index.get(d).copied())
+                .collect(),
         })
         .collect();
     let mut planned = groups::plan(&pending, profile, options)?;
@@ -67,14 +80,17 @@ pub fn plan(
     Ok(Regeneration { jobs, planned })
 }
 
-/// What a profile does not know: quality of service, local disk, further lines. Only where all jobs agree on it.
+/// What a profile does not know: quality of service, local disk, further lines. Only where all jobs
+/// agree on it.
 fn carry_over(group: &mut Planned, jobs: &[JobView], known: &[SlurmSchedulerView]) {
     let mut names: Vec<Option<&str>> =
         group.levels.iter().flatten().map(|index| jobs[*index].scheduler.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
     let [Some(name)] = names.as_slice() else { return };
-    let Some(old) = known.iter().map(|view| &view.scheduler).find(|s| s.name == *name) else { return };
+    let Some(old) = known.iter().map(|view| &view.scheduler).find(|s| s.name == *name) else {
+        return;
+    };
     let new = &mut group.scheduler;
     new.qos = new.qos.take().or_else(|| old.qos.clone());
     new.tmp = new.tmp.take().or_else(|| old.tmp.clone());

@@ -1,7 +1,7 @@
 //! Calls of the agent: which program, with which arguments, and how many calls a workflow may make.
 //!
-//! The budget is a file beside the logs that all runners of the workflow share: one line per call. Calls at once are
-//! counted by locked files, which the system unlocks when a runner dies.
+//! The budget is a file beside the logs that all runners of the workflow share: one line per call.
+//! Calls at once are counted by locked files, which the system unlocks when a runner dies.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
@@ -15,7 +15,9 @@ const PROMPT: &str = "{prompt}";
 /// Program and arguments of a call; the prompt is one argument or none.
 pub fn arguments(agent: &Agent, prompt: &str) -> (Vec<String>, bool) {
     let mut words = agent.command.clone();
-    let is_claude = words.first().is_some_and(|word| Path::new(word).file_name().is_some_and(|name| name == "claude"));
+    let is_claude = words
+        .first()
+        .is_some_and(|word| Path::new(word).file_name().is_some_and(|name| name == "claude"));
     if is_claude {
         let more: &[&str] = match agent.permissions {
             Permissions::Ask => &[],
@@ -25,7 +27,10 @@ pub fn arguments(agent: &Agent, prompt: &str) -> (Vec<String>, bool) {
         words.extend(more.iter().map(|word| (*word).to_owned()));
     }
     let by_argument = words.iter().any(|word| word == PROMPT);
-    let words = words.into_iter().map(|word| if word == PROMPT { prompt.to_owned() } else { word }).collect();
+    let words = words
+        .into_iter()
+        .map(|word| if word == PROMPT { prompt.to_owned() } else { word })
+        .collect();
     (words, !by_argument)
 }
 
@@ -57,17 +62,27 @@ fn open_slot(path: &Path) -> io::Result<File> {
 }
 
 /// Counts one call against the budget; a sentence when it is used up.
-pub fn count_call(agent: &Agent, dir: &Path, workflow: i64, what: &str) -> io::Result<Result<(), String>> {
+pub fn count_call(
+    agent: &Agent,
+    dir: &Path,
+    workflow: i64,
+    what: &str,
+) -> io::Result<Result<(), String>> {
     let Some(most) = agent.max_calls else { return Ok(Ok(())) };
-    let mut file =
-        File::options().create(true).append(true).read(true).open(dir.join(format!("agent_wf{workflow}_calls")))?;
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        .read(true)
+        .open(dir.join(format!("agent_wf{workflow}_calls")))?;
     // Two runners must not both take the last call.
     flock(&file, FlockOperation::LockExclusive)?;
     let mut calls = String::new();
     file.read_to_string(&mut calls)?;
     let made = calls.lines().count() as u64;
     if made >= most {
-        let message = format!("the agent's budget is used up: {made} of {most} calls were made (`agent.max_calls`)");
+        let message = format!(
+            "the agent's budget is used up: {made} of {most} calls were made (`agent.max_calls`)"
+        );
         return Ok(Err(message));
     }
     file.write_all(format!("{}\n", what.escape_debug()).as_bytes())?;
@@ -81,7 +96,10 @@ mod tests {
     #[test]
     fn the_prompt_is_data() {
         let agent = Agent { command: vec!["x".into(), PROMPT.into()], ..Agent::default() };
-        assert_eq!(arguments(&agent, "a'; rm -rf /"), (vec!["x".into(), "a'; rm -rf /".into()], false));
+        assert_eq!(
+            arguments(&agent, "a'; rm -rf /"),
+            (vec!["x".into(), "a'; rm -rf /".into()], false)
+        );
         let edit = Agent { permissions: Permissions::Edit, ..Agent::default() };
         assert_eq!(arguments(&edit, "p").0, ["claude", "-p", "--permission-mode", "acceptEdits"]);
         assert_eq!(arguments(&Agent::default(), "p"), (vec!["claude".into(), "-p".into()], true));

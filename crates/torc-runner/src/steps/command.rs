@@ -60,14 +60,20 @@ impl Run {
             return self.process(step, &prompt, order, limit, place).await;
         }
         if prompt.contains('\0') {
-            return Ok(Err(self.failure(ErrorKind::Agent, 1, "the prompt contains a NUL character".into(), place)));
+            return Ok(Err(self.failure(
+                ErrorKind::Agent,
+                1,
+                "the prompt contains a NUL character".into(),
+                place,
+            )));
         }
         let slot = match self.slot(&agent, place).await? {
             Ok(slot) => slot,
             Err(failure) => return Ok(Err(failure)),
         };
         let what = format!("{} {}", self.packet.job_name, place.path);
-        let counted = agent::count_call(&agent, &self.context.output_dir, self.context.workflow_id.0, &what);
+        let counted =
+            agent::count_call(&agent, &self.context.output_dir, self.context.workflow_id.0, &what);
         match counted {
             Ok(Ok(())) => {}
             Ok(Err(message)) => return Ok(Err(self.failure(ErrorKind::Agent, 1, message, place))),
@@ -105,7 +111,8 @@ impl Run {
                 return Ok(Err(self.failure(ErrorKind::Agent, 1, message, place)));
             }
         }
-        let left = self.deadlines.iter().map(|end| end.saturating_duration_since(Instant::now())).min();
+        let left =
+            self.deadlines.iter().map(|end| end.saturating_duration_since(Instant::now())).min();
         loop {
             match self.port.ask(Ask::Slot { paths: paths.clone(), at_most: left }).await {
                 Answer::Slot(slot) => return Ok(Ok(Some(slot))),
@@ -134,7 +141,9 @@ impl Run {
             stdout: Sink::Null,
             stderr: Sink::Null,
             time_limit: None,
-            memory_limit: limit.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0),
+            memory_limit: limit
+                .and_then(|bytes| u64::try_from(bytes).ok())
+                .filter(|bytes| *bytes > 0),
         }
     }
 
@@ -160,9 +169,12 @@ impl Run {
             let path = |sink: &Sink| sink.path().map_or_else(PathBuf::new, PathBuf::from);
             (path(&stdout), path(&stderr))
         } else {
-            let path = |ending: &str| self.context.log_path(&self.packet, &format!("_s{}_t{nth}.{ending}", place.file));
+            let path = |ending: &str| {
+                self.context.log_path(&self.packet, &format!("_s{}_t{nth}.{ending}", place.file))
+            };
             let (stdout, stderr) = (path("o"), path("e"));
-            (order.stdout, order.stderr) = (Sink::Create(stdout.clone()), Sink::Create(stderr.clone()));
+            (order.stdout, order.stderr) =
+                (Sink::Create(stdout.clone()), Sink::Create(stderr.clone()));
             self.files.extend([stdout.clone(), stderr.clone()]);
             (stdout, stderr)
         };
@@ -175,17 +187,22 @@ impl Run {
             Answer::Ended(exit) => exit,
             Answer::Stop(reason) => return Err(Stop::Interrupted(None, Some(reason))),
             Answer::Begin | Answer::Woken | Answer::Slot(_) => {
-                return Ok(Err(self.failure(ErrorKind::Spawn, 127, "the process was lost from sight".into(), place)));
+                return Ok(Err(self.failure(
+                    ErrorKind::Spawn,
+                    127,
+                    "the process was lost from sight".into(),
+                    place,
+                )));
             }
         };
         self.usage.add(&exit);
-        let is_stopped = exit
-            .stop
-            .as_ref()
-            .is_some_and(|stop| !matches!(stop, StopReason::Timeout { .. } | StopReason::Memory { .. }));
+        let is_stopped = exit.stop.as_ref().is_some_and(|stop| {
+            !matches!(stop, StopReason::Timeout { .. } | StopReason::Memory { .. })
+        });
         let code = self.judge(&exit);
         let mut failure = code.map(|(kind, code, sentence)| {
-            let signal = if let How::Signal(signal) = exit.how { Some(i64::from(signal)) } else { None };
+            let signal =
+                if let How::Signal(signal) = exit.how { Some(i64::from(signal)) } else { None };
             Box::new(Failure {
                 kind,
                 code,
@@ -201,15 +218,22 @@ impl Run {
                 expired: None,
             })
         });
-        if let Some(failure) = failure.as_mut().filter(|failure| failure.kind == ErrorKind::Timeout && is_enclosing) {
+        if let Some(failure) =
+            failure.as_mut().filter(|failure| failure.kind == ErrorKind::Timeout && is_enclosing)
+        {
             let now = Instant::now();
-            failure.expired = self.deadlines.iter().position(|end| *end <= now + LIMIT_SLACK).or(Some(0));
+            failure.expired =
+                self.deadlines.iter().position(|end| *end <= now + LIMIT_SLACK).or(Some(0));
             if failure.expired == Some(0) && self.has_own_deadline {
                 failure.kind = ErrorKind::Walltime;
             }
         }
         self.last = Some(Process { exit, nth, stdout, stderr, dir });
-        let result = if is_stopped { failure.map_or(Ok(()), Err) } else { self.judge_rest(step, failure, place) };
+        let result = if is_stopped {
+            failure.map_or(Ok(()), Err)
+        } else {
+            self.judge_rest(step, failure, place)
+        };
         self.row(step, place, nth, &result);
         if is_stopped {
             let exit = self.last.take().map(|process| process.exit);
@@ -224,9 +248,13 @@ impl Run {
         verdict.cause?;
         let sentence = verdict.error.unwrap_or_default();
         Some(match (&exit.stop, &exit.how) {
-            (_, How::NotStarted(error)) => (ErrorKind::Spawn, i64::from(error.return_code), sentence),
+            (_, How::NotStarted(error)) => {
+                (ErrorKind::Spawn, i64::from(error.return_code), sentence)
+            }
             (Some(StopReason::Timeout { .. }), _) => (ErrorKind::Timeout, 124, sentence),
-            (Some(_), _) | (None, How::Signal(_)) => (ErrorKind::Signal, verdict.return_code, sentence),
+            (Some(_), _) | (None, How::Signal(_)) => {
+                (ErrorKind::Signal, verdict.return_code, sentence)
+            }
             (None, How::Code(_)) => (ErrorKind::Exit, verdict.return_code, sentence),
         })
     }

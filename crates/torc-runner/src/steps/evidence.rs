@@ -1,4 +1,5 @@
-//! What is kept of a try: captures, what was expected, its row, and the events and lines of the journal.
+//! What is kept of a try: captures, what was expected, its row, and the events and lines of the
+//! journal.
 
 use super::failure::{Failure, Place};
 use super::journal::Line;
@@ -22,7 +23,9 @@ impl Run {
         let exit_code = failure.as_ref().map_or(0, |failure| failure.code);
         match (&step.expect, failure) {
             // Only a code of its own can be expected.
-            (Some(expect), failure) if failure.as_ref().is_none_or(|failure| failure.kind == ErrorKind::Exit) => {
+            (Some(expect), failure)
+                if failure.as_ref().is_none_or(|failure| failure.kind == ErrorKind::Exit) =>
+            {
                 let mut result = self.expectation(expect, exit_code, place);
                 if let (Err(new), Some(old)) = (&mut result, failure) {
                     new.exit = old.exit;
@@ -31,7 +34,9 @@ impl Run {
                 result
             }
             (_, Some(failure)) => Err(failure),
-            (_, None) => captured.map_err(|message| self.failure(ErrorKind::Capture, 1, message, place)),
+            (_, None) => {
+                captured.map_err(|message| self.failure(ErrorKind::Capture, 1, message, place))
+            }
         }
     }
 
@@ -41,7 +46,8 @@ impl Run {
             return Ok(());
         }
         let Some(last) = &self.last else { return Err("there is nothing to capture from".into()) };
-        let (exit_code, success) = self.judge(&last.exit).map_or((0, true), |(_, code, _)| (code, false));
+        let (exit_code, success) =
+            self.judge(&last.exit).map_or((0, true), |(_, code, _)| (code, false));
         let ended = Ended {
             exit_code,
             success,
@@ -73,10 +79,17 @@ impl Run {
     }
 
     /// Keeps the row of a try, and tells of it in the attempt's own log.
-    pub(super) fn row(&mut self, step: &Step, place: &Place, nth: u32, result: &Result<(), Box<Failure>>) {
+    pub(super) fn row(
+        &mut self,
+        step: &Step,
+        place: &Place,
+        nth: u32,
+        result: &Result<(), Box<Failure>>,
+    ) {
         let Some(last) = &self.last else { return };
         let failure = result.as_ref().err();
-        let text = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.display().to_string());
+        let text =
+            |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.display().to_string());
         let row = Row {
             path: place.path.clone(),
             name: step.name.clone(),
@@ -100,7 +113,8 @@ impl Run {
                 Some(failure) => format!("{} ({})", failure.kind.as_str(), failure.code),
             };
             let line = format!("{} try {nth}: {how}", step.name.as_deref().unwrap_or(&place.path));
-            let echo = |from: &PathBuf, to: &Sink| to.path().map_or(Ok(()), |to| outputs::echo(from, to));
+            let echo =
+                |from: &PathBuf, to: &Sink| to.path().map_or(Ok(()), |to| outputs::echo(from, to));
             let told = echo(&last.stdout, &stdout)
                 .and_then(|()| echo(&last.stderr, &stderr))
                 .and_then(|()| stderr.path().map_or(Ok(()), |path| outputs::note(path, &line)));
@@ -113,7 +127,12 @@ impl Run {
     }
 
     /// Keeps the row of a try that failed before or without a process of its own.
-    pub(super) fn row_without_process(&mut self, step: &Step, place: &Place, failure: &mut Failure) {
+    pub(super) fn row_without_process(
+        &mut self,
+        step: &Step,
+        place: &Place,
+        failure: &mut Failure,
+    ) {
         let nth = self.tries.entry(place.path.clone()).or_insert(0);
         *nth += 1;
         failure.nth = *nth;
@@ -163,7 +182,8 @@ impl Run {
 
     pub(super) fn event(&mut self, kind: &str, place: &Place, data: Value) {
         let data = if let Value::Object(data) = data { data } else { Map::new() };
-        let event = StepEvent { kind: kind.into(), at_ms: now_ms(), path: place.path.clone(), data };
+        let event =
+            StepEvent { kind: kind.into(), at_ms: now_ms(), path: place.path.clone(), data };
         // One step that succeeds at once is told with its end.
         if !self.is_light {
             self.context.live.push(self.packet.id, &self.packet.token, event.clone());

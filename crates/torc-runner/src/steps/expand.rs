@@ -4,15 +4,23 @@ use std::path::Path;
 use torc_model::steps::{Item, MapSettings, Source, prepare};
 
 /// The items, once the text of a file or of a command is there.
-pub fn items(settings: &MapSettings, working_dir: &Path, printed: Option<&Path>) -> Result<Vec<Item>, String> {
+pub fn items(
+    settings: &MapSettings,
+    working_dir: &Path,
+    printed: Option<&Path>,
+) -> Result<Vec<Item>, String> {
     let read = |path: &Path| {
-        let bytes = std::fs::read(path)
-            .map_err(|error| format!("can not read the items from `{}`: {error}", path.display()))?;
-        String::from_utf8(bytes).map_err(|_| format!("the items in `{}` are not UTF-8 text", path.display()))
+        let bytes = std::fs::read(path).map_err(|error| {
+            format!("can not read the items from `{}`: {error}", path.display())
+        })?;
+        String::from_utf8(bytes)
+            .map_err(|_| format!("the items in `{}` are not UTF-8 text", path.display()))
     };
     let values = match &settings.items {
         Source::List(items) => Ok(items.clone()),
-        Source::File { path, select } => Source::read(&read(&working_dir.join(path))?, select.as_deref()),
+        Source::File { path, select } => {
+            Source::read(&read(&working_dir.join(path))?, select.as_deref())
+        }
         Source::Command { select, .. } => {
             let printed = printed.ok_or("the command of the items did not run")?;
             Source::read(&read(printed)?, select.as_deref())

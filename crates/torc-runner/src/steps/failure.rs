@@ -31,7 +31,10 @@ impl Place {
             _ => ".",
         };
         let dot = if self.path.is_empty() { "" } else { "." };
-        Self { path: format!("{}{dot}{word}[{index}]", self.path), file: format!("{}{mark}{index}", self.file) }
+        Self {
+            path: format!("{}{dot}{word}[{index}]", self.path),
+            file: format!("{}{mark}{index}", self.file),
+        }
     }
 }
 
@@ -82,7 +85,13 @@ pub(super) fn validation(mut failure: Box<Failure>, place: &Place) -> Box<Failur
 
 impl Run {
     /// A failure that no process belongs to.
-    pub(super) fn failure(&self, kind: ErrorKind, code: i64, message: String, place: &Place) -> Box<Failure> {
+    pub(super) fn failure(
+        &self,
+        kind: ErrorKind,
+        code: i64,
+        message: String,
+        place: &Place,
+    ) -> Box<Failure> {
         Box::new(Failure {
             kind,
             code,

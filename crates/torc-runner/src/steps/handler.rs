@@ -27,7 +27,8 @@ impl Run {
         };
         self.keep(started);
         torc_failpoint::hit("steps.before_handler");
-        let file = |path: &Option<PathBuf>| json!(path.as_ref().map(|path| path.display().to_string()));
+        let file =
+            |path: &Option<PathBuf>| json!(path.as_ref().map(|path| path.display().to_string()));
         let error = json!({
             "message": failure.message, "exit_code": failure.code, "step": failure.step,
             "timestamp": run_report::rfc3339(failure.at_ms), "kind": failure.kind, "signal": failure.signal,
@@ -39,7 +40,8 @@ impl Run {
         let own = self.deadlines.len();
         let limit = handler.timeout.map(|timeout| Duration::from_secs(timeout.0));
         self.deadlines.extend(limit.map(|limit| Instant::now() + limit));
-        let outcome_file = self.context.log_path(&self.packet, &format!("_s{}_outcome", place.file));
+        let outcome_file =
+            self.context.log_path(&self.packet, &format!("_s{}_outcome", place.file));
         if handler.strategy == Strategy::Custom {
             self.envs.push(vec![("OUTCOME_FILE".into(), outcome_file.display().to_string())]);
         }
@@ -56,8 +58,12 @@ impl Run {
             let _ = self.take_captures(&handler.capture);
         }
         let word = match handler.strategy {
-            Strategy::Custom if is_good => Word::parse(&std::fs::read_to_string(&outcome_file).unwrap_or_default()),
-            Strategy::Custom | Strategy::Recovery | Strategy::Fallback | Strategy::Cleanup => Ok(Word::Failed),
+            Strategy::Custom if is_good => {
+                Word::parse(&std::fs::read_to_string(&outcome_file).unwrap_or_default())
+            }
+            Strategy::Custom | Strategy::Recovery | Strategy::Fallback | Strategy::Cleanup => {
+                Ok(Word::Failed)
+            }
         };
         if let Err(message) = &word {
             let what = if place.path.is_empty() { "the job" } else { failure.step.as_str() };

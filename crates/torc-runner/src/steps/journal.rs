@@ -1,4 +1,5 @@
-//! What steps of an attempt have come to, on disk while it runs: a next attempt may skip what is done.
+//! What steps of an attempt have come to, on disk while it runs: a next attempt may skip what is
+//! done.
 
 use super::scope::Captured;
 use serde::{Deserialize, Serialize};
@@ -64,7 +65,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let mut journal = Journal::new(path.clone());
-        let line = Line { path: "steps[0]".into(), event: None, outcome: Some(Outcome::Ok), captures: BTreeMap::new() };
+        let line = Line {
+            path: "steps[0]".into(),
+            event: None,
+            outcome: Some(Outcome::Ok),
+            captures: BTreeMap::new(),
+        };
         journal.write(&line).unwrap();
         File::options().append(true).open(&path).unwrap().write_all(b"{\"path\": \"ste").unwrap();
         assert_eq!(Journal::read(&path), Some(vec![line]));

@@ -1,5 +1,6 @@
-//! Events of steps on their way to the server while their attempt runs: with the next heartbeat, which comes sooner for
-//! them. The report at the end has them all again, and the server counts what it has seen.
+//! Events of steps on their way to the server while their attempt runs: with the next heartbeat,
+//! which comes sooner for them. The report at the end has them all again, and the server counts
+//! what it has seen.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,8 +36,11 @@ impl Live {
     /// Something has happened.
     pub fn push(&self, attempt: AttemptId, token: &str, event: StepEvent) {
         let mut attempts = self.lock();
-        let told =
-            attempts.entry(attempt).or_insert_with(|| Told { token: token.to_owned(), sent: 0, waiting: Vec::new() });
+        let told = attempts.entry(attempt).or_insert_with(|| Told {
+            token: token.to_owned(),
+            sent: 0,
+            waiting: Vec::new(),
+        });
         told.waiting.push(event);
         drop(attempts);
         self.news.notify_one();
@@ -75,7 +79,9 @@ impl Live {
     pub fn told(&self, all: &[StepEvents]) {
         let mut attempts = self.lock();
         for sent in all {
-            if let Some(told) = attempts.get_mut(&sent.attempt.id).filter(|told| told.sent as u64 == sent.from) {
+            if let Some(told) =
+                attempts.get_mut(&sent.attempt.id).filter(|told| told.sent as u64 == sent.from)
+            {
                 told.waiting.drain(..sent.events.len());
                 told.sent += sent.events.len();
             }

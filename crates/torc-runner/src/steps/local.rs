@@ -106,7 +106,11 @@ fn wait_for_end(
         tasks.run_all();
         // What a task found out is in the mailbox already.
         let alarm = supervisor.next_alarm().map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = if has_tasks { Some(Duration::ZERO) } else { alarm.map(|t| t + Duration::from_micros(100)) };
+        let timeout = if has_tasks {
+            Some(Duration::ZERO)
+        } else {
+            alarm.map(|t| t + Duration::from_micros(100))
+        };
         supervisor.poller().wait(timeout, &mut ready)?;
         let now = Instant::now();
         inbox.take(&ready, &mut messages);

@@ -1,4 +1,5 @@
-//! Executes step trees: the one executor for plain jobs with steps, handlers, map items, reduce and the search for items.
+//! Executes step trees: the one executor for plain jobs with steps, handlers, map items, reduce and
+//! the search for items.
 //!
 //! ```text
 //! executor ── Answer ──▶ turns ──▶ run: steps, retries, handlers      scope: variables
@@ -8,7 +9,8 @@
 //!                                  └─▶ expand: the items of a map
 //! ```
 //!
-//! `run` is the attempt, `step` one step, `command` its process, `handler` what follows its failure.
+//! `run` is the attempt, `step` one step, `command` its process, `handler` what follows its
+//! failure.
 
 mod agent;
 mod command;

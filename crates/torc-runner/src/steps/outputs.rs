@@ -45,11 +45,14 @@ pub fn capture(source: &CaptureSource, ended: &Ended<'_>) -> Result<Captured, St
             text(ended.stderr).map(|text| Value::from(trimmed(text)))
         }
         CaptureSource::Lines => stdout().map(|text| text.lines().map(Value::from).collect()),
-        CaptureSource::Json(select) => stdout().and_then(|text| parse_json(&text, select.as_deref())),
+        CaptureSource::Json(select) => {
+            stdout().and_then(|text| parse_json(&text, select.as_deref()))
+        }
         CaptureSource::Number => stdout().and_then(|text| {
             let number = text.trim().parse::<i64>().map(Value::from).ok();
-            let number =
-                number.or_else(|| text.trim().parse().ok().and_then(serde_json::Number::from_f64).map(Value::Number));
+            let number = number.or_else(|| {
+                text.trim().parse().ok().and_then(serde_json::Number::from_f64).map(Value::Number)
+            });
             number.ok_or_else(|| format!("`{}` is not a number", excerpt(text.trim())))
         }),
         CaptureSource::Boolean => stdout().map(|text| match text.trim() {
@@ -62,13 +65,16 @@ pub fn capture(source: &CaptureSource, ended: &Ended<'_>) -> Result<Captured, St
             let path = ended.dir.join(path);
             file = file_of(&path);
             let is_json = path.extension().is_some_and(|ending| ending == "json");
-            text(&path).and_then(|text| if is_json { parse_json(&text, None) } else { Ok(Value::from(trimmed(text))) })
+            text(&path).and_then(|text| {
+                if is_json { parse_json(&text, None) } else { Ok(Value::from(trimmed(text))) }
+            })
         }
     };
-    let value = value.and_then(|value| match value.as_str().is_some_and(|text| text.contains('\0')) {
-        true => Err("the value contains a NUL character".into()),
-        false => Ok(value),
-    });
+    let value =
+        value.and_then(|value| match value.as_str().is_some_and(|text| text.contains('\0')) {
+            true => Err("the value contains a NUL character".into()),
+            false => Ok(value),
+        });
     let value = match value {
         Ok(value) => value,
         Err(_) if !ended.success => Value::Null,
@@ -89,7 +95,8 @@ pub fn capture(source: &CaptureSource, ended: &Ended<'_>) -> Result<Captured, St
 }
 
 fn parse_json(text: &str, select: Option<&str>) -> Result<Value, String> {
-    let value: Value = serde_json::from_str(text.trim()).map_err(|error| format!("the output is not JSON: {error}"))?;
+    let value: Value = serde_json::from_str(text.trim())
+        .map_err(|error| format!("the output is not JSON: {error}"))?;
     let Some(path) = select else { return Ok(value) };
     let select = Select::parse(path)?;
     let found = select.all(&value);

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torc_model::api::{AttemptPacket, CompletionReport, ScriptResult};
 use torc_model::steps::{
-    Action, AfterHandler, AfterTry, ErrorKind, Handler, Outcome, Report, Resume, Step, Strategy, Tree, after_handler,
-    after_try,
+    Action, AfterHandler, AfterTry, ErrorKind, Handler, Outcome, Report, Resume, Step, Strategy,
+    Tree, after_handler, after_try,
 };
 
 /// An attempt and its tree, read once.
@@ -43,8 +43,10 @@ impl Plan {
     pub fn is_light(&self) -> bool {
         let Ok(tree) = &self.tree else { return false };
         let [step] = tree.steps.as_slice() else { return false };
-        let plain = Step { action: step.action.clone(), name: step.name.clone(), ..Step::default() };
-        let whole = Tree { steps: tree.steps.clone(), values: tree.values.clone(), ..Tree::default() };
+        let plain =
+            Step { action: step.action.clone(), name: step.name.clone(), ..Step::default() };
+        let whole =
+            Tree { steps: tree.steps.clone(), values: tree.values.clone(), ..Tree::default() };
         matches!(step.action, Action::Shell(_))
             && *step == plain
             && *tree == whole
@@ -108,7 +110,8 @@ impl Run {
         is_light: bool,
     ) -> Self {
         let started = Instant::now();
-        let limit = packet.time_limit_seconds.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs);
+        let limit =
+            packet.time_limit_seconds.and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs);
         let journal = Journal::new(context.log_path(&packet, "_steps.jsonl"));
         Self {
             dirs: vec![context.working_dir.clone()],
@@ -147,34 +150,57 @@ impl Run {
         if let Some(dir) = &tree.dir {
             match self.scope.fill(dir) {
                 Ok(dir) => self.dirs.push(self.context.working_dir.join(dir)),
-                Err(error) => return Ok(Some(self.failure(ErrorKind::Variable, 1, error.to_string(), &Place::root()))),
+                Err(error) => {
+                    return Ok(Some(self.failure(
+                        ErrorKind::Variable,
+                        1,
+                        error.to_string(),
+                        &Place::root(),
+                    )));
+                }
             }
         }
         let root = Place::root();
         let done = if tree.resume == Resume::Step { self.done_before(tree) } else { 0 };
-        let group = Step { action: Action::Steps(Vec::new()), on_failure: tree.on_failure.clone(), ..Step::default() };
+        let group = Step {
+            action: Action::Steps(Vec::new()),
+            on_failure: tree.on_failure.clone(),
+            ..Step::default()
+        };
         let mut n = 0;
         let mut from = done;
         loop {
             n += 1;
             let went = self.list_from(&tree.steps, from, &root, "steps").await?;
             let handler = group.on_failure.as_ref();
-            let failure = match (after_try(went.failure.is_none(), n, handler.map(rule)), went.failure) {
-                (AfterTry::Passed(outcome), _) => {
-                    if outcome == Outcome::Recovered {
-                        self.report.recovered += 1;
+            let failure =
+                match (after_try(went.failure.is_none(), n, handler.map(rule)), went.failure) {
+                    (AfterTry::Passed(outcome), _) => {
+                        if outcome == Outcome::Recovered {
+                            self.report.recovered += 1;
+                        }
+                        return Ok(self
+                            .list_from(&tree.on_success, 0, &root, "on_success")
+                            .await?
+                            .failure);
                     }
-                    return Ok(self.list_from(&tree.on_success, 0, &root, "on_success").await?.failure);
-                }
-                (AfterTry::GiveUp | AfterTry::Handle, Some(failure)) if failure.expired.is_some() => {
-                    return Ok(Some(failure));
-                }
-                (AfterTry::Handle, Some(failure)) => failure,
-                (AfterTry::GiveUp | AfterTry::Handle, failure) => return Ok(failure),
-            };
+                    (AfterTry::GiveUp | AfterTry::Handle, Some(failure))
+                        if failure.expired.is_some() =>
+                    {
+                        return Ok(Some(failure));
+                    }
+                    (AfterTry::Handle, Some(failure)) => failure,
+                    (AfterTry::GiveUp | AfterTry::Handle, failure) => return Ok(failure),
+                };
             let Some(handler) = handler else { return Ok(Some(failure)) };
             let end = self.handle(handler, &failure, &root).await?;
-            match after_handler(handler.strategy, end, n, handler.max_attempts, handler.handler_failure_fatal) {
+            match after_handler(
+                handler.strategy,
+                end,
+                n,
+                handler.max_attempts,
+                handler.handler_failure_fatal,
+            ) {
                 AfterHandler::Recovered => {
                     self.report.recovered += 1;
                     self.event("step_recovered", &root, json!({"strategy": handler.strategy}));

@@ -30,8 +30,10 @@ impl Sum {
         self.processes += 1;
         self.cpu += exit.cpu;
         self.peak_memory_bytes = self.peak_memory_bytes.max(peak_memory(exit));
-        self.peak_cpu_percent =
-            [self.peak_cpu_percent, exit.usage.peak_cpu_percent].into_iter().flatten().reduce(f64::max);
+        self.peak_cpu_percent = [self.peak_cpu_percent, exit.usage.peak_cpu_percent]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max);
     }
 }
 
@@ -67,7 +69,8 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
         run.context.live.end(run.packet.id);
         torc_failpoint::hit("steps.before_report");
     }
-    run.report.captures = run.scope.captures().iter().map(|(name, c)| (name.clone(), c.value.clone())).collect();
+    run.report.captures =
+        run.scope.captures().iter().map(|(name, c)| (name.clone(), c.value.clone())).collect();
     let is_success = verdict.cause.is_none();
     let (mut stdout, mut stderr) = sinks(&run.context, &run.packet);
     let tail_of = if stderr == Sink::SameAsStdout { stdout.path() } else { stderr.path() };
@@ -89,7 +92,8 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
     let has_run = run.usage.processes > 0;
     let cpu = run.usage.cpu.as_secs_f64();
     // The steps of a plain success have nothing to tell that the attempt does not.
-    let steps = (!(run.is_light && is_success)).then(|| serde_json::to_value(&run.report).unwrap_or_default());
+    let steps = (!(run.is_light && is_success))
+        .then(|| serde_json::to_value(&run.report).unwrap_or_default());
     Box::new(CompletionReport {
         attempt: AttemptRef { id: run.packet.id, token: run.packet.token.clone() },
         return_code: verdict.return_code,
@@ -125,12 +129,21 @@ fn missing(run: &Run) -> Verdict {
     }
     let text = format!("all steps succeeded, but output files are missing: {}", missing.join(", "));
     let evidence = vec![Evidence { source: "output".into(), text: text.clone() }];
-    Verdict { return_code: 1, signal: None, cause: Some(Cause::MissingOutput), error: Some(text), evidence }
+    Verdict {
+        return_code: 1,
+        signal: None,
+        cause: Some(Cause::MissingOutput),
+        error: Some(text),
+        evidence,
+    }
 }
 
 fn of_failure(run: &Run, failure: &Failure) -> Verdict {
     let execution = &run.context.execution;
-    let checked = failure.exit.as_ref().map(|exit| judge(exit, execution, run.context.checkpoint_exit_code, &[]));
+    let checked = failure
+        .exit
+        .as_ref()
+        .map(|exit| judge(exit, execution, run.context.checkpoint_exit_code, &[]));
     let evidence = checked.as_ref().map(|verdict| verdict.evidence.clone()).unwrap_or_default();
     let cause = match failure.kind {
         ErrorKind::Timeout | ErrorKind::Walltime => Cause::Timeout,
@@ -149,7 +162,13 @@ fn of_failure(run: &Run, failure: &Failure) -> Verdict {
         _ => failure.code,
     };
     let error = failure_line(&failure.step, failure.kind, failure.code, &failure.message);
-    Verdict { return_code, signal: failure.signal, cause: Some(cause), error: Some(error), evidence }
+    Verdict {
+        return_code,
+        signal: failure.signal,
+        cause: Some(cause),
+        error: Some(error),
+        evidence,
+    }
 }
 
 fn of_stop(run: &Run, exit: Option<&Exit>, reason: Option<&StopReason>) -> Verdict {
@@ -193,13 +212,15 @@ pub fn rfc3339(ms: i64) -> String {
     // Civil date from a day count: eras of 400 years, years that begin in March.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * march_month + 2) / 5 + 1;
     let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second, milli) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60, rest % 1000);
+    let (hour, minute, second, milli) =
+        (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60, rest % 1000);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 

@@ -1,13 +1,16 @@
-//! The variables of one attempt: what they are, how they become environment variables, and how texts are filled in.
+//! The variables of one attempt: what they are, how they become environment variables, and how
+//! texts are filled in.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use torc_model::steps::{
-    EXPORT_MAX, EXPORT_TOTAL_MAX, Expr, Path, Piece, Reference, TextError, env_name, fill, lookup, show,
+    EXPORT_MAX, EXPORT_TOTAL_MAX, Expr, Path, Piece, Reference, TextError, env_name, fill, lookup,
+    show,
 };
 
 /// Names that mean something about a capture itself; they win over fields of its value.
-const ABOUT: [&str; 8] = ["exit_code", "success", "duration", "stdout", "stderr", "attempts", "outcome", "file"];
+const ABOUT: [&str; 8] =
+    ["exit_code", "success", "duration", "stdout", "stderr", "attempts", "outcome", "file"];
 
 /// A captured value and how it came about.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -103,8 +106,12 @@ impl Scope {
         // A capture called `files` hides none of `files.input.NAME`.
         let fixed = self.fixed.get(&path.root).and_then(|value| lookup(value, &path.pieces));
         let fixed = fixed.filter(|value| !value.is_null() && !path.pieces.is_empty());
-        let value = fixed.or_else(|| lookup(self.root(&path.root)?, &path.pieces).filter(|value| !value.is_null()));
-        value.cloned().or_else(|| self.files.get(&path.to_string()).map(|file| Value::from(file.as_str())))
+        let value = fixed.or_else(|| {
+            lookup(self.root(&path.root)?, &path.pieces).filter(|value| !value.is_null())
+        });
+        value
+            .cloned()
+            .or_else(|| self.files.get(&path.to_string()).map(|file| Value::from(file.as_str())))
     }
 
     /// Fills in a text that no shell reads.
@@ -131,8 +138,8 @@ impl Scope {
         held
     }
 
-    /// The environment of a process that uses these references: all variables to the second level, and whatever is
-    /// named. Values are data: they never become part of the shell's text.
+    /// The environment of a process that uses these references: all variables to the second level,
+    /// and whatever is named. Values are data: they never become part of the shell's text.
     pub fn exports(&self, references: &[Reference]) -> Result<Vec<(String, String)>, TextError> {
         let mut out: BTreeMap<String, String> = BTreeMap::new();
         let mut total = 0;
@@ -150,22 +157,30 @@ impl Scope {
                 return Err(unusable("its value contains a NUL character".into()));
             }
             if text.len() > EXPORT_MAX || total + text.len() > EXPORT_TOTAL_MAX {
-                let why = format!("its value has {} bytes, more than a process can be given", text.len());
-                return Err(unusable(format!("{why}; read the file `${{{}.file}}` instead", path.root)));
+                let why =
+                    format!("its value has {} bytes, more than a process can be given", text.len());
+                return Err(unusable(format!(
+                    "{why}; read the file `${{{}.file}}` instead",
+                    path.root
+                )));
             }
             total += text.len();
             out.insert(env_name(path), text);
         }
         let mut add = |name: String, value: &Value| {
             let text = show(value);
-            if text.len() <= EXPORT_MAX && total + text.len() <= EXPORT_TOTAL_MAX && !text.contains('\0') {
+            if text.len() <= EXPORT_MAX
+                && total + text.len() <= EXPORT_TOTAL_MAX
+                && !text.contains('\0')
+            {
                 total += text.len();
                 out.entry(name).or_insert(text);
             }
         };
         let errors = self.errors.last().map(|error| ("error", error));
         let fixed = self.fixed.iter().map(|(name, value)| (name.as_str(), value));
-        let captures = self.captures.iter().map(|(name, captured)| (name.as_str(), &captured.value));
+        let captures =
+            self.captures.iter().map(|(name, captured)| (name.as_str(), &captured.value));
         for (name, value) in captures.chain(fixed).chain(errors) {
             add(name.into(), value);
             if let Value::Object(map) = value {
@@ -175,7 +190,11 @@ impl Scope {
             }
         }
         for (name, captured) in &self.captures {
-            for (key, value) in captured.about.iter().filter(|(key, _)| !matches!(key.as_str(), "stdout" | "stderr")) {
+            for (key, value) in captured
+                .about
+                .iter()
+                .filter(|(key, _)| !matches!(key.as_str(), "stdout" | "stderr"))
+            {
                 add(format!("{name}__{key}"), value);
             }
         }
@@ -197,7 +216,10 @@ mod tests {
 
     fn scope() -> Scope {
         let mut scope = Scope::default();
-        scope.fix("item", json!({"path": "a b", "deep": {"er": [1, 2]}, "big": "x".repeat(EXPORT_MAX + 1)}));
+        scope.fix(
+            "item",
+            json!({"path": "a b", "deep": {"er": [1, 2]}, "big": "x".repeat(EXPORT_MAX + 1)}),
+        );
         scope.name_file("item.file", "/tmp/item.json".into());
         let about = json!({"exit_code": 0, "file": "/tmp/v.o", "success": true});
         let Value::Object(about) = about else { unreachable!() };

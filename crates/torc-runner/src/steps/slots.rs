@@ -1,5 +1,6 @@
-//! Waits for slots of the agent on behalf of attempts: one thread for each slot that is waited for, asleep until whoever
-//! holds it, in this process or another, lets go. What it gets goes to the attempt that has waited longest.
+//! Waits for slots of the agent on behalf of attempts: one thread for each slot that is waited for,
+//! asleep until whoever holds it, in this process or another, lets go. What it gets goes to the
+//! attempt that has waited longest.
 
 use super::agent;
 use std::collections::{HashSet, VecDeque};
@@ -19,8 +20,14 @@ struct State {
 pub struct Slots(Arc<Mutex<State>>);
 
 impl Slots {
-    /// Lets an attempt wait. `give` gets the slot; it may come although the attempt has stopped waiting.
-    pub fn wait(&self, id: AttemptId, paths: Vec<PathBuf>, give: impl Fn(AttemptId, File) + Clone + Send + 'static) {
+    /// Lets an attempt wait. `give` gets the slot; it may come although the attempt has stopped
+    /// waiting.
+    pub fn wait(
+        &self,
+        id: AttemptId,
+        paths: Vec<PathBuf>,
+        give: impl Fn(AttemptId, File) + Clone + Send + 'static,
+    ) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting.push_back(id);
         for path in paths {
@@ -32,7 +39,11 @@ impl Slots {
                 let path = path.clone();
                 move || slots.watch(&path, &give)
             };
-            if let Err(error) = std::thread::Builder::new().name("torc-slot".into()).stack_size(64 << 10).spawn(watch) {
+            if let Err(error) = std::thread::Builder::new()
+                .name("torc-slot".into())
+                .stack_size(64 << 10)
+                .spawn(watch)
+            {
                 tracing::warn!(%error, "can not wait for a slot of the agent");
                 state.watched.remove(&path);
             }
@@ -81,7 +92,9 @@ mod tests {
         let slots = Slots::default();
         for id in 1..=3 {
             let sender = sender.clone();
-            slots.wait(AttemptId(id), paths.clone(), move |id, slot| sender.send((id, slot)).unwrap());
+            slots.wait(AttemptId(id), paths.clone(), move |id, slot| {
+                sender.send((id, slot)).unwrap()
+            });
         }
         slots.forget(AttemptId(2));
         assert!(receiver.try_recv().is_err());

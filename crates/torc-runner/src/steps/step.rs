@@ -1,4 +1,5 @@
-//! One step with everything that belongs to it: tries, retries, checks, groups. The decisions are the model's.
+//! One step with everything that belongs to it: tries, retries, checks, groups. The decisions are
+//! the model's.
 
 use super::failure::{Failure, Place, Stop, Tried, validation};
 use super::journal::Line;
@@ -9,7 +10,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 use torc_model::steps::{
-    Action, AfterHandler, AfterTry, ErrorKind, Outcome, Step, Strategy, after_handler, after_try, given_up,
+    Action, AfterHandler, AfterTry, ErrorKind, Outcome, Step, Strategy, after_handler, after_try,
+    given_up,
 };
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -59,19 +61,34 @@ impl Run {
     }
 
     /// One step with everything that belongs to it.
-    pub(super) async fn step(&mut self, step: &Step, place: &Place) -> Result<(Outcome, Option<Box<Failure>>), Stop> {
+    pub(super) async fn step(
+        &mut self,
+        step: &Step,
+        place: &Place,
+    ) -> Result<(Outcome, Option<Box<Failure>>), Stop> {
         let name = step.name.clone().unwrap_or_else(|| place.path.clone());
         if let Some(when) = &step.when {
             match self.scope.holds(when) {
                 Ok(true) => {}
                 Ok(false) => {
-                    self.event("step_finished", place, json!({"outcome": Outcome::Skipped, "name": name}));
+                    self.event(
+                        "step_finished",
+                        place,
+                        json!({"outcome": Outcome::Skipped, "name": name}),
+                    );
                     return Ok((Outcome::Skipped, None));
                 }
                 Err(message) => {
-                    let mut failure = self.failure(ErrorKind::Variable, 1, format!("`when`: {message}"), place);
+                    let mut failure =
+                        self.failure(ErrorKind::Variable, 1, format!("`when`: {message}"), place);
                     self.row_without_process(step, place, &mut failure);
-                    return Ok(self.finish(step, place, &name, given_up(step.continue_on_error), Some(failure)));
+                    return Ok(self.finish(
+                        step,
+                        place,
+                        &name,
+                        given_up(step.continue_on_error),
+                        Some(failure),
+                    ));
                 }
             }
         }
@@ -87,7 +104,8 @@ impl Run {
             let mut failure = match (decision, failure) {
                 (AfterTry::Passed(outcome), _) => {
                     let after = self.list(&step.on_success, place, "on_success").await?.failure;
-                    let outcome = if after.is_some() { given_up(step.continue_on_error) } else { outcome };
+                    let outcome =
+                        if after.is_some() { given_up(step.continue_on_error) } else { outcome };
                     return Ok(self.finish(step, place, &name, outcome, after));
                 }
                 (AfterTry::GiveUp | AfterTry::Handle, None) => {
@@ -102,24 +120,45 @@ impl Run {
             if failure.expired.is_some() {
                 return Ok(self.finish(step, place, &name, Outcome::Failed, Some(failure)));
             }
-            let Some(handler) = step.on_failure.as_ref().filter(|_| decision == AfterTry::Handle) else {
-                return Ok(self.finish(step, place, &name, given_up(step.continue_on_error), Some(failure)));
+            let Some(handler) = step.on_failure.as_ref().filter(|_| decision == AfterTry::Handle)
+            else {
+                return Ok(self.finish(
+                    step,
+                    place,
+                    &name,
+                    given_up(step.continue_on_error),
+                    Some(failure),
+                ));
             };
             let end = self.handle(handler, &failure, place).await?;
-            match after_handler(handler.strategy, end, n, handler.max_attempts, handler.handler_failure_fatal) {
+            match after_handler(
+                handler.strategy,
+                end,
+                n,
+                handler.max_attempts,
+                handler.handler_failure_fatal,
+            ) {
                 AfterHandler::Recovered => {
                     if handler.strategy == Strategy::Fallback {
-                        // Its result stands for the step's; what it did not print is simply not there.
+                        // Its result stands for the step's; what it did not print is simply not
+                        // there.
                         let _ = self.take_captures(&step.capture);
                     }
                     return Ok(self.finish(step, place, &name, Outcome::Recovered, Some(failure)));
                 }
                 AfterHandler::Rerun => {
-                    let only_check = failure.kind == ErrorKind::Validation && !step.validate.is_empty();
+                    let only_check =
+                        failure.kind == ErrorKind::Validation && !step.validate.is_empty();
                     part = if only_check { Part::Check } else { Part::Whole };
                 }
                 AfterHandler::GiveUp => {
-                    return Ok(self.finish(step, place, &name, given_up(step.continue_on_error), Some(failure)));
+                    return Ok(self.finish(
+                        step,
+                        place,
+                        &name,
+                        given_up(step.continue_on_error),
+                        Some(failure),
+                    ));
                 }
                 AfterHandler::Fatal => {
                     self.finish(step, place, &name, Outcome::Failed, Some(failure.clone()));
@@ -157,7 +196,12 @@ impl Run {
             }
             self.event("step_finished", place, data);
             let captures = self.scope.captures().clone();
-            self.keep(Line { path: place.path.clone(), event: None, outcome: Some(outcome), captures });
+            self.keep(Line {
+                path: place.path.clone(),
+                event: None,
+                outcome: Some(outcome),
+                captures,
+            });
             torc_failpoint::hit("steps.after_step");
         }
         (outcome, failure.filter(|_| !outcome.goes_on()))
@@ -175,13 +219,13 @@ impl Run {
             if !has_row && failure.step == place.path && failure.kind != ErrorKind::Validation {
                 self.row_without_process(step, place, &mut failure);
             }
-            let seed = self.packet.job_id.0.unsigned_abs() ^ (self.packet.attempt_id.unsigned_abs() << 32);
+            let seed =
+                self.packet.job_id.0.unsigned_abs() ^ (self.packet.attempt_id.unsigned_abs() << 32);
             let elapsed = begun.elapsed().as_secs_f64();
-            let wait = step
-                .retry
-                .as_ref()
-                .filter(|_| failure.expired.is_none())
-                .and_then(|retry| retry.wait(tries, failure.kind, failure.code, &failure.message, elapsed, seed));
+            let wait =
+                step.retry.as_ref().filter(|_| failure.expired.is_none()).and_then(|retry| {
+                    retry.wait(tries, failure.kind, failure.code, &failure.message, elapsed, seed)
+                });
             let Some(wait) = wait else { return Ok(Err(failure)) };
             self.event("retry_scheduled", place, json!({"try": tries + 1, "after_seconds": wait}));
             self.wait(Duration::try_from_secs_f64(wait).unwrap_or_default()).await?;
@@ -190,7 +234,8 @@ impl Run {
 
     pub(super) async fn wait(&mut self, time: Duration) -> Result<(), Stop> {
         // A wait does not outlast the time limits around it; the next try will find them over.
-        let left = self.deadlines.iter().map(|end| end.saturating_duration_since(Instant::now())).min();
+        let left =
+            self.deadlines.iter().map(|end| end.saturating_duration_since(Instant::now())).min();
         match self.port.ask(Ask::Wait(left.map_or(time, |left| left.min(time)))).await {
             Answer::Stop(reason) => Err(Stop::Interrupted(None, Some(reason))),
             Answer::Begin | Answer::Woken | Answer::Ended(_) | Answer::Slot(_) => Ok(()),
@@ -220,7 +265,10 @@ impl Run {
         if !step.env.is_empty() {
             let mut env = Vec::with_capacity(step.env.len());
             for (key, value) in &step.env {
-                env.push((key.clone(), filled(self, value).map_err(|error| self.variable(&error, place))?));
+                env.push((
+                    key.clone(),
+                    filled(self, value).map_err(|error| self.variable(&error, place))?,
+                ));
             }
             self.envs.push(env);
         }
@@ -240,7 +288,9 @@ impl Run {
             let result = match &step.action {
                 Action::Shell(text) => self.shell(step, text, place).await?,
                 Action::Claude(prompt) => self.agent(step, prompt, place).await?,
-                Action::Validate(steps) | Action::Steps(steps) => self.group(step, steps, place).await?,
+                Action::Validate(steps) | Action::Steps(steps) => {
+                    self.group(step, steps, place).await?
+                }
             };
             if let Err(failure) = result {
                 return Ok(Err(failure));
@@ -278,14 +328,26 @@ impl Run {
         Ok(Ok(()))
     }
 
-    pub(super) fn expectation(&mut self, expect: &str, exit_code: i64, place: &Place) -> Result<(), Box<Failure>> {
+    pub(super) fn expectation(
+        &mut self,
+        expect: &str,
+        exit_code: i64,
+        place: &Place,
+    ) -> Result<(), Box<Failure>> {
         match self.scope.holds_after(expect, exit_code) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let code = if exit_code == 0 { 1 } else { exit_code };
-                Err(self.failure(ErrorKind::Expect, code, format!("`{expect}` does not hold"), place))
+                Err(self.failure(
+                    ErrorKind::Expect,
+                    code,
+                    format!("`{expect}` does not hold"),
+                    place,
+                ))
             }
-            Err(message) => Err(self.failure(ErrorKind::Variable, 1, format!("`expect`: {message}"), place)),
+            Err(message) => {
+                Err(self.failure(ErrorKind::Variable, 1, format!("`expect`: {message}"), place))
+            }
         }
     }
 }

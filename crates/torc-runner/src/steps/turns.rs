@@ -1,7 +1,9 @@
-//! The executor of steps as a conversation: it asks for one thing at a time and goes on with the answer.
+//! The executor of steps as a conversation: it asks for one thing at a time and goes on with the
+//! answer.
 //!
-//! The executor itself is straight code, an `async fn` that nobody but [`StepRun::advance`] polls: it needs no runtime
-//! and no thread of its own, and while it waits for a process it is only a value.
+//! The executor itself is straight code, an `async fn` that nobody but [`StepRun::advance`] polls:
+//! it needs no runtime and no thread of its own, and while it waits for a process it is only a
+//! value.
 
 use super::run;
 use crate::attempt::{Attempt, Context};
@@ -123,11 +125,15 @@ impl StepRun {
     /// Goes on with the answer to what it asked last. May look at files.
     pub fn advance(&mut self, answer: Answer) -> Ask {
         // Nobody has asked for `Begin`: it must not be taken for the answer to the first question.
-        self.port.with(|slot| slot.answer = Some(answer).filter(|answer| !matches!(answer, Answer::Begin)));
+        self.port.with(|slot| {
+            slot.answer = Some(answer).filter(|answer| !matches!(answer, Answer::Begin))
+        });
         let mut task = std::task::Context::from_waker(Waker::noop());
         match self.future.as_mut().poll(&mut task) {
             Poll::Ready(report) => Ask::Done(report),
-            Poll::Pending => self.port.with(|slot| slot.ask.take()).unwrap_or(Ask::Wait(Duration::ZERO)),
+            Poll::Pending => {
+                self.port.with(|slot| slot.ask.take()).unwrap_or(Ask::Wait(Duration::ZERO))
+            }
         }
     }
 }

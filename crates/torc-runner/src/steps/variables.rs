@@ -11,13 +11,15 @@ use torc_model::steps::{Action, ErrorKind, MapSettings, Outcome, Source, Step, T
 impl Run {
     pub(super) fn set_variables(&mut self, tree: &Tree) -> Result<(), String> {
         let packet = &self.packet;
-        let job = json!({"name": packet.job_name, "id": packet.job_id, "attempt": packet.attempt_id});
+        let job =
+            json!({"name": packet.job_name, "id": packet.job_id, "attempt": packet.attempt_id});
         self.scope.fix("job", job);
         let workflow = json!({"name": self.context.workflow_name, "id": self.context.workflow_id});
         self.scope.fix("workflow", workflow);
         let mut values = tree.values.clone();
         for (name, value) in &packet.env {
-            // The server's word on user data is newer than what was known when the workflow was created.
+            // The server's word on user data is newer than what was known when the workflow was
+            // created.
             if let Some(name) = name.strip_prefix("TORC_USER_DATA_")
                 && let Ok(value) = serde_json::from_str::<Value>(value)
             {
@@ -42,10 +44,13 @@ impl Run {
         }
         if let Some(Value::Object(map)) = &tree.map {
             let rows = map.get("rows").and_then(Value::as_array).cloned().unwrap_or_default();
-            let lines = |rows: &mut dyn Iterator<Item = &Value>| rows.map(|row| format!("{row}\n")).collect::<String>();
+            let lines = |rows: &mut dyn Iterator<Item = &Value>| {
+                rows.map(|row| format!("{row}\n")).collect::<String>()
+            };
             let results = self.keep_file("_map_results.jsonl", &lines(&mut rows.iter()))?;
             let is_dead = |row: &&Value| row["outcome"] != "ok" && row["outcome"] != "recovered";
-            let dead = self.keep_file("_map_dead.jsonl", &lines(&mut rows.iter().filter(is_dead)))?;
+            let dead =
+                self.keep_file("_map_dead.jsonl", &lines(&mut rows.iter().filter(is_dead)))?;
             self.scope.name_file("map.results.file", results);
             self.scope.name_file("map.dead.file", dead);
             let mut map = map.clone();
@@ -58,11 +63,15 @@ impl Run {
 
     pub(super) fn keep_file(&mut self, ending: &str, text: &str) -> Result<String, String> {
         let path = self.context.log_path(&self.packet, ending);
-        std::fs::write(&path, text).map_err(|error| format!("can not write `{}`: {error}", path.display()))?;
+        std::fs::write(&path, text)
+            .map_err(|error| format!("can not write `{}`: {error}", path.display()))?;
         Ok(path.display().to_string())
     }
 
-    pub(super) async fn find_items(&mut self, settings: &MapSettings) -> Result<Option<Box<Failure>>, Stop> {
+    pub(super) async fn find_items(
+        &mut self,
+        settings: &MapSettings,
+    ) -> Result<Option<Box<Failure>>, Stop> {
         let place = Place { path: "map.items".into(), file: "items".into() };
         let mut printed = None;
         if let Source::Command { command, .. } = &settings.items {
@@ -83,7 +92,8 @@ impl Run {
         }
     }
 
-    /// How many of the first steps an earlier attempt of this run has done; their captures come back.
+    /// How many of the first steps an earlier attempt of this run has done; their captures come
+    /// back.
     pub(super) fn done_before(&mut self, tree: &Tree) -> usize {
         let own = self.packet.attempt_id;
         let earlier = (1..own).rev().find_map(|attempt| {
@@ -94,8 +104,11 @@ impl Run {
         let mut done = 0;
         for index in 0..tree.steps.len() {
             let place = Place::root().child("steps", index);
-            let line = lines.iter().rev().find(|line| line.path == place.path && line.outcome.is_some());
-            let Some(line) = line.filter(|line| matches!(line.outcome, Some(Outcome::Ok | Outcome::Recovered))) else {
+            let line =
+                lines.iter().rev().find(|line| line.path == place.path && line.outcome.is_some());
+            let Some(line) =
+                line.filter(|line| matches!(line.outcome, Some(Outcome::Ok | Outcome::Recovered)))
+            else {
                 break;
             };
             for (name, captured) in &line.captures {

@@ -25,7 +25,11 @@ impl Bench {
         Self::with(Duration::from_secs(20), None, |_| None)
     }
 
-    fn with(grace: Duration, sample_interval: Option<Duration>, cgroups: impl FnOnce(&str) -> Option<Cgroups>) -> Self {
+    fn with(
+        grace: Duration,
+        sample_interval: Option<Duration>,
+        cgroups: impl FnOnce(&str) -> Option<Cgroups>,
+    ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let key = format!("test{}x{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         sys::become_subreaper().unwrap();
@@ -71,7 +75,10 @@ impl Bench {
         let now = Instant::now();
         let due = self.supervisor.next_alarm().map(|at| at.saturating_duration_since(now));
         let mut ready = Vec::new();
-        self.supervisor.poller().wait(Some(due.unwrap_or(timeout).min(timeout)), &mut ready).unwrap();
+        self.supervisor
+            .poller()
+            .wait(Some(due.unwrap_or(timeout).min(timeout)), &mut ready)
+            .unwrap();
         let mut done = Vec::new();
         self.inbox.take(&ready, &mut done);
         let now = Instant::now();
@@ -119,7 +126,9 @@ impl Bench {
     fn tagged(&self) -> Vec<i32> {
         let table = Table::read().unwrap();
         let ours = |p: &procfs::Process| {
-            !p.is_zombie && procfs::read_tag(p.pid).is_some_and(|tag| tag.starts_with(&format!("{}/", self.key)))
+            !p.is_zombie
+                && procfs::read_tag(p.pid)
+                    .is_some_and(|tag| tag.starts_with(&format!("{}/", self.key)))
         };
         table
             .descendants([i32::try_from(std::process::id()).unwrap()])
@@ -134,7 +143,8 @@ fn is_alive(pid: i32) -> bool {
     procfs::find_process(pid).is_some_and(|p| !p.is_zombie)
 }
 
-/// Runs a test in a process of its own: orphans without a tag would be swept by the supervisors of other tests.
+/// Runs a test in a process of its own: orphans without a tag would be swept by the supervisors of
+/// other tests.
 fn alone(name: &str, test: impl FnOnce()) {
     const MARK: &str = "ALONE_IN_PROCESS";
     if std::env::var_os(MARK).is_some() {
@@ -181,7 +191,11 @@ fn cpu_time_counts_children_and_grandchildren() {
 fn the_environment_is_given_and_ours_is_not() {
     let mut bench = Bench::new();
     let mut order = bench.order("echo \"$A $TORC_ATTEMPT_TAG\"; env | grep ^TORC_ | sort");
-    order.env = vec![("A".into(), "first".into()), ("A".into(), "x y".into()), ("TORC_JOB_ID".into(), "5".into())];
+    order.env = vec![
+        ("A".into(), "first".into()),
+        ("A".into(), "x y".into()),
+        ("TORC_JOB_ID".into(), "5".into()),
+    ];
     let tag = order.tag.clone();
     bench.run(order);
     assert_eq!(bench.text("1.o"), format!("x y {tag}\nTORC_ATTEMPT_TAG={tag}\nTORC_JOB_ID=5\n"));
@@ -252,8 +266,7 @@ fn a_timeout_ends_a_tree_that_ignores_the_signal() {
 fn grandchildren_keep_the_grace_when_the_leader_ends_first() {
     let mut bench = Bench::new();
     // The leader dies of the signal at once; its child needs a moment to save its work.
-    let script =
-        "bash -c 'trap \"sleep 0.3; touch saved; exit 0\" TERM; touch ready; while :; do sleep 0.01; done' & wait";
+    let script = "bash -c 'trap \"sleep 0.3; touch saved; exit 0\" TERM; touch ready; while :; do sleep 0.01; done' & wait";
     let order = bench.order(script);
     let id = order.id;
     bench.supervisor.start(order, Instant::now());
@@ -269,7 +282,8 @@ fn grandchildren_keep_the_grace_when_the_leader_ends_first() {
 #[test]
 fn the_grace_of_grandchildren_ends_too() {
     let mut bench = Bench::with(Duration::from_millis(200), None, |_| None);
-    let order = bench.order("bash -c 'trap \"\" TERM; touch ready; while :; do sleep 0.01; done' & wait");
+    let order =
+        bench.order("bash -c 'trap \"\" TERM; touch ready; while :; do sleep 0.01; done' & wait");
     let id = order.id;
     bench.supervisor.start(order, Instant::now());
     bench.until_file("ready");
@@ -321,7 +335,8 @@ fn what_ended_by_itself_was_not_ended_by_us() {
 #[test]
 fn children_left_in_the_group_die_with_the_leader() {
     let mut bench = Bench::new();
-    let order = bench.order("sleep 100 & (trap '' TERM HUP; sleep 100; true) & echo $! > pid; exit 0");
+    let order =
+        bench.order("sleep 100 & (trap '' TERM HUP; sleep 100; true) & echo $! > pid; exit 0");
     let exit = bench.run(order);
     assert_eq!(exit.how, How::Code(0));
     let pid: i32 = bench.text("pid").trim().parse().unwrap();
@@ -370,7 +385,8 @@ fn an_orphan_without_a_tag_goes_when_everything_has_ended_that_it_could_belong_t
 fn a_background_helper_of_a_living_process_is_left_alone() {
     alone("a_background_helper_of_a_living_process_is_left_alone", || {
         let mut bench = Bench::new();
-        let long = bench.order(&format!("{ORPHAN} touch ready; while [ ! -e go ]; do sleep 0.02; done"));
+        let long =
+            bench.order(&format!("{ORPHAN} touch ready; while [ ! -e go ]; do sleep 0.02; done"));
         let long_id = long.id;
         bench.supervisor.start(long, Instant::now());
         bench.until_file("ready");
@@ -378,7 +394,9 @@ fn a_background_helper_of_a_living_process_is_left_alone() {
         for _ in 0..3 {
             let quick = bench.order("true");
             bench.run(quick);
-            bench.until("a sweep", |b| b.supervisor.ended_tags.is_empty() && !b.supervisor.is_sweeping);
+            bench.until("a sweep", |b| {
+                b.supervisor.ended_tags.is_empty() && !b.supervisor.is_sweeping
+            });
         }
         assert!(is_alive(pid));
         std::fs::write(bench.path("go"), "").unwrap();
@@ -400,7 +418,11 @@ fn the_last_look_goes_through_the_whole_table_only_if_somebody_is_left() {
         bench.run(order);
         let pid: i32 = bench.text("orphan").trim().parse().unwrap();
         assert!(!cleanup::is_clean(&nobody) && is_alive(pid));
-        assert_eq!(cleanup::is_clean(&HashSet::from([pid])), procfs::own_children().is_some(), "this one is known");
+        assert_eq!(
+            cleanup::is_clean(&HashSet::from([pid])),
+            procfs::own_children().is_some(),
+            "this one is known"
+        );
         bench.supervisor.sweep_now();
         bench.until("the end of the orphan", |_| !is_alive(pid));
     });
@@ -412,7 +434,9 @@ fn memory_beyond_the_limit_is_noticed_by_sampling() {
     let mut order = bench.order("x=$(head -c 100000000 /dev/zero | tr '\\0' x); sleep 100; true");
     order.memory_limit = Some(50_000_000);
     let exit = bench.run(order);
-    let Some(StopReason::Memory { used_bytes, limit_bytes }) = exit.stop else { panic!("{exit:?}") };
+    let Some(StopReason::Memory { used_bytes, limit_bytes }) = exit.stop else {
+        panic!("{exit:?}")
+    };
     assert!(used_bytes > 50_000_000 && limit_bytes == 50_000_000);
     assert_eq!(exit.how, How::Signal(9));
     assert!(exit.peak_memory_bytes >= used_bytes);
@@ -426,14 +450,20 @@ fn memory_beyond_the_limit_is_stopped_by_the_kernel_where_it_can() {
         eprintln!("skipped: no control group can be made here");
         return;
     }
-    let mut order = bench.order("cat /proc/self/cgroup; x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo survived");
+    let mut order = bench.order(
+        "cat /proc/self/cgroup; x=$(head -c 200000000 /dev/zero | tr '\\0' x); echo survived",
+    );
     order.memory_limit = Some(50_000_000);
     let tag = format!("torc-{}/p{}", bench.key, order.id);
     let exit = bench.run(order);
     let output = bench.text("1.o");
     assert!(output.contains(&tag) && !output.contains("survived"), "{output}");
     assert!(exit.stop.is_none(), "{:?}", exit.stop);
-    assert!(exit.memory.is_some_and(|m| m.oom_kills >= 1 && m.peak_bytes > Some(40_000_000)), "{:?}", exit.memory);
+    assert!(
+        exit.memory.is_some_and(|m| m.oom_kills >= 1 && m.peak_bytes > Some(40_000_000)),
+        "{:?}",
+        exit.memory
+    );
     assert_ne!(exit.how, How::Code(0));
 
     let mut order = bench.order("setsid sleep 100 & exit 4");
@@ -466,7 +496,8 @@ fn many_processes_at_once_all_end() {
 fn output_without_a_newline_costs_no_memory() {
     let mut bench = Bench::new();
     let order = bench.order("head -c 300000000 /dev/zero");
-    let before = procfs::find_process(i32::try_from(std::process::id()).unwrap()).unwrap().rss_pages;
+    let before =
+        procfs::find_process(i32::try_from(std::process::id()).unwrap()).unwrap().rss_pages;
     assert_eq!(bench.run(order).how, How::Code(0));
     let after = procfs::find_process(i32::try_from(std::process::id()).unwrap()).unwrap().rss_pages;
     assert_eq!(std::fs::metadata(bench.path("1.o")).unwrap().len(), 300_000_000);

@@ -1,9 +1,10 @@
 //! Which processor a new process begins on: the one of the thread that starts it.
 //!
-//! Left to itself the kernel looks for the one with the least to do, and counts that thread, which does nothing but wait
-//! until the program runs. On a busy machine that means another processor and the end of a turn there, milliseconds away.
-//! So the thread keeps to its processor for this moment, and the new process with it. The process gives that up itself
-//! before its program runs: the program never sees it, nor does anything it starts. When a program is loaded the kernel
+//! Left to itself the kernel looks for the one with the least to do, and counts that thread, which
+//! does nothing but wait until the program runs. On a busy machine that means another processor and
+//! the end of a turn there, milliseconds away. So the thread keeps to its processor for this
+//! moment, and the new process with it. The process gives that up itself before its program runs:
+//! the program never sees it, nor does anything it starts. When a program is loaded the kernel
 //! looks for the best place again, and by then counts right.
 
 use rustix::io;
@@ -17,7 +18,8 @@ static EVERYWHERE: LazyLock<CpuSet> = LazyLock::new(|| {
     all
 });
 
-/// What the kernel makes of that here. Asked by a thread of its own, so that nobody else is changed by it.
+/// What the kernel makes of that here. Asked by a thread of its own, so that nobody else is changed
+/// by it.
 static WIDEST: LazyLock<Option<CpuSet>> = LazyLock::new(|| {
     let ask = || sched_setaffinity(None, &EVERYWHERE).and_then(|()| sched_getaffinity(None)).ok();
     std::thread::Builder::new().spawn(ask).ok()?.join().ok()?
@@ -27,8 +29,9 @@ static WIDEST: LazyLock<Option<CpuSet>> = LazyLock::new(|| {
 pub struct Place(());
 
 impl Place {
-    /// Keeps this thread where it is, if it may be everywhere else as well. One that somebody has given a list of
-    /// processors is left alone, and so are all while some are away: what is allowed now would become a list for good.
+    /// Keeps this thread where it is, if it may be everywhere else as well. One that somebody has
+    /// given a list of processors is left alone, and so are all while some are away: what is
+    /// allowed now would become a list for good.
     pub fn keep() -> Option<Self> {
         let now = sched_getaffinity(None).ok().filter(|now| now.count() > 1)?;
         if WIDEST.as_ref() != Some(&now) {
@@ -44,7 +47,8 @@ impl Place {
         Some(Self(()))
     }
 
-    /// For the process that this thread has started: it may be everywhere again. Makes system calls only.
+    /// For the process that this thread has started: it may be everywhere again. Makes system calls
+    /// only.
     pub fn leave(&self) -> io::Result<()> {
         sched_setaffinity(None, &EVERYWHERE)
     }
@@ -81,7 +85,9 @@ mod tests {
     fn a_thread_keeps_to_its_processor_for_a_moment() {
         alone(|| {
             let before = allowed();
-            let Some(place) = Place::keep() else { return eprintln!("there is one processor only") };
+            let Some(place) = Place::keep() else {
+                return eprintln!("there is one processor only");
+            };
             assert_eq!(allowed().count(), 1);
             drop(place);
             assert!(allowed() == before);
@@ -91,7 +97,8 @@ mod tests {
     #[test]
     fn what_the_user_allowed_is_allowed_again_and_no_more() {
         alone(|| {
-            let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed().is_set(*cpu)).collect();
+            let all: Vec<usize> =
+                (0..CpuSet::MAX_CPU).filter(|cpu| allowed().is_set(*cpu)).collect();
             let Some((_, some)) = all.split_first().filter(|(_, some)| !some.is_empty()) else {
                 return eprintln!("there is one processor only");
             };

@@ -1,8 +1,9 @@
-//! Starts a program the cheap way: the child borrows our memory until its program runs, so that nothing is copied
-//! however large we are, and the kernel hands out the descriptor of the new process in the same call.
+//! Starts a program the cheap way: the child borrows our memory until its program runs, so that
+//! nothing is copied however large we are, and the kernel hands out the descriptor of the new
+//! process in the same call.
 //!
-//! The C library's `posix_spawn` does the same, but maps and unmaps a stack for each child, which stops all our threads
-//! for a moment, and touches every signal there is.
+//! The C library's `posix_spawn` does the same, but maps and unmaps a stack for each child, which
+//! stops all our threads for a moment, and touches every signal there is.
 
 use super::place::Place;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -99,8 +100,8 @@ enum Step {
     Run,
 }
 
-/// Starts a program in a process group of its own, with no signal blocked. Returns once it runs; with its number and, on
-/// kernels that have such a thing, its descriptor.
+/// Starts a program in a process group of its own, with no signal blocked. Returns once it runs;
+/// with its number and, on kernels that have such a thing, its descriptor.
 pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError> {
     let (argv, env) = (program.argv.pointers(), program.env.pointers());
     let mut child = Child {
@@ -117,18 +118,27 @@ pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError
     super::turns::keep_to_this_thread();
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     // SAFETY: a signal set is plain data for which all zeroes is a valid value.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-    // SAFETY: the pointers are to live, writable variables. Nothing of ours may handle a signal in the child, because it
-    // would do so in our memory: signals stay blocked until the child has given up all handlers.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    // SAFETY: the pointers are to live, writable variables. Nothing of ours may handle a signal in
+    // the child, because it would do so in our memory: signals stay blocked until the child has
+    // given up all handlers.
     unsafe {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
     }
-    // SAFETY: the stack is large enough for `become_program`, grows down from its end, is aligned, and lives until this
-    // thread goes on, which VFORK delays until the child runs its program or is gone. So do `child` and all it points to.
+    // SAFETY: the stack is large enough for `become_program`, grows down from its end, is aligned,
+    // and lives until this thread goes on, which VFORK delays until the child runs its program or
+    // is gone. So do `child` and all it points to.
     let pid = unsafe {
         let top = stack.as_mut_ptr_range().end;
-        libc::clone(become_program, top.cast(), flags, (&raw mut child).cast::<c_void>(), &raw mut pidfd)
+        libc::clone(
+            become_program,
+            top.cast(),
+            flags,
+            (&raw mut child).cast::<c_void>(),
+            &raw mut pidfd,
+        )
     };
     let error = io::Error::last_os_error();
     // SAFETY: the pointer is to a live variable that the call above has filled.
@@ -139,7 +149,8 @@ pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError
     }
     // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
     let pidfd = (pidfd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
-    // SAFETY: `child` is a live variable; the child process may have written it behind the compiler's back.
+    // SAFETY: `child` is a live variable; the child process may have written it behind the
+    // compiler's back.
     match unsafe { (&raw const child.failure).read_volatile() } {
         None => Ok((pid, pidfd)),
         Some((step, code)) => {
@@ -155,10 +166,12 @@ pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError
     }
 }
 
-/// The life of a child until its program runs. Makes system calls only: no memory, no locks, no panics.
+/// The life of a child until its program runs. Makes system calls only: no memory, no locks, no
+/// panics.
 extern "C" fn become_program(argument: *mut c_void) -> c_int {
     let child = argument.cast::<Child>();
-    // SAFETY: `spawn` made the pointer from a live variable and stands still; everything in it is valid for these calls.
+    // SAFETY: `spawn` made the pointer from a live variable and stands still; everything in it is
+    // valid for these calls.
     unsafe {
         let step = prepare(&*child);
         let code = *libc::__errno_location();
@@ -170,7 +183,8 @@ extern "C" fn become_program(argument: *mut c_void) -> c_int {
 /// Returns only when something failed, with what it was.
 ///
 /// # Safety
-/// Every pointer in `child` must be good for the call it is used in, and the caller must be a process that ends after.
+/// Every pointer in `child` must be good for the call it is used in, and the caller must be a
+/// process that ends after.
 unsafe fn prepare(child: &Child) -> Step {
     // SAFETY: the caller promises good pointers; the rest are numbers and live local variables.
     unsafe {
@@ -243,7 +257,13 @@ mod tests {
         let path = dir.path().join("out");
         let out = File::create(&path).unwrap();
         let text = r#"echo "$0|$1|$NAME|$PWD|$(ps -o pgid= -p $$ | tr -d ' ')|$$"; cat; exit 5"#;
-        let pid = start("/bin/sh", &["me", "-c", text, "zero", "one two"], dir.path().to_str().unwrap(), &out).unwrap();
+        let pid = start(
+            "/bin/sh",
+            &["me", "-c", text, "zero", "one two"],
+            dir.path().to_str().unwrap(),
+            &out,
+        )
+        .unwrap();
         wait_for_end(pid);
         let Reap::Ended(reaped) = reap(pid) else { panic!("not reaped") };
         assert_eq!(reaped.status.code(), Some(5));
@@ -272,8 +292,9 @@ mod tests {
 
     #[test]
     fn a_program_may_run_on_the_same_processors_as_we_and_so_may_we_afterwards() {
-        let allowed =
-            |text: &str| text.lines().find(|line| line.starts_with("Cpus_allowed:")).map(str::to_owned).unwrap();
+        let allowed = |text: &str| {
+            text.lines().find(|line| line.starts_with("Cpus_allowed:")).map(str::to_owned).unwrap()
+        };
         let own = || allowed(&std::fs::read_to_string("/proc/thread-self/status").unwrap());
         let before = own();
         let dir = tempfile::tempdir().unwrap();
@@ -292,9 +313,15 @@ mod tests {
     fn each_failure_says_what_it_was_and_leaves_no_child() {
         let out = File::create("/dev/null").unwrap();
         let missing = start("/no/such/program", &["x"], "/", &out);
-        assert!(matches!(&missing, Err(SpawnError::Program(e)) if e.kind() == io::ErrorKind::NotFound), "{missing:?}");
+        assert!(
+            matches!(&missing, Err(SpawnError::Program(e)) if e.kind() == io::ErrorKind::NotFound),
+            "{missing:?}"
+        );
         let no_dir = start("/bin/sh", &["sh"], "/no/such/dir", &out);
-        assert!(matches!(&no_dir, Err(SpawnError::Directory(e)) if e.kind() == io::ErrorKind::NotFound), "{no_dir:?}");
+        assert!(
+            matches!(&no_dir, Err(SpawnError::Directory(e)) if e.kind() == io::ErrorKind::NotFound),
+            "{no_dir:?}"
+        );
         let denied = start("/etc/passwd", &["x"], "/", &out);
         let is_denied = |e: &io::Error| e.kind() == io::ErrorKind::PermissionDenied;
         assert!(matches!(&denied, Err(SpawnError::Program(e)) if is_denied(e)), "{denied:?}");

@@ -1,5 +1,5 @@
-//! A fake server: speaks the runner's protocol from memory, grants by CPUs, decides nothing. It lets tests lose answers,
-//! kill and restart it, and look at everything that the runner said.
+//! A fake server: speaks the runner's protocol from memory, grants by CPUs, decides nothing. It
+//! lets tests lose answers, kill and restart it, and look at everything that the runner said.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -98,7 +98,11 @@ impl FakeServer {
     /// Starts it again at the same address.
     pub fn restart(&mut self) {
         self.kill();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         // The old runtime closes its sockets in the background.
         let listener = (0..300)
             .find_map(|_| {
@@ -122,7 +126,9 @@ impl FakeServer {
         let router = Router::new().nest(BASE_PATH, router);
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            let listener = axum::serve::ListenerExt::tap_io(listener, |stream| stream.set_nodelay(true).unwrap());
+            let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+                stream.set_nodelay(true).unwrap()
+            });
             axum::serve(listener, router).await
         });
         self.runtime = Some(runtime);
@@ -211,7 +217,10 @@ impl Drop for FakeServer {
     }
 }
 
-async fn register(State(shared): State<Shared>, Json(body): Json<RegisterRunner>) -> Json<RunnerRegistered> {
+async fn register(
+    State(shared): State<Shared>,
+    Json(body): Json<RegisterRunner>,
+) -> Json<RunnerRegistered> {
     let mut inner = shared.inner.lock().unwrap();
     inner.registered.push(body);
     let id = i64::try_from(inner.registered.len()).unwrap();
@@ -297,7 +306,10 @@ fn lose_if_asked(inner: &mut Inner) {
 }
 
 fn is_empty(answer: &ClaimResponse) -> bool {
-    answer.attempts.is_empty() && answer.cancel.is_empty() && answer.actions.is_empty() && !answer.workflow_complete
+    answer.attempts.is_empty()
+        && answer.cancel.is_empty()
+        && answer.actions.is_empty()
+        && !answer.workflow_complete
 }
 
 async fn claim(
@@ -327,7 +339,9 @@ async fn claim(
             let mut inner = shared.inner.lock().unwrap();
             inner.answers.insert(body.key, answer.clone());
             if !answer.attempts.is_empty() || !body.completed.is_empty() {
-                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lose_if_asked(&mut inner)));
+                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    lose_if_asked(&mut inner)
+                }));
                 drop(inner);
                 if let Err(panic) = result {
                     std::panic::resume_unwind(panic);
@@ -338,7 +352,10 @@ async fn claim(
     }
 }
 
-async fn complete(State(shared): State<Shared>, Json(body): Json<CompletionBatch>) -> Json<ReportResults> {
+async fn complete(
+    State(shared): State<Shared>,
+    Json(body): Json<CompletionBatch>,
+) -> Json<ReportResults> {
     let mut inner = shared.inner.lock().unwrap();
     let results = body
         .items
@@ -353,7 +370,10 @@ async fn complete(State(shared): State<Shared>, Json(body): Json<CompletionBatch
     Json(ReportResults { results })
 }
 
-async fn heartbeat(State(shared): State<Shared>, Json(body): Json<Heartbeat>) -> Json<HeartbeatAnswer> {
+async fn heartbeat(
+    State(shared): State<Shared>,
+    Json(body): Json<Heartbeat>,
+) -> Json<HeartbeatAnswer> {
     let mut inner = shared.inner.lock().unwrap();
     let listed = |id: &AttemptId| body.held.iter().any(|held| held.id == *id);
     let answer = HeartbeatAnswer {
@@ -367,7 +387,11 @@ async fn heartbeat(State(shared): State<Shared>, Json(body): Json<Heartbeat>) ->
     Json(answer)
 }
 
-async fn goodbye(State(shared): State<Shared>, Path(_): Path<i64>, Json(body): Json<Goodbye>) -> Json<GoodbyeAnswer> {
+async fn goodbye(
+    State(shared): State<Shared>,
+    Path(_): Path<i64>,
+    Json(body): Json<Goodbye>,
+) -> Json<GoodbyeAnswer> {
     let mut inner = shared.inner.lock().unwrap();
     inner.goodbyes.push(body.reason);
     let actions = std::mem::take(&mut inner.last_actions);

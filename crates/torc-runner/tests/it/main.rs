@@ -40,7 +40,8 @@ impl Lab {
 
     fn begin_with(&self, change: impl FnOnce(&mut Config)) -> Work {
         let (sender, events) = mpsc::unbounded_channel();
-        let mut config = Config::new(self.server.client(), WorkflowId(1), self.dir.path().join("output"));
+        let mut config =
+            Config::new(self.server.client(), WorkflowId(1), self.dir.path().join("output"));
         config.capacity.num_cpus = 4;
         config.working_dir = self.dir.path().into();
         config.events = Some(sender);
@@ -68,7 +69,11 @@ impl Lab {
 
 impl Work {
     async fn end(self) -> Summary {
-        tokio::time::timeout(Duration::from_secs(60), self.task).await.expect("the runner hangs").unwrap().unwrap()
+        tokio::time::timeout(Duration::from_secs(60), self.task)
+            .await
+            .expect("the runner hangs")
+            .unwrap()
+            .unwrap()
     }
 
     async fn event(&mut self, wanted: impl Fn(&RunnerEvent) -> bool) -> RunnerEvent {
@@ -96,7 +101,8 @@ async fn until_file(path: &Path) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_run_and_are_reported_once() {
     let lab = Lab::new();
-    let good: Vec<AttemptId> = (0..40).map(|n| lab.server.job(&format!("echo {n}; exit 0"))).collect();
+    let good: Vec<AttemptId> =
+        (0..40).map(|n| lab.server.job(&format!("echo {n}; exit 0"))).collect();
     let bad = lab.server.job("echo oops >&2; exit 3");
     let summary = lab.run().await;
     assert_eq!((summary.succeeded, summary.failed, summary.reason), (40, 1, LeaveReason::Complete));
@@ -151,7 +157,8 @@ async fn jobs_see_their_environment_and_a_token_file_but_not_our_token() {
 async fn no_more_jobs_run_at_once_than_there_are_cpus() {
     let lab = Lab::new();
     // Each notes how many are inside; making a directory is atomic.
-    let job = "mkdir in.$TORC_JOB_ID; ls -d in.* | wc -l >> counts; sleep 0.05; rmdir in.$TORC_JOB_ID";
+    let job =
+        "mkdir in.$TORC_JOB_ID; ls -d in.* | wc -l >> counts; sleep 0.05; rmdir in.$TORC_JOB_ID";
     for _ in 0..12 {
         lab.server.job(job);
     }
@@ -179,7 +186,8 @@ async fn work_that_comes_later_is_heard_of_at_once() {
 async fn lost_answers_lose_and_repeat_nothing() {
     let lab = Lab::new();
     lab.server.change(|s| s.lose_answers = 5);
-    let ids: Vec<AttemptId> = (0..100).map(|_| lab.server.job("echo x >> ran.$TORC_JOB_ID")).collect();
+    let ids: Vec<AttemptId> =
+        (0..100).map(|_| lab.server.job("echo x >> ran.$TORC_JOB_ID")).collect();
     let summary = lab.run().await;
     assert_eq!(summary.succeeded, 100);
     assert_eq!(lab.server.lock().lose_answers, 0);
@@ -203,8 +211,13 @@ async fn a_server_restart_is_invisible_to_jobs_and_results_wait_on_disk() {
     let deadline = Instant::now() + Duration::from_secs(10);
     let file = loop {
         // First the directory is made, then the file, then it is written.
-        let file = std::fs::read_dir(&spool).ok().and_then(|mut files| files.next()).map(|file| file.unwrap().path());
-        if let Some(file) = file.filter(|file| std::fs::read_to_string(file).unwrap().lines().count() >= 2) {
+        let file = std::fs::read_dir(&spool)
+            .ok()
+            .and_then(|mut files| files.next())
+            .map(|file| file.unwrap().path());
+        if let Some(file) =
+            file.filter(|file| std::fs::read_to_string(file).unwrap().lines().count() >= 2)
+        {
             break file;
         }
         assert!(Instant::now() < deadline, "the result is not on disk");
@@ -229,17 +242,28 @@ async fn a_runner_that_is_cut_off_ends_its_jobs_and_the_next_one_delivers_for_it
     lab.until_file("ready").await;
     lab.server.kill();
     let summary = work.end().await;
-    assert_eq!((summary.reason, summary.ended, summary.undelivered), (LeaveReason::OutOfContact, 1, 1));
+    assert_eq!(
+        (summary.reason, summary.ended, summary.undelivered),
+        (LeaveReason::OutOfContact, 1, 1)
+    );
     assert!(lab.server.lock().completed.is_empty());
 
     // The spool's owner is this very process, which lives: make it look dead.
-    let spool = std::fs::read_dir(lab.dir.path().join("output/.torc_spool")).unwrap().next().unwrap().unwrap().path();
+    let spool = std::fs::read_dir(lab.dir.path().join("output/.torc_spool"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let text = std::fs::read_to_string(&spool).unwrap();
     let start = text.find("\"pid_start\":").unwrap() + "\"pid_start\":".len();
     std::fs::write(&spool, format!("{}1{}", &text[..start], &text[start..])).unwrap();
     lab.server.restart();
     let mut work = lab.begin();
-    work.event(|e| matches!(e, RunnerEvent::Warning { message } if message.contains("delivered 1"))).await;
+    work.event(
+        |e| matches!(e, RunnerEvent::Warning { message } if message.contains("delivered 1")),
+    )
+    .await;
     work.end().await;
     assert_eq!(lab.server.report(id).cause, Some(Cause::Stopped));
     assert!(!spool.exists());
@@ -255,7 +279,10 @@ async fn a_cancel_ends_the_job_and_says_so() {
     let summary = work.end().await;
     assert_eq!((summary.ended, summary.reason), (1, LeaveReason::Complete));
     let report = lab.server.report(id);
-    assert_eq!((report.return_code, report.signal, report.cause), (143, Some(15), Some(Cause::Canceled)));
+    assert_eq!(
+        (report.return_code, report.signal, report.cause),
+        (143, Some(15), Some(Cause::Canceled))
+    );
     assert_eq!(report.evidence[0].source, "journal");
 }
 
@@ -274,13 +301,17 @@ async fn what_is_no_longer_ours_is_stopped_and_not_reported() {
     assert_eq!(summary.ended, 1);
     let inner = lab.server.lock();
     assert!(inner.completed.is_empty());
-    assert!(inner.heartbeats.iter().any(|h| h.held.iter().any(|a| a.id == id && a.token == "token1")));
+    assert!(
+        inner.heartbeats.iter().any(|h| h.held.iter().any(|a| a.id == id && a.token == "token1"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_gives_jobs_time_and_a_second_one_does_not() {
     let lab = Lab::new();
-    let polite = lab.server.job("trap 'echo saved; exit 0' TERM; touch ready1; while :; do sleep 0.02; done");
+    let polite = lab
+        .server
+        .job("trap 'echo saved; exit 0' TERM; touch ready1; while :; do sleep 0.02; done");
     let waiting = lab.server.job("true");
     let work = lab.begin_with(|c| c.capacity.num_cpus = 1);
     lab.until_file("ready1").await;
@@ -292,7 +323,12 @@ async fn a_stop_gives_jobs_time_and_a_second_one_does_not() {
     assert_eq!(lab.log("job_wf1_j1_r1_a1.o"), "saved\n");
     // It was not taken, or taken and given back; in both cases it did not run.
     let completed = lab.server.lock().completed.clone();
-    assert!(completed.iter().filter(|r| r.attempt.id == waiting).all(|r| r.cause == Some(Cause::Stopped)));
+    assert!(
+        completed
+            .iter()
+            .filter(|r| r.attempt.id == waiting)
+            .all(|r| r.cause == Some(Cause::Stopped))
+    );
     assert!(!lab.dir.path().join("output/job_stdio/job_wf1_j2_r1_a1.o").exists());
 
     let lab = Lab::new();
@@ -304,14 +340,18 @@ async fn a_stop_gives_jobs_time_and_a_second_one_does_not() {
     work.shutdown.send(Shutdown::Kill).unwrap();
     work.end().await;
     let report = lab.server.report(stubborn);
-    assert_eq!((report.return_code, report.signal, report.cause), (137, Some(9), Some(Cause::Stopped)));
+    assert_eq!(
+        (report.return_code, report.signal, report.cause),
+        (137, Some(9), Some(Cause::Stopped))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_and_are_told_with_their_evidence() {
     let lab = Lab::new();
     lab.server.change(|s| s.execution.grace_seconds = 0.3);
-    let script = "(trap '' TERM; setsid bash -c 'trap \"\" TERM; touch in; sleep 100; true' & sleep 100)";
+    let script =
+        "(trap '' TERM; setsid bash -c 'trap \"\" TERM; touch in; sleep 100; true' & sleep 100)";
     let late = lab.server.job_with(script, |p| p.time_limit_seconds = Some(1));
     let greedy = "x=$(head -c 300000000 /dev/zero | tr '\\0' x); sleep 100; true";
     let large = lab.server.job_with(greedy, |p| p.memory_bytes = Some(60_000_000));
@@ -322,7 +362,11 @@ async fn limits_hold_and_are_told_with_their_evidence() {
     assert!(report.error.unwrap().contains("limit of 1 s"));
     let report = lab.server.report(large);
     assert_eq!((report.return_code, report.cause), (137, Some(Cause::Oom)), "{report:?}");
-    assert!(report.evidence.iter().any(|e| e.source == "kernel" || e.source == "node"), "{:?}", report.evidence);
+    assert!(
+        report.evidence.iter().any(|e| e.source == "kernel" || e.source == "node"),
+        "{:?}",
+        report.evidence
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -352,7 +396,11 @@ async fn what_can_not_start_fails_alone() {
     assert_eq!((summary.failed, summary.succeeded), (3, 1));
     for id in [broken, steps, blocked] {
         let report = lab.server.report(id);
-        assert_eq!((report.return_code, report.cause), (127, Some(Cause::SpawnError)), "{report:?}");
+        assert_eq!(
+            (report.return_code, report.cause),
+            (127, Some(Cause::SpawnError)),
+            "{report:?}"
+        );
     }
     assert!(lab.server.report(blocked).error.unwrap().contains("job_wf1_j3_r1_a1.o"));
     assert_eq!(lab.server.report(fine).cause, None);
@@ -369,10 +417,13 @@ async fn a_recovery_script_runs_before_its_attempt() {
         return_code: 10,
     };
     let with = |text: &'static str, on_failure| {
-        lab.server.job_with("cat fixed >&2; echo job $TORC_ATTEMPT_ID ${TORC_RETURN_CODE-none}", move |p| {
-            p.attempt_id = 2;
-            p.recovery = Some(script(text, on_failure));
-        })
+        lab.server.job_with(
+            "cat fixed >&2; echo job $TORC_ATTEMPT_ID ${TORC_RETURN_CODE-none}",
+            move |p| {
+                p.attempt_id = 2;
+                p.recovery = Some(script(text, on_failure));
+            },
+        )
     };
     let fixing = with(
         "echo $TORC_ATTEMPT_ID $TORC_RETURN_CODE > fixed; head -c 50000000 /dev/zero; exit 5",
@@ -411,10 +462,17 @@ async fn actions_run_in_order_and_are_reported() {
     };
     lab.server.job("cat order > seen");
     lab.server.change(|s| {
-        let first = ["sleep 0.2; echo $TORC_WORKFLOW_ID > order", "echo two >> order; echo out; cat $TORC_TOKEN_FILE"];
+        let first = [
+            "sleep 0.2; echo $TORC_WORKFLOW_ID > order",
+            "echo two >> order; echo out; cat $TORC_TOKEN_FILE",
+        ];
         s.actions.push(action(1, Trigger::OnWorkerStart, &first));
         s.actions.push(action(2, Trigger::OnJobsReady, &["true", "exit 4", "touch never"]));
-        s.actions.push(ActionPacket { id: ActionId(3), trigger: Trigger::OnJobsReady, what: nodes });
+        s.actions.push(ActionPacket {
+            id: ActionId(3),
+            trigger: Trigger::OnJobsReady,
+            what: nodes,
+        });
         s.last_actions.push(action(4, Trigger::OnWorkerComplete, &["touch last"]));
     });
     lab.run().await;
@@ -422,9 +480,13 @@ async fn actions_run_in_order_and_are_reported() {
     assert_eq!(lab.text("output/actions/action_wf1_1.o"), "out\njob-token");
     assert!(lab.dir.path().join("last").exists() && !lab.dir.path().join("never").exists());
     let inner = lab.server.lock();
-    let report = |id| &inner.action_reports.iter().find(|(found, _)| *found == ActionId(id)).unwrap().1;
+    let report =
+        |id| &inner.action_reports.iter().find(|(found, _)| *found == ActionId(id)).unwrap().1;
     assert_eq!((report(1).return_code, report(1).error.clone()), (0, None));
-    assert_eq!((report(2).return_code, report(2).error.as_deref()), (4, Some("command `exit 4`: exit code 4")));
+    assert_eq!(
+        (report(2).return_code, report(2).error.as_deref()),
+        (4, Some("command `exit 4`: exit code 4"))
+    );
     assert_eq!(report(3).error.as_deref(), Some("this runner can not schedule nodes"));
     assert_eq!(report(4).return_code, 0);
 }
@@ -461,8 +523,11 @@ async fn what_attempts_use_can_be_kept_as_a_series() {
     assert!(report.avg_memory_bytes > Some(0) && report.peak_cpu_percent > Some(0.0), "{report:?}");
     let dir = lab.dir.path().join("output/resource_utilization");
     let file = std::fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
-    let lines: Vec<serde_json::Value> =
-        std::fs::read_to_string(file).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let lines: Vec<serde_json::Value> = std::fs::read_to_string(file)
+        .unwrap()
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
     assert!(lines.len() >= 2, "{lines:?}");
     assert!(lines.iter().all(|l| l["job_name"] == "job1" && l["memory_bytes"].as_i64() > Some(0)));
 }

@@ -1,4 +1,5 @@
-//! The meaning of steps with real processes and without a server. The agent is a scripted program wherever one is called.
+//! The meaning of steps with real processes and without a server. The agent is a scripted program
+//! wherever one is called.
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -81,7 +82,11 @@ impl Place {
             first_try: None,
         };
         let report = run_locally(local).unwrap();
-        let steps = report.steps.clone().map(|steps| serde_json::from_value(steps).unwrap()).unwrap_or_default();
+        let steps = report
+            .steps
+            .clone()
+            .map(|steps| serde_json::from_value(steps).unwrap())
+            .unwrap_or_default();
         Ran { report, steps }
     }
 
@@ -95,13 +100,22 @@ impl Place {
 impl Ran {
     /// What the step at this path came to.
     fn outcome(&self, path: &str) -> Option<Outcome> {
-        let event = self.steps.events.iter().rev().find(|event| event.kind == "step_finished" && event.path == path)?;
+        let event = self
+            .steps
+            .events
+            .iter()
+            .rev()
+            .find(|event| event.kind == "step_finished" && event.path == path)?;
         event.data.get("outcome").and_then(|word| serde_json::from_value(word.clone()).ok())
     }
 
     /// The first try at this path.
     fn row(&self, path: &str) -> &torc_model::steps::Row {
-        self.steps.rows.iter().find(|row| row.path == path).unwrap_or_else(|| panic!("{path}: {:?}", self.steps.rows))
+        self.steps
+            .rows
+            .iter()
+            .find(|row| row.path == path)
+            .unwrap_or_else(|| panic!("{path}: {:?}", self.steps.rows))
     }
 }
 
@@ -138,7 +152,10 @@ fn the_failure_is_described_to_its_handler_whatever_it_was() {
 fn the_message_is_the_end_of_what_was_said() {
     let place = Place::new();
     let long = "{shell: 'i=0; while [ $i -lt 3000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1', on_failure: 'printf %s \"${error.message}\" > told; cp \"${error.stderr_file}\" all'}";
-    place.steps(&[long, "{shell: 'echo only this; exit 1', on_failure: 'printf %s \"${error.message}\" > told2'}"]);
+    place.steps(&[
+        long,
+        "{shell: 'echo only this; exit 1', on_failure: 'printf %s \"${error.message}\" > told2'}",
+    ]);
     let told = place.read("told");
     assert!(told.len() <= 4096 && told.ends_with("line 2999"), "{} bytes", told.len());
     assert_eq!((place.lines("all"), place.read("told2").as_str()), (3000, "only this"));
@@ -160,11 +177,22 @@ fn each_strategy_means_what_it_says_and_the_evidence_stays() {
         let ran = Place::new().steps(&[&format!(
             "{{shell: 'echo original >&2; exit 3', on_failure: {{strategy: {strategy}, commands: [{handler}]}}}}"
         )]);
-        assert_eq!((ran.outcome("steps[0]"), ran.report.return_code), (Some(outcome), code), "{strategy} {handler}");
+        assert_eq!(
+            (ran.outcome("steps[0]"), ran.report.return_code),
+            (Some(outcome), code),
+            "{strategy} {handler}"
+        );
         let first = ran.row("steps[0]");
-        assert_eq!((first.exit_code, first.error_kind), (Some(3), Some(ErrorKind::Exit)), "{strategy} {handler}");
+        assert_eq!(
+            (first.exit_code, first.error_kind),
+            (Some(3), Some(ErrorKind::Exit)),
+            "{strategy} {handler}"
+        );
         assert_eq!(first.error.as_deref(), Some("original"), "{strategy} {handler}");
-        assert!(ran.steps.rows.iter().any(|row| row.path == "steps[0].on_failure[0]"), "{strategy} {handler}");
+        assert!(
+            ran.steps.rows.iter().any(|row| row.path == "steps[0].on_failure[0]"),
+            "{strategy} {handler}"
+        );
     }
     // The words of a custom handler may also ask for another try.
     let place = Place::new();
@@ -200,16 +228,22 @@ fn inside_a_handler_of_a_handler_the_outer_failure_is_the_cause() {
           - 'echo \"${error.step} ${error.exit_code}\" > after'
 ",
     );
-    assert_eq!((place.read("nested").as_str(), place.read("after").as_str()), ("inner 4 outer 3\n", "outer 3\n"));
+    assert_eq!(
+        (place.read("nested").as_str(), place.read("after").as_str()),
+        ("inner 4 outer 3\n", "outer 3\n")
+    );
     assert_eq!((ran.report.return_code, ran.steps.recovered), (0, 2));
 }
 
 #[test]
 fn tolerated_failures_in_a_handler_recover_only_beside_a_success() {
     let place = Place::new();
-    let mixed = place.steps(&["{shell: exit 3, on_failure: [{shell: exit 1, continue_on_error: true}, 'true']}"]);
+    let mixed = place.steps(&[
+        "{shell: exit 3, on_failure: [{shell: exit 1, continue_on_error: true}, 'true']}",
+    ]);
     assert_eq!(mixed.outcome("steps[0]"), Some(Outcome::Recovered));
-    let none = place.steps(&["{shell: exit 3, on_failure: [{shell: exit 1, continue_on_error: true}]}"]);
+    let none =
+        place.steps(&["{shell: exit 3, on_failure: [{shell: exit 1, continue_on_error: true}]}"]);
     assert_eq!((none.outcome("steps[0]"), none.report.return_code), (Some(Outcome::Failed), 3));
 }
 
@@ -229,7 +263,10 @@ fn the_time_of_a_handler_ends_all_of_its_processes_and_keeps_what_they_said() {
     assert_eq!((ran.outcome("steps[0]"), ran.report.return_code), (Some(Outcome::Failed), 3));
     let handler = ran.row("steps[0].on_failure[0]");
     assert_eq!(handler.error_kind, Some(ErrorKind::Timeout));
-    assert_eq!(std::fs::read_to_string(handler.stdout_path.as_ref().unwrap()).unwrap(), "partial\n");
+    assert_eq!(
+        std::fs::read_to_string(handler.stdout_path.as_ref().unwrap()).unwrap(),
+        "partial\n"
+    );
     let pid = place.read("grandchild");
     let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     let state = state.rsplit(") ").next().and_then(|rest| rest.chars().next());
@@ -322,7 +359,10 @@ fn what_belongs_to_the_shell_stays_the_shells() {
     );
     assert_eq!(place.read("awk"), "two\n");
     assert_eq!((place.read("array").as_str(), place.read("default").as_str()), ("xyz", "0"));
-    assert_eq!((place.read("cut").as_str(), place.read("literal").as_str()), ("name.ts", "${words}"));
+    assert_eq!(
+        (place.read("cut").as_str(), place.read("literal").as_str()),
+        ("name.ts", "${words}")
+    );
     assert_eq!(place.read("quoted"), "$words ${other}\n");
 }
 
@@ -336,8 +376,12 @@ fn large_values_stay_in_their_files() {
     ]);
     assert_eq!((place.read("size").trim(), place.read("about").as_str()), ("100000", "0 true 1"));
     assert_eq!(ran.outcome("steps[2]"), Some(Outcome::Ignored));
-    let error =
-        ran.steps.events.iter().find(|event| event.kind == "step_finished" && event.path == "steps[2]").unwrap();
+    let error = ran
+        .steps
+        .events
+        .iter()
+        .find(|event| event.kind == "step_finished" && event.path == "steps[2]")
+        .unwrap();
     assert_eq!(error.data["error_kind"], "variable");
     assert!(!place.path("never").exists());
 }
@@ -389,7 +433,10 @@ fn the_agent_gets_its_prompt_as_data() {
     // As one argument, where the command says so.
     let place = Place::new().agent("printf '%s' \"$2\" > prompt; echo \"$#\" > count");
     place.run("agent: {command: [./agent.sh, -p, '{prompt}']}\njobs: [{name: j, steps: [{claude: 'a \"b\" $c'}]}]");
-    assert_eq!((place.read("prompt").as_str(), place.read("count").as_str()), ("a \"b\" $c", "2\n"));
+    assert_eq!(
+        (place.read("prompt").as_str(), place.read("count").as_str()),
+        ("a \"b\" $c", "2\n")
+    );
 }
 
 #[test]
@@ -401,7 +448,8 @@ fn the_agents_budget_and_its_absence_are_clear_failures() {
     assert_eq!((place.lines("calls"), ran.report.return_code), (2, 1));
     let error = ran.report.error.unwrap();
     assert!(error.contains("2 of 2 calls were made (`agent.max_calls`)"), "{error}");
-    let gone = Place::new().run("agent: {command: ./no-such-agent}\njobs: [{name: j, steps: [{claude: a}]}]");
+    let gone = Place::new()
+        .run("agent: {command: ./no-such-agent}\njobs: [{name: j, steps: [{claude: a}]}]");
     let error = gone.report.error.unwrap();
     assert!(error.contains("agent 127") && gone.steps.rows.len() == 1, "{error}");
     let dry = Place::new();

@@ -91,8 +91,14 @@ fn error_variables_tell_what_happened() {
         (json!({"shell": "true", "dir": "no/such/dir"}), "spawn|127||can not start in"),
         (json!({"claude": "hi"}), "agent|127||can not start"),
         (json!({"shell": "true", "check": [{"shell": "echo bad; exit 4"}]}), "validation|4||bad"),
-        (json!({"shell": "echo no", "capture": {"x": "json"}}), "capture|1||`x` can not be captured"),
-        (json!({"shell": "echo 5", "capture": {"n": "number"}, "expect": "n > 7"}), "expect|1||`n > 7` does not hold"),
+        (
+            json!({"shell": "echo no", "capture": {"x": "json"}}),
+            "capture|1||`x` can not be captured",
+        ),
+        (
+            json!({"shell": "echo 5", "capture": {"n": "number"}, "expect": "n > 7"}),
+            "expect|1||`n > 7` does not hold",
+        ),
         (json!({"shell": "echo ${item.none}"}), "variable|1||`item.none` has no value"),
     ];
     for (step, expected) in cases {
@@ -138,7 +144,11 @@ fn each_strategy_has_its_outcome_and_the_evidence_stays() {
         assert_eq!(report.return_code, code, "{strategy} {command}");
         assert_eq!(test.count("after"), usize::from(code == 0));
         let rows = report.steps.unwrap()["rows"].clone();
-        assert_eq!((&rows[0]["exit_code"], &rows[0]["error"]), (&json!(7), &json!("original")), "{strategy} {command}");
+        assert_eq!(
+            (&rows[0]["exit_code"], &rows[0]["error"]),
+            (&json!(7), &json!("original")),
+            "{strategy} {command}"
+        );
         assert_eq!(rows[1]["path"], "steps[0].on_failure[0]");
     }
 }
@@ -146,7 +156,9 @@ fn each_strategy_has_its_outcome_and_the_evidence_stays() {
 #[test]
 fn nested_handlers_see_their_own_error_and_its_cause() {
     let test = Test::new();
-    let say = |file: &str| format!("echo \"${{error.message}} ${{error.cause.message:-none}}\" >> {file}");
+    let say = |file: &str| {
+        format!("echo \"${{error.message}} ${{error.cause.message:-none}}\" >> {file}")
+    };
     let report = test.run(json!({"steps": [{
         "shell": "echo outer >&2; exit 1",
         "on_failure": {"commands": [
@@ -167,7 +179,9 @@ fn tolerated_commands_of_a_handler_do_not_fail_it_but_one_must_succeed() {
     let test = Test::new();
     assert_eq!(test.run(tree(json!([tolerated, {"shell": "true"}]))).return_code, 0);
     assert_eq!(test.run(tree(json!([tolerated]))).return_code, 1);
-    let ignored = test.run(json!({"steps": [{"shell": "exit 4", "continue_on_error": true}, {"shell": "echo >> on"}]}));
+    let ignored = test.run(
+        json!({"steps": [{"shell": "exit 4", "continue_on_error": true}, {"shell": "echo >> on"}]}),
+    );
     assert_eq!((ignored.return_code, counters(&ignored), test.count("on")), (0, (0, 1), 1));
 }
 
@@ -186,11 +200,14 @@ fn a_timeout_kills_the_whole_tree_and_keeps_what_was_printed() {
     assert_eq!(report.return_code, 5, "the original failure stays");
     assert_eq!(test.count("never"), 0);
     let log = std::fs::read_dir(test.dir.path().join("output/job_stdio")).unwrap();
-    let logs: Vec<String> = log.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let partial = logs.iter().find(|name| name.contains("_s0f0_t1.o")).unwrap_or_else(|| panic!("{logs:?}"));
+    let logs: Vec<String> =
+        log.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let partial =
+        logs.iter().find(|name| name.contains("_s0f0_t1.o")).unwrap_or_else(|| panic!("{logs:?}"));
     assert_eq!(test.read(&format!("output/job_stdio/{partial}")), "partial\n");
     let pid = test.read("pid").trim().to_owned();
-    let alive = std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    let alive = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.contains(") Z "));
     assert!(!alive, "a grandchild outlived its handler");
 }
 
@@ -269,9 +286,13 @@ fn captures_reach_the_steps_after_them() {
 #[test]
 fn a_value_too_large_is_refused_by_name_and_its_file_works() {
     let test = Test::new();
-    let big = json!({"shell": "head -c 100000 /dev/zero | tr '\\0' x", "capture": {"big": "stdout"}});
+    let big =
+        json!({"shell": "head -c 100000 /dev/zero | tr '\\0' x", "capture": {"big": "stdout"}});
     let refused = test.run(json!({"steps": [big, {"shell": "echo \"$big\" >> seen"}]}));
-    assert_eq!((refused.return_code, refused.steps.unwrap()["events"].as_array().unwrap().len() > 1), (1, true));
+    assert_eq!(
+        (refused.return_code, refused.steps.unwrap()["events"].as_array().unwrap().len() > 1),
+        (1, true)
+    );
     assert!(refused.error.unwrap().contains("${big.file}"));
     let read = test.run(json!({"steps": [big, {"shell": "wc -c < \"${big.file}\" > size"}, {"shell": "env | grep -c '^big=' > env; true"}]}));
     assert_eq!(read.return_code, 0);
@@ -370,7 +391,11 @@ fn no_value_ever_becomes_code() {
         assert_eq!(test.read(&format!("n{index}")), *value, "nested");
         assert_eq!(test.read(&format!("h{index}")), format!("{value}\n"), "here-document");
         if index % 8 == 0 {
-            assert_eq!(test.read(&format!("c{index}")), value.trim_end_matches(['\n', '\r']), "captured");
+            assert_eq!(
+                test.read(&format!("c{index}")),
+                value.trim_end_matches(['\n', '\r']),
+                "captured"
+            );
         }
     }
 }
@@ -406,7 +431,10 @@ fn a_scripted_agent_gets_its_prompt_as_data() {
     }));
     assert_eq!(report.return_code, 0, "{:?}", report.error);
     assert_eq!(test.read("prompt"), "fix it's $(touch PWNED) `x` ${not_ours}");
-    assert_eq!((test.read("answer").trim(), test.dir.path().join("PWNED").exists()), ("done", false));
+    assert_eq!(
+        (test.read("answer").trim(), test.dir.path().join("PWNED").exists()),
+        ("done", false)
+    );
 }
 
 #[test]
@@ -427,7 +455,10 @@ fn the_attempts_own_time_limit_leaves_no_time_for_handlers() {
     test.limit = Some(1);
     let report =
         test.run(json!({"steps": [{"shell": "sleep 30", "on_failure": {"commands": [{"shell": "echo >> handled"}]}}]}));
-    assert_eq!((report.cause, report.return_code, test.count("handled")), (Some(Cause::Timeout), 152, 0));
+    assert_eq!(
+        (report.cause, report.return_code, test.count("handled")),
+        (Some(Cause::Timeout), 152, 0)
+    );
 }
 
 #[test]
@@ -442,20 +473,25 @@ fn a_new_attempt_begins_where_the_last_one_stopped() {
     std::fs::write(test.dir.path().join("go"), "").unwrap();
     test.attempt = 2;
     assert_eq!(test.run(tree).return_code, 0);
-    assert_eq!((test.count("first"), test.count("second"), test.read("third").trim()), (1, 2, "v1"));
+    assert_eq!(
+        (test.count("first"), test.count("second"), test.read("third").trim()),
+        (1, 2, "v1")
+    );
 }
 
 #[test]
 fn items_are_found_in_files_and_by_commands() {
     let test = Test::new();
-    std::fs::write(test.dir.path().join("items.json"), "{\"items\": [{\"id\": 1}, {\"id\": 2}]}").unwrap();
+    std::fs::write(test.dir.path().join("items.json"), "{\"items\": [{\"id\": 1}, {\"id\": 2}]}")
+        .unwrap();
     let items = |source: Value| {
         let report = test.run(json!({"expand": {"items": source}}));
         (report.return_code, report.steps.unwrap()["items"].clone(), report.error)
     };
     let (code, found, _) = items(json!({"file": {"path": "items.json", "select": "$.items[*]"}}));
     assert_eq!((code, found.as_array().unwrap().len()), (0, 2));
-    let (code, found, _) = items(json!({"command": {"command": "printf 'a\\nb\\n'", "select": null}}));
+    let (code, found, _) =
+        items(json!({"command": {"command": "printf 'a\\nb\\n'", "select": null}}));
     assert_eq!((code, &found[1]), (0, &json!({"key": "b", "item": "b"})));
     let (code, _, error) = items(json!({"file": {"path": "none.json", "select": null}}));
     assert_eq!(code, 1);

@@ -41,8 +41,12 @@ pub async fn list_actions(
 ) -> Answer<Page<ActionView>> {
     caller.check(WorkflowId(id))?;
     let paging = query.paging()?;
-    let trigger = |text: &String| query::word("trigger_type", text, Trigger::parse, Trigger::ALL, Trigger::as_str);
-    let state = |text: &String| query::word("state", text, ActionState::parse, ActionState::ALL, ActionState::as_str);
+    let trigger = |text: &String| {
+        query::word("trigger_type", text, Trigger::parse, Trigger::ALL, Trigger::as_str)
+    };
+    let state = |text: &String| {
+        query::word("state", text, ActionState::parse, ActionState::ALL, ActionState::as_str)
+    };
     let filter = ActionFilter {
         trigger: query.trigger_type.as_ref().map(trigger).transpose()?,
         state: query.state.as_ref().map(state).transpose()?,

@@ -11,8 +11,8 @@ use axum::extract::State;
 use torc_model::api::Page;
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::wire::{
-    AllocationView, Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
-    ScheduleNodes, SubmissionOrders, SubmissionReport,
+    AllocationView, Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest,
+    RegeneratedView, ScheduleNodes, SubmissionOrders, SubmissionReport,
 };
 use torc_model::status::AllocationStatus;
 
@@ -27,7 +27,8 @@ list_query! {
         slurm_job_id: Option<String>,
         /// With this name in Slurm.
         name: Option<String>,
-        /// Only those that are over, their workers left within the last hour, and Slurm has not said why.
+        /// Only those that are over, their workers left within the last hour, and Slurm has not
+        /// said why.
         unexplained: Option<bool>,
     }
 }
@@ -49,7 +50,13 @@ pub async fn list_allocations(
 ) -> Answer<Page<AllocationView>> {
     let paging = query.paging()?;
     let status = query.status.as_deref().map(|text| {
-        query::word("status", text, AllocationStatus::parse, AllocationStatus::ALL, AllocationStatus::as_str)
+        query::word(
+            "status",
+            text,
+            AllocationStatus::parse,
+            AllocationStatus::ALL,
+            AllocationStatus::as_str,
+        )
     });
     let filter = AllocationFilter {
         workflow_id: caller.narrow(query.workflow_id)?,
@@ -71,13 +78,18 @@ pub async fn list_allocations(
     responses((status = 200, description = "The allocation.", body = AllocationView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_allocation(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<AllocationView> {
+pub async fn get_allocation(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<AllocationView> {
     let allocation = app.reader().get_allocation(id).await?;
     caller.check(allocation.workflow_id)?;
     Ok(Json(allocation))
 }
 
-/// Asks for allocations; whoever can speak to Slurm sends them. A repeat with the same key changes nothing.
+/// Asks for allocations; whoever can speak to Slurm sends them. A repeat with the same key changes
+/// nothing.
 #[utoipa::path(
     post,
     path = "/scheduled_compute_nodes",

@@ -6,7 +6,9 @@ use super::extract::{Body, Path};
 use super::openapi::Refusals;
 use super::{Answer, App};
 use axum::extract::State;
-use torc_model::api::{AttemptView, CompletionBatch, Heartbeat, HeartbeatAnswer, ReportResults, StartBatch};
+use torc_model::api::{
+    AttemptView, CompletionBatch, Heartbeat, HeartbeatAnswer, ReportResults, StartBatch,
+};
 use torc_model::ids::AttemptId;
 
 /// A runner has started attempts. Safe to repeat.
@@ -19,7 +21,11 @@ use torc_model::ids::AttemptId;
     responses((status = 200, description = "One answer per report, in order.", body = ReportResults), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn start(State(app): State<App>, caller: Caller, Body(batch): Body<StartBatch>) -> Answer<ReportResults> {
+pub async fn start(
+    State(app): State<App>,
+    caller: Caller,
+    Body(batch): Body<StartBatch>,
+) -> Answer<ReportResults> {
     app.check_runner(caller, batch.runner_id).await?;
     Ok(Json(app.store().start(batch).await?))
 }
@@ -72,7 +78,11 @@ pub async fn heartbeat(
     responses((status = 200, description = "The attempt.", body = AttemptView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_attempt(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<AttemptView> {
+pub async fn get_attempt(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<AttemptView> {
     let attempt = app.reader().get_attempt(AttemptId(id)).await?;
     caller.check(attempt.workflow_id)?;
     Ok(Json(attempt))

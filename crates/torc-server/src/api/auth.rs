@@ -1,7 +1,7 @@
 //! Who is asking: one check before every route, closed unless it opens.
 //!
-//! A token is good for everything, or for the calls that one workflow's runners and jobs make. Which calls those are
-//! is said by each route itself, in its `security`; see `openapi.rs`.
+//! A token is good for everything, or for the calls that one workflow's runners and jobs make.
+//! Which calls those are is said by each route itself, in its `security`; see `openapi.rs`.
 
 use super::App;
 use super::error::ApiError;
@@ -43,7 +43,13 @@ pub enum Caller {
 impl Auth {
     /// `master` is the hash of the token that is good for everything.
     pub fn new(master: Hash, reader: Reader) -> Self {
-        Self { master, reader, tokens: Mutex::default(), runners: Mutex::default(), strangers: Semaphore::new(1) }
+        Self {
+            master,
+            reader,
+            tokens: Mutex::default(),
+            runners: Mutex::default(),
+            strangers: Semaphore::new(1),
+        }
     }
 
     async fn scope(&self, token: &str) -> Result<Option<TokenScope>, ApiError> {
@@ -103,13 +109,15 @@ pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller
     let caller = match (caller, access) {
         (Ok(caller), _) => caller,
         (Err(_), Access::Open) => Caller::Stranger,
-        (Err(problem), Access::Workflow | Access::All) => return Err(ApiError::unauthorized(problem)),
+        (Err(problem), Access::Workflow | Access::All) => {
+            return Err(ApiError::unauthorized(problem));
+        }
     };
     match (caller, access) {
-        (Caller::Known(TokenScope::Workflow(id)), Access::All) => {
-            Err(ApiError::forbidden(format!("this token is good for runners and jobs of workflow {id} only"))
-                .hint("use the token of the server's owner"))
-        }
+        (Caller::Known(TokenScope::Workflow(id)), Access::All) => Err(ApiError::forbidden(
+            format!("this token is good for runners and jobs of workflow {id} only"),
+        )
+        .hint("use the token of the server's owner")),
         _ => Ok(caller),
     }
 }
@@ -159,7 +167,8 @@ impl Caller {
         }
     }
 
-    /// The filter of a list: what was asked for, if allowed; a workflow token sees its own workflow only.
+    /// The filter of a list: what was asked for, if allowed; a workflow token sees its own workflow
+    /// only.
     pub fn narrow(self, asked: Option<i64>) -> Result<Option<i64>, ApiError> {
         match (self, asked) {
             (Self::Known(TokenScope::Workflow(own)), None) => Ok(Some(own.0)),
@@ -177,7 +186,11 @@ impl Caller {
 
 impl App {
     /// The caller may speak for this runner.
-    pub(super) async fn check_runner(&self, caller: Caller, runner: RunnerId) -> Result<(), ApiError> {
+    pub(super) async fn check_runner(
+        &self,
+        caller: Caller,
+        runner: RunnerId,
+    ) -> Result<(), ApiError> {
         match caller.is_owner() {
             true => Ok(()),
             false => caller.check(self.inner.auth.workflow_of_runner(runner).await?),
@@ -185,7 +198,11 @@ impl App {
     }
 
     /// The caller may speak about this action.
-    pub(super) async fn check_action(&self, caller: Caller, action: ActionId) -> Result<(), ApiError> {
+    pub(super) async fn check_action(
+        &self,
+        caller: Caller,
+        action: ActionId,
+    ) -> Result<(), ApiError> {
         match caller.is_owner() {
             true => Ok(()),
             false => caller.check(self.reader().get_action(action).await?.workflow_id),

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use torc_model::api::Page;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
-    ClassificationState, ClassificationView, ClassifyRequest, ClassifyView, MemoryRequest, PendingFailures,
-    ResolveRequest, untrusted,
+    ClassificationState, ClassificationView, ClassifyRequest, ClassifyView, MemoryRequest,
+    PendingFailures, ResolveRequest, untrusted,
 };
 use utoipa::IntoParams;
 
@@ -39,15 +39,25 @@ pub struct ListPending {
     pub fingerprint: Option<String>,
 }
 
-fn bounded(field: &str, value: Option<i64>, default: i64, from: i64, to: i64) -> Result<usize, ApiError> {
+fn bounded(
+    field: &str,
+    value: Option<i64>,
+    default: i64,
+    from: i64,
+    to: i64,
+) -> Result<usize, ApiError> {
     let value = value.unwrap_or(default);
     if !(from..=to).contains(&value) {
-        return Err(ApiError::bad_query(field, format!("must be between {from} and {to}; it is {value}")));
+        return Err(ApiError::bad_query(
+            field,
+            format!("must be between {from} and {to}; it is {value}"),
+        ));
     }
     Ok(usize::try_from(value).unwrap_or_default())
 }
 
-/// Lists failures that wait for a verdict, like ones together, with the end of what some of them wrote.
+/// Lists failures that wait for a verdict, like ones together, with the end of what some of them
+/// wrote.
 #[utoipa::path(
     get,
     path = "/workflows/{id}/pending_failures",
@@ -74,7 +84,8 @@ pub async fn list_pending_failures(
     })
 }
 
-/// Puts in the end of each example's standard error. What the runner reported stands in where the file is out of reach.
+/// Puts in the end of each example's standard error. What the runner reported stands in where the
+/// file is out of reach.
 fn with_output(mut view: PendingFailures, places: &HashMap<JobId, AttemptLogs>) -> PendingFailures {
     for example in view.groups.iter_mut().flat_map(|group| &mut group.examples) {
         let Some(place) = places.get(&example.job_id) else { continue };
@@ -107,7 +118,8 @@ pub async fn classify(
     Ok(Json(app.store().classify(id, request).await?))
 }
 
-/// Lets the record of earlier verdicts decide where it is strong; what failed twice the same way is given up.
+/// Lets the record of earlier verdicts decide where it is strong; what failed twice the same way is
+/// given up.
 #[utoipa::path(
     post,
     path = "/workflows/{id}/classify_from_memory",
@@ -153,7 +165,13 @@ pub async fn list_classifications(
 ) -> Answer<Page<ClassificationView>> {
     let paging = query.paging()?;
     let state = query.state.as_deref().map(|text| {
-        query::word("state", text, ClassificationState::parse, ClassificationState::ALL, ClassificationState::as_str)
+        query::word(
+            "state",
+            text,
+            ClassificationState::parse,
+            ClassificationState::ALL,
+            ClassificationState::as_str,
+        )
     });
     let filter = ClassificationFilter {
         workflow_id: caller.narrow(query.workflow_id)?,
@@ -172,7 +190,10 @@ pub async fn list_classifications(
     params(("id" = i64, Path, description = "The verdict.")),
     responses((status = 200, description = "The verdict.", body = ClassificationView), Refusals)
 )]
-pub async fn get_classification(State(app): State<App>, Path(id): Path<i64>) -> Answer<ClassificationView> {
+pub async fn get_classification(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+) -> Answer<ClassificationView> {
     Ok(Json(app.reader().get_classification(id).await?))
 }
 

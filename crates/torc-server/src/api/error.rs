@@ -1,4 +1,5 @@
-//! Answers that are not a success: always JSON, always with a word for programs and a sentence for people.
+//! Answers that are not a success: always JSON, always with a word for programs and a sentence for
+//! people.
 
 use super::Json;
 use crate::store::Refusal;
@@ -17,7 +18,10 @@ pub struct ApiError {
 impl ApiError {
     /// With a status, a stable word and a sentence.
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
-        Self { status, info: ErrorInfo { code: code.into(), message: message.into(), hint: None, field: None } }
+        Self {
+            status,
+            info: ErrorInfo { code: code.into(), message: message.into(), hint: None, field: None },
+        }
     }
 
     /// What is wrong.
@@ -66,7 +70,8 @@ impl ApiError {
 
     /// Our own fault. Details go to the log, not to the caller.
     pub fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server made a mistake").hint("its log says more")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server made a mistake")
+            .hint("its log says more")
     }
 }
 
@@ -91,7 +96,8 @@ impl From<ReadError> for ApiError {
             ReadError::UnknownSort { .. } => Self::bad_query("sort_by", error.to_string()),
             ReadError::Database(ref source) if is_busy(source) => {
                 tracing::warn!(%error, "a read had to wait too long");
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "the database is busy").hint("try again")
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "the database is busy")
+                    .hint("try again")
             }
             ReadError::Database(_) | ReadError::Gone => {
                 tracing::error!(%error, "a read failed");
@@ -108,7 +114,8 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
-        let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if status.is_server_error() {
             tracing::error!(code = refusal.code, message = refusal.message, "a change failed");
         }
@@ -122,7 +129,10 @@ pub fn check_paging(offset: Option<i64>, limit: Option<i64>) -> Result<(i64, i64
     let offset = offset.unwrap_or(0);
     let limit = limit.unwrap_or(Paging::DEFAULT_LIMIT);
     if offset < 0 {
-        return Err(ApiError::bad_query("offset", format!("`offset` is {offset}; it counts from 0")));
+        return Err(ApiError::bad_query(
+            "offset",
+            format!("`offset` is {offset}; it counts from 0"),
+        ));
     }
     if !(1..=Paging::MAX_LIMIT).contains(&limit) {
         let message = format!("`limit` is {limit}; it goes from 1 to {}", Paging::MAX_LIMIT);

@@ -62,7 +62,8 @@ pub async fn list_events(
     caller.check(WorkflowId(id))?;
     let paging = query.paging()?;
     let kind = plain_word("kind", query.kind, &EVENT_KINDS)?;
-    let filter = EventFilter { after: query.after, kind, job_id: query.job_id, since_ms: query.since_ms };
+    let filter =
+        EventFilter { after: query.after, kind, job_id: query.job_id, since_ms: query.since_ms };
     app.reader().get_workflow(WorkflowId(id)).await?;
     Ok(Json(app.reader().list_events(WorkflowId(id), filter, paging).await?))
 }
@@ -72,11 +73,13 @@ pub async fn list_events(
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StreamEvents {
-    /// After the event with this id; without it (and without `Last-Event-ID`) with the next one that happens.
+    /// After the event with this id; without it (and without `Last-Event-ID`) with the next one
+    /// that happens.
     pub after: Option<i64>,
 }
 
-/// The events of a workflow as they happen, as server-sent events. `Last-Event-ID` goes on where a stream broke off.
+/// The events of a workflow as they happen, as server-sent events. `Last-Event-ID` goes on where a
+/// stream broke off.
 #[utoipa::path(
     get,
     path = "/workflows/{id}/events/stream",
@@ -115,7 +118,9 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
         return Ok(None);
     };
     let id = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    id.map(Some).ok_or_else(|| ApiError::bad_query("Last-Event-ID", "`Last-Event-ID` is not the id of an event"))
+    id.map(Some).ok_or_else(|| {
+        ApiError::bad_query("Last-Event-ID", "`Last-Event-ID` is not the id of an event")
+    })
 }
 
 /// Where one stream stands.

@@ -58,13 +58,18 @@ where
 }
 
 async fn read_body(request: Request, max: usize) -> Result<Vec<u8>, ApiError> {
-    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+    let announced =
+        request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
     let mut stream = request.into_body().into_data_stream();
     let mut bytes = Vec::with_capacity(announced.unwrap_or(0usize).min(SMALL));
     let mut seen = 0usize;
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|_| {
-            ApiError::new(StatusCode::BAD_REQUEST, "incomplete_body", "the body broke off before its end")
+            ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "incomplete_body",
+                "the body broke off before its end",
+            )
         })?;
         seen += chunk.len();
         if seen <= max {
@@ -85,12 +90,20 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else {
         return Ok(());
     };
-    let essence = value.to_str().ok().and_then(|v| v.split(';').next()).map(|v| v.trim().to_ascii_lowercase());
+    let essence = value
+        .to_str()
+        .ok()
+        .and_then(|v| v.split(';').next())
+        .map(|v| v.trim().to_ascii_lowercase());
     match essence.as_deref() {
         Some("application/json") => Ok(()),
         Some(other) if other.starts_with("application/") && other.ends_with("+json") => Ok(()),
-        _ => Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "the body is not JSON")
-            .hint("send `Content-Type: application/json`")),
+        _ => Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            "the body is not JSON",
+        )
+        .hint("send `Content-Type: application/json`")),
     }
 }
 
@@ -106,12 +119,21 @@ async fn parse<T: DeserializeOwned + Send + 'static>(bytes: Vec<u8>) -> Result<T
 }
 
 fn parse_now<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    let invalid =
-        |error| ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", format!("the body is not valid JSON: {error}"));
+    let invalid = |error| {
+        ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_json",
+            format!("the body is not valid JSON: {error}"),
+        )
+    };
     // The library would take a list for an object, field by field.
     if !bytes.trim_ascii_start().starts_with(b"{") {
         serde_json::from_slice::<serde_json::Value>(bytes).map_err(invalid)?;
-        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", "the body is not a JSON object"));
+        return Err(ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "invalid_body",
+            "the body is not a JSON object",
+        ));
     }
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => wrong_field::<T>(bytes, error),
@@ -122,8 +144,13 @@ fn parse_now<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
 /// Reads the body a second time, slower, to learn which field was wrong.
 fn wrong_field<T: DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> ApiError {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let path = serde_path_to_error::deserialize::<_, T>(&mut reader).err().map(|e| e.path().to_string());
-    let refusal = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_field", format!("wrong body: {error}"));
+    let path =
+        serde_path_to_error::deserialize::<_, T>(&mut reader).err().map(|e| e.path().to_string());
+    let refusal = ApiError::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "invalid_field",
+        format!("wrong body: {error}"),
+    );
     match path {
         Some(path) if path != "." => refusal.field(path),
         _ => refusal,
@@ -141,7 +168,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
         let reader = serde_html_form::Deserializer::from_bytes(text.as_bytes());
         serde_path_to_error::deserialize(reader).map(Self).map_err(|error| {
             let message = match error.inner().to_string() {
-                said if said == "invalid digit found in string" => "expected a whole number".to_owned(),
+                said if said == "invalid digit found in string" => {
+                    "expected a whole number".to_owned()
+                }
                 said => said,
             };
             let refusal = ApiError::new(StatusCode::BAD_REQUEST, "invalid_query", message);
@@ -168,7 +197,8 @@ where
             Ok(axum::extract::Path(value)) => Ok(Self(value)),
             Err(error) => {
                 let message = format!("the path is wrong: {}", error.body_text());
-                Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_path", message).hint("ids are whole numbers"))
+                Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_path", message)
+                    .hint("ids are whole numbers"))
             }
         }
     }

@@ -37,7 +37,8 @@ pub async fn list_failure_handlers(
     Query(query): Query<ListFailureHandlers>,
 ) -> Answer<Page<FailureHandlerView>> {
     let paging = query.paging()?;
-    let filter = FailureHandlerFilter { workflow_id: caller.narrow(query.workflow_id)?, name: query.name };
+    let filter =
+        FailureHandlerFilter { workflow_id: caller.narrow(query.workflow_id)?, name: query.name };
     Ok(Json(app.reader().list_failure_handlers(filter, paging).await?))
 }
 

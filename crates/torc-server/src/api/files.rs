@@ -65,7 +65,11 @@ pub async fn list_files(
     responses((status = 200, description = "The file.", body = FileView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_file(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<FileView> {
+pub async fn get_file(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<FileView> {
     let file = app.reader().get_file(id).await?;
     caller.check(file.workflow_id)?;
     Ok(Json(file))

@@ -1,8 +1,10 @@
-//! The way in: what is asked all the time is answered at once, everything else goes through the routes.
+//! The way in: what is asked all the time is answered at once, everything else goes through the
+//! routes.
 //!
-//! People watch, and so do programs: the status of a workflow is asked for a thousand times a second while its jobs
-//! need the processor. What it says is in memory. The way through the routes takes far more than finding it there, for
-//! its many small steps all have left the processor's caches since the last time.
+//! People watch, and so do programs: the status of a workflow is asked for a thousand times a
+//! second while its jobs need the processor. What it says is in memory. The way through the routes
+//! takes far more than finding it there, for its many small steps all have left the processor's
+//! caches since the last time.
 
 use super::auth::Caller;
 use super::{App, guard, router};
@@ -47,8 +49,9 @@ impl Front {
     }
 }
 
-/// The status of a workflow, if that is what is asked for, by somebody who is known to have the right to it, and if all
-/// of it is in memory. Refusals and everything else are left to the routes, so there is one place where they are made.
+/// The status of a workflow, if that is what is asked for, by somebody who is known to have the
+/// right to it, and if all of it is in memory. Refusals and everything else are left to the routes,
+/// so there is one place where they are made.
 fn at_once(app: &App, head: &Parts) -> Option<Response> {
     let id = asked_for_status(head)?;
     if !*app.inner.is_open.borrow() {

@@ -1,4 +1,5 @@
-//! What stands around every handler: host names, time limits, panics, and answers for routes that do not exist.
+//! What stands around every handler: host names, time limits, panics, and answers for routes that
+//! do not exist.
 
 use super::error::ApiError;
 use super::openapi::Rules;
@@ -23,8 +24,8 @@ const CLAIM_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Workflows of a million jobs are created, reset or deleted in one piece.
 const LARGE_TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// The names under which this server may be spoken to. A page in a browser that made its own name point to our
-/// address (DNS rebinding) uses another one.
+/// The names under which this server may be spoken to. A page in a browser that made its own name
+/// point to our address (DNS rebinding) uses another one.
 #[derive(Clone, Debug)]
 pub struct Hosts {
     address: IpAddr,
@@ -40,9 +41,12 @@ impl Hosts {
     fn allow(&self, authority: &str) -> bool {
         let host = host_of(authority);
         if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            return address.is_loopback() || address == self.address || self.address.is_unspecified();
+            return address.is_loopback()
+                || address == self.address
+                || self.address.is_unspecified();
         }
-        host.eq_ignore_ascii_case("localhost") || self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
+        host.eq_ignore_ascii_case("localhost")
+            || self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
     }
 }
 
@@ -57,13 +61,23 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// Everything that stands around a handler. One step, not a layer each: a layer costs as much as what it does.
-pub async fn around(State((app, rules)): State<(App, Arc<Rules>)>, request: Request, next: Next) -> Response {
+/// Everything that stands around a handler. One step, not a layer each: a layer costs as much as
+/// what it does.
+pub async fn around(
+    State((app, rules)): State<(App, Arc<Rules>)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let answer = AssertUnwindSafe(guarded(&app, &rules, request, next)).catch_unwind().await;
     answer.unwrap_or_else(|panic| Err(on_panic(&*panic))).into_response()
 }
 
-async fn guarded(app: &App, rules: &Rules, request: Request, next: Next) -> Result<Response, ApiError> {
+async fn guarded(
+    app: &App,
+    rules: &Rules,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
     let (mut head, body) = request.into_parts();
     check_host(&app.inner.hosts, &head)?;
     let caller = auth::identify(&app.inner.auth, rules, &head).await?;
@@ -78,7 +92,8 @@ async fn guarded(app: &App, rules: &Rules, request: Request, next: Next) -> Resu
 /// Recovery takes milliseconds, seldom longer: so long a request rather waits than hears about it.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Lets requests wait while recovery runs: what they would see or change is not settled yet. Then they are refused.
+/// Lets requests wait while recovery runs: what they would see or change is not settled yet. Then
+/// they are refused.
 async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
     let is_health = head.uri.path().strip_prefix(BASE_PATH) == Some("/health");
     if is_health || *app.inner.is_open.borrow() {
@@ -89,7 +104,8 @@ async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
     match tokio::time::timeout(RECOVERY_PATIENCE, gate.wait_for(|is_open| *is_open)).await {
         Ok(_) => Ok(()),
         Err(_) => {
-            let message = "the server is recovering what died before; nothing is served until it is done";
+            let message =
+                "the server is recovering what died before; nothing is served until it is done";
             Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "recovering", message)
                 .hint("try again; `GET /health` says `ok` when it is done"))
         }
@@ -100,8 +116,12 @@ async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
 pub(super) fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
     let known = authority(&head.headers, &head.uri).is_some_and(|authority| hosts.allow(authority));
     if !known {
-        return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", "this server has another name")
-            .hint("use the address in `server.json`, or start the server with `--allowed-host NAME`"));
+        return Err(ApiError::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "unknown_host",
+            "this server has another name",
+        )
+        .hint("use the address in `server.json`, or start the server with `--allowed-host NAME`"));
     }
     if is_cross_site(&head.headers, hosts) {
         return Err(ApiError::forbidden("requests from other sites are not served"));
@@ -131,13 +151,18 @@ fn is_cross_site(headers: &HeaderMap, hosts: &Hosts) -> bool {
     }
     match headers.get(header::ORIGIN).map(HeaderValue::to_str) {
         None => false,
-        Some(Ok(origin)) => !origin.split_once("://").is_some_and(|(_, authority)| hosts.allow(authority)),
+        Some(Ok(origin)) => {
+            !origin.split_once("://").is_some_and(|(_, authority)| hosts.allow(authority))
+        }
         Some(Err(_)) => true,
     }
 }
 
 /// Ends requests that take too long. A stream has begun when its handler is done, so it is not cut.
-async fn limit_time<T>(limit: Duration, answer: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+async fn limit_time<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
         let message = format!("the request took longer than {} s", limit.as_secs());
         Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", message).hint("send it again"))
@@ -145,7 +170,8 @@ async fn limit_time<T>(limit: Duration, answer: impl Future<Output = Result<T, A
 }
 
 fn time_limit(head: &Parts) -> Duration {
-    let path = head.extensions.get::<MatchedPath>().and_then(|path| path.as_str().strip_prefix(BASE_PATH));
+    let path =
+        head.extensions.get::<MatchedPath>().and_then(|path| path.as_str().strip_prefix(BASE_PATH));
     match (&head.method, path.unwrap_or_default()) {
         (_, "/workflows/{id}/claim") => CLAIM_TIME_LIMIT,
         (&Method::POST, "/workflows")
@@ -160,7 +186,10 @@ fn time_limit(head: &Parts) -> Duration {
 
 /// The answer after a panic in a handler.
 fn on_panic(panic: &(dyn Any + Send)) -> ApiError {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("(no text)"), "a handler panicked");
     ApiError::internal()
 }
@@ -188,11 +217,26 @@ mod tests {
     #[test]
     fn only_known_names_are_allowed() {
         let loopback = Hosts::new("127.0.0.1".parse().unwrap(), ["tunnel.example".to_string()]);
-        for good in ["127.0.0.1:80", "127.0.0.1", "localhost:1", "LOCALHOST", "[::1]:80", "::1", "tunnel.example:9"] {
+        for good in [
+            "127.0.0.1:80",
+            "127.0.0.1",
+            "localhost:1",
+            "LOCALHOST",
+            "[::1]:80",
+            "::1",
+            "tunnel.example:9",
+        ] {
             assert!(loopback.allow(good), "{good}");
         }
-        for bad in ["evil.example", "evil.example:80", "10.0.0.1:80", "", ":80", "127.0.0.1.evil.example", "localhost."]
-        {
+        for bad in [
+            "evil.example",
+            "evil.example:80",
+            "10.0.0.1:80",
+            "",
+            ":80",
+            "127.0.0.1.evil.example",
+            "localhost.",
+        ] {
             assert!(!loopback.allow(bad), "{bad}");
         }
         let named = Hosts::new("10.0.0.1".parse().unwrap(), []);

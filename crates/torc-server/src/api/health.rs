@@ -7,7 +7,8 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// The server's own state: `torc_model::api::Health` for those with a token, only the status for others.
+/// The server's own state: `torc_model::api::Health` for those with a token, only the status for
+/// others.
 #[derive(Serialize, Default, ToSchema)]
 pub struct HealthAnswer {
     /// `ok`, or `recovering` while everything else waits.

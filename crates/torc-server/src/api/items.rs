@@ -59,7 +59,8 @@ pub async fn retry_items(
     Ok(Json(Page::whole(app.store().retry_items(WorkflowId(id), request).await?)))
 }
 
-/// Takes items that ended badly out of the count; a map that failed because of them is looked at again.
+/// Takes items that ended badly out of the count; a map that failed because of them is looked at
+/// again.
 #[utoipa::path(
     post,
     path = "/workflows/{id}/items/drop",

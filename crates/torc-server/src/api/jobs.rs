@@ -50,7 +50,11 @@ list_query! {
     responses((status = 200, description = "One page of jobs.", body = Page<JobView>), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn list_jobs(State(app): State<App>, caller: Caller, Query(query): Query<ListJobs>) -> Answer<Page<JobView>> {
+pub async fn list_jobs(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListJobs>,
+) -> Answer<Page<JobView>> {
     let paging = query.paging()?;
     let filter = JobFilter {
         workflow_id: caller.narrow(query.workflow_id)?,
@@ -69,7 +73,8 @@ pub async fn list_jobs(State(app): State<App>, caller: Caller, Query(query): Que
 
 /// Names, or the integers that users know.
 fn statuses(texts: &[String]) -> Result<Vec<JobStatus>, ApiError> {
-    let parse = |text: &str| JobStatus::parse(text).or_else(|| JobStatus::from_code(text.parse().ok()?));
+    let parse =
+        |text: &str| JobStatus::parse(text).or_else(|| JobStatus::from_code(text.parse().ok()?));
     texts
         .iter()
         .flat_map(|text| text.split(','))
@@ -89,7 +94,11 @@ fn statuses(texts: &[String]) -> Result<Vec<JobStatus>, ApiError> {
     responses((status = 200, description = "The job.", body = JobView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_job(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<JobView> {
+pub async fn get_job(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<JobView> {
     let job = app.reader().get_job(JobId(id)).await?;
     caller.check(job.workflow_id)?;
     Ok(Json(job))
@@ -180,9 +189,13 @@ pub async fn retry_job(
     request_body = RetryJobs,
     responses((status = 200, description = "The jobs as they are now, in the order of the request.", body = Page<JobView>), Refusals)
 )]
-pub async fn retry_jobs(State(app): State<App>, Body(request): Body<RetryJobs>) -> Answer<Page<JobView>> {
+pub async fn retry_jobs(
+    State(app): State<App>,
+    Body(request): Body<RetryJobs>,
+) -> Answer<Page<JobView>> {
     let mut seen = HashSet::with_capacity(request.jobs.len());
-    let ids: Vec<JobId> = request.jobs.iter().map(|one| one.job_id).filter(|id| seen.insert(*id)).collect();
+    let ids: Vec<JobId> =
+        request.jobs.iter().map(|one| one.job_id).filter(|id| seen.insert(*id)).collect();
     app.store().retry_jobs(request).await?;
     let mut items = Vec::with_capacity(ids.len());
     for id in ids {
@@ -200,7 +213,10 @@ pub async fn retry_jobs(State(app): State<App>, Body(request): Body<RetryJobs>) 
     request_body = CancelJobs,
     responses((status = 200, description = "What was canceled.", body = CanceledJobs), Refusals)
 )]
-pub async fn cancel_jobs(State(app): State<App>, Body(request): Body<CancelJobs>) -> Answer<CanceledJobs> {
+pub async fn cancel_jobs(
+    State(app): State<App>,
+    Body(request): Body<CancelJobs>,
+) -> Answer<CanceledJobs> {
     let job_ids = request.job_ids.clone();
     app.store().cancel_jobs(request).await?;
     Ok(Json(CanceledJobs { job_ids }))

@@ -46,7 +46,10 @@ pub async fn set_limit(
     params(("name" = String, Path, description = "The name that jobs use.")),
     responses((status = 200, description = "It is gone.", body = serde_json::Value), Refusals)
 )]
-pub async fn delete_limit(State(app): State<App>, Path(name): Path<String>) -> Answer<serde_json::Value> {
+pub async fn delete_limit(
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Answer<serde_json::Value> {
     app.store().delete_limit(name).await?;
     Ok(Json(serde_json::json!({})))
 }

@@ -1,7 +1,8 @@
 //! The output of attempts, in pieces.
 //!
-//! A caller names a job, never a path. The path comes from the runner's report, and only a file with the name that an
-//! attempt's output has is opened: a lie in a report does not turn this into a way to read other files.
+//! A caller names a job, never a path. The path comes from the runner's report, and only a file
+//! with the name that an attempt's output has is opened: a lie in a report does not turn this into
+//! a way to read other files.
 
 use super::Json;
 use super::auth::Caller;
@@ -29,7 +30,8 @@ const MAX_BYTES: i64 = 1 << 20;
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetLogs {
-    /// `stdout` (the default) or `stderr`; `script_stdout` or `script_stderr` of the recovery script before it.
+    /// `stdout` (the default) or `stderr`; `script_stdout` or `script_stderr` of the recovery
+    /// script before it.
     pub stream: Option<String>,
     /// Of this run; the newest unless given.
     pub run_id: Option<i64>,
@@ -63,13 +65,19 @@ pub async fn get_logs(
     let stream = Stream::parse(query.stream.as_deref())?;
     let limit = query.limit.unwrap_or(DEFAULT_BYTES);
     if !(1..=MAX_BYTES).contains(&limit) {
-        return Err(ApiError::bad_query("limit", format!("`limit` is {limit}; it goes from 1 to {MAX_BYTES}")));
+        return Err(ApiError::bad_query(
+            "limit",
+            format!("`limit` is {limit}; it goes from 1 to {MAX_BYTES}"),
+        ));
     }
     let logs = app.reader().find_logs(job, query.run_id, query.attempt_id).await?;
-    let logs = logs.ok_or_else(|| ApiError::not_found(format!("job {id} has no such attempt that has started")))?;
+    let logs = logs.ok_or_else(|| {
+        ApiError::not_found(format!("job {id} has no such attempt that has started"))
+    })?;
     let task = tokio::task::spawn_blocking(move || {
         let (path, file) = open(job, &logs, stream)?;
-        let piece = read_piece(&file, query.offset.unwrap_or(0), limit).map_err(|e| unreadable(&path, &e))?;
+        let piece = read_piece(&file, query.offset.unwrap_or(0), limit)
+            .map_err(|e| unreadable(&path, &e))?;
         Ok(LogView {
             job_id: job,
             run_id: logs.run_id,
@@ -92,8 +100,10 @@ pub async fn get_logs(
 
 /// The last bytes of an attempt's standard error, however large it is; or why they can not be had.
 pub fn end_of_stderr(job: JobId, logs: &AttemptLogs, bytes: i64) -> Result<String, String> {
-    let (path, file) = open(job, logs, Stream::Stderr).map_err(|error| error.message().to_owned())?;
-    let piece = read_piece(&file, -bytes, bytes).map_err(|e| format!("can not read `{}`: {e}", path.display()))?;
+    let (path, file) =
+        open(job, logs, Stream::Stderr).map_err(|error| error.message().to_owned())?;
+    let piece = read_piece(&file, -bytes, bytes)
+        .map_err(|e| format!("can not read `{}`: {e}", path.display()))?;
     Ok(piece.text)
 }
 
@@ -114,7 +124,9 @@ impl Stream {
             Some("script_stderr") => Ok(Self::ScriptStderr),
             Some(other) => Err(ApiError::bad_query(
                 "stream",
-                format!("unknown stream `{other}` (known: stdout, stderr, script_stdout, script_stderr)"),
+                format!(
+                    "unknown stream `{other}` (known: stdout, stderr, script_stdout, script_stderr)"
+                ),
             )),
         }
     }
@@ -138,7 +150,8 @@ impl Stream {
         }
     }
 
-    /// How the name of a file may end that the runner reported: where the script failed, its output is the attempt's.
+    /// How the name of a file may end that the runner reported: where the script failed, its output
+    /// is the attempt's.
     fn reported_endings(self) -> &'static [&'static str] {
         match self {
             Self::Stdout => &[".o", ".log", "_recovery.o"],
@@ -148,10 +161,12 @@ impl Stream {
     }
 }
 
-/// Opens the file of the stream: where the runner said, or where a running attempt's output is by convention.
+/// Opens the file of the stream: where the runner said, or where a running attempt's output is by
+/// convention.
 fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File), ApiError> {
     let AttemptLogs { workflow_id, run_id, attempt_id, .. } = logs;
-    let name = |ending: &&str| format!("job_wf{workflow_id}_j{job}_r{run_id}_a{attempt_id}{ending}");
+    let name =
+        |ending: &&str| format!("job_wf{workflow_id}_j{job}_r{run_id}_a{attempt_id}{ending}");
     let reported = match stream {
         Stream::Stdout => &logs.stdout_path,
         Stream::Stderr => &logs.stderr_path,
@@ -168,10 +183,15 @@ fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File
     };
     let mut problem = ApiError::not_found(format!("there is no {} of this attempt", stream.name()));
     for path in candidates {
-        let is_named = |found: &OsStr| stream.reported_endings().iter().any(|ending| found == name(ending).as_str());
+        let is_named = |found: &OsStr| {
+            stream.reported_endings().iter().any(|ending| found == name(ending).as_str())
+        };
         let is_output = path.is_absolute() && path.file_name().is_some_and(is_named);
         if !is_output {
-            return Err(ApiError::not_found(format!("`{}` is not the output of this attempt", path.display())));
+            return Err(ApiError::not_found(format!(
+                "`{}` is not the output of this attempt",
+                path.display()
+            )));
         }
         match open_regular(&path) {
             Ok(file) => return Ok((path, file)),
@@ -187,7 +207,9 @@ fn open_regular(path: &FilePath) -> std::io::Result<File> {
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a plain file")),
+        false => {
+            Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a plain file"))
+        }
     }
 }
 
@@ -221,12 +243,18 @@ fn read_piece(file: &File, offset: i64, limit: i64) -> std::io::Result<Piece> {
     if offset + (length as i64) < size {
         bytes.truncate(whole_characters(&bytes));
     }
-    Ok(Piece { offset, length: bytes.len() as i64, size, text: String::from_utf8_lossy(&bytes).into_owned() })
+    Ok(Piece {
+        offset,
+        length: bytes.len() as i64,
+        size,
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+    })
 }
 
 /// The length without a character that was cut at the end, which the next piece will have whole.
 fn whole_characters(bytes: &[u8]) -> usize {
-    let cut = (1..=bytes.len().min(3)).find(|back| bytes[bytes.len() - back] & 0b1100_0000 != 0b1000_0000);
+    let cut = (1..=bytes.len().min(3))
+        .find(|back| bytes[bytes.len() - back] & 0b1100_0000 != 0b1000_0000);
     let Some(back) = cut else { return bytes.len() };
     let needed = match bytes[bytes.len() - back] {
         0b1100_0000..=0b1101_1111 => 2,
@@ -293,7 +321,8 @@ mod tests {
             script_stderr_path: None,
             output_dir: None,
         };
-        let try_open = |path: &FilePath| open(JobId(2), &logs(path), Stream::Stdout).map(|(path, _)| path);
+        let try_open =
+            |path: &FilePath| open(JobId(2), &logs(path), Stream::Stdout).map(|(path, _)| path);
         assert!(try_open(&secret).is_err());
         let link = dir.path().join(name);
         std::os::unix::fs::symlink(&secret, &link).unwrap();

@@ -1,10 +1,11 @@
 //! The REST API: one file per noun, one flat table of routes.
 //!
-//! Every request passes, from the outside in: the front (see `front.rs` for what turns back there), panic guard, host check, token check, time limit, handler. Reads go to
-//! [`Reader`], changes to [`Store`]; handlers translate and check scopes, nothing else.
+//! Every request passes, from the outside in: the front (see `front.rs` for what turns back there),
+//! panic guard, host check, token check, time limit, handler. Reads go to [`Reader`], changes to
+//! [`Store`]; handlers translate and check scopes, nothing else.
 //!
-//! To add a noun: write its file with `#[utoipa::path]` handlers and add one line to `router.rs`. A route is closed to
-//! workflow tokens unless its `security` says otherwise.
+//! To add a noun: write its file with `#[utoipa::path]` handlers and add one line to `router.rs`. A
+//! route is closed to workflow tokens unless its `security` says otherwise.
 
 mod actions;
 mod allocations;
@@ -71,9 +72,15 @@ struct Inner {
 }
 
 impl App {
-    /// Puts the parts together. `token` is the hash of the token that is good for everything; `stop` ends streams and
-    /// waiting claims.
-    pub fn new(store: Store, reader: Reader, token: Hash, hosts: Hosts, stop: CancellationToken) -> Self {
+    /// Puts the parts together. `token` is the hash of the token that is good for everything;
+    /// `stop` ends streams and waiting claims.
+    pub fn new(
+        store: Store,
+        reader: Reader,
+        token: Hash,
+        hosts: Hosts,
+        stop: CancellationToken,
+    ) -> Self {
         let auth = Auth::new(token, reader.clone());
         let (started_ms, is_open) = (crate::clock::now_ms(), watch::Sender::new(true));
         Self { inner: Arc::new(Inner { store, reader, auth, hosts, stop, started_ms, is_open }) }

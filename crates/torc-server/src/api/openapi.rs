@@ -34,8 +34,9 @@ pub struct Rules {
     by_path: HashMap<String, Vec<(Method, Rule)>>,
 }
 
-/// What the document says of a handler, and who may call it: found out when it is called first, because a server that
-/// answers a few calls only must not put the whole document together for them.
+/// What the document says of a handler, and who may call it: found out when it is called first,
+/// because a server that answers a few calls only must not put the whole document together for
+/// them.
 struct Rule {
     operation: fn() -> Operation,
     access: OnceLock<Access>,
@@ -46,14 +47,19 @@ impl Rules {
     pub fn of(table: &[Route]) -> Self {
         let rule = |operation| Rule { operation, access: OnceLock::new() };
         let rules = |route: &Route| {
-            route.operations.iter().map(|(method, operation)| (method_of(method), rule(*operation))).collect()
+            route
+                .operations
+                .iter()
+                .map(|(method, operation)| (method_of(method), rule(*operation)))
+                .collect()
         };
         Self { by_path: table.iter().map(|route| (route.full_path(), rules(route))).collect() }
     }
 
     /// Who may call this; what is not in the document is closed.
     pub fn access(&self, method: &Method, path: &str) -> Access {
-        let rule = self.by_path.get(path).and_then(|rules| rules.iter().find(|(of, _)| of == method));
+        let rule =
+            self.by_path.get(path).and_then(|rules| rules.iter().find(|(of, _)| of == method));
         let Some((_, rule)) = rule else { return Access::All };
         *rule.access.get_or_init(|| {
             // The document's own structs keep their content private; their JSON does not.
@@ -84,8 +90,9 @@ fn access_of(security: &serde_json::Value) -> Access {
     if requirements.iter().all(|r| r.as_object().is_some_and(serde_json::Map::is_empty)) {
         return Access::Open;
     }
-    let has_role =
-        |r: &serde_json::Value| r[SCHEME].as_array().is_some_and(|roles| roles.contains(&WORKFLOW_ROLE.into()));
+    let has_role = |r: &serde_json::Value| {
+        r[SCHEME].as_array().is_some_and(|roles| roles.contains(&WORKFLOW_ROLE.into()))
+    };
     if requirements.iter().all(has_role) { Access::Workflow } else { Access::All }
 }
 
@@ -104,8 +111,12 @@ impl Modify for TokenScheme {
     fn modify(&self, document: &mut OpenApi) {
         let text = "The token in `server.json`, or one that is limited to a workflow. \
                     Routes that a workflow's token may call have the role `workflow`.";
-        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(text)).build();
-        document.components.get_or_insert_default().add_security_scheme(SCHEME, SecurityScheme::Http(scheme));
+        let scheme =
+            HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(text)).build();
+        document
+            .components
+            .get_or_insert_default()
+            .add_security_scheme(SCHEME, SecurityScheme::Http(scheme));
     }
 }
 
@@ -115,8 +126,13 @@ pub(super) struct Refusals;
 impl IntoResponses for Refusals {
     fn responses() -> std::collections::BTreeMap<String, RefOr<Response>> {
         let body = |text: &str| -> RefOr<Response> {
-            let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
-            ResponseBuilder::new().description(text).content("application/json", content).build().into()
+            let content =
+                ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
+            ResponseBuilder::new()
+                .description(text)
+                .content("application/json", content)
+                .build()
+                .into()
         };
         [
             ("401".into(), body("No token, or one that is not known.")),

@@ -50,7 +50,10 @@ pub fn word<T: Copy>(
 ) -> Result<T, ApiError> {
     parse(text).ok_or_else(|| {
         let known: Vec<_> = all.iter().map(|word| name(*word)).collect();
-        let refusal = ApiError::bad_query(field, format!("unknown {field} `{text}` (known: {})", known.join(", ")));
+        let refusal = ApiError::bad_query(
+            field,
+            format!("unknown {field} `{text}` (known: {})", known.join(", ")),
+        );
         match nearest(text, known) {
             Some(meant) => refusal.hint(format!("did you mean `{meant}`?")),
             None => refusal,
@@ -59,7 +62,11 @@ pub fn word<T: Copy>(
 }
 
 /// The same for words that are no type of their own.
-pub fn plain_word(field: &str, text: Option<String>, all: &'static [&'static str]) -> Result<Option<String>, ApiError> {
+pub fn plain_word(
+    field: &str,
+    text: Option<String>,
+    all: &'static [&'static str],
+) -> Result<Option<String>, ApiError> {
     let find = |text: &str| all.iter().copied().find(|word| *word == text);
     text.map(|text| word(field, &text, find, all, |word| word).map(str::to_owned)).transpose()
 }

@@ -12,8 +12,8 @@ use torc_model::api::Page;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{AdjustmentView, RecoverRequest, RecoverView};
 
-/// Recovers what failed: more memory, more time or the same again, as each diagnosis asks for. Ends what dead runners
-/// held first. A dry run answers with the same table and changes nothing.
+/// Recovers what failed: more memory, more time or the same again, as each diagnosis asks for. Ends
+/// what dead runners held first. A dry run answers with the same table and changes nothing.
 #[utoipa::path(
     post,
     path = "/workflows/{id}/recover",
@@ -31,7 +31,8 @@ pub async fn recover_workflow(
 ) -> Answer<RecoverView> {
     caller.check(id)?;
     app.reader().get_workflow(id).await?;
-    let orphans = app.store().recover(Trigger::Request { workflow: id, dry_run: request.dry_run }).await?;
+    let orphans =
+        app.store().recover(Trigger::Request { workflow: id, dry_run: request.dry_run }).await?;
     let view = app.store().recover_failed(id, request).await?;
     Ok(Json(RecoverView { orphans, ..view }))
 }

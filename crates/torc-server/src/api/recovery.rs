@@ -18,7 +18,8 @@ pub struct SyncRequest {
     pub dry_run: bool,
 }
 
-/// Ends what dead runners of this workflow held and repairs its rows. A second call finds nothing to do.
+/// Ends what dead runners of this workflow held and repairs its rows. A second call finds nothing
+/// to do.
 #[utoipa::path(
     post,
     path = "/workflows/{id}/sync_status",
@@ -34,5 +35,7 @@ pub async fn sync_status(
     OptionalBody(request): OptionalBody<SyncRequest>,
 ) -> Answer<RecoveryView> {
     app.reader().get_workflow(id).await?;
-    Ok(Json(app.store().recover(Trigger::Request { workflow: id, dry_run: request.dry_run }).await?))
+    Ok(Json(
+        app.store().recover(Trigger::Request { workflow: id, dry_run: request.dry_run }).await?,
+    ))
 }

@@ -38,8 +38,11 @@ pub async fn list_requirements(
     Query(query): Query<ListRequirements>,
 ) -> Answer<Page<RequirementsView>> {
     let paging = query.paging()?;
-    let filter =
-        RequirementsFilter { workflow_id: caller.narrow(query.workflow_id)?, name: query.name, job_id: query.job_id };
+    let filter = RequirementsFilter {
+        workflow_id: caller.narrow(query.workflow_id)?,
+        name: query.name,
+        job_id: query.job_id,
+    };
     Ok(Json(app.reader().list_requirements(filter, paging).await?))
 }
 
@@ -53,7 +56,11 @@ pub async fn list_requirements(
     responses((status = 200, description = "The requirements.", body = RequirementsView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_requirements(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<RequirementsView> {
+pub async fn get_requirements(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<RequirementsView> {
     let requirements = app.reader().get_requirements(id).await?;
     caller.check(requirements.workflow_id)?;
     Ok(Json(requirements))

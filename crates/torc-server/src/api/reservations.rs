@@ -73,14 +73,19 @@ pub async fn get_reservation(
 ) -> Answer<ReservationView> {
     let wait = query.wait_seconds.unwrap_or(0);
     if !(0..=LONGEST_WAIT_SECONDS).contains(&wait) {
-        return Err(ApiError::bad_query("wait_seconds", format!("must be between 0 and {LONGEST_WAIT_SECONDS}")));
+        return Err(ApiError::bad_query(
+            "wait_seconds",
+            format!("must be between 0 and {LONGEST_WAIT_SECONDS}"),
+        ));
     }
     let until = Instant::now() + Duration::from_secs(wait.unsigned_abs());
     // Before the first look, so that no end falls between a look and the wait after it.
     let mut events = app.store().subscribe();
     loop {
         let view = app.store().reservation(id).await?;
-        let has_room = query.until_running.is_none_or(|most| view.still_running.is_none_or(|running| running <= most));
+        let has_room = query
+            .until_running
+            .is_none_or(|most| view.still_running.is_none_or(|running| running <= most));
         if has_room || view.status != "ACTIVE" || !next_end(&mut events, until, &app).await {
             return Ok(Json(view));
         }

@@ -49,8 +49,9 @@ pub async fn list_results(
     Query(query): Query<ListResults>,
 ) -> Answer<Page<AttemptView>> {
     let paging = query.paging()?;
-    let state =
-        |text: &String| query::word("status", text, AttemptState::parse, AttemptState::ALL, AttemptState::as_str);
+    let state = |text: &String| {
+        query::word("status", text, AttemptState::parse, AttemptState::ALL, AttemptState::as_str)
+    };
     let cause = |text: &String| query::word("cause", text, Cause::parse, Cause::ALL, Cause::as_str);
     let filter = AttemptFilter {
         workflow_id: caller.narrow(query.workflow_id)?,

@@ -1,13 +1,14 @@
 //! The table of routes.
 //!
-//! A route is what its handlers say of themselves. The server needs little of that to begin; what the OpenAPI document has
-//! to say costs far more to put together than everything else about a route, and is made when somebody wants it.
+//! A route is what its handlers say of themselves. The server needs little of that to begin; what
+//! the OpenAPI document has to say costs far more to put together than everything else about a
+//! route, and is made when somebody wants it.
 
 use super::openapi::Rules;
 use super::{
-    App, actions, allocations, attempts, classifications, events, failure_handlers, files, guard, health, items, jobs,
-    limits, logs, openapi, recover, recovery, requirements, reservations, results, runners, schedulers, user_data,
-    webhooks, why, workflows,
+    App, actions, allocations, attempts, classifications, events, failure_handlers, files, guard,
+    health, items, jobs, limits, logs, openapi, recover, recovery, requirements, reservations,
+    results, runners, schedulers, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -35,7 +36,10 @@ impl Route {
         Self { path: H::path(), handlers: MethodRouter::new(), operations: Vec::new(), document }
     }
 
-    fn with<H: Path>(mut self, add: impl Fn(MethodRouter<App>, HttpMethod) -> MethodRouter<App>) -> Self {
+    fn with<H: Path>(
+        mut self,
+        add: impl Fn(MethodRouter<App>, HttpMethod) -> MethodRouter<App>,
+    ) -> Self {
         debug_assert_eq!(H::path(), self.path, "handlers of one route have one path");
         for method in H::methods() {
             self.operations.push((method.clone(), H::operation));
@@ -150,7 +154,9 @@ pub(super) fn table() -> Vec<Route> {
 
 /// Every route as the document has it.
 pub(super) fn documented() -> OpenApiRouter<App> {
-    let routes = table().into_iter().fold(OpenApiRouter::new(), |routes, route| routes.routes((route.document)()));
+    let routes = table()
+        .into_iter()
+        .fold(OpenApiRouter::new(), |routes, route| routes.routes((route.document)()));
     OpenApiRouter::with_openapi(openapi::base()).nest(BASE_PATH, routes)
 }
 

@@ -11,7 +11,8 @@ use crate::clock::now_ms;
 use crate::store::read::RunnerFilter;
 use axum::extract::State;
 use torc_model::api::{
-    ClaimRequest, ClaimResponse, Goodbye, GoodbyeAnswer, Page, RegisterRunner, RunnerRegistered, RunnerView,
+    ClaimRequest, ClaimResponse, Goodbye, GoodbyeAnswer, Page, RegisterRunner, RunnerRegistered,
+    RunnerView,
 };
 use torc_model::ids::{RunnerId, WorkflowId};
 
@@ -61,7 +62,11 @@ pub async fn list_runners(
     responses((status = 200, description = "The runner.", body = RunnerView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_runner(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<RunnerView> {
+pub async fn get_runner(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<RunnerView> {
     let runner = app.reader().get_runner(RunnerId(id), now_ms()).await?;
     caller.check(runner.workflow_id)?;
     Ok(Json(runner))

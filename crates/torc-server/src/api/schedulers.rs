@@ -36,7 +36,8 @@ pub async fn list_schedulers(
     Query(query): Query<ListSchedulers>,
 ) -> Answer<Page<SlurmSchedulerView>> {
     let paging = query.paging()?;
-    let filter = SchedulerFilter { workflow_id: caller.narrow(query.workflow_id)?, name: query.name };
+    let filter =
+        SchedulerFilter { workflow_id: caller.narrow(query.workflow_id)?, name: query.name };
     Ok(Json(app.reader().list_schedulers(filter, paging).await?))
 }
 
@@ -50,7 +51,11 @@ pub async fn list_schedulers(
     responses((status = 200, description = "The Slurm scheduler.", body = SlurmSchedulerView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_scheduler(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<SlurmSchedulerView> {
+pub async fn get_scheduler(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<SlurmSchedulerView> {
     let scheduler = app.reader().get_scheduler(id).await?;
     caller.check(scheduler.workflow_id)?;
     Ok(Json(scheduler))

@@ -62,7 +62,11 @@ pub async fn list_user_data(
     responses((status = 200, description = "The piece of user data.", body = UserDataView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_user_data(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<UserDataView> {
+pub async fn get_user_data(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<UserDataView> {
     let data = app.reader().get_user_data(id).await?;
     caller.check(data.workflow_id)?;
     Ok(Json(data))

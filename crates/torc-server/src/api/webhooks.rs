@@ -31,7 +31,10 @@ pub async fn list_webhooks(State(app): State<App>) -> Answer<Page<WebhookView>> 
     request_body = CreateWebhook,
     responses((status = 200, description = "It is there.", body = WebhookView), Refusals)
 )]
-pub async fn create_webhook(State(app): State<App>, Body(request): Body<CreateWebhook>) -> Answer<WebhookView> {
+pub async fn create_webhook(
+    State(app): State<App>,
+    Body(request): Body<CreateWebhook>,
+) -> Answer<WebhookView> {
     Ok(Json(app.store().create_webhook(request).await?))
 }
 
@@ -57,7 +60,10 @@ pub async fn get_webhook(State(app): State<App>, Path(id): Path<i64>) -> Answer<
     params(("id" = i64, Path, description = "The endpoint.")),
     responses((status = 200, description = "It is gone.", body = serde_json::Value), Refusals)
 )]
-pub async fn delete_webhook(State(app): State<App>, Path(id): Path<i64>) -> Answer<serde_json::Value> {
+pub async fn delete_webhook(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+) -> Answer<serde_json::Value> {
     app.store().delete_webhook(id).await?;
     Ok(Json(serde_json::json!({})))
 }

@@ -1,4 +1,5 @@
-//! Why a job is where it is: the scheduler's own sentence, with what a person wants to know next to it.
+//! Why a job is where it is: the scheduler's own sentence, with what a person wants to know next to
+//! it.
 
 use super::Json;
 use super::auth::Caller;
@@ -24,7 +25,11 @@ use torc_model::status::{AttemptState, Cause, JobStatus, Origin};
     responses((status = 200, description = "Why it is where it is.", body = WhyView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_why(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<WhyView> {
+pub async fn get_why(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<WhyView> {
     caller.check(app.reader().workflow_of_job(JobId(id)).await?)?;
     let explanation = app.store().explain(JobId(id)).await?;
     let job = app.reader().get_job(JobId(id)).await?;
@@ -38,18 +43,26 @@ pub async fn get_why(State(app): State<App>, caller: Caller, Path(id): Path<i64>
         },
         other => other.clone(),
     };
-    let adjustments = app.reader().list_adjustments(job.workflow_id, Some(JobId(id)), Paging::default()).await?.items;
+    let adjustments = app
+        .reader()
+        .list_adjustments(job.workflow_id, Some(JobId(id)), Paging::default())
+        .await?
+        .items;
     // What was canceled before it started shows nothing by itself; the summary says what is known.
-    let tells = |ended: &&AttemptView| ended.started_ms.is_some() || ended.cause != Some(Cause::Canceled);
+    let tells =
+        |ended: &&AttemptView| ended.started_ms.is_some() || ended.cause != Some(Cause::Canceled);
     let diagnosis = ended.as_ref().filter(tells).and_then(|ended| diagnose(&Facts::from(ended)));
     let mut details = blockers(&app, &explanation).await?;
     details.extend(ended.as_ref().map(ending).unwrap_or_default());
     details.extend(explanation.details.iter().cloned());
     let mut hints = hints(&job, diagnosis.as_ref());
     if job.status == JobStatus::Blocked
-        && let Some((blocker, _)) = explanation.because_of.iter().find(|(_, s)| *s == JobStatus::PendingFailed)
+        && let Some((blocker, _)) =
+            explanation.because_of.iter().find(|(_, s)| *s == JobStatus::PendingFailed)
     {
-        hints.push(format!("job {blocker} waits for a verdict: `torc why {blocker}` shows what can be done"));
+        hints.push(format!(
+            "job {blocker} waits for a verdict: `torc why {blocker}` shows what can be done"
+        ));
     }
     hints.extend(explanation.hints.iter().cloned());
     let mut summary = explanation.summary;
@@ -75,11 +88,17 @@ pub async fn get_why(State(app): State<App>, caller: Caller, Path(id): Path<i64>
     Ok(Json(WhyView { summary, details, hints, attempt, job, diagnosis, adjustments }))
 }
 
-/// How many attempts of the last one's run failed before it. An attempt that saved its state to go on did not.
+/// How many attempts of the last one's run failed before it. An attempt that saved its state to go
+/// on did not.
 async fn count_failures(app: &App, last: &AttemptView) -> Result<usize, ApiError> {
-    let attempts = app.reader().list_attempts(last.job_id, Paging { reverse: true, ..Paging::default() }).await?.items;
+    let attempts = app
+        .reader()
+        .list_attempts(last.job_id, Paging { reverse: true, ..Paging::default() })
+        .await?
+        .items;
     let follows_failure = |attempt: &&AttemptView| {
-        attempt.run_id == last.run_id && !matches!(attempt.origin, Origin::Initial | Origin::Requeued)
+        attempt.run_id == last.run_id
+            && !matches!(attempt.origin, Origin::Initial | Origin::Requeued)
     };
     Ok(attempts.iter().filter(follows_failure).count())
 }
@@ -107,7 +126,8 @@ fn ending(attempt: &AttemptView) -> Vec<String> {
     if attempt.state.is_live() || attempt.state == AttemptState::Completed {
         return Vec::new();
     }
-    let mut line = format!("attempt {} of run {} is {}", attempt.attempt_id, attempt.run_id, attempt.state);
+    let mut line =
+        format!("attempt {} of run {} is {}", attempt.attempt_id, attempt.run_id, attempt.state);
     if let Some(cause) = attempt.cause {
         line += &format!(", cause {cause}");
     }
@@ -124,7 +144,9 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
     let logs = format!("`torc logs {id}` shows its output");
     let advice = diagnosis.and_then(|d| d.kind.advice()).map(str::to_owned);
     match job.status {
-        JobStatus::Uninitialized => vec![format!("`torc workflows initialize {workflow}` starts the run")],
+        JobStatus::Uninitialized => {
+            vec![format!("`torc workflows initialize {workflow}` starts the run")]
+        }
         JobStatus::Failed if job.status_reason.as_deref() == Some(TOO_MANY_FAILED) => vec![
             format!("`torc items list {} --failed -w {workflow}` shows what failed", job.name),
             format!("`torc items retry {} -w {workflow}` runs it again", job.name),
@@ -135,7 +157,9 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
             advice.into_iter().chain([repair, logs]).collect()
         }
         JobStatus::PendingFailed => {
-            let verdict = format!("it waits for a verdict: `torc jobs classify {id} --retry`, or `--fail` to give up");
+            let verdict = format!(
+                "it waits for a verdict: `torc jobs classify {id} --retry`, or `--fail` to give up"
+            );
             advice.into_iter().chain(repair(job, diagnosis)).chain([verdict, logs]).collect()
         }
         JobStatus::Canceled => {
@@ -145,9 +169,11 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
         }
         JobStatus::Running => vec![format!("`torc logs {id} --follow` shows its output")],
         JobStatus::Ready if job.held => vec![format!("`torc jobs release {id}` lets it go")],
-        JobStatus::Blocked | JobStatus::Ready | JobStatus::Pending | JobStatus::Completed | JobStatus::Disabled => {
-            Vec::new()
-        }
+        JobStatus::Blocked
+        | JobStatus::Ready
+        | JobStatus::Pending
+        | JobStatus::Completed
+        | JobStatus::Disabled => Vec::new(),
     }
 }
 
@@ -156,7 +182,9 @@ fn repair(job: &JobView, diagnosis: Option<&Diagnosis>) -> Option<String> {
     let what = match diagnosis.filter(|d| d.is_sure())?.kind {
         Kind::Oom => "gives it more memory and runs it again",
         Kind::Timeout => "gives it more time and runs it again",
-        Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Walltime | Kind::Stopped => "runs it again",
+        Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Walltime | Kind::Stopped => {
+            "runs it again"
+        }
         _ => return None,
     };
     Some(format!("`torc recover {}` {what}", job.workflow_id))

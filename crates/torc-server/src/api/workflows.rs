@@ -15,8 +15,8 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use torc_model::api::{
-    CreateWorkflow, IsCompleteView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, UpdateWorkflow,
-    WorkflowCreated, WorkflowView,
+    CreateWorkflow, IsCompleteView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView,
+    UpdateWorkflow, WorkflowCreated, WorkflowView,
 };
 use torc_model::ids::{JobId, WorkflowId};
 use utoipa::IntoParams;
@@ -76,7 +76,10 @@ pub async fn list_workflows(
     request_body = CreateWorkflow,
     responses((status = 200, description = "It is there.", body = WorkflowCreated), Refusals)
 )]
-pub async fn create_workflow(State(app): State<App>, Body(request): Body<Creation, LARGE>) -> Answer<WorkflowCreated> {
+pub async fn create_workflow(
+    State(app): State<App>,
+    Body(request): Body<Creation, LARGE>,
+) -> Answer<WorkflowCreated> {
     Ok(Json(app.store().create_workflow(request).await?))
 }
 
@@ -90,7 +93,11 @@ pub async fn create_workflow(State(app): State<App>, Body(request): Body<Creatio
     responses((status = 200, description = "The workflow.", body = WorkflowView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_workflow(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<WorkflowView> {
+pub async fn get_workflow(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<WorkflowView> {
     caller.check(WorkflowId(id))?;
     Ok(Json(app.reader().get_workflow(WorkflowId(id)).await?))
 }
@@ -151,7 +158,11 @@ pub async fn delete_workflow(
     responses((status = 200, description = "The spec, as it was read.", body = Value), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_spec(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<Value> {
+pub async fn get_spec(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<Value> {
     caller.check(WorkflowId(id))?;
     Ok(Json(app.reader().get_spec(WorkflowId(id)).await?))
 }
@@ -166,7 +177,11 @@ pub async fn get_spec(State(app): State<App>, caller: Caller, Path(id): Path<i64
     responses((status = 200, description = "Its progress.", body = StatusView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_status(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<StatusView> {
+pub async fn get_status(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<StatusView> {
     caller.check(WorkflowId(id))?;
     let known = app.store().progress(WorkflowId(id));
     Ok(Json(app.reader().workflow_status(WorkflowId(id), now_ms(), known).await?))
@@ -182,7 +197,11 @@ pub async fn get_status(State(app): State<App>, caller: Caller, Path(id): Path<i
     responses((status = 200, description = "Whether it is complete.", body = IsCompleteView), Refusals),
     security(("token" = ["workflow"]))
 )]
-pub async fn get_is_complete(State(app): State<App>, caller: Caller, Path(id): Path<i64>) -> Answer<IsCompleteView> {
+pub async fn get_is_complete(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<IsCompleteView> {
     caller.check(WorkflowId(id))?;
     let known = app.store().progress(WorkflowId(id));
     Ok(Json(app.reader().is_complete(WorkflowId(id), known).await?))

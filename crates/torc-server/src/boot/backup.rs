@@ -6,8 +6,8 @@ use rusqlite::{Connection, OpenFlags};
 use std::io;
 use std::path::Path;
 
-/// Copies the database to `destination`, which must not exist. Sees one consistent state and does not disturb the
-/// server that owns the database.
+/// Copies the database to `destination`, which must not exist. Sees one consistent state and does
+/// not disturb the server that owns the database.
 pub fn backup(database: &Path, destination: &Path) -> Result<(), StartError> {
     let failed = |source| StartError::Database { doing: "open", database: database.into(), source };
     if destination.symlink_metadata().is_ok() {
@@ -22,9 +22,11 @@ pub fn backup(database: &Path, destination: &Path) -> Result<(), StartError> {
 
 /// Copies what a connection sees to `destination`, whole or not at all, replacing what is there.
 pub fn copy_over(connection: &Connection, destination: &Path) -> Result<(), StartError> {
-    let io = |source| StartError::Io { doing: "write the backup", path: destination.into(), source };
+    let io =
+        |source| StartError::Io { doing: "write the backup", path: destination.into(), source };
     let temporary = private::temporary_name(destination);
-    // SQLite fills an empty file and leaves its mode alone; one that it made itself would be open to all.
+    // SQLite fills an empty file and leaves its mode alone; one that it made itself would be open
+    // to all.
     let file = private::create_new(&temporary).map_err(io)?;
     let copied = copy(connection, &temporary, destination).and_then(|()| {
         file.sync_all()?;
@@ -39,8 +41,9 @@ pub fn copy_over(connection: &Connection, destination: &Path) -> Result<(), Star
 }
 
 fn copy(connection: &Connection, temporary: &Path, destination: &Path) -> io::Result<()> {
-    let name =
-        temporary.to_str().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name is not UTF-8"))?;
+    let name = temporary
+        .to_str()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name is not UTF-8"))?;
     connection.execute("VACUUM INTO ?1", [name]).map(drop).map_err(|e| {
         tracing::debug!(destination = %destination.display(), error = %e, "backup failed");
         io::Error::other(e)
@@ -57,13 +60,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("torc.db");
         let live = Connection::open(&path).unwrap();
-        live.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1), (2);")
-            .unwrap();
+        live.execute_batch(
+            "PRAGMA journal_mode=WAL; CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1), (2);",
+        )
+        .unwrap();
         live.execute_batch("BEGIN IMMEDIATE; INSERT INTO a VALUES (3);").unwrap();
         let copy = dir.path().join("copy.db");
         backup(&path, &copy).unwrap();
         live.execute_batch("COMMIT").unwrap();
-        let rows: i64 = Connection::open(&copy).unwrap().query_row("SELECT count(*) FROM a", [], |r| r.get(0)).unwrap();
+        let rows: i64 = Connection::open(&copy)
+            .unwrap()
+            .query_row("SELECT count(*) FROM a", [], |r| r.get(0))
+            .unwrap();
         assert_eq!(rows, 2);
         assert_eq!(std::fs::metadata(&copy).unwrap().mode() & 0o777, 0o600);
     }

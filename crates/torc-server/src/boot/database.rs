@@ -1,8 +1,8 @@
 //! Opens the database: one owner, private files, and a journal that suits the file system.
 //!
-//! On a local disk: write-ahead log, readers beside the writer. Elsewhere the log's shared memory does not work, so a
-//! rollback journal takes its place; readers and writer of this process then wait for each other, and the lock file
-//! keeps other processes and machines away.
+//! On a local disk: write-ahead log, readers beside the writer. Elsewhere the log's shared memory
+//! does not work, so a rollback journal takes its place; readers and writer of this process then
+//! wait for each other, and the lock file keeps other processes and machines away.
 
 use super::error::StartError;
 use super::file_system::FileSystem;
@@ -46,10 +46,8 @@ impl Database {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let file_system = (options.detect_file_system)(directory).map_err(|source| StartError::Io {
-            doing: "look at the directory",
-            path: directory.into(),
-            source,
+        let file_system = (options.detect_file_system)(directory).map_err(|source| {
+            StartError::Io { doing: "look at the directory", path: directory.into(), source }
         })?;
         let lock = Lock::acquire(&path, &file_system)?;
         if let Some(previous) = &lock.previous {
@@ -62,7 +60,8 @@ impl Database {
             move |source| StartError::Database { doing, database: path, source }
         };
         let mut writer = connect(&path).map_err(failed("open"))?;
-        let journal = set_journal(&writer, &file_system).map_err(failed("choose the journal of"))?;
+        let journal =
+            set_journal(&writer, &file_system).map_err(failed("choose the journal of"))?;
         migrate::migrate(&mut writer, &path)?;
         Ok(Self { writer, path, journal, lock })
     }
@@ -76,7 +75,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // In KiB when negative. Little is read twice, and a commit after a page was split goes through all of the cache.
+    // In KiB when negative. Little is read twice, and a commit after a page was split goes through
+    // all of the cache.
     connection.pragma_update(None, "cache_size", -2_048)?;
     connection.set_prepared_statement_cache_capacity(256);
     Ok(connection)
@@ -97,11 +97,13 @@ fn set_journal(connection: &Connection, file_system: &FileSystem) -> rusqlite::R
     }
 }
 
-/// A database that was last used on a local disk has a log. In exclusive mode SQLite can read it without shared memory.
+/// A database that was last used on a local disk has a log. In exclusive mode SQLite can read it
+/// without shared memory.
 fn rollback_journal(connection: &Connection, place: &str) -> rusqlite::Result<Journal> {
     tracing::warn!(place, "no write-ahead log on this file system: commits are slower");
     connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
-    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "TRUNCATE", |row| row.get(0))?;
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "TRUNCATE", |row| row.get(0))?;
     connection.pragma_update_and_check(None, "locking_mode", "NORMAL", |_| Ok(()))?;
     // The lock is given up by the next read only.
     connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
@@ -143,7 +145,9 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let database = Database::open(&Options::new(dir.path())).unwrap();
         assert_eq!(database.journal, Journal::Wal);
-        let pragma = |name: &str| database.writer.pragma_query_value(None, name, |r| r.get::<_, i64>(0)).unwrap();
+        let pragma = |name: &str| {
+            database.writer.pragma_query_value(None, name, |r| r.get::<_, i64>(0)).unwrap()
+        };
         assert_eq!((pragma("synchronous"), pragma("foreign_keys")), (2, 1));
         add_workflow(&database.writer);
         for name in ["torc.db", "torc.db-wal", "torc.db-shm", "torc.db.lock"] {
@@ -167,7 +171,8 @@ mod tests {
         assert_eq!(database.journal, Journal::Rollback);
         assert!(!moved.join("torc.db-shm").exists());
         assert_eq!(count(&database.writer), 1, "what the log held is kept");
-        let reader = Connection::open_with_flags(&database.path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let reader =
+            Connection::open_with_flags(&database.path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         add_workflow(&database.writer);
         assert_eq!(count(&reader), 2);
         add_workflow(&database.writer);

@@ -172,8 +172,12 @@ impl StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { doing, path, source } => write!(f, "can not {doing} `{}`: {source}", path.display()),
-            Self::NotOurs { path, uid } => write!(f, "`{}` belongs to another user (uid {uid})", path.display()),
+            Self::Io { doing, path, source } => {
+                write!(f, "can not {doing} `{}`: {source}", path.display())
+            }
+            Self::NotOurs { path, uid } => {
+                write!(f, "`{}` belongs to another user (uid {uid})", path.display())
+            }
             Self::Writable { path, mode } => {
                 write!(f, "`{}` can be changed by other users (mode {mode:04o})", path.display())
             }
@@ -197,21 +201,33 @@ impl fmt::Display for StartError {
                     database.display()
                 )
             }
-            Self::NoLocks { lock, source } => write!(f, "can not lock `{}`: {source}", lock.display()),
+            Self::NoLocks { lock, source } => {
+                write!(f, "can not lock `{}`: {source}", lock.display())
+            }
             Self::NewerSchema { database, found, known } => write!(
                 f,
                 "the database `{}` has schema version {found}; this program knows versions up to {known}",
                 database.display()
             ),
             Self::ForeignSchema { database, version } => {
-                write!(f, "the database `{}` has another schema of version {version}", database.display())
+                write!(
+                    f,
+                    "the database `{}` has another schema of version {version}",
+                    database.display()
+                )
             }
-            Self::NotTorc { database } => write!(f, "`{}` is not a database of torc", database.display()),
+            Self::NotTorc { database } => {
+                write!(f, "`{}` is not a database of torc", database.display())
+            }
             Self::Database { doing, database, source } => {
                 write!(f, "can not {doing} the database `{}`: {source}", database.display())
             }
-            Self::Store { message } => write!(f, "can not take up the state in the database: {message}"),
-            Self::Listen { address, source } => write!(f, "can not listen on `{address}`: {source}"),
+            Self::Store { message } => {
+                write!(f, "can not take up the state in the database: {message}")
+            }
+            Self::Listen { address, source } => {
+                write!(f, "can not listen on `{address}`: {source}")
+            }
             Self::NoRandomness { message } => write!(f, "can not make a token: {message}"),
         }
     }
@@ -220,7 +236,9 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } | Self::NoLocks { source, .. } | Self::Listen { source, .. } => Some(source),
+            Self::Io { source, .. }
+            | Self::NoLocks { source, .. }
+            | Self::Listen { source, .. } => Some(source),
             Self::Database { source, .. } => Some(source),
             _ => None,
         }

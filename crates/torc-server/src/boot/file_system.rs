@@ -1,8 +1,8 @@
 //! Tells a local disk from a network file system.
 //!
-//! SQLite's write-ahead log shares memory between its users, which only works on a local file system, and file locks
-//! of network file systems may hold on one machine only. So everything that is not known to be local is treated with
-//! care.
+//! SQLite's write-ahead log shares memory between its users, which only works on a local file
+//! system, and file locks of network file systems may hold on one machine only. So everything that
+//! is not known to be local is treated with care.
 
 use std::io;
 use std::path::Path;

@@ -22,14 +22,16 @@ pub fn process_space() -> Option<String> {
     }
 }
 
-/// When a process began, in clock ticks since boot; None when there is no such process (or no way to tell), or when it
-/// has ended and only waits for its parent to notice.
+/// When a process began, in clock ticks since boot; None when there is no such process (or no way
+/// to tell), or when it has ended and only waits for its parent to notice.
 pub fn pid_start(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let stat =
+        std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
     parse_start(&stat)
 }
 
-/// Field 22 of `/proc/PID/stat`. The name in field 2 may hold spaces and brackets, so count from its end.
+/// Field 22 of `/proc/PID/stat`. The name in field 2 may hold spaces and brackets, so count from
+/// its end.
 fn parse_start(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();

@@ -1,7 +1,7 @@
 //! The way in for whoever lives in the same process: the same front, without a connection.
 //!
-//! The thread that asks does the work, as far as that is possible (see `store/writer.rs`). Nobody has to be woken for
-//! it, neither there nor back, and nothing is copied through the kernel.
+//! The thread that asks does the work, as far as that is possible (see `store/writer.rs`). Nobody
+//! has to be woken for it, neither there nor back, and nothing is copied through the kernel.
 
 use super::listen::GRACE;
 use crate::api::Front;

@@ -15,8 +15,8 @@ use tokio_util::task::TaskTracker;
 
 /// A client that connects and then says nothing is dropped after this long.
 const FIRST_REQUEST: Duration = Duration::from_secs(30);
-/// Time for the headers of a request, and for the pause before it. Longer than clients keep idle connections (60 s),
-/// so that it is they who close them and no request meets a closing connection.
+/// Time for the headers of a request, and for the pause before it. Longer than clients keep idle
+/// connections (60 s), so that it is they who close them and no request meets a closing connection.
 const NEXT_REQUEST: Duration = Duration::from_secs(75);
 /// After this long requests in flight are cut off.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
@@ -25,7 +25,12 @@ const MAX_HEADER_BYTES: usize = 32 << 10;
 const MAX_BUFFER_BYTES: usize = 128 << 10;
 
 /// Serves until `stop`; then lets requests in flight end, for a while.
-pub async fn serve(listener: TcpListener, front: Arc<Front>, max_connections: usize, stop: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    front: Arc<Front>,
+    max_connections: usize,
+    stop: CancellationToken,
+) {
     let connections = TaskTracker::new();
     let permits = Arc::new(Semaphore::new(max_connections.max(1)));
     let cut = CancellationToken::new();

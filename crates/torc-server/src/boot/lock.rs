@@ -1,11 +1,12 @@
 //! Exclusive ownership of a database: one server, and a second one learns who has it.
 //!
-//! The lock file stands beside the database. The operating system's lock on it says whether an owner lives; its
-//! content says who. The file is never removed, only emptied, so that two servers can not hold locks on two files of
-//! the same name.
+//! The lock file stands beside the database. The operating system's lock on it says whether an
+//! owner lives; its content says who. The file is never removed, only emptied, so that two servers
+//! can not hold locks on two files of the same name.
 //!
-//! On a network file system the lock may hold on one machine only. There the content counts as well: a record of
-//! another machine that was not emptied is respected until a person deletes the file.
+//! On a network file system the lock may hold on one machine only. There the content counts as
+//! well: a record of another machine that was not emptied is respected until a person deletes the
+//! file.
 
 use super::error::StartError;
 use super::file_system::FileSystem;
@@ -93,9 +94,12 @@ impl Lock {
                     let owner = read_record(&mut file).map_err(io("read"))?.map(Box::new);
                     return Err(StartError::Owned { database: database.into(), owner });
                 }
-                Err(TryLockError::Error(source)) => return Err(StartError::NoLocks { lock: path, source }),
+                Err(TryLockError::Error(source)) => {
+                    return Err(StartError::NoLocks { lock: path, source });
+                }
             }
-            // Somebody may have deleted the file between opening and locking: then this lock protects nothing.
+            // Somebody may have deleted the file between opening and locking: then this lock
+            // protects nothing.
             if !is_still_at(&file, &path).map_err(io("look at"))? {
                 continue;
             }
@@ -111,23 +115,34 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // An empty file says that the end was in good order. If this fails, the next server finds our record, sees
-        // that the process is gone, and goes on.
+        // An empty file says that the end was in good order. If this fails, the next server finds
+        // our record, sees that the process is gone, and goes on.
         let _ = self.file.set_len(0);
     }
 }
 
-/// We hold the operating system's lock, yet a record of an owner is there: it crashed, or the lock is not worth much.
-fn refuse_living(database: &Path, lock: &Path, owner: &Owner, file_system: &FileSystem) -> Result<(), StartError> {
+/// We hold the operating system's lock, yet a record of an owner is there: it crashed, or the lock
+/// is not worth much.
+fn refuse_living(
+    database: &Path,
+    lock: &Path,
+    owner: &Owner,
+    file_system: &FileSystem,
+) -> Result<(), StartError> {
     if owner.lives_here() {
-        return Err(StartError::Owned { database: database.into(), owner: Some(Box::new(owner.clone())) });
+        return Err(StartError::Owned {
+            database: database.into(),
+            owner: Some(Box::new(owner.clone())),
+        });
     }
     match file_system {
-        FileSystem::Network(_) if owner.host != identity::hostname() => Err(StartError::OwnedElsewhere {
-            database: database.into(),
-            lock: lock.into(),
-            owner: Box::new(owner.clone()),
-        }),
+        FileSystem::Network(_) if owner.host != identity::hostname() => {
+            Err(StartError::OwnedElsewhere {
+                database: database.into(),
+                lock: lock.into(),
+                owner: Box::new(owner.clone()),
+            })
+        }
         FileSystem::Network(_) | FileSystem::Local => Ok(()),
     }
 }
@@ -184,7 +199,10 @@ mod tests {
         let first = Lock::acquire(&database, &FileSystem::Local).unwrap();
         let error = Lock::acquire(&database, &FileSystem::Local).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains(&format!("process {} on {}", std::process::id(), identity::hostname())), "{text}");
+        assert!(
+            text.contains(&format!("process {} on {}", std::process::id(), identity::hostname())),
+            "{text}"
+        );
         assert!(error.hint().unwrap().contains(&format!("kill {}", std::process::id())));
         drop(first);
         let next = Lock::acquire(&database, &FileSystem::Local).unwrap();
@@ -220,7 +238,10 @@ mod tests {
             o.pid = 1;
             o.pid_start = identity::pid_start(1);
         });
-        assert!(matches!(Lock::acquire(&database, &nfs()), Err(StartError::Owned { owner: Some(_), .. })));
+        assert!(matches!(
+            Lock::acquire(&database, &nfs()),
+            Err(StartError::Owned { owner: Some(_), .. })
+        ));
     }
 
     #[test]

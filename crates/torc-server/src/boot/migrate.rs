@@ -1,7 +1,8 @@
 //! Brings a database to the newest schema, or refuses it.
 //!
-//! `PRAGMA user_version` is the number of migrations that were applied. Each one's checksum is kept in `meta`, so that
-//! a database of a different build with the same number is noticed. Before an upgrade a copy is made beside the file.
+//! `PRAGMA user_version` is the number of migrations that were applied. Each one's checksum is kept
+//! in `meta`, so that a database of a different build with the same number is noticed. Before an
+//! upgrade a copy is made beside the file.
 
 use super::backup;
 use super::error::StartError;
@@ -23,8 +24,9 @@ pub const MIGRATIONS: &[&str] = &[
     include_str!("../store/migration_11.sql"),
 ];
 
-/// What all of them together make of an empty database. Adding and renaming costs more than all tables, and a new database
-/// has nothing to carry over. A test writes this file and sees to it that it is the same.
+/// What all of them together make of an empty database. Adding and renaming costs more than all
+/// tables, and a new database has nothing to carry over. A test writes this file and sees to it
+/// that it is the same.
 pub const NEWEST: &str = include_str!("../store/newest.sql");
 
 /// "Torc" in ASCII, in the header of every database of ours.
@@ -36,7 +38,11 @@ pub fn migrate(connection: &mut Connection, database: &Path) -> Result<(), Start
 }
 
 #[cfg(test)]
-fn migrate_with(connection: &mut Connection, database: &Path, migrations: &[&str]) -> Result<(), StartError> {
+fn migrate_with(
+    connection: &mut Connection,
+    database: &Path,
+    migrations: &[&str],
+) -> Result<(), StartError> {
     bring_up(connection, database, migrations, None)
 }
 
@@ -47,7 +53,9 @@ fn bring_up(
     migrations: &[&str],
     newest: Option<&str>,
 ) -> Result<(), StartError> {
-    let failed = |doing| move |source| StartError::Database { doing, database: database.to_path_buf(), source };
+    let failed = |doing| {
+        move |source| StartError::Database { doing, database: database.to_path_buf(), source }
+    };
     let found: i64 = pragma(connection, "user_version").map_err(failed("read"))?;
     let known = migrations.len() as i64;
     check_is_ours(connection, database, found).map_err(failed("read"))??;
@@ -70,8 +78,14 @@ fn bring_up(
     apply(connection, migrations, found, newest.filter(|_| found == 0)).map_err(failed("upgrade"))
 }
 
-/// All missing migrations in one transaction: the database has the old schema or the new one, nothing between.
-fn apply(connection: &mut Connection, migrations: &[&str], found: i64, newest: Option<&str>) -> rusqlite::Result<()> {
+/// All missing migrations in one transaction: the database has the old schema or the new one,
+/// nothing between.
+fn apply(
+    connection: &mut Connection,
+    migrations: &[&str],
+    found: i64,
+    newest: Option<&str>,
+) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if let Some(newest) = newest {
         transaction.execute_batch(newest)?;
@@ -91,9 +105,14 @@ fn apply(connection: &mut Connection, migrations: &[&str], found: i64, newest: O
 }
 
 /// An empty file becomes ours; a file with other content must say that it is.
-fn check_is_ours(connection: &Connection, database: &Path, version: i64) -> rusqlite::Result<Result<(), StartError>> {
+fn check_is_ours(
+    connection: &Connection,
+    database: &Path,
+    version: i64,
+) -> rusqlite::Result<Result<(), StartError>> {
     let id: i64 = pragma(connection, "application_id")?;
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
     let fresh = tables == 0 && version == 0 && id == 0;
     Ok(if fresh || (id == APPLICATION_ID && version > 0) {
         Ok(())
@@ -104,7 +123,9 @@ fn check_is_ours(connection: &Connection, database: &Path, version: i64) -> rusq
 
 fn applied_checksum(connection: &Connection, version: i64) -> rusqlite::Result<Option<String>> {
     let key = format!("migration_{version}");
-    connection.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0)).optional()
+    connection
+        .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+        .optional()
 }
 
 /// Where the copy of a database goes before it is upgraded from `version`.
@@ -126,8 +147,7 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
 mod tests {
     use super::*;
 
-    const ONE: &str =
-        "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT; CREATE TABLE a (x INTEGER);";
+    const ONE: &str = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT; CREATE TABLE a (x INTEGER);";
     const TWO: &str = "ALTER TABLE a ADD COLUMN y INTEGER; INSERT INTO a VALUES (7, 8);";
 
     fn open(dir: &Path) -> (Connection, PathBuf) {
@@ -172,7 +192,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut connection, path) = open(dir.path());
         migrate_with(&mut connection, &path, &[ONE]).unwrap();
-        let broken = migrate_with(&mut connection, &path, &[ONE, TWO, "CREATE TABLE a (z INTEGER)"]);
+        let broken =
+            migrate_with(&mut connection, &path, &[ONE, TWO, "CREATE TABLE a (z INTEGER)"]);
         assert!(matches!(broken, Err(StartError::Database { doing: "upgrade", .. })));
         assert_eq!(version(&connection), 1);
         assert!(connection.prepare("SELECT y FROM a").is_err());
@@ -207,7 +228,9 @@ mod tests {
             lines.extend(statement.query_map([], row).unwrap().map(Result::unwrap));
         };
         add("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name");
-        let mut tables = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1").unwrap();
+        let mut tables = connection
+            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1")
+            .unwrap();
         for table in tables.query_map([], |row| row.get::<_, String>(0)).unwrap() {
             let table = table.unwrap();
             add(&format!("SELECT '{table}', * FROM \"{table}\" ORDER BY 2"));
@@ -217,7 +240,8 @@ mod tests {
 
     /// The schema of a database as a script, and the rows of `meta` that do not tell of migrations.
     fn script(connection: &Connection) -> String {
-        let mut text = String::from("-- Written by a test from all migrations; never edited by hand.\n\n");
+        let mut text =
+            String::from("-- Written by a test from all migrations; never edited by hand.\n\n");
         let sql = "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'
                    ORDER BY CASE type WHEN 'table' THEN 0 WHEN 'index' THEN 1 ELSE 2 END, rowid";
         let meta = "SELECT 'INSERT INTO meta (key, value) VALUES (' || quote(key) || ', ' || quote(value) || ');'
@@ -282,10 +306,17 @@ mod tests {
             )
             .unwrap();
         migrate(&mut connection, &path).unwrap();
-        let text = |sql: &str| -> String { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
-        assert_eq!(text("SELECT group_concat(workflow_id || id || kind, ' ') FROM event"), "14y 23x 27z");
+        let text =
+            |sql: &str| -> String { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
+        assert_eq!(
+            text("SELECT group_concat(workflow_id || id || kind, ' ') FROM event"),
+            "14y 23x 27z"
+        );
         assert_eq!(text("SELECT value FROM meta WHERE key = 'next_event_id'"), "10");
-        assert_eq!(text("SELECT group_concat(id || state, ' ') FROM attempt"), "1completed 2queued");
+        assert_eq!(
+            text("SELECT group_concat(id || state, ' ') FROM attempt"),
+            "1completed 2queued"
+        );
         assert_eq!(text("PRAGMA integrity_check"), "ok");
         for refused in [
             "UPDATE attempt SET state = 'no such state' WHERE id = 2",
@@ -297,8 +328,14 @@ mod tests {
         ] {
             assert!(connection.execute(refused, []).is_err(), "{refused}");
         }
-        connection.execute("UPDATE attempt SET state = 'completed', ended_ms = 5 WHERE id = 2", []).unwrap();
+        connection
+            .execute("UPDATE attempt SET state = 'completed', ended_ms = 5 WHERE id = 2", [])
+            .unwrap();
         connection.execute("DELETE FROM workflow WHERE id = 2", []).unwrap();
-        assert_eq!(text("SELECT group_concat(id, ' ') FROM event"), "4", "events go with their workflow");
+        assert_eq!(
+            text("SELECT group_concat(id, ' ') FROM event"),
+            "4",
+            "events go with their workflow"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Everything between "start a server" and "it serves": private files, ownership of the database, its schema, the
-//! listener, and the way back down.
+//! Everything between "start a server" and "it serves": private files, ownership of the database,
+//! its schema, the listener, and the way back down.
 //!
 //! ```text
 //! state directory 0700 -> lock file -> file system check -> database 0600 -> migrations -> token -> store -> listener

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// How a server is to be started.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Holds the token and `server.json`, and the database unless `database` says otherwise. Made if missing.
+    /// Holds the token and `server.json`, and the database unless `database` says otherwise. Made
+    /// if missing.
     pub state_dir: PathBuf,
     /// Another place for the database.
     pub database: Option<PathBuf>,
@@ -18,7 +19,8 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Lives inside `torc run` and ends with it; `server.json` says so.
     pub embedded: bool,
-    /// Tell others in `server.json` where it is. One that only answers its own process for a moment does not.
+    /// Tell others in `server.json` where it is. One that only answers its own process for a moment
+    /// does not.
     pub announce: bool,
     /// Connections beyond this number wait.
     pub max_connections: usize,

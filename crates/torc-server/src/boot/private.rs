@@ -3,7 +3,9 @@
 use super::error::StartError;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 const DIRECTORY: u32 = 0o700;
@@ -26,13 +28,14 @@ pub fn ensure_directory(path: &Path) -> Result<(), StartError> {
     }
     check_owner(path, meta.uid())?;
     if meta.mode() & 0o777 != DIRECTORY {
-        std::fs::set_permissions(path, Permissions::from_mode(DIRECTORY)).map_err(io("close to others"))?;
+        std::fs::set_permissions(path, Permissions::from_mode(DIRECTORY))
+            .map_err(io("close to others"))?;
     }
     Ok(())
 }
 
-/// Opens a file of ours for reading and writing, or makes it. Refuses one that is another user's or that others may
-/// have changed; closes one that others could only read.
+/// Opens a file of ours for reading and writing, or makes it. Refuses one that is another user's or
+/// that others may have changed; closes one that others could only read.
 pub fn open_file(path: &Path) -> Result<File, StartError> {
     let io = |doing| move |source| StartError::Io { doing, path: path.to_path_buf(), source };
     let file = OpenOptions::new()

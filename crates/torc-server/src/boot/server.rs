@@ -21,11 +21,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use torc_model::api::ServerFile;
 
-/// Time between two looks for dead runners: a look costs a few file reads, a dead runner's jobs wait for it.
+/// Time between two looks for dead runners: a look costs a few file reads, a dead runner's jobs
+/// wait for it.
 const SWEEP: std::time::Duration = std::time::Duration::from_secs(2);
 const TOKEN_FILE: &str = "token";
 const SERVER_FILE: &str = "server.json";
-/// The port of the last server that was announced, and a word when it was embedded; stays when the server has ended.
+/// The port of the last server that was announced, and a word when it was embedded; stays when the
+/// server has ended.
 const PORT_FILE: &str = "port";
 const EMBEDDED: &str = "embedded";
 /// Fewer characters can not hold enough randomness; more is not ours.
@@ -46,11 +48,13 @@ pub struct RunningServer {
 }
 
 impl Server {
-    /// Takes the state directory, opens the database, takes up the state in it and serves. When this returns, the
-    /// server answers and `server.json` says where (if it is to be announced).
+    /// Takes the state directory, opens the database, takes up the state in it and serves. When
+    /// this returns, the server answers and `server.json` says where (if it is to be announced).
     pub async fn start(options: Options) -> Result<RunningServer, StartError> {
         let (listener, host) = bind(&options).await?;
-        let address = listener.local_addr().map_err(|source| StartError::Listen { address: host.clone(), source })?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| StartError::Listen { address: host.clone(), source })?;
         let opened = tokio::task::spawn_blocking({
             let options = options.clone();
             move || open(&options)
@@ -59,7 +63,8 @@ impl Server {
             opened.await.map_err(|e| StartError::Store { message: e.to_string() })??;
 
         let stop = CancellationToken::new();
-        let names = options.allowed_hosts.iter().cloned().chain([host.clone(), identity::hostname()]);
+        let names =
+            options.allowed_hosts.iter().cloned().chain([host.clone(), identity::hostname()]);
         let hosts = Hosts::new(address.ip(), names);
         let app = App::new(store.clone(), reader, secret::hash(&token), hosts, stop.clone());
         app.set_open(false);
@@ -124,7 +129,15 @@ impl Server {
             askers.end().await;
             ending.run().await;
         });
-        Ok(RunningServer { address, file, database: database.path, stop, task: Some(task), allocations, inside })
+        Ok(RunningServer {
+            address,
+            file,
+            database: database.path,
+            stop,
+            task: Some(task),
+            allocations,
+            inside,
+        })
     }
 }
 
@@ -216,13 +229,15 @@ fn open(options: &Options) -> Result<Opened, StartError> {
     Ok(Opened { database: OwnedDatabase { path, lock, directory_lock }, token, reader, store })
 }
 
-/// A server with its database elsewhere owns its state directory too: `server.json` can name one server only. It takes
-/// the lock of the database that would be there, which is what every other server of the directory takes.
+/// A server with its database elsewhere owns its state directory too: `server.json` can name one
+/// server only. It takes the lock of the database that would be there, which is what every other
+/// server of the directory takes.
 fn lock_directory(options: &Options) -> Result<Option<Lock>, StartError> {
     let dir = &options.state_dir;
     let usual = dir.join(Options::DATABASE);
     let real = |path: &Path| {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent =
+            path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Some(parent.canonicalize().ok()?.join(path.file_name()?))
     };
     let database = options.database_path();
@@ -236,7 +251,9 @@ fn lock_directory(options: &Options) -> Result<Option<Lock>, StartError> {
     })?;
     match Lock::acquire(&usual, &file_system) {
         Ok(lock) => Ok(Some(lock)),
-        Err(StartError::Owned { owner, .. }) => Err(StartError::DirectoryOwned { dir: dir.clone(), owner }),
+        Err(StartError::Owned { owner, .. }) => {
+            Err(StartError::DirectoryOwned { dir: dir.clone(), owner })
+        }
         // A directory without locks is a reason to put the database elsewhere.
         Err(StartError::NoLocks { lock, source }) => {
             tracing::warn!(lock = %lock.display(), %source, "no locks here: a second server would not be noticed");
@@ -301,8 +318,8 @@ impl Ending {
         if let Err(refusal) = self.store.flush().await {
             tracing::warn!(%refusal, "the last requests may not be on disk");
         }
-        // The process may be gone before the writer's own connection has done this on its way out. A database without
-        // a log beside it is easier to copy by hand, and opens sooner.
+        // The process may be gone before the writer's own connection has done this on its way out.
+        // A database without a log beside it is easier to copy by hand, and opens sooner.
         let database = self.database.clone();
         let checkpoint = tokio::task::spawn_blocking(move || {
             let db = rusqlite::Connection::open(database)?;
@@ -331,7 +348,9 @@ async fn bind(options: &Options) -> Result<(TcpListener, String), StartError> {
     }
     match TcpListener::bind((host.as_str(), options.port)).await {
         Ok(listener) => Ok((listener, host)),
-        Err(source) => Err(StartError::Listen { address: format!("{host}:{}", options.port), source }),
+        Err(source) => {
+            Err(StartError::Listen { address: format!("{host}:{}", options.port), source })
+        }
     }
 }
 
@@ -340,8 +359,8 @@ fn last_port(state_dir: &Path) -> Option<u16> {
     std::fs::read_to_string(state_dir.join(PORT_FILE)).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// The last server that was announced for this directory lived inside another command, which has perhaps ended: nobody
-/// starts it again.
+/// The last server that was announced for this directory lived inside another command, which has
+/// perhaps ended: nobody starts it again.
 pub fn last_was_embedded(state_dir: &Path) -> bool {
     std::fs::read_to_string(state_dir.join(PORT_FILE))
         .is_ok_and(|text| text.split_whitespace().nth(1) == Some(EMBEDDED))
@@ -352,13 +371,18 @@ fn note_last(state_dir: &Path, port: u16, is_embedded: bool) -> std::io::Result<
     private::write_file(&state_dir.join(PORT_FILE), text.as_bytes())
 }
 
-/// The address that others can use: a server that listens everywhere is known by its machine's name.
+/// The address that others can use: a server that listens everywhere is known by its machine's
+/// name.
 fn url(host: &str, address: SocketAddr) -> String {
     let port = address.port();
     if address.ip().is_unspecified() {
         return format!("http://{}:{port}", identity::hostname());
     }
-    if host.contains(':') { format!("http://[{host}]:{port}") } else { format!("http://{host}:{port}") }
+    if host.contains(':') {
+        format!("http://[{host}]:{port}")
+    } else {
+        format!("http://{host}:{port}")
+    }
 }
 
 /// The token in a state directory, if a server ever ran there.
@@ -379,11 +403,13 @@ fn load_token(path: &Path) -> Result<String, StartError> {
     file.take(4096).read_to_string(&mut text).map_err(io("read"))?;
     let token = text.trim();
     if token.is_empty() {
-        let token = secret::new_token().map_err(|e| StartError::NoRandomness { message: e.to_string() })?;
+        let token =
+            secret::new_token().map_err(|e| StartError::NoRandomness { message: e.to_string() })?;
         private::write_file(path, token.as_bytes()).map_err(io("write"))?;
         return Ok(token);
     }
-    let is_token = TOKEN_LENGTH.contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
+    let is_token =
+        TOKEN_LENGTH.contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
     is_token.then(|| token.to_string()).ok_or_else(|| StartError::BadToken { path: path.into() })
 }
 

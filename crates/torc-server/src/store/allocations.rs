@@ -1,6 +1,8 @@
-//! Allocations: what was asked for, what was sent to Slurm, what was seen of it, and what follows for runners.
+//! Allocations: what was asked for, what was sent to Slurm, what was seen of it, and what follows
+//! for runners.
 //!
-//! Whoever can speak to Slurm does the speaking; every decision and every record is made here, in one transaction.
+//! Whoever can speak to Slurm does the speaking; every decision and every record is made here, in
+//! one transaction.
 
 use super::last_words;
 use super::load::parse;
@@ -19,8 +21,8 @@ use torc_model::ids::{ActionId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Settings, SlurmScheduler};
 use torc_model::slurm::observe::has_no_process;
 use torc_model::slurm::wire::{
-    AllocationView, Allocations, BeginSubmission, Observation, Observations, ObservedView, ScheduleNodes,
-    SubmissionOrder, SubmissionOrders, SubmissionOutcome, SubmissionReport,
+    AllocationView, Allocations, BeginSubmission, Observation, Observations, ObservedView,
+    ScheduleNodes, SubmissionOrder, SubmissionOrders, SubmissionOutcome, SubmissionReport,
 };
 use torc_model::slurm::{Phase, Verdict};
 use torc_model::status::{AllocationStatus, Cause, Trigger};
@@ -28,7 +30,8 @@ use torc_model::status::{AllocationStatus, Cause, Trigger};
 /// Longer than any `sbatch` may take; after that somebody else may take over, looking first.
 const SUBMIT_LEASE_MS: i64 = 120_000;
 
-/// A runner that spoke within this time is alive, whatever Slurm thinks: a dead `slurmd` does not end its jobs.
+/// A runner that spoke within this time is alive, whatever Slurm thinks: a dead `slurmd` does not
+/// end its jobs.
 const QUIET_MS: i64 = 30_000;
 
 /// Most allocations of one request.
@@ -76,7 +79,11 @@ pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
 }
 
 fn find(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationView>, Failed> {
-    Ok(tx.db.prepare_cached(&format!("{COLUMNS} WHERE n.id = ?1"))?.query_row([id], view).optional()?)
+    Ok(tx
+        .db
+        .prepare_cached(&format!("{COLUMNS} WHERE n.id = ?1"))?
+        .query_row([id], view)
+        .optional()?)
 }
 
 fn list_by_key(tx: &Tx<'_>, workflow: i64, key: &str) -> Result<Vec<AllocationView>, Failed> {
@@ -110,8 +117,9 @@ pub fn schedule(
         .prepare_cached("SELECT id FROM slurm_scheduler WHERE workflow_id = ?1 AND name = ?2")?
         .query_row(params![id.0, request.scheduler], |row| row.get(0))
         .optional()?;
-    let scheduler = scheduler
-        .ok_or_else(|| Refusal::unknown(format!("workflow {id} has no Slurm scheduler `{}`", request.scheduler)))?;
+    let scheduler = scheduler.ok_or_else(|| {
+        Refusal::unknown(format!("workflow {id} has no Slurm scheduler `{}`", request.scheduler))
+    })?;
     let name = format!("torc-wf{id}-s{scheduler}-{:08x}", nonce as u32);
     let mut statement = tx.db.prepare_cached(
         "INSERT INTO scheduled_compute_node (workflow_id, run_id, scheduler_id, request_key, name, array_task, action_id,
@@ -164,10 +172,17 @@ pub fn waiting_workflows(tx: &Tx<'_>) -> rusqlite::Result<Vec<WorkflowId>> {
     statement.query_map([], |row| row.get(0).map(WorkflowId))?.collect()
 }
 
-fn execute_action(tx: &mut Tx<'_>, id: WorkflowId, action: ActionId, nonce: u64) -> Result<(), Failed> {
+fn execute_action(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    action: ActionId,
+    nonce: u64,
+) -> Result<(), Failed> {
     let (what, is_recovery, trigger): (String, bool, String) = tx
         .db
-        .prepare_cached("SELECT what, is_recovery, trigger_type FROM workflow_action WHERE id = ?1")?
+        .prepare_cached(
+            "SELECT what, is_recovery, trigger_type FROM workflow_action WHERE id = ?1",
+        )?
         .query_row([action.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let ActionKind::ScheduleNodes {
         scheduler,
@@ -180,9 +195,11 @@ fn execute_action(tx: &mut Tx<'_>, id: WorkflowId, action: ActionId, nonce: u64)
         return Ok(());
     };
     if scheduler_type != "slurm" {
-        return Err(
-            Refusal::invalid("scheduler_type", format!("`{scheduler_type}` is not known (known: slurm)")).into()
-        );
+        return Err(Refusal::invalid(
+            "scheduler_type",
+            format!("`{scheduler_type}` is not known (known: slurm)"),
+        )
+        .into());
     }
     let run = tx.workflow(id)?.run;
     let request = ScheduleNodes {
@@ -200,7 +217,12 @@ fn execute_action(tx: &mut Tx<'_>, id: WorkflowId, action: ActionId, nonce: u64)
     if is_recovery {
         // What is there already serves these jobs as well; only the rest is asked for.
         let workflow = tx.workflow(id)?;
-        let jobs = workflow.actions.iter().find(|a| a.id == action).map(|a| a.jobs.clone()).unwrap_or_default();
+        let jobs = workflow
+            .actions
+            .iter()
+            .find(|a| a.id == action)
+            .map(|a| a.jobs.clone())
+            .unwrap_or_default();
         let runtime = longest_runtime(tx, id, &jobs)?;
         count -= usable(tx, id, &request.scheduler, runtime)?;
     }
@@ -210,8 +232,8 @@ fn execute_action(tx: &mut Tx<'_>, id: WorkflowId, action: ActionId, nonce: u64)
     schedule(tx, &ScheduleNodes { count, ..request }, Some(action), nonce).map(|_| ())
 }
 
-/// Nodes for jobs that are tried again: of the scheduler that each has now, else of the action's; only what is not on
-/// its way, and no more allocations than jobs.
+/// Nodes for jobs that are tried again: of the scheduler that each has now, else of the action's;
+/// only what is not on its way, and no more allocations than jobs.
 fn serve_retried_jobs(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -230,7 +252,10 @@ fn serve_retried_jobs(
             .prepare_cached("SELECT s.name FROM job j JOIN slurm_scheduler s ON s.id = j.scheduler_id WHERE j.id = ?1")?
             .query_row([job.0], |row| row.get(0))
             .optional()?;
-        by_scheduler.entry(own.unwrap_or_else(|| request.scheduler.clone())).or_default().push(index);
+        by_scheduler
+            .entry(own.unwrap_or_else(|| request.scheduler.clone()))
+            .or_default()
+            .push(index);
     }
     let asked: i64 = tx
         .db
@@ -260,7 +285,12 @@ fn usable(tx: &Tx<'_>, id: WorkflowId, scheduler: &str, seconds: i64) -> Result<
 }
 
 /// Allocations of a scheduler that are on their way, or run and still have this many seconds.
-pub fn usable_of(tx: &Tx<'_>, id: WorkflowId, scheduler: &str, seconds: i64) -> Result<Vec<i64>, Failed> {
+pub fn usable_of(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    scheduler: &str,
+    seconds: i64,
+) -> Result<Vec<i64>, Failed> {
     let mut statement = tx.db.prepare_cached(
         "SELECT n.id FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
              WHERE n.workflow_id = ?1 AND s.name = ?2
@@ -275,9 +305,17 @@ pub fn usable_of(tx: &Tx<'_>, id: WorkflowId, scheduler: &str, seconds: i64) -> 
 }
 
 /// Gives a submitter what waits to be sent. Nobody else gets it until the submitter's time is over.
-pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission, tokens: &[String]) -> Result<SubmissionOrders, Failed> {
+pub fn begin(
+    tx: &mut Tx<'_>,
+    request: &BeginSubmission,
+    tokens: &[String],
+) -> Result<SubmissionOrders, Failed> {
     if request.submitter.is_empty() {
-        return Err(Refusal::invalid("submitter", "a name is needed, so that two do not send the same").into());
+        return Err(Refusal::invalid(
+            "submitter",
+            "a name is needed, so that two do not send the same",
+        )
+        .into());
     }
     unneeded::release(tx, request.workflow_id)?;
     let mut statement = tx.db.prepare_cached(
@@ -302,8 +340,10 @@ pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission, tokens: &[String]) -> R
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
     drop(statement);
     let mut orders = SubmissionOrders::default();
-    for ((name, workflow, count, look_first, scheduler_id, one_per_node, max_parallel_jobs), token) in
-        rows.into_iter().zip(tokens)
+    for (
+        (name, workflow, count, look_first, scheduler_id, one_per_node, max_parallel_jobs),
+        token,
+    ) in rows.into_iter().zip(tokens)
     {
         tx.db
             .prepare_cached(
@@ -348,7 +388,9 @@ pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocatio
     let (kind, data) = match &report.outcome {
         SubmissionOutcome::Submitted(job) => {
             if job.is_empty() || !job.bytes().all(|b| b.is_ascii_digit()) {
-                return Err(Refusal::invalid("outcome", format!("`{job}` is not a Slurm job id")).into());
+                return Err(
+                    Refusal::invalid("outcome", format!("`{job}` is not a Slurm job id")).into()
+                );
             }
             // A runner may have reported before its submitter did.
             tx.db
@@ -386,8 +428,13 @@ pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocatio
     Ok(Allocations { items: rows.collect::<Result<_, _>>()? })
 }
 
-/// A runner reports from inside an allocation, before it is registered. Two Slurm jobs never share one allocation.
-pub fn runner_arrived(tx: &mut Tx<'_>, workflow: WorkflowId, scheduler: &serde_json::Value) -> Result<(), Failed> {
+/// A runner reports from inside an allocation, before it is registered. Two Slurm jobs never share
+/// one allocation.
+pub fn runner_arrived(
+    tx: &mut Tx<'_>,
+    workflow: WorkflowId,
+    scheduler: &serde_json::Value,
+) -> Result<(), Failed> {
     let Some(id) = scheduler["allocation_id"].as_i64() else { return Ok(()) };
     let row = find(tx, id)?.filter(|a| a.workflow_id == workflow);
     let row = row.ok_or_else(|| Refusal::not_found("allocation", id))?;
@@ -408,7 +455,10 @@ pub fn runner_arrived(tx: &mut Tx<'_>, workflow: WorkflowId, scheduler: &serde_j
             .query_row([runner.0], |r| r.get(0))?;
         if node == scheduler["node"].as_i64() {
             let text = format!("Slurm started allocation {id} (job {job}) again");
-            let lost = Lost { cause: Cause::Lost, evidence: Evidence { source: "scheduler".into(), text } };
+            let lost = Lost {
+                cause: Cause::Lost,
+                evidence: Evidence { source: "scheduler".into(), text },
+            };
             runners::end_runner(tx, runner, workflow, &lost, &lost.evidence.text)?;
         }
     }
@@ -493,11 +543,14 @@ pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Fai
                 last_words::hear(tx, &row, item, &mut view)?;
                 continue;
             }
-            AllocationStatus::Submitting | AllocationStatus::Pending | AllocationStatus::Active => {}
+            AllocationStatus::Submitting | AllocationStatus::Pending | AllocationStatus::Active => {
+            }
         }
         match &item.verdict {
             Verdict::Unknown { why } => unknown(tx, &row, item, why, &mut view)?,
-            Verdict::Alive { phase, reason } => alive(tx, &row, item, *phase, reason.as_deref(), &mut view)?,
+            Verdict::Alive { phase, reason } => {
+                alive(tx, &row, item, *phase, reason.as_deref(), &mut view)?
+            }
             Verdict::Ended(ending) => {
                 if end_runners(tx, &row, item, ending.cause, &ending.text, &mut view)? {
                     let name = label(&row);
@@ -506,7 +559,8 @@ pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Fai
                         None => ending.text.clone(),
                     };
                     view.allocations_ended += 1;
-                    view.pending_allocations_cleaned += i64::from(row.status != AllocationStatus::Active);
+                    view.pending_allocations_cleaned +=
+                        i64::from(row.status != AllocationStatus::Active);
                     view.details.push(format!("{name} is over: {text}"));
                     last_words::explain_by(tx, &row, ending, &mut view)?;
                     if !seen.dry_run {
@@ -537,7 +591,9 @@ fn unknown(
     view.details.push(format!("{}: {why}; nothing was done", label(row)));
     if item.is_missing && !view.dry_run && row.missing_since_ms.is_none() {
         tx.db
-            .prepare_cached("UPDATE scheduled_compute_node SET missing_since_ms = ?2 WHERE id = ?1")?
+            .prepare_cached(
+                "UPDATE scheduled_compute_node SET missing_since_ms = ?2 WHERE id = ?1",
+            )?
             .execute([row.id, tx.now])?;
     }
     Ok(())
@@ -551,15 +607,17 @@ fn alive(
     reason: Option<&str>,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
-    if let Some(hopeless) = reason.filter(|_| phase == Phase::Waiting).and_then(torc_model::slurm::state::never_starts)
+    if let Some(hopeless) =
+        reason.filter(|_| phase == Phase::Waiting).and_then(torc_model::slurm::state::never_starts)
     {
         view.details.push(format!("{} will not start: {hopeless}", label(row)));
     }
     // Why it did so only accounting knows.
     let (cause, text) = match item.before.as_ref().filter(|before| before.cause.is_taken_away()) {
-        Some(before) => {
-            (before.cause, format!("Slurm put the allocation back into its queue; before, {}", before.text))
-        }
+        Some(before) => (
+            before.cause,
+            format!("Slurm put the allocation back into its queue; before, {}", before.text),
+        ),
         None => (Cause::Lost, "Slurm put the allocation back into its queue".into()),
     };
     let restarted = phase == Phase::Waiting && end_runners(tx, row, item, cause, &text, view)?;
@@ -601,7 +659,10 @@ fn end_runners(
         let spoke = heard.is_some_and(|heard| tx.uptime - heard < QUIET_MS);
         if spoke && !recovery::is_gone(tx, *runner, row.workflow_id)? {
             view.unknown += 1;
-            view.details.push(format!("{}: {text}, but its runner has just spoken; nothing was done", label(row)));
+            view.details.push(format!(
+                "{}: {text}, but its runner has just spoken; nothing was done",
+                label(row)
+            ));
             return Ok(false);
         }
     }
@@ -616,7 +677,8 @@ fn end_runners(
         // Of several jobs nobody can tell which one took the memory.
         let cause = if cause == Cause::Oom && held != 1 { Cause::Lost } else { cause };
         let job = row.slurm_job_id.as_deref().unwrap_or("?");
-        let evidence = Evidence { source: "scheduler".into(), text: format!("Slurm job {job}: {text}") };
+        let evidence =
+            Evidence { source: "scheduler".into(), text: format!("Slurm job {job}: {text}") };
         runners::end_runner(tx, runner, row.workflow_id, &Lost { cause, evidence }, text)?;
     }
     Ok(true)
@@ -654,7 +716,9 @@ pub(super) fn scheduler_for(
     let definition = SlurmScheduler { name: name.clone(), ..wanted.clone() };
     let row = tx
         .db
-        .prepare_cached("INSERT INTO slurm_scheduler (workflow_id, name, definition) VALUES (?1, ?2, ?3)")?
+        .prepare_cached(
+            "INSERT INTO slurm_scheduler (workflow_id, name, definition) VALUES (?1, ?2, ?3)",
+        )?
         .insert(params![id.0, name, json(Some(&definition))?])?;
     Ok((row, name, false))
 }

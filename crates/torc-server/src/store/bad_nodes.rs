@@ -1,4 +1,5 @@
-//! Runners whose jobs fail at once while others succeed: they get no more work, and what they burnt is given back.
+//! Runners whose jobs fail at once while others succeed: they get no more work, and what they burnt
+//! is given back.
 
 use super::runners::LEASE_SECONDS;
 use super::writer::{Failed, Quarantine, Runner, Tx};
@@ -9,7 +10,8 @@ use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::NodeVerdict;
 use torc_model::status::{Cause, Outcome};
 
-/// A machine may have been repaired meanwhile: after this time it is tried again, from a clean sheet.
+/// A machine may have been repaired meanwhile: after this time it is tried again, from a clean
+/// sheet.
 const QUARANTINE_MS: i64 = 600_000;
 
 /// Takes in how an attempt ended and draws the conclusion about its machine.
@@ -35,7 +37,11 @@ pub fn ended(
 }
 
 /// Runners of this workflow on other machines that are there and get work.
-fn others<'a>(tx: &'a Tx<'_>, id: WorkflowId, host: &'a str) -> impl Iterator<Item = (&'a RunnerId, &'a Runner)> {
+fn others<'a>(
+    tx: &'a Tx<'_>,
+    id: WorkflowId,
+    host: &'a str,
+) -> impl Iterator<Item = (&'a RunnerId, &'a Runner)> {
     let in_contact = tx.uptime - LEASE_SECONDS * 1000;
     tx.state.runners.iter().filter(move |(_, other)| {
         let is_there = other.heard.is_some_and(|heard| heard >= in_contact);
@@ -56,7 +62,9 @@ fn quarantine(
         known.quarantine = Some(Quarantine { why: why.to_owned(), until });
     }
     tx.db
-        .prepare_cached("UPDATE compute_node SET quarantine = ?2, quarantine_until_ms = ?3 WHERE id = ?1")?
+        .prepare_cached(
+            "UPDATE compute_node SET quarantine = ?2, quarantine_until_ms = ?3 WHERE id = ?1",
+        )?
         .execute(params![runner.0, why, until])?;
     let mut again = 0;
     for (job, attempt) in burnt {
@@ -72,9 +80,12 @@ fn quarantine(
     Ok(())
 }
 
-/// Writes down that an attempt was not its job's fault. Answers with the rule that retried it, if one did.
+/// Writes down that an attempt was not its job's fault. Answers with the rule that retried it, if
+/// one did.
 fn refund_rule(tx: &Tx<'_>, attempt: AttemptId) -> Result<Option<usize>, Failed> {
-    tx.db.prepare_cached("INSERT OR IGNORE INTO refunded_attempt (attempt_id) VALUES (?1)")?.execute([attempt.0])?;
+    tx.db
+        .prepare_cached("INSERT OR IGNORE INTO refunded_attempt (attempt_id) VALUES (?1)")?
+        .execute([attempt.0])?;
     let sql = "SELECT rule FROM attempt WHERE id = ?1 AND outcome = ?2";
     let rule: Option<Option<i64>> = tx
         .db
@@ -91,7 +102,10 @@ pub fn quarantined(tx: &mut Tx<'_>, runner: RunnerId) -> Result<Option<String>, 
     let Some(quarantine) = &known.quarantine else { return Ok(None) };
     if quarantine.until > now {
         let left = (quarantine.until - now) / 1000 + 1;
-        return Ok(Some(format!("this runner gets no work for another {left} s: {}", quarantine.why)));
+        return Ok(Some(format!(
+            "this runner gets no work for another {left} s: {}",
+            quarantine.why
+        )));
     }
     (known.quarantine, known.health) = (None, Default::default());
     let (id, host) = (known.workflow, known.host.clone());
@@ -102,11 +116,13 @@ pub fn quarantined(tx: &mut Tx<'_>, runner: RunnerId) -> Result<Option<String>, 
     Ok(None)
 }
 
-/// The runners on the same machine, when there are others on other machines that a retry may prefer.
+/// The runners on the same machine, when there are others on other machines that a retry may
+/// prefer.
 pub fn neighbours(tx: &Tx<'_>, id: WorkflowId, runner: &Runner) -> Vec<RunnerId> {
     if others(tx, id, &runner.host).next().is_none() {
         return Vec::new();
     }
-    let here = |(_, other): &(&RunnerId, &Runner)| other.workflow == id && other.host == runner.host;
+    let here =
+        |(_, other): &(&RunnerId, &Runner)| other.workflow == id && other.host == runner.host;
     tx.state.runners.iter().filter(here).map(|(id, _)| *id).collect()
 }

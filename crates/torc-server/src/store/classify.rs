@@ -1,4 +1,5 @@
-//! Verdicts on jobs that wait for one: checked all together, applied all or none, kept with what came of them.
+//! Verdicts on jobs that wait for one: checked all together, applied all or none, kept with what
+//! came of them.
 
 use super::load::parse;
 use super::people::refuse_archived;
@@ -14,8 +15,8 @@ use torc_model::api::EventView;
 use torc_model::core::Change as Row;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
-    Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest, ClassifyView,
-    Record, RecoverRequest, RetryOutcome, Ruling, Standing, Verdict, rule, untrusted,
+    Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest,
+    ClassifyView, Record, RecoverRequest, RetryOutcome, Ruling, Standing, Verdict, rule, untrusted,
 };
 use torc_model::status::{Cause, JobStatus};
 use torc_model::units::{Memory, Runtime};
@@ -46,7 +47,11 @@ struct Speaker {
 }
 
 /// Takes verdicts, all or none.
-pub fn classify(tx: &mut Tx<'_>, id: WorkflowId, request: &ClassifyRequest) -> Result<ClassifyView, Failed> {
+pub fn classify(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ClassifyRequest,
+) -> Result<ClassifyView, Failed> {
     let threshold = check(tx, id)?;
     if request.classifications.is_empty() || request.classifications.len() > MAX_CLASSIFICATIONS {
         let message = format!("give between 1 and {MAX_CLASSIFICATIONS} classifications");
@@ -74,7 +79,10 @@ pub fn from_memory(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool) -> Result<Cla
             records.insert(print.id.clone(), waiting::record(tx.db, print, tx.now)?.verdict());
         }
         let found = match job.is_repeated {
-            true => Some((Verdict::Fail, "it was tried again after this failure and failed the same way".to_owned())),
+            true => Some((
+                Verdict::Fail,
+                "it was tried again after this failure and failed the same way".to_owned(),
+            )),
             false => records[&print.id].clone(),
         };
         if let Some((action, reason)) = found {
@@ -159,20 +167,27 @@ fn decide(
             is_repeated: waiting.is_repeated,
             agent_retries: retries.get(&waiting.job).copied().unwrap_or(0),
         };
-        let said =
-            Asked { action: asked.action, memory: asked.memory, runtime: asked.runtime, confidence: asked.confidence };
+        let said = Asked {
+            action: asked.action,
+            memory: asked.memory,
+            runtime: asked.runtime,
+            confidence: asked.confidence,
+        };
         match rule(&said, speaker.author, &standing) {
             Ok(ruling) => decided.push(Decided { waiting, asked, ruling }),
             Err(problem) => problems.push(format!("job {}: {problem}", waiting.job)),
         }
     }
     refuse(problems)?;
-    let still_pending = all.len() as i64 - decided.iter().filter(|d| !d.ruling.is_held).count() as i64;
+    let still_pending =
+        all.len() as i64 - decided.iter().filter(|d| !d.ruling.is_held).count() as i64;
     let jobs_canceled = match dry_run {
         true => would_cancel(tx, id, &decided)?,
         false => apply(tx, id, &decided, speaker)?,
     };
-    let count = |action| decided.iter().filter(|d| !d.ruling.is_held && d.ruling.action == action).count() as i64;
+    let count = |action| {
+        decided.iter().filter(|d| !d.ruling.is_held && d.ruling.action == action).count() as i64
+    };
     Ok(ClassifyView {
         workflow_id: id,
         dry_run,
@@ -192,7 +207,11 @@ fn result(decided: Decided<'_>) -> ClassifyJob {
         job_id: waiting.job,
         name: untrusted::line(&waiting.name, 200),
         action: ruling.action,
-        state: if ruling.is_held { ClassificationState::Held } else { ClassificationState::Applied },
+        state: if ruling.is_held {
+            ClassificationState::Held
+        } else {
+            ClassificationState::Applied
+        },
         attempt_id: waiting.number,
         changes: ruling.changes,
         note: ruling.note,
@@ -218,19 +237,30 @@ fn expand<'a>(
             },
             (None, Some(print)) => {
                 let before = chosen.len();
-                chosen.extend(all.iter().filter(|w| w.fingerprint.id == *print).map(|w| (w, verdict)));
+                chosen.extend(
+                    all.iter().filter(|w| w.fingerprint.id == *print).map(|w| (w, verdict)),
+                );
                 if chosen.len() == before {
                     let print = untrusted::line(print, 40);
-                    problems.push(format!("classification {}: no job waits with fingerprint `{print}`", at + 1));
+                    problems.push(format!(
+                        "classification {}: no job waits with fingerprint `{print}`",
+                        at + 1
+                    ));
                 }
             }
             (Some(_), Some(_)) | (None, None) => {
-                problems.push(format!("classification {}: give either `job_id` or `fingerprint`", at + 1));
+                problems.push(format!(
+                    "classification {}: give either `job_id` or `fingerprint`",
+                    at + 1
+                ));
             }
         }
     }
     problems.extend(
-        chosen.iter().filter(|(w, _)| !seen.insert(w.job)).map(|(w, _)| format!("job {} is named twice", w.job)),
+        chosen
+            .iter()
+            .filter(|(w, _)| !seen.insert(w.job))
+            .map(|(w, _)| format!("job {} is named twice", w.job)),
     );
     refuse(problems)?;
     Ok(chosen)
@@ -292,7 +322,12 @@ fn would_cancel(tx: &mut Tx<'_>, id: WorkflowId, decided: &[Decided<'_>]) -> Res
 }
 
 /// Does what was decided. Answers how many jobs were canceled with those that failed.
-fn apply(tx: &mut Tx<'_>, id: WorkflowId, decided: &[Decided<'_>], speaker: &Speaker) -> Result<i64, Failed> {
+fn apply(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    decided: &[Decided<'_>],
+    speaker: &Speaker,
+) -> Result<i64, Failed> {
     let before = canceled_count(tx, id)?;
     for one in decided {
         let row = write_down(tx, id, one, speaker)?;
@@ -300,7 +335,10 @@ fn apply(tx: &mut Tx<'_>, id: WorkflowId, decided: &[Decided<'_>], speaker: &Spe
             let data = json!({"classification_id": row, "action": one.ruling.action, "by": speaker.by,
                 "agent": speaker.agent, "confidence": one.asked.confidence, "note": one.ruling.note,
                 "run_id": one.waiting.run, "attempt_id": one.waiting.number});
-            tx.write(id, vec![Row::Event { kind: "classification_held", job: Some(one.waiting.job), data }])?;
+            tx.write(
+                id,
+                vec![Row::Event { kind: "classification_held", job: Some(one.waiting.job), data }],
+            )?;
         } else {
             carry_out(tx, id, row, one.waiting, &one.ruling, speaker)?;
         }
@@ -309,7 +347,12 @@ fn apply(tx: &mut Tx<'_>, id: WorkflowId, decided: &[Decided<'_>], speaker: &Spe
 }
 
 /// The row of a verdict. Earlier ones that still waited for a person are overtaken by it.
-fn write_down(tx: &mut Tx<'_>, id: WorkflowId, one: &Decided<'_>, speaker: &Speaker) -> Result<i64, Failed> {
+fn write_down(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    one: &Decided<'_>,
+    speaker: &Speaker,
+) -> Result<i64, Failed> {
     let Decided { waiting, asked, ruling } = one;
     tx.db
         .prepare_cached(
@@ -317,9 +360,14 @@ fn write_down(tx: &mut Tx<'_>, id: WorkflowId, one: &Decided<'_>, speaker: &Spea
              WHERE job_id = ?1 AND state = 'held'",
         )?
         .execute(params![waiting.job.0, tx.now, speaker.by])?;
-    let state = if ruling.is_held { ClassificationState::Held } else { ClassificationState::Applied };
-    let evidence: Vec<String> =
-        asked.evidence.iter().take(MOST_EVIDENCE).map(|text| untrusted::line(text, LONGEST_EVIDENCE)).collect();
+    let state =
+        if ruling.is_held { ClassificationState::Held } else { ClassificationState::Applied };
+    let evidence: Vec<String> = asked
+        .evidence
+        .iter()
+        .take(MOST_EVIDENCE)
+        .map(|text| untrusted::line(text, LONGEST_EVIDENCE))
+        .collect();
     Ok(tx
         .db
         .prepare_cached(
@@ -358,7 +406,10 @@ fn carry_out(
     ruling: &Ruling,
     speaker: &Speaker,
 ) -> Result<(), Failed> {
-    let index = tx.workflow(id)?.find(waiting.job).ok_or_else(|| Refusal::not_found("job", waiting.job.0))?;
+    let index = tx
+        .workflow(id)?
+        .find(waiting.job)
+        .ok_or_else(|| Refusal::not_found("job", waiting.job.0))?;
     let why = format!("verdict of {}", speaker.by);
     recover::adjust(tx, id, waiting.job, waiting.number, &ruling.changes, &why, &speaker.by)?;
     let data = json!({"classification_id": row, "action": ruling.action, "by": speaker.by, "agent": speaker.agent,
@@ -401,9 +452,16 @@ fn held_row(tx: &Tx<'_>, row: i64) -> Result<HeldRow, Failed> {
         return Err(Refusal::conflict("wrong_status", message).into());
     }
     let changes: Vec<Change> = parse(&changes)?;
-    let to = |field: &str| changes.iter().find(|c| c.field == field).and_then(|c| u64::try_from(c.to).ok());
+    let to = |field: &str| {
+        changes.iter().find(|c| c.field == field).and_then(|c| u64::try_from(c.to).ok())
+    };
     let action = Verdict::parse(&action).unwrap_or(Verdict::Fail);
-    let asked = Asked { action, memory: to("memory").map(Memory), runtime: to("runtime").map(Runtime), confidence };
+    let asked = Asked {
+        action,
+        memory: to("memory").map(Memory),
+        runtime: to("runtime").map(Runtime),
+        confidence,
+    };
     Ok(HeldRow { workflow: WorkflowId(workflow), job: JobId(job), attempt, asked, by })
 }
 
@@ -418,12 +476,18 @@ pub fn accept(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
         return Err(Refusal::conflict("superseded", message).into());
     };
     let caps: Caps = recover::caps(tx.db, id, &RecoverRequest::default())?;
-    let standing = Standing { current: found.current, caps, is_repeated: found.is_repeated, agent_retries: 0 };
-    let ruling = rule(&held.asked, Author::Person, &standing)
-        .map_err(|problem| Refusal::conflict("not_classified", format!("job {}: {problem}", held.job)))?;
+    let standing =
+        Standing { current: found.current, caps, is_repeated: found.is_repeated, agent_retries: 0 };
+    let ruling = rule(&held.asked, Author::Person, &standing).map_err(|problem| {
+        Refusal::conflict("not_classified", format!("job {}: {problem}", held.job))
+    })?;
     let person = author(by, None);
     settle(tx, row, ClassificationState::Applied, &person)?;
-    let speaker = Speaker { by: format!("{}, accepted by {person}", held.by), agent: None, author: Author::Person };
+    let speaker = Speaker {
+        by: format!("{}, accepted by {person}", held.by),
+        agent: None,
+        author: Author::Person,
+    };
     carry_out(tx, id, row, &found, &ruling, &speaker)
 }
 
@@ -433,19 +497,29 @@ pub fn reject(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
     let person = author(by, None);
     settle(tx, row, ClassificationState::Rejected, &person)?;
     let data = json!({"classification_id": row, "action": held.asked.action, "by": person});
-    tx.write(held.workflow, vec![Row::Event { kind: "classification_rejected", job: Some(held.job), data }])
+    tx.write(
+        held.workflow,
+        vec![Row::Event { kind: "classification_rejected", job: Some(held.job), data }],
+    )
 }
 
 fn settle(tx: &Tx<'_>, row: i64, state: ClassificationState, by: &str) -> rusqlite::Result<()> {
     tx.db
-        .prepare_cached("UPDATE classification SET state = ?2, decided_by = ?3, decided_ms = ?4 WHERE id = ?1")?
+        .prepare_cached(
+            "UPDATE classification SET state = ?2, decided_by = ?3, decided_ms = ?4 WHERE id = ?1",
+        )?
         .execute(params![row, state.as_str(), by, tx.now])?;
     Ok(())
 }
 
-/// Looks at what just happened: a failure that waits for a verdict gets its fingerprint, and a retry that a verdict
-/// asked for tells how it went. Costs nothing for all the others.
-pub fn observe(db: &Connection, state: &mut State, event: &EventView, now: i64) -> rusqlite::Result<()> {
+/// Looks at what just happened: a failure that waits for a verdict gets its fingerprint, and a
+/// retry that a verdict asked for tells how it went. Costs nothing for all the others.
+pub fn observe(
+    db: &Connection,
+    state: &mut State,
+    event: &EventView,
+    now: i64,
+) -> rusqlite::Result<()> {
     let Some(job) = event.job_id else { return Ok(()) };
     let is_pending = event.kind == "job_pending_failed";
     let is_end = is_pending
@@ -492,12 +566,15 @@ fn remember_failure(db: &Connection, ended: &waiting::Failed) -> rusqlite::Resul
 /// Writes down how the retry of a verdict ended. Tells whether that is known now.
 fn learn(db: &Connection, row: i64, ended: &waiting::Failed, now: i64) -> rusqlite::Result<bool> {
     let (follows, fingerprint, family, changes): (i64, String, String, String) = db
-        .prepare_cached("SELECT follows, fingerprint, family, changes FROM classification WHERE id = ?1")?
+        .prepare_cached(
+            "SELECT follows, fingerprint, family, changes FROM classification WHERE id = ?1",
+        )?
         .query_row([row], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?;
     if ended.retry_of != Some(follows) {
         return Ok(false);
     }
-    let is_interrupted = ended.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
+    let is_interrupted =
+        ended.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
     if is_interrupted {
         // Not the job's doing; the next attempt will tell.
         db.prepare_cached("UPDATE classification SET follows = ?2 WHERE id = ?1")?
@@ -510,11 +587,8 @@ fn learn(db: &Connection, row: i64, ended: &waiting::Failed, now: i64) -> rusqli
         _ if ended.fingerprint().id == fingerprint => RetryOutcome::FailedSame,
         _ => RetryOutcome::FailedOther,
     };
-    db.prepare_cached("UPDATE classification SET outcome = ?2, outcome_ms = ?3 WHERE id = ?1")?.execute(params![
-        row,
-        outcome.as_str(),
-        now
-    ])?;
+    db.prepare_cached("UPDATE classification SET outcome = ?2, outcome_ms = ?3 WHERE id = ?1")?
+        .execute(params![row, outcome.as_str(), now])?;
     let mut counts = torc_model::recovery::Counts::default();
     counts.add(outcome);
     if counts.tries == 0 {

@@ -13,7 +13,8 @@ use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::{ActionKind, Job, Plan, Requirements};
 use torc_model::status::{ActionState, Origin};
 
-/// [`CreateWorkflow`] as it arrives: its spec is read into the tree that plans are made from, without a detour.
+/// [`CreateWorkflow`] as it arrives: its spec is read into the tree that plans are made from,
+/// without a detour.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Creation {
     /// The spec.
@@ -42,7 +43,8 @@ impl From<CreateWorkflow> for Creation {
     }
 }
 
-/// Stores a plan, with what was seen of its files if it is initialized at once. A repeat with the same key answers with the workflow that the first one made.
+/// Stores a plan, with what was seen of its files if it is initialized at once. A repeat with the
+/// same key answers with the workflow that the first one made.
 pub fn create(
     tx: &mut Tx<'_>,
     request: &Creation,
@@ -58,7 +60,8 @@ pub fn create(
     let handlers = insert_handlers(tx.db, id, &plan)?;
     let schedulers = insert_schedulers(tx.db, id, &plan)?;
     let files = insert_files(tx.db, id, &plan)?;
-    let seen: Vec<FileFact> = seen.iter().zip(&files).map(|(f, id)| FileFact { id: *id, ..f.clone() }).collect();
+    let seen: Vec<FileFact> =
+        seen.iter().zip(&files).map(|(f, id)| FileFact { id: *id, ..f.clone() }).collect();
     facts::record(tx.db, &seen)?;
     let user_data = insert_user_data(tx.db, id, &plan)?;
     let first = tx.state.next_job;
@@ -70,7 +73,8 @@ pub fn create(
         .failure_handlers
         .iter()
         .map(|h| {
-            CompiledHandler::new(&h.name, &h.rules).map_err(|e| Refusal::invalid("failure_handlers", e.to_string()))
+            CompiledHandler::new(&h.name, &h.rules)
+                .map_err(|e| Refusal::invalid("failure_handlers", e.to_string()))
         })
         .collect::<Result<_, _>>()?;
     let mut workflow = Workflow::new(id, plan.settings.clone(), compiled);
@@ -106,8 +110,11 @@ pub fn create(
     tx.touched.insert(id);
     tx.state.workflows.insert(id, workflow);
     tx.write(id, changes)?;
-    // Last, because a row is written as a whole whenever a part of it changes, and this may be tens of megabytes.
-    tx.db.prepare_cached("UPDATE workflow SET spec = ?2 WHERE id = ?1")?.execute(params![id.0, spec])?;
+    // Last, because a row is written as a whole whenever a part of it changes, and this may be tens
+    // of megabytes.
+    tx.db
+        .prepare_cached("UPDATE workflow SET spec = ?2 WHERE id = ?1")?
+        .execute(params![id.0, spec])?;
     Ok(WorkflowCreated { id, name, job_count, run_id, warnings })
 }
 
@@ -168,34 +175,59 @@ fn insert_requirements(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite
         .map(|r| {
             let memory = r.memory.map(|m| m.0 as i64);
             let runtime = r.runtime.map(|t| t.0 as i64);
-            statement.insert(params![id.0, r.name, r.num_cpus, r.num_gpus, r.num_nodes, memory, runtime])
+            statement.insert(params![
+                id.0,
+                r.name,
+                r.num_cpus,
+                r.num_gpus,
+                r.num_nodes,
+                memory,
+                runtime
+            ])
         })
         .collect()
 }
 
 fn insert_handlers(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement =
-        db.prepare_cached("INSERT INTO failure_handler (workflow_id, name, rules) VALUES (?1, ?2, ?3)")?;
-    plan.failure_handlers.iter().map(|h| statement.insert(params![id.0, h.name, json(Some(&h.rules))?])).collect()
+    let mut statement = db.prepare_cached(
+        "INSERT INTO failure_handler (workflow_id, name, rules) VALUES (?1, ?2, ?3)",
+    )?;
+    plan.failure_handlers
+        .iter()
+        .map(|h| statement.insert(params![id.0, h.name, json(Some(&h.rules))?]))
+        .collect()
 }
 
 fn insert_schedulers(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement =
-        db.prepare_cached("INSERT INTO slurm_scheduler (workflow_id, name, definition) VALUES (?1, ?2, ?3)")?;
-    plan.slurm_schedulers.iter().map(|s| statement.insert(params![id.0, s.name, json(Some(s))?])).collect()
+    let mut statement = db.prepare_cached(
+        "INSERT INTO slurm_scheduler (workflow_id, name, definition) VALUES (?1, ?2, ?3)",
+    )?;
+    plan.slurm_schedulers
+        .iter()
+        .map(|s| statement.insert(params![id.0, s.name, json(Some(s))?]))
+        .collect()
 }
 
 fn insert_files(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = db.prepare_cached("INSERT INTO file (workflow_id, name, path) VALUES (?1, ?2, ?3)")?;
+    let mut statement =
+        db.prepare_cached("INSERT INTO file (workflow_id, name, path) VALUES (?1, ?2, ?3)")?;
     plan.files.iter().map(|f| statement.insert(params![id.0, f.name, f.path])).collect()
 }
 
 fn insert_user_data(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement =
-        db.prepare_cached("INSERT INTO user_data (workflow_id, name, data, is_ephemeral) VALUES (?1, ?2, ?3, ?4)")?;
+    let mut statement = db.prepare_cached(
+        "INSERT INTO user_data (workflow_id, name, data, is_ephemeral) VALUES (?1, ?2, ?3, ?4)",
+    )?;
     plan.user_data
         .iter()
-        .map(|u| statement.insert(params![id.0, u.name, u.data.as_ref().map(ToString::to_string), u.is_ephemeral]))
+        .map(|u| {
+            statement.insert(params![
+                id.0,
+                u.name,
+                u.data.as_ref().map(ToString::to_string),
+                u.is_ephemeral
+            ])
+        })
         .collect()
 }
 
@@ -223,7 +255,13 @@ fn engine_job(plan: &Plan, job: &Job, index: usize, first: i64, schedulers: &[i6
     }
 }
 
-fn insert_jobs(db: &Connection, id: WorkflowId, plan: &Plan, workflow: &Workflow, ids: &Ids) -> rusqlite::Result<()> {
+fn insert_jobs(
+    db: &Connection,
+    id: WorkflowId,
+    plan: &Plan,
+    workflow: &Workflow,
+    ids: &Ids,
+) -> rusqlite::Result<()> {
     let mut insert = db.prepare_cached(
         "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, status_reason, priority,
          position, resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, extra,
@@ -232,7 +270,9 @@ fn insert_jobs(db: &Connection, id: WorkflowId, plan: &Plan, workflow: &Workflow
     let mut depend = db.prepare_cached(
         "INSERT OR IGNORE INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
     )?;
-    let mut item = db.prepare_cached("INSERT OR IGNORE INTO job_item (job_id, kind, item_id) VALUES (?1, ?2, ?3)")?;
+    let mut item = db.prepare_cached(
+        "INSERT OR IGNORE INTO job_item (job_id, kind, item_id) VALUES (?1, ?2, ?3)",
+    )?;
     let produced = produced_user_data(plan);
     for (i, job) in plan.jobs.iter().enumerate() {
         let row = ids.first + i as i64;

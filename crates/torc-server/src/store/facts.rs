@@ -75,13 +75,16 @@ pub fn list(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<FileFact>> 
 
 /// The files of a plan that is not stored yet, in its order and not yet looked at.
 pub fn of_plan(plan: &Plan, directory: Option<&str>) -> Vec<FileFact> {
-    let used = |by: fn(&Job) -> &Vec<usize>| -> HashSet<usize> { plan.jobs.iter().flat_map(by).copied().collect() };
+    let used = |by: fn(&Job) -> &Vec<usize>| -> HashSet<usize> {
+        plan.jobs.iter().flat_map(by).copied().collect()
+    };
     let (outputs, inputs) = (used(|job| &job.output_files), used(|job| &job.input_files));
     let fact = |(index, file): (usize, &File)| FileFact {
         id: 0,
         name: file.name.clone(),
         path: file.path.clone(),
-        place: directory.map_or_else(|| PathBuf::from(&file.path), |dir| Path::new(dir).join(&file.path)),
+        place: directory
+            .map_or_else(|| PathBuf::from(&file.path), |dir| Path::new(dir).join(&file.path)),
         is_source: !outputs.contains(&index),
         is_input: inputs.contains(&index),
         by_content: plan.settings.compare_contents,
@@ -103,9 +106,14 @@ pub fn find_rows(db: &Connection, id: WorkflowId, files: &mut [FileFact]) -> rus
 pub fn look(files: &mut [FileFact]) {
     for file in files {
         file.found = std::fs::metadata(&file.place).ok().map(|meta| {
-            let modified = meta.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+            let modified = meta
+                .modified()
+                .ok()
+                .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
+                .unwrap_or_default();
             // What can not be read is told by its time, like everything else.
-            let hash = if file.by_content && file.is_source { hash(&file.place).ok() } else { None };
+            let hash =
+                if file.by_content && file.is_source { hash(&file.place).ok() } else { None };
             Found { mtime_ms: modified.as_millis() as i64, size: meta.len() as i64, hash }
         });
     }
@@ -126,7 +134,8 @@ fn hash(path: &Path) -> std::io::Result<String> {
 
 /// Writes down what was seen of the files that no job writes.
 pub fn record(db: &Connection, files: &[FileFact]) -> rusqlite::Result<()> {
-    let mut update = db.prepare_cached("UPDATE file SET mtime_ms = ?2, size = ?3, hash = ?4 WHERE id = ?1")?;
+    let mut update =
+        db.prepare_cached("UPDATE file SET mtime_ms = ?2, size = ?3, hash = ?4 WHERE id = ?1")?;
     for file in files.iter().filter(|f| f.is_source) {
         let found = file.found.as_ref();
         let hash = found.and_then(|f| f.hash.as_deref());
@@ -136,9 +145,14 @@ pub fn record(db: &Connection, files: &[FileFact]) -> rusqlite::Result<()> {
 }
 
 /// The jobs that must run again because of a file, each with the reason.
-pub fn changed_jobs(db: &Connection, id: WorkflowId, files: &[FileFact]) -> rusqlite::Result<HashMap<JobId, String>> {
+pub fn changed_jobs(
+    db: &Connection,
+    id: WorkflowId,
+    files: &[FileFact],
+) -> rusqlite::Result<HashMap<JobId, String>> {
     let mut recorded: HashMap<i64, Found> = HashMap::new();
-    let mut statement = db.prepare_cached("SELECT id, mtime_ms, size, hash FROM file WHERE workflow_id = ?1")?;
+    let mut statement =
+        db.prepare_cached("SELECT id, mtime_ms, size, hash FROM file WHERE workflow_id = ?1")?;
     let mut rows = statement.query([id.0])?;
     while let Some(row) = rows.next()? {
         let (mtime_ms, size): (Option<i64>, Option<i64>) = (row.get(1)?, row.get(2)?);
@@ -154,17 +168,24 @@ pub fn changed_jobs(db: &Connection, id: WorkflowId, files: &[FileFact]) -> rusq
     let mut why = HashMap::new();
     for file in files {
         let mut of = |kind: &str| -> rusqlite::Result<Vec<(JobId, Option<i64>)>> {
-            users.query_map(params![file.id, kind, id.0], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?.collect()
+            users
+                .query_map(params![file.id, kind, id.0], |row| {
+                    Ok((JobId(row.get(0)?), row.get(1)?))
+                })?
+                .collect()
         };
         let reason = if file.is_source {
             source_change(file, recorded.get(&file.id)).map(|reason| ("input_file", reason))
         } else {
             let written = of("output_file")?.into_iter().filter_map(|(_, ended)| ended).max();
             match (&file.found, written) {
-                (None, _) => Some(("output_file", format!("its output `{}` is missing", file.path))),
-                (Some(found), Some(ended)) if found.mtime_ms > ended + SLACK_MS => {
-                    Some(("input_file", format!("its input `{}` was changed after the run", file.path)))
+                (None, _) => {
+                    Some(("output_file", format!("its output `{}` is missing", file.path)))
                 }
+                (Some(found), Some(ended)) if found.mtime_ms > ended + SLACK_MS => Some((
+                    "input_file",
+                    format!("its input `{}` was changed after the run", file.path),
+                )),
                 (Some(_), _) => None,
             }
         };
@@ -179,12 +200,15 @@ pub fn changed_jobs(db: &Connection, id: WorkflowId, files: &[FileFact]) -> rusq
 
 fn source_change(file: &FileFact, then: Option<&Found>) -> Option<String> {
     match (&file.found, then) {
-        (Some(now), Some(then)) if now.size != then.size => {
-            Some(format!("its input `{}` changed from {} to {} bytes", file.path, then.size, now.size))
-        }
+        (Some(now), Some(then)) if now.size != then.size => Some(format!(
+            "its input `{}` changed from {} to {} bytes",
+            file.path, then.size, now.size
+        )),
         (Some(now), Some(then)) => match (&now.hash, &then.hash) {
             (Some(now), Some(then)) if now == then => None,
-            (Some(_), Some(_)) => Some(format!("its input `{}` contains something else", file.path)),
+            (Some(_), Some(_)) => {
+                Some(format!("its input `{}` contains something else", file.path))
+            }
             _ if now.mtime_ms == then.mtime_ms => None,
             _ => Some(format!("its input `{}` was modified", file.path)),
         },

@@ -1,8 +1,9 @@
 //! Why an allocation was taken away, when it becomes known only after its runner has gone.
 //!
-//! A runner that leaves in good order knows that it was told to stop, and mostly why, by a line in the allocation's output.
-//! Where it could not tell, Slurm is asked for as long as it may remember, and the attempts that were stopped get their
-//! cause in the transaction that takes in its answer. So do those of a runner that was found dead before Slurm said why.
+//! A runner that leaves in good order knows that it was told to stop, and mostly why, by a line in
+//! the allocation's output. Where it could not tell, Slurm is asked for as long as it may remember,
+//! and the attempts that were stopped get their cause in the transaction that takes in its answer.
+//! So do those of a runner that was found dead before Slurm said why.
 
 use super::load::parse;
 use super::persist::json;
@@ -21,14 +22,18 @@ use torc_model::words;
 pub(super) const LEFT: &str = "LEFT";
 
 /// An allocation that is over, but Slurm may still say why; as SQL, for an hour.
-pub(super) const UNEXPLAINED: &str =
-    "n.status = 'complete' AND n.state = 'LEFT' AND n.cause IS NOT NULL AND n.ended_ms > (unixepoch() - 3600) * 1000";
+pub(super) const UNEXPLAINED: &str = "n.status = 'complete' AND n.state = 'LEFT' AND n.cause IS NOT NULL AND n.ended_ms > (unixepoch() - 3600) * 1000";
 
-/// Runners that an allocation takes along go within this time: Slurm kills what does not end by itself.
+/// Runners that an allocation takes along go within this time: Slurm kills what does not end by
+/// itself.
 const TOGETHER_MS: i64 = 120_000;
 
 /// The last runner said goodbye and knew why: so did the others leave, who may not have known.
-pub(super) fn after_goodbye(tx: &mut Tx<'_>, row: &AllocationView, goodbye: &Goodbye) -> Result<(), Failed> {
+pub(super) fn after_goodbye(
+    tx: &mut Tx<'_>,
+    row: &AllocationView,
+    goodbye: &Goodbye,
+) -> Result<(), Failed> {
     if let Some(cause) = goodbye.cause.filter(|cause| cause.is_taken_away()) {
         explain(tx, row, cause, &goodbye.reason)?;
     }
@@ -48,8 +53,12 @@ pub(super) fn hear(
     }
     match &item.verdict {
         // What Slurm no longer knows stays as it is.
-        Verdict::Unknown { .. } | Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => Ok(()),
-        Verdict::Ended(ending) if item.is_missing && ending.state == Ending::vanished().state => Ok(()),
+        Verdict::Unknown { .. } | Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => {
+            Ok(())
+        }
+        Verdict::Ended(ending) if item.is_missing && ending.state == Ending::vanished().state => {
+            Ok(())
+        }
         Verdict::Ended(ending) => ended(tx, row, ending, view),
         Verdict::Alive { phase: Phase::Waiting, reason } => {
             if let Some(before) = &item.before {
@@ -63,25 +72,39 @@ pub(super) fn hear(
                 )?
                 .execute(params![row.id, reason])?;
             let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id});
-            tx.write(row.workflow_id, vec![Change::Event { kind: "allocation_requeued", job: None, data }])
+            tx.write(
+                row.workflow_id,
+                vec![Change::Event { kind: "allocation_requeued", job: None, data }],
+            )
         }
     }
 }
 
-fn ended(tx: &mut Tx<'_>, row: &AllocationView, ending: &Ending, view: &mut ObservedView) -> Result<(), Failed> {
+fn ended(
+    tx: &mut Tx<'_>,
+    row: &AllocationView,
+    ending: &Ending,
+    view: &mut ObservedView,
+) -> Result<(), Failed> {
     let known = row.reason.as_deref().unwrap_or_default();
     let reason = format!("{known}; {}", ending.text);
     let cause = Some(ending.cause).filter(|cause| cause.is_taken_away()).or(row.cause);
     tx.db
-        .prepare_cached("UPDATE scheduled_compute_node SET state = ?2, reason = ?3, cause = ?4 WHERE id = ?1")?
+        .prepare_cached(
+            "UPDATE scheduled_compute_node SET state = ?2, reason = ?3, cause = ?4 WHERE id = ?1",
+        )?
         .execute(params![row.id, ending.state, reason, cause.map(Cause::as_str)])?;
     let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": ending.state,
         "reason": reason, "cause": cause});
-    tx.write(row.workflow_id, vec![Change::Event { kind: "allocation_explained", job: None, data }])?;
+    tx.write(
+        row.workflow_id,
+        vec![Change::Event { kind: "allocation_explained", job: None, data }],
+    )?;
     explain_by(tx, row, ending, view)
 }
 
-/// What Slurm says about the end of a life of an allocation holds for the attempts that were stopped in it.
+/// What Slurm says about the end of a life of an allocation holds for the attempts that were
+/// stopped in it.
 pub(super) fn explain_by(
     tx: &mut Tx<'_>,
     row: &AllocationView,
@@ -104,8 +127,8 @@ pub(super) fn explain_by(
     Ok(())
 }
 
-/// Gives the attempts that ended with this life of an allocation their cause. Answers how many there were. A runner that
-/// was gone long before the others died of something else.
+/// Gives the attempts that ended with this life of an allocation their cause. Answers how many
+/// there were. A runner that was gone long before the others died of something else.
 fn explain(tx: &mut Tx<'_>, row: &AllocationView, cause: Cause, why: &str) -> Result<i64, Failed> {
     let Some(since) = row.started_ms else { return Ok(0) };
     let mut statement = tx.db.prepare_cached(
@@ -116,8 +139,9 @@ fn explain(tx: &mut Tx<'_>, row: &AllocationView, cause: Cause, why: &str) -> Re
                 AND o.scheduler ->> 'allocation_id' = ?4)
          ORDER BY a.id",
     )?;
-    let rows =
-        statement.query_map(params![row.workflow_id.0, since, TOLD_TO_STOP, row.id, tx.now, TOGETHER_MS], |r| {
+    let rows = statement.query_map(
+        params![row.workflow_id.0, since, TOLD_TO_STOP, row.id, tx.now, TOGETHER_MS],
+        |r| {
             Ok((
                 AttemptId(r.get(0)?),
                 JobId(r.get(1)?),
@@ -126,34 +150,48 @@ fn explain(tx: &mut Tx<'_>, row: &AllocationView, cause: Cause, why: &str) -> Re
                 r.get::<_, Option<String>>(4)?,
                 r.get::<_, String>(5)?,
             ))
-        })?;
+        },
+    )?;
     let stopped = rows.collect::<Result<Vec<_>, _>>()?;
     drop(statement);
     let found = Evidence { source: "scheduler".into(), text: why.into() };
     for (attempt, job, run, number, evidence, was) in &stopped {
-        let mut evidence: Vec<Evidence> = evidence.as_deref().map(parse).transpose()?.unwrap_or_default();
+        let mut evidence: Vec<Evidence> =
+            evidence.as_deref().map(parse).transpose()?.unwrap_or_default();
         evidence.push(found.clone());
-        tx.db.prepare_cached("UPDATE attempt SET cause = ?2, evidence = ?3 WHERE id = ?1")?.execute(params![
-            attempt.0,
-            cause.as_str(),
-            json(Some(&evidence))?
-        ])?;
+        tx.db
+            .prepare_cached("UPDATE attempt SET cause = ?2, evidence = ?3 WHERE id = ?1")?
+            .execute(params![attempt.0, cause.as_str(), json(Some(&evidence))?])?;
         let data = value!({"attempt_id": number, "run_id": run, "cause": cause, "was": was, "evidence": why});
-        tx.write(row.workflow_id, vec![Change::Event { kind: "attempt_explained", job: Some(*job), data }])?;
+        tx.write(
+            row.workflow_id,
+            vec![Change::Event { kind: "attempt_explained", job: Some(*job), data }],
+        )?;
     }
     Ok(stopped.len() as i64)
 }
 
-/// Jobs ran in it until its time was over, and none came to an end of its own: another one like it would end like it.
-pub(super) fn was_too_short(tx: &Tx<'_>, row: &AllocationView, cause: Option<Cause>) -> Result<bool, Failed> {
-    let Some(since) = row.started_ms.filter(|_| cause == Some(Cause::Walltime)) else { return Ok(false) };
+/// Jobs ran in it until its time was over, and none came to an end of its own: another one like it
+/// would end like it.
+pub(super) fn was_too_short(
+    tx: &Tx<'_>,
+    row: &AllocationView,
+    cause: Option<Cause>,
+) -> Result<bool, Failed> {
+    let Some(since) = row.started_ms.filter(|_| cause == Some(Cause::Walltime)) else {
+        return Ok(false);
+    };
     let sql = "SELECT count(*) FILTER (WHERE a.cause = 'walltime') > 0 AND count(*) FILTER (WHERE a.cause IS NOT 'walltime') = 0
                FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
                WHERE a.workflow_id = ?1 AND a.ended_ms >= ?2 AND c.scheduler ->> 'allocation_id' = ?3";
-    Ok(tx.db.prepare_cached(sql)?.query_row(params![row.workflow_id.0, since, row.id], |r| r.get(0))?)
+    Ok(tx
+        .db
+        .prepare_cached(sql)?
+        .query_row(params![row.workflow_id.0, since, row.id], |r| r.get(0))?)
 }
 
-/// The job had almost the whole time of its last allocation and did not end: it gets no more of them by itself.
+/// The job had almost the whole time of its last allocation and did not end: it gets no more of
+/// them by itself.
 pub(super) fn outlasted_its_allocation(tx: &Tx<'_>, job: JobId) -> Result<bool, Failed> {
     let sql =
         "SELECT a.cause IS 'walltime' AND a.exec_seconds * 1000 >= 0.9 * (coalesce(c.ended_ms, ?2) - c.started_ms)

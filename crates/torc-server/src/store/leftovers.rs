@@ -1,8 +1,9 @@
-//! What a dead runner of this host left: processes, found by the runner's tag and ended, and results that it could not
-//! deliver.
+//! What a dead runner of this host left: processes, found by the runner's tag and ended, and
+//! results that it could not deliver.
 //!
-//! A runner's guard does this too, at once and on every host. Here it is what a retry waits for, and what is left when
-//! the guard was killed as well. Processes of another user can not be seen; there the guard has to do.
+//! A runner's guard does this too, at once and on every host. Here it is what a retry waits for,
+//! and what is left when the guard was killed as well. Processes of another user can not be seen;
+//! there the guard has to do.
 
 use crate::boot::identity;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -17,19 +18,22 @@ use torc_model::api::CompletionReport;
 const TAG: &[u8] = b"TORC_ATTEMPT_TAG=";
 /// Environments larger than this are not searched to their end.
 const MAX_ENVIRON_BYTES: u64 = 1 << 20;
-/// A process that was just being started when its runner died shows its tag only when its program runs.
+/// A process that was just being started when its runner died shows its tag only when its program
+/// runs.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// Dying takes a moment, and no event tells of the end of a process that is not our child.
 const PAUSE: Duration = Duration::from_millis(5);
 /// A process that hangs in the kernel is waited for in the next round.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where runners keep results while the server does not answer: a file per runner below its output directory.
+/// Where runners keep results while the server does not answer: a file per runner below its output
+/// directory.
 const SPOOL: &str = ".torc_spool";
 /// More than any runner keeps; what is beyond it is tried again like everything else that was lost.
 const MAX_SPOOL_BYTES: u64 = 256 << 20;
 
-/// The results that a runner wrote down for a server that did not answer. A torn last line is passed over.
+/// The results that a runner wrote down for a server that did not answer. A torn last line is
+/// passed over.
 pub fn spooled(output_dir: &str, key: &str) -> Vec<CompletionReport> {
     let path = Path::new(output_dir).join(SPOOL).join(format!("{key}.jsonl"));
     let Ok(file) = fs::File::open(&path) else { return Vec::new() };
@@ -38,11 +42,17 @@ pub fn spooled(output_dir: &str, key: &str) -> Vec<CompletionReport> {
         tracing::warn!(path = %path.display(), %error, "the results that a dead runner kept can not be read");
     }
     // The first line says whose they are.
-    text.split(|byte| *byte == b'\n').skip(1).filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    text.split(|byte| *byte == b'\n')
+        .skip(1)
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
 }
 
 /// Which of these attempts have files, by how the names of those begin.
-pub fn begun<'a>(output_dir: &str, attempts: impl Iterator<Item = &'a str>) -> io::Result<HashSet<String>> {
+pub fn begun<'a>(
+    output_dir: &str,
+    attempts: impl Iterator<Item = &'a str>,
+) -> io::Result<HashSet<String>> {
     let attempts: HashSet<&str> = attempts.collect();
     let mut begun = HashSet::new();
     if attempts.is_empty() {
@@ -88,8 +98,9 @@ fn find(keys: &[String]) -> Vec<(String, u32, u64)> {
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| {
         let tag = read_tag(pid)?;
-        let key =
-            keys.iter().find(|key| tag.strip_prefix(key.as_bytes()).is_some_and(|rest| rest.starts_with(b"/")))?;
+        let key = keys.iter().find(|key| {
+            tag.strip_prefix(key.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
+        })?;
         Some((key.clone(), pid, identity::pid_start(pid)?))
     })
     .collect()
@@ -97,8 +108,13 @@ fn find(keys: &[String]) -> Vec<(String, u32, u64)> {
 
 fn read_tag(pid: u32) -> Option<Vec<u8>> {
     let mut text = Vec::new();
-    fs::File::open(format!("/proc/{pid}/environ")).ok()?.take(MAX_ENVIRON_BYTES).read_to_end(&mut text).ok()?;
-    text.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(TAG).map(<[u8]>::to_vec))
+    fs::File::open(format!("/proc/{pid}/environ"))
+        .ok()?
+        .take(MAX_ENVIRON_BYTES)
+        .read_to_end(&mut text)
+        .ok()?;
+    text.split(|byte| *byte == 0)
+        .find_map(|variable| variable.strip_prefix(TAG).map(<[u8]>::to_vec))
 }
 
 /// Kills this process and no other that may have got its number since.
@@ -121,7 +137,8 @@ mod tests {
     #[test]
     fn an_attempt_has_begun_when_it_has_any_file() {
         let dir = tempfile::tempdir().expect("a directory");
-        let names = ["job_wf1_j2_r1_a1", "job_wf1_j2_r1_a11", "job_wf1_j3_r1_a1", "job_wf1_j4_r1_a1"];
+        let names =
+            ["job_wf1_j2_r1_a1", "job_wf1_j2_r1_a11", "job_wf1_j3_r1_a1", "job_wf1_j4_r1_a1"];
         let at = dir.path().to_str().expect("text");
         assert!(begun(at, names.into_iter()).is_err(), "without the directory nothing is known");
         fs::create_dir(dir.path().join("job_stdio")).expect("a directory");
@@ -135,8 +152,13 @@ mod tests {
     #[test]
     fn only_what_carries_the_tag_of_a_dead_runner_is_ended() {
         let key = format!("dead{}", std::process::id());
-        let spawn =
-            |tag: String| Command::new("sleep").arg("100").env("TORC_ATTEMPT_TAG", tag).spawn().expect("a process");
+        let spawn = |tag: String| {
+            Command::new("sleep")
+                .arg("100")
+                .env("TORC_ATTEMPT_TAG", tag)
+                .spawn()
+                .expect("a process")
+        };
         let (mut its, mut other) = (spawn(format!("{key}/1")), spawn(format!("{key}5/1")));
         assert_eq!(end(std::slice::from_ref(&key)), HashSet::new());
         assert!(!its.wait().expect("it has ended").success());

@@ -5,21 +5,24 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::{HashMap, VecDeque};
 use torc_model::api::script_failure;
 use torc_model::core::{
-    Class, CompiledHandler, EndedRow, Held, JobRow, Limits, LiveRow, NewAction, NewJob, Rows, Workflow, ZombieRow,
+    Class, CompiledHandler, EndedRow, Held, JobRow, Limits, LiveRow, NewAction, NewJob, Rows,
+    Workflow, ZombieRow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Rule, Settings};
 use torc_model::status::{ActionState, AttemptState, JobStatus, Outcome, Trigger};
 
-/// What the writer must know before the first request: counters and live runners. Workflows come on first use.
+/// What the writer must know before the first request: counters and live runners. Workflows come on
+/// first use.
 pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     let next = |table: &str| -> rusqlite::Result<i64> {
         db.query_row(&format!("SELECT coalesce(max(id), 0) + 1 FROM {table}"), [], |row| row.get(0))
     };
     // What was the highest may be deleted by now.
     let stored = |key: &str| -> rusqlite::Result<i64> {
-        let text: Option<String> =
-            db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0)).optional()?;
+        let text: Option<String> = db
+            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+            .optional()?;
         Ok(text.and_then(|text| text.parse().ok()).unwrap_or(1))
     };
     // One search per workflow: events have no order among all of them.
@@ -57,7 +60,10 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             given: VecDeque::new(),
             unsure_of_actions: true,
             health: Default::default(),
-            quarantine: row.get::<_, Option<String>>(7)?.zip(row.get(8)?).map(|(why, until)| Quarantine { why, until }),
+            quarantine: row
+                .get::<_, Option<String>>(7)?
+                .zip(row.get(8)?)
+                .map(|(why, until)| Quarantine { why, until }),
         };
         Ok((RunnerId(row.get(0)?), runner))
     })?;
@@ -67,8 +73,10 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     }
     drop(statement);
     super::recovery::boot_state(db, &mut state)?;
-    // Limits are counted over all workflows, so those that hold something must be known from the start.
-    let mut statement = db.prepare("SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL")?;
+    // Limits are counted over all workflows, so those that hold something must be known from the
+    // start.
+    let mut statement =
+        db.prepare("SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL")?;
     let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for id in ids {
         if let Some(workflow) = self::workflow(db, WorkflowId(id))? {
@@ -96,9 +104,11 @@ pub fn scheduler_config(json: &str) -> Option<i64> {
 /// One workflow, as the engine sees it.
 pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Workflow>> {
     let head = db
-        .query_row("SELECT run_id, is_canceled, settings FROM workflow WHERE id = ?1", [id.0], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, String>(2)?))
-        })
+        .query_row(
+            "SELECT run_id, is_canceled, settings FROM workflow WHERE id = ?1",
+            [id.0],
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, String>(2)?)),
+        )
         .optional()?;
     let Some((run, canceled, settings)) = head else { return Ok(None) };
     let settings: Settings = parse(&settings)?;
@@ -116,10 +126,12 @@ pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Work
 type Handlers = (Vec<CompiledHandler>, HashMap<i64, u32>);
 
 fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<Handlers> {
-    let mut statement =
-        db.prepare_cached("SELECT id, name, rules FROM failure_handler WHERE workflow_id = ?1 ORDER BY id")?;
-    let rows = statement
-        .query_map([id.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?)))?;
+    let mut statement = db.prepare_cached(
+        "SELECT id, name, rules FROM failure_handler WHERE workflow_id = ?1 ORDER BY id",
+    )?;
+    let rows = statement.query_map([id.0], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+    })?;
     let mut handlers = Vec::new();
     let mut index = HashMap::new();
     for row in rows {
@@ -139,15 +151,19 @@ fn jobs(
     default_handler: Option<u32>,
 ) -> rusqlite::Result<Vec<JobRow>> {
     let mut ids = Vec::new();
-    let mut statement = db.prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 ORDER BY id")?;
+    let mut statement =
+        db.prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 ORDER BY id")?;
     for row in statement.query_map([id.0], |row| row.get::<_, i64>(0))? {
         ids.push(row?);
     }
     let index_of = |job: i64| ids.binary_search(&job).ok().map(|i| i as u32);
     let mut parents: Vec<Vec<u32>> = vec![Vec::new(); ids.len()];
-    let mut statement =
-        db.prepare_cached("SELECT job_id, depends_on_job_id FROM job_depends_on WHERE workflow_id = ?1")?;
-    for row in statement.query_map([id.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))? {
+    let mut statement = db.prepare_cached(
+        "SELECT job_id, depends_on_job_id FROM job_depends_on WHERE workflow_id = ?1",
+    )?;
+    for row in
+        statement.query_map([id.0], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?
+    {
         let (job, parent) = row?;
         if let (Some(job), Some(parent)) = (index_of(job), index_of(parent)) {
             parents[job as usize].push(parent);
@@ -170,7 +186,8 @@ fn jobs(
         };
         let handler: Option<i64> = row.get(5)?;
         let status: i64 = row.get(1)?;
-        let status = JobStatus::from_code(status).ok_or_else(|| corrupt(format!("job status {status}")))?;
+        let status =
+            JobStatus::from_code(status).ok_or_else(|| corrupt(format!("job status {status}")))?;
         let reason: Option<String> = row.get(12)?;
         let job = NewJob {
             id: JobId(row.get(0)?),
@@ -219,7 +236,8 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
     let mut live = Vec::new();
     while let Some(row) = rows.next()? {
         let state: String = row.get(3)?;
-        let state = AttemptState::parse(&state).ok_or_else(|| corrupt(format!("attempt state {state}")))?;
+        let state =
+            AttemptState::parse(&state).ok_or_else(|| corrupt(format!("attempt state {state}")))?;
         let held = match state {
             AttemptState::Queued => None,
             _ => Some(Held {
@@ -244,7 +262,8 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
     Ok(live)
 }
 
-/// Only ended attempts of this run matter for what follows: retries by rule, and which attempt was the last.
+/// Only ended attempts of this run matter for what follows: retries by rule, and which attempt was
+/// the last.
 fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<EndedRow>> {
     let mut statement = db.prepare_cached(
         "SELECT a.id, a.job_id, a.outcome,
@@ -269,7 +288,8 @@ fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<Ende
     rows.collect()
 }
 
-/// Attempts that were ended over their runner's head (failed, yet canceled) and may still have a process.
+/// Attempts that were ended over their runner's head (failed, yet canceled) and may still have a
+/// process.
 fn zombies(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<ZombieRow>> {
     let mut statement = db.prepare_cached(
         "SELECT a.id, a.job_id, a.compute_node_id FROM attempt a JOIN compute_node n ON n.id = a.compute_node_id
@@ -278,13 +298,18 @@ fn zombies(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<ZombieRow>> 
              AND (b.claimed_ms IS NOT NULL OR (b.state = 'queued' AND b.waits_for_node IS NULL)))",
     )?;
     let rows = statement.query_map([id.0], |row| {
-        Ok(ZombieRow { id: AttemptId(row.get(0)?), job: JobId(row.get(1)?), runner: RunnerId(row.get(2)?) })
+        Ok(ZombieRow {
+            id: AttemptId(row.get(0)?),
+            job: JobId(row.get(1)?),
+            runner: RunnerId(row.get(2)?),
+        })
     })?;
     rows.collect()
 }
 
 fn actions(db: &Connection, id: WorkflowId, jobs: &[JobRow]) -> rusqlite::Result<Vec<NewAction>> {
-    let index_of = |job: JobId| jobs.binary_search_by_key(&job, |row| row.job.id).ok().map(|i| i as u32);
+    let index_of =
+        |job: JobId| jobs.binary_search_by_key(&job, |row| row.job.id).ok().map(|i| i as u32);
     let mut actions = Vec::new();
     let mut statement = db.prepare_cached(
         "SELECT id, trigger_type, what, job_ids, persistent, is_recovery, state, executed_by
@@ -292,18 +317,21 @@ fn actions(db: &Connection, id: WorkflowId, jobs: &[JobRow]) -> rusqlite::Result
     )?;
     let mut rows = statement.query([id.0])?;
     while let Some(row) = rows.next()? {
-        let (trigger, what, jobs): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let (trigger, what, jobs): (String, String, String) =
+            (row.get(1)?, row.get(2)?, row.get(3)?);
         let state: String = row.get(6)?;
         let what: ActionKind = parse(&what)?;
         let jobs: Vec<JobId> = parse(&jobs)?;
         actions.push(NewAction {
             id: ActionId(row.get(0)?),
-            trigger: Trigger::parse(&trigger).ok_or_else(|| corrupt(format!("trigger {trigger}")))?,
+            trigger: Trigger::parse(&trigger)
+                .ok_or_else(|| corrupt(format!("trigger {trigger}")))?,
             jobs: jobs.into_iter().filter_map(index_of).collect(),
             persistent: row.get(4)?,
             is_recovery: row.get(5)?,
             schedules_nodes: matches!(what, ActionKind::ScheduleNodes { .. }),
-            state: ActionState::parse(&state).ok_or_else(|| corrupt(format!("action state {state}")))?,
+            state: ActionState::parse(&state)
+                .ok_or_else(|| corrupt(format!("action state {state}")))?,
             by: row.get::<_, Option<i64>>(7)?.map(RunnerId),
         });
     }

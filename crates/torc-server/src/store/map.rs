@@ -1,5 +1,5 @@
-//! Maps and steps in the store: items become jobs, reduce gets its results, captures become user data, and what steps
-//! did becomes events.
+//! Maps and steps in the store: items become jobs, reduce gets its results, captures become user
+//! data, and what steps did becomes events.
 
 use super::load::parse;
 use super::persist::{json, remember};
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use torc_model::api::{AttemptPacket, ItemView, ItemsRequest};
 use torc_model::core::{
-    Claimed, End, GIVEN_UP, ITEM_GONE, MapJob, NewJob, TOO_MANY_FAILED, WAITS_FOR_ITEMS, Workflow, limit_name,
+    Claimed, End, GIVEN_UP, ITEM_GONE, MapJob, NewJob, TOO_MANY_FAILED, WAITS_FOR_ITEMS, Workflow,
+    limit_name,
 };
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
@@ -116,9 +117,9 @@ pub fn restore(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusq
         found.push((index, name, role(&extra), is_expanded, is_gone));
     }
     if !found.is_empty() {
-        let tied = found
-            .iter()
-            .map(|(index, name, role, expanded, gone)| (*index, name.as_str(), role.clone(), *expanded, *gone));
+        let tied = found.iter().map(|(index, name, role, expanded, gone)| {
+            (*index, name.as_str(), role.clone(), *expanded, *gone)
+        });
         tie_all(tied.collect(), workflow);
         given_up.into_iter().for_each(|item| workflow.set_given_up(item));
         // Dependencies were counted without knowing of items.
@@ -159,7 +160,9 @@ pub fn complete_packet(
             if let Source::UserData { name, value, .. } = &mut settings.items {
                 let text: Option<String> = tx
                     .db
-                    .prepare_cached("SELECT data FROM user_data WHERE workflow_id = ?1 AND name = ?2")?
+                    .prepare_cached(
+                        "SELECT data FROM user_data WHERE workflow_id = ?1 AND name = ?2",
+                    )?
                     .query_row(params![id.0, &*name], |row| row.get(0))
                     .optional()?
                     .flatten();
@@ -186,8 +189,9 @@ pub fn add_user_data(tx: &Tx<'_>, packet: &mut AttemptPacket) -> Result<(), Fail
         "SELECT u.name, u.data FROM job_item i JOIN user_data u ON u.id = i.item_id
          WHERE i.job_id = ?1 AND i.kind = 'input_user_data' AND u.data IS NOT NULL",
     )?;
-    let rows =
-        statement.query_map([packet.job_id.0], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+    let rows = statement.query_map([packet.job_id.0], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+    })?;
     for row in rows {
         let (name, data) = row?;
         packet.env.insert(user_data_variable(&name), data);
@@ -225,7 +229,8 @@ pub fn items(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<Vec<ItemView>
 /// The items of all maps.
 pub fn all_items(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<ItemView>, Failed> {
     let workflow = tx.workflow(id)?;
-    let maps: Vec<u32> = (0..workflow.jobs.len() as u32).filter(|index| workflow.map(*index).is_some()).collect();
+    let maps: Vec<u32> =
+        (0..workflow.jobs.len() as u32).filter(|index| workflow.map(*index).is_some()).collect();
     let mut all = Vec::new();
     for map in maps {
         all.extend(items_of(tx, id, map)?);
@@ -235,8 +240,9 @@ pub fn all_items(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<ItemView>, Faile
 
 fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>, Failed> {
     let workflow = tx.workflow(id)?;
-    let ids: Vec<JobId> =
-        workflow.map(index).map_or_else(Vec::new, |m| m.items.iter().map(|i| workflow.jobs[*i as usize].id).collect());
+    let ids: Vec<JobId> = workflow
+        .map(index)
+        .map_or_else(Vec::new, |m| m.items.iter().map(|i| workflow.jobs[*i as usize].id).collect());
     let mut statement = tx.db.prepare_cached(
         "SELECT j.name, j.status, j.status_reason, j.attempt_id, j.extra, a.return_code, a.error, a.stdout_path,
                 a.stderr_path, a.steps
@@ -247,15 +253,18 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>
     ids.into_iter()
         .map(|job| {
             let view = statement.query_row([job.0], |row| {
-                let extra: JobExtra = parse(&row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()))?;
+                let extra: JobExtra =
+                    parse(&row.get::<_, Option<String>>(4)?.unwrap_or_else(|| "{}".into()))?;
                 let (key, item) = match role(&extra) {
                     Some(Role::Item { key, item, .. }) => (key, item),
                     _ => (String::new(), Value::Null),
                 };
                 let status = JobStatus::from_code(row.get(1)?).unwrap_or(JobStatus::Uninitialized);
                 let reason: Option<String> = row.get(2)?;
-                let steps: Option<Value> = row.get::<_, Option<String>>(9)?.as_deref().map(parse).transpose()?;
-                let recovered = steps.as_ref().and_then(|steps| steps["recovered"].as_i64()).unwrap_or(0);
+                let steps: Option<Value> =
+                    row.get::<_, Option<String>>(9)?.as_deref().map(parse).transpose()?;
+                let recovered =
+                    steps.as_ref().and_then(|steps| steps["recovered"].as_i64()).unwrap_or(0);
                 let outcome = match status {
                     JobStatus::Completed if recovered > 0 => "recovered",
                     JobStatus::Completed => "ok",
@@ -276,7 +285,9 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>
                     error: row.get(6)?,
                     stdout_path: row.get(7)?,
                     stderr_path: row.get(8)?,
-                    captures: steps.map(|steps| steps["captures"].clone()).filter(|captures| !captures.is_null()),
+                    captures: steps
+                        .map(|steps| steps["captures"].clone())
+                        .filter(|captures| !captures.is_null()),
                 })
             })?;
             Ok(view)
@@ -292,29 +303,44 @@ fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<u32, Failed> 
         .query_row(params![id.0, map], |row| row.get(0))
         .optional()?;
     let workflow = tx.workflow(id)?;
-    let index = job.and_then(|job| workflow.find(JobId(job))).filter(|index| workflow.map(*index).is_some());
-    index.ok_or_else(|| Refusal::conflict("not_a_map", format!("`{map}` is not a job with `map`")).into())
+    let index = job
+        .and_then(|job| workflow.find(JobId(job)))
+        .filter(|index| workflow.map(*index).is_some());
+    index.ok_or_else(|| {
+        Refusal::conflict("not_a_map", format!("`{map}` is not a job with `map`")).into()
+    })
 }
 
 /// Items that an attempt found become jobs, before the attempt itself ends.
-pub fn before_end(tx: &mut Tx<'_>, id: WorkflowId, index: u32, end: &mut End) -> Result<(), Failed> {
-    let Some(found) =
-        end.steps.as_mut().and_then(|steps| steps.as_object_mut()).and_then(|steps| steps.remove("items"))
+pub fn before_end(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    index: u32,
+    end: &mut End,
+) -> Result<(), Failed> {
+    let Some(found) = end
+        .steps
+        .as_mut()
+        .and_then(|steps| steps.as_object_mut())
+        .and_then(|steps| steps.remove("items"))
     else {
         return Ok(());
     };
     if end.cause.is_some() || !tx.workflow(id)?.map(index).is_some_and(|map| map.is_dynamic) {
         return Ok(());
     }
-    let items: Vec<Item> = serde_json::from_value(found).map_err(|e| Refusal::invalid("steps.items", e.to_string()))?;
+    let items: Vec<Item> = serde_json::from_value(found)
+        .map_err(|e| Refusal::invalid("steps.items", e.to_string()))?;
     expand(tx, id, index, items)
 }
 
 fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, items: Vec<Item>) -> Result<(), Failed> {
     let workflow = tx.workflow(id)?;
     let parent = workflow.jobs[index as usize].clone();
-    let known_items: Vec<u32> = workflow.map(index).map_or_else(Vec::new, |map| map.items.iter().copied().collect());
-    let ids: Vec<(u32, JobId)> = known_items.iter().map(|i| (*i, workflow.jobs[*i as usize].id)).collect();
+    let known_items: Vec<u32> =
+        workflow.map(index).map_or_else(Vec::new, |map| map.items.iter().copied().collect());
+    let ids: Vec<(u32, JobId)> =
+        known_items.iter().map(|i| (*i, workflow.jobs[*i as usize].id)).collect();
     let mut class = workflow.classes[parent.class as usize].clone();
     let (name, extra): (String, Option<String>) = tx
         .db
@@ -348,11 +374,19 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, items: Vec<Item>) -> Resu
         json(Some(&JobExtra { map: Some(role.to_value()), ..extra.clone() }))
     };
     for (_, job, item) in &changed {
-        tx.db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?.execute(params![job.0, text(item)?])?;
+        tx.db
+            .prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?
+            .execute(params![job.0, text(item)?])?;
     }
     let first = tx.state.next_job;
     tx.state.next_job += fresh.len() as i64;
-    insert_items(tx.db, id, parent.id, first, fresh.iter().map(|item| Ok((job_name(&name, &item.key), text(item)?))))?;
+    insert_items(
+        tx.db,
+        id,
+        parent.id,
+        first,
+        fresh.iter().map(|item| Ok((job_name(&name, &item.key), text(item)?))),
+    )?;
     let count = fresh.len();
     tx.apply(id, |workflow, _, now| {
         for row in 0..count as i64 {
@@ -406,8 +440,9 @@ fn insert_items(
              failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes, runtime_seconds, ?4,
              input_hash FROM job WHERE id = ?2",
     )?;
-    let mut depend =
-        db.prepare_cached("INSERT INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)")?;
+    let mut depend = db.prepare_cached(
+        "INSERT INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
+    )?;
     let mut copy = db.prepare_cached(
         "INSERT INTO job_item (job_id, kind, item_id) SELECT ?1, kind, item_id FROM job_item WHERE job_id = ?2",
     )?;
@@ -419,11 +454,13 @@ fn insert_items(
         copy.execute([row, map.0])?;
         row += 1;
     }
-    db.prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?.execute([id.0, row - first])?;
+    db.prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?
+        .execute([id.0, row - first])?;
     remember(db, "next_job_id", row)
 }
 
-/// What an attempt's steps did becomes events, unless they were told before; what it captured becomes user data.
+/// What an attempt's steps did becomes events, unless they were told before; what it captured
+/// becomes user data.
 pub fn after_end(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -436,15 +473,18 @@ pub fn after_end(
     let events: Vec<StepEvent> = Vec::deserialize(&steps["events"]).unwrap_or_default();
     let known = usize::try_from(step_events::known(tx, attempt)?).unwrap_or(usize::MAX);
     step_events::tell(tx, id, job, events.get(known..).unwrap_or_default())?;
-    let Some(captures) = steps["captures"].as_object().filter(|captures| is_success && !captures.is_empty()) else {
+    let Some(captures) =
+        steps["captures"].as_object().filter(|captures| is_success && !captures.is_empty())
+    else {
         return Ok(());
     };
     let mut outputs = tx.db.prepare_cached(
         "SELECT u.id, u.name FROM job_item i JOIN user_data u ON u.id = i.item_id
          WHERE i.job_id = ?1 AND i.kind = 'output_user_data'",
     )?;
-    let rows: Vec<(i64, String)> =
-        outputs.query_map([job.0], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+    let rows: Vec<(i64, String)> = outputs
+        .query_map([job.0], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
     for (row, name) in rows {
         if let Some(value) = captures.get(&name) {
             tx.db
@@ -456,13 +496,21 @@ pub fn after_end(
 }
 
 /// The items that a request names: by key, by expression, or all that ended badly.
-fn chosen(tx: &mut Tx<'_>, id: WorkflowId, request: &ItemsRequest) -> Result<Vec<ItemView>, Failed> {
+fn chosen(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ItemsRequest,
+) -> Result<Vec<ItemView>, Failed> {
     let filter = request.filter.as_deref().map(Expr::parse).transpose();
     let filter = filter.map_err(|error| Refusal::invalid("where", error.to_string()))?;
     let mut found = items(tx, id, &request.job)?;
     for key in &request.keys {
         if !found.iter().any(|item| item.key == *key) {
-            return Err(Refusal::conflict("no_such_item", format!("`{}` has no item `{key}`", request.job)).into());
+            return Err(Refusal::conflict(
+                "no_such_item",
+                format!("`{}` has no item `{key}`", request.job),
+            )
+            .into());
         }
     }
     let mut wrong = None;
@@ -484,7 +532,11 @@ fn chosen(tx: &mut Tx<'_>, id: WorkflowId, request: &ItemsRequest) -> Result<Vec
 }
 
 /// Runs items again.
-pub fn retry(tx: &mut Tx<'_>, id: WorkflowId, request: &ItemsRequest) -> Result<Vec<ItemView>, Failed> {
+pub fn retry(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ItemsRequest,
+) -> Result<Vec<ItemView>, Failed> {
     let found = chosen(tx, id, request)?;
     if let Some(new) = &request.item {
         let [single] = found.as_slice() else {
@@ -511,7 +563,11 @@ pub fn retry(tx: &mut Tx<'_>, id: WorkflowId, request: &ItemsRequest) -> Result<
 }
 
 /// Takes dead items out of the count.
-pub fn drop_items(tx: &mut Tx<'_>, id: WorkflowId, request: &ItemsRequest) -> Result<Vec<ItemView>, Failed> {
+pub fn drop_items(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ItemsRequest,
+) -> Result<Vec<ItemView>, Failed> {
     let found = chosen(tx, id, request)?;
     let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
     tx.apply(id, |workflow, _, now| {

@@ -41,18 +41,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
 use torc_model::api::{
-    ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler, CreateReservation,
-    CreateWebhook, DeliveryView, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView, ItemsRequest,
-    LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults, ReservationToken, ReservationView,
-    ResetRequest, ResetView, RetryJobs, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
+    ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler,
+    CreateReservation, CreateWebhook, DeliveryView, EventView, Goodbye, GoodbyeAnswer, Heartbeat,
+    HeartbeatAnswer, ItemView, ItemsRequest, LimitView, RecoveryView, RegisterRunner,
+    ReinitializeRequest, ReportResults, ReservationToken, ReservationView, ResetRequest, ResetView,
+    RetryJobs, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
     WebhookView, WorkflowCreated,
 };
 use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::{ClassifyRequest, ClassifyView, RecoverRequest, RecoverView};
 use torc_model::slurm::wire::{
-    Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView, ScheduleNodes,
-    SubmissionOrders, SubmissionReport,
+    Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
+    ScheduleNodes, SubmissionOrders, SubmissionReport,
 };
 use writer::{Handle, Tx};
 
@@ -91,14 +92,17 @@ impl Store {
         self.writer.subscribe()
     }
 
-    /// Where a workflow stands, when it was touched lately; otherwise the database knows. The second number changes
-    /// with everything else that is shown with it.
+    /// Where a workflow stands, when it was touched lately; otherwise the database knows. The
+    /// second number changes with everything else that is shown with it.
     pub fn progress(&self, id: WorkflowId) -> Option<(Progress, u64)> {
         self.writer.progress(id)
     }
 
     /// Creates a workflow out of a spec: one transaction, all or nothing.
-    pub async fn create_workflow(&self, request: impl Into<Creation>) -> Result<WorkflowCreated, Refusal> {
+    pub async fn create_workflow(
+        &self,
+        request: impl Into<Creation>,
+    ) -> Result<WorkflowCreated, Refusal> {
         let mut request: Creation = request.into();
         let (spec, directory) = (std::mem::take(&mut request.spec), request.directory.clone());
         let prepared = tokio::task::spawn_blocking(move || {
@@ -126,7 +130,11 @@ impl Store {
     }
 
     /// Runs again what has changed.
-    pub async fn reinitialize(&self, id: WorkflowId, request: ReinitializeRequest) -> Result<ResetView, Refusal> {
+    pub async fn reinitialize(
+        &self,
+        id: WorkflowId,
+        request: ReinitializeRequest,
+    ) -> Result<ResetView, Refusal> {
         let (edited, files) = match request.spec {
             Some(spec) => {
                 let directory = self.writer.call(move |tx| people::directory(tx, id)).await?;
@@ -141,7 +149,9 @@ impl Store {
             None => (None, self.look_at_files(id).await?),
         };
         refuse_missing(&files, request.force)?;
-        self.writer.call(move |tx| people::reinitialize(tx, id, files, edited, request.dry_run)).await
+        self.writer
+            .call(move |tx| people::reinitialize(tx, id, files, edited, request.dry_run))
+            .await
     }
 
     async fn look_at_files(&self, id: WorkflowId) -> Result<Vec<facts::FileFact>, Refusal> {
@@ -161,7 +171,11 @@ impl Store {
     }
 
     /// Sends jobs back to uninitialized.
-    pub async fn reset_status(&self, id: WorkflowId, request: ResetRequest) -> Result<ResetView, Refusal> {
+    pub async fn reset_status(
+        &self,
+        id: WorkflowId,
+        request: ResetRequest,
+    ) -> Result<ResetView, Refusal> {
         self.writer.call(move |tx| people::reset_status(tx, id, &request)).await
     }
 
@@ -181,12 +195,21 @@ impl Store {
     }
 
     /// Changes what a workflow says about itself.
-    pub async fn update_workflow(&self, id: WorkflowId, update: UpdateWorkflow) -> Result<(), Refusal> {
+    pub async fn update_workflow(
+        &self,
+        id: WorkflowId,
+        update: UpdateWorkflow,
+    ) -> Result<(), Refusal> {
         self.writer.call(move |tx| people::update_workflow(tx, id, &update)).await
     }
 
     /// One more attempt of a job, with the four checks.
-    pub async fn retry_job(&self, job: JobId, run_id: i64, max_retries: i64) -> Result<(), Refusal> {
+    pub async fn retry_job(
+        &self,
+        job: JobId,
+        run_id: i64,
+        max_retries: i64,
+    ) -> Result<(), Refusal> {
         self.writer.call(move |tx| people::retry(tx, job, run_id, max_retries)).await
     }
 
@@ -211,7 +234,11 @@ impl Store {
     }
 
     /// Changes a failure handler.
-    pub async fn update_failure_handler(&self, row: i64, update: UpdateFailureHandler) -> Result<(), Refusal> {
+    pub async fn update_failure_handler(
+        &self,
+        row: i64,
+        update: UpdateFailureHandler,
+    ) -> Result<(), Refusal> {
         self.writer.call(move |tx| people::update_handler(tx, row, &update)).await
     }
 
@@ -221,7 +248,11 @@ impl Store {
     }
 
     /// The items of a map, or of all maps.
-    pub async fn items(&self, id: WorkflowId, job: Option<String>) -> Result<Vec<ItemView>, Refusal> {
+    pub async fn items(
+        &self,
+        id: WorkflowId,
+        job: Option<String>,
+    ) -> Result<Vec<ItemView>, Refusal> {
         self.writer
             .call(move |tx| match &job {
                 Some(job) => map::items(tx, id, job),
@@ -231,12 +262,20 @@ impl Store {
     }
 
     /// Runs items of a map again; answers with those.
-    pub async fn retry_items(&self, id: WorkflowId, request: ItemsRequest) -> Result<Vec<ItemView>, Refusal> {
+    pub async fn retry_items(
+        &self,
+        id: WorkflowId,
+        request: ItemsRequest,
+    ) -> Result<Vec<ItemView>, Refusal> {
         self.writer.call(move |tx| map::retry(tx, id, &request)).await
     }
 
     /// Takes dead items of a map out of the count; answers with those.
-    pub async fn drop_items(&self, id: WorkflowId, request: ItemsRequest) -> Result<Vec<ItemView>, Refusal> {
+    pub async fn drop_items(
+        &self,
+        id: WorkflowId,
+        request: ItemsRequest,
+    ) -> Result<Vec<ItemView>, Refusal> {
         self.writer.call(move |tx| map::drop_items(tx, id, &request)).await
     }
 
@@ -245,7 +284,8 @@ impl Store {
         self.writer.call(move |tx| why::explain(tx, job)).await
     }
 
-    /// Recovery: ends what dead runners held, repairs rows, expires reservations. At boot before claims are served.
+    /// Recovery: ends what dead runners held, repairs rows, expires reservations. At boot before
+    /// claims are served.
     pub async fn recover(&self, trigger: Trigger) -> Result<RecoveryView, Refusal> {
         let (scope, dry_run) = match trigger {
             Trigger::Request { workflow, dry_run } => (Some(workflow), dry_run),
@@ -293,7 +333,10 @@ impl Store {
             .await
     }
 
-    async fn look_for_begun(&self, suspect: recovery::Suspect) -> Result<recovery::Suspect, Refusal> {
+    async fn look_for_begun(
+        &self,
+        suspect: recovery::Suspect,
+    ) -> Result<recovery::Suspect, Refusal> {
         let (mut suspect, claims) = self
             .writer
             .call(move |tx| {
@@ -315,17 +358,29 @@ impl Store {
     }
 
     /// Recovers what failed, as each diagnosis asks for, or tells what would be done.
-    pub async fn recover_failed(&self, id: WorkflowId, request: RecoverRequest) -> Result<RecoverView, Refusal> {
+    pub async fn recover_failed(
+        &self,
+        id: WorkflowId,
+        request: RecoverRequest,
+    ) -> Result<RecoverView, Refusal> {
         self.writer.call(move |tx| recover::recover(tx, id, &request)).await
     }
 
     /// Takes verdicts on jobs that wait for one, all or none.
-    pub async fn classify(&self, id: WorkflowId, request: ClassifyRequest) -> Result<ClassifyView, Refusal> {
+    pub async fn classify(
+        &self,
+        id: WorkflowId,
+        request: ClassifyRequest,
+    ) -> Result<ClassifyView, Refusal> {
         self.writer.call(move |tx| classify::classify(tx, id, &request)).await
     }
 
     /// Lets the record of earlier verdicts decide where it is strong.
-    pub async fn classify_from_memory(&self, id: WorkflowId, dry_run: bool) -> Result<ClassifyView, Refusal> {
+    pub async fn classify_from_memory(
+        &self,
+        id: WorkflowId,
+        dry_run: bool,
+    ) -> Result<ClassifyView, Refusal> {
         self.writer.call(move |tx| classify::from_memory(tx, id, dry_run)).await
     }
 
@@ -340,7 +395,10 @@ impl Store {
     }
 
     /// Pauses claims in a scope.
-    pub async fn create_reservation(&self, request: CreateReservation) -> Result<ReservationView, Refusal> {
+    pub async fn create_reservation(
+        &self,
+        request: CreateReservation,
+    ) -> Result<ReservationView, Refusal> {
         let token = new_token()?;
         self.writer.call(move |tx| reservations::create(tx, &request, &token)).await
     }
@@ -356,12 +414,20 @@ impl Store {
     }
 
     /// Gives a reservation more time.
-    pub async fn renew_reservation(&self, id: i64, token: ReservationToken) -> Result<ReservationView, Refusal> {
+    pub async fn renew_reservation(
+        &self,
+        id: i64,
+        token: ReservationToken,
+    ) -> Result<ReservationView, Refusal> {
         self.writer.call(move |tx| reservations::renew(tx, id, &token)).await
     }
 
     /// Ends a reservation.
-    pub async fn release_reservation(&self, id: i64, token: ReservationToken) -> Result<ReservationView, Refusal> {
+    pub async fn release_reservation(
+        &self,
+        id: i64,
+        token: ReservationToken,
+    ) -> Result<ReservationView, Refusal> {
         self.writer.call(move |tx| reservations::release(tx, id, &token)).await
     }
 
@@ -394,7 +460,8 @@ impl Store {
     pub async fn create_webhook(&self, request: CreateWebhook) -> Result<WebhookView, Refusal> {
         use base64::Engine as _;
         let mut bytes = [0u8; 24];
-        getrandom::fill(&mut bytes).map_err(|_| Refusal::internal("the system has no randomness to give"))?;
+        getrandom::fill(&mut bytes)
+            .map_err(|_| Refusal::internal("the system has no randomness to give"))?;
         let secret = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(bytes));
         self.writer.call(move |tx| webhooks::create(tx, &request, &secret)).await
     }
@@ -405,7 +472,11 @@ impl Store {
     }
 
     /// An endpoint's newest deliveries.
-    pub async fn deliveries(&self, webhook: i64, state: Option<String>) -> Result<Vec<DeliveryView>, Refusal> {
+    pub async fn deliveries(
+        &self,
+        webhook: i64,
+        state: Option<String>,
+    ) -> Result<Vec<DeliveryView>, Refusal> {
         self.writer.call(move |tx| webhooks::deliveries(tx, webhook, state.as_deref())).await
     }
 
@@ -420,12 +491,19 @@ impl Store {
     }
 
     /// Deliveries to try now, and when the next one is due.
-    pub async fn due_deliveries(&self, limit: i64) -> Result<(Vec<DueDelivery>, Option<i64>), Refusal> {
+    pub async fn due_deliveries(
+        &self,
+        limit: i64,
+    ) -> Result<(Vec<DueDelivery>, Option<i64>), Refusal> {
         self.writer.call(move |tx| webhooks::due(tx, limit)).await
     }
 
     /// Notes how a try went.
-    pub async fn delivery_tried(&self, id: i64, outcome: Result<(), String>) -> Result<(), Refusal> {
+    pub async fn delivery_tried(
+        &self,
+        id: i64,
+        outcome: Result<(), String>,
+    ) -> Result<(), Refusal> {
         self.writer.call(move |tx| webhooks::tried(tx, id, &outcome)).await
     }
 
@@ -435,7 +513,8 @@ impl Store {
         self.writer.call(move |tx| allocations::schedule(tx, &request, None, nonce)).await
     }
 
-    /// Executes the triggered actions of a workflow that ask for nodes. Answers how many there were.
+    /// Executes the triggered actions of a workflow that ask for nodes. Answers how many there
+    /// were.
     pub async fn execute_schedules(&self, id: WorkflowId) -> Result<usize, Refusal> {
         let nonce = random()?;
         self.writer.call(move |tx| allocations::execute_actions(tx, id, nonce)).await
@@ -447,13 +526,20 @@ impl Store {
     }
 
     /// Gives a submitter what waits to be sent to Slurm.
-    pub async fn begin_submission(&self, request: BeginSubmission) -> Result<SubmissionOrders, Refusal> {
-        let tokens = (0..allocations::MAX_ORDERS).map(|_| new_token()).collect::<Result<Vec<_>, _>>()?;
+    pub async fn begin_submission(
+        &self,
+        request: BeginSubmission,
+    ) -> Result<SubmissionOrders, Refusal> {
+        let tokens =
+            (0..allocations::MAX_ORDERS).map(|_| new_token()).collect::<Result<Vec<_>, _>>()?;
         self.writer.call(move |tx| allocations::begin(tx, &request, &tokens)).await
     }
 
     /// A submitter tells how it went.
-    pub async fn report_submission(&self, report: SubmissionReport) -> Result<Allocations, Refusal> {
+    pub async fn report_submission(
+        &self,
+        report: SubmissionReport,
+    ) -> Result<Allocations, Refusal> {
         self.writer.call(move |tx| allocations::submitted(tx, &report)).await
     }
 
@@ -463,21 +549,34 @@ impl Store {
     }
 
     /// Gives jobs that still have to run new schedulers.
-    pub async fn regenerate(&self, id: WorkflowId, request: RegenerateRequest) -> Result<RegeneratedView, Refusal> {
+    pub async fn regenerate(
+        &self,
+        id: WorkflowId,
+        request: RegenerateRequest,
+    ) -> Result<RegeneratedView, Refusal> {
         let nonce = random()?;
         self.writer.call(move |tx| regenerate::regenerate(tx, id, &request, nonce)).await
     }
 
     /// A runner introduces itself.
-    pub async fn register_runner(&self, request: RegisterRunner) -> Result<RunnerRegistered, Refusal> {
-        let token =
-            crate::secret::new_token().map_err(|_| Refusal::internal("the system has no randomness to give"))?;
+    pub async fn register_runner(
+        &self,
+        request: RegisterRunner,
+    ) -> Result<RunnerRegistered, Refusal> {
+        let token = crate::secret::new_token()
+            .map_err(|_| Refusal::internal("the system has no randomness to give"))?;
         self.writer.call(move |tx| runners::register(tx, &request, &token)).await
     }
 
     /// Gives work to a runner; waits for some if it asked to.
-    pub async fn claim(&self, id: WorkflowId, request: ClaimRequest) -> Result<ClaimResponse, Refusal> {
-        let wait = Duration::try_from_secs_f64(request.wait_seconds.max(0.0)).unwrap_or(MAX_WAIT).min(MAX_WAIT);
+    pub async fn claim(
+        &self,
+        id: WorkflowId,
+        request: ClaimRequest,
+    ) -> Result<ClaimResponse, Refusal> {
+        let wait = Duration::try_from_secs_f64(request.wait_seconds.max(0.0))
+            .unwrap_or(MAX_WAIT)
+            .min(MAX_WAIT);
         let deadline = Instant::now() + wait;
         // Before the first look, so that nothing falls between the look and the wait.
         let mut wakes = self.writer.wakes(id);
@@ -487,7 +586,8 @@ impl Store {
             let nonce = random()?;
             wakes.mark_unchanged();
             let this = request.clone();
-            let mut response = self.writer.call_routine(move |tx| runners::claim(tx, id, &this, nonce)).await?;
+            let mut response =
+                self.writer.call_routine(move |tx| runners::claim(tx, id, &this, nonce)).await?;
             let (started, completed) = reports.get_or_insert_with(|| {
                 (std::mem::take(&mut response.started), std::mem::take(&mut response.completed))
             });
@@ -497,7 +597,8 @@ impl Store {
                 || response.workflow_complete
                 || response.idle
                 || request.is_alone.is_some_and(|is_alone| is_alone != response.is_alone);
-            let waited = !done && tokio::time::timeout_at(deadline.into(), wakes.changed()).await.is_ok();
+            let waited =
+                !done && tokio::time::timeout_at(deadline.into(), wakes.changed()).await.is_ok();
             if !waited {
                 response.started = std::mem::take(started);
                 response.completed = std::mem::take(completed);
@@ -514,7 +615,11 @@ impl Store {
     /// Attempts started.
     pub async fn start(&self, batch: StartBatch) -> Result<ReportResults, Refusal> {
         self.reports(batch.runner_id, move |tx, id| {
-            batch.items.iter().map(|report| runners::start_one(tx, id, batch.runner_id, report)).collect()
+            batch
+                .items
+                .iter()
+                .map(|report| runners::start_one(tx, id, batch.runner_id, report))
+                .collect()
         })
         .await
     }
@@ -522,14 +627,21 @@ impl Store {
     /// Attempts ended.
     pub async fn complete(&self, batch: CompletionBatch) -> Result<ReportResults, Refusal> {
         self.reports(batch.runner_id, move |tx, id| {
-            batch.items.iter().map(|report| runners::complete_one(tx, id, batch.runner_id, report)).collect()
+            batch
+                .items
+                .iter()
+                .map(|report| runners::complete_one(tx, id, batch.runner_id, report))
+                .collect()
         })
         .await
     }
 
     async fn reports<F>(&self, runner: RunnerId, each: F) -> Result<ReportResults, Refusal>
     where
-        F: FnOnce(&mut Tx<'_>, WorkflowId) -> Result<Vec<torc_model::api::ReportResult>, writer::Failed>
+        F: FnOnce(
+                &mut Tx<'_>,
+                WorkflowId,
+            ) -> Result<Vec<torc_model::api::ReportResult>, writer::Failed>
             + Send
             + 'static,
     {
@@ -547,12 +659,20 @@ impl Store {
     }
 
     /// A runner leaves.
-    pub async fn goodbye(&self, runner: RunnerId, goodbye: Goodbye) -> Result<GoodbyeAnswer, Refusal> {
+    pub async fn goodbye(
+        &self,
+        runner: RunnerId,
+        goodbye: Goodbye,
+    ) -> Result<GoodbyeAnswer, Refusal> {
         self.writer.call(move |tx| runners::goodbye(tx, runner, &goodbye)).await
     }
 
     /// A runner executed an action.
-    pub async fn complete_action(&self, action: ActionId, report: ActionReport) -> Result<(), Refusal> {
+    pub async fn complete_action(
+        &self,
+        action: ActionId,
+        report: ActionReport,
+    ) -> Result<(), Refusal> {
         self.writer.call(move |tx| runners::complete_action(tx, action, &report)).await
     }
 }
@@ -563,7 +683,8 @@ fn plan(spec: torc_spec::Raw) -> Result<(torc_model::plan::Plan, Vec<String>), R
         refusal.code = "invalid_spec";
         refusal
     };
-    let torc_spec::Parsed { spec, mut warnings } = torc_spec::Spec::from_raw(spec).map_err(wrong)?;
+    let torc_spec::Parsed { spec, mut warnings } =
+        torc_spec::Spec::from_raw(spec).map_err(wrong)?;
     let (plan, more) = spec.into_plan().map_err(wrong)?;
     warnings.extend(more);
     Ok((plan, warnings.iter().map(|w| w.message.clone()).collect()))
@@ -574,15 +695,20 @@ fn refuse_missing(files: &[facts::FileFact], force: bool) -> Result<(), Refusal>
     if force || missing.is_empty() {
         return Ok(());
     }
-    let names: Vec<_> = missing.iter().take(10).map(|f| format!("`{}` ({})", f.name, f.place.display())).collect();
+    let names: Vec<_> =
+        missing.iter().take(10).map(|f| format!("`{}` ({})", f.name, f.place.display())).collect();
     let verb = if missing.len() == 1 { "does" } else { "do" };
-    let message =
-        format!("{} {verb} not exist: {}", torc_model::words::count(missing.len(), "input file"), names.join(", "));
+    let message = format!(
+        "{} {verb} not exist: {}",
+        torc_model::words::count(missing.len(), "input file"),
+        names.join(", ")
+    );
     Err(Refusal::conflict("missing_files", message).hint("make them, or go on with `--force`"))
 }
 
 fn new_token() -> Result<String, Refusal> {
-    crate::secret::new_token().map_err(|_| Refusal::internal("the system has no randomness to give"))
+    crate::secret::new_token()
+        .map_err(|_| Refusal::internal("the system has no randomness to give"))
 }
 
 fn random() -> Result<u64, Refusal> {

@@ -8,7 +8,8 @@ use super::{persist, reapply, recover};
 use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use torc_model::api::{
-    CreateFailureHandler, ResetJob, ResetRequest, ResetView, RetryOne, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
+    CreateFailureHandler, ResetJob, ResetRequest, ResetView, RetryOne, UpdateFailureHandler,
+    UpdateJob, UpdateWorkflow,
 };
 use torc_model::core::{Change, CompiledHandler, Limits, Reason, Seeds};
 use torc_model::ids::{JobId, WorkflowId};
@@ -74,7 +75,9 @@ fn view(
             .collect()
     };
     let name = |job: JobId| -> rusqlite::Result<String> {
-        tx.db.prepare_cached("SELECT name FROM job WHERE id = ?1")?.query_row([job.0], |row| row.get(0))
+        tx.db
+            .prepare_cached("SELECT name FROM job WHERE id = ?1")?
+            .query_row([job.0], |row| row.get(0))
     };
     let mut jobs = Vec::with_capacity(chosen.len());
     for (at, (_, reason)) in chosen.iter().enumerate() {
@@ -87,13 +90,21 @@ fn view(
     Ok(ResetView { workflow_id: id, dry_run, run_id, jobs, warnings: Vec::new() })
 }
 
-fn statuses(tx: &mut Tx<'_>, id: WorkflowId, chosen: &[(u32, Reason)]) -> Result<Vec<JobStatus>, Failed> {
+fn statuses(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    chosen: &[(u32, Reason)],
+) -> Result<Vec<JobStatus>, Failed> {
     let workflow = tx.workflow(id)?;
     Ok(chosen.iter().map(|(i, _)| workflow.jobs[*i as usize].status).collect())
 }
 
 /// Makes every uninitialized job blocked or ready.
-pub fn initialize(tx: &mut Tx<'_>, id: WorkflowId, facts: &[FileFact]) -> Result<ResetView, Failed> {
+pub fn initialize(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    facts: &[FileFact],
+) -> Result<ResetView, Failed> {
     refuse_archived(tx, id)?;
     let workflow = tx.workflow(id)?;
     let fresh: Vec<(u32, Reason)> = (0..workflow.jobs.len() as u32)
@@ -101,9 +112,12 @@ pub fn initialize(tx: &mut Tx<'_>, id: WorkflowId, facts: &[FileFact]) -> Result
         .map(|i| (i, Reason::Changed("not yet initialized".into())))
         .collect();
     if fresh.is_empty() && workflow.run > 0 {
-        return Err(Refusal::conflict("already_initialized", format!("workflow {id} is already initialized"))
-            .hint("use `reinitialize` to run what has changed, or `reset-status` to run jobs again")
-            .into());
+        return Err(Refusal::conflict(
+            "already_initialized",
+            format!("workflow {id} is already initialized"),
+        )
+        .hint("use `reinitialize` to run what has changed, or `reset-status` to run jobs again")
+        .into());
     }
     let from = statuses(tx, id, &fresh)?;
     facts::record(tx.db, facts)?;
@@ -112,14 +126,20 @@ pub fn initialize(tx: &mut Tx<'_>, id: WorkflowId, facts: &[FileFact]) -> Result
 }
 
 /// Sends jobs back to uninitialized.
-pub fn reset_status(tx: &mut Tx<'_>, id: WorkflowId, request: &ResetRequest) -> Result<ResetView, Failed> {
+pub fn reset_status(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ResetRequest,
+) -> Result<ResetView, Failed> {
     refuse_archived(tx, id)?;
     let seeds = if request.failed_only {
         Seeds::FailedOnly
     } else if request.jobs.is_empty() {
         Seeds::All
     } else {
-        Seeds::Named(request.jobs.iter().map(|name| find_by_name(tx, id, name)).collect::<Result<_, _>>()?)
+        Seeds::Named(
+            request.jobs.iter().map(|name| find_by_name(tx, id, name)).collect::<Result<_, _>>()?,
+        )
     };
     let chosen = tx.workflow(id)?.plan_reset(&seeds)?;
     let from = statuses(tx, id, &chosen)?;
@@ -149,7 +169,9 @@ fn find_by_name(tx: &mut Tx<'_>, id: WorkflowId, name: &str) -> Result<u32, Fail
 }
 
 fn delete_recovery_actions(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<()> {
-    tx.db.prepare_cached("DELETE FROM workflow_action WHERE workflow_id = ?1 AND is_recovery = 1")?.execute([id.0])?;
+    tx.db
+        .prepare_cached("DELETE FROM workflow_action WHERE workflow_id = ?1 AND is_recovery = 1")?
+        .execute([id.0])?;
     Ok(())
 }
 
@@ -162,8 +184,8 @@ pub fn directory(tx: &Tx<'_>, id: WorkflowId) -> Result<Option<String>, Failed> 
         .ok_or_else(|| Refusal::not_found("workflow", id.0).into())
 }
 
-/// Runs again what was made from something that has changed, and starts the next run. With an edited spec, its files are
-/// those that were looked at.
+/// Runs again what was made from something that has changed, and starts the next run. With an
+/// edited spec, its files are those that were looked at.
 pub fn reinitialize(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -173,9 +195,12 @@ pub fn reinitialize(
 ) -> Result<ResetView, Failed> {
     refuse_archived(tx, id)?;
     if tx.workflow(id)?.run == 0 {
-        return Err(Refusal::conflict("not_initialized", format!("workflow {id} was never initialized"))
-            .hint("use `initialize`")
-            .into());
+        return Err(Refusal::conflict(
+            "not_initialized",
+            format!("workflow {id} was never initialized"),
+        )
+        .hint("use `initialize`")
+        .into());
     }
     if tx.workflow(id)?.held_count() > 0 {
         return Err(Refusal::conflict("job_running", format!("jobs of workflow {id} are running"))
@@ -185,7 +210,8 @@ pub fn reinitialize(
     let Some(plan) = edited else { return run_changed(tx, id, &files, &[], dry_run) };
     let edited = reapply::edited(tx, id, &plan)?;
     let limits = plan.limits.clone();
-    // A dry run takes the spec over as well, for as long as it looks: it can not tell anything else than what happens.
+    // A dry run takes the spec over as well, for as long as it looks: it can not tell anything else
+    // than what happens.
     tx.db.execute_batch("SAVEPOINT edited_spec")?;
     let outcome = reapply::apply(tx, id, plan).and_then(|()| {
         reload(tx, id);
@@ -223,7 +249,8 @@ fn old_env(
         let index = workflow.find(*job).filter(|_| !again.contains(job));
         index.is_some_and(|index| workflow.jobs[index as usize].status == JobStatus::Completed)
     };
-    let names: Vec<&str> = other_env.iter().filter(|(job, _)| keeps(job)).map(|(_, name)| name.as_str()).collect();
+    let names: Vec<&str> =
+        other_env.iter().filter(|(job, _)| keeps(job)).map(|(_, name)| name.as_str()).collect();
     // A name that a shell would take apart is left to the reader.
     let is_plain = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || "_-./:".contains(c));
     let which = match names.len() {
@@ -276,7 +303,9 @@ fn run_changed(
         facts::record(tx.db, facts)?;
         refresh_hashes(tx, id)?;
         tx.db
-            .prepare_cached("UPDATE user_data SET data = NULL WHERE workflow_id = ?1 AND is_ephemeral = 1")?
+            .prepare_cached(
+                "UPDATE user_data SET data = NULL WHERE workflow_id = ?1 AND is_ephemeral = 1",
+            )?
             .execute([id.0])?;
         if !chosen.is_empty() || fresh {
             tx.apply(id, |workflow, _, now| {
@@ -322,7 +351,8 @@ fn hashes(tx: &Tx<'_>, id: WorkflowId) -> Result<Vec<(JobId, String, Option<Stri
 
 fn changed_definitions(tx: &Tx<'_>, id: WorkflowId) -> Result<Vec<(JobId, String)>, Failed> {
     let differs = |(job, now, then): (JobId, String, Option<String>)| {
-        (then.as_deref() != Some(&now)).then(|| (job, "its definition or its user data changed".to_owned()))
+        (then.as_deref() != Some(&now))
+            .then(|| (job, "its definition or its user data changed".to_owned()))
     };
     Ok(hashes(tx, id)?.into_iter().filter_map(differs).collect())
 }
@@ -352,7 +382,11 @@ pub fn cancel_jobs(tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<(), Failed> {
         let (id, index) = locate(tx, *job)?;
         let status = tx.workflow(id)?.jobs[index as usize].status;
         if status.is_final() {
-            return Err(Refusal::conflict("wrong_status", format!("job {job} is already {status}")).into());
+            return Err(Refusal::conflict(
+                "wrong_status",
+                format!("job {job} is already {status}"),
+            )
+            .into());
         }
         places.push((id, index));
     }
@@ -362,7 +396,11 @@ pub fn cancel_jobs(tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<(), Failed> {
     for (id, index) in places {
         tx.apply(id, |workflow, _, now| {
             // One of them may have gone with another already.
-            if workflow.jobs[index as usize].status.is_final() { Ok(()) } else { workflow.cancel_job(index, now) }
+            if workflow.jobs[index as usize].status.is_final() {
+                Ok(())
+            } else {
+                workflow.cancel_job(index, now)
+            }
         })?;
     }
     Ok(())
@@ -374,7 +412,9 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
     if held > 0 && !force {
         let are = if held == 1 { "is" } else { "are" };
         let message = format!("{} of workflow {id} {are} running", count(held, "job"));
-        return Err(Refusal::conflict("job_running", message).hint("cancel the workflow first").into());
+        return Err(Refusal::conflict("job_running", message)
+            .hint("cancel the workflow first")
+            .into());
     }
     // With their rows gone nobody would know that these are ours.
     let open: i64 = tx
@@ -403,7 +443,11 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
 }
 
 /// Changes what a workflow says about itself.
-pub fn update_workflow(tx: &mut Tx<'_>, id: WorkflowId, update: &UpdateWorkflow) -> Result<(), Failed> {
+pub fn update_workflow(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    update: &UpdateWorkflow,
+) -> Result<(), Failed> {
     let changed = tx
         .db
         .prepare_cached(
@@ -429,7 +473,8 @@ pub fn retry(tx: &mut Tx<'_>, job: JobId, run_id: i64, max_retries: i64) -> Resu
     tx.apply(id, |workflow, _, now| workflow.retry(index, run_id, max_retries, now))
 }
 
-/// One more attempt of each of these jobs, or of none: what can not be retried is told of all of them.
+/// One more attempt of each of these jobs, or of none: what can not be retried is told of all of
+/// them.
 pub fn retry_jobs(tx: &mut Tx<'_>, jobs: &[RetryOne]) -> Result<(), Failed> {
     let mut wanted: Vec<(WorkflowId, u32, RetryOne)> = Vec::with_capacity(jobs.len());
     let mut seen = HashSet::with_capacity(jobs.len());
@@ -466,7 +511,10 @@ pub fn retry_jobs(tx: &mut Tx<'_>, jobs: &[RetryOne]) -> Result<(), Failed> {
 /// Changes a job.
 pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(), Failed> {
     let (id, index) = locate(tx, job)?;
-    let zeros = [("memory", update.memory == Some(Memory(0))), ("runtime", update.runtime == Some(Runtime(0)))];
+    let zeros = [
+        ("memory", update.memory == Some(Memory(0))),
+        ("runtime", update.runtime == Some(Runtime(0))),
+    ];
     if let Some((field, _)) = zeros.iter().find(|(_, is_zero)| *is_zero) {
         return Err(Refusal::invalid(field, format!("`{field}` must be more than zero")).into());
     }
@@ -484,23 +532,41 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
             workflow.adjust(index, None, None, Some(priority));
             Ok(())
         })?;
-        tx.db.prepare_cached("UPDATE job SET priority = ?2 WHERE id = ?1")?.execute(params![job.0, priority])?;
-        let data = serde_json::json!({"priority": priority, "reason": update.reason, "by": update.by});
+        tx.db
+            .prepare_cached("UPDATE job SET priority = ?2 WHERE id = ?1")?
+            .execute(params![job.0, priority])?;
+        let data =
+            serde_json::json!({"priority": priority, "reason": update.reason, "by": update.by});
         tx.write(id, vec![Change::Event { kind: "job_changed", job: Some(job), data }])?;
     }
     adjust_by_hand(tx, id, index, update)
 }
 
 /// Other limits for the job's next attempts, recorded like those of a recovery.
-fn adjust_by_hand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, update: &UpdateJob) -> Result<(), Failed> {
+fn adjust_by_hand(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    index: u32,
+    update: &UpdateJob,
+) -> Result<(), Failed> {
     let workflow = tx.workflow(id)?;
-    let (job, attempt) = (workflow.jobs[index as usize].id, i64::from(workflow.jobs[index as usize].attempt));
+    let (job, attempt) =
+        (workflow.jobs[index as usize].id, i64::from(workflow.jobs[index as usize].attempt));
     let now = workflow.next_class_of(index);
     let memory = update.memory.map(|m| Limit::new("memory", now.memory, m.0));
     let runtime = update.runtime.map(|r| Limit::new("runtime", now.runtime, r.0));
-    let changes: Vec<Limit> = memory.into_iter().chain(runtime).filter(|c| c.from != Some(c.to)).collect();
+    let changes: Vec<Limit> =
+        memory.into_iter().chain(runtime).filter(|c| c.from != Some(c.to)).collect();
     let why = update.reason.as_deref().unwrap_or("changed by hand");
-    recover::adjust(tx, id, job, attempt.max(1), &changes, why, update.by.as_deref().unwrap_or("somebody"))
+    recover::adjust(
+        tx,
+        id,
+        job,
+        attempt.max(1),
+        &changes,
+        why,
+        update.by.as_deref().unwrap_or("somebody"),
+    )
 }
 
 fn set_status(
@@ -514,7 +580,13 @@ fn set_status(
         JobStatus::Ready | JobStatus::Failed => {
             let retry = status == JobStatus::Ready;
             let job = tx.workflow(id)?.jobs[index as usize].id;
-            match super::classify::by_hand(tx, id, job, if retry { Verdict::Retry } else { Verdict::Fail }, reason)? {
+            match super::classify::by_hand(
+                tx,
+                id,
+                job,
+                if retry { Verdict::Retry } else { Verdict::Fail },
+                reason,
+            )? {
                 true => Ok(()),
                 // It does not wait for a verdict; the engine says so in its own words.
                 false => tx.apply(id, |w, _, now| w.classify(index, retry, now)),
@@ -522,7 +594,9 @@ fn set_status(
         }
         JobStatus::Disabled => tx.apply(id, |w, _, now| w.disable(index, now)),
         JobStatus::Canceled => tx.apply(id, |w, _, now| w.cancel_job(index, now)),
-        JobStatus::Uninitialized if tx.workflow(id)?.jobs[index as usize].status == JobStatus::Disabled => {
+        JobStatus::Uninitialized
+            if tx.workflow(id)?.jobs[index as usize].status == JobStatus::Disabled =>
+        {
             tx.apply(id, |w, _, now| w.enable(index, now))
         }
         JobStatus::Uninitialized => {
@@ -549,13 +623,16 @@ fn set_status(
 /// Sets a piece of user data.
 pub fn update_user_data(tx: &mut Tx<'_>, row: i64, data: &serde_json::Value) -> Result<(), Failed> {
     let text = (!data.is_null()).then(|| data.to_string());
-    let changed = tx.db.prepare_cached("UPDATE user_data SET data = ?2 WHERE id = ?1")?.execute(params![row, text])?;
+    let changed = tx
+        .db
+        .prepare_cached("UPDATE user_data SET data = ?2 WHERE id = ?1")?
+        .execute(params![row, text])?;
     if changed == 0 { Err(Refusal::not_found("user data", row).into()) } else { Ok(()) }
 }
 
 fn check_rules(name: &str, text: &str) -> Result<(), Failed> {
-    let rules: Vec<Rule> =
-        serde_json::from_str(text).map_err(|e| Refusal::invalid("rules", format!("not a list of rules: {e}")))?;
+    let rules: Vec<Rule> = serde_json::from_str(text)
+        .map_err(|e| Refusal::invalid("rules", format!("not a list of rules: {e}")))?;
     CompiledHandler::new(name, &rules).map_err(|e| Refusal::invalid("rules", e.to_string()))?;
     Ok(())
 }
@@ -578,28 +655,41 @@ pub fn create_handler(tx: &mut Tx<'_>, new: &CreateFailureHandler) -> Result<i64
     refuse_taken(tx, new.workflow_id, &new.name, None)?;
     let row = tx
         .db
-        .prepare_cached("INSERT INTO failure_handler (workflow_id, name, rules) VALUES (?1, ?2, ?3)")?
+        .prepare_cached(
+            "INSERT INTO failure_handler (workflow_id, name, rules) VALUES (?1, ?2, ?3)",
+        )?
         .insert(params![new.workflow_id.0, new.name, new.rules])?;
     reload(tx, new.workflow_id);
     Ok(row)
 }
 
-fn refuse_taken(tx: &Tx<'_>, id: WorkflowId, name: &str, except: Option<i64>) -> Result<(), Failed> {
+fn refuse_taken(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    name: &str,
+    except: Option<i64>,
+) -> Result<(), Failed> {
     let taken: Option<i64> = tx
         .db
         .prepare_cached("SELECT id FROM failure_handler WHERE workflow_id = ?1 AND name = ?2")?
         .query_row(params![id.0, name], |row| row.get(0))
         .optional()?;
     match taken.filter(|t| Some(*t) != except) {
-        Some(other) => {
-            Err(Refusal::conflict("name_taken", format!("failure handler {other} is already called `{name}`")).into())
-        }
+        Some(other) => Err(Refusal::conflict(
+            "name_taken",
+            format!("failure handler {other} is already called `{name}`"),
+        )
+        .into()),
         None => Ok(()),
     }
 }
 
 /// Changes a failure handler; failures from now on see the new rules.
-pub fn update_handler(tx: &mut Tx<'_>, row: i64, update: &UpdateFailureHandler) -> Result<(), Failed> {
+pub fn update_handler(
+    tx: &mut Tx<'_>,
+    row: i64,
+    update: &UpdateFailureHandler,
+) -> Result<(), Failed> {
     let (id, name) = handler_row(tx, row)?;
     if let Some(rules) = &update.rules {
         check_rules(update.name.as_deref().unwrap_or(&name), rules)?;

@@ -14,7 +14,8 @@ pub struct Wakes {
     pub work: bool,
     /// Something else to hear of: an order, an action, the end.
     pub news: bool,
-    /// Something that is shown with the progress besides the jobs' statuses: the workflow's row, mended steps.
+    /// Something that is shown with the progress besides the jobs' statuses: the workflow's row,
+    /// mended steps.
     pub special: bool,
     /// The latest end of an attempt.
     pub last_end: Option<i64>,
@@ -41,12 +42,14 @@ pub fn write(
                 wakes.work |= status == JobStatus::Ready;
             }
             Change::JobHeld(id, held) => {
-                db.prepare_cached("UPDATE job SET held = ?2 WHERE id = ?1")?.execute(params![id.0, held])?;
+                db.prepare_cached("UPDATE job SET held = ?2 WHERE id = ?1")?
+                    .execute(params![id.0, held])?;
                 wakes.work |= !held;
             }
             Change::AttemptQueued(new) => queue(db, workflow, &new)?,
             Change::AttemptUnleashed(id) => {
-                db.prepare_cached("UPDATE attempt SET waits_for_node = NULL WHERE id = ?1")?.execute([id.0])?;
+                db.prepare_cached("UPDATE attempt SET waits_for_node = NULL WHERE id = ?1")?
+                    .execute([id.0])?;
                 wakes.work = true;
             }
             Change::AttemptClaimed { id, runner, token, key, at, memory, time_limit } => {
@@ -65,11 +68,14 @@ pub fn write(
                 ])?;
             }
             Change::AttemptStarted { id, pid, at } => {
-                db.prepare_cached("UPDATE attempt SET state = 'running', started_ms = ?2, pid = ?3 WHERE id = ?1")?
-                    .execute(params![id.0, at, pid])?;
+                db.prepare_cached(
+                    "UPDATE attempt SET state = 'running', started_ms = ?2, pid = ?3 WHERE id = ?1",
+                )?
+                .execute(params![id.0, at, pid])?;
             }
             Change::AttemptCancelRequested(id) => {
-                db.prepare_cached("UPDATE attempt SET cancel_requested = 1 WHERE id = ?1")?.execute([id.0])?;
+                db.prepare_cached("UPDATE attempt SET cancel_requested = 1 WHERE id = ?1")?
+                    .execute([id.0])?;
                 wakes.news = true;
             }
             Change::AttemptEnded(id, end) => {
@@ -86,7 +92,14 @@ pub fn write(
                     "INSERT INTO event (workflow_id, id, timestamp_ms, kind, job_id, data)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )?
-                .execute(params![workflow.0, id, now, kind, job.map(|j| j.0), text])?;
+                .execute(params![
+                    workflow.0,
+                    id,
+                    now,
+                    kind,
+                    job.map(|j| j.0),
+                    text
+                ])?;
                 let kind = kind.to_owned();
                 events.push(EventView {
                     id,
@@ -99,7 +112,8 @@ pub fn write(
                 });
             }
             Change::Action { id, state, by, error } => {
-                let executed = matches!(state, ActionState::Executed | ActionState::Failed).then_some(now);
+                let executed =
+                    matches!(state, ActionState::Executed | ActionState::Failed).then_some(now);
                 db.prepare_cached(
                     "UPDATE workflow_action SET state = ?2, executed_by = ?3, executed_ms = ?4, error = ?5 WHERE id = ?1",
                 )?
@@ -181,14 +195,18 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Keeps the next number of something whose highest rows may be deleted, so that no number is used twice.
+/// Keeps the next number of something whose highest rows may be deleted, so that no number is used
+/// twice.
 pub fn remember(db: &Connection, key: &str, next: i64) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2")?
-        .execute(params![key, next.to_string()])?;
+    db.prepare_cached(
+        "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2",
+    )?
+    .execute(params![key, next.to_string()])?;
     Ok(())
 }
 
-/// SQLite's integers are signed; sizes and times that do not fit are refused when they are read, long before.
+/// SQLite's integers are signed; sizes and times that do not fit are refused when they are read,
+/// long before.
 pub fn signed(value: Option<u64>) -> Option<i64> {
     value.map(|v| i64::try_from(v).unwrap_or(i64::MAX))
 }
@@ -196,6 +214,9 @@ pub fn signed(value: Option<u64>) -> Option<i64> {
 /// A value as JSON text.
 pub fn json<T: Serialize>(value: Option<&T>) -> rusqlite::Result<Option<String>> {
     value
-        .map(|v| serde_json::to_string(v).map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e))))
+        .map(|v| {
+            serde_json::to_string(v)
+                .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))
+        })
         .transpose()
 }

@@ -1,9 +1,10 @@
 //! An edited spec for a workflow that exists: the same jobs, done differently.
 //!
-//! Jobs and everything they refer to are told by their names. What the spec says of them is taken over, and from then on
-//! they run as it says; a spec with other jobs or other dependencies is another workflow and is refused. What the spec
-//! no longer names stays as a row that nobody uses. Two things are not the spec's alone: what a recovery gave a job stays
-//! unless the spec asks for at least as much, and what somebody set since holds where the spec says the same as before.
+//! Jobs and everything they refer to are told by their names. What the spec says of them is taken
+//! over, and from then on they run as it says; a spec with other jobs or other dependencies is
+//! another workflow and is refused. What the spec no longer names stays as a row that nobody uses.
+//! Two things are not the spec's alone: what a recovery gave a job stays unless the spec asks for
+//! at least as much, and what somebody set since holds where the spec says the same as before.
 
 use super::create::produced_user_data;
 use super::load::parse;
@@ -44,7 +45,8 @@ struct Stored {
 pub struct Edited {
     /// The jobs that it makes do something else: they run again.
     pub jobs: Vec<JobId>,
-    /// The jobs that it gives other variables, with their names. That alone is no reason to run again.
+    /// The jobs that it gives other variables, with their names. That alone is no reason to run
+    /// again.
     pub other_env: Vec<(JobId, String)>,
 }
 
@@ -76,7 +78,9 @@ pub fn edited(tx: &Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<Edited, Failed
         }
     }
     // What an item does is written in its map.
-    changed.extend(same_items.into_iter().filter(|(of, _)| maps.contains(of.as_str())).map(|(_, id)| id));
+    changed.extend(
+        same_items.into_iter().filter(|(of, _)| maps.contains(of.as_str())).map(|(_, id)| id),
+    );
     Ok(Edited { jobs: changed, other_env: other_env(tx, id, plan, &stored)? })
 }
 
@@ -87,8 +91,10 @@ fn other_env(
     stored: &BTreeMap<String, Stored>,
 ) -> Result<Vec<(JobId, String)>, Failed> {
     type Env = BTreeMap<String, String>;
-    let settings: String =
-        tx.db.prepare_cached("SELECT settings FROM workflow WHERE id = ?1")?.query_row([id.0], |row| row.get(0))?;
+    let settings: String = tx
+        .db
+        .prepare_cached("SELECT settings FROM workflow WHERE id = ?1")?
+        .query_row([id.0], |row| row.get(0))?;
     let common: Env = parse::<Settings>(&settings)?.env;
     // A job's own variables win, so that a change of the workflow's may not reach it.
     let together = |common: &Env, own: &Env| {
@@ -101,10 +107,14 @@ fn other_env(
             && together(&common, &then.extra.env) != together(&plan.settings.env, &job.extra.env)
     };
     let jobs = plan.jobs.iter().filter_map(|job| Some((job, stored.get(&job.name)?)));
-    Ok(jobs.filter(|(job, then)| differs(job, then)).map(|(job, then)| (then.id, job.name.clone())).collect())
+    Ok(jobs
+        .filter(|(job, then)| differs(job, then))
+        .map(|(job, then)| (then.id, job.name.clone()))
+        .collect())
 }
 
-/// What a map, an item or a reduce is about. How many items run at once and how many may fail changes none of them.
+/// What a map, an item or a reduce is about. How many items run at once and how many may fail
+/// changes none of them.
 fn map_role(extra: &JobExtra) -> Option<Value> {
     let role = Role::from_value(extra.map.as_ref()?).ok()?;
     match role {
@@ -134,7 +144,8 @@ fn items(plan: &Plan, job: &Job) -> Items {
 /// Takes the spec over. The engine's copy is stale afterwards; the caller drops it.
 pub fn apply(tx: &Tx<'_>, id: WorkflowId, mut plan: Plan) -> Result<(), Failed> {
     let stored = stored(tx, id)?;
-    let rows: Vec<JobId> = plan.jobs.iter().filter_map(|job| stored.get(&job.name)).map(|then| then.id).collect();
+    let rows: Vec<JobId> =
+        plan.jobs.iter().filter_map(|job| stored.get(&job.name)).map(|then| then.id).collect();
     map::set_limits(&mut plan.jobs, |index| rows[index]);
     let said = said(tx, id)?;
     let requirements = take_requirements(tx, id, &plan)?;
@@ -148,8 +159,9 @@ pub fn apply(tx: &Tx<'_>, id: WorkflowId, mut plan: Plan) -> Result<(), Failed> 
          cancel_on_blocking_job_failure = ?11, memory_bytes = ?12, runtime_seconds = ?13 WHERE id = ?1",
     )?;
     let mut forget = tx.db.prepare_cached("DELETE FROM job_item WHERE job_id = ?1")?;
-    let mut item =
-        tx.db.prepare_cached("INSERT OR IGNORE INTO job_item (job_id, kind, item_id) VALUES (?1, ?2, ?3)")?;
+    let mut item = tx.db.prepare_cached(
+        "INSERT OR IGNORE INTO job_item (job_id, kind, item_id) VALUES (?1, ?2, ?3)",
+    )?;
     for (position, job) in plan.jobs.iter().enumerate() {
         let Some(then) = stored.get(&job.name) else { continue };
         let mut extra = (*job.extra).clone();
@@ -224,7 +236,8 @@ fn take_requirements(tx: &Tx<'_>, id: WorkflowId, plan: &Plan) -> rusqlite::Resu
         .iter()
         .map(|r| {
             let (memory, runtime) = (r.memory.map(|m| m.0 as i64), r.runtime.map(|t| t.0 as i64));
-            let values = params![id.0, r.name, r.num_cpus, r.num_gpus, r.num_nodes, memory, runtime];
+            let values =
+                params![id.0, r.name, r.num_cpus, r.num_gpus, r.num_nodes, memory, runtime];
             put.query_row(values, |row| row.get(0))
         })
         .collect()
@@ -239,7 +252,11 @@ fn take_handlers(tx: &Tx<'_>, id: WorkflowId, plan: &Plan) -> Result<Vec<i64>, F
     for handler in &plan.failure_handlers {
         CompiledHandler::new(&handler.name, &handler.rules)
             .map_err(|e| Refusal::invalid("failure_handlers", e.to_string()))?;
-        ids.push(put.query_row(params![id.0, handler.name, json(Some(&handler.rules))?], |row| row.get(0))?);
+        ids.push(
+            put.query_row(params![id.0, handler.name, json(Some(&handler.rules))?], |row| {
+                row.get(0)
+            })?,
+        );
     }
     Ok(ids)
 }
@@ -262,10 +279,18 @@ fn take_files(tx: &Tx<'_>, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<
          ON CONFLICT (workflow_id, name) DO UPDATE SET path = ?3, mtime_ms = iif(path = ?3, mtime_ms, NULL),
          size = iif(path = ?3, size, NULL), hash = iif(path = ?3, hash, NULL) RETURNING id",
     )?;
-    plan.files.iter().map(|f| put.query_row(params![id.0, f.name, f.path], |row| row.get(0))).collect()
+    plan.files
+        .iter()
+        .map(|f| put.query_row(params![id.0, f.name, f.path], |row| row.get(0)))
+        .collect()
 }
 
-fn take_user_data(tx: &Tx<'_>, id: WorkflowId, plan: &Plan, said: &Said) -> rusqlite::Result<Vec<i64>> {
+fn take_user_data(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    plan: &Plan,
+    said: &Said,
+) -> rusqlite::Result<Vec<i64>> {
     let mut put = tx.db.prepare_cached(
         "INSERT INTO user_data (workflow_id, name, data, is_ephemeral) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (workflow_id, name) DO UPDATE SET data = iif(?5, data, ?3), is_ephemeral = ?4 RETURNING id",
@@ -314,21 +339,32 @@ fn take_actions(tx: &Tx<'_>, id: WorkflowId, plan: &Plan, rows: &[JobId]) -> Res
     for (action, _, state) in had {
         if state == "claimed" {
             let message = format!("the spec changes action {action}, which a runner carries out");
-            return Err(Refusal::conflict("action_running", message).hint("wait until it is done").into());
+            return Err(Refusal::conflict("action_running", message)
+                .hint("wait until it is done")
+                .into());
         }
         tx.db.prepare_cached("DELETE FROM workflow_action WHERE id = ?1")?.execute([action])?;
     }
     Ok(())
 }
 
-fn take_workflow(tx: &Tx<'_>, id: WorkflowId, plan: &Plan, handlers: &[i64], said: &Said) -> Result<(), Failed> {
+fn take_workflow(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    plan: &Plan,
+    handlers: &[i64],
+    said: &Said,
+) -> Result<(), Failed> {
     let mut settings = plan.settings.clone();
     // The engine counts handlers in the order of their rows.
     settings.default_failure_handler = match settings.default_failure_handler {
         Some(handler) => Some(
             tx.db
-                .prepare_cached("SELECT count(*) FROM failure_handler WHERE workflow_id = ?1 AND id < ?2")?
-                .query_row([id.0, handlers[handler]], |row| row.get::<_, i64>(0))? as usize,
+                .prepare_cached(
+                    "SELECT count(*) FROM failure_handler WHERE workflow_id = ?1 AND id < ?2",
+                )?
+                .query_row([id.0, handlers[handler]], |row| row.get::<_, i64>(0))?
+                as usize,
         ),
         None => None,
     };
@@ -379,9 +415,12 @@ impl Said {
 }
 
 fn said(tx: &Tx<'_>, id: WorkflowId) -> Result<Said, Failed> {
-    let text: String =
-        tx.db.prepare_cached("SELECT spec FROM workflow WHERE id = ?1")?.query_row([id.0], |row| row.get(0))?;
-    // Of one that can not be read nobody knows what it said; then the new one is right in everything.
+    let text: String = tx
+        .db
+        .prepare_cached("SELECT spec FROM workflow WHERE id = ?1")?
+        .query_row([id.0], |row| row.get(0))?;
+    // Of one that can not be read nobody knows what it said; then the new one is right in
+    // everything.
     Ok(serde_json::from_str(&text).unwrap_or_default())
 }
 
@@ -427,25 +466,37 @@ fn stored_items(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<HashMap<JobId, 
     Ok(all)
 }
 
-fn check_same_graph(tx: &Tx<'_>, id: WorkflowId, plan: &Plan, stored: &BTreeMap<String, Stored>) -> Result<(), Failed> {
+fn check_same_graph(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    plan: &Plan,
+    stored: &BTreeMap<String, Stored>,
+) -> Result<(), Failed> {
     let planned: BTreeSet<&str> = plan.jobs.iter().map(|j| j.name.as_str()).collect();
-    let added: Vec<&str> = planned.iter().copied().filter(|name| !stored.contains_key(*name)).collect();
+    let added: Vec<&str> =
+        planned.iter().copied().filter(|name| !stored.contains_key(*name)).collect();
     let (found, removed): (Vec<&str>, Vec<&str>) = stored
         .keys()
         .map(String::as_str)
         .filter(|name| !planned.contains(name))
         .partition(|name| is_found_item(plan, &stored[*name]));
-    for (what, names) in [("has jobs that the workflow has not", added), ("lacks jobs of the workflow", removed)] {
+    for (what, names) in
+        [("has jobs that the workflow has not", added), ("lacks jobs of the workflow", removed)]
+    {
         if !names.is_empty() {
             return Err(other_workflow(format!("the spec {what}: {}", listed(&names))));
         }
     }
     if !found.is_empty() {
-        let message = format!("a map of the workflow has found items, which no spec lists: {}", listed(&found));
+        let message = format!(
+            "a map of the workflow has found items, which no spec lists: {}",
+            listed(&found)
+        );
         return Err(other_workflow(message));
     }
-    let mut statement =
-        tx.db.prepare_cached("SELECT job_id, depends_on_job_id FROM job_depends_on WHERE workflow_id = ?1")?;
+    let mut statement = tx.db.prepare_cached(
+        "SELECT job_id, depends_on_job_id FROM job_depends_on WHERE workflow_id = ?1",
+    )?;
     let rows = statement.query_map([id.0], |row| Ok((JobId(row.get(0)?), JobId(row.get(1)?))))?;
     let had: BTreeSet<(JobId, JobId)> = rows.collect::<Result<_, _>>()?;
     let row = |job: &Job| stored.get(&job.name).map(|s| s.id);
@@ -456,11 +507,17 @@ fn check_same_graph(tx: &Tx<'_>, id: WorkflowId, plan: &Plan, stored: &BTreeMap<
         .filter_map(|(job, parent)| Some((row(job)?, row(parent)?)))
         .collect();
     let moved: BTreeSet<JobId> = had.symmetric_difference(&wanted).map(|(job, _)| *job).collect();
-    let names: Vec<&str> =
-        stored.iter().filter(|(_, job)| moved.contains(&job.id)).map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = stored
+        .iter()
+        .filter(|(_, job)| moved.contains(&job.id))
+        .map(|(name, _)| name.as_str())
+        .collect();
     match names.is_empty() {
         true => Ok(()),
-        false => Err(other_workflow(format!("the spec gives jobs other dependencies: {}", listed(&names)))),
+        false => Err(other_workflow(format!(
+            "the spec gives jobs other dependencies: {}",
+            listed(&names)
+        ))),
     }
 }
 
@@ -478,6 +535,10 @@ fn other_workflow(message: String) -> Failed {
 
 fn listed(names: &[&str]) -> String {
     let shown: Vec<String> = names.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
-    let more = if names.len() > MAX_NAMED { format!(" and {} more", names.len() - MAX_NAMED) } else { String::new() };
+    let more = if names.len() > MAX_NAMED {
+        format!(" and {} more", names.len() - MAX_NAMED)
+    } else {
+        String::new()
+    };
     format!("{}{more}", shown.join(", "))
 }

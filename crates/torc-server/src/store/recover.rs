@@ -13,8 +13,8 @@ use torc_model::core::{Change as Row, TOO_MANY_FAILED};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
-    Action, Caps, Change, Current, Diagnosis, Facts, Kind, LARGEST_MULTIPLIER, Policy, RecoverJob, RecoverRequest,
-    RecoverView, Remedy, diagnose,
+    Action, Caps, Change, Current, Diagnosis, Facts, Kind, LARGEST_MULTIPLIER, Policy, RecoverJob,
+    RecoverRequest, RecoverView, Remedy, diagnose,
 };
 use torc_model::status::{Cause, JobStatus, Origin};
 use torc_model::units::Runtime;
@@ -34,14 +34,20 @@ struct Failure {
 }
 
 /// Recovers what can be, or tells what would be recovered.
-pub fn recover(tx: &mut Tx<'_>, id: WorkflowId, request: &RecoverRequest) -> Result<RecoverView, Failed> {
+pub fn recover(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &RecoverRequest,
+) -> Result<RecoverView, Failed> {
     let policy = policy(request)?;
     check(tx, id)?;
     let rounds = rounds(tx, id)?;
     if let Some(max) = request.max_rounds.filter(|max| rounds >= *max) {
         let were = if rounds == 1 { "was" } else { "were" };
-        let message =
-            format!("{} of recovery {were} made in this run; the limit is {max}", words::count(rounds, "round"));
+        let message = format!(
+            "{} of recovery {were} made in this run; the limit is {max}",
+            words::count(rounds, "round")
+        );
         return Err(Refusal::conflict("rounds_exhausted", message)
             .hint(format!("`torc recover {id}` recovers it all the same"))
             .into());
@@ -52,7 +58,8 @@ pub fn recover(tx: &mut Tx<'_>, id: WorkflowId, request: &RecoverRequest) -> Res
     }
     let caps = caps(tx.db, id, request)?;
     let plan = |failure: Failure| {
-        let caps = caps.within(&request.shapes, failure.num_cpus, failure.num_gpus, &failure.current);
+        let caps =
+            caps.within(&request.shapes, failure.num_cpus, failure.num_gpus, &failure.current);
         plan(failure, &caps, &policy)
     };
     let jobs: Vec<RecoverJob> = failures.into_iter().map(plan).collect();
@@ -92,10 +99,16 @@ pub fn recover(tx: &mut Tx<'_>, id: WorkflowId, request: &RecoverRequest) -> Res
 }
 
 fn policy(request: &RecoverRequest) -> Result<Policy, Refusal> {
-    let fields = [("memory_multiplier", request.memory_multiplier), ("runtime_multiplier", request.runtime_multiplier)];
+    let fields = [
+        ("memory_multiplier", request.memory_multiplier),
+        ("runtime_multiplier", request.runtime_multiplier),
+    ];
     for (field, value) in fields {
         if !(1.0..=LARGEST_MULTIPLIER).contains(&value) {
-            return Err(Refusal::invalid(field, format!("must be between 1 and {LARGEST_MULTIPLIER}; it is {value}")));
+            return Err(Refusal::invalid(
+                field,
+                format!("must be between 1 and {LARGEST_MULTIPLIER}; it is {value}"),
+            ));
         }
     }
     Ok(Policy {
@@ -110,16 +123,23 @@ fn check(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
     super::people::refuse_archived(tx, id)?;
     let workflow = tx.workflow(id)?;
     if workflow.run == 0 {
-        return Err(Refusal::conflict("not_initialized", format!("workflow {id} was never started"))
-            .hint(format!("`torc run {id}` starts it"))
-            .into());
+        return Err(Refusal::conflict(
+            "not_initialized",
+            format!("workflow {id} was never started"),
+        )
+        .hint(format!("`torc run {id}` starts it"))
+        .into());
     }
     if workflow.canceled && workflow.held_count() > 0 {
         let held = workflow.held_count();
         let are = if held == 1 { "is" } else { "are" };
-        let message =
-            format!("workflow {id} was canceled and {} of it {are} still being stopped", words::count(held, "job"));
-        return Err(Refusal::conflict("being_canceled", message).hint("wait until they have ended").into());
+        let message = format!(
+            "workflow {id} was canceled and {} of it {are} still being stopped",
+            words::count(held, "job")
+        );
+        return Err(Refusal::conflict("being_canceled", message)
+            .hint("wait until they have ended")
+            .into());
     }
     Ok(())
 }
@@ -128,13 +148,22 @@ fn nothing_failed(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Refusal, Failed> {
     let workflow = tx.workflow(id)?;
     let counts = workflow.counts();
     let count = |status: JobStatus| counts[status as usize];
-    let (message, hint) = if count(JobStatus::Completed) + count(JobStatus::Disabled) == workflow.jobs.len() as u32 {
+    let (message, hint) = if count(JobStatus::Completed) + count(JobStatus::Disabled)
+        == workflow.jobs.len() as u32
+    {
         (format!("every job of workflow {id} succeeded"), None)
     } else if count(JobStatus::Canceled) > 0 {
-        let hint = format!("`torc workflows reset-status {id} --failed-only` runs canceled jobs again");
+        let hint =
+            format!("`torc workflows reset-status {id} --failed-only` runs canceled jobs again");
         let canceled = count(JobStatus::Canceled);
         let were = if canceled == 1 { "was" } else { "were" };
-        (format!("no job of workflow {id} failed; {} {were} canceled", words::count(canceled, "job")), Some(hint))
+        (
+            format!(
+                "no job of workflow {id} failed; {} {were} canceled",
+                words::count(canceled, "job")
+            ),
+            Some(hint),
+        )
     } else {
         let hint = format!("`torc run {id}` goes on with it");
         (format!("no job of workflow {id} has failed so far"), Some(hint))
@@ -166,9 +195,14 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
     while let Some(row) = rows.next()? {
         let status = JobStatus::from_code(row.get(2)?).unwrap_or(JobStatus::Failed);
         let reason: Option<String> = row.get(3)?;
-        let extra: JobExtra = row.get::<_, Option<String>>(4)?.as_deref().map(parse).transpose()?.unwrap_or_default();
-        let evidence: Vec<Evidence> =
-            row.get::<_, Option<String>>(12)?.as_deref().map(parse).transpose()?.unwrap_or_default();
+        let extra: JobExtra =
+            row.get::<_, Option<String>>(4)?.as_deref().map(parse).transpose()?.unwrap_or_default();
+        let evidence: Vec<Evidence> = row
+            .get::<_, Option<String>>(12)?
+            .as_deref()
+            .map(parse)
+            .transpose()?
+            .unwrap_or_default();
         let cause: Option<String> = row.get(10)?;
         let (error, tail): (Option<String>, Option<String>) = (row.get(11)?, row.get(17)?);
         let peak: Option<i64> = row.get(15)?;
@@ -208,10 +242,11 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
     Ok(failures)
 }
 
-/// The largest machine that has worked for this workflow, unless the caller knows better. Slurm allocations say nothing
-/// about the largest node of a cluster.
+/// The largest machine that has worked for this workflow, unless the caller knows better. Slurm
+/// allocations say nothing about the largest node of a cluster.
 pub fn caps(db: &Connection, id: WorkflowId, request: &RecoverRequest) -> Result<Caps, Failed> {
-    let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok()).filter(|v| *v > 0);
+    let unsigned =
+        |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok()).filter(|v| *v > 0);
     let mut caps = Caps {
         memory_bytes: unsigned(request.max_memory_bytes),
         runtime_seconds: unsigned(request.max_runtime_seconds),
@@ -219,7 +254,8 @@ pub fn caps(db: &Connection, id: WorkflowId, request: &RecoverRequest) -> Result
     if caps.memory_bytes.is_some() {
         return Ok(caps);
     }
-    let mut statement = db.prepare_cached("SELECT kind, capacity FROM compute_node WHERE workflow_id = ?1")?;
+    let mut statement =
+        db.prepare_cached("SELECT kind, capacity FROM compute_node WHERE workflow_id = ?1")?;
     let mut rows = statement.query([id.0])?;
     while let Some(row) = rows.next()? {
         let (kind, capacity): (String, String) = (row.get(0)?, row.get(1)?);
@@ -227,14 +263,20 @@ pub fn caps(db: &Connection, id: WorkflowId, request: &RecoverRequest) -> Result
             return Ok(Caps { memory_bytes: None, ..caps });
         }
         let capacity: Capacity = parse(&capacity)?;
-        caps.memory_bytes = caps.memory_bytes.max(unsigned(Some(capacity.memory_bytes / capacity.num_nodes.max(1))));
+        caps.memory_bytes = caps
+            .memory_bytes
+            .max(unsigned(Some(capacity.memory_bytes / capacity.num_nodes.max(1))));
     }
     Ok(caps)
 }
 
 fn plan(failure: Failure, caps: &Caps, policy: &Policy) -> RecoverJob {
     let remedy = if failure.is_permanent {
-        Remedy { action: Action::Skip, changes: Vec::new(), why: "it was classified as permanent".into() }
+        Remedy {
+            action: Action::Skip,
+            changes: Vec::new(),
+            why: "it was classified as permanent".into(),
+        }
     } else {
         Remedy::choose(&failure.diagnosis, &failure.current, caps, policy)
     };
@@ -270,7 +312,11 @@ fn canceled(tx: &mut Tx<'_>, id: WorkflowId) -> Result<BTreeSet<JobId>, Failed> 
 }
 
 /// What a recovery would open again: tried on a copy of the engine's state.
-fn would_reopen(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[RecoverJob]) -> Result<Vec<JobId>, Failed> {
+fn would_reopen(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    jobs: &[RecoverJob],
+) -> Result<Vec<JobId>, Failed> {
     let before = canceled(tx, id)?;
     let now = tx.now;
     let mut copy = tx.workflow(id)?.clone();
@@ -279,10 +325,20 @@ fn would_reopen(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[RecoverJob]) -> Result<
             copy.again(index, Origin::Recovered, now);
         }
     }
-    Ok(copy.jobs.iter().filter(|j| before.contains(&j.id) && j.status != JobStatus::Canceled).map(|j| j.id).collect())
+    Ok(copy
+        .jobs
+        .iter()
+        .filter(|j| before.contains(&j.id) && j.status != JobStatus::Canceled)
+        .map(|j| j.id)
+        .collect())
 }
 
-fn apply(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[RecoverJob], by: &str) -> Result<Vec<JobId>, Failed> {
+fn apply(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    jobs: &[RecoverJob],
+    by: &str,
+) -> Result<Vec<JobId>, Failed> {
     let before = canceled(tx, id)?;
     let chosen: Vec<&RecoverJob> = jobs.iter().filter(|job| job.action.is_retry()).collect();
     if chosen.is_empty() {
@@ -294,7 +350,10 @@ fn apply(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[RecoverJob], by: &str) -> Resu
     })?;
     for job in &chosen {
         adjust(tx, id, job.job_id, job.attempt_id, &job.changes, &job.reason, by)?;
-        let index = tx.workflow(id)?.find(job.job_id).ok_or_else(|| Refusal::not_found("job", job.job_id.0))?;
+        let index = tx
+            .workflow(id)?
+            .find(job.job_id)
+            .ok_or_else(|| Refusal::not_found("job", job.job_id.0))?;
         tx.apply(id, |workflow, _, now| {
             workflow.again(index, Origin::Recovered, now);
             Ok(())
@@ -353,8 +412,9 @@ pub fn adjust(
 }
 
 fn raise_timeout(db: &Connection, job: JobId, seconds: i64) -> Result<(), Failed> {
-    let extra: Option<String> =
-        db.prepare_cached("SELECT extra FROM job WHERE id = ?1")?.query_row([job.0], |row| row.get(0))?;
+    let extra: Option<String> = db
+        .prepare_cached("SELECT extra FROM job WHERE id = ?1")?
+        .query_row([job.0], |row| row.get(0))?;
     let mut extra: JobExtra = extra.as_deref().map(parse).transpose()?.unwrap_or_default();
     extra.timeout = u64::try_from(seconds).ok().map(Runtime);
     let text = super::persist::json(Some(&extra))?;

@@ -1,7 +1,8 @@
 //! Recovery: one procedure, three triggers.
 //!
-//! Ends what dead runners held, repairs rows that do not fit together, and expires reservations. Each runner and
-//! each workflow is one transaction; running it again finds nothing to do and writes nothing.
+//! Ends what dead runners held, repairs rows that do not fit together, and expires reservations.
+//! Each runner and each workflow is one transaction; running it again finds nothing to do and
+//! writes nothing.
 
 use super::leftovers;
 use super::load;
@@ -12,7 +13,9 @@ use crate::boot::identity;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use torc_model::api::{CompletionReport, RecoveryView};
-use torc_model::core::{Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow};
+use torc_model::core::{
+    Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow,
+};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Stdio, StdioMode};
 use torc_model::status::{AttemptState, Cause};
@@ -23,8 +26,8 @@ use torc_model::words::count;
 pub enum Trigger {
     /// The server begins; rows may be from anywhere.
     Boot,
-    /// Every few seconds. Does not look at the rows of jobs: while a server has the database, nobody else writes to it,
-    /// and to look would cost as much as there are jobs.
+    /// Every few seconds. Does not look at the rows of jobs: while a server has the database,
+    /// nobody else writes to it, and to look would cost as much as there are jobs.
     Sweep,
     /// Somebody asks, for one workflow.
     Request {
@@ -67,7 +70,8 @@ impl Suspect {
     }
 }
 
-/// The batch system has this long to say why a runner in an allocation is gone, before "gone" is all there is.
+/// The batch system has this long to say why a runner in an allocation is gone, before "gone" is
+/// all there is.
 const SCHEDULER_FIRST_MS: i64 = LEASE_SECONDS * 1000;
 
 /// Runners that may be dead.
@@ -105,10 +109,12 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
     Ok(all)
 }
 
-/// Looks for the suspects' processes. Only those on this host can be seen. What a dead runner left running is ended
-/// first: until then the runner is not gone, so that no retry can run beside an old process.
+/// Looks for the suspects' processes. Only those on this host can be seen. What a dead runner left
+/// running is ended first: until then the runner is not gone, so that no retry can run beside an
+/// old process.
 pub fn look(suspects: &mut [Suspect], dry_run: bool) {
-    let (host, boot, now) = (identity::hostname(), identity::process_space(), crate::clock::boottime_ms());
+    let (host, boot, now) =
+        (identity::hostname(), identity::process_space(), crate::clock::boottime_ms());
     for suspect in &mut *suspects {
         suspect.process = match boot.as_deref() {
             Some(boot) if suspect.host == host => see(boot, suspect),
@@ -118,7 +124,9 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
             suspect.process = Process::Unknown;
         }
     }
-    for suspect in suspects.iter_mut().filter(|s| matches!(s.process, Process::Gone | Process::Rebooted)) {
+    for suspect in
+        suspects.iter_mut().filter(|s| matches!(s.process, Process::Gone | Process::Rebooted))
+    {
         suspect.spooled = leftovers::spooled(&suspect.output_dir, &suspect.key);
     }
     let gone = || suspects.iter().filter(|s| s.process == Process::Gone).map(|s| s.key.clone());
@@ -133,8 +141,8 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
     }
 }
 
-/// What a runner was given and has not said to have started, where a log file would tell that it did: each attempt with how
-/// the names of its files begin.
+/// What a runner was given and has not said to have started, where a log file would tell that it
+/// did: each attempt with how the names of its files begin.
 pub fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, String)>, Failed> {
     let workflow = tx.workflow(suspect.workflow)?;
     let (run, usual) = (workflow.run, workflow.settings.execution.stdio);
@@ -158,7 +166,8 @@ pub fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, Stri
     Ok(found)
 }
 
-/// Finds out which of these a dead runner had not begun: whatever begins has a file before it has a process.
+/// Finds out which of these a dead runner had not begun: whatever begins has a file before it has a
+/// process.
 pub fn look_for_begun(suspect: &mut Suspect, claims: Vec<(AttemptId, String)>) {
     match leftovers::begun(&suspect.output_dir, claims.iter().map(|(_, name)| name.as_str())) {
         Ok(begun) => {
@@ -184,7 +193,8 @@ pub fn is_gone(tx: &mut Tx<'_>, id: RunnerId, workflow: WorkflowId) -> Result<bo
 }
 
 fn see(boot: &str, suspect: &Suspect) -> Process {
-    // Written as `BOOT` or `BOOT/NAMESPACE`: a process of another pid namespace can not be seen from here.
+    // Written as `BOOT` or `BOOT/NAMESPACE`: a process of another pid namespace can not be seen
+    // from here.
     let split = |text: &str| match text.split_once('/') {
         Some((boot, space)) => (boot.to_owned(), Some(space.to_owned())),
         None => (text.to_owned(), None),
@@ -207,7 +217,12 @@ fn see(boot: &str, suspect: &Suspect) -> Process {
 }
 
 /// Ends one suspect if it is dead.
-pub fn judge(tx: &mut Tx<'_>, suspect: &Suspect, dry_run: bool, view: &mut RecoveryView) -> Result<(), Failed> {
+pub fn judge(
+    tx: &mut Tx<'_>,
+    suspect: &Suspect,
+    dry_run: bool,
+    view: &mut RecoveryView,
+) -> Result<(), Failed> {
     // It may have said something or left since it was listed.
     let Some(known) = tx.state.runners.get(&suspect.id) else { return Ok(()) };
     let life = RunnerLife {
@@ -234,7 +249,10 @@ pub fn judge(tx: &mut Tx<'_>, suspect: &Suspect, dry_run: bool, view: &mut Recov
         }
         Life::Dead(lost) => {
             view.runners_ended += 1;
-            view.details.push(format!("runner {} on {} is dead: {}", suspect.id, suspect.host, lost.evidence.text));
+            view.details.push(format!(
+                "runner {} on {} is dead: {}",
+                suspect.id, suspect.host, lost.evidence.text
+            ));
             end_dead(tx, suspect, &lost, dry_run, view)?;
         }
     }
@@ -254,21 +272,30 @@ fn end_dead(
         workflow.held_by(suspect.id).map(|i| workflow.jobs[i as usize].id).collect()
     };
     view.running_jobs_recovered += held.len() as i64;
-    view.details.extend(held.iter().map(|job| format!("job {job}: its attempt was lost with runner {}", suspect.id)));
+    view.details.extend(
+        held.iter()
+            .map(|job| format!("job {job}: its attempt was lost with runner {}", suspect.id)),
+    );
     if dry_run {
         return Ok(());
     }
     let mut delivered = 0;
     for report in &suspect.spooled {
         // What it finished while nobody could hear it is no loss.
-        if tx.workflow(suspect.workflow)?.may_report(report.attempt.id, suspect.id, &report.attempt.token).is_some() {
+        if tx
+            .workflow(suspect.workflow)?
+            .may_report(report.attempt.id, suspect.id, &report.attempt.token)
+            .is_some()
+        {
             runners::complete_one(tx, suspect.workflow, suspect.id, report)?;
             delivered += 1;
         }
     }
     if delivered > 0 {
-        let (left, counts) = (count(delivered, "result"), if delivered == 1 { "it counts" } else { "they count" });
-        view.details.push(format!("runner {} left {left} that it could not deliver; {counts}", suspect.id));
+        let (left, counts) =
+            (count(delivered, "result"), if delivered == 1 { "it counts" } else { "they count" });
+        view.details
+            .push(format!("runner {} left {left} that it could not deliver; {counts}", suspect.id));
     }
     tx.apply(suspect.workflow, |workflow, limits, now| {
         for attempt in &suspect.unbegun {
@@ -287,7 +314,8 @@ fn live_attempts(workflow: &Workflow) -> HashMap<JobId, AttemptId> {
 }
 
 fn new_attempts(before: &HashMap<JobId, AttemptId>, after: &HashMap<JobId, AttemptId>) -> i64 {
-    after.iter().filter(|(job, attempt)| before.get(job).is_some_and(|old| old != *attempt)).count() as i64
+    after.iter().filter(|(job, attempt)| before.get(job).is_some_and(|old| old != *attempt)).count()
+        as i64
 }
 
 /// Workflows whose rows do not fit together, by the few ways in which they can fail to.
@@ -317,7 +345,12 @@ pub fn broken(db: &Connection, scope: Option<WorkflowId>) -> rusqlite::Result<Ve
 }
 
 /// Makes one workflow's rows fit together.
-pub fn repair(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool, view: &mut RecoveryView) -> Result<(), Failed> {
+pub fn repair(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    dry_run: bool,
+    view: &mut RecoveryView,
+) -> Result<(), Failed> {
     end_ownerless(tx, id, dry_run, view)?;
     let ends = last_ends(tx, id)?;
     let recovery = if dry_run { RunnerId(0) } else { stand_in(tx, id)? };
@@ -337,10 +370,14 @@ pub fn repair(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool, view: &mut Recover
         let fresh = after.iter().filter(|(job, attempt)| before.get(job) != Some(attempt)).count();
         view.retries_created += fresh as i64;
     }
-    let lost = done.iter().filter(|(_, what)| matches!(what, Repair::AttemptWritten | Repair::Synchronized)).count();
+    let lost = done
+        .iter()
+        .filter(|(_, what)| matches!(what, Repair::AttemptWritten | Repair::Synchronized))
+        .count();
     view.running_jobs_recovered += lost as i64;
     view.jobs_repaired += done.len() as i64;
-    view.details.extend(done.into_iter().map(|(job, what)| format!("job {job}: {}", describe(what))));
+    view.details
+        .extend(done.into_iter().map(|(job, what)| format!("job {job}: {}", describe(what))));
     Ok(())
 }
 
@@ -356,14 +393,23 @@ fn describe(what: Repair) -> &'static str {
 }
 
 /// Attempts whose runner has ended: nobody has them.
-fn end_ownerless(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool, view: &mut RecoveryView) -> Result<(), Failed> {
+fn end_ownerless(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    dry_run: bool,
+    view: &mut RecoveryView,
+) -> Result<(), Failed> {
     let known: Vec<RunnerId> = tx.state.runners.keys().copied().collect();
     let workflow = tx.workflow(id)?;
-    let ghosts: Vec<RunnerId> = workflow.runners_with_work().into_iter().filter(|r| !known.contains(r)).collect();
+    let ghosts: Vec<RunnerId> =
+        workflow.runners_with_work().into_iter().filter(|r| !known.contains(r)).collect();
     for ghost in ghosts {
         let held = tx.workflow(id)?.held_by(ghost).count();
         view.running_jobs_recovered += held as i64;
-        view.details.push(format!("{} belonged to runner {ghost}, which has ended", count(held, "attempt")));
+        view.details.push(format!(
+            "{} belonged to runner {ghost}, which has ended",
+            count(held, "attempt")
+        ));
         if dry_run {
             continue;
         }
@@ -390,7 +436,8 @@ fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Faile
     while let Some(row) = rows.next()? {
         let job = JobId(row.get(0)?);
         let Some(index) = tx.state.workflows.get(&id).and_then(|w| w.find(job)) else { continue };
-        let (state, outcome, cause): (String, Option<String>, Option<String>) = (row.get(2)?, row.get(3)?, row.get(6)?);
+        let (state, outcome, cause): (String, Option<String>, Option<String>) =
+            (row.get(2)?, row.get(3)?, row.get(6)?);
         let error: Option<String> = row.get(8)?;
         let Some(state) = AttemptState::parse(&state) else { continue };
         let by_retry = error.as_deref() == Some("a retry was asked for while it was running");
@@ -401,7 +448,15 @@ fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Faile
             stderr_tail: row.get(7)?,
             ..End::default()
         };
-        ends.insert(index, LastEnd { id: AttemptId(row.get(1)?), state, end, decided: outcome.is_some() || by_retry });
+        ends.insert(
+            index,
+            LastEnd {
+                id: AttemptId(row.get(1)?),
+                state,
+                end,
+                decided: outcome.is_some() || by_retry,
+            },
+        );
     }
     Ok(ends)
 }
@@ -429,11 +484,18 @@ fn stand_in(tx: &mut Tx<'_>, id: WorkflowId) -> Result<RunnerId, Failed> {
 }
 
 /// Ends reservations whose time has come, or all of them at boot: whoever held one was cut off.
-pub fn expire_reservations(tx: &mut Tx<'_>, boot: bool, dry_run: bool, view: &mut RecoveryView) -> Result<(), Failed> {
+pub fn expire_reservations(
+    tx: &mut Tx<'_>,
+    boot: bool,
+    dry_run: bool,
+    view: &mut RecoveryView,
+) -> Result<(), Failed> {
     let due = reservations::due(tx, boot)?;
     view.reservations_expired += due.len() as i64;
     view.details
-        .extend(due.iter().map(|r| format!("reservation {} of `{}` by {} expired", r.id, r.scope, r.reserved_by)));
+        .extend(due.iter().map(|r| {
+            format!("reservation {} of `{}` by {} expired", r.id, r.scope, r.reserved_by)
+        }));
     if !dry_run {
         for reservation in due {
             reservations::end(tx, reservation.id, &reservation.scope, "EXPIRED")?;

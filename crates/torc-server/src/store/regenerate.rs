@@ -15,8 +15,9 @@ use torc_model::slurm::wire::{
 };
 use torc_model::status::{ActionState, Trigger};
 
-/// Gives the jobs new schedulers. Actions that have not asked for nodes yet never will; groups whose jobs wait get
-/// recovery actions instead. What is already on its way counts, so that a second call asks for nothing more.
+/// Gives the jobs new schedulers. Actions that have not asked for nodes yet never will; groups
+/// whose jobs wait get recovery actions instead. What is already on its way counts, so that a
+/// second call asks for nothing more.
 pub fn regenerate(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -30,7 +31,8 @@ pub fn regenerate(
             .into());
     }
     view.actions_claimed = tx.apply(id, |workflow, _, _| Ok(workflow.retire_schedules()))? as i64;
-    // Each group counts what was made for it before anything else: an allocation serves one of them.
+    // Each group counts what was made for it before anything else: an allocation serves one of
+    // them.
     let mut kept = BTreeSet::new();
     let mut prepared = Vec::new();
     for group in &request.groups {
@@ -66,7 +68,11 @@ fn one_group<'a>(
     view: &mut RegeneratedView,
 ) -> Result<Prepared<'a>, Failed> {
     if group.levels.len() != group.allocations.len() || group.levels.iter().any(Vec::is_empty) {
-        return Err(Refusal::invalid("groups", "each level needs jobs and a number of allocations").into());
+        return Err(Refusal::invalid(
+            "groups",
+            "each level needs jobs and a number of allocations",
+        )
+        .into());
     }
     let jobs: Vec<JobId> = group.levels.iter().flatten().copied().collect();
     let mut current = Vec::new();
@@ -109,8 +115,8 @@ fn one_group<'a>(
     Ok(Prepared { group, done, jobs, wanted })
 }
 
-/// Asks for what nothing else serves: allocations of other schedulers count as well, because an earlier call may have kept
-/// them for these jobs.
+/// Asks for what nothing else serves: allocations of other schedulers count as well, because an
+/// earlier call may have kept them for these jobs.
 fn ask(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -122,8 +128,9 @@ fn ask(
     let Prepared { group, mut done, jobs, mut wanted } = ready;
     if wanted > 0 {
         let all: Vec<i64> = {
-            let mut statement =
-                tx.db.prepare_cached("SELECT id FROM slurm_scheduler WHERE workflow_id = ?1 ORDER BY id")?;
+            let mut statement = tx.db.prepare_cached(
+                "SELECT id FROM slurm_scheduler WHERE workflow_id = ?1 ORDER BY id",
+            )?;
             let rows = statement.query_map([id.0], |row| row.get(0))?;
             rows.collect::<Result<_, _>>()?
         };
@@ -148,8 +155,8 @@ fn ask(
     Ok(done)
 }
 
-/// Finds up to `wanted` allocations of these schedulers that serve the jobs already and are not kept for others. Answers how
-/// many there are.
+/// Finds up to `wanted` allocations of these schedulers that serve the jobs already and are not
+/// kept for others. Answers how many there are.
 fn keep(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -190,7 +197,9 @@ fn keep(
 
 fn assign(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[JobId], scheduler: i64) -> Result<(), Failed> {
     for job in jobs {
-        tx.db.prepare_cached("UPDATE job SET scheduler_id = ?2 WHERE id = ?1")?.execute([job.0, scheduler])?;
+        tx.db
+            .prepare_cached("UPDATE job SET scheduler_id = ?2 WHERE id = ?1")?
+            .execute([job.0, scheduler])?;
     }
     tx.apply(id, |workflow, _, _| {
         for job in jobs {
@@ -210,8 +219,9 @@ fn add_recovery_action(
     jobs: &[JobId],
     allocations: i64,
 ) -> Result<(), Failed> {
-    let num_allocations = u32::try_from(allocations)
-        .map_err(|_| Refusal::invalid("groups", format!("{allocations} is not a number of allocations")))?;
+    let num_allocations = u32::try_from(allocations).map_err(|_| {
+        Refusal::invalid("groups", format!("{allocations} is not a number of allocations"))
+    })?;
     let what = ActionKind::ScheduleNodes {
         scheduler: scheduler.to_owned(),
         scheduler_type: "slurm".into(),

@@ -1,4 +1,5 @@
-//! Reservations pause claims in their scope; named limits bound how many jobs use something at once.
+//! Reservations pause claims in their scope; named limits bound how many jobs use something at
+//! once.
 
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
@@ -21,21 +22,27 @@ pub struct Active {
     pub id: i64,
     /// Who holds it.
     pub reserved_by: String,
-    /// Until when at most, by the clock that nobody can set: its life is bounded whatever happens to the other one.
+    /// Until when at most, by the clock that nobody can set: its life is bounded whatever happens
+    /// to the other one.
     pub until: i64,
 }
 
 /// Active reservations by scope.
 pub type Reservations = BTreeMap<String, Active>;
 
-/// The active ones. At boot recovery ends them all; after a failed commit they get what is left of their time.
+/// The active ones. At boot recovery ends them all; after a failed commit they get what is left of
+/// their time.
 pub fn load(db: &Connection) -> rusqlite::Result<Reservations> {
     let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
-    let mut statement =
-        db.prepare("SELECT scope, id, reserved_by, expires_ms FROM reservation WHERE status = 'ACTIVE'")?;
+    let mut statement = db.prepare(
+        "SELECT scope, id, reserved_by, expires_ms FROM reservation WHERE status = 'ACTIVE'",
+    )?;
     let rows = statement.query_map([], |row| {
         let left = (row.get::<_, i64>(3)? - now).clamp(0, MAX_TTL_SECONDS * 1000);
-        Ok((row.get(0)?, Active { id: row.get(1)?, reserved_by: row.get(2)?, until: uptime + left }))
+        Ok((
+            row.get(0)?,
+            Active { id: row.get(1)?, reserved_by: row.get(2)?, until: uptime + left },
+        ))
     })?;
     rows.collect()
 }
@@ -48,12 +55,17 @@ pub fn paused(reservations: &Reservations, id: WorkflowId, uptime: i64) -> Optio
     ["all".to_owned(), format!("workflow:{id}")].iter().find_map(|scope| {
         let active = reservations.get(scope).filter(|r| r.until > uptime)?;
         let left = (active.until - uptime).max(0) / 1000;
-        Some(format!("claims are paused by reservation {} of {} for at most {left} s", active.id, active.reserved_by))
+        Some(format!(
+            "claims are paused by reservation {} of {} for at most {left} s",
+            active.id, active.reserved_by
+        ))
     })
 }
 
 fn check_scope(tx: &mut Tx<'_>, scope: &str) -> Result<(), Failed> {
-    let wrong = || Refusal::invalid("scope", format!("`{scope}` is not `all`, `workflow:ID` or `limit:NAME`"));
+    let wrong = || {
+        Refusal::invalid("scope", format!("`{scope}` is not `all`, `workflow:ID` or `limit:NAME`"))
+    };
     match scope.split_once(':') {
         None if scope == "all" => Ok(()),
         Some(("workflow", id)) => {
@@ -71,11 +83,14 @@ fn check_scope(tx: &mut Tx<'_>, scope: &str) -> Result<(), Failed> {
 /// There is no limit of this name, but perhaps one that was meant.
 fn no_limit(tx: &Tx<'_>, name: &str) -> Refusal {
     let known: Vec<&str> = tx.state.limits.keys().map(String::as_str).collect();
-    let listed: Vec<String> = known.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
+    let listed: Vec<String> =
+        known.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
     let message = match (known.len(), known.len().saturating_sub(MAX_NAMED)) {
         (0, _) => format!("there is no limit `{name}`; this server has none"),
         (_, 0) => format!("there is no limit `{name}` (known: {})", listed.join(", ")),
-        (_, more) => format!("there is no limit `{name}` (known: {} and {more} more)", listed.join(", ")),
+        (_, more) => {
+            format!("there is no limit `{name}` (known: {} and {more} more)", listed.join(", "))
+        }
     };
     let hint = match torc_spec::nearest(name, known) {
         Some(meant) => format!("did you mean `{meant}`?"),
@@ -87,17 +102,24 @@ fn no_limit(tx: &Tx<'_>, name: &str) -> Refusal {
 fn ttl_ms(seconds: Option<i64>) -> Result<i64, Refusal> {
     match seconds.unwrap_or(DEFAULT_TTL_SECONDS) {
         ttl @ 1..=MAX_TTL_SECONDS => Ok(ttl * 1000),
-        _ => Err(Refusal::invalid("ttl_seconds", format!("must be between 1 and {MAX_TTL_SECONDS}"))),
+        _ => {
+            Err(Refusal::invalid("ttl_seconds", format!("must be between 1 and {MAX_TTL_SECONDS}")))
+        }
     }
 }
 
 /// Makes a reservation, unless its scope has one.
-pub fn create(tx: &mut Tx<'_>, request: &CreateReservation, token: &str) -> Result<ReservationView, Failed> {
+pub fn create(
+    tx: &mut Tx<'_>,
+    request: &CreateReservation,
+    token: &str,
+) -> Result<ReservationView, Failed> {
     check_scope(tx, &request.scope)?;
     let ttl = ttl_ms(request.ttl_seconds)?;
     if let Some(old) = tx.state.reservations.get(&request.scope).cloned() {
         if old.until > tx.uptime {
-            let message = format!("reservation {} of {} holds `{}`", old.id, old.reserved_by, request.scope);
+            let message =
+                format!("reservation {} of {} holds `{}`", old.id, old.reserved_by, request.scope);
             let hint = format!("it ends in {} s at the latest", (old.until - tx.uptime) / 1000);
             return Err(Refusal::conflict("reserved", message).hint(hint).into());
         }
@@ -167,18 +189,28 @@ fn running_in(tx: &Tx<'_>, scope: &str) -> i64 {
 }
 
 /// Ends a reservation by its token. One that has ended already, at boot for example, answers 409.
-pub fn release(tx: &mut Tx<'_>, id: i64, token: &ReservationToken) -> Result<ReservationView, Failed> {
+pub fn release(
+    tx: &mut Tx<'_>,
+    id: i64,
+    token: &ReservationToken,
+) -> Result<ReservationView, Failed> {
     let scope = active_scope(tx, id, &token.token)?;
     end(tx, id, &scope, "RELEASED")?;
     get(tx, id)
 }
 
 /// Gives a reservation more time.
-pub fn renew(tx: &mut Tx<'_>, id: i64, token: &ReservationToken) -> Result<ReservationView, Failed> {
+pub fn renew(
+    tx: &mut Tx<'_>,
+    id: i64,
+    token: &ReservationToken,
+) -> Result<ReservationView, Failed> {
     let scope = active_scope(tx, id, &token.token)?;
     let ttl = ttl_ms(token.ttl_seconds)?;
     let expires = tx.now + ttl;
-    tx.db.prepare_cached("UPDATE reservation SET expires_ms = ?2 WHERE id = ?1")?.execute([id, expires])?;
+    tx.db
+        .prepare_cached("UPDATE reservation SET expires_ms = ?2 WHERE id = ?1")?
+        .execute([id, expires])?;
     if let Some(active) = tx.state.reservations.get_mut(&scope) {
         active.until = tx.uptime + ttl;
     }
@@ -193,11 +225,18 @@ fn active_scope(tx: &mut Tx<'_>, id: i64, token: &str) -> Result<String, Failed>
         .optional()?;
     let (scope, hash, status) = row.ok_or_else(|| Refusal::not_found("reservation", id))?;
     if hash != crate::secret::hash_text(token) {
-        return Err(Refusal::conflict("wrong_token", format!("the token is not that of reservation {id}")).into());
+        return Err(Refusal::conflict(
+            "wrong_token",
+            format!("the token is not that of reservation {id}"),
+        )
+        .into());
     }
     let live = tx.state.reservations.get(&scope).is_some_and(|r| r.id == id && r.until > tx.uptime);
     if status != "ACTIVE" || !live {
-        let message = format!("reservation {id} has ended ({})", if status == "ACTIVE" { "EXPIRED" } else { &status });
+        let message = format!(
+            "reservation {id} has ended ({})",
+            if status == "ACTIVE" { "EXPIRED" } else { &status }
+        );
         return Err(Refusal::conflict("reservation_ended", message).hint("make a new one").into());
     }
     Ok(scope)
@@ -214,7 +253,10 @@ pub fn due(tx: &Tx<'_>, all: bool) -> Result<Vec<ReservationView>, Failed> {
     )?;
     let active: Vec<ReservationView> = statement.query_map([], view)?.collect::<Result<_, _>>()?;
     let is_over = |r: &ReservationView| {
-        tx.state.reservations.get(&r.scope).is_none_or(|known| known.id != r.id || known.until <= tx.uptime)
+        tx.state
+            .reservations
+            .get(&r.scope)
+            .is_none_or(|known| known.id != r.id || known.until <= tx.uptime)
     };
     Ok(active.into_iter().filter(|r| all || is_over(r)).collect())
 }
@@ -222,7 +264,9 @@ pub fn due(tx: &Tx<'_>, all: bool) -> Result<Vec<ReservationView>, Failed> {
 /// Ends a reservation; claims that waited for it look again.
 pub fn end(tx: &mut Tx<'_>, id: i64, scope: &str, status: &str) -> Result<(), Failed> {
     tx.db
-        .prepare_cached("UPDATE reservation SET status = ?2, ended_ms = ?3 WHERE id = ?1 AND status = 'ACTIVE'")?
+        .prepare_cached(
+            "UPDATE reservation SET status = ?2, ended_ms = ?3 WHERE id = ?1 AND status = 'ACTIVE'",
+        )?
         .execute(params![id, status, tx.now])?;
     tx.state.reservations.remove(scope);
     pause_limits(tx);
@@ -232,14 +276,20 @@ pub fn end(tx: &mut Tx<'_>, id: i64, scope: &str, status: &str) -> Result<(), Fa
 
 /// Tells the limits which of them are reserved.
 fn pause_limits(tx: &mut Tx<'_>) {
-    let reserved: Vec<String> =
-        tx.state.reservations.keys().filter_map(|s| s.strip_prefix("limit:")).map(str::to_owned).collect();
+    let reserved: Vec<String> = tx
+        .state
+        .reservations
+        .keys()
+        .filter_map(|s| s.strip_prefix("limit:"))
+        .map(str::to_owned)
+        .collect();
     for (name, limit) in &mut tx.state.limits {
         limit.paused = reserved.contains(name);
     }
 }
 
-// ------------------------------------------------------------------------------------------- named limits
+// ------------------------------------------------------------------------------------------- named
+// limits
 
 /// Sets a limit. Jobs that run already are counted.
 pub fn set_limit(tx: &mut Tx<'_>, name: &str, max: i64) -> Result<LimitView, Failed> {
@@ -281,6 +331,10 @@ pub fn delete_limit(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
 
 /// All limits and their use.
 pub fn limits(tx: &Tx<'_>) -> Vec<LimitView> {
-    let view = |(name, limit): (&String, &LimitUse)| LimitView { name: name.clone(), max: limit.max, used: limit.used };
+    let view = |(name, limit): (&String, &LimitUse)| LimitView {
+        name: name.clone(),
+        max: limit.max,
+        used: limit.used,
+    };
     tx.state.limits.iter().map(view).collect()
 }

@@ -7,9 +7,9 @@ use super::writer::{Failed, Runner, Tx};
 use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet, VecDeque};
 use torc_model::api::{
-    ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse, CompletionReport, FileRef,
-    Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered,
-    StartReport,
+    ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse,
+    CompletionReport, FileRef, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, RegisterRunner,
+    ReportResult, ReportVerdict, RunnerRegistered, StartReport,
 };
 use torc_model::core::{Change, Claim, Claimed, End, Lost};
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
@@ -26,7 +26,11 @@ const FORGOTTEN_MS: i64 = 30_000;
 const MAX_CLAIM: i64 = 1000;
 
 /// A runner introduces itself.
-pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner, token: &str) -> Result<RunnerRegistered, Failed> {
+pub fn register(
+    tx: &mut Tx<'_>,
+    request: &RegisterRunner,
+    token: &str,
+) -> Result<RunnerRegistered, Failed> {
     let id = request.workflow_id;
     let (run_id, settings) = {
         let workflow = tx.workflow(id)?;
@@ -43,7 +47,8 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner, token: &str) -> Resul
             RunnerId(known)
         }
         Some((known, _)) => {
-            let message = format!("runner {known} registered with the same key for another workflow");
+            let message =
+                format!("runner {known} registered with the same key for another workflow");
             return Err(Refusal::conflict("wrong_workflow", message).hint("use a new key").into());
         }
         None => {
@@ -58,8 +63,10 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner, token: &str) -> Resul
             "INSERT INTO token (hash, workflow_id, scope, created_ms, note) VALUES (?1, ?2, 'workflow', ?3, ?4)",
         )?
         .execute(params![crate::secret::hash_text(token), id.0, tx.now, token_note(runner)])?;
-    let workflow_name =
-        tx.db.prepare_cached("SELECT name FROM workflow WHERE id = ?1")?.query_row([id.0], |row| row.get(0))?;
+    let workflow_name = tx
+        .db
+        .prepare_cached("SELECT name FROM workflow WHERE id = ?1")?
+        .query_row([id.0], |row| row.get(0))?;
     Ok(welcome(runner, run_id, &settings, workflow_name, token))
 }
 
@@ -67,8 +74,8 @@ fn token_note(runner: RunnerId) -> String {
     format!("jobs of compute node {runner}")
 }
 
-/// A repeat whose first answer was lost gets a token of its own. The one before stays good, in case it was the other
-/// answer that was lost; older ones go, so that repeats do not add up.
+/// A repeat whose first answer was lost gets a token of its own. The one before stays good, in case
+/// it was the other answer that was lost; older ones go, so that repeats do not add up.
 fn forget_older_tokens(tx: &Tx<'_>, runner: RunnerId) -> Result<(), Failed> {
     tx.db
         .prepare_cached(
@@ -81,7 +88,8 @@ fn forget_older_tokens(tx: &Tx<'_>, runner: RunnerId) -> Result<(), Failed> {
 
 fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, Failed> {
     let scheduler = request.scheduler.as_ref().map(ToString::to_string);
-    let stop_by = request.time_left_seconds.map(|left| tx.now.saturating_add(left.saturating_mul(1000)));
+    let stop_by =
+        request.time_left_seconds.map(|left| tx.now.saturating_add(left.saturating_mul(1000)));
     let row = tx
         .db
         .prepare_cached(
@@ -126,12 +134,19 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
     tx.state.runners.insert(id, runner);
     // Whoever was alone hears that somebody else could do what it holds.
     tx.wake_all();
-    let data = serde_json::json!({"runner_id": id, "hostname": request.hostname, "pid": request.pid});
+    let data =
+        serde_json::json!({"runner_id": id, "hostname": request.hostname, "pid": request.pid});
     tx.write(request.workflow_id, vec![Change::Event { kind: "runner_started", job: None, data }])?;
     Ok(id)
 }
 
-fn welcome(id: RunnerId, run_id: i64, settings: &Settings, workflow_name: String, token: &str) -> RunnerRegistered {
+fn welcome(
+    id: RunnerId,
+    run_id: i64,
+    settings: &Settings,
+    workflow_name: String,
+    token: &str,
+) -> RunnerRegistered {
     RunnerRegistered {
         id,
         run_id,
@@ -149,28 +164,44 @@ fn welcome(id: RunnerId, run_id: i64, settings: &Settings, workflow_name: String
 }
 
 /// A live runner of this workflow; its word is noted.
-fn heard(tx: &mut Tx<'_>, id: RunnerId, workflow: Option<WorkflowId>) -> Result<WorkflowId, Failed> {
+fn heard(
+    tx: &mut Tx<'_>,
+    id: RunnerId,
+    workflow: Option<WorkflowId>,
+) -> Result<WorkflowId, Failed> {
     let uptime = tx.uptime;
     match tx.state.runners.get_mut(&id) {
         Some(runner) if workflow.is_none_or(|w| w == runner.workflow) => {
             runner.heard = Some(uptime);
             Ok(runner.workflow)
         }
-        Some(_) => Err(Refusal::conflict("wrong_workflow", format!("runner {id} works for another workflow")).into()),
-        None => Err(Refusal::conflict("runner_ended", format!("runner {id} is not known or has ended"))
-            .hint("register again")
-            .into()),
+        Some(_) => Err(Refusal::conflict(
+            "wrong_workflow",
+            format!("runner {id} works for another workflow"),
+        )
+        .into()),
+        None => {
+            Err(Refusal::conflict("runner_ended", format!("runner {id} is not known or has ended"))
+                .hint("register again")
+                .into())
+        }
     }
 }
 
 /// Applies the reports, then gives work. Answers at once; waiting is the caller's part.
-pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64) -> Result<ClaimResponse, Failed> {
+pub fn claim(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ClaimRequest,
+    nonce: u64,
+) -> Result<ClaimResponse, Failed> {
     heard(tx, request.runner_id, Some(id))?;
     if request.wait_seconds <= 0.0
         && let Some(runner) = tx.state.runners.get_mut(&request.runner_id)
     {
         let is_stopped = |end: &CompletionReport| end.cause.is_some_and(Cause::is_stop);
-        runner.leaving = request.limit <= 0 && (runner.leaving || request.completed.iter().any(is_stopped));
+        runner.leaving =
+            request.limit <= 0 && (runner.leaving || request.completed.iter().any(is_stopped));
     }
     let (started, completed) = reports(tx, id, request)?;
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
@@ -182,7 +213,8 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
         None if request.limit > 0 && paused.is_none() => claim_jobs(tx, id, request, nonce)?,
         None => Vec::new(),
     };
-    response.attempts = claimed.into_iter().map(|c| packet(tx, id, &c)).collect::<Result<_, _>>()?;
+    response.attempts =
+        claimed.into_iter().map(|c| packet(tx, id, &c)).collect::<Result<_, _>>()?;
     response.cancel = new_orders(tx, id, request.runner_id)?;
     tx.workflow(id)?;
     let state = &*tx.state;
@@ -192,7 +224,10 @@ pub fn claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64
         && workflow.next_due().is_none()
         && (!workflow.has_ready() || nobody_takes(&state.runners, workflow, id, request));
     response.is_alone = is_alone(&state.runners, id, request.runner_id);
-    response.idle = paused.is_none() && nothing_to_come && !response.workflow_complete && response.attempts.is_empty();
+    response.idle = paused.is_none()
+        && nothing_to_come
+        && !response.workflow_complete
+        && response.attempts.is_empty();
     if response.attempts.is_empty() && request.limit > 0 {
         response.reason = Some(paused.unwrap_or_else(|| reason(workflow, &response)));
     }
@@ -213,18 +248,21 @@ fn nobody_takes(
     let label = runners.get(&request.runner_id).and_then(|runner| runner.label.as_deref());
     let is_for_others = match label {
         None => !workflow.has_ready_for(&request.capacity, None),
-        // Whoever has a label was started for certain jobs and may be there before those who do the rest.
+        // Whoever has a label was started for certain jobs and may be there before those who do the
+        // rest.
         Some(_) => workflow.never_fits(&request.capacity),
     };
     is_for_others
         && runners
             .iter()
-            .filter(|(other, runner)| runner.workflow == id && **other != request.runner_id && !runner.leaving)
+            .filter(|(other, runner)| {
+                runner.workflow == id && **other != request.runner_id && !runner.leaving
+            })
             .all(|(_, runner)| !workflow.has_ready_for(&runner.capacity, runner.label.as_deref()))
 }
 
-/// Starts and ends, in this order. Of an attempt that did both since the last request only the end is written: it says
-/// all that the start said.
+/// Starts and ends, in this order. Of an attempt that did both since the last request only the end
+/// is written: it says all that the start said.
 fn reports(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -264,20 +302,35 @@ fn reason(workflow: &torc_model::core::Workflow, response: &ClaimResponse) -> St
 }
 
 /// A claim whose answer was lost: the same attempts again.
-fn repeated_claim(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest) -> Result<Option<Vec<Claimed>>, Failed> {
+fn repeated_claim(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ClaimRequest,
+) -> Result<Option<Vec<Claimed>>, Failed> {
     let workflow = tx.workflow(id)?;
     let known: Vec<Claimed> = workflow
         .held_by(request.runner_id)
         .filter_map(|index| {
             let job = &workflow.jobs[index as usize];
             let held = job.held.as_ref().filter(|h| h.key == request.key)?;
-            Some(Claimed { index, job: job.id, attempt: job.live?, number: job.attempt, token: held.token.clone() })
+            Some(Claimed {
+                index,
+                job: job.id,
+                attempt: job.live?,
+                number: job.attempt,
+                token: held.token.clone(),
+            })
         })
         .collect();
     Ok((!known.is_empty()).then_some(known))
 }
 
-fn claim_jobs(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u64) -> Result<Vec<Claimed>, Failed> {
+fn claim_jobs(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ClaimRequest,
+    nonce: u64,
+) -> Result<Vec<Claimed>, Failed> {
     let runner = tx.state.runners.get(&request.runner_id).cloned();
     let Some(runner) = runner.filter(|runner| !runner.leaving) else { return Ok(Vec::new()) };
     let claim_now = tx.now;
@@ -295,7 +348,9 @@ fn claim_jobs(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u6
             limit: request.limit.clamp(0, MAX_CLAIM) as usize,
             prefetch: request.prefetch.clamp(0, MAX_CLAIM) as usize,
             capacity: &request.capacity,
-            time_left: request.time_left_seconds.or_else(|| runner.stop_by.map(|t| (t - claim_now) / 1000)),
+            time_left: request
+                .time_left_seconds
+                .or_else(|| runner.stop_by.map(|t| (t - claim_now) / 1000)),
             scheduler: runner.scheduler,
             strict_scheduler: request.strict_scheduler_match,
             label: runner.label.as_deref(),
@@ -306,8 +361,8 @@ fn claim_jobs(tx: &mut Tx<'_>, id: WorkflowId, request: &ClaimRequest, nonce: u6
     })
 }
 
-/// Everything an attempt needs: what the engine knows of it, and the texts from its job's row. One search by key per job,
-/// because this is done for each of them.
+/// Everything an attempt needs: what the engine knows of it, and the texts from its job's row. One
+/// search by key per job, because this is done for each of them.
 fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
     let workflow = tx.workflow(id)?;
     let class = workflow.classes[workflow.jobs[claimed.index as usize].class as usize].clone();
@@ -378,10 +433,16 @@ const REMEMBERED_ACTIONS: usize = 64;
 /// An action that was not reported this long after it was given is given again.
 const ACTION_FORGOTTEN_MS: i64 = 30_000;
 
-/// What is triggered goes to whoever asks first. The answer may get lost: the repeat gets the same actions again, and so
-/// does the first claim after a restart of the server, and any claim after a while, for a claim may be answered twice and
-/// only one of the answers be heard. A runner does not begin what it is executing.
-fn claim_actions(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId, key: &str) -> Result<Vec<ActionPacket>, Failed> {
+/// What is triggered goes to whoever asks first. The answer may get lost: the repeat gets the same
+/// actions again, and so does the first claim after a restart of the server, and any claim after a
+/// while, for a claim may be answered twice and only one of the answers be heard. A runner does not
+/// begin what it is executing.
+fn claim_actions(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    runner: RunnerId,
+    key: &str,
+) -> Result<Vec<ActionPacket>, Failed> {
     if tx.workflow(id)?.actions.is_empty() {
         return Ok(Vec::new());
     }
@@ -391,12 +452,14 @@ fn claim_actions(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId, key: &str) -
     let unsure = std::mem::replace(&mut known.unsure_of_actions, false);
     let given = known.given.clone();
     let is_repeated = |id: ActionId| given.iter().any(|(of, action, _)| of == key && *action == id);
-    let is_fresh =
-        |id: ActionId| given.iter().any(|(_, action, at)| *action == id && *at > uptime - ACTION_FORGOTTEN_MS);
+    let is_fresh = |id: ActionId| {
+        given.iter().any(|(_, action, at)| *action == id && *at > uptime - ACTION_FORGOTTEN_MS)
+    };
     let workflow = tx.workflow(id)?;
     let again = |a: &&torc_model::core::Action| {
         let is_its_own = a.state == ActionState::Claimed && a.by == Some(runner);
-        (is_its_own && (unsure || !is_fresh(a.id))) || ((is_its_own || a.persistent) && is_repeated(a.id))
+        (is_its_own && (unsure || !is_fresh(a.id)))
+            || ((is_its_own || a.persistent) && is_repeated(a.id))
     };
     let mut ids: Vec<ActionId> = workflow.actions.iter().filter(again).map(|a| a.id).collect();
     if greet || workflow.has_triggered_action(schedules) {
@@ -418,10 +481,12 @@ fn claim_actions(tx: &mut Tx<'_>, id: WorkflowId, runner: RunnerId, key: &str) -
 }
 
 fn action_packets(tx: &Tx<'_>, ids: &[ActionId]) -> Result<Vec<ActionPacket>, Failed> {
-    let mut statement = tx.db.prepare_cached("SELECT trigger_type, what FROM workflow_action WHERE id = ?1")?;
+    let mut statement =
+        tx.db.prepare_cached("SELECT trigger_type, what FROM workflow_action WHERE id = ?1")?;
     let mut packets = Vec::new();
     for id in ids {
-        let (trigger, what): (String, String) = statement.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (trigger, what): (String, String) =
+            statement.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let what: ActionKind = parse(&what)?;
         if let Some(trigger) = Trigger::parse(&trigger) {
             packets.push(ActionPacket { id: *id, trigger, what });
@@ -453,11 +518,16 @@ pub fn start_one(
         workflow.started(index, report.pid, report.at_ms);
         Ok(workflow.jobs[index as usize].status)
     })?;
-    Ok(ReportResult { id: attempt, result: ReportVerdict::Accepted, outcome: None, job_status: Some(status) })
+    Ok(ReportResult {
+        id: attempt,
+        result: ReportVerdict::Accepted,
+        outcome: None,
+        job_status: Some(status),
+    })
 }
 
-/// A start whose end follows in the same request: people hear of it, but its rows are left to the end. Should the end
-/// not be accepted, they are written after all.
+/// A start whose end follows in the same request: people hear of it, but its rows are left to the
+/// end. Should the end not be accepted, they are written after all.
 fn start_quietly(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -472,10 +542,18 @@ fn start_quietly(
     };
     workflow.started(index, report.pid, report.at_ms);
     let status = workflow.jobs[index as usize].status;
-    let (told, rows) = workflow.take_changes().into_iter().partition(|change| matches!(change, Change::Event { .. }));
+    let (told, rows) = workflow
+        .take_changes()
+        .into_iter()
+        .partition(|change| matches!(change, Change::Event { .. }));
     tx.write(id, told)?;
     starts.insert(attempt, (report.pid, rows));
-    Ok(ReportResult { id: attempt, result: ReportVerdict::Accepted, outcome: None, job_status: Some(status) })
+    Ok(ReportResult {
+        id: attempt,
+        result: ReportVerdict::Accepted,
+        outcome: None,
+        job_status: Some(status),
+    })
 }
 
 /// One end, with everything that follows from it.
@@ -507,7 +585,8 @@ fn end_one(
     let steps = end.steps.clone();
     let workflow = tx.workflow(id)?;
     let (job, cause) = (workflow.jobs[index as usize].id, end.cause);
-    let had_limits = !workflow.classes[workflow.jobs[index as usize].class as usize].uses.is_empty();
+    let had_limits =
+        !workflow.classes[workflow.jobs[index as usize].class as usize].uses.is_empty();
     let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits)))?;
     let cause = if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { cause };
     super::bad_nodes::ended(tx, id, runner, (job, attempt), cause, report.exec_seconds)?;
@@ -528,8 +607,9 @@ fn end_one(
 
 fn end_of(report: &CompletionReport, now: i64) -> End {
     let failed = report.return_code != 0 || report.signal.is_some();
-    let cause =
-        report.cause.or_else(|| failed.then_some(if report.signal.is_some() { Cause::Signal } else { Cause::Exit }));
+    let cause = report.cause.or_else(|| {
+        failed.then_some(if report.signal.is_some() { Cause::Signal } else { Cause::Exit })
+    });
     End {
         state: None,
         at: now,
@@ -559,7 +639,11 @@ fn end_of(report: &CompletionReport, now: i64) -> End {
 }
 
 /// A report about an attempt that is no longer the runner's: known already, or too late.
-fn known_end(tx: &mut Tx<'_>, attempt: &AttemptRef, runner: RunnerId) -> Result<ReportResult, Failed> {
+fn known_end(
+    tx: &mut Tx<'_>,
+    attempt: &AttemptRef,
+    runner: RunnerId,
+) -> Result<ReportResult, Failed> {
     let row = tx
         .db
         .prepare_cached(
@@ -577,11 +661,17 @@ fn known_end(tx: &mut Tx<'_>, attempt: &AttemptRef, runner: RunnerId) -> Result<
             ))
         })
         .optional()?;
-    let late = ReportResult { id: attempt.id, result: ReportVerdict::Late, outcome: None, job_status: None };
+    let late = ReportResult {
+        id: attempt.id,
+        result: ReportVerdict::Late,
+        outcome: None,
+        job_status: None,
+    };
     let Some((token, node, state, outcome, status, error)) = row else { return Ok(late) };
     let mine = token.as_deref() == Some(attempt.token.as_str()) && node == Some(runner.0);
     // Ended by somebody else (recovery, a retry): the runner's own word came too late.
-    let by_others = error.is_some_and(|e| e.starts_with("crash recovery") || e.starts_with("a retry was asked"));
+    let by_others = error
+        .is_some_and(|e| e.starts_with("crash recovery") || e.starts_with("a retry was asked"));
     let ended = AttemptState::parse(&state).is_some_and(|s| !s.is_live());
     if !mine || !ended || by_others {
         return Ok(late);
@@ -628,7 +718,9 @@ pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, F
         .execute([beat.runner_id.0, tx.now])?;
     let runner = beat.runner_id;
     for told in &beat.step_events {
-        if let Some(index) = tx.workflow(id)?.may_report(told.attempt.id, runner, &told.attempt.token) {
+        if let Some(index) =
+            tx.workflow(id)?.may_report(told.attempt.id, runner, &told.attempt.token)
+        {
             super::step_events::while_running(tx, id, index, told)?;
         }
     }
@@ -638,8 +730,12 @@ pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, F
             workflow.process_gone(runner, *attempt, limits);
             workflow.never_arrived(runner, *attempt, limits, now);
         }
-        let not_yours =
-            beat.held.iter().filter(|a| workflow.may_report(a.id, runner, &a.token).is_none()).map(|a| a.id).collect();
+        let not_yours = beat
+            .held
+            .iter()
+            .filter(|a| workflow.may_report(a.id, runner, &a.token).is_none())
+            .map(|a| a.id)
+            .collect();
         let forgotten = workflow.claimed_before(runner, now - FORGOTTEN_MS);
         Ok(HeartbeatAnswer {
             cancel: workflow.orders_for(runner),
@@ -649,9 +745,16 @@ pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, F
     })
 }
 
-/// A runner leaves in good order. What it still holds is given up at once: it said itself that it is going.
-pub fn goodbye(tx: &mut Tx<'_>, runner: RunnerId, goodbye: &Goodbye) -> Result<GoodbyeAnswer, Failed> {
-    let Some(known) = tx.state.runners.get(&runner).cloned() else { return Ok(GoodbyeAnswer::default()) };
+/// A runner leaves in good order. What it still holds is given up at once: it said itself that it
+/// is going.
+pub fn goodbye(
+    tx: &mut Tx<'_>,
+    runner: RunnerId,
+    goodbye: &Goodbye,
+) -> Result<GoodbyeAnswer, Failed> {
+    let Some(known) = tx.state.runners.get(&runner).cloned() else {
+        return Ok(GoodbyeAnswer::default());
+    };
     let id = known.workflow;
     let lost = Lost {
         cause: Cause::Lost,
@@ -660,7 +763,8 @@ pub fn goodbye(tx: &mut Tx<'_>, runner: RunnerId, goodbye: &Goodbye) -> Result<G
             text: format!("its runner on {} left: {}", known.host, goodbye.reason),
         },
     };
-    // It leaves in good order, so it has told the end of all it ran: what it was given in its last moment never started.
+    // It leaves in good order, so it has told the end of all it ran: what it was given in its last
+    // moment never started.
     tx.apply(id, |workflow, limits, now| {
         workflow.leave_unstarted(runner, limits, now);
         Ok(())
@@ -682,7 +786,8 @@ pub fn end_runner(
     lost: &Lost,
     reason: &str,
 ) -> Result<usize, Failed> {
-    let ended = tx.apply(id, |workflow, limits, now| Ok(workflow.runner_lost(runner, lost, limits, now)))?;
+    let ended =
+        tx.apply(id, |workflow, limits, now| Ok(workflow.runner_lost(runner, lost, limits, now)))?;
     tx.db
         .prepare_cached("UPDATE compute_node SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL")?
         .execute(params![runner.0, tx.now, reason])?;
@@ -693,7 +798,11 @@ pub fn end_runner(
 }
 
 /// A runner executed an action.
-pub fn complete_action(tx: &mut Tx<'_>, action: ActionId, report: &ActionReport) -> Result<(), Failed> {
+pub fn complete_action(
+    tx: &mut Tx<'_>,
+    action: ActionId,
+    report: &ActionReport,
+) -> Result<(), Failed> {
     let id: Option<i64> = tx
         .db
         .prepare_cached("SELECT workflow_id FROM workflow_action WHERE id = ?1")?

@@ -30,7 +30,12 @@ pub fn known(tx: &Tx<'_>, attempt: AttemptId) -> Result<u64, Failed> {
 }
 
 /// Writes events down.
-pub fn tell(tx: &mut Tx<'_>, id: WorkflowId, job: JobId, events: &[StepEvent]) -> Result<(), Failed> {
+pub fn tell(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    job: JobId,
+    events: &[StepEvent],
+) -> Result<(), Failed> {
     let mut changes = Vec::new();
     for event in events {
         let Some(kind) = EVENTS.iter().find(|kind| event.kind == **kind) else { continue };
@@ -43,14 +48,24 @@ pub fn tell(tx: &mut Tx<'_>, id: WorkflowId, job: JobId, events: &[StepEvent]) -
 }
 
 /// What an attempt's steps do while it runs becomes events, each once however often it is told.
-pub fn while_running(tx: &mut Tx<'_>, id: WorkflowId, index: u32, told: &StepEvents) -> Result<(), Failed> {
+pub fn while_running(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    index: u32,
+    told: &StepEvents,
+) -> Result<(), Failed> {
     let known = known(tx, told.attempt.id)?;
     // After a gap there is nothing to go on with: the report will have it all.
-    let Some(skip) = known.checked_sub(told.from).and_then(|skip| usize::try_from(skip).ok()) else { return Ok(()) };
+    let Some(skip) = known.checked_sub(told.from).and_then(|skip| usize::try_from(skip).ok())
+    else {
+        return Ok(());
+    };
     let Some(news) = told.events.get(skip..).filter(|news| !news.is_empty()) else { return Ok(()) };
     let job = tx.workflow(id)?.jobs[index as usize].id;
     tell(tx, id, job, news)?;
     let known = i64::try_from(known).unwrap_or(i64::MAX).saturating_add(news.len() as i64);
-    tx.db.prepare_cached("UPDATE attempt SET step_events = ?2 WHERE id = ?1")?.execute([told.attempt.id.0, known])?;
+    tx.db
+        .prepare_cached("UPDATE attempt SET step_events = ?2 WHERE id = ?1")?
+        .execute([told.attempt.id.0, known])?;
     Ok(())
 }

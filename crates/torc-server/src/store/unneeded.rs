@@ -1,8 +1,9 @@
-//! Allocations that nothing needs any more: what was not sent never is, and what waits in Slurm is marked.
+//! Allocations that nothing needs any more: what was not sent never is, and what waits in Slurm is
+//! marked.
 //!
-//! The mark is written before anybody speaks to Slurm and outlives every crash; whoever can speak to Slurm takes marked
-//! allocations back until they are gone. A marked one does not count for jobs that come to need nodes later; should it
-//! start all the same, it is as good as any other.
+//! The mark is written before anybody speaks to Slurm and outlives every crash; whoever can speak
+//! to Slurm takes marked allocations back until they are gone. A marked one does not count for jobs
+//! that come to need nodes later; should it start all the same, it is as good as any other.
 
 use super::allocations::{COLUMNS, complete, view};
 use super::load::parse;
@@ -60,12 +61,18 @@ fn remaining_classes(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Class>, Fail
         return Ok(Vec::new());
     }
     let open = workflow.jobs.iter().filter(|job| !job.status.is_final());
-    let classes: BTreeSet<u32> = open.flat_map(|job| [Some(job.class), job.next_class]).flatten().collect();
+    let classes: BTreeSet<u32> =
+        open.flat_map(|job| [Some(job.class), job.next_class]).flatten().collect();
     Ok(classes.into_iter().map(|class| workflow.classes[class as usize].clone()).collect())
 }
 
 /// What is known of allocations of this scheduler.
-pub fn kind(tx: &Tx<'_>, id: WorkflowId, scheduler_id: i64, max_parallel_jobs: Option<i64>) -> Result<Kind, Failed> {
+pub fn kind(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    scheduler_id: i64,
+    max_parallel_jobs: Option<i64>,
+) -> Result<Kind, Failed> {
     let (definition, settings): (String, String) = tx
         .db
         .prepare_cached(

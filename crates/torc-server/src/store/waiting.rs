@@ -1,11 +1,14 @@
-//! Jobs that wait for a verdict, with what makes their failures alike. For the writer and the readers.
+//! Jobs that wait for a verdict, with what makes their failures alike. For the writer and the
+//! readers.
 
 use super::load::parse;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use torc_model::api::Evidence;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
-use torc_model::recovery::{Counts, Current, Diagnosis, Facts, Fingerprint, Kind, Record, diagnose};
+use torc_model::recovery::{
+    Counts, Current, Diagnosis, Facts, Fingerprint, Kind, Record, diagnose,
+};
 use torc_model::status::Cause;
 
 /// A job that waits for a verdict.
@@ -24,7 +27,11 @@ pub struct Waiting {
 }
 
 /// All that wait in a workflow, or one of them, in the order of the workflow.
-pub fn waiting(db: &Connection, id: WorkflowId, job: Option<JobId>) -> rusqlite::Result<Vec<Waiting>> {
+pub fn waiting(
+    db: &Connection,
+    id: WorkflowId,
+    job: Option<JobId>,
+) -> rusqlite::Result<Vec<Waiting>> {
     let mut statement = db.prepare_cached(
         "SELECT j.id, j.name, j.extra, coalesce(j.memory_bytes, r.memory_bytes),
                 coalesce(j.runtime_seconds, r.runtime_seconds), a.id, a.run_id, a.attempt_id, a.peak_memory_bytes,
@@ -105,7 +112,9 @@ const ENDED: &str = "SELECT a.id, a.job_id, a.run_id, a.retry_of, a.state, j.com
 
 /// An attempt by its row.
 pub fn failed(db: &Connection, attempt: i64) -> rusqlite::Result<Option<Failed>> {
-    db.prepare_cached(&format!("{ENDED} WHERE a.id = ?1"))?.query_row([attempt], row_to_failed).optional()
+    db.prepare_cached(&format!("{ENDED} WHERE a.id = ?1"))?
+        .query_row([attempt], row_to_failed)
+        .optional()
 }
 
 /// The newest ended attempt of a job.
@@ -174,10 +183,15 @@ pub fn record(db: &Connection, fingerprint: &Fingerprint, now: i64) -> rusqlite:
          FROM failure_memory WHERE family = ?2 GROUP BY 1",
     )?;
     let mut record = Record::default();
-    let mut rows = statement.query(params![fingerprint.id, fingerprint.family, Record::first_day(now)])?;
+    let mut rows =
+        statement.query(params![fingerprint.id, fingerprint.family, Record::first_day(now)])?;
     while let Some(row) = rows.next()? {
-        let counts =
-            Counts { tries: row.get(1)?, succeeded: row.get(2)?, failed_same: row.get(3)?, failed_other: row.get(4)? };
+        let counts = Counts {
+            tries: row.get(1)?,
+            succeeded: row.get(2)?,
+            failed_same: row.get(3)?,
+            failed_other: row.get(4)?,
+        };
         match row.get::<_, String>(0)?.as_str() {
             "again" => record.again = counts,
             "more_memory" => record.more_memory = counts,

@@ -19,7 +19,8 @@ pub const EVENTS: [&str; 6] = [
     "workflow.completed",
 ];
 
-/// Waits between tries, in seconds. After the last one the delivery is dead until somebody asks for it again.
+/// Waits between tries, in seconds. After the last one the delivery is dead until somebody asks for
+/// it again.
 const BACKOFF_SECONDS: [i64; 6] = [5, 15, 45, 135, 405, 1215];
 
 /// An endpoint, as far as the outbox needs it.
@@ -65,7 +66,8 @@ pub fn load(db: &Connection) -> rusqlite::Result<Vec<Endpoint>> {
 fn public_name(event: &EventView) -> Option<&'static str> {
     match event.kind.as_str() {
         "job_completed" => Some("job.run.completed"),
-        // Somebody asked for another attempt. If the last one had ended before, its end was told then.
+        // Somebody asked for another attempt. If the last one had ended before, its end was told
+        // then.
         "job_retried" if event.data.get("ended_attempt").is_some_and(Value::is_null) => None,
         "job_failed" | "job_terminated" | "job_retried" => Some("job.run.failed"),
         "job_canceled" => Some("job.run.skipped"),
@@ -77,7 +79,11 @@ fn public_name(event: &EventView) -> Option<&'static str> {
 }
 
 /// Writes a delivery for everybody who wants to hear of this event. Tells whether there was one.
-pub fn enqueue(db: &Connection, endpoints: &[Endpoint], event: &EventView) -> rusqlite::Result<bool> {
+pub fn enqueue(
+    db: &Connection,
+    endpoints: &[Endpoint],
+    event: &EventView,
+) -> rusqlite::Result<bool> {
     let Some(name) = public_name(event) else { return Ok(false) };
     let mut any = false;
     for endpoint in endpoints {
@@ -99,11 +105,13 @@ pub fn enqueue(db: &Connection, endpoints: &[Endpoint], event: &EventView) -> ru
 /// The body: flat, without output or secrets.
 fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Result<String> {
     let data = &event.data;
-    let will_retry = data.get("will_retry").and_then(Value::as_bool).unwrap_or(event.kind == "job_retried");
+    let will_retry =
+        data.get("will_retry").and_then(Value::as_bool).unwrap_or(event.kind == "job_retried");
     let job_name: Option<String> = match event.job_id {
-        Some(job) => {
-            db.prepare_cached("SELECT name FROM job WHERE id = ?1")?.query_row([job.0], |row| row.get(0)).optional()?
-        }
+        Some(job) => db
+            .prepare_cached("SELECT name FROM job WHERE id = ?1")?
+            .query_row([job.0], |row| row.get(0))
+            .optional()?,
         None => None,
     };
     let body = json!({
@@ -160,12 +168,16 @@ fn check(new: &CreateWebhook) -> Result<(), Refusal> {
         ));
     }
     let parsed: Result<axum::http::Uri, _> = new.url.parse();
-    let uri = parsed.map_err(|e| Refusal::invalid("url", format!("`{}` is not a URL: {e}", new.url)))?;
+    let uri =
+        parsed.map_err(|e| Refusal::invalid("url", format!("`{}` is not a URL: {e}", new.url)))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("https"), Some(_)) => Ok(()),
         (Some("http"), Some(_)) if new.allow_private => Ok(()),
-        (Some("http"), Some(_)) => Err(Refusal::invalid("url", "deliveries over plain http need `allow_private`")
-            .hint("use https; for a program of your own beside the server say `--allow-private`")),
+        (Some("http"), Some(_)) => {
+            Err(Refusal::invalid("url", "deliveries over plain http need `allow_private`").hint(
+                "use https; for a program of your own beside the server say `--allow-private`",
+            ))
+        }
         _ => Err(Refusal::invalid("url", format!("`{}` is not an http or https URL", new.url))),
     }
 }
@@ -191,13 +203,21 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WebhookView> {
 
 /// One endpoint.
 pub fn get(tx: &Tx<'_>, id: i64) -> Result<WebhookView, Failed> {
-    let row = tx.db.prepare_cached(&format!("{VIEW} WHERE w.id = ?1"))?.query_row([id], view).optional()?;
+    let row = tx
+        .db
+        .prepare_cached(&format!("{VIEW} WHERE w.id = ?1"))?
+        .query_row([id], view)
+        .optional()?;
     row.ok_or_else(|| Refusal::not_found("webhook", id).into())
 }
 
 /// All endpoints.
 pub fn list(tx: &Tx<'_>) -> Result<Vec<WebhookView>, Failed> {
-    Ok(tx.db.prepare_cached(&format!("{VIEW} ORDER BY w.id"))?.query_map([], view)?.collect::<Result<_, _>>()?)
+    Ok(tx
+        .db
+        .prepare_cached(&format!("{VIEW} ORDER BY w.id"))?
+        .query_map([], view)?
+        .collect::<Result<_, _>>()?)
 }
 
 /// Removes an endpoint with its deliveries.
@@ -229,10 +249,20 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<DeliveryView> {
 }
 
 /// The newest deliveries of an endpoint, all or those in one state.
-pub fn deliveries(tx: &Tx<'_>, webhook: i64, state: Option<&str>) -> Result<Vec<DeliveryView>, Failed> {
+pub fn deliveries(
+    tx: &Tx<'_>,
+    webhook: i64,
+    state: Option<&str>,
+) -> Result<Vec<DeliveryView>, Failed> {
     get(tx, webhook)?;
-    let sql = format!("{DELIVERY} WHERE webhook_id = ?1 AND (?2 IS NULL OR state = ?2) ORDER BY id DESC LIMIT 1000");
-    Ok(tx.db.prepare_cached(&sql)?.query_map(params![webhook, state], delivery)?.collect::<Result<_, _>>()?)
+    let sql = format!(
+        "{DELIVERY} WHERE webhook_id = ?1 AND (?2 IS NULL OR state = ?2) ORDER BY id DESC LIMIT 1000"
+    );
+    Ok(tx
+        .db
+        .prepare_cached(&sql)?
+        .query_map(params![webhook, state], delivery)?
+        .collect::<Result<_, _>>()?)
 }
 
 /// Tries a delivery again, from the beginning.

@@ -50,11 +50,14 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     match label.filter(|_| is_ready && facts.iter().all(|runner| runner.claim.label != label)) {
         Some(label) => {
             if explanation.summary == NO_RUNNER {
-                explanation.summary = format!("it waits for a runner with the label `{label}`, and none is there");
+                explanation.summary =
+                    format!("it waits for a runner with the label `{label}`, and none is there");
             }
             explanation.hints.push(format!("`torc runner {id} --label {label}` takes it"));
         }
-        None if explanation.summary == NO_RUNNER => nodes::explain(tx, id, index, &mut explanation)?,
+        None if explanation.summary == NO_RUNNER => {
+            nodes::explain(tx, id, index, &mut explanation)?
+        }
         None if is_ready
             && label.is_none()
             && !facts.is_empty()

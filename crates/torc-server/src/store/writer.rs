@@ -4,12 +4,14 @@
 //!   callers ──► channel ──► [BEGIN · savepoint+work · savepoint+work · … · COMMIT] ──► replies, wake-ups, events
 //! ```
 //!
-//! Requests that arrive while a commit is under way share the next one, so that one flush serves many; an idle
-//! server commits at once. Nobody hears anything before the commit is on disk. When a request's SQL fails, its
-//! savepoint is rolled back and the engine's copy of the workflow is thrown away: the next request loads it again.
+//! Requests that arrive while a commit is under way share the next one, so that one flush serves
+//! many; an idle server commits at once. Nobody hears anything before the commit is on disk. When a
+//! request's SQL fails, its savepoint is rolled back and the engine's copy of the workflow is
+//! thrown away: the next request loads it again.
 //!
-//! There is a thread for all this. A small request that is the only one, on a disk that is quick, is carried out by the
-//! caller itself: two threads less have to be woken, which is much of what the next job of a chain waits for.
+//! There is a thread for all this. A small request that is the only one, on a disk that is quick,
+//! is carried out by the caller itself: two threads less have to be woken, which is much of what
+//! the next job of a chain waits for.
 
 use super::refusal::Refusal;
 use super::reservations::Reservations;
@@ -27,10 +29,12 @@ use torc_model::core::{Limits, Workflow};
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::recovery::Health;
 
-/// Requests that share one commit at most. Enough that the flush no longer counts, few enough to answer soon.
+/// Requests that share one commit at most. Enough that the flush no longer counts, few enough to
+/// answer soon.
 const GROUP: usize = 256;
 
-/// A caller may be kept this long from what else it has to do; on slower disks it hands its work over.
+/// A caller may be kept this long from what else it has to do; on slower disks it hands its work
+/// over.
 const QUICK: Duration = Duration::from_millis(5);
 
 /// Finished workflows that nobody asked for leave memory after this many others were loaded.
@@ -86,7 +90,8 @@ pub struct Runner {
     pub told: HashSet<AttemptId>,
     /// It has had its `on_worker_start` actions.
     pub greeted: bool,
-    /// The last actions that it was given, with the key of the claim and when: a repeat gets them again.
+    /// The last actions that it was given, with the key of the claim and when: a repeat gets them
+    /// again.
     pub given: VecDeque<(String, ActionId, i64)>,
     /// An earlier server may have given it actions in an answer that got lost.
     pub unsure_of_actions: bool,
@@ -94,7 +99,8 @@ pub struct Runner {
     pub health: Health,
     /// It gets no work for now.
     pub quarantine: Option<Quarantine>,
-    /// It gives back what it was stopped in and wants nothing more, although an earlier request of it may still wait.
+    /// It gives back what it was stopped in and wants nothing more, although an earlier request of
+    /// it may still wait.
     pub leaving: bool,
 }
 
@@ -185,8 +191,8 @@ pub struct Handle {
     news: Arc<News>,
 }
 
-/// Tells of events that parts of the server itself wait for, each a number that grows: whoever waits for few of them must
-/// not be woken by all.
+/// Tells of events that parts of the server itself wait for, each a number that grows: whoever
+/// waits for few of them must not be woken by all.
 #[derive(Default)]
 struct News {
     /// An action was triggered.
@@ -198,7 +204,9 @@ struct News {
 impl News {
     fn tell(&self, events: &[EventView]) {
         let is_new = |kind: &str| events.iter().any(|event| event.kind == kind);
-        for (kind, news) in [("action_triggered", &self.triggers), ("allocations_planned", &self.allocations)] {
+        for (kind, news) in
+            [("action_triggered", &self.triggers), ("allocations_planned", &self.allocations)]
+        {
             if is_new(kind) {
                 news.send_modify(|version| *version += 1);
             }
@@ -219,7 +227,8 @@ pub struct Tx<'a> {
     pub(super) new_events: &'a mut Vec<EventView>,
     /// Set when a delivery was written.
     pub(super) outbox: &'a mut bool,
-    /// Set when something was written that is shown with a workflow's progress and is not part of [`Progress`].
+    /// Set when something was written that is shown with a workflow's progress and is not part of
+    /// [`Progress`].
     pub(super) is_special: &'a mut bool,
     /// Now, in ms since 1970.
     pub now: i64,
@@ -255,7 +264,17 @@ impl Handle {
                 move || work(&writer, &receiver)
             })
             .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
-        Ok(Self { sender, writer, open: Arc::default(), is_quick, events, wakes, published, outbox, news })
+        Ok(Self {
+            sender,
+            writer,
+            open: Arc::default(),
+            is_quick,
+            events,
+            wakes,
+            published,
+            outbox,
+            news,
+        })
     }
 
     /// Does some work in a transaction and answers when it is on disk.
@@ -353,8 +372,8 @@ impl Handle {
         self.outbox.clone()
     }
 
-    /// Where a workflow stands, if it was touched since the start, and the epoch: as long as that is the same, nothing
-    /// else about a workflow's progress has changed.
+    /// Where a workflow stands, if it was touched since the start, and the epoch: as long as that
+    /// is the same, nothing else about a workflow's progress has changed.
     pub fn progress(&self, id: WorkflowId) -> Option<(Progress, u64)> {
         let published = self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         published.progress.get(&id).map(|progress| (*progress, published.epoch))
@@ -380,7 +399,8 @@ impl Drop for Open<'_> {
     }
 }
 
-/// The life of the thread: does what it is asked for, and wakes whoever waits for something that is due.
+/// The life of the thread: does what it is asked for, and wakes whoever waits for something that is
+/// due.
 fn work(writer: &Mutex<Writer>, messages: &Receiver<Message>) {
     loop {
         // Whoever broke down with it in hand has left it in pieces.
@@ -423,14 +443,18 @@ impl Writer {
     fn is_due_earlier(&self) -> bool {
         let due = Instant::now().checked_add(self.time_to_next_due());
         // A clock that was set and the rounding to milliseconds are no reason to look.
-        self.sleeps_until.zip(due).is_some_and(|(planned, due)| due + Duration::from_millis(5) < planned)
+        self.sleeps_until
+            .zip(due)
+            .is_some_and(|(planned, due)| due + Duration::from_millis(5) < planned)
     }
 
     /// How long the writer may sleep before some delayed attempt is due.
     fn time_to_next_due(&self) -> Duration {
         let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
-        let delayed = self.state.workflows.values().filter_map(Workflow::next_due).map(|due| due - now);
-        let reserved = self.state.reservations.values().map(|r| r.until - uptime).filter(|left| *left > 0);
+        let delayed =
+            self.state.workflows.values().filter_map(Workflow::next_due).map(|due| due - now);
+        let reserved =
+            self.state.reservations.values().map(|r| r.until - uptime).filter(|left| *left > 0);
         let wait = delayed.chain(reserved).min().unwrap_or(3_600_000);
         Duration::from_millis(wait.clamp(1, 3_600_000) as u64)
     }
@@ -503,8 +527,10 @@ impl Writer {
         for reply in replies {
             reply(committed.clone());
         }
-        // What became ready and was taken in the same group wakes nobody: in a chain that is every job.
-        let has_work = |id: &WorkflowId| self.state.workflows.get(id).is_none_or(Workflow::has_ready);
+        // What became ready and was taken in the same group wakes nobody: in a chain that is every
+        // job.
+        let has_work =
+            |id: &WorkflowId| self.state.workflows.get(id).is_none_or(Workflow::has_ready);
         woken.extend(with_work.into_iter().filter(has_work));
         for id in &woken {
             wake(&self.wakes, *id);
@@ -523,7 +549,8 @@ impl Writer {
     }
 
     fn publish(&self, touched: &BTreeSet<WorkflowId>, is_special: bool) {
-        let mut published = self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut published =
+            self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for id in touched {
             match self.state.workflows.get(id) {
                 Some(workflow) => published.progress.insert(*id, self.state.progress(workflow)),
@@ -557,8 +584,9 @@ fn wake(wakes: &Mutex<HashMap<WorkflowId, watch::Sender<u64>>>, id: WorkflowId) 
     }
 }
 
-/// Does the work so that it can be taken back by itself: in a savepoint, or, as the first of its group, in the transaction
-/// that holds nothing else yet. Savepoints copy every page they touch, and most groups are one request.
+/// Does the work so that it can be taken back by itself: in a savepoint, or, as the first of its
+/// group, in the transaction that holds nothing else yet. Savepoints copy every page they touch,
+/// and most groups are one request.
 fn run(tx: &mut Tx<'_>, work: Work, is_first: bool) -> Result<Reply, Refusal> {
     let events = tx.new_events.len();
     if tx.db.is_autocommit()
@@ -574,7 +602,8 @@ fn run(tx: &mut Tx<'_>, work: Work, is_first: bool) -> Result<Reply, Refusal> {
     if let Err(error) = step(tx, "SAVEPOINT work") {
         return Err(broken(&error));
     }
-    // A panic in one request must not take the server down with it; the state it may have left half-changed goes.
+    // A panic in one request must not take the server down with it; the state it may have left
+    // half-changed goes.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(tx)));
     let result = match done {
         Ok(Ok(reply)) => match step(tx, "RELEASE work") {
@@ -586,7 +615,9 @@ fn run(tx: &mut Tx<'_>, work: Work, is_first: bool) -> Result<Reply, Refusal> {
             return Err(refusal);
         }
         Ok(Err(Failed::Broken(error))) => broken(&error),
-        Err(_) => Refusal::internal("the request ran into a defect of the server; nothing was changed"),
+        Err(_) => {
+            Refusal::internal("the request ran into a defect of the server; nothing was changed")
+        }
     };
     undo(tx, events, is_first);
     tx.state.forget_all(tx.db);
@@ -609,7 +640,9 @@ fn undo(tx: &mut Tx<'_>, events: usize, is_first: bool) {
 fn broken(error: &rusqlite::Error) -> Refusal {
     tracing::error!(%error, "the database failed");
     match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DiskFull) => Refusal::out_of_space("the disk of the database is full"),
+        Some(rusqlite::ErrorCode::DiskFull) => {
+            Refusal::out_of_space("the disk of the database is full")
+        }
         _ => Refusal::internal(format!("the database failed: {error}")),
     }
 }
@@ -625,15 +658,17 @@ impl State {
         }
     }
 
-    /// Throws the engine's copies away; they are loaded again from what is committed (or saved so far).
+    /// Throws the engine's copies away; they are loaded again from what is committed (or saved so
+    /// far).
     fn forget_all(&mut self, db: &Connection) {
         self.workflows.clear();
         self.last_ends.clear();
         self.recent.clear();
         match load::boot(db) {
             Ok(mut fresh) => {
-                // Which runners there are, the rows say: one may have come or gone in what was rolled back. What is
-                // known only here (when it was last heard, what it was told) stays.
+                // Which runners there are, the rows say: one may have come or gone in what was
+                // rolled back. What is known only here (when it was last heard, what it was told)
+                // stays.
                 for (id, runner) in &mut fresh.runners {
                     if let Some(known) = self.runners.remove(id) {
                         *runner = known;
@@ -655,7 +690,11 @@ impl State {
         }
         let idle = |w: &Workflow| w.is_complete() && w.runners_with_work().is_empty();
         while self.recent.len() > KEEP_COMPLETE {
-            let Some(at) = self.recent.iter().position(|id| self.workflows.get(id).is_none_or(idle)) else { return };
+            let Some(at) =
+                self.recent.iter().position(|id| self.workflows.get(id).is_none_or(idle))
+            else {
+                return;
+            };
             let id = self.recent.remove(at);
             self.workflows.remove(&id);
             self.last_ends.remove(&id);
@@ -667,7 +706,8 @@ impl Tx<'_> {
     /// The engine's copy of a workflow, loaded if need be.
     pub fn workflow(&mut self, id: WorkflowId) -> Result<&mut Workflow, Failed> {
         if !self.state.workflows.contains_key(&id) {
-            let workflow = load::workflow(self.db, id)?.ok_or_else(|| Refusal::not_found("workflow", id.0))?;
+            let workflow =
+                load::workflow(self.db, id)?.ok_or_else(|| Refusal::not_found("workflow", id.0))?;
             workflow.count_limits(&mut self.state.limits);
             self.state.workflows.insert(id, workflow);
         }
@@ -702,9 +742,20 @@ impl Tx<'_> {
     }
 
     /// Writes down what a move of the engine did.
-    pub fn write(&mut self, id: WorkflowId, changes: Vec<torc_model::core::Change>) -> Result<(), Failed> {
+    pub fn write(
+        &mut self,
+        id: WorkflowId,
+        changes: Vec<torc_model::core::Change>,
+    ) -> Result<(), Failed> {
         let known = self.new_events.len();
-        let wakes = persist::write(self.db, id, changes, self.now, &mut self.state.next_event, self.new_events)?;
+        let wakes = persist::write(
+            self.db,
+            id,
+            changes,
+            self.now,
+            &mut self.state.next_event,
+            self.new_events,
+        )?;
         for event in &self.new_events[known..] {
             super::classify::observe(self.db, self.state, event, self.now)?;
         }

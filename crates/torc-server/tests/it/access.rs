@@ -12,14 +12,16 @@ fn ends(operation: &Operation) -> bool {
 
 #[tokio::test]
 async fn only_health_is_open() {
-    let open: Vec<String> = operations().into_iter().filter(Operation::is_open).map(|o| o.id).collect();
+    let open: Vec<String> =
+        operations().into_iter().filter(Operation::is_open).map(|o| o.id).collect();
     assert_eq!(open, ["get_health"]);
 }
 
 /// Opening a route to runners and jobs is a decision: it must be made here as well.
 #[tokio::test]
 async fn workflow_tokens_may_call_exactly_these() {
-    let mut open: Vec<String> = operations().into_iter().filter(Operation::is_for_workflows).map(|o| o.id).collect();
+    let mut open: Vec<String> =
+        operations().into_iter().filter(Operation::is_for_workflows).map(|o| o.id).collect();
     open.sort();
     let expected = [
         "begin_submission",
@@ -78,26 +80,39 @@ async fn nobody_gets_in_without_a_good_token() {
             assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{operation:?} with {token:?}");
             answer.check_form();
         }
-        for value in [format!("Basic {OWNER}"), OWNER.to_string(), format!("Bearer {OWNER}, Bearer {OWNER}")] {
+        for value in
+            [format!("Basic {OWNER}"), OWNER.to_string(), format!("Bearer {OWNER}, Bearer {OWNER}")]
+        {
             let mut request = operation.request(&world.first, None);
             request.headers_mut().insert(header::AUTHORIZATION, value.parse().unwrap());
-            assert_eq!(world.send(request).await.status, StatusCode::UNAUTHORIZED, "{operation:?} with {value}");
+            assert_eq!(
+                world.send(request).await.status,
+                StatusCode::UNAUTHORIZED,
+                "{operation:?} with {value}"
+            );
         }
         let mut twice = operation.request(&world.first, Some(OWNER));
         twice.headers_mut().append(header::AUTHORIZATION, "Bearer x".parse().unwrap());
-        assert_eq!(world.send(twice).await.status, StatusCode::UNAUTHORIZED, "{operation:?} with two tokens");
+        assert_eq!(
+            world.send(twice).await.status,
+            StatusCode::UNAUTHORIZED,
+            "{operation:?} with two tokens"
+        );
     }
 }
 
 #[tokio::test]
 async fn no_method_is_a_way_around() {
     let world = World::new().await;
-    let methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "ODD"];
+    let methods =
+        ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "ODD"];
     for operation in operations() {
         for method in methods {
             let method: Method = method.parse().unwrap();
             let is_open = operation.is_open() && (method == Method::GET || method == Method::HEAD);
-            let answer = world.send(request(method.clone(), &world.first.path(&operation.path), None, None)).await;
+            let answer = world
+                .send(request(method.clone(), &world.first.path(&operation.path), None, None))
+                .await;
             let expected = if is_open { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
             assert_eq!(answer.status, expected, "{method} {}", operation.path);
         }
@@ -115,7 +130,10 @@ async fn owner_may_call_everything() {
         let world = World::new().await;
         let answer = world.send(operation.request(&world.first, Some(OWNER))).await;
         let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-        assert!(!refused.contains(&answer.status) && !answer.status.is_server_error(), "{operation:?}: {answer:?}");
+        assert!(
+            !refused.contains(&answer.status) && !answer.status.is_server_error(),
+            "{operation:?}: {answer:?}"
+        );
     }
 }
 
@@ -126,11 +144,19 @@ async fn workflow_token_is_good_for_its_own_workflow_only() {
         let token = Some(world.first.token.as_str());
         let own = world.send(operation.request(&world.first, token)).await;
         let has_way_in = operation.is_for_workflows() || operation.is_open();
-        assert_eq!(own.status == StatusCode::FORBIDDEN, !has_way_in, "{operation:?} on its own: {own:?}");
+        assert_eq!(
+            own.status == StatusCode::FORBIDDEN,
+            !has_way_in,
+            "{operation:?} on its own: {own:?}"
+        );
         let about_one_thing = operation.path.contains("{id}") || operation.has_body;
         if about_one_thing {
             let other = world.send(operation.request(&world.second, token)).await;
-            assert_eq!(other.status, StatusCode::FORBIDDEN, "{operation:?} on another's: {other:?}");
+            assert_eq!(
+                other.status,
+                StatusCode::FORBIDDEN,
+                "{operation:?} on another's: {other:?}"
+            );
         }
     }
 }
@@ -139,7 +165,8 @@ async fn workflow_token_is_good_for_its_own_workflow_only() {
 async fn workflow_token_sees_its_own_workflow_only_in_lists() {
     let world = World::new().await;
     let token = Some(world.first.token.as_str());
-    let lists = operations().into_iter().filter(|o| o.method == Method::GET && !o.path.contains('{'));
+    let lists =
+        operations().into_iter().filter(|o| o.method == Method::GET && !o.path.contains('{'));
     let mut seen = 0;
     for operation in lists.filter(|o| o.id.starts_with("list_") && o.is_for_workflows()) {
         let all = world.get(&operation.path).await.ok();
@@ -147,7 +174,10 @@ async fn workflow_token_sees_its_own_workflow_only_in_lists() {
         let key = if operation.id == "list_workflows" { "id" } else { "workflow_id" };
         let rows = own["items"].as_array().unwrap();
         assert!(!rows.is_empty(), "{operation:?}");
-        assert!(rows.iter().all(|row| row[key] == json!(world.first.workflow)), "{operation:?}: {own}");
+        assert!(
+            rows.iter().all(|row| row[key] == json!(world.first.workflow)),
+            "{operation:?}: {own}"
+        );
         assert!(all["total_count"].as_i64() > own["total_count"].as_i64(), "{operation:?}");
         if key == "workflow_id" {
             let path = format!("{}?workflow_id={}", operation.path, world.second.workflow);
@@ -177,7 +207,10 @@ async fn health_says_more_to_those_who_may_know() {
     let wrong = world.call(Method::GET, "/health", Some("wrong"), None).await.ok();
     assert_eq!(wrong, json!({"status": "ok"}));
     let owner = world.get("/health").await.ok();
-    assert_eq!((owner["status"].as_str(), owner["active_workflows"].as_i64()), (Some("ok"), Some(2)));
+    assert_eq!(
+        (owner["status"].as_str(), owner["active_workflows"].as_i64()),
+        (Some("ok"), Some(2))
+    );
 }
 
 fn with_headers(headers: &[(&str, &str)]) -> Request<Body> {
@@ -222,7 +255,11 @@ async fn foreign_names_and_foreign_pages_are_refused() {
         vec![good, ("sec-fetch-site", "cross-site")],
         vec![good, ("sec-fetch-site", "same-site")],
     ] {
-        assert_eq!(world.send(with_headers(&headers)).await.status, StatusCode::FORBIDDEN, "{headers:?}");
+        assert_eq!(
+            world.send(with_headers(&headers)).await.status,
+            StatusCode::FORBIDDEN,
+            "{headers:?}"
+        );
     }
 }
 
@@ -231,6 +268,9 @@ async fn no_answer_invites_other_sites() {
     let world = World::new().await;
     for operation in operations().iter().filter(|o| ends(o) && o.method == Method::GET) {
         let answer = world.send(operation.request(&world.first, Some(OWNER))).await;
-        assert!(answer.headers.keys().all(|name| !name.as_str().starts_with("access-control")), "{operation:?}");
+        assert!(
+            answer.headers.keys().all(|name| !name.as_str().starts_with("access-control")),
+            "{operation:?}"
+        );
     }
 }

@@ -116,7 +116,10 @@ async fn everything_in_the_state_directory_is_private() {
         names.push(entry.file_name().into_string().unwrap());
     }
     names.sort();
-    assert_eq!(names, ["port", "server.json", "token", "torc.db", "torc.db-shm", "torc.db-wal", "torc.db.lock"]);
+    assert_eq!(
+        names,
+        ["port", "server.json", "token", "torc.db", "torc.db-shm", "torc.db-wal", "torc.db.lock"]
+    );
     server.shutdown().await;
 }
 
@@ -142,7 +145,9 @@ async fn dropped_server_stops_and_gives_the_database_free() {
     loop {
         match Server::start(Options::new(dir.path())).await {
             Ok(next) => return next.shutdown().await,
-            Err(StartError::Owned { .. }) if begun.elapsed().as_secs() < 20 => tokio::task::yield_now().await,
+            Err(StartError::Owned { .. }) if begun.elapsed().as_secs() < 20 => {
+                tokio::task::yield_now().await
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -168,7 +173,8 @@ async fn backup_is_a_database_of_its_own() {
     server.backup(&copy).unwrap();
     assert!(server.backup(&copy).is_err(), "never over a file");
     server.shutdown().await;
-    let options = Options { database: Some(copy.clone()), ..Options::new(dir.path().join("other")) };
+    let options =
+        Options { database: Some(copy.clone()), ..Options::new(dir.path().join("other")) };
     let restored = Server::start(options).await.unwrap();
     assert!(call(&restored, &format!("GET {BASE}/workflows"), "").await.contains("kept"));
     restored.shutdown().await;
@@ -182,7 +188,8 @@ async fn unusable_tokens_and_addresses_are_explained() {
     let error = Server::start(Options::new(dir.path())).await.err().unwrap();
     assert!(matches!(error, StartError::BadToken { .. }), "{error}");
     assert!(error.hint().unwrap().contains("delete"));
-    let options = Options { host: Some("203.0.113.7".into()), ..Options::new(dir.path().join("b")) };
+    let options =
+        Options { host: Some("203.0.113.7".into()), ..Options::new(dir.path().join("b")) };
     let error = Server::start(options).await.err().unwrap();
     assert!(matches!(error, StartError::Listen { .. }), "{error}");
     assert!(!dir.path().join("b").exists(), "nothing was made");
@@ -191,10 +198,13 @@ async fn unusable_tokens_and_addresses_are_explained() {
 #[tokio::test]
 async fn names_of_the_machine_are_allowed_only_when_given() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { allowed_hosts: vec!["torc.example".into()], ..Options::new(dir.path()) };
+    let options =
+        Options { allowed_hosts: vec!["torc.example".into()], ..Options::new(dir.path()) };
     let server = Server::start(options).await.unwrap();
-    for (host, status) in [("torc.example", "200"), ("localhost:1", "200"), ("evil.example", "421")] {
-        let request = format!("GET {BASE}/health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    for (host, status) in [("torc.example", "200"), ("localhost:1", "200"), ("evil.example", "421")]
+    {
+        let request =
+            format!("GET {BASE}/health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         let answer = exchange(&server, request.as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{host}: {answer}");
     }

@@ -17,7 +17,12 @@ impl Messages {
         Self::open_of(world, world.first.workflow, query, last_event_id).await
     }
 
-    async fn open_of(world: &World, workflow: i64, query: &str, last_event_id: Option<&str>) -> Self {
+    async fn open_of(
+        world: &World,
+        workflow: i64,
+        query: &str,
+        last_event_id: Option<&str>,
+    ) -> Self {
         let path = format!("/workflows/{workflow}/events/stream{query}");
         let mut request = request(Method::GET, &path, Some(OWNER), None);
         if let Some(id) = last_event_id {
@@ -33,7 +38,9 @@ impl Messages {
     async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some((message, rest)) = self.text.split_once("\n\n") {
-                let field = |name: &str| message.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+                let field = |name: &str| {
+                    message.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+                };
                 let found = field("data:").map(|data| {
                     let event: Value = serde_json::from_str(data).unwrap();
                     assert_eq!(field("id:"), Some(event["id"].to_string().as_str()), "{message}");
@@ -58,7 +65,8 @@ async fn all_ids(world: &World) -> Vec<i64> {
 }
 
 async fn make_events(world: &World) {
-    let done = json!({"runner_id": world.first.runner, "items": [completion(&world.first.running, 0)]});
+    let done =
+        json!({"runner_id": world.first.runner, "items": [completion(&world.first.running, 0)]});
     world.post("/attempts/complete", &done).await.ok();
 }
 
@@ -99,7 +107,8 @@ async fn stream_resumes_after_the_last_event() {
 async fn stream_tells_of_its_own_workflow_only() {
     let world = World::new().await;
     let mut stream = Messages::open(&world, "", None).await;
-    let other = json!({"runner_id": world.second.runner, "items": [completion(&world.second.running, 0)]});
+    let other =
+        json!({"runner_id": world.second.runner, "items": [completion(&world.second.running, 0)]});
     world.post("/attempts/complete", &other).await.ok();
     make_events(&world).await;
     assert_eq!(stream.next().await.unwrap()["workflow_id"].as_i64(), Some(world.first.workflow));
@@ -114,8 +123,10 @@ async fn slow_reader_misses_nothing() {
     let mut stream = Messages::open_of(&world, workflow, "?after=0", None).await;
     let first = stream.next().await.unwrap()["id"].as_i64().unwrap();
     // More than the channel holds, while the reader does not read.
-    let capacity = json!({"num_cpus": 256, "memory_bytes": 1u64 << 40, "num_gpus": 0, "num_nodes": 1});
-    let runner = world.post("/compute_nodes", &registration(workflow, "many")).await.ok()["id"].clone();
+    let capacity =
+        json!({"num_cpus": 256, "memory_bytes": 1u64 << 40, "num_gpus": 0, "num_nodes": 1});
+    let runner =
+        world.post("/compute_nodes", &registration(workflow, "many")).await.ok()["id"].clone();
     let mut completed = Vec::new();
     for round in 0..100 {
         let claim = json!({
@@ -123,14 +134,20 @@ async fn slow_reader_misses_nothing() {
             "completed": completed
         });
         let answer = world.post(&format!("/workflows/{workflow}/claim"), &claim).await.ok();
-        completed = answer["attempts"].as_array().unwrap().iter().map(|attempt| completion(attempt, 0)).collect();
+        completed = answer["attempts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|attempt| completion(attempt, 0))
+            .collect();
         if answer["workflow_complete"] == true {
             break;
         }
     }
     let all: Vec<i64> = {
         let database = world.database();
-        let mut ids = database.prepare("SELECT id FROM event WHERE workflow_id = ?1 ORDER BY id").unwrap();
+        let mut ids =
+            database.prepare("SELECT id FROM event WHERE workflow_id = ?1 ORDER BY id").unwrap();
         ids.query_map([workflow], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     assert!(all.len() > 8500, "{}", all.len());

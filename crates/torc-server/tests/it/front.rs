@@ -22,11 +22,16 @@ async fn both_ways_give_the_same_status() {
     let world = World::new().await;
     let (id, token) = (world.first.workflow, world.first.token.as_str());
     for token in [OWNER, token] {
-        let (short, routed) = (status(&world, id, token).await, routed_status(&world, id, token).await);
-        // The routes say how long an answer is, the front leaves it to what sends it: so it is known who answered.
+        let (short, routed) =
+            (status(&world, id, token).await, routed_status(&world, id, token).await);
+        // The routes say how long an answer is, the front leaves it to what sends it: so it is
+        // known who answered.
         let says_length = |answer: &Answer| answer.headers.contains_key(header::CONTENT_LENGTH);
         assert!(!says_length(&short) && says_length(&routed));
-        assert_eq!(short.headers.get(header::CONTENT_TYPE), routed.headers.get(header::CONTENT_TYPE));
+        assert_eq!(
+            short.headers.get(header::CONTENT_TYPE),
+            routed.headers.get(header::CONTENT_TYPE)
+        );
         assert_eq!(short.ok(), routed.ok());
     }
 }
@@ -69,6 +74,12 @@ async fn who_may_not_ask_is_refused_though_the_answer_is_at_hand() {
     assert_eq!(with(header::HOST, "127.0.0.1:1").await, StatusCode::OK);
     assert_eq!(with(header::HOST, "evil.example").await, StatusCode::MISDIRECTED_REQUEST);
     assert_eq!(with(header::ORIGIN, "http://evil.example").await, StatusCode::FORBIDDEN);
-    assert_eq!(with(HeaderName::from_static("sec-fetch-site"), "cross-site").await, StatusCode::FORBIDDEN);
-    assert_eq!(world.call(Method::DELETE, &path, Some(OWNER), None).await.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(
+        with(HeaderName::from_static("sec-fetch-site"), "cross-site").await,
+        StatusCode::FORBIDDEN
+    );
+    assert_eq!(
+        world.call(Method::DELETE, &path, Some(OWNER), None).await.status,
+        StatusCode::METHOD_NOT_ALLOWED
+    );
 }

@@ -1,4 +1,5 @@
-//! Random input on every route: whatever comes, the answer is in our form and is not "the server made a mistake".
+//! Random input on every route: whatever comes, the answer is in our form and is not "the server
+//! made a mistake".
 
 use crate::world::{Ids, OWNER, Operation, World, operations, request};
 use axum::body::Body;
@@ -14,7 +15,8 @@ fn cases() -> usize {
 }
 
 fn seed() -> [u8; 32] {
-    let number: u64 = std::env::var("TORC_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let number: u64 =
+        std::env::var("TORC_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&number.to_le_bytes());
     seed
@@ -26,13 +28,20 @@ fn any_json() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        prop_oneof![Just(i64::MIN), Just(i64::MAX), Just(-1), Just(0), Just(1)].prop_map(Value::from),
+        prop_oneof![Just(i64::MIN), Just(i64::MAX), Just(-1), Just(0), Just(1)]
+            .prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
         Just(Value::from(1e308)),
         Just(Value::from(u64::MAX)),
         ".{0,20}".prop_map(Value::from),
-        prop_oneof![Just("'; DROP TABLE job; --"), Just("../../etc/passwd"), Just("\u{0}"), Just("NaN"), Just("[]")]
-            .prop_map(Value::from),
+        prop_oneof![
+            Just("'; DROP TABLE job; --"),
+            Just("../../etc/passwd"),
+            Just("\u{0}"),
+            Just("NaN"),
+            Just("[]")
+        ]
+        .prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 16, 4, |inner| {
         prop_oneof![
@@ -48,7 +57,9 @@ fn places(value: &Value, at: &mut Vec<String>, found: &mut Vec<String>) {
     found.push(at.concat());
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map.iter().map(|(key, value)| (format!("/{key}"), value)).collect(),
-        Value::Array(list) => list.iter().enumerate().map(|(i, value)| (format!("/{i}"), value)).collect(),
+        Value::Array(list) => {
+            list.iter().enumerate().map(|(i, value)| (format!("/{i}"), value)).collect()
+        }
         _ => Vec::new(),
     };
     for (step, child) in children {
@@ -108,8 +119,29 @@ impl Dice {
     }
 
     fn query(&mut self) -> String {
-        let keys = ["limit", "offset", "sort_by", "reverse_sort", "status", "name", "search", "workflow_id", "job_id"];
-        let more = ["max_retries", "dry_run", "force", "after", "state", "cause", "run_id", "stream", "is_active", "x"];
+        let keys = [
+            "limit",
+            "offset",
+            "sort_by",
+            "reverse_sort",
+            "status",
+            "name",
+            "search",
+            "workflow_id",
+            "job_id",
+        ];
+        let more = [
+            "max_retries",
+            "dry_run",
+            "force",
+            "after",
+            "state",
+            "cause",
+            "run_id",
+            "stream",
+            "is_active",
+            "x",
+        ];
         let mut parts = Vec::new();
         for _ in 0..self.draw(0..4) {
             let key = self.draw(prop::sample::select([keys.as_slice(), more.as_slice()].concat()));
@@ -125,13 +157,22 @@ impl Dice {
 
     fn request(&mut self, operation: &Operation, ids: &Ids) -> (String, Request<Body>) {
         let path = match self.draw(0..4) {
-            0 => operation.path.replace("{id}", &self.draw(any::<i64>()).to_string()).replace("{run_id}", "1"),
+            0 => operation
+                .path
+                .replace("{id}", &self.draw(any::<i64>()).to_string())
+                .replace("{run_id}", "1"),
             _ => ids.path(&operation.path),
         };
-        let query = if self.draw(any::<bool>()) { self.query() } else { ids.query(&operation.id).to_string() };
-        let body = if operation.has_body { self.body(&ids.body(&operation.id)) } else { Vec::new() };
+        let query = if self.draw(any::<bool>()) {
+            self.query()
+        } else {
+            ids.query(&operation.id).to_string()
+        };
+        let body =
+            if operation.has_body { self.body(&ids.body(&operation.id)) } else { Vec::new() };
         let said = format!("{} {path}{query} {}", operation.method, String::from_utf8_lossy(&body));
-        let mut request = request(operation.method.clone(), &format!("{path}{query}"), Some(OWNER), None);
+        let mut request =
+            request(operation.method.clone(), &format!("{path}{query}"), Some(OWNER), None);
         request.headers_mut().insert(header::CONTENT_TYPE, "application/json".parse().unwrap());
         *request.body_mut() = body.into();
         (said, request)
@@ -153,8 +194,10 @@ async fn no_input_is_a_server_error() {
         // Whatever happened, the server is well and its rows fit together.
         let health = world.call(Method::GET, "/health", Some(OWNER), None).await.ok();
         assert_eq!(health["status"], "ok");
-        let problems: i64 =
-            world.database().query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0)).unwrap();
+        let problems: i64 = world
+            .database()
+            .query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0))
+            .unwrap();
         assert_eq!(problems, 0, "after {}", operation.id);
         if operation.method != Method::GET {
             world = World::new().await;

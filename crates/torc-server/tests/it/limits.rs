@@ -40,8 +40,11 @@ async fn headers_are_limited_in_number_and_size() {
     let large = format!("x-large: {}\r\n", "a".repeat(200 << 10));
     let answer = exchange(&server, head(&server, &line, &large).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
-    let answer =
-        exchange(&server, head(&server, &format!("{line}?name={}", "a".repeat(200 << 10)), "").as_bytes()).await;
+    let answer = exchange(
+        &server,
+        head(&server, &format!("{line}?name={}", "a".repeat(200 << 10)), "").as_bytes(),
+    )
+    .await;
     assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
     for garbage in ["\0\0\0\0\r\n\r\n", "GET\r\n\r\n", "\u{16}\u{3}\u{1}\u{2}"] {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
@@ -49,9 +52,14 @@ async fn headers_are_limited_in_number_and_size() {
         stream.shutdown().await.unwrap();
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
-        assert!(!answer.starts_with(b"HTTP/1.1 2") && !answer.starts_with(b"HTTP/1.1 5"), "{garbage:?}");
+        assert!(
+            !answer.starts_with(b"HTTP/1.1 2") && !answer.starts_with(b"HTTP/1.1 5"),
+            "{garbage:?}"
+        );
     }
-    assert!(exchange(&server, head(&server, &line, "").as_bytes()).await.starts_with("HTTP/1.1 200"));
+    assert!(
+        exchange(&server, head(&server, &line, "").as_bytes()).await.starts_with("HTTP/1.1 200")
+    );
     server.shutdown().await;
 }
 
@@ -59,7 +67,8 @@ async fn headers_are_limited_in_number_and_size() {
 async fn sender_of_too_large_a_body_gets_to_read_why() {
     let (server, _dir) = start().await;
     let size = 20 << 20;
-    let head = head(&server, &format!("PUT {BASE}/workflows/1"), &format!("Content-Length: {size}\r\n"));
+    let head =
+        head(&server, &format!("PUT {BASE}/workflows/1"), &format!("Content-Length: {size}\r\n"));
     let mut bytes = head.into_bytes();
     bytes.resize(bytes.len() + size, b' ');
     let answer = exchange(&server, &bytes).await;
@@ -72,8 +81,14 @@ async fn strangers_do_not_hold_connections() {
     let (server, _dir) = start().await;
     // Without `Connection: close`: it is the server that closes.
     let stranger = format!("GET {BASE}/workflows HTTP/1.1\r\nHost: {}\r\n\r\n", server.address());
-    let answer = tokio::time::timeout(Duration::from_secs(20), exchange(&server, stranger.as_bytes())).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 401") && answer.to_lowercase().contains("connection: close"), "{answer}");
+    let answer =
+        tokio::time::timeout(Duration::from_secs(20), exchange(&server, stranger.as_bytes()))
+            .await
+            .unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 401") && answer.to_lowercase().contains("connection: close"),
+        "{answer}"
+    );
     server.shutdown().await;
 }
 
@@ -120,7 +135,11 @@ async fn shutdown_does_not_wait_for_streams() {
     let (server, _dir) = start().await;
     let body = r#"{"spec": {"name": "w", "jobs": [{"name": "a", "command": "true"}]}}"#;
     let more = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-    let created = exchange(&server, (head(&server, &format!("POST {BASE}/workflows"), &more) + body).as_bytes()).await;
+    let created = exchange(
+        &server,
+        (head(&server, &format!("POST {BASE}/workflows"), &more) + body).as_bytes(),
+    )
+    .await;
     let created: Value = serde_json::from_str(created.split_once("\r\n\r\n").unwrap().1).unwrap();
     let path = format!("{BASE}/workflows/{}/events/stream", created["id"]);
     let mut stream = TcpStream::connect(server.address()).await.unwrap();

@@ -5,7 +5,8 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::path::Path;
 
-const HOW: &str = "write it anew with `UPDATE_OPENAPI=1 cargo test -p torc-server --test it openapi`";
+const HOW: &str =
+    "write it anew with `UPDATE_OPENAPI=1 cargo test -p torc-server --test it openapi`";
 
 #[tokio::test]
 async fn document_in_the_repository_is_the_one_served() {
@@ -28,8 +29,14 @@ fn every_operation_is_described_and_named_once() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let at = format!("{method} {path}");
-            assert!(ids.insert(operation["operationId"].as_str().unwrap().to_string()), "{at}: the id is used twice");
-            assert!(operation["summary"].as_str().is_some_and(|s| !s.is_empty()), "{at}: no summary");
+            assert!(
+                ids.insert(operation["operationId"].as_str().unwrap().to_string()),
+                "{at}: the id is used twice"
+            );
+            assert!(
+                operation["summary"].as_str().is_some_and(|s| !s.is_empty()),
+                "{at}: no summary"
+            );
             for (status, response) in operation["responses"].as_object().unwrap() {
                 let described = response["description"].as_str().is_some_and(|s| !s.is_empty());
                 assert!(described, "{at} {status}: no description");
@@ -52,7 +59,8 @@ fn every_operation_is_described_and_named_once() {
 #[test]
 fn integers_are_wide_and_references_lead_somewhere() {
     let document = serde_json::to_value(torc_server::api::document()).unwrap();
-    let schemas: HashSet<&String> = document["components"]["schemas"].as_object().unwrap().keys().collect();
+    let schemas: HashSet<&String> =
+        document["components"]["schemas"].as_object().unwrap().keys().collect();
     let mut todo: Vec<(&Value, String)> = vec![(&document, String::new())];
     while let Some((value, at)) = todo.pop() {
         match value {
@@ -64,7 +72,9 @@ fn integers_are_wide_and_references_lead_somewhere() {
                 }
                 todo.extend(map.iter().map(|(key, value)| (value, format!("{at}/{key}"))));
             }
-            Value::Array(list) => todo.extend(list.iter().enumerate().map(|(i, value)| (value, format!("{at}/{i}")))),
+            Value::Array(list) => {
+                todo.extend(list.iter().enumerate().map(|(i, value)| (value, format!("{at}/{i}"))))
+            }
             _ => {}
         }
     }
@@ -73,7 +83,9 @@ fn integers_are_wide_and_references_lead_somewhere() {
 /// What the server says must be among the words that the document lists.
 #[test]
 fn words_are_the_ones_on_the_wire() {
-    use torc_model::status::{ActionState, AttemptState, Cause, JobStatus, Origin, Outcome, Trigger};
+    use torc_model::status::{
+        ActionState, AttemptState, Cause, JobStatus, Origin, Outcome, Trigger,
+    };
     let document = serde_json::to_value(torc_server::api::document()).unwrap();
     let check = |name: &str, words: Vec<Value>| {
         assert_eq!(document["components"]["schemas"][name]["enum"], Value::from(words), "{name}");

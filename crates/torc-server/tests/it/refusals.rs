@@ -19,7 +19,11 @@ async fn text_that_is_not_json_is_told_from_json_that_does_not_fit() {
         let path = world.first.path(&operation.path);
         for text in ["{", "\u{1}", "nul", "[1,", "\"\\ud800\""] {
             let answer = world.send(raw(operation.method.clone(), &path, text)).await;
-            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{operation:?} with {text}: {answer:?}");
+            assert_eq!(
+                answer.status,
+                StatusCode::BAD_REQUEST,
+                "{operation:?} with {text}: {answer:?}"
+            );
             assert_eq!(answer.code(), "invalid_json");
         }
         let answer = world.send(raw(operation.method.clone(), &path, "[[[[1]]]]")).await;
@@ -28,7 +32,8 @@ async fn text_that_is_not_json_is_told_from_json_that_does_not_fit() {
         let answer = world.send(raw(operation.method.clone(), &path, deep)).await;
         assert!(answer.status.is_client_error(), "{operation:?}: {answer:?}");
         let mut form = raw(operation.method.clone(), &path, "a=1");
-        form.headers_mut().insert(header::CONTENT_TYPE, "application/x-www-form-urlencoded".parse().unwrap());
+        form.headers_mut()
+            .insert(header::CONTENT_TYPE, "application/x-www-form-urlencoded".parse().unwrap());
         let answer = world.send(form).await;
         assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{operation:?}");
         answer.check_form();
@@ -88,7 +93,8 @@ async fn queries_are_checked() {
     assert!(message.contains("stauts") && message.contains("status"), "{message}");
     let broken = world.get("/jobs?name=%ff%fe").await;
     assert!(!broken.status.is_server_error(), "{broken:?}");
-    let known = world.get("/jobs?status=failed,running&status=blocked&limit=10000&sort_by=name").await.ok();
+    let known =
+        world.get("/jobs?status=failed,running&status=blocked&limit=10000&sort_by=name").await.ok();
     assert_eq!(known["total_count"], 6, "{known}");
 }
 
@@ -100,8 +106,10 @@ async fn unknown_ids_are_not_found() {
             let path = operation.path.replace("{id}", id).replace("{run_id}", "1");
             let path = format!("{path}{}", world.first.query(&operation.id));
             let body = operation.has_body.then(|| world.first.body(&operation.id));
-            let answer = world.call(operation.method.clone(), &path, Some(OWNER), body.as_ref()).await;
-            // A runner that is gone may say goodbye twice, and a claim must name a runner of the workflow.
+            let answer =
+                world.call(operation.method.clone(), &path, Some(OWNER), body.as_ref()).await;
+            // A runner that is gone may say goodbye twice, and a claim must name a runner of the
+            // workflow.
             let expected: &[StatusCode] = match operation.id.as_str() {
                 "goodbye" => &[StatusCode::OK],
                 "claim" => &[StatusCode::NOT_FOUND, StatusCode::CONFLICT],
@@ -113,7 +121,11 @@ async fn unknown_ids_are_not_found() {
         for id in ["abc", "1.5", "9223372036854775808", "%00", "1%2F2", "latest%20"] {
             let path = operation.path.replace("{id}", id).replace("{run_id}", "1");
             let answer = world.call(operation.method.clone(), &path, Some(OWNER), None).await;
-            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{operation:?} with {id}: {answer:?}");
+            assert_eq!(
+                answer.status,
+                StatusCode::BAD_REQUEST,
+                "{operation:?} with {id}: {answer:?}"
+            );
             assert_eq!(answer.code(), "invalid_path");
         }
     }
@@ -127,13 +139,22 @@ async fn unknown_routes_and_methods_say_so() {
         assert_eq!((answer.status, answer.code()), (StatusCode::NOT_FOUND, "not_found"), "{path}");
     }
     let outside = Request::get("/jobs").header(header::HOST, "localhost");
-    let outside = outside.header(header::AUTHORIZATION, format!("Bearer {OWNER}")).body(Body::empty()).unwrap();
+    let outside = outside
+        .header(header::AUTHORIZATION, format!("Bearer {OWNER}"))
+        .body(Body::empty())
+        .unwrap();
     let answer = world.send(outside).await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     assert!(answer.body["error"]["hint"].as_str().unwrap().contains("/torc-service/v1"));
-    for (method, path) in [(Method::PATCH, "/jobs"), (Method::DELETE, "/health"), (Method::OPTIONS, "/workflows")] {
+    for (method, path) in
+        [(Method::PATCH, "/jobs"), (Method::DELETE, "/health"), (Method::OPTIONS, "/workflows")]
+    {
         let answer = world.call(method, path, Some(OWNER), None).await;
-        assert_eq!((answer.status, answer.code()), (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"), "{path}");
+        assert_eq!(
+            (answer.status, answer.code()),
+            (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            "{path}"
+        );
     }
 }
 
@@ -141,14 +162,17 @@ async fn unknown_routes_and_methods_say_so() {
 async fn bodies_have_a_limit_and_whole_workflows_a_larger_one() {
     let world = World::new().await;
     let padding = "x".repeat(9 << 20);
-    let answer = world.put(&format!("/workflows/{}", world.first.workflow), &json!({"description": padding})).await;
+    let answer = world
+        .put(&format!("/workflows/{}", world.first.workflow), &json!({"description": padding}))
+        .await;
     assert_eq!((answer.status, answer.code()), (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"));
     let mut large = spec("large");
     large["description"] = json!(padding);
     let created = world.post("/workflows", &json!({"spec": large})).await;
     assert_eq!(created.status, StatusCode::OK, "{:?}", created.body["error"]);
     // A body without an announced length is counted as it comes.
-    let chunks = futures_util::stream::iter((0..10).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 20])));
+    let chunks =
+        futures_util::stream::iter((0..10).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 20])));
     let path = format!("/workflows/{}", world.first.workflow);
     let answer = world.send(raw(Method::PUT, &path, Body::from_stream(chunks))).await;
     assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);

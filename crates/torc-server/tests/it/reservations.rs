@@ -7,7 +7,8 @@ use std::time::Duration;
 #[tokio::test]
 async fn waiting_for_room_ends_with_the_job_that_makes_it() {
     let world = World::new().await;
-    let reserve = json!({"scope": format!("workflow:{}", world.first.workflow), "reserved_by": "me"});
+    let reserve =
+        json!({"scope": format!("workflow:{}", world.first.workflow), "reserved_by": "me"});
     let held = world.post("/reservations", &reserve).await.ok();
     assert_eq!(held["still_running"], json!(1), "{held}");
     let path = format!("/reservations/{}", held["id"]);

@@ -11,7 +11,11 @@ async fn from_creation_to_completion() {
         {"name": "a", "command": "true"}, {"name": "b", "command": "true", "depends_on": ["a"]}]});
     let request = json!({"spec": spec, "initialize": true, "key": "once", "user": "ann"});
     let created = world.post("/workflows", &request).await.ok();
-    assert_eq!(world.post("/workflows", &request).await.ok()["id"], created["id"], "a repeat makes no second one");
+    assert_eq!(
+        world.post("/workflows", &request).await.ok()["id"],
+        created["id"],
+        "a repeat makes no second one"
+    );
     let id = created["id"].as_i64().unwrap();
     let view = world.get(&format!("/workflows/{id}")).await.ok();
     assert_eq!(
@@ -19,16 +23,27 @@ async fn from_creation_to_completion() {
         (Some("ann"), Some(2), Some(1))
     );
     assert_eq!(world.get(&format!("/workflows/{id}/spec")).await.ok()["name"], "chain");
-    let runner = world.post("/compute_nodes", &registration(id, "chain")).await.ok()["id"].as_i64().unwrap();
+    let runner =
+        world.post("/compute_nodes", &registration(id, "chain")).await.ok()["id"].as_i64().unwrap();
 
     for (round, name) in ["a", "b"].iter().enumerate() {
-        let claimed = world.post(&format!("/workflows/{id}/claim"), &claim(runner, &format!("c{round}"))).await.ok();
+        let claimed = world
+            .post(&format!("/workflows/{id}/claim"), &claim(runner, &format!("c{round}")))
+            .await
+            .ok();
         let attempts = claimed["attempts"].as_array().unwrap();
-        assert_eq!((attempts.len(), attempts[0]["job_name"].as_str()), (1, Some(*name)), "{claimed}");
+        assert_eq!(
+            (attempts.len(), attempts[0]["job_name"].as_str()),
+            (1, Some(*name)),
+            "{claimed}"
+        );
         let done = json!({"runner_id": runner, "items": [completion(&attempts[0], 0)]});
         let answer = world.post("/attempts/complete", &done).await.ok();
         assert_eq!(answer["results"][0]["result"], "accepted");
-        assert_eq!(world.post("/attempts/complete", &done).await.ok()["results"][0]["result"], "repeated");
+        assert_eq!(
+            world.post("/attempts/complete", &done).await.ok()["results"][0]["result"],
+            "repeated"
+        );
     }
     let status = world.get(&format!("/workflows/{id}/status")).await.ok();
     assert_eq!(
@@ -40,16 +55,25 @@ async fn from_creation_to_completion() {
     let results = world.get(&format!("/results?workflow_id={id}")).await.ok();
     assert_eq!(results["total_count"], 2);
     let kinds = world.get(&format!("/workflows/{id}/events")).await.ok();
-    assert!(kinds["items"].as_array().unwrap().iter().any(|e| e["kind"] == "workflow_completed"), "{kinds}");
+    assert!(
+        kinds["items"].as_array().unwrap().iter().any(|e| e["kind"] == "workflow_completed"),
+        "{kinds}"
+    );
 
-    let reset = world.post(&format!("/workflows/{id}/reset_status?dry_run=true&job=b"), &json!(null)).await.ok();
+    let reset = world
+        .post(&format!("/workflows/{id}/reset_status?dry_run=true&job=b"), &json!(null))
+        .await
+        .ok();
     assert_eq!(reset["jobs"].as_array().unwrap().len(), 1, "{reset}");
     let last = results["items"][1]["job_id"].as_i64().unwrap();
-    let by_id =
-        world.post(&format!("/workflows/{id}/reset_status?dry_run=true&job_id={last}"), &json!(null)).await.ok();
+    let by_id = world
+        .post(&format!("/workflows/{id}/reset_status?dry_run=true&job_id={last}"), &json!(null))
+        .await
+        .ok();
     assert_eq!(by_id["jobs"], reset["jobs"]);
     let foreign = world.first.job;
-    let answer = world.post(&format!("/workflows/{id}/reset_status?job_id={foreign}"), &json!(null)).await;
+    let answer =
+        world.post(&format!("/workflows/{id}/reset_status?job_id={foreign}"), &json!(null)).await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
 
     world.delete(&format!("/workflows/{id}")).await.ok();
@@ -63,15 +87,24 @@ async fn changes_are_seen_by_the_next_read() {
     let ids = &world.first;
     let path = format!("/workflows/{}", ids.workflow);
     let changed = world.put(&path, &json!({"description": "new", "is_archived": true})).await.ok();
-    assert_eq!((changed["description"].as_str(), changed["is_archived"].as_bool()), (Some("new"), Some(true)));
+    assert_eq!(
+        (changed["description"].as_str(), changed["is_archived"].as_bool()),
+        (Some("new"), Some(true))
+    );
     let visible = world.get("/workflows").await.ok();
     assert_eq!(visible["total_count"], 1, "archived ones are hidden");
     assert_eq!(world.get("/workflows?include_archived=true").await.ok()["total_count"], 2);
     assert_eq!(world.get("/workflows?is_archived=true").await.ok()["total_count"], 1);
 
-    let data = world.put(&format!("/user_data/{}", ids.user_data), &json!({"data": {"x": [1]}})).await.ok();
+    let data = world
+        .put(&format!("/user_data/{}", ids.user_data), &json!({"data": {"x": [1]}}))
+        .await
+        .ok();
     assert_eq!(data["data"], json!({"x": [1]}));
-    let job = world.put(&format!("/jobs/{}", ids.job), &json!({"priority": 7, "memory": "3g"})).await.ok();
+    let job = world
+        .put(&format!("/jobs/{}", ids.job), &json!({"priority": 7, "memory": "3g"}))
+        .await
+        .ok();
     assert_eq!((job["priority"].as_i64(), job["memory"].as_str()), (Some(7), Some("3g")));
 
     let rules = json!([{"exit_codes": [3], "max_retries": 2}]).to_string();
@@ -90,17 +123,28 @@ async fn failed_job_is_explained_and_retried() {
     let why = world.get(&format!("/jobs/{}/why", ids.job)).await.ok();
     assert_eq!(why["job"]["status"], "failed", "{why}");
     assert_eq!(why["attempt"]["return_code"], 1);
-    assert!(why["details"].as_array().unwrap().iter().any(|d| d.as_str().unwrap().contains("return code 1")), "{why}");
+    assert!(
+        why["details"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|d| d.as_str().unwrap().contains("return code 1")),
+        "{why}"
+    );
     assert!(!why["hints"].as_array().unwrap().is_empty());
-    let wrong_run = world.post(&format!("/jobs/{}/retry/9?max_retries=3", ids.job), &json!(null)).await;
+    let wrong_run =
+        world.post(&format!("/jobs/{}/retry/9?max_retries=3", ids.job), &json!(null)).await;
     assert!(wrong_run.status.is_client_error(), "{wrong_run:?}");
-    let none_left = world.post(&format!("/jobs/{}/retry/1?max_retries=1", ids.job), &json!(null)).await;
+    let none_left =
+        world.post(&format!("/jobs/{}/retry/1?max_retries=1", ids.job), &json!(null)).await;
     assert!(none_left.status.is_client_error(), "{none_left:?}");
-    let job = world.post(&format!("/jobs/{}/retry/1?max_retries=3", ids.job), &json!(null)).await.ok();
+    let job =
+        world.post(&format!("/jobs/{}/retry/1?max_retries=3", ids.job), &json!(null)).await.ok();
     assert_eq!((job["status"].as_str(), job["attempt_id"].as_i64()), (Some("ready"), Some(2)));
     let attempts = world.get(&format!("/jobs/{}/attempts", ids.job)).await.ok();
     assert_eq!(attempts["items"][1]["retry_of"], attempts["items"][0]["id"]);
-    let blocked = world.get(&format!("/jobs?workflow_id={}&status=blocked", ids.workflow)).await.ok();
+    let blocked =
+        world.get(&format!("/jobs?workflow_id={}&status=blocked", ids.workflow)).await.ok();
     let why = world.get(&format!("/jobs/{}/why", blocked["items"][0]["id"])).await.ok();
     assert!(why["details"][0].as_str().unwrap().contains("`runs` is running"), "{why}");
 }
@@ -114,7 +158,10 @@ async fn cancel_reaches_jobs_and_workflows() {
     let beat = json!({"runner_id": ids.runner, "held": [{"id": ids.running["id"], "token": ids.running["token"]}]});
     let answer = world.post("/attempts/heartbeat", &beat).await.ok();
     assert_eq!(answer["cancel"], json!([ids.running["id"]]), "{answer}");
-    let status = world.post(&format!("/workflows/{}/cancel", world.second.workflow), &json!(null)).await.ok();
+    let status = world
+        .post(&format!("/workflows/{}/cancel", world.second.workflow), &json!(null))
+        .await
+        .ok();
     assert_eq!(status["is_canceled"], true);
 }
 
@@ -135,7 +182,11 @@ async fn output_is_read_in_pieces() {
     let piece = world.get(&format!("{logs}?offset=-7&limit=6")).await.ok();
     assert_eq!((piece["text"].as_str(), piece["next_offset"].as_i64()), (Some("second"), Some(12)));
     let stolen = world.get(&format!("{logs}?stream=stderr")).await;
-    assert_eq!(stolen.status, StatusCode::NOT_FOUND, "a report can not make the server read other files: {stolen:?}");
+    assert_eq!(
+        stolen.status,
+        StatusCode::NOT_FOUND,
+        "a report can not make the server read other files: {stolen:?}"
+    );
     assert_eq!(world.get(&format!("{logs}?stream=other")).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(world.get(&format!("{logs}?limit=2000000")).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(world.get(&format!("{logs}?attempt_id=7")).await.status, StatusCode::NOT_FOUND);

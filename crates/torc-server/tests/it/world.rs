@@ -131,24 +131,35 @@ impl World {
         let stop = CancellationToken::new();
         let hosts = Hosts::new("127.0.0.1".parse().unwrap(), []);
         let app = App::new(store, reader, secret::hash(OWNER), hosts, stop.clone());
-        let mut world =
-            Self { front: Front::new(app), first: Ids::nothing(), second: Ids::nothing(), stop, database, dir };
+        let mut world = Self {
+            front: Front::new(app),
+            first: Ids::nothing(),
+            second: Ids::nothing(),
+            stop,
+            database,
+            dir,
+        };
         world.first = world.fill("first").await;
         world.second = world.fill("second").await;
         world
     }
 
     async fn fill(&self, name: &str) -> Ids {
-        let created = self.post("/workflows", &json!({"spec": spec(name), "initialize": true})).await.ok();
+        let created =
+            self.post("/workflows", &json!({"spec": spec(name), "initialize": true})).await.ok();
         let workflow = created["id"].as_i64().unwrap();
         let registered = self.post("/compute_nodes", &registration(workflow, name)).await.ok();
         let runner = registered["id"].as_i64().unwrap();
-        let claimed =
-            self.post(&format!("/workflows/{workflow}/claim"), &claim(runner, &format!("{name}-1"))).await.ok();
+        let claimed = self
+            .post(&format!("/workflows/{workflow}/claim"), &claim(runner, &format!("{name}-1")))
+            .await
+            .ok();
         let attempts = claimed["attempts"].as_array().unwrap();
         assert_eq!(attempts.len(), 2, "{claimed}");
-        let started: Vec<Value> =
-            attempts.iter().map(|a| json!({"id": a["id"], "token": a["token"], "pid": 5, "at_ms": 1})).collect();
+        let started: Vec<Value> = attempts
+            .iter()
+            .map(|a| json!({"id": a["id"], "token": a["token"], "pid": 5, "at_ms": 1}))
+            .collect();
         self.post("/attempts/start", &json!({"runner_id": runner, "items": started})).await.ok();
         let done = json!({"runner_id": runner, "items": [completion(&attempts[0], 1)]});
         self.post("/attempts/complete", &done).await.ok();
@@ -186,12 +197,19 @@ impl World {
         let body = if bytes.is_empty() {
             Value::Null
         } else {
-            serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)))
+            serde_json::from_slice(&bytes)
+                .unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)))
         };
         Answer { status: head.status, headers: head.headers, body }
     }
 
-    pub async fn call(&self, method: Method, path: &str, token: Option<&str>, body: Option<&Value>) -> Answer {
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&str>,
+        body: Option<&Value>,
+    ) -> Answer {
         self.send(request(method, path, token, body)).await
     }
 
@@ -217,9 +235,16 @@ impl World {
     }
 }
 
-pub fn request(method: Method, path: &str, token: Option<&str>, body: Option<&Value>) -> Request<Body> {
-    let mut request =
-        Request::builder().method(method).uri(format!("{BASE}{path}")).header(header::HOST, "127.0.0.1:1");
+pub fn request(
+    method: Method,
+    path: &str,
+    token: Option<&str>,
+    body: Option<&Value>,
+) -> Request<Body> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(format!("{BASE}{path}"))
+        .header(header::HOST, "127.0.0.1:1");
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
@@ -272,7 +297,10 @@ impl Ids {
             "reservations" | "webhooks" | "deliveries" | "classifications" => 1,
             other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
         };
-        let path = template.replace("{id}", &id.to_string()).replace("{run_id}", "1").replace("{name}", "licence");
+        let path = template
+            .replace("{id}", &id.to_string())
+            .replace("{run_id}", "1")
+            .replace("{name}", "licence");
         assert!(!path.contains('{'), "the test can not fill `{template}`");
         path
     }
@@ -290,14 +318,18 @@ impl Ids {
             "start_attempts" => {
                 json!({"runner_id": self.runner, "items": [{"id": running["id"], "token": running["token"], "pid": 7, "at_ms": 2}]})
             }
-            "complete_attempts" => json!({"runner_id": self.runner, "items": [completion(&self.running, 0)]}),
+            "complete_attempts" => {
+                json!({"runner_id": self.runner, "items": [completion(&self.running, 0)]})
+            }
             "heartbeat" => json!({"runner_id": self.runner, "held": [running]}),
             "cancel_jobs" => json!({"job_ids": [self.running_job]}),
             "retry_jobs" => {
                 json!({"jobs": [{"job_id": self.running_job, "run_id": 1, "max_retries": 3}]})
             }
             "update_job" => json!({"priority": 5}),
-            "register_compute_node" => registration(self.workflow, &format!("again-{}", self.workflow)),
+            "register_compute_node" => {
+                registration(self.workflow, &format!("again-{}", self.workflow))
+            }
             "goodbye" => json!({"reason": "done"}),
             "create_scheduled_compute_nodes" => {
                 json!({"workflow_id": self.workflow, "scheduler": "s", "count": 2, "key": "more"})
@@ -311,10 +343,14 @@ impl Ids {
             }
             "regenerate" => json!({"groups": [], "submit": false}),
             "update_user_data" => json!({"data": [1, 2]}),
-            "create_failure_handler" => json!({"workflow_id": self.workflow, "name": "new", "rules": "[]"}),
+            "create_failure_handler" => {
+                json!({"workflow_id": self.workflow, "name": "new", "rules": "[]"})
+            }
             "update_failure_handler" => json!({"name": "other"}),
             "sync_status" | "recover_workflow" => json!({"dry_run": true}),
-            "create_reservation" => json!({"scope": "limit:licence", "reserved_by": "test", "ttl_seconds": 60}),
+            "create_reservation" => {
+                json!({"scope": "limit:licence", "reserved_by": "test", "ttl_seconds": 60})
+            }
             "renew_reservation" | "release_reservation" => json!({"token": "none"}),
             "set_limit" => json!({"max": 2}),
             "classify_failures" => {
@@ -345,7 +381,10 @@ pub fn operations() -> Vec<Operation> {
         for (method, operation) in item.as_object().unwrap() {
             operations.push(Operation {
                 method: method.to_uppercase().parse().unwrap(),
-                path: path.strip_prefix(BASE).unwrap_or_else(|| panic!("{path} is outside")).to_string(),
+                path: path
+                    .strip_prefix(BASE)
+                    .unwrap_or_else(|| panic!("{path} is outside"))
+                    .to_string(),
                 id: operation["operationId"].as_str().unwrap().to_string(),
                 has_body: operation.get("requestBody").is_some(),
                 security: operation.get("security").cloned(),

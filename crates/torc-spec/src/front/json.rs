@@ -20,12 +20,18 @@ pub enum Dialect {
 }
 
 /// Reads a text into a tree.
-pub fn parse<'a>(map: &'a SourceMap, dialect: Dialect, builder: &mut Builder<'a>) -> Result<Node, Stop> {
+pub fn parse<'a>(
+    map: &'a SourceMap,
+    dialect: Dialect,
+    builder: &mut Builder<'a>,
+) -> Result<Node, Stop> {
     let mut parser = Parser { text: map.text(), at: 0, dialect, builder };
     parser.at = if parser.text.starts_with('\u{FEFF}') { 3 } else { 0 };
     parser.space()?;
     if parser.peek().is_none() {
-        return Err(parser.fail("the file is empty", Some("a workflow needs at least `name` and `jobs`")));
+        return Err(
+            parser.fail("the file is empty", Some("a workflow needs at least `name` and `jobs`"))
+        );
     }
     let node = parser.value(0)?;
     parser.space()?;
@@ -70,18 +76,26 @@ impl Parser<'_, '_> {
             let json5 = self.dialect == Dialect::Json5;
             match self.peek() {
                 Some(' ' | '\t' | '\n' | '\r') => self.at += 1,
-                Some(c) if json5 && (c.is_whitespace() || c == '\u{FEFF}') => self.at += c.len_utf8(),
+                Some(c) if json5 && (c.is_whitespace() || c == '\u{FEFF}') => {
+                    self.at += c.len_utf8()
+                }
                 Some('/') if self.rest().starts_with("//") || self.rest().starts_with("/*") => {
                     if !json5 {
                         let help = "name the file `.json5` to use comments";
                         return Err(self.fail("JSON has no comments", Some(help)));
                     }
                     if self.rest().starts_with("//") {
-                        self.at += self.rest().find(['\n', '\r', '\u{2028}', '\u{2029}']).unwrap_or(self.rest().len());
+                        self.at += self
+                            .rest()
+                            .find(['\n', '\r', '\u{2028}', '\u{2029}'])
+                            .unwrap_or(self.rest().len());
                     } else {
                         match self.rest().find("*/") {
                             Some(end) => self.at += end + 2,
-                            None => return Err(self.fail("this comment has no end", Some("close it with `*/`"))),
+                            None => {
+                                return Err(self
+                                    .fail("this comment has no end", Some("close it with `*/`")));
+                            }
                         }
                     }
                 }
@@ -97,11 +111,15 @@ impl Parser<'_, '_> {
         match self.peek() {
             Some('{') => self.object(depth),
             Some('[') => self.array(depth, Vec::new(), Kind::List),
-            Some('"') => self.string().map(|text| self.builder.text(text, Span::new(start, self.at))),
+            Some('"') => {
+                self.string().map(|text| self.builder.text(text, Span::new(start, self.at)))
+            }
             Some('\'') if self.dialect == Dialect::Json5 => {
                 self.string().map(|text| self.builder.text(text, Span::new(start, self.at)))
             }
-            Some('\'') => Err(self.fail("JSON text stands in double quotes", Some("use `\"` instead of `'`"))),
+            Some('\'') => {
+                Err(self.fail("JSON text stands in double quotes", Some("use `\"` instead of `'`")))
+            }
             Some(c) if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => self.number(),
             Some(c) if is_key_start(c) => self.word(),
             _ => Err(self.fail(format!("expected a value, {}", self.found()), None)),
@@ -148,7 +166,9 @@ impl Parser<'_, '_> {
             self.space()?;
             if self.peek() != Some(':') {
                 let found = self.found();
-                return Err(self.fail(format!("expected `:` after key `{}`, {found}", excerpt(&key)), None));
+                return Err(
+                    self.fail(format!("expected `:` after key `{}`, {found}", excerpt(&key)), None)
+                );
             }
             self.at += 1;
             self.space()?;
@@ -273,14 +293,19 @@ impl Parser<'_, '_> {
                 Some('\\') => self.escape(&mut out)?,
                 Some('\n' | '\r') | None => {
                     let span = Span::new(start, self.at);
-                    return Err(self.builder.stop(span, format!("this text is not closed with `{quote}`"), None));
+                    return Err(self.builder.stop(
+                        span,
+                        format!("this text is not closed with `{quote}`"),
+                        None,
+                    ));
                 }
                 Some('\t') if self.dialect == Dialect::Json5 => {
                     out.push('\t');
                     self.at += 1;
                 }
                 Some(c) => {
-                    let message = format!("write the control character as `\\u{:04x}`", u32::from(c));
+                    let message =
+                        format!("write the control character as `\\u{:04x}`", u32::from(c));
                     return Err(self.fail(message, None));
                 }
             }
@@ -313,9 +338,10 @@ impl Parser<'_, '_> {
             c if json5 && !c.is_ascii_digit() => out.push(c),
             c => {
                 self.at -= c.len_utf8();
-                return Err(
-                    self.fail(format!("unknown escape `\\{}`", c.escape_debug()), Some("write `\\\\` for a backslash"))
-                );
+                return Err(self.fail(
+                    format!("unknown escape `\\{}`", c.escape_debug()),
+                    Some("write `\\\\` for a backslash"),
+                ));
             }
         }
         Ok(())
@@ -342,7 +368,8 @@ impl Parser<'_, '_> {
     }
 
     fn hex(&mut self, digits: usize) -> Result<u32, Stop> {
-        let text = self.rest().get(..digits).filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()));
+        let text =
+            self.rest().get(..digits).filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()));
         match text.and_then(|text| u32::from_str_radix(text, 16).ok()) {
             Some(code) => {
                 self.at += digits;
@@ -370,16 +397,24 @@ impl Parser<'_, '_> {
                 return Ok(self.builder.float(None, &text, span));
             }
             let hex = body.strip_prefix("0x").or_else(|| body.strip_prefix("0X"));
-            if let Some(hex) = hex.filter(|hex| !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit())) {
+            if let Some(hex) =
+                hex.filter(|hex| !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+            {
                 return Ok(self.builder.integer(sign, hex, 16, &text, span));
             }
         }
         match shape(body, json5) {
             Some(Shape::Integer) => Ok(self.builder.integer(sign, body, 10, &text, span)),
-            Some(Shape::Float) => Ok(self.builder.float(text.trim_start_matches('+').parse().ok(), &text, span)),
+            Some(Shape::Float) => {
+                Ok(self.builder.float(text.trim_start_matches('+').parse().ok(), &text, span))
+            }
             None => {
                 let message = format!("`{}` is not a number", excerpt(&text));
-                Err(self.builder.stop(span, message, Some("put it in quotes if it is meant as text")))
+                Err(self.builder.stop(
+                    span,
+                    message,
+                    Some("put it in quotes if it is meant as text"),
+                ))
             }
         }
     }
@@ -402,7 +437,11 @@ fn shape(body: &str, json5: bool) -> Option<Shape> {
     }
     let whole_ok = |whole: &str| digits(whole) && (whole == "0" || !whole.starts_with('0'));
     match mantissa.split_once('.') {
-        None => whole_ok(mantissa).then_some(if exponent.is_some() { Shape::Float } else { Shape::Integer }),
+        None => whole_ok(mantissa).then_some(if exponent.is_some() {
+            Shape::Float
+        } else {
+            Shape::Integer
+        }),
         Some((whole, "")) => (json5 && whole_ok(whole)).then_some(Shape::Float),
         Some(("", fraction)) => (json5 && digits(fraction)).then_some(Shape::Float),
         Some((whole, fraction)) => (whole_ok(whole) && digits(fraction)).then_some(Shape::Float),

@@ -24,7 +24,11 @@ pub struct KdlNode {
 }
 
 /// Reads a text and hands over its nodes, one after the other.
-pub fn parse(map: &SourceMap, builder: &mut Builder<'_>, take: &mut dyn FnMut(KdlNode)) -> Result<(), Stop> {
+pub fn parse(
+    map: &SourceMap,
+    builder: &mut Builder<'_>,
+    take: &mut dyn FnMut(KdlNode),
+) -> Result<(), Stop> {
     let mut parser = Parser { text: map.text(), at: 0, builder };
     parser.at = if parser.text.starts_with('\u{FEFF}') { 3 } else { 0 };
     parser.nodes(0, take)?;
@@ -92,7 +96,9 @@ impl<'t> Parser<'t, '_, '_> {
         self.builder.count(1, Span::new(self.at, self.at + 1))?;
         let annotation = self.annotation()?;
         let start = self.at;
-        if !self.peek().is_some_and(|c| is_identifier(c) || c == '"' || c == '#') || self.starts_number() {
+        if !self.peek().is_some_and(|c| is_identifier(c) || c == '"' || c == '#')
+            || self.starts_number()
+        {
             let found = self.found();
             return Err(self.fail(format!("expected the name of a node, {found}"), None));
         }
@@ -127,7 +133,10 @@ impl<'t> Parser<'t, '_, '_> {
                 Some(_) => {
                     if !spaced && !ignored {
                         let found = self.found();
-                        return Err(self.fail(format!("expected a space or the end of the node, {found}"), None));
+                        return Err(self.fail(
+                            format!("expected a space or the end of the node, {found}"),
+                            None,
+                        ));
                     }
                     if node.children.is_some() && !ignored {
                         let help = Some("end the node with `;` or a new line");
@@ -228,8 +237,13 @@ impl<'t> Parser<'t, '_, '_> {
 
     fn keyword(&mut self) -> Result<Node, Stop> {
         let start = self.at;
-        let word: String =
-            self.rest().chars().enumerate().take_while(|(i, c)| *i == 0 || is_identifier(*c)).map(|(_, c)| c).collect();
+        let word: String = self
+            .rest()
+            .chars()
+            .enumerate()
+            .take_while(|(i, c)| *i == 0 || is_identifier(*c))
+            .map(|(_, c)| c)
+            .collect();
         let span = Span::new(start, start + word.len());
         self.at += word.len();
         Ok(match word.as_str() {
@@ -239,7 +253,11 @@ impl<'t> Parser<'t, '_, '_> {
             "#inf" | "#-inf" | "#nan" => self.builder.float(None, &word, span),
             _ => {
                 let message = format!("unknown keyword `{}`", excerpt(&word));
-                return Err(self.builder.stop(span, message, Some("known keywords: `#true`, `#false`, `#null`")));
+                return Err(self.builder.stop(
+                    span,
+                    message,
+                    Some("known keywords: `#true`, `#false`, `#null`"),
+                ));
             }
         })
     }
@@ -261,16 +279,31 @@ impl<'t> Parser<'t, '_, '_> {
             if let Some(digits) = body.strip_prefix(prefix)
                 && is_digits(digits, radix)
             {
-                return Ok(self.builder.integer(negative, &digits.replace('_', ""), radix, text, span));
+                return Ok(self.builder.integer(
+                    negative,
+                    &digits.replace('_', ""),
+                    radix,
+                    text,
+                    span,
+                ));
             }
         }
         let (mantissa, exponent) =
             body.find(['e', 'E']).map_or((body, None), |at| (&body[..at], Some(&body[at + 1..])));
-        let (whole, fraction) = mantissa.split_once('.').map_or((mantissa, None), |(w, f)| (w, Some(f)));
-        let exponent_fits = exponent.is_none_or(|e| is_digits(e.strip_prefix(['+', '-']).unwrap_or(e), 10));
-        if !is_digits(whole, 10) || !fraction.is_none_or(|fraction| is_digits(fraction, 10)) || !exponent_fits {
+        let (whole, fraction) =
+            mantissa.split_once('.').map_or((mantissa, None), |(w, f)| (w, Some(f)));
+        let exponent_fits =
+            exponent.is_none_or(|e| is_digits(e.strip_prefix(['+', '-']).unwrap_or(e), 10));
+        if !is_digits(whole, 10)
+            || !fraction.is_none_or(|fraction| is_digits(fraction, 10))
+            || !exponent_fits
+        {
             let message = format!("`{}` is not a number", excerpt(text));
-            return Err(self.builder.stop(span, message, Some("put it in quotes if it is meant as text")));
+            return Err(self.builder.stop(
+                span,
+                message,
+                Some("put it in quotes if it is meant as text"),
+            ));
         }
         if fraction.is_none() && exponent.is_none() {
             return Ok(self.builder.integer(negative, &whole.replace('_', ""), 10, text, span));
@@ -309,10 +342,18 @@ impl<'t> Parser<'t, '_, '_> {
         self.at += length;
         if matches!(word, "true" | "false" | "null" | "inf" | "-inf" | "nan") {
             let help = format!("write `#{word}` for the value or `\"{word}\"` for the text");
-            return Err(self.builder.stop(span, format!("the bare word `{word}` is not allowed"), Some(&help)));
+            return Err(self.builder.stop(
+                span,
+                format!("the bare word `{word}` is not allowed"),
+                Some(&help),
+            ));
         }
         if word == "r" && (self.starts("\"") || self.starts("#")) {
-            return Err(self.builder.stop(span, "this is how KDL 1 wrote raw text", Some("write `#\"...\"#`")));
+            return Err(self.builder.stop(
+                span,
+                "this is how KDL 1 wrote raw text",
+                Some("write `#\"...\"#`"),
+            ));
         }
         if let Some(c) = word.chars().find(|c| is_disallowed(*c)) {
             return Err(self.builder.stop(
@@ -337,14 +378,18 @@ impl<'t> Parser<'t, '_, '_> {
                 }
                 '\\' => self.escape(&mut out)?,
                 c if is_newline(c) => {
-                    let help = Some("close it with `\"`; text of several lines begins and ends with `\"\"\"`");
+                    let help = Some(
+                        "close it with `\"`; text of several lines begins and ends with `\"\"\"`",
+                    );
                     return Err(self.builder.stop(
                         Span::new(start, self.at),
                         "this text is not closed on its line",
                         help,
                     ));
                 }
-                c if is_disallowed(c) => return Err(self.fail("this character must be escaped", None)),
+                c if is_disallowed(c) => {
+                    return Err(self.fail("this character must be escaped", None));
+                }
                 c => {
                     out.push(c);
                     self.at += c.len_utf8();
@@ -378,7 +423,9 @@ impl<'t> Parser<'t, '_, '_> {
     fn escape(&mut self, out: &mut String) -> Result<(), Stop> {
         let start = self.at;
         self.at += 1;
-        let Some(c) = self.peek() else { return Err(self.fail("the file ends inside a text", None)) };
+        let Some(c) = self.peek() else {
+            return Err(self.fail("the file ends inside a text", None));
+        };
         self.at += c.len_utf8();
         match c {
             '"' | '\\' => out.push(c),
@@ -389,13 +436,24 @@ impl<'t> Parser<'t, '_, '_> {
             't' => out.push('\t'),
             's' => out.push(' '),
             'u' => {
-                let digits =
-                    self.rest().strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(digits, _)| digits);
-                let fitting = digits.filter(|d| (1..=6).contains(&d.len()) && d.bytes().all(|b| b.is_ascii_hexdigit()));
-                let decoded = fitting.and_then(|d| Some((d.len(), char::from_u32(u32::from_str_radix(d, 16).ok()?)?)));
+                let digits = self
+                    .rest()
+                    .strip_prefix('{')
+                    .and_then(|rest| rest.split_once('}'))
+                    .map(|(digits, _)| digits);
+                let fitting = digits.filter(|d| {
+                    (1..=6).contains(&d.len()) && d.bytes().all(|b| b.is_ascii_hexdigit())
+                });
+                let decoded = fitting.and_then(|d| {
+                    Some((d.len(), char::from_u32(u32::from_str_radix(d, 16).ok()?)?))
+                });
                 let Some((length, c)) = decoded else {
                     let span = Span::new(start, self.at);
-                    return Err(self.builder.stop(span, "expected a character code like `\\u{1F600}`", None));
+                    return Err(self.builder.stop(
+                        span,
+                        "expected a character code like `\\u{1F600}`",
+                        None,
+                    ));
                 };
                 out.push(c);
                 self.at += length + 2;
@@ -423,7 +481,11 @@ impl<'t> Parser<'t, '_, '_> {
         self.at += hashes + 3;
         let open = Span::new(start, self.at);
         let Some(after) = strip_newline(self.rest()) else {
-            return Err(self.builder.stop(open, "the text after `\"\"\"` begins on a new line", None));
+            return Err(self.builder.stop(
+                open,
+                "the text after `\"\"\"` begins on a new line",
+                None,
+            ));
         };
         self.at = self.text.len() - after.len();
         let close = format!("\"\"\"{}", "#".repeat(hashes));
@@ -438,7 +500,9 @@ impl<'t> Parser<'t, '_, '_> {
                 break;
             }
         }
-        let Some(length) = end else { return Err(self.builder.stop(open, "this text is not closed", None)) };
+        let Some(length) = end else {
+            return Err(self.builder.stop(open, "this text is not closed", None));
+        };
         let body = normalise_lines(&self.rest()[..length]);
         self.at += length + close.len();
         // Escaped line breaks vanish before the indentation is looked at.
@@ -448,10 +512,16 @@ impl<'t> Parser<'t, '_, '_> {
             None => (None, body.as_str()),
         };
         if !indent.chars().all(is_space) {
-            return Err(self.builder.stop(open, "the closing `\"\"\"` must stand on a line of its own", None));
+            return Err(self.builder.stop(
+                open,
+                "the closing `\"\"\"` must stand on a line of its own",
+                None,
+            ));
         }
         let mut out = String::new();
-        for (number, line) in content.into_iter().flat_map(|content| content.split('\n')).enumerate() {
+        for (number, line) in
+            content.into_iter().flat_map(|content| content.split('\n')).enumerate()
+        {
             if number > 0 {
                 out.push('\n');
             }
@@ -492,7 +562,11 @@ impl<'t> Parser<'t, '_, '_> {
                     // Its place would be one in the inner text.
                     let message = inner.builder.errors.0.get(errors).map(|d| d.message.clone());
                     inner.builder.errors.0.truncate(errors);
-                    return Err(self.builder.stop(span, message.unwrap_or_else(|| "unknown escape".into()), None));
+                    return Err(self.builder.stop(
+                        span,
+                        message.unwrap_or_else(|| "unknown escape".into()),
+                        None,
+                    ));
                 }
             } else {
                 out.push(c);
@@ -594,7 +668,11 @@ fn is_newline(c: char) -> bool {
 }
 
 fn is_space(c: char) -> bool {
-    matches!(c, '\t' | ' ' | '\u{A0}' | '\u{1680}' | '\u{2000}'..='\u{200A}' | '\u{202F}' | '\u{205F}' | '\u{3000}')
+    matches!(
+        c,
+        '\t' | ' ' | '\u{A0}' | '\u{1680}' | '\u{2000}'
+            ..='\u{200A}' | '\u{202F}' | '\u{205F}' | '\u{3000}'
+    )
 }
 
 fn is_identifier(c: char) -> bool {

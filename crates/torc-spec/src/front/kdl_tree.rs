@@ -1,5 +1,5 @@
-//! KDL's nodes arranged as the shared tree, with the help of the key tables: lists are repeated nodes, the first
-//! argument of a thing is its name.
+//! KDL's nodes arranged as the shared tree, with the help of the key tables: lists are repeated
+//! nodes, the first argument of a thing is its name.
 
 use super::kdl::{self, KdlNode};
 use super::{Builder, Stop};
@@ -39,7 +39,11 @@ pub fn parse(map: &SourceMap, builder: &mut Builder<'_>) -> Result<Node, Stop> {
     match entries.iter_mut().find(|entry| entry.key == JOBS) {
         Some(entry) => entry.value.kind = jobs.finish(),
         // A file without a single `job` is a workflow without jobs, which the reader speaks about.
-        None => entries.push(Entry { key: JOBS.into(), key_span: span, value: Node::new(jobs.finish(), span) }),
+        None => entries.push(Entry {
+            key: JOBS.into(),
+            key_span: span,
+            value: Node::new(jobs.finish(), span),
+        }),
     }
     Ok(Node::new(Kind::Map(builder.unique(entries)), span))
 }
@@ -57,14 +61,20 @@ fn object_entries(
             entries.push(property);
             continue;
         };
-        let value = if takes_json(field.shape) { json_text(property.value) } else { property.value };
+        let value =
+            if takes_json(field.shape) { json_text(property.value) } else { property.value };
         add(&mut entries, field, property.key_span, value);
     }
     children.into_iter().for_each(|node| child(&mut entries, node, object, builder));
     entries
 }
 
-fn child(entries: &mut Vec<Entry>, node: KdlNode, object: &'static Object, builder: &mut Builder<'_>) {
+fn child(
+    entries: &mut Vec<Entry>,
+    node: KdlNode,
+    object: &'static Object,
+    builder: &mut Builder<'_>,
+) {
     let key_span = node.name_span;
     match object.field(&node.name, true) {
         Some(field) => {
@@ -162,19 +172,29 @@ fn thing(node: KdlNode, object: &'static Object, builder: &mut Builder<'_>) -> N
     let mut named = Vec::new();
     let mut arguments = node.arguments.into_iter();
     if object.field("name", false).is_some() {
-        named.extend(arguments.next().map(|name| Entry { key: "name".into(), key_span: name.span, value: name }));
+        named.extend(arguments.next().map(|name| Entry {
+            key: "name".into(),
+            key_span: name.span,
+            value: name,
+        }));
     }
     if let Some(extra) = arguments.next() {
         let message = format!("`{}` takes no further value", node.name);
         builder.error(extra.span, message, Some("write keys as children: `{ key \"value\" }`"));
     }
-    named.extend(object_entries(node.children.unwrap_or_default(), node.properties, object, builder));
+    named.extend(object_entries(
+        node.children.unwrap_or_default(),
+        node.properties,
+        object,
+        builder,
+    ));
     Node::new(Kind::Map(builder.unique(named)), span)
 }
 
-/// A node whose key is not known to be special: one argument is a value, several are a list, children named `-` are the
-/// elements of a list, other children and properties are a map. `(list)` and `(map)` before the name decide where that
-/// leaves a doubt: a list of nothing, a map whose only key is `-`.
+/// A node whose key is not known to be special: one argument is a value, several are a list,
+/// children named `-` are the elements of a list, other children and properties are a map. `(list)`
+/// and `(map)` before the name decide where that leaves a doubt: a list of nothing, a map whose
+/// only key is `-`.
 fn generic(node: KdlNode, builder: &mut Builder<'_>) -> Node {
     let span = node.span;
     let has_keys = node.children.is_some() || !node.properties.is_empty();

@@ -1,5 +1,5 @@
-//! Front ends: each turns one format's text into the same spanned tree. They know nothing of workflows, except that
-//! KDL's nodes are arranged with the help of the key tables.
+//! Front ends: each turns one format's text into the same spanned tree. They know nothing of
+//! workflows, except that KDL's nodes are arranged with the help of the key tables.
 
 pub mod json;
 pub mod kdl;
@@ -15,7 +15,8 @@ use std::collections::HashMap;
 /// Deeper nesting is refused: no workflow needs it, and trees are walked by recursion.
 pub const MAX_DEPTH: usize = 100;
 
-/// More values than this are refused, aliases counted as often as they are used. A million jobs with a name and a command fit.
+/// More values than this are refused, aliases counted as often as they are used. A million jobs
+/// with a name and a command fit.
 pub const MAX_NODES: usize = 3_500_000;
 
 /// What all front ends need while they build a tree.
@@ -53,7 +54,11 @@ impl<'a> Builder<'a> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MAX_NODES {
             let help = "write jobs that differ only in a value as one job with `parameters`";
-            return Err(self.stop(span, format!("the file has more than {MAX_NODES} values"), Some(help)));
+            return Err(self.stop(
+                span,
+                format!("the file has more than {MAX_NODES} values"),
+                Some(help),
+            ));
         }
         Ok(())
     }
@@ -86,7 +91,14 @@ impl<'a> Builder<'a> {
     }
 
     /// A whole number from its digits, or an error if it is too large to be kept exactly.
-    pub fn integer(&mut self, negative: bool, digits: &str, radix: u32, text: &str, span: Span) -> Node {
+    pub fn integer(
+        &mut self,
+        negative: bool,
+        digits: &str,
+        radix: u32,
+        text: &str,
+        span: Span,
+    ) -> Node {
         let magnitude = u64::from_str_radix(digits, radix).ok();
         let number = match (negative, magnitude) {
             (false, Some(value)) => Some(Number::from(value)),
@@ -118,7 +130,9 @@ impl<'a> Builder<'a> {
     /// Reports keys that occur twice, with both places, and keeps the first.
     pub fn unique(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
         // Looking through a few keys is quicker than hashing them.
-        let few = |entries: &[Entry]| (1..entries.len()).all(|i| entries[..i].iter().all(|e| e.key != entries[i].key));
+        let few = |entries: &[Entry]| {
+            (1..entries.len()).all(|i| entries[..i].iter().all(|e| e.key != entries[i].key))
+        };
         if entries.len() <= 16 && few(&entries) {
             return entries;
         }
@@ -127,9 +141,10 @@ impl<'a> Builder<'a> {
         for entry in entries {
             if let Some(first) = seen.get(&entry.key) {
                 let first = self.map.place(*first, String::new());
-                let diagnostic = Diagnostic::error(format!("key `{}` occurs twice", excerpt(&entry.key)))
-                    .at(self.map.place(entry.key_span, String::new()))
-                    .remark_at("it was given here first", first);
+                let diagnostic =
+                    Diagnostic::error(format!("key `{}` occurs twice", excerpt(&entry.key)))
+                        .at(self.map.place(entry.key_span, String::new()))
+                        .remark_at("it was given here first", first);
                 self.errors.push(diagnostic);
                 continue;
             }

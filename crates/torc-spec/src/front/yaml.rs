@@ -10,7 +10,13 @@ use std::collections::{HashMap, HashSet};
 /// Reads a text into a tree.
 pub fn parse<'a>(map: &'a SourceMap, builder: &mut Builder<'a>) -> Result<Node, Stop> {
     let text = map.text();
-    let mut reader = Reader { text, cursor: Cursor::default(), open: Vec::new(), anchors: HashMap::new(), builder };
+    let mut reader = Reader {
+        text,
+        cursor: Cursor::default(),
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        builder,
+    };
     let mut root = None;
     let mut parser = Parser::new_from_str(text);
     while let Some(next) = parser.next_event() {
@@ -18,7 +24,8 @@ pub fn parse<'a>(map: &'a SourceMap, builder: &mut Builder<'a>) -> Result<Node, 
             Ok(next) => next,
             Err(error) => return Err(reader.scan_error(&error)),
         };
-        let span = Span::new(reader.cursor.byte(text, &span.start), reader.cursor.byte(text, &span.end));
+        let span =
+            Span::new(reader.cursor.byte(text, &span.start), reader.cursor.byte(text, &span.end));
         if let Some(node) = reader.event(event, span, root.is_some())? {
             root = Some(node);
         }
@@ -44,11 +51,13 @@ impl Cursor {
         let index = marker.index();
         if index >= self.chars {
             let rest = &text[self.bytes..];
-            let ahead = rest.char_indices().nth(index - self.chars).map_or(rest.len(), |(at, _)| at);
+            let ahead =
+                rest.char_indices().nth(index - self.chars).map_or(rest.len(), |(at, _)| at);
             self.bytes += ahead;
         } else {
             let before = &text[..self.bytes];
-            let back = before.char_indices().rev().nth(self.chars - index - 1).map_or(0, |(at, _)| at);
+            let back =
+                before.char_indices().rev().nth(self.chars - index - 1).map_or(0, |(at, _)| at);
             self.bytes = back;
         }
         self.chars = index;
@@ -79,7 +88,12 @@ struct Reader<'a, 'b> {
 
 impl Reader<'_, '_> {
     /// Takes one event; gives the root when it is complete.
-    fn event(&mut self, event: Event<'_>, span: Span, have_root: bool) -> Result<Option<Node>, Stop> {
+    fn event(
+        &mut self,
+        event: Event<'_>,
+        span: Span,
+        have_root: bool,
+    ) -> Result<Option<Node>, Stop> {
         let (node, anchor) = match event {
             Event::DocumentStart(_) if have_root => {
                 return Err(self.builder.stop(
@@ -88,20 +102,28 @@ impl Reader<'_, '_> {
                     Some("one file holds one workflow"),
                 ));
             }
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => {
                 return Ok(None);
             }
             Event::Alias(anchor) => (self.alias(anchor, span)?, 0),
             Event::Scalar(text, style, anchor, tag) => {
                 // A key is no value of its own, here as in the other formats.
-                let is_key = matches!(self.open.last(), Some(Open { content: Content::Map(_, None), .. }));
+                let is_key =
+                    matches!(self.open.last(), Some(Open { content: Content::Map(_, None), .. }));
                 self.builder.count(usize::from(!is_key), span)?;
                 let tag = tag.as_ref().map(|tag| tag.to_string());
                 (self.scalar(text.into_owned(), style, tag.as_deref(), span), anchor)
             }
             Event::SequenceStart(anchor, _) => {
-                let content =
-                    if self.is_jobs() { Content::Jobs(Collector::default()) } else { Content::List(Vec::new()) };
+                let content = if self.is_jobs() {
+                    Content::Jobs(Collector::default())
+                } else {
+                    Content::List(Vec::new())
+                };
                 self.push(Open { start: span, anchor, content })?;
                 return Ok(None);
             }
@@ -144,7 +166,11 @@ impl Reader<'_, '_> {
             Content::List(items) => Node::new(Kind::List(items), span),
             Content::Jobs(items) => Node::new(items.finish(), span),
             Content::Map(entries, _) => {
-                let entries = if entries.iter().any(|e| e.key == "<<") { self.merge(entries) } else { entries };
+                let entries = if entries.iter().any(|e| e.key == "<<") {
+                    self.merge(entries)
+                } else {
+                    entries
+                };
                 Node::new(Kind::Map(self.builder.unique(entries)), span)
             }
         }
@@ -152,8 +178,10 @@ impl Reader<'_, '_> {
 
     /// `<<: *base` or `<<: [*a, *b]`: keys of the map itself win, then those of the first base.
     fn merge(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
-        let (merges, mut own): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.key == "<<");
-        let mut known: HashSet<std::borrow::Cow<'_, str>> = own.iter().map(|entry| entry.key.clone()).collect();
+        let (merges, mut own): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.key == "<<");
+        let mut known: HashSet<std::borrow::Cow<'_, str>> =
+            own.iter().map(|entry| entry.key.clone()).collect();
         for merge in merges {
             let bases = match merge.value.kind {
                 Kind::List(bases) => bases,
@@ -190,24 +218,41 @@ impl Reader<'_, '_> {
             Content::List(items) => items.push(node),
             Content::Jobs(items) => items.push(node),
             Content::Map(entries, key) => match key.take() {
-                Some((key, key_span)) => entries.push(Entry { key: key.into(), key_span, value: node }),
+                Some((key, key_span)) => {
+                    entries.push(Entry { key: key.into(), key_span, value: node })
+                }
                 None => {
                     let text = match node.kind {
                         Kind::Text(text) => text,
                         Kind::Null => {
-                            let raw = self.text.get(node.span.start as usize..node.span.end as usize).unwrap_or("");
+                            let raw = self
+                                .text
+                                .get(node.span.start as usize..node.span.end as usize)
+                                .unwrap_or("");
                             if raw.is_empty() {
-                                return Err(self.builder.stop(node.span, "a key is missing here", None));
+                                return Err(self.builder.stop(
+                                    node.span,
+                                    "a key is missing here",
+                                    None,
+                                ));
                             }
                             raw.to_owned()
                         }
-                        Kind::Bool(_) => {
-                            self.text.get(node.span.start as usize..node.span.end as usize).unwrap_or("").to_owned()
+                        Kind::Bool(_) => self
+                            .text
+                            .get(node.span.start as usize..node.span.end as usize)
+                            .unwrap_or("")
+                            .to_owned(),
+                        Kind::Number(number, raw) => {
+                            raw.map_or_else(|| number.to_string(), String::from)
                         }
-                        Kind::Number(number, raw) => raw.map_or_else(|| number.to_string(), String::from),
                         Kind::List(_) | Kind::Long(_) | Kind::Map(_) => {
                             let help = "if it is meant as text, put it in quotes";
-                            return Err(self.builder.stop(node.span, "a key must be text", Some(help)));
+                            return Err(self.builder.stop(
+                                node.span,
+                                "a key must be text",
+                                Some(help),
+                            ));
                         }
                     };
                     *key = Some((text, node.span));
@@ -221,9 +266,17 @@ impl Reader<'_, '_> {
         let forced = match tag {
             None => style != ScalarStyle::Plain,
             Some(tag) if tag.ends_with("str") || tag == "!" => true,
-            Some(tag) if ["int", "float", "bool", "null"].iter().any(|known| tag.ends_with(known)) => false,
+            Some(tag)
+                if ["int", "float", "bool", "null"].iter().any(|known| tag.ends_with(known)) =>
+            {
+                false
+            }
             Some(tag) => {
-                self.builder.error(span, format!("unknown tag `{}`", excerpt(tag)), Some("remove it"));
+                self.builder.error(
+                    span,
+                    format!("unknown tag `{}`", excerpt(tag)),
+                    Some("remove it"),
+                );
                 true
             }
         };
@@ -250,10 +303,14 @@ impl Reader<'_, '_> {
             Some("is a quotation mark missing, or one too many?")
         } else if error.info().contains("mapping values are not allowed") {
             Some("text that contains `: ` must stand in quotes; else check the indentation")
-        } else if error.info().contains("block collection") || error.info().contains("block mapping") {
+        } else if error.info().contains("block collection")
+            || error.info().contains("block mapping")
+        {
             Some("check the indentation: the keys of one element stand in the same column")
         } else if braces {
-            Some("text that begins with a special character such as `{`, `*` or `%` must stand in quotes")
+            Some(
+                "text that begins with a special character such as `{`, `*` or `%` must stand in quotes",
+            )
         } else {
             None
         };
@@ -263,7 +320,11 @@ impl Reader<'_, '_> {
             return self.builder.stop(Span::new(at, at + width), message, None);
         }
         let info = error.info().trim();
-        self.builder.stop(Span::new(at, at + width), format!("this is not valid YAML: {info}"), help)
+        self.builder.stop(
+            Span::new(at, at + width),
+            format!("this is not valid YAML: {info}"),
+            help,
+        )
     }
 }
 
@@ -285,7 +346,9 @@ fn plain(builder: &mut Builder<'_>, text: String, span: Span) -> Node {
                 b'+' => (false, &text[1..]),
                 _ => (false, text.as_str()),
             };
-            let all = |digits: &str, radix| !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+            let all = |digits: &str, radix| {
+                !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix))
+            };
             if all(body, 10) {
                 return builder.integer(negative, body, 10, &text, span);
             }
@@ -298,7 +361,9 @@ fn plain(builder: &mut Builder<'_>, text: String, span: Span) -> Node {
             if is_float(body) {
                 return builder.float(text.trim_start_matches('+').parse().ok(), &text, span);
             }
-            if matches!(body, ".inf" | ".Inf" | ".INF") || matches!(text.as_str(), ".nan" | ".NaN" | ".NAN") {
+            if matches!(body, ".inf" | ".Inf" | ".INF")
+                || matches!(text.as_str(), ".nan" | ".NaN" | ".NAN")
+            {
                 return builder.float(None, &text, span);
             }
             return builder.text(text, span);
@@ -314,7 +379,9 @@ fn is_float(body: &str) -> bool {
         None => (body, None),
     };
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if exponent.is_some_and(|exponent| !digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))) {
+    if exponent
+        .is_some_and(|exponent| !digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent)))
+    {
         return false;
     }
     match mantissa.split_once('.') {
@@ -330,7 +397,9 @@ fn count(node: &Node) -> usize {
         Kind::Text(text) => 1 + text.len() / 64,
         Kind::List(items) => 1 + items.iter().map(count).sum::<usize>(),
         Kind::Long(items) => 1 + items.iter().map(|item| count(&item)).sum::<usize>(),
-        Kind::Map(entries) => 1 + entries.iter().map(|entry| 1 + count(&entry.value)).sum::<usize>(),
+        Kind::Map(entries) => {
+            1 + entries.iter().map(|entry| 1 + count(&entry.value)).sum::<usize>()
+        }
         _ => 1,
     }
 }
@@ -339,7 +408,9 @@ fn depth(node: &Node) -> usize {
     match &node.kind {
         Kind::List(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
         Kind::Long(items) => 1 + items.iter().map(|item| depth(&item)).max().unwrap_or(0),
-        Kind::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.value)).max().unwrap_or(0),
+        Kind::Map(entries) => {
+            1 + entries.iter().map(|entry| depth(&entry.value)).max().unwrap_or(0)
+        }
         _ => 0,
     }
 }

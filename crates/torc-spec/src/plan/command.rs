@@ -1,4 +1,5 @@
-//! Shell texts with `${files.input.NAME}` and its relatives: cut once per definition, filled in once per instance.
+//! Shell texts with `${files.input.NAME}` and its relatives: cut once per definition, filled in
+//! once per instance.
 
 use super::catalog::Catalog;
 use crate::diagnostic::nearest;
@@ -90,7 +91,12 @@ impl Command {
             pieces.push(Piece::Text(Template::parse(before, parameters, Quoting::Plain)?));
             let written = &from[..length];
             let name = Template::parse(&written[prefix..length - 1], parameters, Quoting::Plain)?;
-            pieces.push(Piece::Reference(Reference { kind, name, written: written.into(), quotes: scanner.quotes() }));
+            pieces.push(Piece::Reference(Reference {
+                kind,
+                name,
+                written: written.into(),
+                quotes: scanner.quotes(),
+            }));
             rest = &from[length..];
         }
         pieces.push(Piece::Text(Template::parse(rest, parameters, Quoting::Plain)?));
@@ -113,14 +119,15 @@ impl Command {
         })
     }
 
-    /// Fills in the rows of one instance: text from the first, references from all of them, separated by spaces.
+    /// Fills in the rows of one instance: text from the first, references from all of them,
+    /// separated by spaces.
     pub fn fill(&self, rows: &[Vec<&Value>], catalog: &Catalog) -> Result<Filled, Doubt> {
         let mut out = Filled::default();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => {
-                    out.text.push_str(&text.fill(&rows[0]).map_err(|message| Doubt::fatal(String::new(), message))?)
-                }
+                Piece::Text(text) => out.text.push_str(
+                    &text.fill(&rows[0]).map_err(|message| Doubt::fatal(String::new(), message))?,
+                ),
                 Piece::Reference(reference) => reference.fill(rows, catalog, &mut out)?,
             }
         }
@@ -136,9 +143,11 @@ pub(crate) fn next_reference(text: &str) -> Option<(usize, usize, ReferenceKind,
     })
 }
 
-/// Length of the prefix, kind and whole length of the reference that a text begins with; braces inside are placeholders.
+/// Length of the prefix, kind and whole length of the reference that a text begins with; braces
+/// inside are placeholders.
 fn first_reference(text: &str) -> Option<(usize, ReferenceKind, usize)> {
-    let (prefix, kind) = ReferenceKind::PREFIXES.iter().find(|(prefix, _)| text.starts_with(prefix))?;
+    let (prefix, kind) =
+        ReferenceKind::PREFIXES.iter().find(|(prefix, _)| text.starts_with(prefix))?;
     let mut depth = 1;
     for (offset, byte) in text[prefix.len()..].bytes().enumerate() {
         match byte {
@@ -154,8 +163,8 @@ fn first_reference(text: &str) -> Option<(usize, ReferenceKind, usize)> {
     None
 }
 
-/// What looks like a reference and is none, in the order of the text: `${files.inputs.x}`. A dot after a plain name is
-/// nothing that the shell could read either.
+/// What looks like a reference and is none, in the order of the text: `${files.inputs.x}`. A dot
+/// after a plain name is nothing that the shell could read either.
 pub(crate) fn slips(text: &str) -> Vec<Doubt> {
     let mut found = Vec::new();
     let mut scanner = Scanner::default();
@@ -170,10 +179,13 @@ pub(crate) fn slips(text: &str) -> Vec<Doubt> {
         scanner.advance("${");
         done = start + 2;
         // `\${` is text, and so is `$${`: the number of the process, and braces.
-        let before = |what: u8| text[..start].bytes().rev().take_while(|byte| *byte == what).count();
+        let before =
+            |what: u8| text[..start].bytes().rev().take_while(|byte| *byte == what).count();
         let is_escaped = before(b'\\') % 2 == 1 || before(b'$') % 2 == 1;
         let Some(path) = dotted(&text[done..]) else { continue };
-        let right = ["files", "user_data"].into_iter().find(|known| nearest(word_of(path), [*known]).is_some());
+        let right = ["files", "user_data"]
+            .into_iter()
+            .find(|known| nearest(word_of(path), [*known]).is_some());
         let is_read_by_the_shell = scanner.quotes() != Quotes::Single && !is_escaped;
         if is_read_by_the_shell || right.is_some() {
             found.push(slip(path, right, is_read_by_the_shell));
@@ -202,7 +214,8 @@ fn word_of(path: &str) -> &str {
 
 fn slip(path: &str, right: Option<&str>, is_read_by_the_shell: bool) -> Doubt {
     let written = format!("${{{path}");
-    let shown = if path.ends_with('.') { format!("{written}...}}") } else { format!("{written}}}") };
+    let shown =
+        if path.ends_with('.') { format!("{written}...}}") } else { format!("{written}}}") };
     let Some(right) = right else {
         let message = format!("the shell can not read `{shown}`: a name has no dots");
         let help = "references are `${files.input.NAME}`, `${user_data.input.NAME}` and the same with `output`; \
@@ -233,7 +246,10 @@ impl Reference {
     fn fill(&self, rows: &[Vec<&Value>], catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
         let mut names: Vec<String> = Vec::with_capacity(1);
         for row in rows {
-            let name = self.name.fill(row).map_err(|message| Doubt::fatal(self.written.clone(), message))?;
+            let name = self
+                .name
+                .fill(row)
+                .map_err(|message| Doubt::fatal(self.written.clone(), message))?;
             if rows.len() == 1 || !names.contains(&name) {
                 names.push(name);
             }
@@ -255,16 +271,26 @@ impl Reference {
     }
 
     fn fill_file(&self, name: &str, catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
-        let index = catalog.file(name).ok_or_else(|| self.unknown("file", name, catalog.nearest_file(name)))?;
+        let index = catalog
+            .file(name)
+            .ok_or_else(|| self.unknown("file", name, catalog.nearest_file(name)))?;
         let path = &catalog.files[index as usize].path;
         if let Some(c) = special(path, self.quotes) {
-            let message = format!("the path `{path}` contains `{}`, which the shell will interpret", c.escape_debug());
+            let message = format!(
+                "the path `{path}` contains `{}`, which the shell will interpret",
+                c.escape_debug()
+            );
             let help = match self.quotes {
                 Quotes::None => "put the reference in double quotes",
                 Quotes::Double => "put the reference in single quotes",
                 Quotes::Single => "choose another path",
             };
-            out.doubts.push(Doubt { written: self.written.clone(), message, help: Some(help.into()), fatal: false });
+            out.doubts.push(Doubt {
+                written: self.written.clone(),
+                message,
+                help: Some(help.into()),
+                fatal: false,
+            });
         }
         out.text.push_str(path);
         out.references.push((self.kind, index));
@@ -272,8 +298,9 @@ impl Reference {
     }
 
     fn fill_user_data(&self, name: &str, catalog: &Catalog, out: &mut Filled) -> Result<(), Doubt> {
-        let index =
-            catalog.user_data(name).ok_or_else(|| self.unknown("user data", name, catalog.nearest_user_data(name)))?;
+        let index = catalog
+            .user_data(name)
+            .ok_or_else(|| self.unknown("user data", name, catalog.nearest_user_data(name)))?;
         out.references.push((self.kind, index));
         let variable = user_data_variable(name);
         let Some(data) = &catalog.user_data[index as usize].data else {
@@ -285,8 +312,15 @@ impl Reference {
                     out.text.push_str(&format!("${{{variable}}}"));
                     let message =
                         "the value is not known yet, and between single quotes only a nested shell will see it".into();
-                    let help = Some(format!("use double quotes, or read the environment variable `{variable}`"));
-                    out.doubts.push(Doubt { written: self.written.clone(), message, help, fatal: false });
+                    let help = Some(format!(
+                        "use double quotes, or read the environment variable `{variable}`"
+                    ));
+                    out.doubts.push(Doubt {
+                        written: self.written.clone(),
+                        message,
+                        help,
+                        fatal: false,
+                    });
                 }
             }
             return Ok(());
@@ -295,11 +329,14 @@ impl Reference {
         let scalar = matches!(data, Value::String(_))
             && special(&text, Quotes::Single).is_none()
             && !text.contains(['$', '`', '\\']);
-        let harmless = special(&text, self.quotes).is_none() || (self.quotes == Quotes::None && scalar);
+        let harmless =
+            special(&text, self.quotes).is_none() || (self.quotes == Quotes::None && scalar);
         if !harmless {
             let fatal = self.quotes == Quotes::Single;
             let message = if fatal {
-                format!("the value of `{name}` contains a single quote, which would end the quotes around it")
+                format!(
+                    "the value of `{name}` contains a single quote, which would end the quotes around it"
+                )
             } else {
                 format!("the shell will interpret parts of the value of `{name}`")
             };

@@ -1,7 +1,8 @@
 //! Expansion: one definition with parameters becomes many instances.
 //!
-//! The parameters in a definition's name tell its instances apart. Values of the other parameters gather in one
-//! instance: its lists take all of them (fan-in), and its command may not depend on them.
+//! The parameters in a definition's name tell its instances apart. Values of the other parameters
+//! gather in one instance: its lists take all of them (fan-in), and its command may not depend on
+//! them.
 
 use super::Planner;
 use super::catalog::Catalog;
@@ -46,11 +47,19 @@ impl Planner<'_> {
     fn expand_files(&mut self, catalog: &mut Catalog) {
         let mut origins = Vec::new();
         for (index, file) in self.spec.document.files.iter().enumerate() {
-            self.attempt("file", &file.name, |planner| planner.expand_file(index, file, catalog, &mut origins));
+            self.attempt("file", &file.name, |planner| {
+                planner.expand_file(index, file, catalog, &mut origins)
+            });
         }
     }
 
-    fn expand_file(&mut self, index: usize, file: &FileSpec, catalog: &mut Catalog, origins: &mut Vec<usize>) {
+    fn expand_file(
+        &mut self,
+        index: usize,
+        file: &FileSpec,
+        catalog: &mut Catalog,
+        origins: &mut Vec<usize>,
+    ) {
         let list = At::top("files");
         let at = list.index(index);
         let Some(rows) = self.rows(file.parameters(), &at) else { return };
@@ -76,11 +85,19 @@ impl Planner<'_> {
     fn expand_user_data(&mut self, catalog: &mut Catalog) {
         let mut origins = Vec::new();
         for (index, data) in self.spec.document.user_data.iter().enumerate() {
-            self.attempt("user data", &data.name, |planner| planner.expand_data(index, data, catalog, &mut origins));
+            self.attempt("user data", &data.name, |planner| {
+                planner.expand_data(index, data, catalog, &mut origins)
+            });
         }
     }
 
-    fn expand_data(&mut self, index: usize, data: &UserDataSpec, catalog: &mut Catalog, origins: &mut Vec<usize>) {
+    fn expand_data(
+        &mut self,
+        index: usize,
+        data: &UserDataSpec,
+        catalog: &mut Catalog,
+        origins: &mut Vec<usize>,
+    ) {
         let list = At::top("user_data");
         let at = list.index(index);
         let Some(rows) = self.rows(data.parameters(), &at) else { return };
@@ -92,7 +109,14 @@ impl Planner<'_> {
         self.warn_unused(&names, &at, name.uses().chain(uses.iter().copied()));
         for group in self.groups(&rows, &name, &at, catalog.user_data.len()) {
             let values = group.rows(&rows);
-            if self.varies(&values, uses.iter().copied(), &names, &at.key("data"), "user data", &group.name) {
+            if self.varies(
+                &values,
+                uses.iter().copied(),
+                &names,
+                &at.key("data"),
+                "user data",
+                &group.name,
+            ) {
                 break;
             }
             let filled = match value.as_ref().map(|value| value.fill(&values[0])).transpose() {
@@ -102,7 +126,11 @@ impl Planner<'_> {
                     break;
                 }
             };
-            let entry = UserData { name: group.name.clone(), data: filled, is_ephemeral: data.is_ephemeral };
+            let entry = UserData {
+                name: group.name.clone(),
+                data: filled,
+                is_ephemeral: data.is_ephemeral,
+            };
             if let Err(first) = catalog.add_user_data(entry) {
                 self.duplicate("user data", &group.name, &at, &list.index(origins[first as usize]));
                 break;
@@ -134,7 +162,8 @@ impl Planner<'_> {
         match error {
             RowsError::Unknown { index, name } => {
                 let known = self.spec.document.parameters.keys().map(String::as_str);
-                let help = suggest(&name, known).or_else(|| Some("the workflow defines no `parameters`".into()));
+                let help = suggest(&name, known)
+                    .or_else(|| Some("the workflow defines no `parameters`".into()));
                 let message = format!("the workflow has no parameter `{}`", excerpt(&name));
                 self.report(&source.index(index), "", Diagnostic::error(message).maybe_help(help));
             }
@@ -151,18 +180,26 @@ impl Planner<'_> {
             }
             RowsError::Value { name, error } => {
                 let shared = At::top("parameters");
-                let place = if own.parameters.is_empty() { shared.key(&name) } else { source.key(&name) };
+                let place =
+                    if own.parameters.is_empty() { shared.key(&name) } else { source.key(&name) };
                 self.report(&place, "", Diagnostic::error(error.message).maybe_help(error.help));
             }
             RowsError::Many => {
-                let message = format!("these parameters have more than {MAX_INSTANCES} combinations");
+                let message =
+                    format!("these parameters have more than {MAX_INSTANCES} combinations");
                 self.report(&source, "", Diagnostic::error(message));
             }
         }
     }
 
     /// Cuts a text at its placeholders; nothing if one of them is wrong.
-    pub fn template(&mut self, text: &str, names: &[&str], quoting: Quoting, at: &At<'_>) -> Option<Template> {
+    pub fn template(
+        &mut self,
+        text: &str,
+        names: &[&str],
+        quoting: Quoting,
+        at: &At<'_>,
+    ) -> Option<Template> {
         match Template::parse(text, names, quoting) {
             Ok(template) => Some(template),
             Err(error) => {
@@ -195,14 +232,19 @@ impl Planner<'_> {
         let diagnostic = match &error.unknown {
             Some(name) => {
                 let near = self.advice.nearest(name, names);
-                let near = near.map(|near| format!("did you mean `{{{near}}}`? ")).unwrap_or_default();
+                let near =
+                    near.map(|near| format!("did you mean `{{{near}}}`? ")).unwrap_or_default();
                 let take = if self.spec.document.parameters.contains_key(name) {
                     format!("take it from the workflow with `use_parameters: [{name}]`; ")
                 } else {
                     String::new()
                 };
-                let message = format!("`{}` is neither a parameter of this entry nor a variable", error.token);
-                let help = format!("{near}{take}write `{{{}}}` for the braces themselves", error.token);
+                let message = format!(
+                    "`{}` is neither a parameter of this entry nor a variable",
+                    error.token
+                );
+                let help =
+                    format!("{near}{take}write `{{{}}}` for the braces themselves", error.token);
                 Diagnostic::error(message).help(help)
             }
             None => Diagnostic::error(error.message.clone()),
@@ -222,10 +264,20 @@ impl Planner<'_> {
     }
 
     /// Gathers the rows by the name they give.
-    pub fn groups(&mut self, rows: &Rows, name: &Template, at: &At<'_>, already: usize) -> Vec<Group> {
+    pub fn groups(
+        &mut self,
+        rows: &Rows,
+        name: &Template,
+        at: &At<'_>,
+        already: usize,
+    ) -> Vec<Group> {
         let place = at.key("name");
         if already + rows.len() > MAX_INSTANCES {
-            self.report(&place, "", Diagnostic::error(format!("the workflow has more than {MAX_INSTANCES} of these")));
+            self.report(
+                &place,
+                "",
+                Diagnostic::error(format!("the workflow has more than {MAX_INSTANCES} of these")),
+            );
             return Vec::new();
         }
         let mut groups: Vec<Group> = Vec::with_capacity(rows.len());
@@ -242,7 +294,10 @@ impl Planner<'_> {
                 let first = rows.row(group.first);
                 if let Some(differing) = name.uses().find(|i| first[*i] != row[*i]) {
                     let parameter = rows.names()[differing];
-                    let message = format!("two values of `{parameter}` give the same name `{}`", excerpt(&text));
+                    let message = format!(
+                        "two values of `{parameter}` give the same name `{}`",
+                        excerpt(&text)
+                    );
                     let help = "use a format that keeps them apart, such as more decimals";
                     self.report(&place, "", Diagnostic::error(message).help(help));
                     return Vec::new();
@@ -271,7 +326,9 @@ impl Planner<'_> {
         if rows.len() == 1 {
             return false;
         }
-        let Some(parameter) = uses.find(|i| rows.iter().any(|row| row[*i] != rows[0][*i])) else { return false };
+        let Some(parameter) = uses.find(|i| rows.iter().any(|row| row[*i] != rows[0][*i])) else {
+            return false;
+        };
         let parameter = names[parameter];
         let name = excerpt(name);
         let message = format!(
@@ -295,7 +352,11 @@ impl Planner<'_> {
             let own = at.key("parameters");
             let is_own = at.path().resolve(self.spec.tree()).get("parameters").is_some();
             let place = if is_own { own.key(name) } else { at.key("use_parameters") };
-            self.report(&place, "", Diagnostic::warning(format!("parameter `{name}` is not used here")));
+            self.report(
+                &place,
+                "",
+                Diagnostic::warning(format!("parameter `{name}` is not used here")),
+            );
         }
     }
 

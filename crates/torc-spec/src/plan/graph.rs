@@ -10,34 +10,53 @@ impl Planner<'_> {
     /// Reports one cycle, if there is any.
     pub fn check_cycles(&mut self, jobs: &[Job], catalog: &Catalog, origins: &[usize]) {
         let Some(cycle) = find_cycle(jobs) else { return };
-        let step =
-            |from: usize, to: usize| format!("`{}` {}", excerpt(&jobs[to].name), reason(jobs, catalog, from, to));
-        let shown: Vec<String> =
-            cycle.iter().zip(cycle.iter().cycle().skip(1)).map(|(from, to)| step(*from, *to)).collect();
+        let step = |from: usize, to: usize| {
+            format!("`{}` {}", excerpt(&jobs[to].name), reason(jobs, catalog, from, to))
+        };
+        let shown: Vec<String> = cycle
+            .iter()
+            .zip(cycle.iter().cycle().skip(1))
+            .map(|(from, to)| step(*from, *to))
+            .collect();
         let message = match cycle.as_slice() {
             [own] => {
-                format!("job `{}` waits for itself {}", excerpt(&jobs[*own].name), reason(jobs, catalog, *own, *own))
+                format!(
+                    "job `{}` waits for itself {}",
+                    excerpt(&jobs[*own].name),
+                    reason(jobs, catalog, *own, *own)
+                )
             }
             _ => {
                 let most = 12;
                 let dots = if shown.len() > most { " -> ..." } else { "" };
                 let path = shown[..shown.len().min(most)].join(" -> ");
-                format!("the jobs wait for each other: `{}` -> {path}{dots}", excerpt(&jobs[cycle[0]].name))
+                format!(
+                    "the jobs wait for each other: `{}` -> {path}{dots}",
+                    excerpt(&jobs[cycle[0]].name)
+                )
             }
         };
         let mut diagnostic = Diagnostic::error(message).label("the cycle begins here");
         for job in cycle.iter().skip(1).take(4) {
             let place = self.spec.place(&At::top("jobs").index(origins[*job]).key("name"), "");
-            diagnostic = diagnostic.remark_at(format!("`{}` is part of it", excerpt(&jobs[*job].name)), place);
+            diagnostic = diagnostic
+                .remark_at(format!("`{}` is part of it", excerpt(&jobs[*job].name)), place);
         }
-        let help = "`a -> b` reads: a must succeed before b starts; remove one of these dependencies";
-        self.report(&At::top("jobs").index(origins[cycle[0]]).key("name"), "", diagnostic.help(help));
+        let help =
+            "`a -> b` reads: a must succeed before b starts; remove one of these dependencies";
+        self.report(
+            &At::top("jobs").index(origins[cycle[0]]).key("name"),
+            "",
+            diagnostic.help(help),
+        );
     }
 }
 
 /// Why `to` waits for `from`.
 fn reason(jobs: &[Job], catalog: &Catalog, from: usize, to: usize) -> String {
-    let common = |outputs: &[usize], inputs: &[usize]| outputs.iter().copied().find(|item| inputs.contains(item));
+    let common = |outputs: &[usize], inputs: &[usize]| {
+        outputs.iter().copied().find(|item| inputs.contains(item))
+    };
     if let Some(file) = common(&jobs[from].output_files, &jobs[to].input_files) {
         return format!("(through file `{}`)", excerpt(&catalog.files[file].name));
     }
@@ -47,7 +66,8 @@ fn reason(jobs: &[Job], catalog: &Catalog, from: usize, to: usize) -> String {
     "(depends_on)".into()
 }
 
-/// A cycle in the direction of the work: each job must succeed before the next starts, the last before the first.
+/// A cycle in the direction of the work: each job must succeed before the next starts, the last
+/// before the first.
 fn find_cycle(jobs: &[Job]) -> Option<Vec<usize>> {
     let order = topological(jobs);
     if order.len() == jobs.len() {
@@ -71,7 +91,8 @@ fn find_cycle(jobs: &[Job]) -> Option<Vec<usize>> {
     Some(cycle)
 }
 
-/// The jobs in an order in which each comes after those it depends on; shorter than all jobs if there is a cycle.
+/// The jobs in an order in which each comes after those it depends on; shorter than all jobs if
+/// there is a cycle.
 pub fn topological(jobs: &[Job]) -> Vec<usize> {
     let (starts, children) = children(jobs);
     let mut waits: Vec<usize> = jobs.iter().map(|job| job.depends_on.len()).collect();

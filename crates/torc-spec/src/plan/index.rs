@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Positions by the hash of the name that stands there. Who asks also says how to read the name at a position.
+/// Positions by the hash of the name that stands there. Who asks also says how to read the name at
+/// a position.
 #[derive(Debug, Default)]
 pub struct Index {
     state: RandomState,
@@ -16,7 +17,11 @@ impl Index {
     /// Where a name stands.
     pub fn get<'a>(&self, name: &str, at: impl Fn(usize) -> &'a String) -> Option<usize> {
         let found = *self.by_hash.get(&self.state.hash_one(name))? as usize;
-        if at(found) == name { Some(found) } else { self.others.get(name).map(|position| *position as usize) }
+        if at(found) == name {
+            Some(found)
+        } else {
+            self.others.get(name).map(|position| *position as usize)
+        }
     }
 
     /// Adds a name that is not in it yet.
@@ -48,7 +53,8 @@ mod tests {
         index.by_hash.insert(index.state.hash_one("b"), 0);
         index.add("b", 1, at);
         index.add("c", 2, at);
-        let found: Vec<Option<usize>> = ["a", "b", "c", "d"].iter().map(|name| index.get(name, at)).collect();
+        let found: Vec<Option<usize>> =
+            ["a", "b", "c", "d"].iter().map(|name| index.get(name, at)).collect();
         assert_eq!(found, [Some(0), Some(1), Some(2), None]);
     }
 }

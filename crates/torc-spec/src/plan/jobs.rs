@@ -93,7 +93,8 @@ pub struct ListKey {
     get: fn(&JobSpec) -> &Vec<String>,
 }
 
-/// The lists whose elements are expanded one by one; each list of names is followed by its list of expressions.
+/// The lists whose elements are expanded one by one; each list of names is followed by its list of
+/// expressions.
 pub const LISTS: [ListKey; 10] = [
     ListKey { key: "depends_on", regex: false, get: |job| &job.depends_on },
     ListKey { key: "depends_on_regexes", regex: true, get: |job| &job.depends_on_regexes },
@@ -102,9 +103,17 @@ pub const LISTS: [ListKey; 10] = [
     ListKey { key: "output_files", regex: false, get: |job| &job.output_files },
     ListKey { key: "output_file_regexes", regex: true, get: |job| &job.output_file_regexes },
     ListKey { key: "input_user_data", regex: false, get: |job| &job.input_user_data },
-    ListKey { key: "input_user_data_regexes", regex: true, get: |job| &job.input_user_data_regexes },
+    ListKey {
+        key: "input_user_data_regexes",
+        regex: true,
+        get: |job| &job.input_user_data_regexes,
+    },
     ListKey { key: "output_user_data", regex: false, get: |job| &job.output_user_data },
-    ListKey { key: "output_user_data_regexes", regex: true, get: |job| &job.output_user_data_regexes },
+    ListKey {
+        key: "output_user_data_regexes",
+        regex: true,
+        get: |job| &job.output_user_data_regexes,
+    },
 ];
 
 /// The texts of which a job has at most one each.
@@ -176,9 +185,16 @@ impl Planner<'_> {
         let names = rows.names();
         let Some(template) = self.job_template(job, &names, &at) else { return };
         self.warn_unused(&names, &at, template.mentions());
-        for (number, group) in self.groups(&rows, &template.name, &at, expanded.jobs.len()).into_iter().enumerate() {
+        for (number, group) in
+            self.groups(&rows, &template.name, &at, expanded.jobs.len()).into_iter().enumerate()
+        {
             if let Some(first) = expanded.find(&group.name) {
-                self.duplicate("job", &group.name, &at, &list.index(expanded.drafts[first].origin as usize));
+                self.duplicate(
+                    "job",
+                    &group.name,
+                    &at,
+                    &list.index(expanded.drafts[first].origin as usize),
+                );
                 break;
             }
             let values = group.rows(&rows);
@@ -195,8 +211,13 @@ impl Planner<'_> {
             let Some((instance, draft)) = self.instance(&making) else { break };
             *text += instance.command.len();
             if *text > MAX_TEXT {
-                let message = format!("the expanded commands take more than {} MiB", MAX_TEXT >> 20);
-                self.report(&at.key("name"), "", Diagnostic::error(message).help("move long commands into a script"));
+                let message =
+                    format!("the expanded commands take more than {} MiB", MAX_TEXT >> 20);
+                self.report(
+                    &at.key("name"),
+                    "",
+                    Diagnostic::error(message).help("move long commands into a script"),
+                );
                 return;
             }
             let job = Job { name: group.name, ..instance };
@@ -249,15 +270,28 @@ impl Planner<'_> {
         for (number, list) in LISTS.iter().enumerate() {
             let quoting = if list.regex { Quoting::Regex } else { Quoting::Plain };
             for (position, text) in (list.get)(job).iter().enumerate() {
-                let template = self.template(text, names, quoting, &at.key(list.key).index(position));
+                let template =
+                    self.template(text, names, quoting, &at.key(list.key).index(position));
                 elements.extend(template.map(|template| (number as u8, position as u32, template)));
             }
         }
         let steps = self.json_template(sketch.as_ref(), names, &at.key("steps"), false);
         let map = self.json_template(job.map.as_ref(), names, &at.key("map"), false);
         let fine = self.found.count(Severity::Error) == errors;
-        let (Some(name), Some(steps), Some(map), true) = (name, steps, map, fine) else { return None };
-        Some(JobTemplate { name, command, invocation_script, singles, env, uses, elements, steps, map })
+        let (Some(name), Some(steps), Some(map), true) = (name, steps, map, fine) else {
+            return None;
+        };
+        Some(JobTemplate {
+            name,
+            command,
+            invocation_script,
+            singles,
+            env,
+            uses,
+            elements,
+            steps,
+            map,
+        })
     }
 
     /// Everything of an instance but its name and origin.
@@ -272,7 +306,8 @@ impl Planner<'_> {
         let invocation_script =
             self.shell(making, &template.invocation_script, "invocation_script", &mut references)?;
         let mut singles: [Option<String>; 5] = Default::default();
-        for ((single, template), (key, _)) in singles.iter_mut().zip(&template.singles).zip(SINGLES) {
+        for ((single, template), (key, _)) in singles.iter_mut().zip(&template.singles).zip(SINGLES)
+        {
             if let Some(template) = template {
                 *single = Some(self.fill(template, row, &at.key(key))?);
             }
@@ -290,7 +325,11 @@ impl Planner<'_> {
         for (list, position, template) in &template.elements {
             let rows = if template.is_constant() { &rows[..1] } else { rows };
             for row in rows {
-                let text = self.fill(template, row, &at.key(LISTS[*list as usize].key).index(*position as usize))?;
+                let text = self.fill(
+                    template,
+                    row,
+                    &at.key(LISTS[*list as usize].key).index(*position as usize),
+                )?;
                 elements.push(Element { list: *list, position: *position, text });
             }
         }
@@ -299,11 +338,16 @@ impl Planner<'_> {
             None => None,
         };
         let constant = |i: &usize| rows.len() == 1 || rows.iter().all(|row| row[*i] == rows[0][*i]);
-        let parameters = (0..names.len()).filter(constant).map(|i| (names[i].to_owned(), row[i].clone())).collect();
+        let parameters = (0..names.len())
+            .filter(constant)
+            .map(|i| (names[i].to_owned(), row[i].clone()))
+            .collect();
         let map = self.fill_json(making, &template.map, "map")?;
         let mut job = Job {
             command: command.unwrap_or_default(),
-            cancel_on_blocking_job_failure: definition.cancel_on_blocking_job_failure.unwrap_or(true),
+            cancel_on_blocking_job_failure: definition
+                .cancel_on_blocking_job_failure
+                .unwrap_or(true),
             priority: definition.priority,
             extra: JobExtra {
                 env,
@@ -321,7 +365,14 @@ impl Planner<'_> {
         if invocation_script.is_some() || steps.is_some() {
             job.rest = JobRest { invocation_script, steps, ..JobRest::default() }.into();
         }
-        let rest = DraftRest { map, reduce, resource_requirements, failure_handler, scheduler, references };
+        let rest = DraftRest {
+            map,
+            reduce,
+            resource_requirements,
+            failure_handler,
+            scheduler,
+            references,
+        };
         Some((job, Draft { elements: elements.into(), rest: rest.into(), ..Draft::default() }))
     }
 
@@ -330,18 +381,24 @@ impl Planner<'_> {
         let Making { template, at, name, rows, names, .. } = making;
         let texts: [(&str, Vec<usize>); 4] = [
             ("command", template.command.iter().flat_map(Command::uses).collect()),
-            ("invocation_script", template.invocation_script.iter().flat_map(Command::uses).collect()),
+            (
+                "invocation_script",
+                template.invocation_script.iter().flat_map(Command::uses).collect(),
+            ),
             ("steps", template.steps.iter().flat_map(JsonTemplate::uses).collect()),
             ("map", template.map.iter().flat_map(JsonTemplate::uses).collect()),
         ];
-        let mut check = |uses: Vec<usize>, at: &At<'_>| self.varies(rows, uses.into_iter(), names, at, "job", name);
+        let mut check = |uses: Vec<usize>, at: &At<'_>| {
+            self.varies(rows, uses.into_iter(), names, at, "job", name)
+        };
         texts.into_iter().any(|(key, uses)| check(uses, &at.key(key)))
+            || template.singles.iter().zip(SINGLES).any(|(single, (key, _))| {
+                check(single.iter().flat_map(Template::uses).collect(), &at.key(key))
+            })
             || template
-                .singles
+                .env
                 .iter()
-                .zip(SINGLES)
-                .any(|(single, (key, _))| check(single.iter().flat_map(Template::uses).collect(), &at.key(key)))
-            || template.env.iter().any(|(key, value)| check(value.uses().collect(), &at.key("env").key(key)))
+                .any(|(key, value)| check(value.uses().collect(), &at.key("env").key(key)))
             || template.uses.iter().any(|value| check(value.uses().collect(), &at.key("uses")))
     }
 
@@ -367,7 +424,12 @@ impl Planner<'_> {
         }
     }
 
-    fn fill_json(&mut self, making: &Making<'_>, template: &Option<JsonTemplate>, key: &str) -> Option<Option<Value>> {
+    fn fill_json(
+        &mut self,
+        making: &Making<'_>,
+        template: &Option<JsonTemplate>,
+        key: &str,
+    ) -> Option<Option<Value>> {
         match template.as_ref().map(|template| template.fill(&making.rows[0])).transpose() {
             Ok(value) => Some(value),
             Err(message) => {
@@ -388,8 +450,12 @@ impl Planner<'_> {
         match crate::steps::tree(sketch, self.spec.document.agent.as_ref(), making.catalog) {
             Ok(built) => {
                 if making.first {
-                    for remark in crate::steps::check(&built.tree, &at.path(), job.map.is_some(), job.reduce.is_some())
-                    {
+                    for remark in crate::steps::check(
+                        &built.tree,
+                        &at.path(),
+                        job.map.is_some(),
+                        job.reduce.is_some(),
+                    ) {
                         self.report_at(&remark.at, &remark.part, remark.diagnostic);
                     }
                 }
@@ -405,8 +471,11 @@ impl Planner<'_> {
     }
 
     fn doubt(&mut self, doubt: Doubt, at: &At<'_>) {
-        let diagnostic =
-            if doubt.fatal { Diagnostic::error(doubt.message) } else { Diagnostic::warning(doubt.message) };
+        let diagnostic = if doubt.fatal {
+            Diagnostic::error(doubt.message)
+        } else {
+            Diagnostic::warning(doubt.message)
+        };
         self.report(at, &doubt.written, diagnostic.maybe_help(doubt.help));
     }
 }
@@ -414,7 +483,8 @@ impl Planner<'_> {
 impl JobTemplate {
     /// Every parameter that occurs anywhere.
     fn mentions(&self) -> impl Iterator<Item = usize> + '_ {
-        let commands = self.command.iter().chain(&self.invocation_script).flat_map(Command::mentions);
+        let commands =
+            self.command.iter().chain(&self.invocation_script).flat_map(Command::mentions);
         let singles = self.singles.iter().flatten();
         let env = self.env.iter().map(|(_, value)| value);
         let elements = self.elements.iter().map(|(_, _, element)| element);

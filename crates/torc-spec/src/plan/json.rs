@@ -24,11 +24,16 @@ impl JsonTemplate {
                 Err(error) if lenient && error.unknown.is_some() => Self::Constant(value.clone()),
                 Err(error) => return Err(error),
             },
-            Value::Array(items) => {
-                Self::List(items.iter().map(|item| Self::parse(item, names, lenient)).collect::<Result<_, _>>()?)
-            }
+            Value::Array(items) => Self::List(
+                items
+                    .iter()
+                    .map(|item| Self::parse(item, names, lenient))
+                    .collect::<Result<_, _>>()?,
+            ),
             Value::Object(map) => {
-                let entry = |(key, value): (&String, &Value)| Ok((key.clone(), Self::parse(value, names, lenient)?));
+                let entry = |(key, value): (&String, &Value)| {
+                    Ok((key.clone(), Self::parse(value, names, lenient)?))
+                };
                 Self::Map(map.iter().map(entry).collect::<Result<_, _>>()?)
             }
             other => Self::Constant(other.clone()),
@@ -50,7 +55,9 @@ impl JsonTemplate {
         Ok(match self {
             Self::Constant(value) => value.clone(),
             Self::Text(template) => Value::String(template.fill(row)?),
-            Self::List(items) => Value::Array(items.iter().map(|item| item.fill(row)).collect::<Result<_, _>>()?),
+            Self::List(items) => {
+                Value::Array(items.iter().map(|item| item.fill(row)).collect::<Result<_, _>>()?)
+            }
             Self::Map(entries) => {
                 let entry = |(key, value): &(String, Self)| Ok((key.clone(), value.fill(row)?));
                 Value::Object(entries.iter().map(entry).collect::<Result<_, String>>()?)

@@ -9,14 +9,20 @@ use torc_model::steps::{Role, Source, job_name, prepare};
 
 impl Planner<'_> {
     /// Adds the jobs of all items that are known now. Also gives the definition of each job.
-    pub fn expand_maps(&mut self, mut jobs: Vec<Job>, mut origins: Vec<usize>) -> (Vec<Job>, Vec<usize>) {
+    pub fn expand_maps(
+        &mut self,
+        mut jobs: Vec<Job>,
+        mut origins: Vec<usize>,
+    ) -> (Vec<Job>, Vec<usize>) {
         if jobs.iter().all(|job| job.extra.map.is_none()) {
             return (jobs, origins);
         }
         let mut names: HashMap<String, usize> =
             jobs.iter().enumerate().map(|(index, job)| (job.name.clone(), index)).collect();
-        let roles: Vec<Option<Role>> =
-            jobs.iter().map(|job| job.extra.map.as_ref().and_then(|map| Role::from_value(map).ok())).collect();
+        let roles: Vec<Option<Role>> = jobs
+            .iter()
+            .map(|job| job.extra.map.as_ref().and_then(|map| Role::from_value(map).ok()))
+            .collect();
         for (index, role) in roles.iter().enumerate() {
             match role {
                 Some(Role::Map(settings)) => {
@@ -48,7 +54,8 @@ impl Planner<'_> {
                         child.name = name;
                         // The tree is the map's: stored once, however many items there are.
                         child.steps = None;
-                        let role = Role::Item { of: parent.name.clone(), key: item.key, item: item.item };
+                        let role =
+                            Role::Item { of: parent.name.clone(), key: item.key, item: item.item };
                         child.extra.map = Some(role.to_value());
                         let position = jobs.len();
                         jobs[index].depends_on.push(position);
@@ -57,8 +64,9 @@ impl Planner<'_> {
                     }
                 }
                 Some(Role::Reduce(map)) => {
-                    let is_map =
-                        names.get(map).is_some_and(|index| matches!(roles.get(*index), Some(Some(Role::Map(_)))));
+                    let is_map = names
+                        .get(map)
+                        .is_some_and(|index| matches!(roles.get(*index), Some(Some(Role::Map(_)))));
                     if !is_map && !self.may_be_lost("job", map) {
                         let message = format!("`{}` is not a job with `map`", excerpt(map));
                         self.report(

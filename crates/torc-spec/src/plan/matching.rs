@@ -1,5 +1,5 @@
-//! Regular expressions over many names, each distinct expression once, without looking at every name for every
-//! expression where that can be avoided.
+//! Regular expressions over many names, each distinct expression once, without looking at every
+//! name for every expression where that can be avoided.
 
 use aho_corasick::AhoCorasick;
 use regex::Regex;
@@ -26,8 +26,8 @@ enum Pattern {
     Regex,
 }
 
-/// What must hold besides containing a text. Expressions are compiled when they are needed: thousands of them take
-/// hundreds of megabytes.
+/// What must hold besides containing a text. Expressions are compiled when they are needed:
+/// thousands of them take hundreds of megabytes.
 #[derive(PartialEq)]
 enum Rest {
     Nothing,
@@ -57,9 +57,10 @@ impl<'a> Names<'a> {
                 continue;
             }
             let matches = match Pattern::parse(pattern) {
-                Pattern::Exact(text) => {
-                    Ok(self.with_prefix(&text).filter(|i| self.names[*i as usize] == text).collect())
-                }
+                Pattern::Exact(text) => Ok(self
+                    .with_prefix(&text)
+                    .filter(|i| self.names[*i as usize] == text)
+                    .collect()),
                 Pattern::Prefix(text) => Ok(self.with_prefix(&text).collect()),
                 Pattern::Regex => {
                     looks += self.names.len();
@@ -110,7 +111,8 @@ impl<'a> Names<'a> {
             }
         }
         for ((pattern, _, rest), matches) in texts.into_iter().zip(matches) {
-            let matches = if rest == Rest::Regex { self.filtered(pattern, matches) } else { Ok(matches) };
+            let matches =
+                if rest == Rest::Regex { self.filtered(pattern, matches) } else { Ok(matches) };
             found.insert(pattern, matches.map(Matches::from));
         }
     }
@@ -124,13 +126,17 @@ impl<'a> Names<'a> {
 
     fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = u32> + '_ {
         let sorted = self.sorted.get_or_init(|| {
-            let mut sorted: Vec<u32> = (0..u32::try_from(self.names.len()).unwrap_or(u32::MAX)).collect();
+            let mut sorted: Vec<u32> =
+                (0..u32::try_from(self.names.len()).unwrap_or(u32::MAX)).collect();
             sorted.sort_unstable_by_key(|index| self.names[*index as usize]);
             sorted
         });
         let start = sorted.partition_point(|i| self.names[*i as usize] < prefix);
         let owned = prefix.to_owned();
-        sorted[start..].iter().copied().take_while(move |i| self.names[*i as usize].starts_with(&owned))
+        sorted[start..]
+            .iter()
+            .copied()
+            .take_while(move |i| self.names[*i as usize].starts_with(&owned))
     }
 }
 
@@ -149,7 +155,8 @@ impl Pattern {
 
     /// Plain text, perhaps anchored, perhaps with `.*` at an end.
     fn simple(pattern: &str) -> Option<Self> {
-        let (from_start, rest) = pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
+        let (from_start, rest) =
+            pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
         let (from_start, rest) = match rest.strip_prefix(".*") {
             Some(rest) => (false, rest),
             None => (from_start, rest),
@@ -185,8 +192,15 @@ fn unescape(pattern: &str) -> Option<String> {
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
         match c {
-            '\\' => out.push(chars.next().filter(char::is_ascii_punctuation).filter(|c| !matches!(c, '<' | '>'))?),
-            '.' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '|' | '^' | '$' => return None,
+            '\\' => out.push(
+                chars
+                    .next()
+                    .filter(char::is_ascii_punctuation)
+                    .filter(|c| !matches!(c, '<' | '>'))?,
+            ),
+            '.' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '|' | '^' | '$' => {
+                return None;
+            }
             c => out.push(c),
         }
     }
@@ -203,7 +217,9 @@ fn required(pattern: &str) -> Option<String> {
     let mut chars = pattern.chars().peekable();
     while let Some(c) = chars.next() {
         let literal = match c {
-            '\\' => chars.next().filter(char::is_ascii_punctuation).filter(|c| !matches!(c, '<' | '>')),
+            '\\' => {
+                chars.next().filter(char::is_ascii_punctuation).filter(|c| !matches!(c, '<' | '>'))
+            }
             '[' => {
                 // `[` and `]` can stand inside in several ways: give up on the rest.
                 best = longer(best, &mut run);
@@ -264,7 +280,8 @@ mod tests {
         ];
         for pattern in patterns {
             let regex = Regex::new(pattern).unwrap();
-            let expected: Vec<u32> = (0..names.len() as u32).filter(|i| regex.is_match(names[*i as usize])).collect();
+            let expected: Vec<u32> =
+                (0..names.len() as u32).filter(|i| regex.is_match(names[*i as usize])).collect();
             assert_eq!(matched(&names, pattern), expected, "{pattern}");
         }
     }

@@ -32,8 +32,12 @@ pub(crate) struct Planned {
 
 /// How many jobs the definitions stand for, at most; those whose parameters are wrong count as one.
 pub(crate) fn max_jobs(document: &Document) -> usize {
-    let rows = |job: &JobSpec| Rows::new(job.parameters(), &document.parameters, document.parameter_mode);
-    document.jobs().map(|job| rows(&job).map_or(1, |rows| rows.len())).fold(0, usize::saturating_add)
+    let rows =
+        |job: &JobSpec| Rows::new(job.parameters(), &document.parameters, document.parameter_mode);
+    document
+        .jobs()
+        .map(|job| rows(&job).map_or(1, |rows| rows.len()))
+        .fold(0, usize::saturating_add)
 }
 
 /// Makes a plan out of a spec, whose canonical form is `text`.
@@ -67,8 +71,8 @@ struct Planner<'a> {
     /// What was reported already: one definition can stand for thousands of instances.
     said: HashSet<(String, String)>,
     advice: Advice,
-    /// Names, perhaps with parameters, of definitions of each kind that are wrong: whoever refers to one of them may be
-    /// right.
+    /// Names, perhaps with parameters, of definitions of each kind that are wrong: whoever refers
+    /// to one of them may be right.
     lost: HashMap<&'static str, Vec<String>>,
 }
 
@@ -90,7 +94,8 @@ impl Planner<'_> {
         }
     }
 
-    /// A name of this kind may belong to a definition that is wrong: that has been said, and is enough.
+    /// A name of this kind may belong to a definition that is wrong: that has been said, and is
+    /// enough.
     fn may_be_lost(&self, kind: &str, name: &str) -> bool {
         let is_it = |lost: &String| match (lost.find('{'), lost.rfind('}')) {
             (Some(first), Some(last)) if first < last => {
@@ -108,7 +113,11 @@ impl Planner<'_> {
 
     /// The same for a place that is known as a whole.
     fn report_at(&mut self, path: &Path, part: &str, diagnostic: Diagnostic) {
-        let kind = format!("{:?}{}", diagnostic.severity, diagnostic.message.split('`').next().unwrap_or(""));
+        let kind = format!(
+            "{:?}{}",
+            diagnostic.severity,
+            diagnostic.message.split('`').next().unwrap_or("")
+        );
         if self.said.insert((format!("{path} {part}"), kind)) {
             self.found.push(diagnostic.at(self.spec.place_of(path, part)));
         }

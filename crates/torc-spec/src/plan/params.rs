@@ -31,7 +31,11 @@ pub const MAX_INSTANCES: usize = 1_000_000;
 
 impl Rows {
     /// The rows of an entry: its own parameters alone, or those it takes from the workflow.
-    pub fn new(own: ParametersSpec<'_>, shared: &Map<String, Value>, shared_mode: Mode) -> Result<Self, RowsError> {
+    pub fn new(
+        own: ParametersSpec<'_>,
+        shared: &Map<String, Value>,
+        shared_mode: Mode,
+    ) -> Result<Self, RowsError> {
         let from_own = !own.parameters.is_empty();
         let mode = own.parameter_mode.unwrap_or(if from_own { Mode::Product } else { shared_mode });
         let mut names = Vec::new();
@@ -39,9 +43,8 @@ impl Rows {
         let mut add = |name: &str, value: &Value| {
             let values = match value {
                 Value::Array(items) => items.clone(),
-                Value::String(text) => {
-                    values::parameter_text(text).map_err(|error| RowsError::Value { name: name.into(), error })?
-                }
+                Value::String(text) => values::parameter_text(text)
+                    .map_err(|error| RowsError::Value { name: name.into(), error })?,
                 single => vec![single.clone()],
             };
             names.push(name.to_owned());
@@ -52,7 +55,9 @@ impl Rows {
             own.parameters.iter().try_for_each(|(name, value)| add(name, value))?;
         } else {
             for (index, name) in own.use_parameters.iter().enumerate() {
-                let value = shared.get(name).ok_or_else(|| RowsError::Unknown { index, name: name.clone() })?;
+                let value = shared
+                    .get(name)
+                    .ok_or_else(|| RowsError::Unknown { index, name: name.clone() })?;
                 if !own.use_parameters[..index].contains(name) {
                     add(name, value)?;
                 }
@@ -114,8 +119,11 @@ mod tests {
 
     #[test]
     fn the_last_parameter_changes_fastest() {
-        let Value::Object(parameters) = json!({"b": "1:2", "a": ["x", "y", "z"]}) else { unreachable!() };
-        let spec = ParametersSpec { parameters: &parameters, parameter_mode: None, use_parameters: &[] };
+        let Value::Object(parameters) = json!({"b": "1:2", "a": ["x", "y", "z"]}) else {
+            unreachable!()
+        };
+        let spec =
+            ParametersSpec { parameters: &parameters, parameter_mode: None, use_parameters: &[] };
         let rows = Rows::new(spec, &Map::new(), Mode::Product).unwrap();
         let all: Vec<String> = (0..rows.len())
             .map(|index| {

@@ -15,7 +15,8 @@ use torc_model::sparse::Sparse;
 /// More dependencies than this are refused: the graph would not fit into memory.
 const MAX_EDGES: usize = 20_000_000;
 
-/// The lists of a job as indexes: jobs, then files read and written, then user data read and written.
+/// The lists of a job as indexes: jobs, then files read and written, then user data read and
+/// written.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Lists([Vec<u32>; 5]);
 torc_model::plain!(Lists);
@@ -32,13 +33,20 @@ struct Lookup<'a> {
 
 impl Planner<'_> {
     /// Resolves every reference of every job. Also gives the definition of each job.
-    pub fn resolve_jobs(&mut self, expanded: Expanded, catalog: &Catalog) -> (Vec<Job>, Vec<usize>) {
+    pub fn resolve_jobs(
+        &mut self,
+        expanded: Expanded,
+        catalog: &Catalog,
+    ) -> (Vec<Job>, Vec<usize>) {
         let job_names: Vec<&str> = expanded.jobs.iter().map(|job| job.name.as_str()).collect();
         let file_names: Vec<&str> = catalog.files.iter().map(|file| file.name.as_str()).collect();
-        let data_names: Vec<&str> = catalog.user_data.iter().map(|data| data.name.as_str()).collect();
+        let data_names: Vec<&str> =
+            catalog.user_data.iter().map(|data| data.name.as_str()).collect();
         let patterns = |wanted: &'static [u8]| {
             let elements = expanded.drafts.iter().flat_map(|draft| &draft.elements);
-            elements.filter(|element| wanted.contains(&element.list)).map(|element| element.text.as_str())
+            elements
+                .filter(|element| wanted.contains(&element.list))
+                .map(|element| element.text.as_str())
         };
         let jobs_found = Names::new(job_names.clone()).match_all(patterns(&[1]));
         let files_found = Names::new(file_names.clone()).match_all(patterns(&[3, 5]));
@@ -50,13 +58,16 @@ impl Planner<'_> {
         );
         let jobs = Lookup { what: "job", names: &by_job, all: &job_names, found: &jobs_found };
         let files = Lookup { what: "file", names: &by_file, all: &file_names, found: &files_found };
-        let data = Lookup { what: "user data", names: &by_data, all: &data_names, found: &data_found };
+        let data =
+            Lookup { what: "user data", names: &by_data, all: &data_names, found: &data_found };
 
         let mut resolved: Vec<Sparse<Lists>> = Vec::with_capacity(expanded.jobs.len());
         let mut edges = 0usize;
         for (own, draft) in expanded.drafts.iter().enumerate() {
             let name = job_names[own];
-            let named = |kind: ReferenceKind| draft.references.iter().filter(move |(k, _)| *k == kind).map(|(_, i)| *i);
+            let named = |kind: ReferenceKind| {
+                draft.references.iter().filter(move |(k, _)| *k == kind).map(|(_, i)| *i)
+            };
             let mut lists = [
                 self.resolve_list(name, draft, 0, &jobs, own),
                 self.resolve_list(name, draft, 2, &files, usize::MAX),
@@ -72,10 +83,17 @@ impl Planner<'_> {
                     None => self.unknown_name(name, map, &jobs, &at.key("reduce")),
                 }
             }
-            if let Some(Value::String(wanted)) = draft.map.as_ref().and_then(|map| map.pointer("/items/user_data")) {
+            if let Some(Value::String(wanted)) =
+                draft.map.as_ref().and_then(|map| map.pointer("/items/user_data"))
+            {
                 match by_data(wanted) {
                     Some(index) => lists[3].push(index),
-                    None => self.unknown_name(name, wanted, &data, &at.key("map").key("items").key("user_data")),
+                    None => self.unknown_name(
+                        name,
+                        wanted,
+                        &data,
+                        &at.key("map").key("items").key("user_data"),
+                    ),
                 }
             }
             lists[1].extend(named(ReferenceKind::InputFile));
@@ -89,7 +107,11 @@ impl Planner<'_> {
             }
             // Asking whether they are empty is much quicker than comparing them with empty ones.
             let has_any = lists.iter().any(|list| !list.is_empty());
-            resolved.push(if has_any { Lists(lists.map(sorted)).into() } else { Sparse::default() });
+            resolved.push(if has_any {
+                Lists(lists.map(sorted)).into()
+            } else {
+                Sparse::default()
+            });
         }
         self.link(&expanded, &mut resolved, catalog);
         if resolved.len() < expanded.jobs.len() {
@@ -105,7 +127,14 @@ impl Planner<'_> {
     }
 
     /// One list of names and the list of expressions that follows it in [`LISTS`].
-    fn resolve_list(&mut self, name: &str, draft: &Draft, list: u8, lookup: &Lookup<'_>, own: usize) -> Vec<u32> {
+    fn resolve_list(
+        &mut self,
+        name: &str,
+        draft: &Draft,
+        list: u8,
+        lookup: &Lookup<'_>,
+        own: usize,
+    ) -> Vec<u32> {
         let jobs = At::top("jobs");
         let job = jobs.index(draft.origin as usize);
         let mut out = Vec::new();
@@ -142,26 +171,43 @@ impl Planner<'_> {
             return;
         }
         let job = excerpt(job);
-        let message = format!("job `{job}`: there is no {} called `{}`", lookup.what, excerpt(name));
+        let message =
+            format!("job `{job}`: there is no {} called `{}`", lookup.what, excerpt(name));
         let family = format!("{name}_");
-        let help = if lookup.what == "job" && self.advice.any(lookup.all, |job| job.starts_with(&family)) {
-            Some(format!("to depend on all jobs that begin with `{family}`, write `depends_on_regexes: ['^{family}']`"))
+        let help = if lookup.what == "job"
+            && self.advice.any(lookup.all, |job| job.starts_with(&family))
+        {
+            Some(format!(
+                "to depend on all jobs that begin with `{family}`, write `depends_on_regexes: ['^{family}']`"
+            ))
         } else {
             self.advice.suggest(name, lookup.all.iter().copied())
         };
         self.report(at, "", Diagnostic::error(message).maybe_help(help));
     }
 
-    fn no_match(&mut self, job: &str, pattern: &str, lookup: &Lookup<'_>, at: &At<'_>, itself: bool) {
+    fn no_match(
+        &mut self,
+        job: &str,
+        pattern: &str,
+        lookup: &Lookup<'_>,
+        at: &At<'_>,
+        itself: bool,
+    ) {
         if self.lost.contains_key(lookup.what) {
             return;
         }
         let (job, shown) = (excerpt(job), excerpt(pattern));
         if itself {
-            self.report(at, "", Diagnostic::error(format!("job `{job}`: `{shown}` matches only the job itself")));
+            self.report(
+                at,
+                "",
+                Diagnostic::error(format!("job `{job}`: `{shown}` matches only the job itself")),
+            );
             return;
         }
-        let plain: String = pattern.chars().filter(|c| c.is_alphanumeric() || matches!(c, '_' | '-')).collect();
+        let plain: String =
+            pattern.chars().filter(|c| c.is_alphanumeric() || matches!(c, '_' | '-')).collect();
         let help = self.advice.suggest(&plain, lookup.all.iter().copied());
         let message = format!("job `{job}`: `{shown}` matches no {}", lookup.what);
         self.report(at, "", Diagnostic::error(message).maybe_help(help));
@@ -210,7 +256,11 @@ impl Planner<'_> {
         let message = format!("the jobs have more than {MAX_EDGES} dependencies");
         let help = "put one job between the two groups: it depends on all of the first, and all of the second on it";
         let at = At::top("jobs");
-        self.report(&at.index(draft.origin as usize).key("name"), "", Diagnostic::error(message).help(help));
+        self.report(
+            &at.index(draft.origin as usize).key("name"),
+            "",
+            Diagnostic::error(message).help(help),
+        );
     }
 
     fn warn_producers(&mut self, expanded: &Expanded, what: &str, name: &str, producers: &[u32]) {
@@ -223,7 +273,8 @@ impl Planner<'_> {
             excerpt(&expanded.jobs[first].name),
             excerpt(&expanded.jobs[second].name)
         );
-        let diagnostic = Diagnostic::warning(message).help("whoever reads it waits for all of them");
+        let diagnostic =
+            Diagnostic::warning(message).help("whoever reads it waits for all of them");
         let origin = expanded.drafts[second].origin as usize;
         self.report(&At::top("jobs").index(origin).key("name"), "", diagnostic);
     }
@@ -232,17 +283,24 @@ impl Planner<'_> {
     fn finish(&mut self, job: &mut Job, draft: Draft, lists: Sparse<Lists>) {
         let lists = lists.into_inner().0;
         if lists.iter().any(|list| !list.is_empty()) {
-            [job.depends_on, job.input_files, job.output_files, job.input_user_data, job.output_user_data] =
-                lists.map(|list| list.into_iter().map(|i| i as usize).collect());
+            [
+                job.depends_on,
+                job.input_files,
+                job.output_files,
+                job.input_user_data,
+                job.output_user_data,
+            ] = lists.map(|list| list.into_iter().map(|i| i as usize).collect());
         }
         let origin = draft.origin as usize;
         let rest = draft.rest.into_inner();
         let document = &self.spec.document;
         let wanted = rest.resource_requirements.filter(|name| name != "default");
         let known = document.resource_requirements.iter().map(|r| r.name.as_str());
-        job.resource_requirements = self.named(&job.name, origin, "resource_requirements", wanted, known);
+        job.resource_requirements =
+            self.named(&job.name, origin, "resource_requirements", wanted, known);
         let known = document.failure_handlers.iter().map(|h| h.name.as_str());
-        job.failure_handler = self.named(&job.name, origin, "failure_handler", rest.failure_handler, known);
+        job.failure_handler =
+            self.named(&job.name, origin, "failure_handler", rest.failure_handler, known);
         let known = document.slurm_schedulers.iter().map(|s| s.name.as_str());
         job.scheduler = self.named(&job.name, origin, "scheduler", rest.scheduler, known);
         match crate::steps::role(rest.map.as_ref(), rest.reduce.as_deref()) {
@@ -267,14 +325,20 @@ impl Planner<'_> {
         let found = known.clone().position(|known| known == name);
         if found.is_none() {
             let (message, list) = match key {
-                "resource_requirements" => ("there are no resource requirements called", "resource_requirements"),
+                "resource_requirements" => {
+                    ("there are no resource requirements called", "resource_requirements")
+                }
                 "failure_handler" => ("there is no failure handler called", "failure_handlers"),
                 _ => ("there is no Slurm scheduler called", "slurm_schedulers"),
             };
             let help = self.advice.suggest(name, known);
             let help = help.or_else(|| Some(format!("the workflow defines none; add `{list}`")));
             let message = format!("job `{}`: {message} `{}`", excerpt(job), excerpt(name));
-            self.report(&At::top("jobs").index(origin).key(key), "", Diagnostic::error(message).maybe_help(help));
+            self.report(
+                &At::top("jobs").index(origin).key(key),
+                "",
+                Diagnostic::error(message).maybe_help(help),
+            );
         }
         found
     }

@@ -8,16 +8,26 @@ use crate::node::At;
 use crate::template::{Quoting, Template};
 use std::collections::HashMap;
 use torc_model::plan::{
-    Action, ActionKind, Execution, FailureHandler, Job, Plan, Requirements, ResourceMonitor, Settings, SlurmScheduler,
+    Action, ActionKind, Execution, FailureHandler, Job, Plan, Requirements, ResourceMonitor,
+    Settings, SlurmScheduler,
 };
 
 impl Planner<'_> {
     /// The plan without its jobs and what they touch.
     pub fn frame(&mut self) -> Plan {
         let document = &self.spec.document;
-        self.check_duplicates("resource_requirements", document.resource_requirements.iter().map(|r| r.name.as_str()));
-        self.check_duplicates("failure_handlers", document.failure_handlers.iter().map(|h| h.name.as_str()));
-        self.check_duplicates("slurm_schedulers", document.slurm_schedulers.iter().map(|s| s.name.as_str()));
+        self.check_duplicates(
+            "resource_requirements",
+            document.resource_requirements.iter().map(|r| r.name.as_str()),
+        );
+        self.check_duplicates(
+            "failure_handlers",
+            document.failure_handlers.iter().map(|h| h.name.as_str()),
+        );
+        self.check_duplicates(
+            "slurm_schedulers",
+            document.slurm_schedulers.iter().map(|s| s.name.as_str()),
+        );
         Plan {
             name: document.name.clone(),
             user: document.user.clone(),
@@ -55,12 +65,17 @@ impl Planner<'_> {
             if found.is_none() {
                 let help = self.advice.suggest(name, known().collect::<Vec<_>>());
                 let message = format!("there is no failure handler called `{}`", excerpt(name));
-                self.report(&At::top("default_failure_handler"), "", Diagnostic::error(message).maybe_help(help));
+                self.report(
+                    &At::top("default_failure_handler"),
+                    "",
+                    Diagnostic::error(message).maybe_help(help),
+                );
             }
             found
         });
         if let Some(mode @ ("slurm" | "auto")) = document.execution_config.mode.as_deref() {
-            let message = format!("execution mode `{mode}` has no effect: runners start jobs directly");
+            let message =
+                format!("execution mode `{mode}` has no effect: runners start jobs directly");
             self.report(&At::top("execution_config").key("mode"), "", Diagnostic::warning(message));
         }
         for (option, value) in &document.slurm_defaults {
@@ -70,7 +85,11 @@ impl Planner<'_> {
             };
             if !scalar {
                 let message = format!("`{option}` must be one line of text, a number or a boolean");
-                self.report(&At::top("slurm_defaults").key(option.as_str()), "", Diagnostic::error(message));
+                self.report(
+                    &At::top("slurm_defaults").key(option.as_str()),
+                    "",
+                    Diagnostic::error(message),
+                );
             }
         }
         Settings {
@@ -83,7 +102,9 @@ impl Planner<'_> {
             resource_monitor: monitor(document),
             execution: execution(document),
             slurm_defaults: document.slurm_defaults.clone(),
-            idle_seconds: document.compute_node_wait_for_new_jobs_seconds.unwrap_or(default.idle_seconds),
+            idle_seconds: document
+                .compute_node_wait_for_new_jobs_seconds
+                .unwrap_or(default.idle_seconds),
             ignore_completion: document.compute_node_ignore_workflow_completion,
             min_time_for_new_jobs_seconds: document
                 .compute_node_min_time_for_new_jobs_seconds
@@ -92,7 +113,9 @@ impl Planner<'_> {
                 .compute_node_wait_for_healthy_database_minutes
                 .unwrap_or(default.wait_for_server_minutes),
             agent: document.agent.clone(),
-            classification_threshold: document.classification_threshold.unwrap_or(default.classification_threshold),
+            classification_threshold: document
+                .classification_threshold
+                .unwrap_or(default.classification_threshold),
         }
     }
 
@@ -121,7 +144,11 @@ impl Planner<'_> {
                 if let Some(script) = &mut rule.recovery_script {
                     *script = self.plain(
                         script,
-                        &At::top("failure_handlers").index(index).key("rules").index(number).key("recovery_script"),
+                        &At::top("failure_handlers")
+                            .index(index)
+                            .key("rules")
+                            .index(number)
+                            .key("recovery_script"),
                     );
                 }
             }
@@ -136,7 +163,8 @@ impl Planner<'_> {
         for (index, scheduler) in document.slurm_schedulers.iter().enumerate() {
             let account = scheduler.account.clone().or_else(|| default_account.clone());
             if account.is_none() {
-                let message = format!("Slurm scheduler `{}` has no `account`", excerpt(&scheduler.name));
+                let message =
+                    format!("Slurm scheduler `{}` has no `account`", excerpt(&scheduler.name));
                 let help = "add `account`, here or once for all under `slurm_defaults`";
                 self.report(
                     &At::top("slurm_schedulers").index(index).key("name"),
@@ -169,8 +197,10 @@ impl Planner<'_> {
             return Vec::new();
         }
         let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
-        let index: HashMap<&str, usize> = names.iter().enumerate().map(|(i, name)| (*name, i)).collect();
-        let patterns = document.actions.iter().flat_map(|action| &action.job_name_regexes).map(String::as_str);
+        let index: HashMap<&str, usize> =
+            names.iter().enumerate().map(|(i, name)| (*name, i)).collect();
+        let patterns =
+            document.actions.iter().flat_map(|action| &action.job_name_regexes).map(String::as_str);
         let found = Names::new(names.clone()).match_all(patterns);
         let mut actions = Vec::new();
         for (number, action) in document.actions.iter().enumerate() {
@@ -184,7 +214,11 @@ impl Planner<'_> {
                     None => {
                         let help = self.advice.suggest(name, names.iter().copied());
                         let message = format!("there is no job called `{}`", excerpt(name));
-                        self.report(&at.key("jobs").index(position), "", Diagnostic::error(message).maybe_help(help));
+                        self.report(
+                            &at.key("jobs").index(position),
+                            "",
+                            Diagnostic::error(message).maybe_help(help),
+                        );
                     }
                 }
             }
@@ -194,12 +228,19 @@ impl Planner<'_> {
                 match &found[pattern.as_str()] {
                     Ok(matches) if matches.is_empty() && self.lost.contains_key("job") => {}
                     Ok(matches) if matches.is_empty() => {
-                        self.report(&at, "", Diagnostic::error(format!("`{}` matches no job", excerpt(pattern))));
+                        self.report(
+                            &at,
+                            "",
+                            Diagnostic::error(format!("`{}` matches no job", excerpt(pattern))),
+                        );
                     }
                     Ok(matches) => chosen.extend(matches.iter().map(|job| *job as usize)),
                     Err(error) => {
-                        let message =
-                            format!("cannot use `{}`: {}", excerpt(pattern), error.lines().last().unwrap_or(""));
+                        let message = format!(
+                            "cannot use `{}`: {}",
+                            excerpt(pattern),
+                            error.lines().last().unwrap_or("")
+                        );
                         self.report(&at, "", Diagnostic::error(message));
                     }
                 }
@@ -207,7 +248,12 @@ impl Planner<'_> {
             chosen.sort_unstable();
             chosen.dedup();
             let what = self.action_kind(document, action, &at);
-            actions.push(Action { trigger: action.trigger_type, jobs: chosen, what, persistent: action.persistent });
+            actions.push(Action {
+                trigger: action.trigger_type,
+                jobs: chosen,
+                what,
+                persistent: action.persistent,
+            });
         }
         actions
     }
@@ -215,7 +261,9 @@ impl Planner<'_> {
     fn action_kind(&mut self, document: &Document, action: &ActionSpec, at: &At<'_>) -> ActionKind {
         if action.action_type == "run_commands" {
             let commands = action.commands.iter().enumerate();
-            let commands = commands.map(|(index, text)| self.plain(text, &at.key("commands").index(index))).collect();
+            let commands = commands
+                .map(|(index, text)| self.plain(text, &at.key("commands").index(index)))
+                .collect();
             return ActionKind::RunCommands { commands };
         }
         let scheduler = action.scheduler.clone().unwrap_or_default();
@@ -256,7 +304,9 @@ fn monitor(document: &Document) -> ResourceMonitor {
     ResourceMonitor {
         enabled: spec.enabled.or(spec.jobs.enabled).unwrap_or(default.enabled),
         time_series: granularity.map_or(default.time_series, |word| word == "time_series"),
-        sample_interval_seconds: spec.sample_interval_seconds.unwrap_or(default.sample_interval_seconds),
+        sample_interval_seconds: spec
+            .sample_interval_seconds
+            .unwrap_or(default.sample_interval_seconds),
     }
 }
 

@@ -151,7 +151,8 @@ impl Flow {
         self.errors += 1;
         self.steps(&handler.commands, &at.join("commands"), depth + 1);
         self.errors -= 1;
-        let only_agent = handler.commands.iter().all(|step| matches!(step.action, Action::Claude(_)));
+        let only_agent =
+            handler.commands.iter().all(|step| matches!(step.action, Action::Claude(_)));
         if handler.strategy == Strategy::Recovery && handler.max_attempts == 1 && only_agent {
             let message = "this recovery is not verified: what the agent says is taken for success";
             let help = "set `max_attempts: 2` to run again what failed, or add a check as the last command";
@@ -159,7 +160,8 @@ impl Flow {
         }
         let tolerated = handler.commands.iter().all(|step| step.continue_on_error);
         if tolerated && handler.strategy != Strategy::Cleanup {
-            let message = "every command of this handler may fail: it recovers only if one of them succeeds";
+            let message =
+                "every command of this handler may fail: it recovers only if one of them succeeds";
             self.say(at, "", Diagnostic::warning(message));
         }
     }
@@ -169,10 +171,15 @@ impl Flow {
             Action::Shell(text) => matches!(text.trim(), "true" | ":" | "exit 0"),
             Action::Claude(_) => false,
             Action::Validate(steps) | Action::Steps(steps) => steps.iter().all(|step| {
-                step.continue_on_error && step.on_failure.as_ref().is_none_or(|h| !h.handler_failure_fatal)
+                step.continue_on_error
+                    && step.on_failure.as_ref().is_none_or(|h| !h.handler_failure_fatal)
             }),
         };
-        if always && step.validate.is_empty() && step.expect.is_none() && !handler.commands.is_empty() {
+        if always
+            && step.validate.is_empty()
+            && step.expect.is_none()
+            && !handler.commands.is_empty()
+        {
             let message = "this handler is never reached: the step can not fail";
             self.say(&at.join("on_failure"), "", Diagnostic::warning(message));
         }
@@ -203,19 +210,31 @@ impl Flow {
             seen = reference.at.start;
             let written = &text[reference.at.clone()];
             match scanner.quotes() {
-                Quotes::Single if reference.path.pieces.is_empty() && !self.is_plain_ours(&reference.path.root) => {}
+                Quotes::Single
+                    if reference.path.pieces.is_empty()
+                        && !self.is_plain_ours(&reference.path.root) => {}
                 Quotes::Single => {
-                    let message =
-                        format!("`{}` stands in single quotes: only a nested shell will expand it", reference.path);
+                    let message = format!(
+                        "`{}` stands in single quotes: only a nested shell will expand it",
+                        reference.path
+                    );
                     self.say(
                         at,
                         written,
-                        Diagnostic::warning(message).help("use double quotes, unless that is what you mean"),
+                        Diagnostic::warning(message)
+                            .help("use double quotes, unless that is what you mean"),
                     );
                 }
                 Quotes::None => {
-                    let message = format!("`{}` is not quoted: the shell splits its value at spaces", reference.path);
-                    self.say(at, written, Diagnostic::note(message).help("put it in double quotes"));
+                    let message = format!(
+                        "`{}` is not quoted: the shell splits its value at spaces",
+                        reference.path
+                    );
+                    self.say(
+                        at,
+                        written,
+                        Diagnostic::note(message).help("put it in double quotes"),
+                    );
                 }
                 Quotes::Double => {}
             }
@@ -247,16 +266,19 @@ impl Flow {
             TextError::Unknown { path, at: range } => {
                 let part = &text[range.clone()];
                 let diagnostic = match path.root.as_str() {
-                    "error" => {
-                        Diagnostic::error("`error` is known only in handlers").help("use it inside `on_failure`")
-                    }
+                    "error" => Diagnostic::error("`error` is known only in handlers")
+                        .help("use it inside `on_failure`"),
                     "item" => Diagnostic::error("`item` is known only in a job with `map`"),
                     "map" => Diagnostic::error("`map` is known only in a job with `reduce`"),
                     root => {
-                        let known: Vec<&str> = self.all.iter().map(String::as_str).chain(RESERVED).collect();
+                        let known: Vec<&str> =
+                            self.all.iter().map(String::as_str).chain(RESERVED).collect();
                         let near = self.advice.nearest(root, &known);
                         let help = near.map_or_else(
-                            || "write `$${` for a `${` that is not a variable of the job".to_owned(),
+                            || {
+                                "write `$${` for a `${` that is not a variable of the job"
+                                    .to_owned()
+                            },
                             |near| format!("did you mean `{near}`?"),
                         );
                         Diagnostic::error(format!("nothing is called `{root}` here")).help(help)
@@ -266,7 +288,11 @@ impl Flow {
             }
             TextError::Malformed { text: part, .. } => {
                 let help = "write it like `${name.field}` or `${name:-text}`; `$${` stands for `${` itself";
-                self.say(at, part.clone(), Diagnostic::error(format!("`{part}` is not a variable")).help(help));
+                self.say(
+                    at,
+                    part.clone(),
+                    Diagnostic::error(format!("`{part}` is not a variable")).help(help),
+                );
             }
             TextError::Missing(_) | TextError::Unusable { .. } => {
                 self.say(at, "", Diagnostic::error(error.to_string()));
@@ -300,18 +326,30 @@ impl Flow {
                     || {
                         format!(
                             "known: {}",
-                            fields.iter().map(|f| format!("`{root}.{f}`")).collect::<Vec<_>>().join(", ")
+                            fields
+                                .iter()
+                                .map(|f| format!("`{root}.{f}`"))
+                                .collect::<Vec<_>>()
+                                .join(", ")
                         )
                     },
                     |near| format!("did you mean `{root}.{near}`?"),
                 );
-                self.say(at, part, Diagnostic::error(format!("`{root}` has no `{key}`")).help(help));
+                self.say(
+                    at,
+                    part,
+                    Diagnostic::error(format!("`{root}` has no `{key}`")).help(help),
+                );
             }
             return;
         }
         if self.all.contains(root) && !self.certain.contains(root) && !reference.optional {
-            let message = format!("`{root}` has no value here: it is captured later, or not always");
-            let help = format!("capture it before, or say what to do without it: `${{{}:-}}`", reference.path);
+            let message =
+                format!("`{root}` has no value here: it is captured later, or not always");
+            let help = format!(
+                "capture it before, or say what to do without it: `${{{}:-}}`",
+                reference.path
+            );
             self.say(at, part, Diagnostic::error(message).help(help));
         }
     }
@@ -325,7 +363,8 @@ impl Flow {
                 continue;
             }
             let known: Vec<&str> = self.all.iter().map(String::as_str).chain(RESERVED).collect();
-            let help = self.advice.nearest(root, &known).map(|near| format!("did you mean `{near}`?"));
+            let help =
+                self.advice.nearest(root, &known).map(|near| format!("did you mean `{near}`?"));
             let message = format!("nothing is called `{root}` here");
             self.say(at, root, Diagnostic::error(message).maybe_help(help));
         }

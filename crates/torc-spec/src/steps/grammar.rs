@@ -39,7 +39,8 @@ pub enum Part {
 }
 
 /// Variables that exist without being captured.
-pub const RESERVED: [&str; 8] = ["item", "error", "map", "job", "workflow", "files", "user_data", "exit_code"];
+pub const RESERVED: [&str; 8] =
+    ["item", "error", "map", "job", "workflow", "files", "user_data", "exit_code"];
 
 const ACTIONS: [&str; 4] = ["shell", "claude", "validate", "steps"];
 const TEXTS: Shape = Shape::List(&Shape::Text);
@@ -57,16 +58,28 @@ pub static STEP: Object = Object {
         field("shell", Shape::Text, "Shell text."),
         field("claude", Shape::Text, "A prompt for the agent."),
         field("steps", Shape::Steps(Part::Steps), "A group: fails at the first step that fails."),
-        field("validate", Shape::Steps(Part::Steps), "Checks that run after success; alone it is a step of its own."),
+        field(
+            "validate",
+            Shape::Steps(Part::Steps),
+            "Checks that run after success; alone it is a step of its own.",
+        ),
         field("when", EXPRESSION, "The step is skipped unless this holds."),
         field("retry", Shape::Object(&RETRY), "How often it is tried before its handler runs."),
         field("timeout", Shape::Timeout, "A try is ended after this long."),
-        field("capture", Shape::Steps(Part::Capture), "Variables that it gives to the steps after it."),
+        field(
+            "capture",
+            Shape::Steps(Part::Capture),
+            "Variables that it gives to the steps after it.",
+        ),
         field("expect", EXPRESSION, "Success, instead of exit code 0."),
         field("on_failure", Shape::Steps(Part::Handler), "What runs when it failed."),
         field("on_success", Shape::Steps(Part::Steps), "What runs when it succeeded."),
         field("continue_on_error", Shape::Bool, "Its failure is tolerated."),
-        field("handler_failure_fatal", Shape::Bool, "A failing handler ends the job, and nothing tries again."),
+        field(
+            "handler_failure_fatal",
+            Shape::Bool,
+            "A failing handler ends the job, and nothing tries again.",
+        ),
         field("env", Shape::Map(KeyRule::Environment, &Shape::Text), "Its environment variables."),
         field("dir", Shape::Text, "Where it runs."),
     ],
@@ -84,10 +97,18 @@ static HANDLER: Object = Object {
             Shape::Word(|| vec!["recovery", "fallback", "cleanup", "custom"]),
             "What its success means; `recovery` unless set.",
         ),
-        field("max_attempts", Shape::Int(1, 1000), "Tries of what failed, the first included; 1 unless set."),
+        field(
+            "max_attempts",
+            Shape::Int(1, 1000),
+            "Tries of what failed, the first included; 1 unless set.",
+        ),
         field("timeout", Shape::Timeout, "The whole handler is ended after this long."),
         field("capture", Shape::Steps(Part::Capture), "Variables read from its last command."),
-        field("handler_failure_fatal", Shape::Bool, "Its failure ends the job, and nothing tries again."),
+        field(
+            "handler_failure_fatal",
+            Shape::Bool,
+            "Its failure ends the job, and nothing tries again.",
+        ),
     ],
 };
 
@@ -107,7 +128,11 @@ static RETRY: Object = Object {
         field("max_delay", Shape::Seconds, "Longest wait."),
         field("jitter", Shape::Number(0.0, 1.0), "The wait varies by this fraction."),
         field("budget", Shape::Seconds, "What the step may take in all, waits included."),
-        field("only", Shape::List(&Shape::Steps(Part::Only)), "Only after these kinds, exit codes or `re:` messages."),
+        field(
+            "only",
+            Shape::List(&Shape::Steps(Part::Only)),
+            "Only after these kinds, exit codes or `re:` messages.",
+        ),
     ],
 };
 
@@ -123,7 +148,11 @@ static MAP: Object = Object {
         field("limit", Shape::Int(0, COUNT), "At most this many items.").alias(&["max_items"]),
         field("key", EXPRESSION, "What identifies an item; the item itself unless set."),
         field("max_parallel", Shape::Int(1, COUNT), "Items at once; as many as fit unless set."),
-        field("tolerate", Shape::Steps(Part::Tolerate), "Failed items that the map bears, as number or share."),
+        field(
+            "tolerate",
+            Shape::Steps(Part::Tolerate),
+            "Failed items that the map bears, as number or share.",
+        ),
         field("fail_fast", Shape::Bool, "Cancel what has not started once too many items failed."),
         field("parallel", Shape::Refused("write `max_parallel`"), "Not supported."),
         field("operation", Shape::Refused("write the `steps` of the job"), "Not supported."),
@@ -149,7 +178,11 @@ static AGENT: Object = Object {
     shorthand: Some("command"),
     check: None,
     fields: &[
-        field("command", Shape::Steps(Part::AgentCommand), "Program and arguments; `claude -p` unless set."),
+        field(
+            "command",
+            Shape::Steps(Part::AgentCommand),
+            "Program and arguments; `claude -p` unless set.",
+        ),
         field("timeout", Shape::Timeout, "A call is ended after this long."),
         field("max_calls", Shape::Int(0, COUNT), "Calls in the whole workflow."),
         field("max_parallel", Shape::Int(1, COUNT), "Calls at once in the whole workflow."),
@@ -175,9 +208,13 @@ pub fn read(reader: &mut Reader<'_>, node: Node, part: Part) -> Option<Node> {
         Part::AgentCommand => agent_command(reader, node),
         Part::Capture => capture(reader, node),
         Part::Expression => expression(reader, node),
-        Part::Only => checked(reader, node, "a kind of failure", |text| Only::parse(text).map(|_| ())),
+        Part::Only => {
+            checked(reader, node, "a kind of failure", |text| Only::parse(text).map(|_| ()))
+        }
         Part::Items => items(reader, node),
-        Part::Tolerate => checked(reader, node, "a number or a share", |text| Tolerate::parse(text).map(|_| ())),
+        Part::Tolerate => {
+            checked(reader, node, "a number or a share", |text| Tolerate::parse(text).map(|_| ()))
+        }
     }
 }
 
@@ -199,7 +236,9 @@ fn checked(
 
 fn expression(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
     checked(reader, node, "an expression", |text| {
-        Expr::parse(text).map(|_| ()).map_err(|error| format!("`{}` can not be read: {error}", excerpt(text)))
+        Expr::parse(text)
+            .map(|_| ())
+            .map_err(|error| format!("`{}` can not be read: {error}", excerpt(text)))
     })
 }
 
@@ -220,7 +259,9 @@ fn string_step(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
     let first = text.split(' ').next().unwrap_or_default();
     let is_slash = first.len() > 1
         && first.starts_with('/')
-        && first[1..].chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-'));
+        && first[1..]
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-'));
     if key == "shell" && is_slash {
         let message = format!("`{}` runs as a shell command", excerpt(first));
         let help = format!("did you mean `claude: \"{}\"`?", excerpt(text));
@@ -230,8 +271,10 @@ fn string_step(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
 }
 
 fn map(span: Span, entries: Vec<(&str, Node)>) -> Node {
-    let entries =
-        entries.into_iter().map(|(key, value)| Entry { key: key.to_owned().into(), key_span: span, value }).collect();
+    let entries = entries
+        .into_iter()
+        .map(|(key, value)| Entry { key: key.to_owned().into(), key_span: span, value })
+        .collect();
     Node::new(Kind::Map(entries), span)
 }
 
@@ -253,7 +296,9 @@ fn steps(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
     let mut lost = false;
     for (index, item) in items.into_iter().enumerate() {
         let found = reader.inside(index, |reader| match &item.kind {
-            Kind::Map(entries) if !entries.is_empty() && entries.iter().all(|e| is_attachment(&e.key)) => {
+            Kind::Map(entries)
+                if !entries.is_empty() && entries.iter().all(|e| is_attachment(&e.key)) =>
+            {
                 attach(reader, item, &mut read, lost);
                 Some(None)
             }
@@ -281,7 +326,10 @@ fn attach(reader: &mut Reader<'_>, item: Node, steps: &mut [Node], lost: bool) {
             // After a step that could not be read, one message is enough.
             if !lost {
                 let message = format!("`{}` stands alone and follows no step", entry.key);
-                let help = format!("put it after the step that it belongs to, or inside that step as `{}:`", entry.key);
+                let help = format!(
+                    "put it after the step that it belongs to, or inside that step as `{}:`",
+                    entry.key
+                );
                 reader.report(entry.key_span, Diagnostic::error(message).help(help));
             }
             return;
@@ -312,7 +360,10 @@ fn handler(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
     match (has("commands"), action) {
         (true, Some(action)) => {
             let message = format!("a handler has either `commands` or `{action}`, not both");
-            reader.report(span, Diagnostic::error(message).help("put everything that it runs into `commands`"));
+            reader.report(
+                span,
+                Diagnostic::error(message).help("put everything that it runs into `commands`"),
+            );
             None
         }
         (true, None) => reader.object(Node::new(Kind::Map(entries), span), &HANDLER),
@@ -325,9 +376,13 @@ fn handler(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
         }
         (false, None) => {
             let known = HANDLER.fields.iter().chain(STEP.fields).map(|field: &Field| field.key);
-            let near = entries.iter().find_map(|entry| nearest(&entry.key, known.clone()).map(|key| (entry, key)));
+            let near = entries
+                .iter()
+                .find_map(|entry| nearest(&entry.key, known.clone()).map(|key| (entry, key)));
             let help = match near {
-                Some((entry, key)) if entry.key != key => format!("did you mean `{key}` instead of `{}`?", entry.key),
+                Some((entry, key)) if entry.key != key => {
+                    format!("did you mean `{key}` instead of `{}`?", entry.key)
+                }
                 _ => "give it `commands`, or one of `shell`, `claude`, `validate`, `steps`".into(),
             };
             reader.report(span, Diagnostic::error("this handler runs nothing").help(help));
@@ -342,14 +397,16 @@ fn given<'a>(node: &'a Node, key: &str) -> Option<&'a Entry> {
 
 fn check_step(reader: &mut Reader<'_>, node: &Node) {
     // A key with a wrong value counts: that mistake has been reported.
-    let actions: Vec<&Entry> = ["shell", "claude", "steps"].iter().filter_map(|key| node.entry(key)).collect();
+    let actions: Vec<&Entry> =
+        ["shell", "claude", "steps"].iter().filter_map(|key| node.entry(key)).collect();
     match actions.as_slice() {
         [] if node.entry("validate").is_none() => {
             let help = "give it one of `shell`, `claude`, `validate`, `steps`";
             reader.report(node.span, Diagnostic::error("this step does nothing").help(help));
         }
         [first, second, ..] => {
-            let message = format!("a step has either `{}` or `{}`, not both", first.key, second.key);
+            let message =
+                format!("a step has either `{}` or `{}`, not both", first.key, second.key);
             let place = reader.place(first.key_span);
             let diagnostic = Diagnostic::error(message).remark_at("the other one", place);
             reader.report(second.key_span, diagnostic.help("make it two steps"));
@@ -368,7 +425,8 @@ fn check_step(reader: &mut Reader<'_>, node: &Node) {
     if let (Some(own), Some(inner)) = (own, inner)
         && matches!((&own.value.kind, &inner.value.kind), (Kind::Bool(a), Kind::Bool(b)) if a != b)
     {
-        let message = "`handler_failure_fatal` of the step and of its handler contradict each other";
+        let message =
+            "`handler_failure_fatal` of the step and of its handler contradict each other";
         let place = reader.place(inner.key_span);
         reader.report(own.key_span, Diagnostic::error(message).remark_at("the handler's", place));
     }
@@ -402,7 +460,8 @@ fn capture(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
     let entries = match node.kind {
         Kind::Map(entries) => entries,
         _ => {
-            let name = reader.text(node, "the name of a variable, or a map of names and sources")?;
+            let name =
+                reader.text(node, "the name of a variable, or a map of names and sources")?;
             let key = name.as_text().unwrap_or_default().to_owned();
             vec![Entry { key: key.into(), key_span: span, value: Node::text("stdout", span) }]
         }
@@ -423,7 +482,9 @@ fn capture(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
             reader.report(entry.key_span, Diagnostic::error(message).help("choose another name"));
             continue;
         }
-        let value = checked(reader, entry.value, "a source", |text| CaptureSource::parse(text).map(|_| ()))?;
+        let value = checked(reader, entry.value, "a source", |text| {
+            CaptureSource::parse(text).map(|_| ())
+        })?;
         read.push(Entry { key: entry.key, key_span: entry.key_span, value });
     }
     Some(Node::new(Kind::Map(read), span))
@@ -434,7 +495,8 @@ fn items(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
         Kind::List(_) => Some(node),
         Kind::Map(_) => reader.object(node, &ITEMS),
         _ => {
-            let help = "write a list, `{file: items.json}`, `{command: \"ls\"}` or `{user_data: name}`";
+            let help =
+                "write a list, `{file: items.json}`, `{command: \"ls\"}` or `{user_data: name}`";
             let message = format!("expected items, found {}", node.kind_name());
             reader.report(node.span, Diagnostic::error(message).help(help));
             None
@@ -450,7 +512,8 @@ fn check_items(reader: &mut Reader<'_>, node: &Node) {
         reader.report(node.span, Diagnostic::error(message));
     }
     if let Some(select) = node.get("select").filter(|select| select.as_text().is_some())
-        && let Err(message) = Select::parse(&template::blank(select.as_text().unwrap_or_default(), false))
+        && let Err(message) =
+            Select::parse(&template::blank(select.as_text().unwrap_or_default(), false))
     {
         reader.report(select.span, Diagnostic::error(message));
     }

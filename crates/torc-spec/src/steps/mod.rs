@@ -1,8 +1,8 @@
 //! Steps, handlers, map and reduce: the recursive part of a job.
 //!
-//! The key tables point here with [`Part`]; [`read`] turns a part into its canonical form, [`sugar`] rewrites the short
-//! forms of a whole file before that, [`tree`] makes the tree that is stored out of the canonical form, and [`flow`]
-//! checks which variables are known where.
+//! The key tables point here with [`Part`]; [`read`] turns a part into its canonical form,
+//! [`sugar`] rewrites the short forms of a whole file before that, [`tree`] makes the tree that is
+//! stored out of the canonical form, and [`flow`] checks which variables are known where.
 
 mod flow;
 mod grammar;

@@ -1,4 +1,5 @@
-//! Short forms of a whole file: `tasks`, a bare list, `setup`, `map` and `reduce` at the top become jobs.
+//! Short forms of a whole file: `tasks`, a bare list, `setup`, `map` and `reduce` at the top become
+//! jobs.
 
 use crate::node::{Entry, Kind, Node, Span};
 use crate::packed;
@@ -24,7 +25,8 @@ pub fn desugar(tree: Node) -> Node {
     let mut before: Vec<&str> = Vec::new();
     for (name, part) in [("setup", setup), ("main", main)] {
         let Some(part) = part else { continue };
-        let (key_span, mut job) = (part.key_span, vec![entry("name", part.key_span, text(name, part.key_span))]);
+        let (key_span, mut job) =
+            (part.key_span, vec![entry("name", part.key_span, text(name, part.key_span))]);
         job.push(entry("steps", key_span, commands(part.value)));
         job.extend(after(&before, key_span));
         short.push(entry("", key_span, Node::new(Kind::Map(job), key_span)));
@@ -48,7 +50,11 @@ pub fn desugar(tree: Node) -> Node {
     }
     if !short.is_empty() {
         let jobs: Vec<Node> = short.into_iter().map(|entry| entry.value).collect();
-        match entries.iter_mut().find(|entry| entry.key == "jobs").map(|entry| &mut entry.value.kind) {
+        match entries
+            .iter_mut()
+            .find(|entry| entry.key == "jobs")
+            .map(|entry| &mut entry.value.kind)
+        {
             Some(Kind::List(known)) => known.extend(jobs),
             Some(Kind::Long(known)) => Arc::make_mut(known).extend(jobs),
             _ => entries.push(entry("jobs", span, Node::new(Kind::List(jobs), span))),
@@ -59,7 +65,9 @@ pub fn desugar(tree: Node) -> Node {
     }
     match entries.iter_mut().find(|entry| entry.key == "jobs").map(|entry| &mut entry.value.kind) {
         Some(Kind::List(jobs)) => jobs.iter_mut().for_each(desugar_job),
-        Some(Kind::Long(jobs)) if jobs.mentions("map") => packed::change(jobs, |_, job| desugar_job(job)),
+        Some(Kind::Long(jobs)) if jobs.mentions("map") => {
+            packed::change(jobs, |_, job| desugar_job(job))
+        }
         _ => {}
     }
     declare_user_data(&mut entries, span);
@@ -82,19 +90,23 @@ fn after(before: &[&str], span: Span) -> Option<Entry> {
 /// `{commands: [...]}` stands for the list.
 fn commands(node: Node) -> Node {
     match node.kind {
-        Kind::Map(mut entries) if entries.len() == 1 && entries[0].key == "commands" => entries.remove(0).value,
+        Kind::Map(mut entries) if entries.len() == 1 && entries[0].key == "commands" => {
+            entries.remove(0).value
+        }
         kind => Node::new(kind, node.span),
     }
 }
 
-/// User data that a job with steps produces needs no entry of its own: the capture of that name is its value.
+/// User data that a job with steps produces needs no entry of its own: the capture of that name is
+/// its value.
 fn declare_user_data(entries: &mut Vec<Entry>, span: Span) {
     let list = |node: &Node| match &node.kind {
         Kind::List(items) => items.clone(),
         Kind::Text(_) => vec![node.clone()],
         _ => Vec::new(),
     };
-    let find = |key: &str| entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.value);
+    let find =
+        |key: &str| entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.value);
     let known: Vec<String> = find("user_data")
         .map(Node::items)
         .unwrap_or_default()
@@ -108,20 +120,33 @@ fn declare_user_data(entries: &mut Vec<Entry>, span: Span) {
             let Some(word) = name.as_text() else { continue };
             // A name with a parameter stands for many; those must be declared.
             let is_new = !known.iter().any(|known| known == word) && !word.contains('{');
-            if is_new && !missing.iter().any(|data| data.get("name").and_then(Node::as_text) == Some(word)) {
-                missing.push(Node::new(Kind::Map(vec![entry("name", name.span, name.clone())]), name.span));
+            if is_new
+                && !missing
+                    .iter()
+                    .any(|data| data.get("name").and_then(Node::as_text) == Some(word))
+            {
+                missing.push(Node::new(
+                    Kind::Map(vec![entry("name", name.span, name.clone())]),
+                    name.span,
+                ));
             }
         }
     };
     match find("jobs").map(|jobs| &jobs.kind) {
         Some(Kind::List(jobs)) => jobs.iter().for_each(look),
-        Some(Kind::Long(jobs)) if jobs.mentions("output_user_data") => jobs.iter().for_each(|job| look(&job)),
+        Some(Kind::Long(jobs)) if jobs.mentions("output_user_data") => {
+            jobs.iter().for_each(|job| look(&job))
+        }
         _ => {}
     }
     if missing.is_empty() {
         return;
     }
-    match entries.iter_mut().find(|entry| &*entry.key == "user_data").map(|entry| &mut entry.value.kind) {
+    match entries
+        .iter_mut()
+        .find(|entry| &*entry.key == "user_data")
+        .map(|entry| &mut entry.value.kind)
+    {
         Some(Kind::List(known)) => known.extend(missing),
         Some(_) => {}
         None => entries.push(entry("user_data", span, Node::new(Kind::List(missing), span))),
@@ -155,11 +180,13 @@ fn desugar_job(job: &mut Node) {
     }
 }
 
-/// A name of a file, or something with a space in it: a command. Anything else is left for the reader to refuse.
+/// A name of a file, or something with a space in it: a command. Anything else is left for the
+/// reader to refuse.
 fn source(input: &Entry, path: Option<Entry>) -> Node {
     let span = input.value.span;
     let Some(word) = input.value.as_text() else { return input.value.clone() };
-    let is_file = [".json", ".jsonl", ".txt"].iter().any(|ending| word.ends_with(ending)) && !word.contains(' ');
+    let is_file = [".json", ".jsonl", ".txt"].iter().any(|ending| word.ends_with(ending))
+        && !word.contains(' ');
     let key = match (is_file, word.contains(char::is_whitespace)) {
         (true, _) => "file",
         (false, true) => "command",
@@ -179,7 +206,9 @@ fn sort_fields(node: Node) -> Node {
         let name = words.next().unwrap_or_default();
         let name = name.strip_prefix("item.").unwrap_or(name);
         match words.next() {
-            Some(direction) if direction.eq_ignore_ascii_case("desc") => Node::text(format!("-{name}"), span),
+            Some(direction) if direction.eq_ignore_ascii_case("desc") => {
+                Node::text(format!("-{name}"), span)
+            }
             _ => Node::text(name, span),
         }
     });

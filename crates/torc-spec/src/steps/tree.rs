@@ -15,8 +15,12 @@ pub(crate) use torc_model::steps::Role;
 
 /// The parts of a job that make its tree; none when a plain command does.
 pub(crate) fn sketch(job: &JobSpec) -> Option<Sketch> {
-    let extras =
-        [("on_failure", &job.on_failure), ("on_success", &job.on_success), ("resume", &job.resume), ("dir", &job.dir)];
+    let extras = [
+        ("on_failure", &job.on_failure),
+        ("on_success", &job.on_success),
+        ("resume", &job.resume),
+        ("dir", &job.dir),
+    ];
     let needs_tree = job.steps.is_some()
         || job.map.is_some()
         || job.reduce.is_some()
@@ -59,8 +63,13 @@ pub(crate) struct Built {
 }
 
 /// Makes the tree of one job out of its filled-in parts.
-pub(crate) fn tree(sketch: Value, agent: Option<&Value>, catalog: &Catalog) -> Result<Built, BadReference> {
-    let mut named = Named { catalog, values: Map::new(), safe: HashMap::new(), references: Vec::new() };
+pub(crate) fn tree(
+    sketch: Value,
+    agent: Option<&Value>,
+    catalog: &Catalog,
+) -> Result<Built, BadReference> {
+    let mut named =
+        Named { catalog, values: Map::new(), safe: HashMap::new(), references: Vec::new() };
     let mut value = sketch;
     named.rename(&mut value)?;
     let Value::Object(mut parts) = value else { return Err(broken("its steps are not a map")) };
@@ -76,7 +85,9 @@ pub(crate) fn tree(sketch: Value, agent: Option<&Value>, catalog: &Catalog) -> R
     let calls_agent = tree.parts().any(|(_, steps)| steps.iter().any(|step| step.calls_agent()));
     if calls_agent {
         let agent = agent.cloned().unwrap_or_else(|| json!({}));
-        tree.agent = Some(serde_json::from_value::<Agent>(agent).map_err(|error| broken(&error.to_string()))?);
+        tree.agent = Some(
+            serde_json::from_value::<Agent>(agent).map_err(|error| broken(&error.to_string()))?,
+        );
     }
     Ok(Built { tree, references: named.references })
 }
@@ -89,8 +100,8 @@ fn broken(why: &str) -> BadReference {
     }
 }
 
-/// `validate` beside an action is called `check` in the stored form; a step's own `handler_failure_fatal` is its
-/// handler's.
+/// `validate` beside an action is called `check` in the stored form; a step's own
+/// `handler_failure_fatal` is its handler's.
 fn stored_step(step: &mut Value) {
     let Value::Object(map) = step else { return };
     let fatal = map.shift_remove("handler_failure_fatal");
@@ -162,7 +173,12 @@ impl Named<'_> {
         Ok(Some(out))
     }
 
-    fn name(&mut self, kind: ReferenceKind, name: &str, written: &str) -> Result<String, BadReference> {
+    fn name(
+        &mut self,
+        kind: ReferenceKind,
+        name: &str,
+        written: &str,
+    ) -> Result<String, BadReference> {
         let (what, direction) = match kind {
             ReferenceKind::InputFile => ("files", "input"),
             ReferenceKind::OutputFile => ("files", "output"),
@@ -171,7 +187,8 @@ impl Named<'_> {
         };
         let (index, value, help) = if what == "files" {
             let index = self.catalog.file(name);
-            let value = index.map(|index| Value::from(self.catalog.files[index as usize].path.as_str()));
+            let value =
+                index.map(|index| Value::from(self.catalog.files[index as usize].path.as_str()));
             (index, value, self.catalog.nearest_file(name))
         } else {
             let index = self.catalog.user_data(name);
@@ -188,11 +205,20 @@ impl Named<'_> {
         let safe = match self.safe.get(&key) {
             Some(safe) => safe.clone(),
             None => {
-                let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+                let plain: String =
+                    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
                 let taken = |word: &str| self.safe.values().any(|known| known == word);
-                let safe = if what == "files" && taken(&plain) { format!("{plain}_{index}") } else { plain };
+                let safe = if what == "files" && taken(&plain) {
+                    format!("{plain}_{index}")
+                } else {
+                    plain
+                };
                 // A name may begin with a digit; the part of a path may not.
-                let safe = if safe.starts_with(|c: char| c.is_ascii_digit()) { format!("_{safe}") } else { safe };
+                let safe = if safe.starts_with(|c: char| c.is_ascii_digit()) {
+                    format!("_{safe}")
+                } else {
+                    safe
+                };
                 self.safe.insert(key, safe.clone());
                 safe
             }
@@ -215,7 +241,9 @@ pub(crate) fn role(map: Option<&Value>, reduce: Option<&str>) -> Result<Option<R
     }
     let Some(Value::Object(map)) = map else { return Ok(None) };
     let mut map = map.clone();
-    let text = |source: &Map<String, Value>, key: &str| source.get(key).and_then(Value::as_str).map(str::to_owned);
+    let text = |source: &Map<String, Value>, key: &str| {
+        source.get(key).and_then(Value::as_str).map(str::to_owned)
+    };
     let items = match map.shift_remove("items") {
         Some(Value::Array(items)) => Source::List(items),
         Some(Value::Object(source)) => {
@@ -231,6 +259,7 @@ pub(crate) fn role(map: Option<&Value>, reduce: Option<&str>) -> Result<Option<R
         }
         _ => return Err("the map has no items".into()),
     };
-    let settings: MapSettings = serde_json::from_value(Value::Object(map)).map_err(|error| error.to_string())?;
+    let settings: MapSettings =
+        serde_json::from_value(Value::Object(map)).map_err(|error| error.to_string())?;
     Ok(Some(Role::Map(Box::new(MapSettings { items, ..settings }))))
 }

@@ -50,7 +50,10 @@ fn field_nodes(name: &str, value: &Value, shape: Shape, depth: usize, out: &mut 
 fn thing(name: &str, value: &Value, object: &'static Object, depth: usize, out: &mut String) {
     let Value::Object(map) = value else { return generic(name, value, depth, out) };
     let mut rest = map.clone();
-    let title = rest.shift_remove("name").map(|title| format!(" {}", scalar(&title, depth))).unwrap_or_default();
+    let title = rest
+        .shift_remove("name")
+        .map(|title| format!(" {}", scalar(&title, depth)))
+        .unwrap_or_default();
     out.push_str(&format!("{}{}{title} {{\n", pad(depth), word(name)));
     fields(&rest, object, depth + 1, out);
     out.push_str(&format!("{}}}\n", pad(depth)));
@@ -106,7 +109,8 @@ fn raw(text: &str) -> String {
 }
 
 fn must_escape(c: char) -> bool {
-    is_disallowed(c) || matches!(c, '\n' | '\r' | '\u{85}' | '\u{B}' | '\u{C}' | '\u{2028}' | '\u{2029}')
+    is_disallowed(c)
+        || matches!(c, '\n' | '\r' | '\u{85}' | '\u{B}' | '\u{C}' | '\u{2028}' | '\u{2029}')
 }
 
 fn quoted(text: &str) -> String {
@@ -130,8 +134,8 @@ fn escaped(text: &str) -> String {
 
 /// Text of several lines between `"""`, if none of its lines consists of spaces alone.
 fn multi_line(text: &str, depth: usize) -> Option<String> {
-    let fits =
-        text.contains('\n') && text.split('\n').all(|line| line.is_empty() || line.chars().any(|c| !c.is_whitespace()));
+    let fits = text.contains('\n')
+        && text.split('\n').all(|line| line.is_empty() || line.chars().any(|c| !c.is_whitespace()));
     fits.then(|| {
         let indent = pad(depth + 1);
         let mut out = String::from("\"\"\"\n");

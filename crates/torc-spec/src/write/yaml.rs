@@ -1,4 +1,5 @@
-//! YAML as people write it: block style, text of several lines as a literal block, short lists in one line.
+//! YAML as people write it: block style, text of several lines as a literal block, short lists in
+//! one line.
 
 use serde_json::Value;
 
@@ -26,7 +27,8 @@ fn pad(depth: usize) -> String {
     "  ".repeat(depth)
 }
 
-/// `key: value` at the current position, which is already indented for the first line of a list element.
+/// `key: value` at the current position, which is already indented for the first line of a list
+/// element.
 fn entry(key: &str, value: &Value, depth: usize, out: &mut String) {
     out.push_str(&scalar_text(key));
     out.push(':');

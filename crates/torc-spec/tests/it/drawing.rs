@@ -1,10 +1,11 @@
-//! What a plan looks like beforehand: stages, widths, the critical path, who recovers what, and the drawings.
+//! What a plan looks like beforehand: stages, widths, the critical path, who recovers what, and the
+//! drawings.
 
 use torc_spec::{Analysis, Format, Site, Source};
 
 fn analysis(text: &str) -> Analysis {
-    let parsed =
-        torc_spec::parse(&Source::new("test.yaml", text, Format::Yaml)).unwrap_or_else(|errors| panic!("{errors}"));
+    let parsed = torc_spec::parse(&Source::new("test.yaml", text, Format::Yaml))
+        .unwrap_or_else(|errors| panic!("{errors}"));
     parsed.spec.check(Site::default()).unwrap_or_else(|errors| panic!("{errors}")).analysis
 }
 
@@ -26,8 +27,10 @@ fn stages_widths_and_the_critical_path() {
     assert_eq!(found.stages.iter().map(|stage| stage.jobs).collect::<Vec<_>>(), [1, 2, 1]);
     assert_eq!(found.critical_path, ["prepare", "right", "join <\"&#>"], "the long way round");
     assert_eq!(found.critical_seconds, Some(2 * 3600 + 20 * 60));
-    let unknown =
-        analysis(&DIAMOND.replace("resource_requirements: short}\n  - {name: left", "priority: 1}\n  - {name: left"));
+    let unknown = analysis(&DIAMOND.replace(
+        "resource_requirements: short}\n  - {name: left",
+        "priority: 1}\n  - {name: left",
+    ));
     assert_eq!(unknown.critical_seconds, None, "one of its jobs names no runtime");
     // Without runtimes the longest chain is the one with the most jobs.
     let chain = analysis(
@@ -79,14 +82,23 @@ fn as_svg() {
     assert!(svg.contains("<title>join &lt;&quot;&amp;#&gt;</title>"), "{svg}");
     // Every element that is opened is closed: enough to be XML, as nothing else is in it.
     for tag in ["svg", "g", "title", "text"] {
-        let (open, close) = (svg.matches(&format!("<{tag}")).count(), svg.matches(&format!("</{tag}>")).count());
+        let (open, close) =
+            (svg.matches(&format!("<{tag}")).count(), svg.matches(&format!("</{tag}>")).count());
         assert_eq!(open, close, "{tag}");
     }
     // Jobs of one stage stand below each other, stages side by side.
     let place = |name: &str| {
         let from = svg.find(&format!("<title>{name}</title>")).unwrap();
         let number = |key: &str| -> u32 {
-            svg[from..].split(&format!("{key}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+            svg[from..]
+                .split(&format!("{key}=\""))
+                .nth(1)
+                .unwrap()
+                .split('"')
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap()
         };
         (number(" x"), number(" y"))
     };
@@ -99,7 +111,10 @@ fn as_json() {
     let value = serde_json::to_value(analysis(DIAMOND)).unwrap();
     assert_eq!(value["critical_seconds"], 8400);
     assert_eq!(value["graph"]["edges"], serde_json::json!([[0, 1], [0, 2], [1, 3], [2, 3]]));
-    assert_eq!(value["graph"]["nodes"][3], serde_json::json!({"name": "join <\"&#>", "jobs": 1, "stage": 3}));
+    assert_eq!(
+        value["graph"]["nodes"][3],
+        serde_json::json!({"name": "join <\"&#>", "jobs": 1, "stage": 3})
+    );
     assert_eq!(value["stages"][1], serde_json::json!({"jobs": 2, "nodes": [1, 2]}));
 }
 

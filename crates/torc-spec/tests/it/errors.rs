@@ -7,7 +7,8 @@ use torc_spec::{Diagnostics, Format, Severity, Source};
 
 fn files() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| Format::from_path(path).is_some());
     files.sort();
     files
@@ -50,7 +51,8 @@ fn messages_are_as_expected() {
         }
         let expected = std::fs::read_to_string(&expected_path).unwrap_or_default();
         if rendered != expected {
-            writeln!(wrong, "==== {}\n{rendered}---- expected\n{expected}", path.display()).unwrap();
+            writeln!(wrong, "==== {}\n{rendered}---- expected\n{expected}", path.display())
+                .unwrap();
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -61,9 +63,16 @@ fn messages_are_as_expected() {
 fn every_error_has_a_place_and_its_line() {
     for path in files() {
         for diagnostic in check(&path).iter().filter(|d| d.severity == Severity::Error) {
-            let place =
-                diagnostic.place.as_ref().unwrap_or_else(|| panic!("{}: {}", path.display(), diagnostic.message));
-            assert!(place.line > 0 && place.column > 0, "{}: {}", path.display(), diagnostic.message);
+            let place = diagnostic
+                .place
+                .as_ref()
+                .unwrap_or_else(|| panic!("{}: {}", path.display(), diagnostic.message));
+            assert!(
+                place.line > 0 && place.column > 0,
+                "{}: {}",
+                path.display(),
+                diagnostic.message
+            );
         }
     }
 }

@@ -15,8 +15,10 @@ fn updating() -> bool {
 }
 
 fn yaml_files() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = entries.filter(|path| Format::from_path(path) == Some(Format::Yaml)).collect();
+    let entries =
+        std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| Format::from_path(path) == Some(Format::Yaml)).collect();
     files.sort();
     files
 }
@@ -50,7 +52,11 @@ fn the_published_schema_is_current() {
     if updating() {
         std::fs::write(&path, &text).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), text, "run with UPDATE_EXPECTED=1");
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        text,
+        "run with UPDATE_EXPECTED=1"
+    );
 }
 
 /// The files as people wrote them, short forms and all, judged by a validator that is not ours.
@@ -59,14 +65,17 @@ fn every_example_fits_the_schema_as_it_is_written() {
     let validator = jsonschema::validator_for(&torc_spec::json_schema()).unwrap();
     for path in yaml_files() {
         for written in [as_written(&path), canonical(&path)] {
-            let errors: Vec<String> =
-                validator.iter_errors(&written).map(|error| format!("{}: {error}", error.instance_path())).collect();
+            let errors: Vec<String> = validator
+                .iter_errors(&written)
+                .map(|error| format!("{}: {error}", error.instance_path()))
+                .collect();
             assert!(errors.is_empty(), "{}: {}", path.display(), errors.join("\n"));
         }
     }
 }
 
-/// An editor that goes by the schema sees a key that is misspelt and a value of the wrong kind wherever they stand.
+/// An editor that goes by the schema sees a key that is misspelt and a value of the wrong kind
+/// wherever they stand.
 #[test]
 fn what_the_reader_refuses_the_schema_refuses_too() {
     let validator = jsonschema::validator_for(&torc_spec::json_schema()).unwrap();
@@ -75,11 +84,17 @@ fn what_the_reader_refuses_the_schema_refuses_too() {
         let right = as_written(&path);
         // What a variable is called and which ones there are is beyond a schema.
         for place in places(&right).iter().filter(|place| !place.starts_with("/variables")) {
-            for wrong in [misspelt(&right, place), of_wrong_kind(&right, place)].into_iter().flatten() {
+            for wrong in
+                [misspelt(&right, place), of_wrong_kind(&right, place)].into_iter().flatten()
+            {
                 let text = wrong.to_string();
                 let source = Source::new("wrong", text.as_str(), Format::Json);
                 if let Err(errors) = torc_spec::parse(&source) {
-                    assert!(!validator.is_valid(&wrong), "{} at {place}: {text}\n{errors}", path.display());
+                    assert!(
+                        !validator.is_valid(&wrong),
+                        "{} at {place}: {text}\n{errors}",
+                        path.display()
+                    );
                     refused += 1;
                 }
             }
@@ -103,9 +118,11 @@ fn places(value: &Value) -> Vec<String> {
                 all
             })
             .collect(),
-        Value::Array(items) => {
-            items.iter().enumerate().flat_map(|(index, value)| inside(index.to_string(), value)).collect()
-        }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .flat_map(|(index, value)| inside(index.to_string(), value))
+            .collect(),
         _ => Vec::new(),
     }
 }

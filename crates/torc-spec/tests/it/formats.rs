@@ -89,17 +89,24 @@ action { trigger_type "on_jobs_ready"; action_type "run_commands"; job "flaky"; 
     assert_eq!(format!("{:#}", kdl.to_value()), format!("{:#}", yaml.to_value()));
     for format in Format::ALL {
         let text = yaml.write(format);
-        assert_eq!(format!("{:#}", spec(&text, format).to_value()), format!("{:#}", yaml.to_value()), "{text}");
+        assert_eq!(
+            format!("{:#}", spec(&text, format).to_value()),
+            format!("{:#}", yaml.to_value()),
+            "{text}"
+        );
         assert_eq!(plan(&text, format), yaml.plan().unwrap().0);
     }
 }
 
 #[test]
 fn the_order_of_parameters_survives_every_format() {
-    let first =
-        spec("name: x\njobs: [{name: '{z}{a}', command: 'true', parameters: {z: [1, 2], a: [3, 4]}}]", Format::Yaml);
+    let first = spec(
+        "name: x\njobs: [{name: '{z}{a}', command: 'true', parameters: {z: [1, 2], a: [3, 4]}}]",
+        Format::Yaml,
+    );
     for format in Format::ALL {
-        let names: Vec<String> = plan(&first.write(format), format).jobs.into_iter().map(|job| job.name).collect();
+        let names: Vec<String> =
+            plan(&first.write(format), format).jobs.into_iter().map(|job| job.name).collect();
         assert_eq!(names, ["13", "14", "23", "24"], "{format}");
     }
 }
@@ -141,9 +148,18 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 fn any_spec() -> impl Strategy<Value = Value> {
-    let values =
-        proptest::collection::vec(prop_oneof![text().prop_map(Value::from), any::<i32>().prop_map(Value::from)], 1..4);
-    (any_json(), any_json(), text(), text(), values, proptest::collection::btree_map("[A-Z]{1,4}", text(), 0..4))
+    let values = proptest::collection::vec(
+        prop_oneof![text().prop_map(Value::from), any::<i32>().prop_map(Value::from)],
+        1..4,
+    );
+    (
+        any_json(),
+        any_json(),
+        text(),
+        text(),
+        values,
+        proptest::collection::btree_map("[A-Z]{1,4}", text(), 0..4),
+    )
         .prop_map(|(metadata, data, command, description, values, env)| {
             json!({
                 "name": "p",

@@ -1,5 +1,5 @@
-//! A short, repeatable pass of the fuzz targets' question over their seeds and mutations of them. It is blind to
-//! coverage; `scripts/fuzz` runs the guided search.
+//! A short, repeatable pass of the fuzz targets' question over their seeds and mutations of them.
+//! It is blind to coverage; `scripts/fuzz` runs the guided search.
 
 #[path = "../../../../fuzz/src/lib.rs"]
 mod property;
@@ -110,7 +110,8 @@ fn mutate(text: &mut Vec<u8>, dice: &mut Dice, seeds: &[Vec<u8>], words: &[Vec<u
 fn pass(format: Format, seed: u64) {
     let (seeds, words) = (seeds(format), words());
     assert!(seeds.len() >= 30 && words.len() > 100, "{} seeds, {} words", seeds.len(), words.len());
-    let rounds = std::env::var("FUZZ_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let rounds =
+        std::env::var("FUZZ_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     seeds.iter().for_each(|seed| property::hold(seed, format));
     let mut dice = Dice(seed);
     for round in 0..rounds {

@@ -23,7 +23,10 @@ fn files_make_dependencies() {
 #[test]
 fn a_sweep_and_its_collector() {
     let plan = plan(include_str!("../golden/sweep.yaml"), Format::Yaml);
-    assert_eq!(names(&plan), ["t_0.10_a", "t_0.10_b", "t_0.20_a", "t_0.20_b", "t_0.30_a", "t_0.30_b", "collect"]);
+    assert_eq!(
+        names(&plan),
+        ["t_0.10_a", "t_0.10_b", "t_0.20_a", "t_0.20_b", "t_0.30_a", "t_0.30_b", "collect"]
+    );
     assert_eq!(plan.jobs[2].command, "echo 0.2 a");
     assert_eq!(parents(&plan, "collect").len(), 6);
     assert_eq!(plan.jobs[0].extra.parameters["x"], json!(0.1));
@@ -48,7 +51,15 @@ jobs:
 #[test]
 fn shared_parameters_are_taken_by_name() {
     let plan = plan(include_str!("../golden/shared.yaml"), Format::Yaml);
-    let expected = ["train_0.1_u", "train_0.1_v", "train_0.01_u", "train_0.01_v", "prep_u", "prep_v", "one_0.5"];
+    let expected = [
+        "train_0.1_u",
+        "train_0.1_v",
+        "train_0.01_u",
+        "train_0.01_v",
+        "prep_u",
+        "prep_v",
+        "one_0.5",
+    ];
     assert_eq!(names(&plan), expected);
     assert_eq!(parents(&plan, "train_0.01_v"), ["prep_v"]);
 }
@@ -169,7 +180,8 @@ jobs:
     assert_eq!(plan.jobs[0].command, "true");
     assert_eq!(plan.resource_requirements[0].memory, Some(Memory(3 << 29)));
     assert_eq!(plan.failure_handlers[0].rules[0].max_retries, 5);
-    let backoff = Backoff { delay_seconds: 60.0, factor: 2.0, max_seconds: Some(600.0), jitter: 0.1 };
+    let backoff =
+        Backoff { delay_seconds: 60.0, factor: 2.0, max_seconds: Some(600.0), jitter: 0.1 };
     assert_eq!(plan.failure_handlers[0].rules[1].backoff, Some(backoff));
     assert_eq!(names(&plan)[2..], ["c_1", "c_two", "c_3.5", "c_true", "c_1:2", "c_007"]);
 }
@@ -202,7 +214,9 @@ jobs:
         assert_eq!(parents(&plan, job), ["sim_1", "sim_2", "sim_3"], "{job}");
     }
     assert_eq!(plan.jobs[3].command, "cat out/1.txt out/2.txt out/3.txt");
-    let errors = try_plan(&text.replace("command: \"true\"", "command: \"echo {i}\""), Format::Yaml).unwrap_err();
+    let errors =
+        try_plan(&text.replace("command: \"true\"", "command: \"echo {i}\""), Format::Yaml)
+            .unwrap_err();
     assert!(errors.0[0].message.contains("stands for all values of `i`"), "{errors}");
     assert!(errors.0[0].help.as_ref().unwrap().contains("put `{i}` into the name"), "{errors}");
 }
@@ -235,7 +249,8 @@ fn the_canonical_json_is_read_back_unchanged() {
         assert_eq!(first, second);
         assert_eq!(first.plan().unwrap(), second.plan().unwrap());
     }
-    let errors = Spec::from_value(json!({"name": "x", "jobs": [{"name": "a", "comand": "true"}]})).unwrap_err();
+    let errors = Spec::from_value(json!({"name": "x", "jobs": [{"name": "a", "comand": "true"}]}))
+        .unwrap_err();
     assert_eq!(errors.0[0].place.as_ref().unwrap().path, "jobs[0].comand");
 }
 
@@ -245,7 +260,8 @@ fn json_and_json5_read_the_same() {
     let json = serde_json::to_string_pretty(&yaml.to_value()).unwrap();
     assert_eq!(spec(&json, Format::Json), yaml);
     assert_eq!(spec(&json, Format::Json5), yaml);
-    let json5 = "// c\n{name: 'x', jobs: [{name: 'a', command: \"true\", priority: +0x10,},], /* e */}";
+    let json5 =
+        "// c\n{name: 'x', jobs: [{name: 'a', command: \"true\", priority: +0x10,},], /* e */}";
     assert_eq!(spec(json5, Format::Json5).to_value()["jobs"][0]["priority"], json!(16));
 }
 

@@ -9,7 +9,8 @@ const SOON: Duration = Duration::from_secs(30);
 
 fn refused(text: impl Into<Vec<u8>>, format: Format) -> Diagnostics {
     let start = Instant::now();
-    let result = torc_spec::parse(&Source::new("x", text, format)).and_then(|parsed| parsed.spec.plan());
+    let result =
+        torc_spec::parse(&Source::new("x", text, format)).and_then(|parsed| parsed.spec.plan());
     assert!(start.elapsed() < SOON, "{format} took {:?}", start.elapsed());
     result.expect_err("must be refused")
 }
@@ -19,8 +20,13 @@ fn deep_nesting_is_refused() {
     let depth = 10_000;
     let flow = format!("name: x\nmetadata: {}{}\n", "[".repeat(depth), "]".repeat(depth));
     let block: String = (0..depth).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
-    let json = format!("{{\"name\": \"x\", \"metadata\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
-    let maps = format!("{{\"name\": \"x\", \"metadata\": {}1{}}}", "{\"a\":".repeat(depth), "}".repeat(depth));
+    let json =
+        format!("{{\"name\": \"x\", \"metadata\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
+    let maps = format!(
+        "{{\"name\": \"x\", \"metadata\": {}1{}}}",
+        "{\"a\":".repeat(depth),
+        "}".repeat(depth)
+    );
     let kdl = format!("name \"x\"\n{}{}", "a {\n".repeat(depth), "}\n".repeat(depth));
     for (text, format) in [
         (flow, Format::Yaml),
@@ -61,7 +67,10 @@ fn alias_bombs_are_refused() {
 
     let mut merges = String::from("name: x\nm0: &m0 {a: 1}\n");
     for level in 1..40 {
-        merges.push_str(&format!("m{level}: &m{level} {{k{level}: [*m{0}, *m{0}], <<: [*m{0}]}}\n", level - 1));
+        merges.push_str(&format!(
+            "m{level}: &m{level} {{k{level}: [*m{0}, *m{0}], <<: [*m{0}]}}\n",
+            level - 1
+        ));
     }
     refused(merges, Format::Yaml);
 }
@@ -79,7 +88,10 @@ fn bytes_that_are_no_text_are_refused() {
         ("name: \"a\\0b\"\njobs: []", Format::Yaml),
         ("name \"a\\u{0}b\"", Format::Kdl),
     ] {
-        assert!(refused(text, format).iter().any(|error| error.message.contains("NUL")), "{format}");
+        assert!(
+            refused(text, format).iter().any(|error| error.message.contains("NUL")),
+            "{format}"
+        );
     }
 }
 
@@ -95,11 +107,14 @@ fn huge_files_and_names_are_refused() {
     assert!(errors.0[0].message.contains("longer than 255 bytes"));
     assert!(errors.render(false).len() < 5_000, "the message must stay short");
     // Short as written, long when filled in.
-    let text =
-        format!("name: x\njobs:\n  - {{name: 'j{{a}}', command: 'true', parameters: {{a: [{}]}}}}\n", "n".repeat(300));
+    let text = format!(
+        "name: x\njobs:\n  - {{name: 'j{{a}}', command: 'true', parameters: {{a: [{}]}}}}\n",
+        "n".repeat(300)
+    );
     assert!(refused(text, Format::Yaml).0[0].message.contains("longer than 255 bytes"));
     let many: String = (0..2_000_000).map(|_| "1,").collect();
-    let errors = refused(format!("{{\"name\": \"x\", \"metadata\": [[{many}1],[{many}1]]}}"), Format::Json);
+    let errors =
+        refused(format!("{{\"name\": \"x\", \"metadata\": [[{many}1],[{many}1]]}}"), Format::Json);
     assert!(errors.0[0].message.contains("values"), "{errors}");
 }
 
@@ -149,9 +164,16 @@ fn messages_from_long_lines_stay_short() {
 fn advice_for_many_wrong_names_does_not_go_quadratic() {
     let many = "name: x\njobs:\n  - {name: 'a_{i}', command: 'true', parameters: {i: '1:20000'}}\n  - {name: b, command: 'true', parameters: {i: '1:20000'}, depends_on: ['aa_{i}']}\n";
     let errors = refused(many, Format::Yaml);
-    assert!(errors.0[0].help.as_deref().is_some_and(|help| help.contains("did you mean")), "{errors}");
-    let each: String =
-        (0..5000).map(|n| format!("  - {{name: job_{n}, command: 'true', depends_on: [jop_{n}]}}\n")).collect();
+    assert!(
+        errors.0[0].help.as_deref().is_some_and(|help| help.contains("did you mean")),
+        "{errors}"
+    );
+    let each: String = (0..5000)
+        .map(|n| format!("  - {{name: job_{n}, command: 'true', depends_on: [jop_{n}]}}\n"))
+        .collect();
     let errors = refused(format!("name: x\njobs:\n{each}"), Format::Yaml);
-    assert!(errors.0.len() >= 100 && errors.0[0].help.is_some() && errors.0[99].help.is_none(), "{errors}");
+    assert!(
+        errors.0.len() >= 100 && errors.0[0].help.is_some() && errors.0[99].help.is_none(),
+        "{errors}"
+    );
 }

@@ -4,8 +4,8 @@ use torc_spec::{Format, Machine, Severity, Site, Source};
 
 /// All doubts about a spec in YAML, as `warning: message` and `note: message`.
 fn doubts_at(text: &str, site: Site<'_>) -> Vec<String> {
-    let parsed =
-        torc_spec::parse(&Source::new("test.yaml", text, Format::Yaml)).unwrap_or_else(|errors| panic!("{errors}"));
+    let parsed = torc_spec::parse(&Source::new("test.yaml", text, Format::Yaml))
+        .unwrap_or_else(|errors| panic!("{errors}"));
     let checked = parsed.spec.check(site).unwrap_or_else(|errors| panic!("{errors}"));
     let word = |severity| if severity == Severity::Warning { "warning" } else { "note" };
     let all = parsed.warnings.iter().chain(checked.warnings.iter());
@@ -21,9 +21,18 @@ const JOB: &str = "jobs: [{name: a, command: 'true'}]\n";
 #[test]
 fn names_that_nobody_uses() {
     for (text, expected) in [
-        ("resource_requirements: [{name: big, num_cpus: 2}]", "resource requirement `big` is never used"),
-        ("failure_handlers: [{name: h, rules: [{exit_codes: [1]}]}]", "failure handler `h` is never used"),
-        ("slurm_schedulers: [{name: s, account: x, walltime: '1:00:00'}]", "Slurm scheduler `s` is never used"),
+        (
+            "resource_requirements: [{name: big, num_cpus: 2}]",
+            "resource requirement `big` is never used",
+        ),
+        (
+            "failure_handlers: [{name: h, rules: [{exit_codes: [1]}]}]",
+            "failure handler `h` is never used",
+        ),
+        (
+            "slurm_schedulers: [{name: s, account: x, walltime: '1:00:00'}]",
+            "Slurm scheduler `s` is never used",
+        ),
         ("parameters: {i: '1:3'}", "no entry takes parameter `i` with `use_parameters`"),
         ("limits: {licence: 2}", "no job takes limit `licence` with `uses`"),
         ("variables: {v: x}", "variable `v` is never used"),
@@ -41,7 +50,8 @@ fn limits_that_nobody_sets() {
     let expected = "warning: limit `lik` is not in `limits`: it holds nobody back";
     assert_eq!(doubts(&format!("name: w\nlimits: {{lic: 1}}\n{jobs}")), [expected]);
     // The server may have them.
-    let note = |name: &str| format!("note: limit `{name}` holds nobody back unless the server has it");
+    let note =
+        |name: &str| format!("note: limit `{name}` holds nobody back unless the server has it");
     assert_eq!(doubts(&format!("name: w\n{jobs}")), [note("lic"), note("lik")]);
 }
 
@@ -55,7 +65,10 @@ jobs:
 ";
     assert_eq!(
         doubts(text),
-        ["note: 1 file written that no job reads: `f`", "warning: files `f` and `g` have the same path `out`"]
+        [
+            "note: 1 file written that no job reads: `f`",
+            "warning: files `f` and `g` have the same path `out`"
+        ]
     );
 }
 
@@ -70,7 +83,10 @@ jobs:
   - {name: a, command: 'true', input_files: [t, m, h], output_files: [p]}
   - {name: b, command: 'true', input_files: [p]}
 ";
-    assert_eq!(doubts_at(text, site), ["warning: 1 input file is not there, and no job writes it: `missing`"]);
+    assert_eq!(
+        doubts_at(text, site),
+        ["warning: 1 input file is not there, and no job writes it: `missing`"]
+    );
     assert!(doubts(text).is_empty(), "without a directory nothing can be said");
 }
 
@@ -86,20 +102,31 @@ fn rules_that_never_match() {
     assert_eq!(rules("[{exit_codes: [1, 2]}, {exit_codes: [2]}]"), never);
     assert_eq!(rules("[{match_all_exit_codes: true}, {match_all_exit_codes: true}]"), never);
     assert_eq!(rules("[{exit_codes: [300]}]"), never);
-    assert!(rules("[{match_all_exit_codes: true}, {exit_codes: [2]}, {signals: [KILL]}]").is_empty());
+    assert!(
+        rules("[{match_all_exit_codes: true}, {exit_codes: [2]}, {signals: [KILL]}]").is_empty()
+    );
     assert_eq!(
         rules("[{exit_codes: [3], max_retries: 1, recovery_script: ./fix}]"),
         ["warning: this recovery script never runs"]
     );
-    assert_eq!(rules("[{exit_codes: [3], max_retries: 1}]"), ["warning: this rule never gives a retry"]);
-    assert!(rules("[{match_all_exit_codes: true, max_retries: 1}]").is_empty(), "it says so for everything");
+    assert_eq!(
+        rules("[{exit_codes: [3], max_retries: 1}]"),
+        ["warning: this rule never gives a retry"]
+    );
+    assert!(
+        rules("[{match_all_exit_codes: true, max_retries: 1}]").is_empty(),
+        "it says so for everything"
+    );
     let exception = "[{exit_codes: [3], max_retries: 1}, {match_all_exit_codes: true}]";
     assert!(rules(exception).is_empty(), "an exception from the rule for everything");
 }
 
 #[test]
 fn jobs_that_fit_nowhere() {
-    let site = Site { machine: Some(Machine { num_cpus: 4, memory_bytes: 8 << 30, num_gpus: Some(0) }), dir: None };
+    let site = Site {
+        machine: Some(Machine { num_cpus: 4, memory_bytes: 8 << 30, num_gpus: Some(0) }),
+        dir: None,
+    };
     let needs = |needs: &str| {
         let text = format!(
             "name: w\nresource_requirements: [{{name: r, {needs}}}]\njobs: [{{name: 'a{{i}}', command: 'true', resource_requirements: r, parameters: {{i: '1:3'}}}}]\n"
@@ -112,8 +139,13 @@ fn jobs_that_fit_nowhere() {
         ("num_gpus: 1", "it needs 1 GPU, this machine has fewer"),
     ] {
         let found = needs(asked);
-        let about: Vec<&String> = found.iter().filter(|doubt| doubt.contains("would never start")).collect();
-        assert_eq!(about, [&format!("warning: job `a1` would never start: {reason}")], "once for all instances");
+        let about: Vec<&String> =
+            found.iter().filter(|doubt| doubt.contains("would never start")).collect();
+        assert_eq!(
+            about,
+            [&format!("warning: job `a1` would never start: {reason}")],
+            "once for all instances"
+        );
     }
     assert!(!needs("num_cpus: 4, memory: 8g").iter().any(|doubt| doubt.contains("never start")));
     let slurm = "name: w
@@ -142,7 +174,9 @@ jobs:
 ";
     assert_eq!(
         doubts(text),
-        ["note: 8 jobs wait for a runner with a label: `big` (`a1`, `a2`, `a3`, `a4`, `a5`, ...), `gpu` (`m`)"]
+        [
+            "note: 8 jobs wait for a runner with a label: `big` (`a1`, `a2`, `a3`, `a4`, `a5`, ...), `gpu` (`m`)"
+        ]
     );
     let one = "name: w\njobs: [{name: a, command: 'true', label: gpu}]\n";
     assert_eq!(doubts(one), ["note: 1 job waits for a runner with a label: `gpu` (`a`)"]);
@@ -154,8 +188,10 @@ jobs:
 ";
     assert_eq!(
         doubts(in_slurm),
-        ["warning: job `a1` would never start on nodes of Slurm scheduler `s`: it asks for a runner with the label \
-          `gpu`, and those in allocations have none"]
+        [
+            "warning: job `a1` would never start on nodes of Slurm scheduler `s`: it asks for a runner with the label \
+          `gpu`, and those in allocations have none"
+        ]
     );
 }
 
@@ -165,7 +201,10 @@ fn handlers_that_prove_nothing_or_are_never_reached() {
     for (step, expected) in [
         ("{shell: make, on_failure: {claude: fix it}}", "this recovery is not verified"),
         ("{shell: 'true', on_failure: echo no}", "this handler is never reached"),
-        ("{shell: make, on_failure: [{shell: a, continue_on_error: true}]}", "every command of this handler may fail"),
+        (
+            "{shell: make, on_failure: [{shell: a, continue_on_error: true}]}",
+            "every command of this handler may fail",
+        ),
         ("{shell: 'echo a', capture: v}, {shell: \"echo '${v}'\"}", "stands in single quotes"),
         ("{shell: 'echo a', capture: v}, {shell: 'echo ${v}'}", "is not quoted"),
     ] {
@@ -185,12 +224,18 @@ fn handlers_that_prove_nothing_or_are_never_reached() {
 #[test]
 fn settings_without_effect() {
     for (text, expected) in [
-        ("jobs: [{name: a, command: 'true', parameter_mode: zip}]", "`parameter_mode` has no effect"),
+        (
+            "jobs: [{name: a, command: 'true', parameter_mode: zip}]",
+            "`parameter_mode` has no effect",
+        ),
         (
             "parameters: {i: [1]}\njobs: [{name: '{k}', command: 'true', parameters: {k: [1]}, use_parameters: [i]}]",
             "`use_parameters` has no effect beside `parameters`",
         ),
-        ("jobs: [{name: 'a{i}', command: 'true', parameters: {i: [1], k: [1]}}]", "parameter `k` is not used here"),
+        (
+            "jobs: [{name: 'a{i}', command: 'true', parameters: {i: [1], k: [1]}}]",
+            "parameter `k` is not used here",
+        ),
         ("jobs: []", "the workflow has no jobs"),
         (
             "jobs: [{name: a, command: 'true'}]\nactions: [{trigger_type: on_workflow_start, action_type: run_commands, commands: [x], jobs: [a]}]",

@@ -13,7 +13,9 @@ fn jobs(count: usize) -> Vec<Value> {
     let job = |n: usize| {
         let name = format!("j{n}");
         match n % 10 {
-            1 => json!({"name": name, "command": "run é {variable}", "depends_on": [format!("j{}", n - 1)]}),
+            1 => {
+                json!({"name": name, "command": "run é {variable}", "depends_on": [format!("j{}", n - 1)]})
+            }
             2 => {
                 json!({"name": format!("j{n}_{{p}}"), "command": "run {p}", "parameters": {"p": "1:3"}, "priority": 5})
             }
@@ -26,7 +28,9 @@ fn jobs(count: usize) -> Vec<Value> {
             5 => {
                 json!({"name": name, "steps": [{"shell": "echo 1", "capture": format!("d{n}")}], "output_user_data": [format!("d{n}")]})
             }
-            6 => json!({"name": name, "map": {"items": ["a", "b"]}, "steps": [{"shell": "echo $TORC_ITEM"}]}),
+            6 => {
+                json!({"name": name, "map": {"items": ["a", "b"]}, "steps": [{"shell": "echo $TORC_ITEM"}]})
+            }
             7 => {
                 json!({"name": name, "command": "y", "timeout": "2h", "uses": ["db"], "cancel_on_blocking_job_failure": false})
             }
@@ -70,19 +74,28 @@ fn a_long_file_plans_like_a_short_one() {
         };
         let differing = (0..own).find(|n| !same(&short_plan.jobs[*n], &long_plan.jobs[*n]));
         assert_eq!(differing, None, "{format}");
-        assert_eq!(short_plan.user_data[..], long_plan.user_data[..short_plan.user_data.len()], "{format}");
+        assert_eq!(
+            short_plan.user_data[..],
+            long_plan.user_data[..short_plan.user_data.len()],
+            "{format}"
+        );
         assert_eq!(short_warnings.to_string(), long_warnings.to_string(), "{format}");
 
         let read = spec(&long, format);
         assert_eq!(read, Spec::from_value(file(jobs(LONG))).unwrap().spec, "{format}");
         assert_eq!(read.to_json(), long_plan.spec, "{format}");
-        assert_eq!(serde_json::from_str::<Value>(&long_plan.spec).unwrap(), read.to_value(), "{format}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&long_plan.spec).unwrap(),
+            read.to_value(),
+            "{format}"
+        );
     }
 }
 
 /// What a file with one wrong job says.
 fn complaints(count: usize, wrong: &Value, format: Format) -> String {
-    let mut jobs: Vec<Value> = (0..count).map(|n| json!({"name": format!("j{n}"), "command": "true"})).collect();
+    let mut jobs: Vec<Value> =
+        (0..count).map(|n| json!({"name": format!("j{n}"), "command": "true"})).collect();
     jobs[1_000] = wrong.clone();
     let value = json!({"name": "long", "jobs": jobs});
     // No writer writes what it would not read.

@@ -26,7 +26,8 @@ fn every_form_of_a_handler_is_the_same_handler() {
         "      - make\n      - on_failure: {shell: fix}\n",
         "      - \"shell: make\"\n      - on_failure: \"shell: fix\"\n",
     ];
-    let expected = json!({"steps": [{"shell": "make", "on_failure": {"commands": [{"shell": "fix"}]}}]});
+    let expected =
+        json!({"steps": [{"shell": "make", "on_failure": {"commands": [{"shell": "fix"}]}}]});
     for form in forms {
         assert_eq!(steps_of(&job(form)), expected, "{form}");
     }
@@ -36,9 +37,11 @@ const SEED: &str = include_str!("../shared/tasks_and_map.yaml");
 
 #[test]
 fn a_file_of_nothing_but_steps_is_one_job() {
-    for text in
-        ["- make\n- shell: test -e it\n", "tasks: [make, {shell: test -e it}]", "commands: [make, 'shell: test -e it']"]
-    {
+    for text in [
+        "- make\n- shell: test -e it\n",
+        "tasks: [make, {shell: test -e it}]",
+        "commands: [make, 'shell: test -e it']",
+    ] {
         let plan = plan(text, Format::Yaml);
         assert_eq!(names(&plan), ["main"], "{text}");
         let steps = plan.jobs[0].steps.clone().unwrap();
@@ -56,7 +59,10 @@ fn tasks_and_a_map_become_jobs() {
     let steps = plan.jobs[1].steps.as_ref().unwrap();
     assert_eq!(steps["steps"].as_array().unwrap().len(), 2);
     assert_eq!(steps["steps"][1]["validate"][0]["shell"], "test-performance ${item}");
-    assert_eq!(steps["steps"][1]["on_failure"]["commands"][0]["claude"], "/rollback-optimization ${item}");
+    assert_eq!(
+        steps["steps"][1]["on_failure"]["commands"][0]["claude"],
+        "/rollback-optimization ${item}"
+    );
     assert_eq!(
         plan.jobs[1].extra.map,
         Some(json!({"map": {"items": {"file": {"path": "items.json", "select": null}}}}))
@@ -131,8 +137,14 @@ fn mistakes_are_explained_at_their_place() {
         ("      - shell: a\n        on_failue: b\n", "did you mean `on_failure`?"),
         ("      - shell: a\n        claude: b\n", "either `shell` or `claude`"),
         ("      - name: x\n", "this step does nothing"),
-        ("      - shell: a\n        on_failure: b\n      - on_failure: c\n", "has an `on_failure` already"),
-        ("      - shell: a\n        on_failure: {strategy: cleanup, max_attempts: 2, commands: b}\n", "runs once"),
+        (
+            "      - shell: a\n        on_failure: b\n      - on_failure: c\n",
+            "has an `on_failure` already",
+        ),
+        (
+            "      - shell: a\n        on_failure: {strategy: cleanup, max_attempts: 2, commands: b}\n",
+            "runs once",
+        ),
         ("      - shell: a\n        on_failure: {commands: b, shell: c}\n", "not both"),
         ("      - shell: a\n        on_failure: {strategy: recovery}\n", "runs nothing"),
         ("      - shell: a\n        capture: {PATH: stdout}\n", "small letters"),
@@ -140,10 +152,16 @@ fn mistakes_are_explained_at_their_place() {
         ("      - shell: a\n        when: \"x = 1\"\n", "write `==`"),
         ("      - shell: \"echo ${errr.message}\"\n", "nothing is called `errr`"),
         ("      - shell: \"echo ${error.message}\"\n", "known only in handlers"),
-        ("      - shell: a\n        on_failure: \"echo ${error.mesage}\"\n", "did you mean `error.message`?"),
+        (
+            "      - shell: a\n        on_failure: \"echo ${error.mesage}\"\n",
+            "did you mean `error.message`?",
+        ),
         ("      - shell: \"echo ${item.x}\"\n", "known only in a job with `map`"),
         ("      - claude: \"say ${nothing}\"\n", "nothing is called `nothing`"),
-        ("      - shell: \"echo ${v}\"\n      - {shell: b, capture: v}\n", "captured later, or not always"),
+        (
+            "      - shell: \"echo ${v}\"\n      - {shell: b, capture: v}\n",
+            "captured later, or not always",
+        ),
         (
             "      - {shell: b, capture: v, when: \"job.attempt == 1\"}\n      - shell: \"echo ${v}\"\n",
             "captured later, or not always",
@@ -174,12 +192,19 @@ fn doubts_are_told() {
     for (step, expected) in [
         ("      - shell: tsc\n        on_failure: {claude: fix}\n", "not verified"),
         ("      - shell: \"true\"\n        on_failure: fix\n", "never reached"),
-        ("      - {shell: b, capture: v}\n      - shell: \"bash -c 'echo ${v}'\"\n", "single quotes"),
+        (
+            "      - {shell: b, capture: v}\n      - shell: \"bash -c 'echo ${v}'\"\n",
+            "single quotes",
+        ),
         ("      - {shell: b, capture: v}\n      - shell: \"echo ${v}\"\n", "not quoted"),
         ("      - shell: a\n        on_failure: /fix-it now\n", "did you mean `claude:"),
     ] {
         let (_, found) = plan_with_warnings(&job(step), Format::Yaml);
-        assert!(found.render(false).contains(expected), "expected {expected:?} in:\n{}", found.render(false));
+        assert!(
+            found.render(false).contains(expected),
+            "expected {expected:?} in:\n{}",
+            found.render(false)
+        );
     }
     let quiet = "      - {shell: b, capture: v}\n      - shell: \"echo \\\"${v}\\\" | awk '{print $1}' ${x:-0}\"\n";
     let (_, found) = plan_with_warnings(&job(quiet), Format::Yaml);
@@ -204,8 +229,14 @@ jobs:
     assert_eq!(parents(&plan, "types/b"), ["up"]);
     assert_eq!(parents(&plan, "report"), ["types"]);
     assert_eq!(plan.jobs[4].steps, None);
-    assert_eq!(plan.jobs[4].extra.map, Some(json!({"item": {"of": "types", "key": "b", "item": {"id": "b", "n": 5}}})));
-    assert!(error("name: w\njobs:\n  - {name: m, map: {items: [a, a]}, command: x}\n").contains("same key: `a`"));
+    assert_eq!(
+        plan.jobs[4].extra.map,
+        Some(json!({"item": {"of": "types", "key": "b", "item": {"id": "b", "n": 5}}}))
+    );
+    assert!(
+        error("name: w\njobs:\n  - {name: m, map: {items: [a, a]}, command: x}\n")
+            .contains("same key: `a`")
+    );
     assert!(
         error("name: w\njobs:\n  - {name: m, command: x}\n  - {name: r, reduce: m, command: x}\n")
             .contains("is not a job with `map`")
@@ -231,6 +262,9 @@ jobs:
     let steps = plan.jobs[1].steps.as_ref().unwrap();
     assert_eq!(steps["steps"][0]["shell"], "cp \"${files.input.mesh_2}\" x");
     assert_eq!(steps["steps"][1]["shell"], "cp x \"${files.output.out_2}\"");
-    assert_eq!(steps["values"], json!({"files": {"input": {"mesh_2": "mesh/2.msh"}, "output": {"out_2": "out/2.h5"}}}));
+    assert_eq!(
+        steps["values"],
+        json!({"files": {"input": {"mesh_2": "mesh/2.msh"}, "output": {"out_2": "out/2.h5"}}})
+    );
     assert_eq!(parents(&plan, "post"), ["solve_1"]);
 }

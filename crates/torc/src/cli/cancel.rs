@@ -35,9 +35,13 @@ impl Args {
                         status.workflow_id
                     );
                 }
-                let held: i64 = ["pending", "running"].iter().filter_map(|s| status.counts.get(*s)).sum();
-                let stopping =
-                    if held > 0 { format!("; {} being stopped", human::count(held, "job")) } else { String::new() };
+                let held: i64 =
+                    ["pending", "running"].iter().filter_map(|s| status.counts.get(*s)).sum();
+                let stopping = if held > 0 {
+                    format!("; {} being stopped", human::count(held, "job"))
+                } else {
+                    String::new()
+                };
                 format!("canceled {name} (workflow {}){stopping}\n", status.workflow_id)
             })?;
             Ok(Exit::Success)

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
 use torc_model::recovery::{
-    Classification, ClassificationView, ClassifyRequest, ClassifyView, PendingFailures, ResolveRequest, Verdict,
+    Classification, ClassificationView, ClassifyRequest, ClassifyView, PendingFailures,
+    ResolveRequest, Verdict,
 };
 use torc_model::units::{Memory, Runtime};
 
@@ -94,7 +95,9 @@ impl Args {
                 query = query.add("state", "held");
             }
             let rows: Vec<ClassificationView> = client.list_all("/classifications", &query).await?;
-            return context.output.list("classifications", &rows, rows.len() as i64, || verdicts(&rows));
+            return context
+                .output
+                .list("classifications", &rows, rows.len() as i64, || verdicts(&rows));
         }
         let waiting = client.pending_failures(workflow.id, &Query::new()).await?;
         context.output.value(&waiting, groups)
@@ -134,20 +137,30 @@ impl Args {
             classifications.push(Classification { job_id: Some(job.id), ..verdict.clone() });
         }
         for group in &self.group {
-            classifications.push(Classification { fingerprint: Some(group.clone()), ..verdict.clone() });
+            classifications
+                .push(Classification { fingerprint: Some(group.clone()), ..verdict.clone() });
         }
         if classifications.is_empty() {
-            return Err(Error::usage_hint("there is nothing to judge", "name jobs, or a group with `--group`"));
+            return Err(Error::usage_hint(
+                "there is nothing to judge",
+                "name jobs, or a group with `--group`",
+            ));
         }
         let workflow = match of_jobs {
             Some(id) => client.get_workflow(id).await?,
             None => self.workflow.find(client).await?,
         };
-        let request = ClassifyRequest { classifications, dry_run: self.dry_run, by: Some(person::name()), agent: None };
+        let request = ClassifyRequest {
+            classifications,
+            dry_run: self.dry_run,
+            by: Some(person::name()),
+            agent: None,
+        };
         let view = client.classify(workflow.id, &request).await?;
         let retries = view.jobs_to_retry > 0 && !self.dry_run;
         if context.output.is_json() {
-            let proposed_allocations = if retries { plan(context, client, &workflow).await } else { None };
+            let proposed_allocations =
+                if retries { plan(context, client, &workflow).await } else { None };
             return context.output.json(&Judged { view, proposed_allocations });
         }
         context.output.value(&view, render)?;
@@ -167,7 +180,11 @@ struct Judged {
     proposed_allocations: Option<slurm::PlanView>,
 }
 
-async fn plan(context: &Context, client: &Client, workflow: &WorkflowView) -> Option<slurm::PlanView> {
+async fn plan(
+    context: &Context,
+    client: &Client,
+    workflow: &WorkflowView,
+) -> Option<slurm::PlanView> {
     slurm::propose(client, workflow).await.unwrap_or_else(|error| {
         context.output.warn(format_args!("no proposal of allocations: {error}"));
         None
@@ -178,7 +195,10 @@ async fn plan(context: &Context, client: &Client, workflow: &WorkflowView) -> Op
 pub async fn propose(context: &Context, client: &Client, workflow: &WorkflowView) {
     if let Some(plan) = plan(context, client, workflow).await {
         context.output.talk(slurm::render_plan(&plan).trim_end());
-        context.output.talk(format_args!("hint: `torc slurm regenerate {} --submit` asks for them", workflow.id));
+        context.output.talk(format_args!(
+            "hint: `torc slurm regenerate {} --submit` asks for them",
+            workflow.id
+        ));
     }
 }
 
@@ -186,13 +206,17 @@ fn groups(waiting: &PendingFailures) -> String {
     let mut table = Table::new(["group", "jobs", "what happened", "message", "record", "such as"]);
     for group in &waiting.groups {
         let again = &group.record.again;
-        let record = (again.tries > 0)
-            .then(|| format!("{} of {} succeeded", again.succeeded, human::count(again.tries, "retry")));
-        let repeated = (group.repeated > 0).then(|| format!("{} failed this way before", group.repeated));
+        let record = (again.tries > 0).then(|| {
+            format!("{} of {} succeeded", again.succeeded, human::count(again.tries, "retry"))
+        });
+        let repeated =
+            (group.repeated > 0).then(|| format!("{} failed this way before", group.repeated));
         let older = &group.record.older;
-        let older = (older.tries > 0).then(|| format!("{} of {} long ago", older.succeeded, older.tries));
+        let older =
+            (older.tries > 0).then(|| format!("{} of {} long ago", older.succeeded, older.tries));
         let notes: Vec<String> = record.into_iter().chain(older).chain(repeated).collect();
-        let example = group.examples.first().map(|job| format!("{} (job {})", job.name, job.job_id));
+        let example =
+            group.examples.first().map(|job| format!("{} (job {})", job.name, job.job_id));
         table.row([
             Field::text(&group.fingerprint.id),
             Field::number(group.count),
@@ -213,7 +237,8 @@ fn groups(waiting: &PendingFailures) -> String {
 }
 
 fn verdicts(rows: &[ClassificationView]) -> Table {
-    let mut table = Table::new(["id", "job", "name", "verdict", "state", "sure", "by", "outcome", "why"]);
+    let mut table =
+        Table::new(["id", "job", "name", "verdict", "state", "sure", "by", "outcome", "why"]);
     for row in rows {
         let sure = row.confidence.map(|sure| format!("{:.0} %", sure * 100.0));
         let changes: Vec<String> = row.changes.iter().map(super::recover::written).collect();

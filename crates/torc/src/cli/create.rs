@@ -43,7 +43,8 @@ impl Args {
         let checked = spec::load(context, &self.spec)?;
         context.with_server(Access::Create, async |client| {
             let start = if self.force { Start::Force } else { Start::Careful };
-            let created = create(context, client, &checked, self.initialize.then_some(start)).await?;
+            let created =
+                create(context, client, &checked, self.initialize.then_some(start)).await?;
             let told = context.output.value(&created, describe);
             told.map_err(|error| error.after(format!("workflow {} was created", created.id)))?;
             Ok(Exit::Success)
@@ -51,7 +52,8 @@ impl Args {
     }
 }
 
-/// Creates a workflow in one transaction, and starts its first run if wanted. The server's warnings go to the user.
+/// Creates a workflow in one transaction, and starts its first run if wanted. The server's warnings
+/// go to the user.
 pub async fn create(
     context: &Context,
     client: &Client,
@@ -66,7 +68,8 @@ pub async fn create(
         force: start == Some(Start::Force),
         directory: Some(here.display().to_string()),
     };
-    let mut created = client.create_workflow_from(&body).await.map_err(|error| checked.explain(error))?;
+    let mut created =
+        client.create_workflow_from(&body).await.map_err(|error| checked.explain(error))?;
     let mut news: Vec<String> =
         created.warnings.iter().filter(|warning| !checked.has_warned(warning)).cloned().collect();
     news.extend(unset_limits(client, checked).await);
@@ -88,8 +91,13 @@ async fn unset_limits(client: &Client, checked: &spec::Checked) -> Vec<String> {
             return Vec::new();
         }
     };
-    let unset = checked.unset_limits.iter().filter(|name| known.iter().all(|limit| limit.name != **name));
-    unset.map(|name| format!("no limit `{name}` is set: it holds nobody back (`torc limits set {name} N`)")).collect()
+    let unset =
+        checked.unset_limits.iter().filter(|name| known.iter().all(|limit| limit.name != **name));
+    unset
+        .map(|name| {
+            format!("no limit `{name}` is set: it holds nobody back (`torc limits set {name} N`)")
+        })
+        .collect()
 }
 
 /// ``created workflow 3 `sweep`: 7 jobs``.

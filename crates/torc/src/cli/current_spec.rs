@@ -1,4 +1,5 @@
-//! A workflow's spec as its jobs stand now: with what people and recovery have changed since it was created.
+//! A workflow's spec as its jobs stand now: with what people and recovery have changed since it was
+//! created.
 
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -61,13 +62,21 @@ impl Changes {
             .filter_map(|entry| Some((entry["name"].as_str()?.to_owned(), entry.as_object_mut()?)))
             .collect();
         for job in jobs {
-            let (Some(entry), Some(changed)) = (entries.get_mut(&job.name), self.jobs.get(&job.id)) else { continue };
+            let (Some(entry), Some(changed)) = (entries.get_mut(&job.name), self.jobs.get(&job.id))
+            else {
+                continue;
+            };
             if entry.get("priority").and_then(Value::as_i64).unwrap_or_default() != job.priority {
                 entry.insert("priority".into(), json!(job.priority));
             }
             // An edited spec may have taken it back since.
             if changed.timeout {
-                match job.extra.as_ref().and_then(|extra| extra.get("timeout")).filter(|timeout| !timeout.is_null()) {
+                match job
+                    .extra
+                    .as_ref()
+                    .and_then(|extra| extra.get("timeout"))
+                    .filter(|timeout| !timeout.is_null())
+                {
                     Some(timeout) => _ = entry.insert("timeout".into(), timeout.clone()),
                     None => _ = entry.remove("timeout"),
                 }
@@ -95,8 +104,13 @@ struct Requirements {
 
 impl Requirements {
     fn new(known: Option<&Vec<Value>>) -> Self {
-        let mut requirements =
-            Self { all: Vec::new(), known: 0, names: BTreeMap::new(), same: HashMap::new(), last: HashMap::new() };
+        let mut requirements = Self {
+            all: Vec::new(),
+            known: 0,
+            names: BTreeMap::new(),
+            same: HashMap::new(),
+            last: HashMap::new(),
+        };
         known.into_iter().flatten().for_each(|entry| requirements.add(entry.clone()));
         requirements.known = requirements.all.len();
         requirements
@@ -109,14 +123,19 @@ impl Requirements {
         self.all.push(entry);
     }
 
-    /// The name of one that says what the job needs now: one that is there, or a new one beside its old one.
+    /// The name of one that says what the job needs now: one that is there, or a new one beside its
+    /// old one.
     fn of(&mut self, job: &JobView) -> String {
         let old = job.resource_requirements.as_deref();
-        let base = old.and_then(|old| self.names.get(old)).and_then(|index| self.all[*index].as_object());
+        let base =
+            old.and_then(|old| self.names.get(old)).and_then(|index| self.all[*index].as_object());
         let mut wanted = base.cloned().unwrap_or_else(|| {
             // Its name was made of variables, or it has none.
-            let counts =
-                [("num_cpus", job.num_cpus, 1), ("num_gpus", job.num_gpus, 0), ("num_nodes", job.num_nodes, 1)];
+            let counts = [
+                ("num_cpus", job.num_cpus, 1),
+                ("num_gpus", job.num_gpus, 0),
+                ("num_nodes", job.num_nodes, 1),
+            ];
             let said = counts.into_iter().filter(|(_, count, usual)| count != usual);
             said.map(|(key, count, _)| (key.to_owned(), json!(count))).collect()
         });

@@ -14,7 +14,9 @@ pub fn attempt(attempt: &AttemptView) -> String {
         text += &format!(" ({})", details.join(", "));
     }
     match (attempt.state, attempt.exec_seconds, attempt.started_ms) {
-        (AttemptState::Running, _, Some(started)) => text += &format!(" for {}", human::since(started)),
+        (AttemptState::Running, _, Some(started)) => {
+            text += &format!(" for {}", human::since(started))
+        }
         (_, Some(seconds), _) => text += &format!(" after {}", human::seconds(seconds)),
         _ => {}
     }
@@ -27,7 +29,9 @@ pub fn attempt(attempt: &AttemptView) -> String {
 /// `memory 64.0 MiB, time 5m 00s`, if the attempt had any limit.
 pub fn limits(attempt: &AttemptView) -> Option<String> {
     let memory = attempt.memory_bytes.map(|bytes| format!("memory {}", human::bytes(bytes)));
-    let time = attempt.time_limit_seconds.map(|seconds| format!("time {}", human::seconds(seconds as f64)));
+    let time = attempt
+        .time_limit_seconds
+        .map(|seconds| format!("time {}", human::seconds(seconds as f64)));
     let parts: Vec<String> = memory.into_iter().chain(time).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }

@@ -1,7 +1,9 @@
-//! `torc exec --direct`: runs a command itself, in the place of a job: no new job starts in the scope until it ends.
+//! `torc exec --direct`: runs a command itself, in the place of a job: no new job starts in the
+//! scope until it ends.
 //!
-//! It is no job: nobody records, retries or recovers it. What it holds is a reservation, which is renewed while the
-//! command runs, released at its end, and which ends by itself if this process is killed.
+//! It is no job: nobody records, retries or recovers it. What it holds is a reservation, which is
+//! renewed while the command runs, released at its end, and which ends by itself if this process is
+//! killed.
 
 use super::interrupt::Interrupts;
 use super::session::{Access, Session};
@@ -83,7 +85,9 @@ impl Held<'_> {
                 break;
             }
             if !told {
-                context.output.talk(format_args!("waiting for one of {running} running jobs to end"));
+                context
+                    .output
+                    .talk(format_args!("waiting for one of {running} running jobs to end"));
                 told = true;
             }
             tokio::select! {
@@ -107,22 +111,34 @@ impl Held<'_> {
                 Exit::JobsFailed
             }
             (None, signal) => {
-                context.output.talk(format_args!("the command was ended by signal {}", signal.unwrap_or(0)));
+                context
+                    .output
+                    .talk(format_args!("the command was ended by signal {}", signal.unwrap_or(0)));
                 Exit::JobsFailed
             }
         })
     }
 
-    /// How many jobs may run beside it: as many as leave a unit of the limit, or one less than there are.
+    /// How many jobs may run beside it: as many as leave a unit of the limit, or one less than
+    /// there are.
     async fn room(&self) -> Result<i64> {
         if let Some(name) = self.direct.scope.strip_prefix("limit:") {
             let limits: Page<LimitView> = self.client.get("/limits").await?;
-            return Ok(limits.items.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.max - 1).max(0));
+            return Ok(limits
+                .items
+                .iter()
+                .find(|limit| limit.name == name)
+                .map_or(0, |limit| limit.max - 1)
+                .max(0));
         }
         Ok((self.view.still_running.unwrap_or(0) - 1).max(0))
     }
 
-    async fn run_command(&mut self, context: &Context, interrupts: &mut Interrupts) -> Result<ExitStatus> {
+    async fn run_command(
+        &mut self,
+        context: &Context,
+        interrupts: &mut Interrupts,
+    ) -> Result<ExitStatus> {
         let (program, arguments) = self.direct.command.split_first().unzip();
         let program = program.map(String::as_str).unwrap_or_default();
         let child = Command::new(program).args(arguments.unwrap_or_default()).spawn();
@@ -161,7 +177,11 @@ impl Held<'_> {
     async fn looked(&self, room: i64) -> Result<ReservationView> {
         let wait = (self.direct.ttl / 3).min(LONGEST_WAIT).as_secs().max(1);
         let query = Query::new().add("until_running", room).add("wait_seconds", wait);
-        match self.client.get::<ReservationView>(&format!("/reservations/{}{query}", self.view.id)).await {
+        match self
+            .client
+            .get::<ReservationView>(&format!("/reservations/{}{query}", self.view.id))
+            .await
+        {
             Ok(view) => Ok(ReservationView { token: self.view.token.clone(), ..view }),
             Err(error) if error.is_temporary() => {
                 tokio::time::sleep(PAUSE).await;
@@ -177,7 +197,11 @@ impl Held<'_> {
             token: self.view.token.clone().unwrap_or_default(),
             ttl_seconds: Some(i64::try_from(self.direct.ttl.as_secs()).unwrap_or(i64::MAX)),
         };
-        match self.client.post::<ReservationView>(&format!("/reservations/{}/renew", self.view.id), &body).await {
+        match self
+            .client
+            .post::<ReservationView>(&format!("/reservations/{}/renew", self.view.id), &body)
+            .await
+        {
             Ok(view) => Ok(ReservationView { token: self.view.token.clone(), ..view }),
             Err(error) if error.code() == Some("reservation_ended") => {
                 context.output.talk("the reservation had ended; making a new one");
@@ -190,11 +214,16 @@ impl Held<'_> {
     }
 
     async fn release(&self, context: &Context) {
-        let body = ReservationToken { token: self.view.token.clone().unwrap_or_default(), ttl_seconds: None };
+        let body = ReservationToken {
+            token: self.view.token.clone().unwrap_or_default(),
+            ttl_seconds: None,
+        };
         let path = format!("/reservations/{}/release", self.view.id);
         if let Err(error) = self.client.post::<ReservationView>(&path, &body).await {
             let left = self.direct.ttl.as_secs();
-            context.output.talk(format_args!("not released ({error}); it ends by itself within {left} s"));
+            context
+                .output
+                .talk(format_args!("not released ({error}); it ends by itself within {left} s"));
         }
     }
 }

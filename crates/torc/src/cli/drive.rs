@@ -1,4 +1,5 @@
-//! Brings a workflow to its end and shows it: with a runner in this process, or by watching somebody else's.
+//! Brings a workflow to its end and shows it: with a runner in this process, or by watching
+//! somebody else's.
 
 use super::interrupt::Interrupts;
 use super::run::title;
@@ -14,7 +15,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use torc_client::{Client, Query};
-use torc_model::api::{ActionView, Capacity, EventView, JobView, Page, RunnerView, StatusView, WhyView, WorkflowView};
+use torc_model::api::{
+    ActionView, Capacity, EventView, JobView, Page, RunnerView, StatusView, WhyView, WorkflowView,
+};
 use torc_model::ids::{AttemptId, WorkflowId};
 use torc_model::status::{ActionState, Cause, JobStatus, Outcome};
 use torc_model::units::Memory;
@@ -25,7 +28,8 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// Events taken at once; a burst of short jobs must not mean one wake-up each.
 const BATCH: usize = 1024;
 
-/// Thousands of jobs end per second; people do not see more often than this, and each look is a wake-up.
+/// Thousands of jobs end per second; people do not see more often than this, and each look is a
+/// wake-up.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a server that does not answer is asked again.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,7 +97,8 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
                     display.on_runner_event(event);
                 }
             }
-            // Again and again: whoever answered when we first tried may be gone before the runner has noticed it.
+            // Again and again: whoever answered when we first tried may be gone before the runner
+            // has noticed it.
             () = due(take_over_at) => {
                 session.take_over().await;
                 take_over_at = Some(Instant::now() + TAKE_OVER_AGAIN);
@@ -114,7 +119,9 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let kept = summary.undelivered.saturating_sub(summary.unkept);
     if kept > 0 {
         let results = results(kept);
-        context.output.warn(format_args!("{results} could not be delivered; the next runner here delivers them"));
+        context.output.warn(format_args!(
+            "{results} could not be delivered; the next runner here delivers them"
+        ));
     }
     if summary.unkept > 0 {
         let results = results(summary.unkept);
@@ -128,13 +135,15 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     finish(context, &session.client, &workflow, &status, Some(&display.progress)).await
 }
 
-/// Asks again for a while when nobody answers: the server is perhaps just being started, or started again, by another
-/// process, which tells nobody when it is there.
+/// Asks again for a while when nobody answers: the server is perhaps just being started, or started
+/// again, by another process, which tells nobody when it is there.
 pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match ask().await {
-            Err(error) if is_away(&error) && Instant::now() < deadline => tokio::time::sleep(ASK_AGAIN).await,
+            Err(error) if is_away(&error) && Instant::now() < deadline => {
+                tokio::time::sleep(ASK_AGAIN).await
+            }
             other => return other,
         }
     }
@@ -145,8 +154,9 @@ fn is_away(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. } | Error::Refused { status: 503, .. })
 }
 
-/// How a workflow stands after its runner has left. Whoever served the state meanwhile may have seen the end too and be
-/// gone at any moment, even between two questions: then we serve it ourselves.
+/// How a workflow stands after its runner has left. Whoever served the state meanwhile may have
+/// seen the end too and be gone at any moment, even between two questions: then we serve it
+/// ourselves.
 async fn last_status(session: &mut Session, workflow: WorkflowId) -> Result<StatusView> {
     patiently(async || {
         let status = session.client.workflow_status(workflow).await.map_err(Error::from);
@@ -188,7 +198,8 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
     let mut interrupts = Interrupts::listen()?;
     let mut events = client.stream_events(workflow.id, None);
     let status = client.workflow_status(workflow.id).await?;
-    let mut display = Display::new(client.clone(), &workflow, Progress::begin(context.output, &status));
+    let mut display =
+        Display::new(client.clone(), &workflow, Progress::begin(context.output, &status));
     let mut process_end = std::pin::pin!(end_of_process(runner.pid));
     let is_over = loop {
         tokio::select! {
@@ -203,7 +214,10 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
     display.progress.end();
     let conclude = async |client: &Client, status: StatusView| {
         if is_over && !status.is_complete {
-            context.output.talk(format_args!("process {} has ended; `torc run {}` goes on", runner.pid, workflow.id));
+            context.output.talk(format_args!(
+                "process {} has ended; `torc run {}` goes on",
+                runner.pid, workflow.id
+            ));
         }
         finish(context, client, &workflow, &status, Some(&display.progress)).await
     };
@@ -219,10 +233,12 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
     exit
 }
 
-/// An action is due that nobody has executed yet: its runner may have been killed after the last job had ended.
+/// An action is due that nobody has executed yet: its runner may have been killed after the last
+/// job had ended.
 async fn has_due_action(client: &Client, workflow: WorkflowId) -> Result<bool> {
     let is_due = |action: &ActionView| {
-        let is_for_runners = action.what.get("action_type").is_some_and(|kind| kind == "run_commands");
+        let is_for_runners =
+            action.what.get("action_type").is_some_and(|kind| kind == "run_commands");
         is_for_runners && matches!(action.state, ActionState::Triggered | ActionState::Claimed)
     };
     Ok(patiently(async || Ok(client.list_actions(workflow).await?)).await?.items.iter().any(is_due))
@@ -236,9 +252,12 @@ async fn end_of_process(pid: i64) {
     // No such process (any more): its end is now.
     let Some(Ok(handle)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    // A thread of its own and not one of the runtime's: nobody has to wait for it when the user stops watching.
+    // A thread of its own and not one of the runtime's: nobody has to wait for it when the user
+    // stops watching.
     std::thread::spawn(move || {
-        while poll(&mut [PollFd::new(&handle, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+        while poll(&mut [PollFd::new(&handle, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR)
+        {
+        }
         // Nobody listening any more is no fault.
         let _ = sender.send(());
     });
@@ -297,10 +316,22 @@ impl Display {
         }
         self.stale_at.get_or_insert_with(|| (self.last_refresh + REFRESH).max(Instant::now()));
         match event {
-            RunnerEvent::Ended { attempt, job_id, job_name, attempt_id, return_code, cause, error, seconds } => {
+            RunnerEvent::Ended {
+                attempt,
+                job_id,
+                job_name,
+                attempt_id,
+                return_code,
+                cause,
+                error,
+                seconds,
+            } => {
                 if let Some(cause) = cause {
                     let job = format!("{} (job {job_id})", escape::line(&job_name));
-                    self.bad_ends.insert(attempt, BadEnd { job, attempt_id, return_code, cause, error, seconds });
+                    self.bad_ends.insert(
+                        attempt,
+                        BadEnd { job, attempt_id, return_code, cause, error, seconds },
+                    );
                 }
             }
             RunnerEvent::Judged { attempt, outcome, job_status, .. } => {
@@ -309,8 +340,10 @@ impl Display {
                 }
             }
             RunnerEvent::ActionEnded { action, return_code, error } if return_code != 0 => {
-                let error = error.map(|error| format!(": {}", escape::line(&error))).unwrap_or_default();
-                self.progress.tell(format_args!("action {action} failed with code {return_code}{error}"));
+                let error =
+                    error.map(|error| format!(": {}", escape::line(&error))).unwrap_or_default();
+                self.progress
+                    .tell(format_args!("action {action} failed with code {return_code}{error}"));
             }
             RunnerEvent::ServerLost { message } => {
                 // A refusal may have its advice on a line of its own.
@@ -359,10 +392,19 @@ impl Display {
 
     async fn on_server_event(&mut self, event: &EventView) {
         self.stale_at.get_or_insert_with(|| (self.last_refresh + REFRESH).max(Instant::now()));
-        let (Some(job), "job_failed" | "job_terminated") = (event.job_id, event.kind.as_str()) else { return };
+        let (Some(job), "job_failed" | "job_terminated") = (event.job_id, event.kind.as_str())
+        else {
+            return;
+        };
         // A line with the id alone is better than none.
-        let name = self.client.get_job(job).await.map(|job| escape::line(&job.name).into_owned()).unwrap_or_default();
-        let code = event.data.get("return_code").and_then(serde_json::Value::as_i64).unwrap_or_default();
+        let name = self
+            .client
+            .get_job(job)
+            .await
+            .map(|job| escape::line(&job.name).into_owned())
+            .unwrap_or_default();
+        let code =
+            event.data.get("return_code").and_then(serde_json::Value::as_i64).unwrap_or_default();
         self.progress.tell(format_args!("failed: {name} (job {job}), code {code}"));
     }
 
@@ -376,15 +418,25 @@ impl Display {
         due(self.silent_until).await;
     }
 
-    /// Says why a ready job is not taken, if nothing runs: without a word that looks like a program that hangs.
+    /// Says why a ready job is not taken, if nothing runs: without a word that looks like a program
+    /// that hangs.
     async fn tell_what_waits(&mut self) {
         self.silent_until = Some(Instant::now() + SILENCE);
         if self.active > 0 {
             return;
         }
-        // Without an answer there is nothing to say: the runner tells when the server is gone, and must not wait for us.
-        let Ok(Ok(Some((job, why)))) = tokio::time::timeout(LONGEST_LOOK, self.first_waiting()).await else { return };
-        self.progress.tell(format_args!("waiting: {}: {}", escape::line(&job.name), escape::line(&why.summary)));
+        // Without an answer there is nothing to say: the runner tells when the server is gone, and
+        // must not wait for us.
+        let Ok(Ok(Some((job, why)))) =
+            tokio::time::timeout(LONGEST_LOOK, self.first_waiting()).await
+        else {
+            return;
+        };
+        self.progress.tell(format_args!(
+            "waiting: {}: {}",
+            escape::line(&job.name),
+            escape::line(&why.summary)
+        ));
         for hint in &why.hints {
             self.progress.tell(format_args!("hint: {}", escape::line(hint)));
         }
@@ -398,8 +450,13 @@ impl Display {
         if is_busy || count(&status, JobStatus::Ready) == 0 {
             return Ok(None);
         }
-        let query = Query::new().add("workflow_id", self.workflow.id).add("status", "ready").add("limit", 1);
-        let Some(job) = self.client.list_jobs(&query).await?.items.into_iter().next() else { return Ok(None) };
+        let query = Query::new()
+            .add("workflow_id", self.workflow.id)
+            .add("status", "ready")
+            .add("limit", 1);
+        let Some(job) = self.client.list_jobs(&query).await?.items.into_iter().next() else {
+            return Ok(None);
+        };
         let why = self.client.why(job.id).await?;
         Ok(Some((job, why)))
     }
@@ -448,12 +505,21 @@ async fn explain(
         }
         _ if waiting > 0 => {
             let jobs = human::count(waiting, "job");
-            context.output.talk(format_args!("{jobs} failed without a matching rule and wait for a verdict"));
-            context.output.talk(format_args!("hint: `torc jobs classify -w {}` shows them", workflow.id));
+            context
+                .output
+                .talk(format_args!("{jobs} failed without a matching rule and wait for a verdict"));
+            context
+                .output
+                .talk(format_args!("hint: `torc jobs classify -w {}` shows them", workflow.id));
         }
         reason => {
-            context.output.talk(format_args!("the runner left: {}", escape::line(&reason.to_string())));
-            let query = Query::new().add("workflow_id", workflow.id).add("status", "ready").add("limit", MAX_EXPLAINED);
+            context
+                .output
+                .talk(format_args!("the runner left: {}", escape::line(&reason.to_string())));
+            let query = Query::new()
+                .add("workflow_id", workflow.id)
+                .add("status", "ready")
+                .add("limit", MAX_EXPLAINED);
             let ready: Page<JobView> = client.list_jobs(&query).await?;
             let mut hints: Vec<String> = Vec::new();
             for job in ready.items {
@@ -465,7 +531,11 @@ async fn explain(
                         why.summary
                     }
                 };
-                context.output.talk(format_args!("  {}: {}", escape::line(&job.name), escape::line(&why)));
+                context.output.talk(format_args!(
+                    "  {}: {}",
+                    escape::line(&job.name),
+                    escape::line(&why)
+                ));
             }
             hints.dedup();
             for hint in hints {
@@ -478,7 +548,8 @@ async fn explain(
 
 /// What a job needs and this runner does not have.
 fn does_not_fit(job: &JobView, capacity: &Capacity) -> Option<String> {
-    let memory = job.memory.as_ref().and_then(|text| Memory::parse(text).ok()).map_or(0, |m| m.0 as i64);
+    let memory =
+        job.memory.as_ref().and_then(|text| Memory::parse(text).ok()).map_or(0, |m| m.0 as i64);
     if job.num_cpus > capacity.num_cpus {
         let (needs, has) = (human::count(job.num_cpus, "CPU"), human::grouped(capacity.num_cpus));
         return Some(format!("it needs {needs}; this runner has {has}"));
@@ -508,9 +579,13 @@ pub async fn finish(
         human::grouped(count(status, JobStatus::Completed)),
         human::count(status.total, "job"),
     );
-    for other in
-        [JobStatus::Failed, JobStatus::Terminated, JobStatus::Canceled, JobStatus::PendingFailed, JobStatus::Disabled]
-    {
+    for other in [
+        JobStatus::Failed,
+        JobStatus::Terminated,
+        JobStatus::Canceled,
+        JobStatus::PendingFailed,
+        JobStatus::Disabled,
+    ] {
         if count(status, other) > 0 {
             text += &format!(", {} {other}", human::grouped(count(status, other)));
         }
@@ -520,12 +595,16 @@ pub async fn finish(
     }
     context.output.talk(text);
     if count(status, JobStatus::Failed) + count(status, JobStatus::Terminated) > 0 {
-        context.output.talk("hint: `torc why JOB` explains a failure, `torc logs JOB` shows what it wrote");
+        context
+            .output
+            .talk("hint: `torc why JOB` explains a failure, `torc logs JOB` shows what it wrote");
         let id = workflow.id;
         let how = match recover::would_help(client, id).await {
             true => format!("`torc recover {id}` repairs what it can and runs it again"),
             false => {
-                format!("`torc workflows reset-status {id} --failed-only` and `torc run {id}` run all of them again")
+                format!(
+                    "`torc workflows reset-status {id} --failed-only` and `torc run {id}` run all of them again"
+                )
             }
         };
         context.output.talk(format_args!("hint: {how}; `torc jobs retry JOB` runs one as it is"));
@@ -546,6 +625,8 @@ fn runner_error(error: torc_runner::Error) -> Error {
     match error {
         torc_runner::Error::Client(error) => error.into(),
         torc_runner::Error::Io { what, path, source } => Error::Io { doing: what, path, source },
-        error @ (torc_runner::Error::System { .. } | torc_runner::Error::Broken) => Error::usage(error.to_string()),
+        error @ (torc_runner::Error::System { .. } | torc_runner::Error::Broken) => {
+            Error::usage(error.to_string())
+        }
     }
 }

@@ -53,7 +53,10 @@ impl Args {
                 let message = format!("no event is of the kind `{}`", escape::line(kind));
                 return Err(match nearest(kind, EVENT_KINDS) {
                     Some(near) => Error::usage_hint(message, format!("did you mean `{near}`?")),
-                    None => Error::usage_hint(message, format!("known kinds: {}", EVENT_KINDS.join(", "))),
+                    None => Error::usage_hint(
+                        message,
+                        format!("known kinds: {}", EVENT_KINDS.join(", ")),
+                    ),
                 });
             }
             if self.follow {
@@ -70,19 +73,31 @@ impl Args {
         })
     }
 
-    async fn list(&self, context: &Context, client: &Client, workflow: &WorkflowView) -> Result<()> {
+    async fn list(
+        &self,
+        context: &Context,
+        client: &Client,
+        workflow: &WorkflowView,
+    ) -> Result<()> {
         let query = Query::new().maybe("kind", self.kind.as_ref()).maybe("after", self.after);
         let path = format!("/workflows/{}/events", workflow.id);
         let page: Page<EventView> = self.paging.fetch(client, &path, query).await?;
         if context.output.is_json() {
-            return context.output.json(&serde_json::json!({ "events": page.items, "total_count": page.total_count }));
+            return context.output.json(
+                &serde_json::json!({ "events": page.items, "total_count": page.total_count }),
+            );
         }
         let lines: String = page.items.iter().map(line).collect();
         context.output.data(&lines)
     }
 
     /// Prints events from the beginning (or `--after`) until the workflow is complete.
-    async fn follow(&self, context: &Context, client: &Client, workflow: &WorkflowView) -> Result<()> {
+    async fn follow(
+        &self,
+        context: &Context,
+        client: &Client,
+        workflow: &WorkflowView,
+    ) -> Result<()> {
         let mut stream = client.stream_events(workflow.id, Some(self.after.unwrap_or(0)));
         let mut names: HashMap<JobId, String> = HashMap::new();
         loop {
@@ -105,7 +120,9 @@ impl Args {
                 };
                 context.output.data(&text)?;
             }
-            if event.kind == "workflow_completed" && client.workflow_status(workflow.id).await?.is_complete {
+            if event.kind == "workflow_completed"
+                && client.workflow_status(workflow.id).await?.is_complete
+            {
                 return Ok(());
             }
         }

@@ -45,7 +45,8 @@ pub struct Args {
     #[arg(short, long, default_value = "exec")]
     name: String,
 
-    /// Run the command here and now, before any job that waits: no new job starts until it has ended
+    /// Run the command here and now, before any job that waits: no new job starts until it has
+    /// ended
     #[arg(long, requires = "trailing", conflicts_with_all = ["command", "commands_file", "param"])]
     direct: bool,
 
@@ -96,17 +97,27 @@ impl Args {
             commands.push(shell_words(&self.trailing));
         }
         if commands.is_empty() {
-            return Err(Error::usage_hint("there is no command", "give one with `-c`, with `-C FILE`, or after `--`"));
+            return Err(Error::usage_hint(
+                "there is no command",
+                "give one with `-c`, with `-C FILE`, or after `--`",
+            ));
         }
-        let parameters = self.param.iter().map(|text| parse_parameter(text)).collect::<Result<Vec<_>>>()?;
+        let parameters =
+            self.param.iter().map(|text| parse_parameter(text)).collect::<Result<Vec<_>>>()?;
         let mut names = BTreeSet::new();
         if let Some((twice, _)) = parameters.iter().find(|(name, _)| !names.insert(name)) {
-            return Err(Error::usage(format!("`--param {twice}` is given twice; put all its values into one")));
+            return Err(Error::usage(format!(
+                "`--param {twice}` is given twice; put all its values into one"
+            )));
         }
         for name in other_names(&commands, &parameters) {
             context.output.warn(format_args!(
                 "`{{{name}}}` stays as it is: no `--param` has this name ({} given)",
-                parameters.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+                parameters
+                    .iter()
+                    .map(|(name, _)| format!("`{name}`"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ));
         }
         Ok(build(&self.name, &commands, &parameters, self.link))
@@ -124,7 +135,10 @@ fn build(name: &str, commands: &[String], parameters: &[(String, Value)], link: 
             job.insert("name".into(), json!(format!("job{}{suffix}", index + 1)));
             job.insert("command".into(), json!(keep_other_braces(command, &names).0));
             if !parameters.is_empty() {
-                job.insert("parameters".into(), parameters.iter().cloned().collect::<Map<_, _>>().into());
+                job.insert(
+                    "parameters".into(),
+                    parameters.iter().cloned().collect::<Map<_, _>>().into(),
+                );
             }
             if link == Link::Zip {
                 job.insert("parameter_mode".into(), json!("zip"));
@@ -135,8 +149,9 @@ fn build(name: &str, commands: &[String], parameters: &[(String, Value)], link: 
     json!({ "name": name, "jobs": jobs })
 }
 
-/// A command line is text for the shell: only `{NAME}` of a given parameter means something to us. Other names in
-/// braces are doubled, which is how a spec writes a brace that is meant; they are handed back too.
+/// A command line is text for the shell: only `{NAME}` of a given parameter means something to us.
+/// Other names in braces are doubled, which is how a spec writes a brace that is meant; they are
+/// handed back too.
 fn keep_other_braces<'a>(command: &'a str, parameters: &[&str]) -> (String, Vec<&'a str>) {
     let mut others = Vec::new();
     let mut out = String::with_capacity(command.len());
@@ -184,7 +199,10 @@ fn read_text(path: &Path) -> Result<String> {
 
 /// One command per line; empty lines and lines that begin with `#` are passed over.
 fn parse_lines(text: &str) -> impl Iterator<Item = String> {
-    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).map(String::from)
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(String::from)
 }
 
 /// Arguments as one line that a shell splits into the same arguments again.
@@ -256,7 +274,9 @@ mod tests {
 
     #[test]
     fn parameters_are_ranges_lists_or_arrays() {
-        let value = |text: &str| parse_parameter(text).map(|(name, value)| format!("{name} {value}")).unwrap();
+        let value = |text: &str| {
+            parse_parameter(text).map(|(name, value)| format!("{name} {value}")).unwrap()
+        };
         assert_eq!(value("n=1:10"), r#"n "1:10""#);
         assert_eq!(value("x=0:1:0.25"), r#"x "0:1:0.25""#);
         assert_eq!(value("m=fast, slow"), r#"m ["fast","slow"]"#);
@@ -278,7 +298,10 @@ mod tests {
         let commands = ["echo {i} {j}".to_owned(), "echo ${HOME} {j:02d} {a,b}".to_owned()];
         let parameters = [("i".to_owned(), json!([1]))];
         assert_eq!(other_names(&commands, &parameters).into_iter().collect::<Vec<_>>(), ["j"]);
-        assert!(other_names(&commands, &[]).is_empty(), "without parameters braces mean nothing to us");
+        assert!(
+            other_names(&commands, &[]).is_empty(),
+            "without parameters braces mean nothing to us"
+        );
     }
 
     #[test]

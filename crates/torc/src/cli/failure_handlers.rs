@@ -93,18 +93,23 @@ impl Args {
                 Command::Get(args) => context.output.value(&args.find(client).await?, render)?,
                 Command::Create(args) => {
                     let workflow_id = args.workflow.find(client).await?.id;
-                    let new = CreateFailureHandler { workflow_id, name: args.name, rules: args.rules };
+                    let new =
+                        CreateFailureHandler { workflow_id, name: args.name, rules: args.rules };
                     context.output.value(&client.create_failure_handler(&new).await?, render)?;
                 }
                 Command::Update(args) => {
                     let id = args.which.find(client).await?.id;
                     let update = UpdateFailureHandler { name: args.name, rules: args.rules };
-                    context.output.value(&client.update_failure_handler(id, &update).await?, render)?;
+                    context
+                        .output
+                        .value(&client.update_failure_handler(id, &update).await?, render)?;
                 }
                 Command::Delete(args) => {
                     let handler = args.find(client).await?;
                     client.delete_failure_handler(handler.id).await?;
-                    context.output.value(&handler, |h| format!("deleted failure handler {} `{}`\n", h.id, h.name))?;
+                    context.output.value(&handler, |h| {
+                        format!("deleted failure handler {} `{}`\n", h.id, h.name)
+                    })?;
                 }
             }
             Ok(Exit::Success)
@@ -116,7 +121,8 @@ impl List {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
         let query = Query::new().add("workflow_id", workflow.id);
-        let page: Page<FailureHandlerView> = self.paging.fetch(client, "/failure_handlers", query).await?;
+        let page: Page<FailureHandlerView> =
+            self.paging.fetch(client, "/failure_handlers", query).await?;
         context.output.list("failure_handlers", &page.items, page.total_count, || {
             let mut table = Table::new(["id", "name", "rules"]);
             for handler in &page.items {
@@ -138,11 +144,19 @@ impl One {
         }
         let workflow = self.workflow.find(client).await?;
         let query = Query::new().add("workflow_id", workflow.id);
-        let handlers: Vec<FailureHandlerView> = client.list_all("/failure_handlers", &query).await?;
+        let handlers: Vec<FailureHandlerView> =
+            client.list_all("/failure_handlers", &query).await?;
         let known: Vec<String> = handlers.iter().map(|h| h.name.clone()).collect();
         handlers.into_iter().find(|h| h.name == self.handler).ok_or_else(|| {
-            let known = if known.is_empty() { "it has none".into() } else { format!("known: {}", known.join(", ")) };
-            Error::usage(format!("failure handler `{}` not found in workflow {} ({known})", self.handler, workflow.id))
+            let known = if known.is_empty() {
+                "it has none".into()
+            } else {
+                format!("known: {}", known.join(", "))
+            };
+            Error::usage(format!(
+                "failure handler `{}` not found in workflow {} ({known})",
+                self.handler, workflow.id
+            ))
         })
     }
 }
@@ -152,8 +166,10 @@ fn rules(handler: &FailureHandlerView) -> Vec<Value> {
 }
 
 fn render(handler: &FailureHandlerView) -> String {
-    let mut card =
-        Card::new(format!("{} (failure handler {} of workflow {})", handler.name, handler.id, handler.workflow_id));
+    let mut card = Card::new(format!(
+        "{} (failure handler {} of workflow {})",
+        handler.name, handler.id, handler.workflow_id
+    ));
     for (number, rule) in rules(handler).iter().enumerate() {
         card.line(&format!("rule {number}"), rule.to_string());
     }

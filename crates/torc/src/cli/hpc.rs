@@ -75,7 +75,8 @@ impl Args {
             }
             Command::Generate { name, output } => {
                 super::slurm::require_slurm()?;
-                let found = block_on(async { Ok(derive_profile(&Slurm::new(), name.as_deref()).await) })?;
+                let found =
+                    block_on(async { Ok(derive_profile(&Slurm::new(), name.as_deref()).await) })?;
                 let profile = found.map_err(wrong)?;
                 match output {
                     Some(file) => {

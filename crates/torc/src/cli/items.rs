@@ -103,7 +103,10 @@ impl Args {
                     let items = list(client, &args.workflow, &args.map, false).await?;
                     let Some(item) = items.iter().find(|item| item.key == args.key) else {
                         let message = format!("`{}` has no item `{}`", args.map, args.key);
-                        return Err(Error::usage_hint(message, format!("`torc items list {}` shows all", args.map)));
+                        return Err(Error::usage_hint(
+                            message,
+                            format!("`torc items list {}` shows all", args.map),
+                        ));
                     };
                     context.output.value(item, card)?;
                 }
@@ -127,16 +130,28 @@ impl Args {
 
 impl Choice {
     fn request(&self) -> ItemsRequest {
-        ItemsRequest { job: self.map.clone(), keys: self.keys.clone(), filter: self.filter.clone(), item: None }
+        ItemsRequest {
+            job: self.map.clone(),
+            keys: self.keys.clone(),
+            filter: self.filter.clone(),
+            item: None,
+        }
     }
 }
 
 fn read_item(path: &std::path::Path) -> Result<serde_json::Value> {
-    let text = std::fs::read_to_string(path).map_err(Error::io("read", path.display().to_string()))?;
-    serde_json::from_str(&text).map_err(|error| Error::usage(format!("`{}` is not JSON: {error}", path.display())))
+    let text =
+        std::fs::read_to_string(path).map_err(Error::io("read", path.display().to_string()))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Error::usage(format!("`{}` is not JSON: {error}", path.display())))
 }
 
-async fn list(client: &Client, workflow: &WorkflowOption, map: &str, failed: bool) -> Result<Vec<ItemView>> {
+async fn list(
+    client: &Client,
+    workflow: &WorkflowOption,
+    map: &str,
+    failed: bool,
+) -> Result<Vec<ItemView>> {
     let workflow = workflow.find(client).await?;
     let query = Query::new().add("job", map).add("failed", failed);
     Ok(client.list_items(workflow.id, &query).await?.items)

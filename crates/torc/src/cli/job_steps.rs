@@ -26,14 +26,19 @@ impl Args {
         let job = self.job.find(client).await?;
         let page = client.list_attempts(job.id).await?;
         let wanted = page.items.iter().rev().find(|attempt| {
-            attempt.ended_ms.is_some() && self.attempt.is_none_or(|number| attempt.attempt_id == number)
+            attempt.ended_ms.is_some()
+                && self.attempt.is_none_or(|number| attempt.attempt_id == number)
         });
         let Some(attempt) = wanted else {
-            return Err(Error::usage(format!("job `{}` has no such attempt that has ended", job.name)));
+            return Err(Error::usage(format!(
+                "job `{}` has no such attempt that has ended",
+                job.name
+            )));
         };
         let report = match &attempt.steps {
-            Some(steps) => serde_json::from_value::<Report>(steps.clone())
-                .map_err(|error| Error::usage(format!("what the steps did can not be read: {error}")))?,
+            Some(steps) => serde_json::from_value::<Report>(steps.clone()).map_err(|error| {
+                Error::usage(format!("what the steps did can not be read: {error}"))
+            })?,
             // Where nothing is told of steps, the attempt itself tells all.
             None => Report::default(),
         };
@@ -51,8 +56,11 @@ impl Args {
 /// `recovered 2, ignored 1`, or nothing.
 pub fn counts(recovered: i64, ignored: i64) -> Option<String> {
     let parts = [("recovered", recovered), ("ignored", ignored)];
-    let parts: Vec<String> =
-        parts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{word} {count}")).collect();
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(word, count)| format!("{word} {count}"))
+        .collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -68,23 +76,35 @@ pub fn render(job: &str, attempt: i64, report: &Report) -> String {
         let seconds = (row.ended_ms - row.started_ms) as f64 / 1000.0;
         let name = row.name.as_deref().unwrap_or(&row.path);
         let indent = "  ".repeat(depth + 1);
-        let _ = write!(out, "{indent}{} [{}] try {}: {}", escape::line(name), row.kind, row.nth, how(row));
+        let _ = write!(
+            out,
+            "{indent}{} [{}] try {}: {}",
+            escape::line(name),
+            row.kind,
+            row.nth,
+            how(row)
+        );
         let _ = writeln!(out, " ({})", human::seconds(seconds));
         if is_last(report, row)
-            && let Some(outcome) = outcome(report, &row.path).filter(|outcome| *outcome != row.outcome.as_str())
+            && let Some(outcome) =
+                outcome(report, &row.path).filter(|outcome| *outcome != row.outcome.as_str())
         {
             let _ = writeln!(out, "{indent}=> {outcome}");
         }
     }
-    for event in
-        report.events.iter().filter(|event| event.kind == "step_finished" && event.data["outcome"] == "skipped")
+    for event in report
+        .events
+        .iter()
+        .filter(|event| event.kind == "step_finished" && event.data["outcome"] == "skipped")
     {
         let name = event.data.get("name").and_then(Value::as_str).unwrap_or(&event.path);
         let _ = writeln!(out, "  {}: skipped", escape::line(name));
     }
     for event in report.events.iter().filter(|event| event.kind == "handler_finished") {
         // One whose commands failed has rows that say so.
-        if let (Some(true), Some(error)) = (event.data["succeeded"].as_bool(), event.data["error"].as_str()) {
+        if let (Some(true), Some(error)) =
+            (event.data["succeeded"].as_bool(), event.data["error"].as_str())
+        {
             let place = if event.path.is_empty() { "the job" } else { &event.path };
             let _ = writeln!(out, "  handler of {}: {}", escape::line(place), escape::line(error));
         }
@@ -99,7 +119,8 @@ fn how(row: &Row) -> String {
     match row.error_kind {
         None => "ok".into(),
         Some(kind) => {
-            let message = row.error.as_deref().unwrap_or_default().lines().next_back().unwrap_or_default();
+            let message =
+                row.error.as_deref().unwrap_or_default().lines().next_back().unwrap_or_default();
             let message: String = message.chars().take(80).collect();
             let code = row.exit_code.unwrap_or_default();
             format!("failed ({} {code}): {}", kind.as_str(), escape::line(&message))
@@ -108,10 +129,19 @@ fn how(row: &Row) -> String {
 }
 
 fn is_last(report: &Report, row: &Row) -> bool {
-    report.rows.iter().rev().find(|other| other.path == row.path).is_some_and(|last| last.nth == row.nth)
+    report
+        .rows
+        .iter()
+        .rev()
+        .find(|other| other.path == row.path)
+        .is_some_and(|last| last.nth == row.nth)
 }
 
 fn outcome<'a>(report: &'a Report, path: &str) -> Option<&'a str> {
-    let event = report.events.iter().rev().find(|event| event.kind == "step_finished" && event.path == path)?;
+    let event = report
+        .events
+        .iter()
+        .rev()
+        .find(|event| event.kind == "step_finished" && event.path == path)?;
     event.data.get("outcome").and_then(Value::as_str)
 }

@@ -117,7 +117,9 @@ impl Args {
                     let job = args.job.find(client).await?;
                     let path = format!("/jobs/{}/attempts", job.id);
                     let attempts: Vec<AttemptView> = client.list_all(&path, &Query::new()).await?;
-                    context.output.list("attempts", &attempts, attempts.len() as i64, || attempts_table(&attempts))
+                    context.output.list("attempts", &attempts, attempts.len() as i64, || {
+                        attempts_table(&attempts)
+                    })
                 }
                 Command::Steps(args) => args.execute(context, client).await,
                 Command::Cancel(args) => args.cancel(context, client).await,
@@ -167,9 +169,9 @@ impl Many {
         }
         let body = CancelJobs { job_ids: jobs.iter().map(|job| job.id).collect() };
         let canceled = client.cancel_jobs(&body).await?;
-        context
-            .output
-            .value(&canceled, |canceled| format!("canceled {}\n", human::count(canceled.job_ids.len() as i64, "job")))
+        context.output.value(&canceled, |canceled| {
+            format!("canceled {}\n", human::count(canceled.job_ids.len() as i64, "job"))
+        })
     }
 
     async fn retry(self, context: &Context, client: &Client) -> Result<()> {
@@ -182,13 +184,17 @@ impl Many {
         // One request, so that either all of them get their attempt or nothing has changed.
         let retried = client.retry_jobs(&RetryJobs { jobs }).await?.items;
         if context.output.is_json() {
-            return context.output.list("jobs", &retried, retried.len() as i64, || jobs_table(&retried));
+            return context
+                .output
+                .list("jobs", &retried, retried.len() as i64, || jobs_table(&retried));
         }
         let line = |job: &JobView| {
             let (number, id, name) = (job.attempt_id, job.workflow_id, describe::job(job));
             match job.status {
                 // A map waits for its items, and they are what runs again.
-                JobStatus::Blocked => format!("{name} waits for what runs again before it; `torc run {id}` runs it\n"),
+                JobStatus::Blocked => {
+                    format!("{name} waits for what runs again before it; `torc run {id}` runs it\n")
+                }
                 _ => format!("attempt {number} of {name} is queued; `torc run {id}` runs it\n"),
             }
         };
@@ -209,9 +215,12 @@ impl Many {
             changed.push(client.update_job(job.id, update).await?);
         }
         if context.output.is_json() {
-            return context.output.list("jobs", &changed, changed.len() as i64, || jobs_table(&changed));
+            return context
+                .output
+                .list("jobs", &changed, changed.len() as i64, || jobs_table(&changed));
         }
-        let lines: String = changed.iter().map(|job| format!("{done} {}\n", describe::job(job))).collect();
+        let lines: String =
+            changed.iter().map(|job| format!("{done} {}\n", describe::job(job))).collect();
         context.output.data(&lines)
     }
 }
@@ -219,7 +228,10 @@ impl Many {
 impl Update {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         if self.memory.is_none() && self.runtime.is_none() && self.priority.is_none() {
-            return Err(Error::usage_hint("nothing to change", "give `--memory`, `--runtime` or `--priority`"));
+            return Err(Error::usage_hint(
+                "nothing to change",
+                "give `--memory`, `--runtime` or `--priority`",
+            ));
         }
         let job = self.job.find(client).await?;
         let update = UpdateJob {
@@ -240,14 +252,22 @@ fn disable(_: &JobView) -> Result<UpdateJob> {
 
 fn enable(job: &JobView) -> Result<UpdateJob> {
     if job.status != JobStatus::Disabled {
-        return Err(Error::usage(format!("{} is not disabled but {}", describe::job(job), job.status)));
+        return Err(Error::usage(format!(
+            "{} is not disabled but {}",
+            describe::job(job),
+            job.status
+        )));
     }
     Ok(UpdateJob { status: Some(JobStatus::Uninitialized), ..UpdateJob::default() })
 }
 
 fn hold(job: &JobView) -> Result<UpdateJob> {
     if job.status.is_final() {
-        return Err(Error::usage(format!("{} is {}: there is nothing to hold", describe::job(job), job.status)));
+        return Err(Error::usage(format!(
+            "{} is {}: there is nothing to hold",
+            describe::job(job),
+            job.status
+        )));
     }
     Ok(UpdateJob { held: Some(true), ..UpdateJob::default() })
 }
@@ -260,7 +280,8 @@ fn parse_status(text: &str) -> std::result::Result<JobStatus, String> {
     let by_code = text.parse().ok().and_then(JobStatus::from_code);
     JobStatus::parse(text).or(by_code).ok_or_else(|| {
         let known: Vec<&str> = JobStatus::ALL.iter().map(|s| s.as_str()).collect();
-        let meant = nearest(text, known.iter().copied()).map(|status| format!("did you mean `{status}`? "));
+        let meant =
+            nearest(text, known.iter().copied()).map(|status| format!("did you mean `{status}`? "));
         format!("{}known statuses: {}", meant.unwrap_or_default(), known.join(", "))
     })
 }
@@ -270,7 +291,11 @@ fn jobs_table(jobs: &[JobView]) -> Table {
     for job in jobs {
         let mended = job_steps::counts(job.recovered_steps, job.ignored_steps);
         let held = job.held.then(|| "held".to_string());
-        let note = held.or_else(|| job.status_reason.clone()).into_iter().chain(mended).collect::<Vec<_>>();
+        let note = held
+            .or_else(|| job.status_reason.clone())
+            .into_iter()
+            .chain(mended)
+            .collect::<Vec<_>>();
         table.row([
             Field::number(job.id.0),
             Field::text(&job.name),
@@ -290,8 +315,9 @@ fn last_code(job: &JobView) -> Option<i64> {
 }
 
 fn attempts_table(attempts: &[AttemptView]) -> Table {
-    let mut table =
-        Table::new(["run", "attempt", "state", "code", "cause", "time", "cpu", "memory", "host", "decision"]);
+    let mut table = Table::new([
+        "run", "attempt", "state", "code", "cause", "time", "cpu", "memory", "host", "decision",
+    ]);
     for attempt in attempts {
         table.row([
             Field::number(attempt.run_id),
@@ -310,7 +336,10 @@ fn attempts_table(attempts: &[AttemptView]) -> Table {
 }
 
 fn render(job: &JobView) -> String {
-    let mut card = Card::new(format!("{} (job {} of workflow {}): {}", job.name, job.id, job.workflow_id, job.status));
+    let mut card = Card::new(format!(
+        "{} (job {} of workflow {}): {}",
+        job.name, job.id, job.workflow_id, job.status
+    ));
     card.optional("reason", job.status_reason.as_ref());
     if job.held {
         card.line("held", "yes; `torc jobs release` lets it start");
@@ -321,7 +350,11 @@ fn render(job: &JobView) -> String {
     card.block("command", &job.command);
     let memory = job.memory.as_ref().map(|m| format!(", memory {m}")).unwrap_or_default();
     let runtime = job.runtime.as_ref().map(|r| format!(", runtime {r}")).unwrap_or_default();
-    let gpus = if job.num_gpus > 0 { format!(", {}", human::count(job.num_gpus, "GPU")) } else { String::new() };
+    let gpus = if job.num_gpus > 0 {
+        format!(", {}", human::count(job.num_gpus, "GPU"))
+    } else {
+        String::new()
+    };
     card.line("needs", format!("{}{gpus}{memory}{runtime}", human::count(job.num_cpus, "CPU")));
     card.line("priority", job.priority.to_string());
     card.optional("handler", job.failure_handler.as_ref());

@@ -50,20 +50,26 @@ impl Args {
                     context.output.list("limits", &page.items, page.total_count, || {
                         let mut table = Table::new(["name", "max", "used"]);
                         for limit in &page.items {
-                            table.row([Field::text(&limit.name), Field::number(limit.max), Field::number(limit.used)]);
+                            table.row([
+                                Field::text(&limit.name),
+                                Field::number(limit.max),
+                                Field::number(limit.used),
+                            ]);
                         }
                         table
                     })?;
                 }
                 Command::Set { name, max } => {
                     let limit: LimitView = client.put(&path(&name)?, &SetLimit { max }).await?;
-                    context
-                        .output
-                        .value(&limit, |l| format!("limit `{}` is {}, {} in use\n", l.name, l.max, l.used))?;
+                    context.output.value(&limit, |l| {
+                        format!("limit `{}` is {}, {} in use\n", l.name, l.max, l.used)
+                    })?;
                 }
                 Command::Delete { name } => {
                     client.delete::<serde_json::Value>(&path(&name)?).await?;
-                    context.output.value(&json!({ "deleted": name }), |_| format!("limit `{name}` is gone\n"))?;
+                    context.output.value(&json!({ "deleted": name }), |_| {
+                        format!("limit `{name}` is gone\n")
+                    })?;
                 }
             }
             Ok(Exit::Success)

@@ -1,4 +1,5 @@
-//! `torc logs`: what a job wrote. The files belong to the runner; the server reads them for us when it is elsewhere.
+//! `torc logs`: what a job wrote. The files belong to the runner; the server reads them for us when
+//! it is elsewhere.
 
 use super::Context;
 use super::interrupt::Interrupts;
@@ -18,7 +19,8 @@ use torc_model::status::AttemptState;
 
 /// Bytes per read and per request: bounded, whatever the job wrote.
 const PIECE: usize = 256 << 10;
-/// No event tells that a file has grown on another machine, so while a job runs its size is looked at this often.
+/// No event tells that a file has grown on another machine, so while a job runs its size is looked
+/// at this often.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
 
 /// Print what a job wrote to standard output and standard error
@@ -117,7 +119,8 @@ impl Args {
     }
 
     async fn open_streams(&self, client: &Client, attempt: &AttemptView) -> Result<Vec<LogStream>> {
-        let both = if self.script { ["script_stdout", "script_stderr"] } else { ["stdout", "stderr"] };
+        let both =
+            if self.script { ["script_stdout", "script_stderr"] } else { ["stdout", "stderr"] };
         let names = match (self.stdout, self.stderr) {
             (true, _) => &both[..1],
             (_, true) => &both[1..],
@@ -127,7 +130,9 @@ impl Args {
         for name in names {
             let stream = LogStream::open(client, attempt, name).await?;
             // A job may write both streams into one file; show that once.
-            if let Some(stream) = stream.filter(|new| streams.iter().all(|old| old.path != new.path)) {
+            if let Some(stream) =
+                stream.filter(|new| streams.iter().all(|old| old.path != new.path))
+            {
                 streams.push(stream);
             }
         }
@@ -143,7 +148,9 @@ impl Args {
     ) -> Result<()> {
         if streams.is_empty() {
             let whose = if self.script { "a recovery script before " } else { "" };
-            context.output.talk(format_args!("{whose}attempt {} left no log files", attempt.attempt_id));
+            context
+                .output
+                .talk(format_args!("{whose}attempt {} left no log files", attempt.attempt_id));
         }
         if let Some(script) = attempt.script.as_ref().filter(|_| !self.script) {
             let is_all = attempt.stdout_path.is_some() && attempt.stdout_path == script.stdout_path;
@@ -188,7 +195,8 @@ impl Args {
                 if has_news {
                     attempt = client.get_attempt(attempt.id).await?;
                 }
-                // The order matters: what was written before the end is there when the end is known.
+                // The order matters: what was written before the end is there when the end is
+                // known.
                 let ended = !attempt.state.is_live();
                 if ended || streams.is_empty() {
                     for stream in self.open_streams(client, &attempt).await? {
@@ -205,7 +213,9 @@ impl Args {
             match step.await {
                 Ok(true) => break,
                 Ok(false) => {
-                    has_news = tokio::time::timeout(LOOK_AGAIN, next_event_of(&mut events, job)).await.is_ok();
+                    has_news = tokio::time::timeout(LOOK_AGAIN, next_event_of(&mut events, job))
+                        .await
+                        .is_ok();
                 }
                 // It lived inside a `torc run` that has ended, perhaps with this very job.
                 Err(Error::Unreachable { .. }) if own.is_none() => {
@@ -243,7 +253,9 @@ impl Args {
                 )));
             }
             if !waiting {
-                context.output.talk(format_args!("waiting for `{}` to begin ...", escape::line(&job.name)));
+                context
+                    .output
+                    .talk(format_args!("waiting for `{}` to begin ...", escape::line(&job.name)));
                 waiting = true;
             }
             next_event_of(events, &job).await?;
@@ -256,9 +268,10 @@ fn has_begun(attempt: &AttemptView) -> bool {
     match attempt.state {
         AttemptState::Queued | AttemptState::Claimed => false,
         AttemptState::Running => true,
-        AttemptState::Completed | AttemptState::Failed | AttemptState::Canceled | AttemptState::Terminated => {
-            attempt.started_ms.is_some()
-        }
+        AttemptState::Completed
+        | AttemptState::Failed
+        | AttemptState::Canceled
+        | AttemptState::Terminated => attempt.started_ms.is_some(),
     }
 }
 
@@ -281,9 +294,15 @@ struct LogStream {
 
 impl LogStream {
     /// None: the attempt has no such file (yet).
-    async fn open(client: &Client, attempt: &AttemptView, name: &'static str) -> Result<Option<Self>> {
-        let query =
-            Query::new().add("stream", name).add("run_id", attempt.run_id).add("attempt_id", attempt.attempt_id);
+    async fn open(
+        client: &Client,
+        attempt: &AttemptView,
+        name: &'static str,
+    ) -> Result<Option<Self>> {
+        let query = Query::new()
+            .add("stream", name)
+            .add("run_id", attempt.run_id)
+            .add("attempt_id", attempt.attempt_id);
         let view = match client.job_log(attempt.job_id, &query.clone().add("limit", 1)).await {
             Ok(view) => view,
             Err(error) if error.status() == Some(404) => return Ok(None),
@@ -291,7 +310,15 @@ impl LogStream {
         };
         let local = if is_loopback(client.url()) { File::open(&view.path).ok() } else { None };
         let writer = RawWriter::new();
-        Ok(Some(Self { name, path: view.path, query, job: attempt.job_id, offset: 0, local, writer }))
+        Ok(Some(Self {
+            name,
+            path: view.path,
+            query,
+            job: attempt.job_id,
+            offset: 0,
+            local,
+            writer,
+        }))
     }
 
     /// Prints everything that is there now.
@@ -308,7 +335,8 @@ impl LogStream {
     async fn read(&mut self, client: &Client, limit: usize) -> Result<Vec<u8>> {
         if let Some(file) = &self.local {
             let mut buffer = vec![0; limit];
-            let length = file.read_at(&mut buffer, self.offset).map_err(Error::io("read", &self.path))?;
+            let length =
+                file.read_at(&mut buffer, self.offset).map_err(Error::io("read", &self.path))?;
             buffer.truncate(length);
             self.offset += length as u64;
             return Ok(buffer);
@@ -338,7 +366,13 @@ impl LogStream {
         // The last start is behind the last line break: an unfinished line, or nothing.
         let end = self.offset;
         let wanted = lines + usize::from(starts.back() == Some(&end));
-        self.offset = starts.iter().rev().nth(wanted.saturating_sub(1)).or(starts.front()).copied().unwrap_or(end);
+        self.offset = starts
+            .iter()
+            .rev()
+            .nth(wanted.saturating_sub(1))
+            .or(starts.front())
+            .copied()
+            .unwrap_or(end);
         if lines == 0 {
             self.offset = end;
         }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use torc_client::Client;
 use torc_mcp::{
-    Backend, Cluster, HttpServer, Journal, Later, LogIssues, Server, Settings, ToolError, Toolset, Work, guidance,
-    serve_stdio,
+    Backend, Cluster, HttpServer, Journal, Later, LogIssues, Server, Settings, ToolError, Toolset,
+    Work, guidance, serve_stdio,
 };
 use torc_model::ids::WorkflowId;
 
@@ -42,11 +42,13 @@ pub struct Args {
     #[arg(long, value_name = "PORT")]
     http: Option<u16>,
 
-    /// File with the token that HTTP clients must send; made if it is not there [default: a new token, printed]
+    /// File with the token that HTTP clients must send; made if it is not there [default: a new
+    /// token, printed]
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token_file: Option<PathBuf>,
 
-    /// Offer only what an agent needs that works by itself: reading failures that wait, and judging them
+    /// Offer only what an agent needs that works by itself: reading failures that wait, and judging
+    /// them
     #[arg(long)]
     unattended: bool,
 
@@ -105,8 +107,11 @@ impl Args {
             cluster: Some(Arc::new(SlurmCluster)),
             journal: Arc::new(Journal::default()),
         });
-        let failed =
-            |message| Error::Unreachable { message, hint: "see what the client says".into(), is_unsent: false };
+        let failed = |message| Error::Unreachable {
+            message,
+            hint: "see what the client says".into(),
+            is_unsent: false,
+        };
         let Some(port) = self.http else {
             return serve_stdio(server).await.map_err(failed);
         };
@@ -118,13 +123,17 @@ impl Args {
                 (token, shown)
             }
         };
-        let mut http = HttpServer::start(server, port, &token).await.map_err(Error::io("listen on", "127.0.0.1"))?;
+        let mut http = HttpServer::start(server, port, &token)
+            .await
+            .map_err(Error::io("listen on", "127.0.0.1"))?;
         let mut where_it_is = json!({"url": http.url()});
         if let (Some(fields), Value::Object(more)) = (where_it_is.as_object_mut(), place) {
             fields.extend(more);
         }
         context.output.value(&where_it_is, |value| {
-            let text = |key: &str| value[key].as_str().map(|v| format!("{key:<10}  {v}\n")).unwrap_or_default();
+            let text = |key: &str| {
+                value[key].as_str().map(|v| format!("{key:<10}  {v}\n")).unwrap_or_default()
+            };
             format!("{}{}{}", text("url"), text("token"), text("token_file"))
         })?;
         let mut interrupts = Interrupts::listen()?;
@@ -139,26 +148,42 @@ impl Config {
     fn execute(self, context: &Context) -> Result<()> {
         let torc = std::env::current_exe().map_err(Error::io("find", "the program"))?;
         let torc = torc.to_string_lossy();
-        let mut arguments: Vec<String> =
-            context.locator.to_args().iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let mut arguments: Vec<String> = context
+            .locator
+            .to_args()
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
         arguments.push("mcp".into());
         let (file, snippet) = match self.agent.as_str() {
             "codex" => {
-                let quoted: Vec<String> = arguments.iter().map(|part| json!(part).to_string()).collect();
-                let text = format!("[mcp_servers.torc]\ncommand = {}\nargs = [{}]\n", json!(torc), quoted.join(", "));
+                let quoted: Vec<String> =
+                    arguments.iter().map(|part| json!(part).to_string()).collect();
+                let text = format!(
+                    "[mcp_servers.torc]\ncommand = {}\nargs = [{}]\n",
+                    json!(torc),
+                    quoted.join(", ")
+                );
                 ("~/.codex/config.toml", text)
             }
-            "gemini" => ("~/.gemini/settings.json", servers(json!({"command": torc, "args": arguments}))),
+            "gemini" => {
+                ("~/.gemini/settings.json", servers(json!({"command": torc, "args": arguments})))
+            }
             "copilot" => {
-                let entry = json!({"type": "local", "command": torc, "args": arguments, "tools": ["*"]});
+                let entry =
+                    json!({"type": "local", "command": torc, "args": arguments, "tools": ["*"]});
                 ("~/.copilot/mcp-config.json", servers(entry))
             }
             "opencode" => {
-                let command: Vec<&str> = std::iter::once(&*torc).chain(arguments.iter().map(String::as_str)).collect();
+                let command: Vec<&str> =
+                    std::iter::once(&*torc).chain(arguments.iter().map(String::as_str)).collect();
                 let entry = json!({"mcp": {"torc": {"type": "local", "command": command, "enabled": true}}});
                 ("opencode.json", pretty(&entry))
             }
-            "claude" => (".mcp.json", servers(json!({"type": "stdio", "command": torc, "args": arguments, "env": {}}))),
+            "claude" => (
+                ".mcp.json",
+                servers(json!({"type": "stdio", "command": torc, "args": arguments, "env": {}})),
+            ),
             _ => ("its MCP settings", servers(json!({"command": torc, "args": arguments}))),
         };
         context.output.talk(format_args!("put this into {file}:"));
@@ -228,7 +253,8 @@ fn token_in(path: &Path) -> Result<String> {
     }
 }
 
-/// The server that a command of ours would use, looked for anew at each call: it may come and go meanwhile.
+/// The server that a command of ours would use, looked for anew at each call: it may come and go
+/// meanwhile.
 struct Local {
     locator: Locator,
 }
@@ -274,16 +300,26 @@ impl Cluster for SlurmCluster {
         })
     }
 
-    fn accounting(&self, client: Client, id: WorkflowId) -> Later<'_, std::result::Result<Value, ToolError>> {
+    fn accounting(
+        &self,
+        client: Client,
+        id: WorkflowId,
+    ) -> Later<'_, std::result::Result<Value, ToolError>> {
         Box::pin(async move {
             let workflow = client.get_workflow(id).await?;
-            let records = slurm::accounting_records(&client, &workflow, true).await.map_err(told)?;
-            let total: u64 = records.iter().filter(|r| !r.is_step()).map(|r| r.elapsed_seconds).sum();
+            let records =
+                slurm::accounting_records(&client, &workflow, true).await.map_err(told)?;
+            let total: u64 =
+                records.iter().filter(|r| !r.is_step()).map(|r| r.elapsed_seconds).sum();
             Ok(json!({"workflow_id": id, "records": records, "total_walltime_seconds": total}))
         })
     }
 
-    fn log_issues(&self, client: Client, id: WorkflowId) -> Later<'_, std::result::Result<LogIssues, ToolError>> {
+    fn log_issues(
+        &self,
+        client: Client,
+        id: WorkflowId,
+    ) -> Later<'_, std::result::Result<LogIssues, ToolError>> {
         Box::pin(async move {
             let workflow = client.get_workflow(id).await?;
             slurm::find_issues(&client, &workflow, None).await.map_err(told)

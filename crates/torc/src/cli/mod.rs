@@ -1,4 +1,5 @@
-//! The command line: one file per command. Each turns its arguments into calls and the answers into output.
+//! The command line: one file per command. Each turns its arguments into calls and the answers into
+//! output.
 
 mod ai;
 mod cancel;
@@ -136,11 +137,24 @@ struct Global {
     format: Format,
 
     /// Address of the server (default: the local state)
-    #[arg(long, alias = "api-url", global = true, env = "TORC_API_URL", value_name = "URL", hide_env_values = true)]
+    #[arg(
+        long,
+        alias = "api-url",
+        global = true,
+        env = "TORC_API_URL",
+        value_name = "URL",
+        hide_env_values = true
+    )]
     url: Option<String>,
 
     /// File that holds the token for the server
-    #[arg(long, global = true, env = "TORC_TOKEN_FILE", value_name = "FILE", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "TORC_TOKEN_FILE",
+        value_name = "FILE",
+        hide_env_values = true
+    )]
     token_file: Option<PathBuf>,
 
     /// Directory of the local state
@@ -205,10 +219,11 @@ fn author(command: &str) -> String {
     format!("{} ({command})", person::name())
 }
 
-/// Runs a command's asynchronous part. The runtime is made here, so that `torc --version` does not pay for it.
+/// Runs a command's asynchronous part. The runtime is made here, so that `torc --version` does not
+/// pay for it.
 fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    // Half of the processors: jobs and the writer of the database need the others, and workers that find little to do wake
-    // each other for it.
+    // Half of the processors: jobs and the writer of the database need the others, and workers that
+    // find little to do wake each other for it.
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
@@ -218,8 +233,8 @@ fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime.block_on(work)
 }
 
-/// The same with one worker thread: a runner's few requests need no more, and threads that wake each other up cost its
-/// jobs time.
+/// The same with one worker thread: a runner's few requests need no more, and threads that wake
+/// each other up cost its jobs time.
 fn block_on_one_worker<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -259,18 +274,20 @@ impl Locator {
 impl Cli {
     /// Reads the arguments. Ends the program if they are wrong, or if they only ask for help.
     pub fn read(arguments: Vec<std::ffi::OsString>) -> Self {
-        Self::try_read(&arguments).unwrap_or_else(|error| numbers::explain(error, &arguments).exit())
+        Self::try_read(&arguments)
+            .unwrap_or_else(|error| numbers::explain(error, &arguments).exit())
     }
 
     fn try_read(arguments: &[std::ffi::OsString]) -> std::result::Result<Self, clap::Error> {
         let matches = Self::command().try_get_matches_from(arguments)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_from = |id, source| matches.value_source(id) == Some(source);
-        // What the user says here and now counts more than what the environment says: inside a job it names the server of
-        // the workflow.
+        // What the user says here and now counts more than what the environment says: inside a job
+        // it names the server of the workflow.
         if is_from("dir", ValueSource::CommandLine) && !is_from("url", ValueSource::CommandLine) {
             cli.global.url = None;
-            cli.global.token_file = cli.global.token_file.filter(|_| is_from("token_file", ValueSource::CommandLine));
+            cli.global.token_file =
+                cli.global.token_file.filter(|_| is_from("token_file", ValueSource::CommandLine));
         }
         Ok(cli)
     }
@@ -289,7 +306,8 @@ impl Cli {
         };
         let draws = matches!(format, Format::Dot | Format::Mermaid | Format::Svg);
         if draws && !matches!(self.command, Command::Check(_)) {
-            let message = "only `torc check` draws graphs; the formats are `table` and `json`".to_owned();
+            let message =
+                "only `torc check` draws graphs; the formats are `table` and `json`".to_owned();
             return Err(Error::Usage { message, hint: None });
         }
         match self.command {
@@ -342,7 +360,11 @@ mod tests {
     fn no_command_takes_a_global_option_for_its_own() {
         fn check(command: &clap::Command, globals: &[String]) {
             for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
-                assert!(!globals.contains(&argument.get_id().to_string()), "{} {argument}", command.get_name());
+                assert!(
+                    !globals.contains(&argument.get_id().to_string()),
+                    "{} {argument}",
+                    command.get_name()
+                );
             }
             command.get_subcommands().for_each(|inner| check(inner, globals));
         }
@@ -356,7 +378,11 @@ mod tests {
     #[test]
     fn every_command_is_in_the_overview() {
         for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
-            let line = format!("\n  {:<16}  {}\n", command.get_name(), command.get_about().unwrap_or_default());
+            let line = format!(
+                "\n  {:<16}  {}\n",
+                command.get_name(),
+                command.get_about().unwrap_or_default()
+            );
             assert!(COMMANDS.contains(&line), "the overview lacks the line {line:?}");
         }
     }
@@ -366,7 +392,10 @@ mod tests {
         let reference = include_str!("../../../../docs/cli.md");
         for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
             let name = command.get_name();
-            assert!(reference.contains(&format!("`torc {name}")), "docs/cli.md lacks `torc {name}`");
+            assert!(
+                reference.contains(&format!("`torc {name}")),
+                "docs/cli.md lacks `torc {name}`"
+            );
         }
     }
 }

@@ -76,8 +76,11 @@ impl Args {
             return Ok(Exit::Success);
         }
         // Never over a file that is there: it may be somebody's work.
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).open(&path).map_err(Error::io("create", &path))?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(Error::io("create", &path))?;
         file.write_all(self.kind.text().as_bytes()).map_err(Error::io("write", &path))?;
         let name = path.display();
         let next = if self.kind == Kind::Slurm { "check" } else { "run" };
@@ -96,9 +99,15 @@ mod tests {
         for kind in Kind::ALL {
             let parsed = torc_spec::parse(&Source::new(kind.name(), kind.text(), Format::Yaml));
             let parsed = parsed.unwrap_or_else(|errors| panic!("{errors}"));
-            let checked = parsed.spec.check(Default::default()).unwrap_or_else(|errors| panic!("{errors}"));
+            let checked =
+                parsed.spec.check(Default::default()).unwrap_or_else(|errors| panic!("{errors}"));
             let doubts = checked.warnings.count(torc_spec::Severity::Warning);
-            assert!(parsed.warnings.is_empty() && doubts == 0, "{}{}", parsed.warnings, checked.warnings);
+            assert!(
+                parsed.warnings.is_empty() && doubts == 0,
+                "{}{}",
+                parsed.warnings,
+                checked.warnings
+            );
         }
     }
 }

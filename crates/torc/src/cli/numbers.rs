@@ -1,4 +1,5 @@
-//! Wrong words, numbers and formats on the command line: says what was expected instead of how the reading failed.
+//! Wrong words, numbers and formats on the command line: says what was expected instead of how the
+//! reading failed.
 
 use crate::output::Format;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -6,24 +7,36 @@ use clap::{CommandFactory as _, Error, ValueEnum as _};
 use std::error::Error as _;
 use std::ffi::OsString;
 
-/// The same error in words that help, if it is about a command, a number or the format of these arguments.
+/// The same error in words that help, if it is about a command, a number or the format of these
+/// arguments.
 pub fn explain(mut error: Error, arguments: &[OsString]) -> Error {
     if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
-        let first = arguments.iter().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
-        let namesakes = if first.is_some_and(|first| first == word.as_str()) { namesakes(word) } else { Vec::new() };
+        let first = arguments
+            .iter()
+            .skip(1)
+            .find(|argument| !argument.as_encoded_bytes().starts_with(b"-"));
+        let namesakes = if first.is_some_and(|first| first == word.as_str()) {
+            namesakes(word)
+        } else {
+            Vec::new()
+        };
         if !namesakes.is_empty() {
             error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(namesakes));
         }
         return error;
     }
     let is_format = |argument: &ContextValue| argument.to_string().starts_with("--format");
-    if error.get(ContextKind::InvalidArg).is_some_and(is_format) && arguments.iter().any(|word| word == "check") {
+    if error.get(ContextKind::InvalidArg).is_some_and(is_format)
+        && arguments.iter().any(|word| word == "check")
+    {
         let names = Format::value_variants().iter().filter_map(|format| format.to_possible_value());
         let names = names.map(|value| value.get_name().to_owned()).collect();
         error.insert(ContextKind::ValidValue, ContextValue::Strings(names));
         return error;
     }
-    let Some(expected) = error.source().and_then(|source| expected(&source.to_string())) else { return error };
+    let Some(expected) = error.source().and_then(|source| expected(&source.to_string())) else {
+        return error;
+    };
     let context = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     let (value, argument) = (context(ContextKind::InvalidValue), context(ContextKind::InvalidArg));
     let message = format!("invalid value '{value}' for '{argument}': expected {expected}");
@@ -36,7 +49,8 @@ pub fn explain(mut error: Error, arguments: &[OsString]) -> Error {
 fn namesakes(word: &str) -> Vec<String> {
     let cli = super::Cli::command();
     let groups = cli.get_subcommands().filter(|group| !group.is_hide_set());
-    let has_it = groups.filter(|group| group.find_subcommand(word).is_some_and(|command| !command.is_hide_set()));
+    let has_it = groups
+        .filter(|group| group.find_subcommand(word).is_some_and(|command| !command.is_hide_set()));
     has_it.map(|group| format!("{} {word}", group.get_name())).collect()
 }
 
@@ -51,7 +65,9 @@ fn expected(said: &str) -> Option<String> {
         });
     }
     match said {
-        "invalid digit found in string" | "cannot parse integer from empty string" => Some("a whole number".into()),
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            Some("a whole number".into())
+        }
         "invalid float literal" | "cannot parse float from empty string" => Some("a number".into()),
         _ if said.starts_with("number too ") => Some("a smaller number".into()),
         _ => None,
@@ -67,17 +83,35 @@ mod tests {
     #[test]
     fn a_wrong_number_is_told_what_it_should_be() {
         for (call, expected) in [
-            (&["jobs", "list", "--limit", "abc"][..], "'abc' for '--limit <N>': expected a whole number\n"),
-            (&["jobs", "list", "--limit", "0"], "'0' for '--limit <N>': expected a whole number of at least 1\n"),
-            (&["jobs", "list", "--offset", "-3"], "'-3' for '--offset <N>': expected a whole number of at least 0\n"),
-            (&["events", "--after", "-1"], "'-1' for '--after <ID>': expected a whole number of at least 0\n"),
-            (&["watch", "--memory-multiplier", "x"], "--memory-multiplier <FACTOR>': expected a number\n"),
+            (
+                &["jobs", "list", "--limit", "abc"][..],
+                "'abc' for '--limit <N>': expected a whole number\n",
+            ),
+            (
+                &["jobs", "list", "--limit", "0"],
+                "'0' for '--limit <N>': expected a whole number of at least 1\n",
+            ),
+            (
+                &["jobs", "list", "--offset", "-3"],
+                "'-3' for '--offset <N>': expected a whole number of at least 0\n",
+            ),
+            (
+                &["events", "--after", "-1"],
+                "'-1' for '--after <ID>': expected a whole number of at least 0\n",
+            ),
+            (
+                &["watch", "--memory-multiplier", "x"],
+                "--memory-multiplier <FACTOR>': expected a number\n",
+            ),
             (
                 &["recover", "--memory-multiplier", "nan"],
                 "--memory-multiplier <FACTOR>': expected a number from 1 to 100\n",
             ),
             (&["recover", "--runtime-multiplier", "0.5"], "expected a number from 1 to 100\n"),
-            (&["slurm", "schedule-nodes", "-n", "5000"], "expected a whole number from 1 to 1000\n"),
+            (
+                &["slurm", "schedule-nodes", "-n", "5000"],
+                "expected a whole number from 1 to 1000\n",
+            ),
             (&["limits", "set", "gpu", "99999999999999999999"], "expected a smaller number\n"),
         ] {
             let error = wrong(call);
@@ -107,13 +141,19 @@ mod tests {
     #[test]
     fn a_wrong_format_is_told_those_of_its_command() {
         let error = wrong(&["check", "x.yaml", "--format", "xml"]);
-        assert!(error.to_string().contains("[possible values: table, json, dot, mermaid, svg]"), "{error}");
+        assert!(
+            error.to_string().contains("[possible values: table, json, dot, mermaid, svg]"),
+            "{error}"
+        );
         let error = wrong(&["jobs", "list", "--format", "xml"]);
         assert!(error.to_string().contains("[possible values: table, json]"), "{error}");
     }
 
     fn wrong(call: &[&str]) -> Error {
         let arguments: Vec<OsString> = ["torc"].iter().chain(call).map(OsString::from).collect();
-        Cli::try_parse_from(&arguments).map(|_| ()).map_err(|error| explain(error, &arguments)).unwrap_err()
+        Cli::try_parse_from(&arguments)
+            .map(|_| ())
+            .map_err(|error| explain(error, &arguments))
+            .unwrap_err()
     }
 }

@@ -20,10 +20,16 @@ pub struct Paging {
 
 impl Paging {
     /// The rows, over as many requests as the server needs.
-    pub async fn fetch<T: DeserializeOwned>(&self, client: &Client, path: &str, query: Query) -> Result<Page<T>> {
+    pub async fn fetch<T: DeserializeOwned>(
+        &self,
+        client: &Client,
+        path: &str,
+        query: Query,
+    ) -> Result<Page<T>> {
         let mut page: Page<T> = self.fetch_page(client, path, &query, 0).await?;
         while page.has_more && self.limit.is_none_or(|limit| (page.items.len() as i64) < limit) {
-            let next: Page<T> = self.fetch_page(client, path, &query, page.items.len() as i64).await?;
+            let next: Page<T> =
+                self.fetch_page(client, path, &query, page.items.len() as i64).await?;
             if next.items.is_empty() {
                 break;
             }

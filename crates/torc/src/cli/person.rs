@@ -5,10 +5,12 @@ use std::env;
 /// Users of this machine; those of a directory service are not in it.
 const PASSWD: &str = "/etc/passwd";
 
-/// The name of the user who runs this program: as the session says it, else the account's name, else its number. Jobs
-/// of `cron`, services and containers often have no `$USER`.
+/// The name of the user who runs this program: as the session says it, else the account's name,
+/// else its number. Jobs of `cron`, services and containers often have no `$USER`.
 pub fn name() -> String {
-    let said = ["USER", "LOGNAME"].into_iter().find_map(|key| env::var(key).ok().filter(|name| !name.is_empty()));
+    let said = ["USER", "LOGNAME"]
+        .into_iter()
+        .find_map(|key| env::var(key).ok().filter(|name| !name.is_empty()));
     said.unwrap_or_else(|| {
         let uid = rustix::process::getuid().as_raw();
         // Without the file the number still says who it was.

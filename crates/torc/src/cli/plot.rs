@@ -86,26 +86,38 @@ impl Args {
 impl Resources {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
-        let jobs: Vec<JobView> = client.list_all("/jobs", &Query::new().add("workflow_id", workflow.id)).await?;
+        let jobs: Vec<JobView> =
+            client.list_all("/jobs", &Query::new().add("workflow_id", workflow.id)).await?;
         let known: BTreeSet<i64> = jobs.iter().map(|job| job.id.0).collect();
         let wanted = |sample: &Sample| {
-            known.contains(&sample.job_id) && (self.job.is_empty() || self.job.contains(&sample.job_name))
+            known.contains(&sample.job_id)
+                && (self.job.is_empty() || self.job.contains(&sample.job_name))
         };
         let dir = self.samples_dir(&workflow)?;
         let mut samples = read(&dir)?;
         samples.retain(wanted);
         if samples.is_empty() {
             return Err(Error::usage_hint(
-                format!("there are no samples of {} in `{}`", describe::workflow(&workflow), dir.display()),
+                format!(
+                    "there are no samples of {} in `{}`",
+                    describe::workflow(&workflow),
+                    dir.display()
+                ),
                 "keep them with `resource_monitor: {granularity: time_series}` in the spec, or name the runners' output \
                  directory with `--samples`",
             ));
         }
-        let path = self.output.clone().unwrap_or_else(|| format!("resources_wf{}.html", workflow.id).into());
+        let path = self
+            .output
+            .clone()
+            .unwrap_or_else(|| format!("resources_wf{}.html", workflow.id).into());
         let text = render(&workflow, &samples, path.extension().is_some_and(|end| end == "svg"));
         std::fs::write(&path, text).map_err(Error::io("write", &path))?;
-        let answer = serde_json::json!({"workflow_id": workflow.id, "file": path, "samples": samples.len()});
-        context.output.value(&answer, |_| format!("{}\n", escape::line(&path.display().to_string())))
+        let answer =
+            serde_json::json!({"workflow_id": workflow.id, "file": path, "samples": samples.len()});
+        context
+            .output
+            .value(&answer, |_| format!("{}\n", escape::line(&path.display().to_string())))
     }
 
     fn samples_dir(&self, workflow: &WorkflowView) -> Result<PathBuf> {
@@ -122,7 +134,11 @@ impl Resources {
 fn read(dir: &Path) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(samples) };
-    for path in entries.flatten().map(|entry| entry.path()).filter(|p| p.extension().is_some_and(|e| e == "jsonl")) {
+    for path in entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "jsonl"))
+    {
         let file = std::fs::File::open(&path).map_err(Error::io("read", &path))?;
         for line in BufReader::new(file).lines() {
             let line = line.map_err(Error::io("read", &path))?;
@@ -156,7 +172,8 @@ fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String
     // The hungriest get the colours.
     lines.sort_by(|a, b| b.0.total_cmp(&a.0));
     let peak_job = lines.first().map(|(peak, line, _)| (line.name.clone(), *peak));
-    let (memory, cpu): (Vec<Line>, Vec<Line>) = lines.into_iter().map(|(_, memory, cpu)| (memory, cpu)).unzip();
+    let (memory, cpu): (Vec<Line>, Vec<Line>) =
+        lines.into_iter().map(|(_, memory, cpu)| (memory, cpu)).unzip();
     let total_memory = total(samples, &at, |s| s.memory_bytes);
     let total_cpu = total(samples, &at, |s| s.cpu_percent.unwrap_or(0.0) / 100.0);
     let highest = |points: &[(f64, f64)]| points.iter().map(|(_, v)| *v).fold(0.0, f64::max);
@@ -169,7 +186,13 @@ fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String
             unit: |v| human::bytes(v as i64),
             is_binary: true,
         },
-        Panel { title: "CPUs in use", lines: &cpu, total: &total_cpu, unit: |v| format!("{v:.1}"), is_binary: false },
+        Panel {
+            title: "CPUs in use",
+            lines: &cpu,
+            total: &total_cpu,
+            unit: |v| format!("{v:.1}"),
+            is_binary: false,
+        },
     ];
     let svg = chart::svg(&panels, seconds);
     if only_svg {
@@ -181,13 +204,19 @@ fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String
         ("memory, all together".into(), bytes(highest(&total_memory))),
         ("CPUs, all together".into(), format!("{:.1}", highest(&total_cpu))),
     ];
-    facts.extend(peak_job.map(|(name, peak)| ("most memory".into(), format!("{} in {name}", bytes(peak)))));
+    facts.extend(
+        peak_job.map(|(name, peak)| ("most memory".into(), format!("{} in {name}", bytes(peak)))),
+    );
     let title = format!("Resources of workflow {} ({})", workflow.id, workflow.name);
     chart::page(&title, &facts, &svg)
 }
 
 /// The sum over all attempts that were seen last; one that was not seen for a while has ended.
-fn total(samples: &[Sample], at: &impl Fn(&Sample) -> f64, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
+fn total(
+    samples: &[Sample],
+    at: &impl Fn(&Sample) -> f64,
+    value: impl Fn(&Sample) -> f64,
+) -> Vec<(f64, f64)> {
     let last_seen: HashMap<(i64, i64, i64), i64> =
         samples.iter().map(|s| ((s.job_id, s.run_id, s.attempt_id), s.timestamp_ms)).collect();
     let mut now: HashMap<(i64, i64, i64), f64> = HashMap::new();

@@ -67,8 +67,9 @@ pub struct Options {
     #[arg(long)]
     retry_unknown: bool,
 
-    /// Command to run first when there are failures without a known remedy; gets the workflow's id as its argument
-    /// and in `TORC_WORKFLOW_ID`. When it succeeds they are tried again, when it fails nothing is recovered
+    /// Command to run first when there are failures without a known remedy; gets the workflow's id
+    /// as its argument and in `TORC_WORKFLOW_ID`. When it succeeds they are tried again, when it
+    /// fails nothing is recovered
     #[arg(long, value_name = "COMMAND")]
     recovery_hook: Option<String>,
 }
@@ -103,22 +104,27 @@ impl Args {
                 // Jobs whose allocation is gone must not look as if they ran.
                 let synced = slurm::synchronize(client, workflow.id, self.dry_run).await?;
                 if let Some(why) = synced.slurm.and_then(|s| s.unreachable) {
-                    context
-                        .output
-                        .warn(format_args!("Slurm does not answer, so nothing was concluded: {}", escape::line(&why)));
+                    context.output.warn(format_args!(
+                        "Slurm does not answer, so nothing was concluded: {}",
+                        escape::line(&why)
+                    ));
                 }
             }
             let shapes = match for_slurm {
                 true => slurm::node_shapes().await.unwrap_or_else(|why| {
                     let why = escape::line(&why);
-                    context
-                        .output
-                        .warn(format_args!("nothing limits what jobs are given, as nodes are not known: {why}"));
+                    context.output.warn(format_args!(
+                        "nothing limits what jobs are given, as nodes are not known: {why}"
+                    ));
                     Vec::new()
                 }),
                 false => Vec::new(),
             };
-            let view = match self.options.recover(context, client, workflow.id, self.dry_run, None, shapes).await {
+            let view = match self
+                .options
+                .recover(context, client, workflow.id, self.dry_run, None, shapes)
+                .await
+            {
                 Ok(Outcome::Done(view)) => view,
                 Ok(Outcome::HookFailed(message)) => {
                     context.output.warn(message);
@@ -150,7 +156,8 @@ impl Args {
         })
     }
 
-    /// Nothing has failed. That is as it should be if every job succeeded; else the server says what to do instead.
+    /// Nothing has failed. That is as it should be if every job succeeded; else the server says
+    /// what to do instead.
     async fn nothing(
         &self,
         context: &Context,
@@ -159,7 +166,9 @@ impl Args {
         info: ErrorInfo,
     ) -> Result<Exit> {
         let status = client.workflow_status(workflow.id).await?;
-        if count(&status, JobStatus::Completed) + count(&status, JobStatus::Disabled) != status.total {
+        if count(&status, JobStatus::Completed) + count(&status, JobStatus::Disabled)
+            != status.total
+        {
             return Err(Error::Refused { status: 409, info });
         }
         context.output.talk(format_args!("nothing to recover: {}", escape::line(&info.message)));
@@ -174,7 +183,12 @@ impl Args {
     }
 
     /// Lets the record and an agent judge what waits for a verdict, if that was asked for.
-    async fn judge(&self, context: &Context, client: &Client, workflow: &WorkflowView) -> Result<ai::Judged> {
+    async fn judge(
+        &self,
+        context: &Context,
+        client: &Client,
+        workflow: &WorkflowView,
+    ) -> Result<ai::Judged> {
         if !self.ai.ai_recovery {
             return Ok(ai::Judged::default());
         }
@@ -209,13 +223,19 @@ impl Args {
         };
         match (view.jobs_to_retry.is_empty(), self.dry_run) {
             (true, _) if judged > 0 => {}
-            (true, _) => {
-                context.output.talk(format_args!("nothing of {} could be recovered", describe::workflow(workflow)))
-            }
-            (false, true) => context.output.talk(format_args!("{jobs} would run again{reopened}; nothing was changed")),
+            (true, _) => context.output.talk(format_args!(
+                "nothing of {} could be recovered",
+                describe::workflow(workflow)
+            )),
+            (false, true) => context
+                .output
+                .talk(format_args!("{jobs} would run again{reopened}; nothing was changed")),
             (false, false) => context.output.talk(format_args!("{jobs} queued again{reopened}")),
         }
-        let unknown = view.jobs.iter().any(|job| job.action == Action::Skip && job.diagnosis.kind != Kind::Canceled);
+        let unknown = view
+            .jobs
+            .iter()
+            .any(|job| job.action == Action::Skip && job.diagnosis.kind != Kind::Canceled);
         if unknown && judged == 0 && !self.options.retry_unknown {
             context
                 .output
@@ -223,15 +243,18 @@ impl Args {
         }
         let active = client.workflow_status(workflow.id).await?.active_runners;
         if !self.dry_run && (!view.jobs_to_retry.is_empty() || judged > 0) && active == 0 {
-            context.output.talk(format_args!("hint: no runner is active; `torc run {}` runs {them}", workflow.id));
+            context.output.talk(format_args!(
+                "hint: no runner is active; `torc run {}` runs {them}",
+                workflow.id
+            ));
         }
         Ok(())
     }
 }
 
 impl Options {
-    /// Recovers a workflow, with the hook if that is needed. `max_rounds` makes it an automatic round; `shapes` are the
-    /// nodes of the cluster that it runs on.
+    /// Recovers a workflow, with the hook if that is needed. `max_rounds` makes it an automatic
+    /// round; `shapes` are the nodes of the cluster that it runs on.
     pub async fn recover(
         &self,
         context: &Context,
@@ -246,22 +269,30 @@ impl Options {
             memory_multiplier: self.memory_multiplier,
             runtime_multiplier: self.runtime_multiplier,
             retry_unknown: self.retry_unknown,
-            by: Some(super::author(if max_rounds.is_some() { "torc watch" } else { "torc recover" })),
+            by: Some(super::author(if max_rounds.is_some() {
+                "torc watch"
+            } else {
+                "torc recover"
+            })),
             max_rounds,
             shapes,
             ..RecoverRequest::default()
         };
         if let Some(hook) = &self.recovery_hook {
-            let plan = client.recover(id, &RecoverRequest { dry_run: true, ..request.clone() }).await?;
-            let is_unknown = |job: &&RecoverJob| job.action == Action::Skip && job.diagnosis.kind != Kind::Canceled;
+            let plan =
+                client.recover(id, &RecoverRequest { dry_run: true, ..request.clone() }).await?;
+            let is_unknown = |job: &&RecoverJob| {
+                job.action == Action::Skip && job.diagnosis.kind != Kind::Canceled
+            };
             let unknown = plan.jobs.iter().filter(is_unknown).count();
             if unknown > 0 {
                 request.retry_unknown = true;
                 if !dry_run {
                     let failures = human::count(unknown as i64, "failure");
-                    context
-                        .output
-                        .talk(format_args!("{failures} without a known remedy: running `{}`", escape::line(hook)));
+                    context.output.talk(format_args!(
+                        "{failures} without a known remedy: running `{}`",
+                        escape::line(hook)
+                    ));
                     if let Some(failed) = run_hook(hook, id).await? {
                         return Ok(Outcome::HookFailed(failed));
                     }
@@ -272,8 +303,8 @@ impl Options {
     }
 }
 
-/// Whether `torc recover` would let some job run again. Only for the sake of a hint, so that whatever goes wrong means
-/// no.
+/// Whether `torc recover` would let some job run again. Only for the sake of a hint, so that
+/// whatever goes wrong means no.
 pub async fn would_help(client: &Client, id: WorkflowId) -> bool {
     let request = RecoverRequest { dry_run: true, ..RecoverRequest::default() };
     client.recover(id, &request).await.is_ok_and(|view| !view.jobs_to_retry.is_empty())
@@ -293,7 +324,8 @@ async fn run_hook(hook: &str, id: WorkflowId) -> Result<Option<String>> {
         .status()
         .await
         .map_err(Error::io("run", hook))?;
-    Ok((!status.success()).then(|| format!("the recovery hook failed ({status}); nothing was recovered")))
+    Ok((!status.success())
+        .then(|| format!("the recovery hook failed ({status}); nothing was recovered")))
 }
 
 /// `1g -> 1536m`.
@@ -303,7 +335,8 @@ pub fn written(change: &Change) -> String {
 }
 
 fn render(view: &RecoverView) -> String {
-    let mut table = Table::new(["job", "name", "attempt", "what happened", "sure", "action", "change", "why"]);
+    let mut table =
+        Table::new(["job", "name", "attempt", "what happened", "sure", "action", "change", "why"]);
     for job in &view.jobs {
         let changes: Vec<String> = job.changes.iter().map(written).collect();
         table.row([

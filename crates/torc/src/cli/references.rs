@@ -66,16 +66,20 @@ pub async fn workflow(client: &Client, text: &str) -> Result<WorkflowView> {
     let query = if text == LATEST { newest } else { newest.add("name", text) };
     match client.list_workflows(&query).await?.items.into_iter().next() {
         Some(workflow) => Ok(workflow),
-        None if text == LATEST => Err(Error::usage_hint("there is no workflow yet", "start one with `torc run SPEC`")),
+        None if text == LATEST => {
+            Err(Error::usage_hint("there is no workflow yet", "start one with `torc run SPEC`"))
+        }
         None => Err(no_workflow(client, text).await?),
     }
 }
 
 async fn no_workflow(client: &Client, text: &str) -> Result<Error> {
-    let query = Query::new().add("sort_by", "id").add("reverse_sort", true).add("limit", MAX_COMPARED);
+    let query =
+        Query::new().add("sort_by", "id").add("reverse_sort", true).add("limit", MAX_COMPARED);
     let page = client.list_workflows(&query).await?;
     let offered = page.items.iter().take(MAX_OFFERED);
-    let known: Vec<String> = offered.map(|w| format!("{} ({})", escape::line(&w.name), w.id)).collect();
+    let known: Vec<String> =
+        offered.map(|w| format!("{} ({})", escape::line(&w.name), w.id)).collect();
     let more = if page.items.len() > MAX_OFFERED { ", ..." } else { "" };
     let message = format!("workflow `{}` not found", escape::line(text));
     if known.is_empty() {
@@ -88,7 +92,8 @@ async fn no_workflow(client: &Client, text: &str) -> Result<Error> {
     })
 }
 
-/// The job with this id, or with this name in a workflow. A number that could mean two of them means neither.
+/// The job with this id, or with this name in a workflow. A number that could mean two of them
+/// means neither.
 pub async fn job(client: &Client, text: &str, default_workflow: &str) -> Result<JobView> {
     let here = workflow(client, default_workflow).await;
     if let Ok(id) = text.parse::<JobId>() {
@@ -107,7 +112,8 @@ pub async fn job(client: &Client, text: &str, default_workflow: &str) -> Result<
             (Err(error), _) => Err(error.into()),
         };
     }
-    // A slash separates workflow and job, but job names may contain slashes too: the whole text wins.
+    // A slash separates workflow and job, but job names may contain slashes too: the whole text
+    // wins.
     if let Ok(here) = &here
         && let Some(job) = find_by_name(client, here.id, text).await?
     {
@@ -138,7 +144,11 @@ fn two_jobs(by_id: &JobView, by_name: &JobView) -> Error {
     )
 }
 
-async fn find_by_name(client: &Client, workflow: WorkflowId, name: &str) -> Result<Option<JobView>> {
+async fn find_by_name(
+    client: &Client,
+    workflow: WorkflowId,
+    name: &str,
+) -> Result<Option<JobView>> {
     let query = Query::new().add("workflow_id", workflow).add("name", name).add("limit", 1);
     Ok(client.list_jobs(&query).await?.items.into_iter().next())
 }
@@ -147,10 +157,17 @@ async fn no_job(client: &Client, workflow: &WorkflowView, name: &str) -> Result<
     let query = Query::new().add("workflow_id", workflow.id).add("limit", MAX_COMPARED);
     let page = client.list_jobs(&query).await?;
     let meant = nearest(name, page.items.iter().map(|job| job.name.as_str()));
-    let meant = meant.map(|near| format!("did you mean `{}`? ", escape::line(near))).unwrap_or_default();
+    let meant =
+        meant.map(|near| format!("did you mean `{}`? ", escape::line(near))).unwrap_or_default();
     let id = workflow.id;
     Ok(Error::usage_hint(
-        format!("job `{}` not found in workflow {id} (`{}`)", escape::line(name), escape::line(&workflow.name)),
-        format!("{meant}`torc jobs list {id}` lists its jobs; `WORKFLOW/JOB` names one of another workflow"),
+        format!(
+            "job `{}` not found in workflow {id} (`{}`)",
+            escape::line(name),
+            escape::line(&workflow.name)
+        ),
+        format!(
+            "{meant}`torc jobs list {id}` lists its jobs; `WORKFLOW/JOB` names one of another workflow"
+        ),
     ))
 }

@@ -141,7 +141,11 @@ impl SummaryArgs {
         if !groups.is_empty() {
             context.output.data(&table.render())?;
         }
-        context.output.talk(format_args!("{} in {}", human::count(failures, "failure"), describe::workflow(&workflow)));
+        context.output.talk(format_args!(
+            "{} in {}",
+            human::count(failures, "failure"),
+            describe::workflow(&workflow)
+        ));
         if let Some(note) = note_of_maps(&maps) {
             context.output.talk(note);
         }
@@ -149,7 +153,8 @@ impl SummaryArgs {
     }
 }
 
-/// Maps that failed because of their items. They have run nothing that failed, so no result speaks of them.
+/// Maps that failed because of their items. They have run nothing that failed, so no result speaks
+/// of them.
 async fn failed_maps(client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
     let query = Query::new().add("workflow_id", workflow.id).add("status", JobStatus::Failed);
     let jobs: Vec<JobView> = client.list_all("/jobs", &query).await?;
@@ -176,7 +181,8 @@ fn note_of_maps(maps: &[String]) -> Option<String> {
 /// Failures by kind and message, the most frequent first.
 fn group(results: &[AttemptView]) -> Vec<Group> {
     let mut groups: BTreeMap<(Kind, String), Group> = BTreeMap::new();
-    let is_failure = |r: &&AttemptView| r.state != AttemptState::Completed && r.started_ms.is_some();
+    let is_failure =
+        |r: &&AttemptView| r.state != AttemptState::Completed && r.started_ms.is_some();
     for result in results.iter().filter(is_failure) {
         let Some(diagnosis) = diagnose(&Facts::from(result)) else { continue };
         let message = template(diagnosis.message());
@@ -221,7 +227,8 @@ fn template(message: &str) -> String {
 impl Resources {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
-        let jobs: Vec<JobView> = client.list_all("/jobs", &Query::new().add("workflow_id", workflow.id)).await?;
+        let jobs: Vec<JobView> =
+            client.list_all("/jobs", &Query::new().add("workflow_id", workflow.id)).await?;
         let lines = lines(&jobs, &results(client, &workflow, true).await?, self.per_job);
         context.output.list("resources", &lines, lines.len() as i64, || table(&lines))?;
         let suggested = lines.iter().filter(|line| has_suggestion(&line.summary)).count();
@@ -254,7 +261,9 @@ async fn correct(context: &Context, client: &Client, lines: &[Line]) -> Result<(
             changed += 1;
         }
     }
-    context.output.talk(format_args!("{} changed, for their next attempts", human::count(changed, "job")));
+    context
+        .output
+        .talk(format_args!("{} changed, for their next attempts", human::count(changed, "job")));
     Ok(())
 }
 
@@ -278,7 +287,10 @@ fn lines(jobs: &[JobView], results: &[AttemptView], per_job: bool) -> Vec<Line> 
         } else {
             job.resource_requirements.clone().unwrap_or_else(|| "default".into())
         };
-        groups.entry((name, job.num_cpus, job.memory.clone(), job.runtime.clone())).or_default().push(job);
+        groups
+            .entry((name, job.num_cpus, job.memory.clone(), job.runtime.clone()))
+            .or_default()
+            .push(job);
     }
     let mut lines = Vec::new();
     for ((group, cpus, memory, runtime), members) in groups {
@@ -287,7 +299,8 @@ fn lines(jobs: &[JobView], results: &[AttemptView], per_job: bool) -> Vec<Line> 
             runtime_seconds: runtime.as_deref().and_then(|r| Runtime::parse(r).ok()).map(|r| r.0),
             num_cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
         };
-        let used: Vec<Use> = members.iter().filter_map(|job| uses.get(&job.id)).flatten().cloned().collect();
+        let used: Vec<Use> =
+            members.iter().filter_map(|job| uses.get(&job.id)).flatten().cloned().collect();
         if used.is_empty() {
             continue;
         }

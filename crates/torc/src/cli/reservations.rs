@@ -25,7 +25,8 @@ pub struct Args {
 enum Command {
     /// List the newest reservations
     List,
-    /// Reserve: no new job starts in the scope until it is released, its time is over or the server ends
+    /// Reserve: no new job starts in the scope until it is released, its time is over or the server
+    /// ends
     Create {
         /// `all`, `workflow:ID` or `limit:NAME`
         #[arg(default_value = "all")]
@@ -62,7 +63,9 @@ impl Args {
         match self.command {
             Command::List => context.with_server(Access::Existing, async |client| {
                 let page: Page<ReservationView> = client.get("/reservations").await?;
-                context.output.list("reservations", &page.items, page.total_count, || table(&page.items))?;
+                context
+                    .output
+                    .list("reservations", &page.items, page.total_count, || table(&page.items))?;
                 Ok(Exit::Success)
             }),
             Command::Create { scope, ttl, by } => {
@@ -100,7 +103,12 @@ fn show(context: &Context, reservation: &ReservationView) -> Result<Exit> {
 fn table(reservations: &[ReservationView]) -> Table {
     let mut table = Table::new(["id", "scope", "by", "status"]);
     for r in reservations {
-        table.row([Field::number(r.id), Field::text(&r.scope), Field::text(&r.reserved_by), Field::text(&r.status)]);
+        table.row([
+            Field::number(r.id),
+            Field::text(&r.scope),
+            Field::text(&r.reserved_by),
+            Field::text(&r.status),
+        ]);
     }
     table
 }

@@ -81,7 +81,9 @@ impl List {
 }
 
 fn results_table(results: &[AttemptView]) -> Table {
-    let mut table = Table::new(["job", "name", "run", "attempt", "state", "code", "cause", "time", "cpu", "memory"]);
+    let mut table = Table::new([
+        "job", "name", "run", "attempt", "state", "code", "cause", "time", "cpu", "memory",
+    ]);
     for result in results {
         table.row([
             Field::number(result.job_id.0),

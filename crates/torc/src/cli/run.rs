@@ -1,4 +1,5 @@
-//! `torc run`: a spec becomes a workflow, or a workflow goes on, and a runner in this process does the work.
+//! `torc run`: a spec becomes a workflow, or a workflow goes on, and a runner in this process does
+//! the work.
 
 use super::create;
 use super::drive::{self, Drive, count};
@@ -80,19 +81,22 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         match self.work(context)? {
             Work::Spec(checked) => run_spec(context, *checked, self.new, &self.options),
-            Work::Workflow(_) if self.new => {
-                Err(Error::usage_hint("`--new` needs a spec", "a workflow can only go on; give the spec file"))
-            }
+            Work::Workflow(_) if self.new => Err(Error::usage_hint(
+                "`--new` needs a spec",
+                "a workflow can only go on; give the spec file",
+            )),
             Work::Workflow(name) => run_workflow(context, &name, &self.options),
         }
     }
 
-    /// A number or `latest` is a workflow; anything else is a file if there is one, or looks like one.
+    /// A number or `latest` is a workflow; anything else is a file if there is one, or looks like
+    /// one.
     fn work(&self, context: &Context) -> Result<Work> {
         let path = Path::new(&self.work);
         let is_reference = self.work == references::LATEST || self.work.parse::<i64>().is_ok();
-        let looks_like_a_file =
-            self.work == "-" || self.work.contains('/') || torc_spec::Format::from_path(path).is_some();
+        let looks_like_a_file = self.work == "-"
+            || self.work.contains('/')
+            || torc_spec::Format::from_path(path).is_some();
         if !is_reference && (looks_like_a_file || path.exists()) {
             return spec::load(context, path).map(|checked| Work::Spec(Box::new(checked)));
         }
@@ -101,7 +105,12 @@ impl Args {
 }
 
 /// Runs a checked spec: goes on with an unfinished workflow that was made from it, or creates one.
-pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOptions) -> Result<Exit> {
+pub fn run_spec(
+    context: &Context,
+    checked: Checked,
+    new: bool,
+    options: &RunOptions,
+) -> Result<Exit> {
     // Asked again, because the server ended in the middle, it does not create a second one.
     let made = Cell::new(None);
     let find_or_create = async |client: &Client| {
@@ -121,7 +130,9 @@ pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOpt
                 let bad = human::count(bad, "job");
                 let how = match can_recover {
                     true => format!("`torc recover {id}` goes on with the old one"),
-                    false => format!("`torc workflows reset-status {id} --failed-only` lets the old one go on"),
+                    false => format!(
+                        "`torc workflows reset-status {id} --failed-only` lets the old one go on"
+                    ),
                 };
                 context.output.talk(format_args!(
                     "note: workflow {id} of the same spec has ended, {bad} of it without success; a new one begins ({how})"
@@ -130,9 +141,14 @@ pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOpt
             Earlier::Edited { id, fits } => {
                 let how = match fits {
                     true => {
-                        format!("`torc workflows reinitialize {id} --spec FILE` takes the changes into the old one")
+                        format!(
+                            "`torc workflows reinitialize {id} --spec FILE` takes the changes into the old one"
+                        )
                     }
-                    false => "jobs or dependencies are others, so the old one can not take them over".into(),
+                    false => {
+                        "jobs or dependencies are others, so the old one can not take them over"
+                            .into()
+                    }
                 };
                 context.output.talk(format_args!(
                     "note: workflow {id} was made from another version of this spec; a new one begins, with all jobs \
@@ -150,7 +166,9 @@ pub fn run_spec(context: &Context, checked: Checked, new: bool, options: &RunOpt
 }
 
 fn run_workflow(context: &Context, name: &str, options: &RunOptions) -> Result<Exit> {
-    run_found(context, Access::Existing, options, async |client: &Client| references::workflow(client, name).await)
+    run_found(context, Access::Existing, options, async |client: &Client| {
+        references::workflow(client, name).await
+    })
 }
 
 fn run_found(
@@ -167,7 +185,8 @@ fn run_found(
     // Before there are threads, because they take after this one.
     torc_runner::prefer_short_turns();
     block_on(async {
-        let mut session = Session::open_for(&context.locator, access, Purpose::Run { port: 0 }).await?;
+        let mut session =
+            Session::open_for(&context.locator, access, Purpose::Run { port: 0 }).await?;
         let mut found = None;
         let mut go = async |session: &mut Session| {
             let workflow = match &found {
@@ -234,7 +253,8 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
         if is_over && !std::mem::replace(&mut is_newest, false) {
             continue;
         }
-        let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
+        let spec: serde_json::Value =
+            client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
         if spec != checked.value() {
             edited.get_or_insert((workflow.id, Some(spec)));
             continue;
@@ -263,17 +283,23 @@ async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
 /// The same jobs with the same dependencies.
 fn has_same_graph(before: serde_json::Value, checked: &Checked) -> bool {
     let Ok(before) = torc_spec::Spec::from_value(before) else { return false };
-    let (Ok((before, _)), Ok((now, _))) = (before.spec.into_plan(), checked.spec.plan()) else { return false };
+    let (Ok((before, _)), Ok((now, _))) = (before.spec.into_plan(), checked.spec.plan()) else {
+        return false;
+    };
     graph(&before) == graph(&now)
 }
 
 /// Each job with what it depends on.
 fn graph(plan: &Plan) -> BTreeMap<&str, BTreeSet<&str>> {
     let name = |index: &usize| plan.jobs[*index].name.as_str();
-    plan.jobs.iter().map(|job| (job.name.as_str(), job.depends_on.iter().map(name).collect())).collect()
+    plan.jobs
+        .iter()
+        .map(|job| (job.name.as_str(), job.depends_on.iter().map(name).collect()))
+        .collect()
 }
 
-/// A runner of this workflow that is alive on this machine. A second one would share out the same CPUs again.
+/// A runner of this workflow that is alive on this machine. A second one would share out the same
+/// CPUs again.
 async fn other_runner_here(client: &Client, workflow: &WorkflowView) -> Result<Option<RunnerView>> {
     let query = Query::new().add("workflow_id", workflow.id);
     let runners: Vec<RunnerView> = client.list_all("/compute_nodes", &query).await?;

@@ -1,4 +1,5 @@
-//! `torc runner`: takes part in a workflow, from any directory and any machine that reaches the server.
+//! `torc runner`: takes part in a workflow, from any directory and any machine that reaches the
+//! server.
 
 use super::drive::{self, Drive};
 use super::references;
@@ -33,11 +34,16 @@ impl Args {
         torc_runner::prefer_short_turns();
         block_on_one_worker(async {
             let purpose = Purpose::Run { port: 0 };
-            let mut session = Session::open_for(&context.locator, Access::Existing, purpose).await?;
+            let mut session =
+                Session::open_for(&context.locator, Access::Existing, purpose).await?;
             let result = async {
                 let find = async || references::workflow(&session.client, &self.workflow).await;
                 let workflow = drive::patiently(find).await?;
-                drive::run(&mut session, Drive { context, workflow, options: &self.options, force: false }).await
+                drive::run(
+                    &mut session,
+                    Drive { context, workflow, options: &self.options, force: false },
+                )
+                .await
             };
             let result = result.await;
             session.close().await;

@@ -74,8 +74,9 @@ impl RunnerOptions {
         }
     }
 
-    /// Where this workflow's jobs start on this machine: where it was created from, unless the caller names another
-    /// place. In any other directory they would find other files, so a missing one is an error before anything starts.
+    /// Where this workflow's jobs start on this machine: where it was created from, unless the
+    /// caller names another place. In any other directory they would find other files, so a missing
+    /// one is an error before anything starts.
     pub fn working_dir(&self, workflow: &WorkflowView) -> Result<PathBuf> {
         let here = || std::env::current_dir().map_err(Error::io("find", "."));
         let dir = match (&self.work_dir, &workflow.directory) {
@@ -90,7 +91,10 @@ impl RunnerOptions {
         Err(match self.work_dir {
             Some(_) => not_a_directory(&dir),
             None => Error::usage_hint(
-                format!("the directory that {title} was created from is not on this machine: `{}`", dir.display()),
+                format!(
+                    "the directory that {title} was created from is not on this machine: `{}`",
+                    dir.display()
+                ),
                 "make it again, or name another directory for its jobs with `--work-dir DIR`",
             ),
         })
@@ -107,7 +111,8 @@ impl RunnerOptions {
         let mut config = torc_runner::Config::new(client.clone(), workflow.id, output_dir);
         config.working_dir = working_dir;
         let this_program = std::env::current_exe().ok();
-        config.guard = this_program.map(|program| vec![program.into(), torc_runner::guard::WORD.into()]);
+        config.guard =
+            this_program.map(|program| vec![program.into(), torc_runner::guard::WORD.into()]);
         config.label = self.label.clone();
         config.time_left = self.time_limit.map(|limit| std::time::Duration::from_secs(limit.0));
         let capacity = &mut config.capacity;

@@ -115,15 +115,17 @@ impl Run {
         torc_runner::prefer_short_turns();
         block_on(async {
             let mut interrupts = Interrupts::listen()?;
-            let mut server = Server::start(options).await.map_err(|error| cannot_start(&state_dir, error))?;
+            let mut server =
+                Server::start(options).await.map_err(|error| cannot_start(&state_dir, error))?;
             let token_file = state_dir.join("token");
             if context.output.is_json() {
                 context.output.json(&json!({ "url": server.url(), "token_file": token_file }))?;
             } else {
                 context.output.data(&format!("{}\n", server.url()))?;
-                context
-                    .output
-                    .talk(format_args!("the token is in `{}`; Ctrl-C stops the server", token_file.display()));
+                context.output.talk(format_args!(
+                    "the token is in `{}`; Ctrl-C stops the server",
+                    token_file.display()
+                ));
             }
             let client = torc_client::Client::new(server.url(), server.token())?;
             let allocations = server.allocations();
@@ -180,7 +182,9 @@ impl Doctor {
         let examined = if self.repair {
             let mut options = Options::new(database.parent().unwrap_or(Path::new(".")));
             options.database = Some(database.clone());
-            block_on(async { doctor::repair(&options).await.map_err(|error| cannot_start(&database, error)) })?
+            block_on(async {
+                doctor::repair(&options).await.map_err(|error| cannot_start(&database, error))
+            })?
         } else {
             doctor::examine(&database).map_err(|error| cannot_start(&database, error))?
         };
@@ -206,7 +210,9 @@ impl Doctor {
         let checks = human::count(examined.checks, "check");
         match examined.problems.len() {
             0 => context.output.talk(format_args!("{checks}, nothing is wrong")),
-            problems => context.output.talk(format_args!("{checks}, {}", human::count(problems, "problem"))),
+            problems => {
+                context.output.talk(format_args!("{checks}, {}", human::count(problems, "problem")))
+            }
         }
         let can_repair = examined.problems.iter().any(|problem| problem.can_repair);
         if can_repair && !self.repair {

@@ -1,4 +1,5 @@
-//! How a command reaches a server: the one that was named, the one that owns the local state, or one of its own.
+//! How a command reaches a server: the one that was named, the one that owns the local state, or
+//! one of its own.
 
 use super::{Context, Locator};
 use crate::embedded::{self, Embedded, Owner, Purpose};
@@ -31,7 +32,8 @@ pub struct Session {
     embedded: Own,
 }
 
-/// The server inside this process. Shared with the client, which brings one when the server that it found has ended.
+/// The server inside this process. Shared with the client, which brings one when the server that it
+/// found has ended.
 type Own = Arc<Mutex<Option<Embedded>>>;
 
 impl Session {
@@ -68,8 +70,9 @@ impl Session {
                 Ok(Self { client, dir: None, is_shared: false, embedded: own })
             }
             Owner::Other { client, is_run } => {
-                // Whoever runs something takes the place of the server instead, for all who use it. A `torc server run`
-                // that ends is to start again itself, and must find its state free.
+                // Whoever runs something takes the place of the server instead, for all who use it.
+                // A `torc server run` that ends is to start again itself, and must find its state
+                // free.
                 let client = match purpose {
                     Purpose::Look if is_run => with_successor(client, dir.clone(), own.clone()),
                     Purpose::Look | Purpose::Run { .. } => client,
@@ -89,13 +92,15 @@ impl Session {
         self.embedded.lock().await.is_some()
     }
 
-    /// The server is gone. If it served the local state inside another command that has ended, this process takes its
-    /// place at the same address, and everybody who uses it goes on. That need not be the server we found at first:
-    /// when a `torc server run` was killed, the next command that stays for a while serves in its place.
+    /// The server is gone. If it served the local state inside another command that has ended, this
+    /// process takes its place at the same address, and everybody who uses it goes on. That need
+    /// not be the server we found at first: when a `torc server run` was killed, the next command
+    /// that stays for a while serves in its place.
     pub async fn take_over(&mut self) {
         let is_ours_to_take = |dir: &PathBuf| self.is_shared || torc_server::last_was_embedded(dir);
         let Some(dir) = self.dir.clone().filter(is_ours_to_take) else { return };
-        let port = self.client.url().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
+        let port =
+            self.client.url().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
         match Embedded::start(&dir, Purpose::Run { port }).await {
             Ok(Owner::Us(embedded)) => {
                 *self.embedded.lock().await = Some(embedded);
@@ -115,8 +120,8 @@ impl Session {
     }
 }
 
-/// A client that goes on when the server of a `torc run` ends: once, with whoever has the state then, or with a server of
-/// this process.
+/// A client that goes on when the server of a `torc run` ends: once, with whoever has the state
+/// then, or with a server of this process.
 fn with_successor(client: Client, dir: PathBuf, own: Own) -> Client {
     client.with_successor(move || {
         let (dir, own) = (dir.clone(), own.clone());
@@ -137,7 +142,11 @@ fn with_successor(client: Client, dir: PathBuf, own: Own) -> Client {
 
 impl Context {
     /// Opens a session, lets `work` use it, and closes it whatever happened.
-    pub fn with_server<T>(&self, access: Access, work: impl AsyncFnOnce(&Client) -> Result<T>) -> Result<T> {
+    pub fn with_server<T>(
+        &self,
+        access: Access,
+        work: impl AsyncFnOnce(&Client) -> Result<T>,
+    ) -> Result<T> {
         super::block_on(async {
             let session = Session::open(&self.locator, access).await?;
             let result = work(&session.client).await;
@@ -146,8 +155,13 @@ impl Context {
         })
     }
 
-    /// Like [`Context::with_server`], for what lives only as long as its server: one that stays must be there already.
-    pub fn with_lasting_server<T>(&self, what: &str, work: impl AsyncFnOnce(&Client) -> Result<T>) -> Result<T> {
+    /// Like [`Context::with_server`], for what lives only as long as its server: one that stays
+    /// must be there already.
+    pub fn with_lasting_server<T>(
+        &self,
+        what: &str,
+        work: impl AsyncFnOnce(&Client) -> Result<T>,
+    ) -> Result<T> {
         super::block_on(async {
             let session = Session::open(&self.locator, Access::Existing).await?;
             let result = match session.is_momentary().await {
@@ -167,7 +181,8 @@ impl Context {
     }
 }
 
-/// `--token-file`, else `TORC_TOKEN`, else the token of the local server when it has the same address.
+/// `--token-file`, else `TORC_TOKEN`, else the token of the local server when it has the same
+/// address.
 fn token_for(locator: &Locator, url: &str) -> Result<String> {
     if let Some(file) = &locator.token_file {
         return Ok(discovery::read_token_file(file)?);
@@ -175,7 +190,9 @@ fn token_for(locator: &Locator, url: &str) -> Result<String> {
     if let Some(token) = std::env::var(discovery::ENV_TOKEN).ok().filter(|t| !t.trim().is_empty()) {
         return Ok(token);
     }
-    let local = state_dir(locator, Access::Existing).ok().and_then(|dir| discovery::read_server_file(&dir).ok());
+    let local = state_dir(locator, Access::Existing)
+        .ok()
+        .and_then(|dir| discovery::read_server_file(&dir).ok());
     match local.filter(|file| url.trim_end_matches('/').starts_with(&file.url)) {
         Some(file) => Ok(file.token),
         None => Err(Error::usage_hint(
@@ -185,7 +202,8 @@ fn token_for(locator: &Locator, url: &str) -> Result<String> {
     }
 }
 
-/// `--dir`, else the nearest `.torc` with a database or a server, else (to create something) `.torc` right here.
+/// `--dir`, else the nearest `.torc` with a database or a server, else (to create something)
+/// `.torc` right here.
 pub fn state_dir(locator: &Locator, access: Access) -> Result<PathBuf> {
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
     if let Some(dir) = &locator.dir {
@@ -221,9 +239,14 @@ fn is_closed(dir: &Path) -> bool {
 
 /// `server.json` names a server that is gone, and its database is not here.
 fn no_answer(dir: &Path) -> Error {
-    let url = discovery::read_server_file(dir).map(|file| format!(" at {}", file.url)).unwrap_or_default();
+    let url = discovery::read_server_file(dir)
+        .map(|file| format!(" at {}", file.url))
+        .unwrap_or_default();
     Error::Unreachable {
-        message: format!("the server of `{}`{url} does not answer, and its database is elsewhere", dir.display()),
+        message: format!(
+            "the server of `{}`{url} does not answer, and its database is elsewhere",
+            dir.display()
+        ),
         hint: format!(
             "start it again with `torc server run --database FILE`; to begin anew here, delete `{}`",
             discovery::server_file_path(dir).display()

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use torc_spec::{Diagnostics, Parsed, Source, Spec};
 
-/// With more jobs than this, a spec is planned by the server alone, and here only if that refuses it.
+/// With more jobs than this, a spec is planned by the server alone, and here only if that refuses
+/// it.
 const MAX_PLANNED: usize = 20_000;
 
 /// A spec that has been checked, in the canonical form in which it is sent, stored and compared.
@@ -37,7 +38,8 @@ impl Checked {
         self.warnings.iter().any(|warning| warning == message)
     }
 
-    /// What the server refused, with its place in the file. The error itself, if it is about something else.
+    /// What the server refused, with its place in the file. The error itself, if it is about
+    /// something else.
     pub fn explain(&self, error: torc_client::Error) -> Error {
         if self.is_planned || error.code() != Some("invalid_spec") {
             return error.into();

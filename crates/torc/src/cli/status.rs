@@ -62,8 +62,10 @@ pub async fn failures(client: &Client, status: &StatusView) -> Result<Vec<JobVie
     let mut failures = Vec::new();
     for bad in [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed] {
         if status.counts.get(bad.as_str()).is_some_and(|count| *count > 0) {
-            let query =
-                Query::new().add("workflow_id", status.workflow_id).add("status", bad).add("limit", MAX_FAILURES);
+            let query = Query::new()
+                .add("workflow_id", status.workflow_id)
+                .add("status", bad)
+                .add("limit", MAX_FAILURES);
             failures.extend(client.list_jobs(&query).await?.items);
         }
     }
@@ -73,7 +75,10 @@ pub async fn failures(client: &Client, status: &StatusView) -> Result<Vec<JobVie
 
 /// The card of a workflow.
 pub fn render(status: &StatusView, failures: &[JobView]) -> String {
-    let mut card = Card::new(format!("{} (workflow {}, run {})", status.name, status.workflow_id, status.run_id));
+    let mut card = Card::new(format!(
+        "{} (workflow {}, run {})",
+        status.name, status.workflow_id, status.run_id
+    ));
     card.styled(progress::bar(status));
     card.styled(progress::counts(status));
     card.line("state", state(status));
@@ -82,12 +87,19 @@ pub fn render(status: &StatusView, failures: &[JobView]) -> String {
         let took = human::seconds((end - started) as f64 / 1000.0);
         card.line(
             "started",
-            format!("{} ({took}{})", human::local_time(started), if status.is_complete { "" } else { " so far" }),
+            format!(
+                "{} ({took}{})",
+                human::local_time(started),
+                if status.is_complete { "" } else { " so far" }
+            ),
         );
     }
     card.optional("steps", job_steps::counts(status.recovered_steps, status.ignored_steps));
     if status.lost_contact_runners > 0 {
-        card.line("runners", format!("{} active, {} silent", status.active_runners, status.lost_contact_runners));
+        card.line(
+            "runners",
+            format!("{} active, {} silent", status.active_runners, status.lost_contact_runners),
+        );
     } else if status.active_runners > 0 {
         card.line("runners", format!("{} active", status.active_runners));
     }
@@ -114,15 +126,22 @@ fn state(status: &StatusView) -> String {
         (false, true, _) => "complete".into(),
         (false, false, 0) if status.run_id == 0 => "not started".into(),
         (false, false, 0) if waits_for_verdicts(status) => {
-            format!("waits for verdicts (`torc jobs classify -w {}` shows for which jobs)", status.workflow_id)
+            format!(
+                "waits for verdicts (`torc jobs classify -w {}` shows for which jobs)",
+                status.workflow_id
+            )
         }
-        (false, false, 0) => format!("not complete, no runner (`torc run {}` goes on)", status.workflow_id),
+        (false, false, 0) => {
+            format!("not complete, no runner (`torc run {}` goes on)", status.workflow_id)
+        }
         (false, false, _) => "running".into(),
     }
 }
 
 /// Jobs wait for a verdict, and nothing else could run before one is there.
 fn waits_for_verdicts(status: &StatusView) -> bool {
-    let others = [JobStatus::Uninitialized, JobStatus::Ready, JobStatus::Pending, JobStatus::Running];
-    count(status, JobStatus::PendingFailed) > 0 && others.iter().all(|other| count(status, *other) == 0)
+    let others =
+        [JobStatus::Uninitialized, JobStatus::Ready, JobStatus::Pending, JobStatus::Running];
+    count(status, JobStatus::PendingFailed) > 0
+        && others.iter().all(|other| count(status, *other) == 0)
 }

@@ -1,4 +1,5 @@
-//! `torc status --watch`: shows how far a workflow is whenever that changes. It follows the events and only looks.
+//! `torc status --watch`: shows how far a workflow is whenever that changes. It follows the events
+//! and only looks.
 
 use super::interrupt::Interrupts;
 use super::session::{Access, Session};
@@ -20,7 +21,9 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Shows a workflow until it is complete or the user has seen enough.
 pub async fn watch(context: &Context, workflow: &str) -> Result<Exit> {
-    let open = async || Session::open_for(&context.locator, Access::Existing, Purpose::Run { port: 0 }).await;
+    let open = async || {
+        Session::open_for(&context.locator, Access::Existing, Purpose::Run { port: 0 }).await
+    };
     let mut session = open().await?;
     let mut interrupts = Interrupts::listen()?;
     let mut view = View::new(context.output);
@@ -38,7 +41,8 @@ pub async fn watch(context: &Context, workflow: &str) -> Result<Exit> {
         session.close().await;
         match result {
             Ok(()) => return Ok(view.last.as_ref().map_or(Exit::Success, drive::exit)),
-            // The server of a `torc run` ends with it; whoever has the local state now knows how it went on.
+            // The server of a `torc run` ends with it; whoever has the local state now knows how it
+            // went on.
             Err(Error::Unreachable { .. }) if is_local(context) && view.looks > shown => {
                 deadline = Instant::now() + drive::PATIENCE;
             }
@@ -144,15 +148,20 @@ impl View {
             return Ok(());
         }
         if self.output.is_json() {
-            let text = serde_json::to_string(status).unwrap_or_else(|error| unreachable!("our own types: {error}"));
+            let text = serde_json::to_string(status)
+                .unwrap_or_else(|error| unreachable!("our own types: {error}"));
             return self.output.data(&(text + "\n"));
         }
         let time = human::local_time(human::now_ms());
-        self.output.data(&format!("{time}  {}  {}\n", progress::done_of_all(status), progress::counts(status)))
+        self.output.data(&format!(
+            "{time}  {}  {}\n",
+            progress::done_of_all(status),
+            progress::counts(status)
+        ))
     }
 
-    /// Draws the block in the place of the last one. What does not fit into the window is left out: lines that wrap or
-    /// scroll away could not be taken back.
+    /// Draws the block in the place of the last one. What does not fit into the window is left out:
+    /// lines that wrap or scroll away could not be taken back.
     fn draw(&mut self) -> Result<()> {
         let (Some(terminal), Some(status)) = (&self.terminal, &self.last) else { return Ok(()) };
         let (height, width) = terminal.size();

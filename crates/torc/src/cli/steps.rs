@@ -66,18 +66,27 @@ impl Args {
 
 impl Test {
     fn execute(self, context: &Context) -> Result<Exit> {
-        let wrong =
-            |errors: torc_spec::Diagnostics| Error::Spec { rendered: errors.render(console::colors_enabled_stderr()) };
-        let parsed = Source::read(&self.spec).and_then(|source| torc_spec::parse(&source)).map_err(wrong)?;
+        let wrong = |errors: torc_spec::Diagnostics| Error::Spec {
+            rendered: errors.render(console::colors_enabled_stderr()),
+        };
+        let parsed =
+            Source::read(&self.spec).and_then(|source| torc_spec::parse(&source)).map_err(wrong)?;
         let (plan, _) = parsed.spec.plan().map_err(wrong)?;
         let mut found = None;
         let mut known = Vec::new();
-        for job in plan.jobs.iter().filter(|job| self.job.as_ref().is_none_or(|name| job.name == *name)) {
-            let Some(tree) = job.steps.clone().and_then(|steps| Tree::from_value(steps).ok()) else { continue };
+        for job in
+            plan.jobs.iter().filter(|job| self.job.as_ref().is_none_or(|name| job.name == *name))
+        {
+            let Some(tree) = job.steps.clone().and_then(|steps| Tree::from_value(steps).ok())
+            else {
+                continue;
+            };
             for (word, steps) in tree.parts() {
                 find(steps, word, &mut |path, step| {
                     known.push(step.name.clone().unwrap_or_else(|| path.to_owned()));
-                    if found.is_none() && (step.name.as_deref() == Some(&self.step) || path == self.step) {
+                    if found.is_none()
+                        && (step.name.as_deref() == Some(&self.step) || path == self.step)
+                    {
                         found = Some((job.name.clone(), tree.clone(), step.clone()));
                     }
                 });
@@ -95,15 +104,21 @@ impl Test {
         let failing = Step {
             name: step.name.clone(),
             // The message goes through the environment, as everything does.
-            action: Action::Shell(format!("printf '%s\\n' \"$TORC_TEST_MESSAGE\" >&2; exit {}", self.exit_code)),
+            action: Action::Shell(format!(
+                "printf '%s\\n' \"$TORC_TEST_MESSAGE\" >&2; exit {}",
+                self.exit_code
+            )),
             env: [("TORC_TEST_MESSAGE".to_owned(), self.message.replace("${", "$${"))].into(),
             ..Step::default()
         };
-        // Only the first try is made up: whether the handler helps, the step itself tells. It is not tried again before.
+        // Only the first try is made up: whether the handler helps, the step itself tells. It is
+        // not tried again before.
         let step = Step { retry: None, when: None, ..step };
-        let tree = Tree { steps: vec![step], on_failure: None, on_success: Vec::new(), item, ..tree };
+        let tree =
+            Tree { steps: vec![step], on_failure: None, on_success: Vec::new(), item, ..tree };
         let here = std::env::current_dir().map_err(Error::io("use", "the current directory"))?;
-        let output_dir = std::env::temp_dir().join(format!("torc-steps-test-{}", std::process::id()));
+        let output_dir =
+            std::env::temp_dir().join(format!("torc-steps-test-{}", std::process::id()));
         let packet = packet(&job, tree);
         let local = LocalRun {
             packet,
@@ -114,8 +129,11 @@ impl Test {
             first_try: Some(failing),
         };
         let report = run_locally(local).map_err(Error::io("run", "the handler"))?;
-        let steps: Report =
-            report.steps.clone().and_then(|steps| serde_json::from_value(steps).ok()).unwrap_or_default();
+        let steps: Report = report
+            .steps
+            .clone()
+            .and_then(|steps| serde_json::from_value(steps).ok())
+            .unwrap_or_default();
         context.output.value(&steps, |steps| job_steps::render(&job, 1, steps))?;
         context.output.talk(format_args!("logs are in {}", output_dir.join("job_stdio").display()));
         Ok(if report.return_code == 0 { Exit::Success } else { Exit::JobsFailed })

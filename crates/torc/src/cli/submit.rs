@@ -22,7 +22,8 @@ use torc_runner::slurm::{Allocator, Sent};
 
 /// A server that was started in the background answers within this time, or never.
 const SERVER_PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks for it: it is no longer ours to hear from, and the file in which it announces itself tells nobody.
+/// Between two looks for it: it is no longer ours to hear from, and the file in which it announces
+/// itself tells nobody.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Create a workflow and ask Slurm for its nodes
@@ -47,7 +48,8 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 
-    /// Name under which compute nodes reach a server that is started here [default: this machine's name]
+    /// Name under which compute nodes reach a server that is started here [default: this machine's
+    /// name]
     #[arg(long, value_name = "NAME")]
     server_host: Option<String>,
 }
@@ -56,7 +58,11 @@ impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         let path = Path::new(&self.spec);
-        let checked = if path.is_file() || self.spec == "-" { Some(spec::load(context, path)?) } else { None };
+        let checked = if path.is_file() || self.spec == "-" {
+            Some(spec::load(context, path)?)
+        } else {
+            None
+        };
         if let Some(checked) = &checked {
             let plan = slurm::plan_of(checked.value())?;
             require_action(&plan)?;
@@ -72,7 +78,9 @@ impl Args {
             let (client, server) = self.server(context).await?;
             let workflow = match &checked {
                 Some(checked) => {
-                    let created = create::create(context, &client, checked, Some(create::Start::Careful)).await?;
+                    let created =
+                        create::create(context, &client, checked, Some(create::Start::Careful))
+                            .await?;
                     context.output.talk(create::describe(&created).trim_end());
                     client.get_workflow(created.id).await?
                 }
@@ -83,20 +91,22 @@ impl Args {
                 }
             };
             await_actions(&client, workflow.id).await?;
-            let allocator =
-                Allocator::new(client.clone(), self.output_dir.clone()).map_err(Error::io("find", "the program"))?;
+            let allocator = Allocator::new(client.clone(), self.output_dir.clone())
+                .map_err(Error::io("find", "the program"))?;
             let sent = send_waiting(&allocator, workflow.id).await?;
             let query = torc_client::Query::new().add("workflow_id", workflow.id);
             let allocations = client.list_allocations(&query).await?;
-            let shown =
-                json!({"workflow_id": workflow.id, "url": client.url(), "sent": sent, "allocations": allocations});
+            let shown = json!({"workflow_id": workflow.id, "url": client.url(), "sent": sent, "allocations": allocations});
             context.output.value(&shown, |_| {
                 let mut text = slurm::describe_sent(&sent);
                 // The server may have been faster.
                 for (name, id) in sent_by_others(&sent, &allocations) {
                     text += &format!("submitted {name} as Slurm job {id}\n");
                 }
-                let count = human::count(i64::try_from(allocations.len()).unwrap_or(i64::MAX), "allocation");
+                let count = human::count(
+                    i64::try_from(allocations.len()).unwrap_or(i64::MAX),
+                    "allocation",
+                );
                 text += &format!(
                     "workflow {} has {count}; `torc status {}` shows how far it is\n",
                     workflow.id, workflow.id
@@ -106,15 +116,17 @@ impl Args {
             let is_refused = |a: &AllocationView| a.state.as_deref() == Some("REFUSED");
             let refused = sent.iter().any(|s| matches!(s.outcome, SubmissionOutcome::Refused(_)))
                 || allocations.iter().any(is_refused);
-            if let Some(server) = server.filter(|_| !allocations.is_empty() && allocations.iter().all(is_refused)) {
+            if let Some(server) =
+                server.filter(|_| !allocations.is_empty() && allocations.iter().all(is_refused))
+            {
                 stop_in_vain(context, &client, server).await?;
             }
             Ok(if refused { Exit::JobsFailed } else { Exit::Success })
         })
     }
 
-    /// The server that was named, the one that runs here, or one that is started here and stays; with its process, if it was
-    /// started here and now.
+    /// The server that was named, the one that runs here, or one that is started here and stays;
+    /// with its process, if it was started here and now.
     async fn server(&self, context: &Context) -> Result<(Client, Option<Child>)> {
         if context.locator.url.is_some() {
             let session = Session::open(&context.locator, Access::Create).await?;
@@ -130,8 +142,11 @@ impl Args {
     async fn start_server(&self, context: &Context, dir: &Path) -> Result<(Client, Child)> {
         std::fs::create_dir_all(dir).map_err(Error::io("make", dir))?;
         let log = dir.join("server.log");
-        let file =
-            std::fs::OpenOptions::new().create(true).append(true).open(&log).map_err(Error::io("write", &log))?;
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(Error::io("write", &log))?;
         let copy = file.try_clone().map_err(Error::io("write", &log))?;
         let program = std::env::current_exe().map_err(Error::io("find", "the program"))?;
         let host = self.server_host.clone().unwrap_or_else(torc_server_host);
@@ -154,8 +169,13 @@ impl Args {
             if ended.is_some() || begin.elapsed() > SERVER_PATIENCE {
                 return Err(Error::Embedded {
                     dir: dir.into(),
-                    reason: format!("the server in the background did not come up; `{}` says why", log.display()),
-                    hint: Some("name the host that compute nodes can reach with `--server-host`".into()),
+                    reason: format!(
+                        "the server in the background did not come up; `{}` says why",
+                        log.display()
+                    ),
+                    hint: Some(
+                        "name the host that compute nodes can reach with `--server-host`".into(),
+                    ),
                 });
             }
             tokio::time::sleep(ASK_AGAIN).await;
@@ -163,13 +183,14 @@ impl Args {
     }
 }
 
-/// Slurm refused all that was asked for: a server that was started for it has nothing to wait for, unless it found other
-/// work here.
+/// Slurm refused all that was asked for: a server that was started for it has nothing to wait for,
+/// unless it found other work here.
 async fn stop_in_vain(context: &Context, client: &Client, mut server: Child) -> Result<()> {
     let pid = server.id();
     let is_open = |a: &AllocationView| a.status != AllocationStatus::Complete;
     let allocations = client.list_allocations(&torc_client::Query::new()).await?;
-    let held = ["pending", "running"].map(|status| torc_client::Query::new().add("status", status).add("limit", 1));
+    let held = ["pending", "running"]
+        .map(|status| torc_client::Query::new().add("status", status).add("limit", 1));
     let mut has_work = allocations.iter().any(is_open);
     for query in &held {
         has_work |= client.list_jobs(query).await?.total_count > 0;
@@ -192,7 +213,10 @@ async fn stop_in_vain(context: &Context, client: &Client, mut server: Child) -> 
 }
 
 /// Names and Slurm jobs of allocations that we did not send ourselves.
-fn sent_by_others<'a>(sent: &[Sent], allocations: &'a [AllocationView]) -> BTreeMap<&'a str, &'a str> {
+fn sent_by_others<'a>(
+    sent: &[Sent],
+    allocations: &'a [AllocationView],
+) -> BTreeMap<&'a str, &'a str> {
     let others = allocations.iter().filter(|a| !sent.iter().any(|s| s.name == a.name));
     let job = |id: &'a str| id.split('_').next().unwrap_or(id);
     others.filter_map(|a| Some((a.name.as_str(), job(a.slurm_job_id.as_deref()?)))).collect()
@@ -206,7 +230,10 @@ fn torc_server_host() -> String {
 
 fn require_action(plan: &Plan) -> Result<()> {
     let at_start = |t: Trigger| matches!(t, Trigger::OnWorkflowStart | Trigger::OnJobsReady);
-    let asks = plan.actions.iter().any(|a| at_start(a.trigger) && matches!(a.what, ActionKind::ScheduleNodes { .. }));
+    let asks = plan
+        .actions
+        .iter()
+        .any(|a| at_start(a.trigger) && matches!(a.what, ActionKind::ScheduleNodes { .. }));
     if asks {
         return Ok(());
     }
@@ -216,7 +243,8 @@ fn require_action(plan: &Plan) -> Result<()> {
     ))
 }
 
-/// The server turns triggered actions into allocations by itself, a moment after the workflow starts.
+/// The server turns triggered actions into allocations by itself, a moment after the workflow
+/// starts.
 async fn await_actions(client: &Client, id: torc_model::ids::WorkflowId) -> Result<()> {
     let mut events = slurm::events_from_now(client, id).await?;
     let deadline = tokio::time::Instant::now() + SERVER_PATIENCE;
@@ -226,7 +254,9 @@ async fn await_actions(client: &Client, id: torc_model::ids::WorkflowId) -> Resu
             a.state == ActionState::Triggered && a.what["action_type"] == "schedule_nodes"
         };
         let executed = |event: &torc_model::api::EventView| event.kind == "action_executed";
-        if !actions.iter().any(is_open) || !slurm::await_event(&mut events, deadline, executed).await? {
+        if !actions.iter().any(is_open)
+            || !slurm::await_event(&mut events, deadline, executed).await?
+        {
             return Ok(());
         }
     }

@@ -131,7 +131,9 @@ impl One {
         let mut names: Vec<String> = items.iter().map(|item| item.name.clone()).collect();
         match items.into_iter().find(|item| item.name == self.name) {
             Some(item) => Ok(item),
-            None if names.is_empty() => Err(Error::usage(format!("workflow {} has no user data", workflow.id))),
+            None if names.is_empty() => {
+                Err(Error::usage(format!("workflow {} has no user data", workflow.id)))
+            }
             None => {
                 names.truncate(10);
                 Err(Error::usage(format!(
@@ -152,10 +154,14 @@ impl Update {
         }
         let given = self.data.as_deref().unwrap_or_default();
         let text = match given.strip_prefix('@') {
-            Some(path) => std::fs::read_to_string(path).map_err(Error::io("read", Path::new(path)))?,
+            Some(path) => {
+                std::fs::read_to_string(path).map_err(Error::io("read", Path::new(path)))?
+            }
             None if given == "-" => {
                 let mut text = String::new();
-                std::io::stdin().read_to_string(&mut text).map_err(Error::io("read", "standard input"))?;
+                std::io::stdin()
+                    .read_to_string(&mut text)
+                    .map_err(Error::io("read", "standard input"))?;
                 text
             }
             None => given.to_string(),

@@ -1,4 +1,5 @@
-//! `torc watch`: follows a workflow by its events, tells failures as they happen, and recovers it if asked.
+//! `torc watch`: follows a workflow by its events, tells failures as they happen, and recovers it
+//! if asked.
 
 use super::drive::{self, count, due};
 use super::interrupt::Interrupts;
@@ -21,7 +22,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use torc_client::{Client, Query};
-use torc_model::api::{ErrorInfo, EventView, JobView, RunnerView, SlurmSchedulerView, StatusView, WorkflowView};
+use torc_model::api::{
+    ErrorInfo, EventView, JobView, RunnerView, SlurmSchedulerView, StatusView, WorkflowView,
+};
 use torc_model::recovery::NodeShape;
 use torc_model::status::JobStatus;
 use torc_runner::{Runner, Shutdown, Summary};
@@ -81,7 +84,8 @@ type OwnRunner = Pin<Box<dyn Future<Output = std::result::Result<Summary, torc_r
 
 type Judging = Pin<Box<dyn Future<Output = Result<ai::Judged>>>>;
 
-/// A look at Slurm, which may take long when Slurm does not answer; gives back what it was made with.
+/// A look at Slurm, which may take long when Slurm does not answer; gives back what it was made
+/// with.
 type Looking = Pin<Box<dyn Future<Output = (slurm::AutoSchedule, Result<Vec<String>>)>>>;
 
 /// Everything that one call of `watch` knows.
@@ -125,7 +129,9 @@ impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         block_on(async {
-            let mut session = Session::open_for(&context.locator, Access::Existing, Purpose::Run { port: 0 }).await?;
+            let mut session =
+                Session::open_for(&context.locator, Access::Existing, Purpose::Run { port: 0 })
+                    .await?;
             let result = self.watch(context, &mut session).await;
             session.close().await;
             result
@@ -135,16 +141,23 @@ impl Args {
     async fn watch(&self, context: &Context, session: &mut Session) -> Result<Exit> {
         if self.ai.ai_recovery {
             if !self.recover {
-                return Err(Error::usage_hint("`--ai-recovery` is a part of recovery", "add `--recover`"));
+                return Err(Error::usage_hint(
+                    "`--ai-recovery` is a part of recovery",
+                    "add `--recover`",
+                ));
             }
             self.ai.agent()?;
         }
         let client = session.client.clone();
         let workflow = references::workflow(&client, &self.workflow).await?;
         let log = match &self.log_file {
-            Some(path) => {
-                Some(OpenOptions::new().create(true).append(true).open(path).map_err(Error::io("write", path))?)
-            }
+            Some(path) => Some(
+                OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(path)
+                    .map_err(Error::io("write", path))?,
+            ),
             None => None,
         };
         // Before the first look, so that nothing falls between the look and the stream.
@@ -247,12 +260,13 @@ impl Watch<'_> {
             && let Err(error) = writeln!(log, "{} {line}", human::local_time(human::now_ms()))
         {
             self.log = None;
-            self.progress.tell(format_args!("warning: the log file can not be written any more: {error}"));
+            self.progress
+                .tell(format_args!("warning: the log file can not be written any more: {error}"));
         }
     }
 
-    /// Tells what has happened so far. The stream may bring it later than the counts show it, and perhaps never if this is
-    /// the end.
+    /// Tells what has happened so far. The stream may bring it later than the counts show it, and
+    /// perhaps never if this is the end.
     async fn catch_up(&mut self) -> Result<()> {
         let query = Query::new().add("after", self.last_event);
         let path = format!("/workflows/{}/events", self.workflow.id);
@@ -279,7 +293,9 @@ impl Watch<'_> {
             let soon = Instant::now() + REFRESH;
             self.slurm_at = Some(self.slurm_at.map_or(soon, |at| at.min(soon)));
         }
-        let text = |key: &str| event.data.get(key).and_then(|v| v.as_str()).map(|s| escape::line(s).into_owned());
+        let text = |key: &str| {
+            event.data.get(key).and_then(|v| v.as_str()).map(|s| escape::line(s).into_owned())
+        };
         let word = match event.kind.as_str() {
             "job_failed" => "failed",
             "job_terminated" => "ended by a limit",
@@ -306,7 +322,12 @@ impl Watch<'_> {
         };
         let Some(job) = event.job_id else { return };
         // A line with the id alone is better than none.
-        let name = self.client.get_job(job).await.map(|job| escape::line(&job.name).into_owned()).unwrap_or_default();
+        let name = self
+            .client
+            .get_job(job)
+            .await
+            .map(|job| escape::line(&job.name).into_owned())
+            .unwrap_or_default();
         let mut line = format!("{word}: {name} (job {job})");
         if let Some(cause) = text("cause") {
             line += &format!(", {cause}");
@@ -315,7 +336,8 @@ impl Watch<'_> {
             line += &format!(", code {code}");
         }
         if let (Some(field), Some(to)) = (text("field"), text("to")) {
-            line += &format!(", {field} {} -> {to}", text("from").unwrap_or_else(|| "no limit".into()));
+            line +=
+                &format!(", {field} {} -> {to}", text("from").unwrap_or_else(|| "no limit".into()));
         }
         if let Some(reason) = text("decision").or_else(|| text("why")) {
             line += &format!(": {reason}");
@@ -352,7 +374,9 @@ impl Watch<'_> {
         }
         let bad = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
         let bad: i64 = bad.iter().map(|s| count(&status, *s)).sum();
-        let moving = [JobStatus::Ready, JobStatus::Pending, JobStatus::Running].iter().any(|s| count(&status, *s) > 0);
+        let moving = [JobStatus::Ready, JobStatus::Pending, JobStatus::Running]
+            .iter()
+            .any(|s| count(&status, *s) > 0);
         if !moving {
             self.catch_up().await?;
         }
@@ -382,19 +406,24 @@ impl Watch<'_> {
         Ok(false)
     }
 
-    /// Jobs that nobody has begun, and nothing that they could wait for: begins them if they are to run here, else says
-    /// who does. Answers whether there are any.
+    /// Jobs that nobody has begun, and nothing that they could wait for: begins them if they are to
+    /// run here, else says who does. Answers whether there are any.
     async fn handle_not_begun(&mut self, status: &StatusView) -> Result<bool> {
-        let is_else = status.is_canceled || self.is_begun || count(status, JobStatus::PendingFailed) > 0;
+        let is_else =
+            status.is_canceled || self.is_begun || count(status, JobStatus::PendingFailed) > 0;
         if is_else || count(status, JobStatus::Uninitialized) == 0 {
             return Ok(false);
         }
         let (id, title) = (self.workflow.id, run::title(&self.workflow));
         if self.args.recover && self.is_local().await? {
             self.is_begun = true;
-            self.client.initialize_workflow(id, false).await.map_err(|error| match Error::from(error) {
+            self.client.initialize_workflow(id, false).await.map_err(|error| match Error::from(
+                error,
+            ) {
                 Error::Refused { status, info } if info.code == "missing_files" => {
-                    let hint = Some(format!("make them, or go on without them with `torc run {id} --force`"));
+                    let hint = Some(format!(
+                        "make them, or go on without them with `torc run {id} --force`"
+                    ));
                     Error::Refused { status, info: ErrorInfo { hint, ..info } }
                 }
                 other => other,
@@ -402,24 +431,33 @@ impl Watch<'_> {
             self.stale_at = Some(Instant::now());
             return Ok(true);
         }
-        let how = if self.is_for_slurm { format!("torc submit {id}") } else { format!("torc run {id}") };
+        let how =
+            if self.is_for_slurm { format!("torc submit {id}") } else { format!("torc run {id}") };
         self.say_stuck(match status.run_id {
             0 => format!("{title} has not been started; `{how}` starts it"),
-            _ => format!("jobs of {title} were reset and have not been started again; `{how}` starts them"),
+            _ => format!(
+                "jobs of {title} were reset and have not been started again; `{how}` starts them"
+            ),
         });
         Ok(true)
     }
 
-    /// Lets the record and an agent judge what waits for a verdict, if that was asked for and something new does.
+    /// Lets the record and an agent judge what waits for a verdict, if that was asked for and
+    /// something new does.
     fn begin_judging(&mut self, status: &StatusView) -> bool {
-        let is_due = self.args.ai.ai_recovery && !self.is_judged && self.judged < self.args.max_retries;
+        let is_due =
+            self.args.ai.ai_recovery && !self.is_judged && self.judged < self.args.max_retries;
         if !is_due || count(status, JobStatus::PendingFailed) == 0 || status.is_canceled {
             return false;
         }
         self.is_judged = true;
         self.judged += 1;
-        self.tell(format!("asking for verdicts, round {} of {} at most", self.judged, self.args.max_retries));
-        let (options, client, workflow) = (self.args.ai.clone(), self.client.clone(), self.workflow.clone());
+        self.tell(format!(
+            "asking for verdicts, round {} of {} at most",
+            self.judged, self.args.max_retries
+        ));
+        let (options, client, workflow) =
+            (self.args.ai.clone(), self.client.clone(), self.workflow.clone());
         self.judging = Some(Box::pin(async move { options.judge(&client, &workflow).await }));
         true
     }
@@ -454,7 +492,10 @@ impl Watch<'_> {
         }
     }
 
-    fn on_looked(&mut self, (auto_schedule, done): (slurm::AutoSchedule, Result<Vec<String>>)) -> Result<()> {
+    fn on_looked(
+        &mut self,
+        (auto_schedule, done): (slurm::AutoSchedule, Result<Vec<String>>),
+    ) -> Result<()> {
         self.looking = None;
         self.auto_schedule = Some(auto_schedule);
         for line in done? {
@@ -463,7 +504,8 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// What nodes there are, so that recovery gives no job more than one has. `None`: Slurm does not tell right now.
+    /// What nodes there are, so that recovery gives no job more than one has. `None`: Slurm does
+    /// not tell right now.
     async fn node_shapes(&mut self) -> Option<Vec<NodeShape>> {
         if !self.is_for_slurm {
             return Some(Vec::new());
@@ -472,7 +514,9 @@ impl Watch<'_> {
             Ok(shapes) => Some(shapes),
             Err(why) => {
                 let why = escape::line(&why).into_owned();
-                self.say_stuck(format!("recovery waits until Slurm tells what nodes it has: {why}"));
+                self.say_stuck(format!(
+                    "recovery waits until Slurm tells what nodes it has: {why}"
+                ));
                 None
             }
         }
@@ -482,7 +526,9 @@ impl Watch<'_> {
     async fn recover(&mut self, shapes: Vec<NodeShape>) -> Result<bool> {
         let rounds = Some(self.args.max_retries);
         let options = &self.args.options;
-        let outcome = options.recover(self.context, &self.client, self.workflow.id, false, rounds, shapes).await;
+        let outcome = options
+            .recover(self.context, &self.client, self.workflow.id, false, rounds, shapes)
+            .await;
         match outcome {
             Ok(Outcome::Done(view)) => {
                 let (again, left) = (view.jobs_to_retry.len() as i64, view.other_failures);
@@ -494,7 +540,10 @@ impl Watch<'_> {
                         human::count(again, "job")
                     ));
                 } else {
-                    self.tell(format_args!("{} can not be recovered", human::count(left, "failure")));
+                    self.tell(format_args!(
+                        "{} can not be recovered",
+                        human::count(left, "failure")
+                    ));
                 }
                 Ok(again > 0)
             }
@@ -511,7 +560,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Nothing moves by itself: says why, and starts a runner here when that helps after a recovery.
+    /// Nothing moves by itself: says why, and starts a runner here when that helps after a
+    /// recovery.
     async fn handle_stuck(&mut self, status: &StatusView) -> Result<()> {
         let ready = count(status, JobStatus::Ready);
         let waiting = count(status, JobStatus::PendingFailed);
@@ -527,7 +577,9 @@ impl Watch<'_> {
             let how = match self.is_for_slurm {
                 true => match slurm::open_allocations(&self.client, &self.workflow).await? {
                     0 => {
-                        format!("`torc slurm regenerate {id} --submit` asks for nodes, `--auto-schedule` does it here")
+                        format!(
+                            "`torc slurm regenerate {id} --submit` asks for nodes, `--auto-schedule` does it here"
+                        )
                     }
                     open => format!("{} on the way", human::count(open, "allocation")),
                 },
@@ -545,7 +597,11 @@ impl Watch<'_> {
             let more = if page.has_more { ", ..." } else { "" };
             self.say_stuck(format!(
                 "{} for a verdict: {}{more}",
-                if waiting == 1 { "1 job waits".into() } else { format!("{} jobs wait", human::grouped(waiting)) },
+                if waiting == 1 {
+                    "1 job waits".into()
+                } else {
+                    format!("{} jobs wait", human::grouped(waiting))
+                },
                 names.join(", ")
             ));
         }
@@ -563,7 +619,8 @@ impl Watch<'_> {
     async fn is_local(&self) -> Result<bool> {
         let query = Query::new().add("workflow_id", self.workflow.id);
         let runners: Vec<RunnerView> = self.client.list_all("/compute_nodes", &query).await?;
-        let schedulers: Vec<SlurmSchedulerView> = self.client.list_all("/slurm_schedulers", &query).await?;
+        let schedulers: Vec<SlurmSchedulerView> =
+            self.client.list_all("/slurm_schedulers", &query).await?;
         Ok(schedulers.is_empty() && runners.iter().all(|runner| runner.kind != "slurm"))
     }
 }

@@ -71,11 +71,14 @@ impl Args {
             match self.command {
                 Command::List => {
                     let page: Page<WebhookView> = client.get("/webhooks").await?;
-                    context.output.list("webhooks", &page.items, page.total_count, || endpoints(&page.items))?;
+                    context.output.list("webhooks", &page.items, page.total_count, || {
+                        endpoints(&page.items)
+                    })?;
                 }
                 Command::Create { endpoint, events, workflow, secret, allow_private } => {
                     let workflow_id = workflow.map(WorkflowId);
-                    let new = CreateWebhook { url: endpoint, secret, events, workflow_id, allow_private };
+                    let new =
+                        CreateWebhook { url: endpoint, secret, events, workflow_id, allow_private };
                     let made: WebhookView = client.post("/webhooks", &new).await?;
                     context.output.value(&made, |w| {
                         let secret = w.secret.as_deref().unwrap_or_default();
@@ -89,13 +92,19 @@ impl Args {
                 }
                 Command::Deliveries { id, state } => {
                     let query = Query::new().maybe("state", state);
-                    let page: Page<DeliveryView> = client.get(&format!("/webhooks/{id}/deliveries{query}")).await?;
-                    context.output.list("deliveries", &page.items, page.total_count, || deliveries(&page.items))?;
+                    let page: Page<DeliveryView> =
+                        client.get(&format!("/webhooks/{id}/deliveries{query}")).await?;
+                    context.output.list("deliveries", &page.items, page.total_count, || {
+                        deliveries(&page.items)
+                    })?;
                 }
                 Command::Redeliver { id } => {
                     let body = serde_json::json!({});
-                    let again: DeliveryView = client.post(&format!("/deliveries/{id}/redeliver"), &body).await?;
-                    context.output.value(&again, |d| format!("delivery {} is {}\n", d.id, d.state))?;
+                    let again: DeliveryView =
+                        client.post(&format!("/deliveries/{id}/redeliver"), &body).await?;
+                    context
+                        .output
+                        .value(&again, |d| format!("delivery {} is {}\n", d.id, d.state))?;
                 }
             }
             Ok(Exit::Success)

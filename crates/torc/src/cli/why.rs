@@ -35,14 +35,20 @@ impl Args {
 
 fn render(why: &WhyView) -> String {
     let job = &why.job;
-    let mut card = Card::new(format!("{} (job {} of workflow {}): {}", job.name, job.id, job.workflow_id, job.status));
+    let mut card = Card::new(format!(
+        "{} (job {} of workflow {}): {}",
+        job.name, job.id, job.workflow_id, job.status
+    ));
     card.plain(&why.summary);
     for detail in &why.details {
         card.plain(format!("- {detail}"));
     }
     if let Some(diagnosis) = &why.diagnosis {
         let sure = (diagnosis.confidence * 100.0).round();
-        card.line("what", format!("{} ({sure} % sure): {}", diagnosis.kind.title(), diagnosis.summary));
+        card.line(
+            "what",
+            format!("{} ({sure} % sure): {}", diagnosis.kind.title(), diagnosis.summary),
+        );
         for proof in &diagnosis.proof {
             let place = match (proof.start, proof.end) {
                 (Some(start), Some(end)) => format!(" (bytes {start}-{end} of stderr)"),

@@ -15,7 +15,9 @@ use serde_json::json;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use torc_client::{Client, Query};
-use torc_model::api::{EventView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, WorkflowView};
+use torc_model::api::{
+    EventView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, WorkflowView,
+};
 use torc_model::recovery::AdjustmentView;
 use torc_model::status::JobStatus;
 
@@ -111,8 +113,8 @@ struct Reinitialize {
     #[arg(long)]
     force: bool,
 
-    /// Take over an edited spec with the same jobs first: jobs whose command, steps, files or user data it changes run
-    /// again, with what follows; another `env` holds for what runs from then on
+    /// Take over an edited spec with the same jobs first: jobs whose command, steps, files or user
+    /// data it changes run again, with what follows; another `env` holds for what runs from then on
     #[arg(long, value_name = "FILE")]
     spec: Option<std::path::PathBuf>,
 }
@@ -173,7 +175,9 @@ impl Args {
         match self.command {
             Command::Create(args) => return args.execute(context),
             Command::Cancel(args) => return args.execute(context),
-            command => context.with_server(Access::Existing, async |client| command.execute(context, client).await)?,
+            command => context.with_server(Access::Existing, async |client| {
+                command.execute(context, client).await
+            })?,
         }
         Ok(Exit::Success)
     }
@@ -197,7 +201,9 @@ impl Command {
             Self::ResetStatus(args) => args.execute(context, client).await,
             Self::SyncStatus(args) => args.execute(context, client).await,
             Self::Export(args) => args.execute(context, client).await,
-            Self::Create(_) | Self::Cancel(_) => unreachable!("handled before a session was opened"),
+            Self::Create(_) | Self::Cancel(_) => {
+                unreachable!("handled before a session was opened")
+            }
         }
     }
 }
@@ -215,7 +221,9 @@ impl List {
             query = query.add("include_archived", true);
         }
         let page: Page<WorkflowView> = self.paging.fetch(client, "/workflows", query).await?;
-        context.output.list("workflows", &page.items, page.total_count, || workflows_table(&page.items))
+        context
+            .output
+            .list("workflows", &page.items, page.total_count, || workflows_table(&page.items))
     }
 }
 
@@ -252,7 +260,8 @@ fn confirm(workflows: &[WorkflowView]) -> Result<()> {
         ));
     }
     let mut err = std::io::stderr();
-    let asked = write!(err, "delete {} with all results? [y/N] ", names.join(", ")).and_then(|()| err.flush());
+    let asked = write!(err, "delete {} with all results? [y/N] ", names.join(", "))
+        .and_then(|()| err.flush());
     asked.map_err(Error::io("write", "standard error"))?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(Error::io("read", "standard input"))?;
@@ -285,8 +294,12 @@ impl Reinitialize {
 impl Reset {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
-        let body =
-            ResetRequest { failed_only: self.failed_only, jobs: self.job, dry_run: self.dry_run, force: self.force };
+        let body = ResetRequest {
+            failed_only: self.failed_only,
+            jobs: self.job,
+            dry_run: self.dry_run,
+            force: self.force,
+        };
         let reset = client.reset_status(workflow.id, &body).await?;
         print_reset(context, &reset)
     }
@@ -303,10 +316,13 @@ impl SyncStatus {
 impl Export {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
-        let mut spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
+        let mut spec: serde_json::Value =
+            client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
         let of = |what: &str| format!("/workflows/{}/{what}", workflow.id);
-        let adjustments: Vec<AdjustmentView> = client.list_all(&of("adjustments"), &Query::new()).await?;
-        let events: Vec<EventView> = client.list_all(&of("events"), &Query::new().add("kind", "job_changed")).await?;
+        let adjustments: Vec<AdjustmentView> =
+            client.list_all(&of("adjustments"), &Query::new()).await?;
+        let events: Vec<EventView> =
+            client.list_all(&of("events"), &Query::new().add("kind", "job_changed")).await?;
         let changes = Changes::new(&spec, &adjustments, &events);
         let mut jobs = Vec::new();
         for id in changes.jobs() {
@@ -326,9 +342,15 @@ impl Export {
             Ok(parsed) => parsed.spec.write(format),
             Err(errors) => return Err(Error::Spec { rendered: errors.render(false) }),
         };
-        let Some(path) = self.output.filter(|path| path.as_os_str() != "-") else { return context.output.data(&text) };
+        let Some(path) = self.output.filter(|path| path.as_os_str() != "-") else {
+            return context.output.data(&text);
+        };
         std::fs::write(&path, text).map_err(Error::io("write", &path))?;
-        context.output.talk(format_args!("wrote {} to `{}`", describe::workflow(&workflow), path.display()));
+        context.output.talk(format_args!(
+            "wrote {} to `{}`",
+            describe::workflow(&workflow),
+            path.display()
+        ));
         Ok(())
     }
 }
@@ -356,7 +378,9 @@ fn print_reset(context: &Context, reset: &ResetView) -> Result<()> {
     let jobs = human::count(reset.jobs.len() as i64, "job");
     let id = reset.workflow_id;
     match (reset.dry_run, reset.jobs.len()) {
-        (true, _) => output.talk(format_args!("dry run: {jobs} would run again; nothing was changed")),
+        (true, _) => {
+            output.talk(format_args!("dry run: {jobs} would run again; nothing was changed"))
+        }
         (false, 0) => output.talk(format_args!("{jobs} will run again")),
         (false, 1) => output.talk(format_args!("{jobs} will run again; `torc run {id}` runs it")),
         (false, _) => output.talk(format_args!("{jobs} will run again; `torc run {id}` runs them")),
@@ -366,10 +390,12 @@ fn print_reset(context: &Context, reset: &ResetView) -> Result<()> {
 
 /// The jobs that did not succeed and do not run again, and who lets them.
 fn left_alone(status: &StatusView, reset: &ResetView) -> Option<String> {
-    let bad = [JobStatus::Failed, JobStatus::Terminated, JobStatus::Canceled, JobStatus::PendingFailed];
+    let bad =
+        [JobStatus::Failed, JobStatus::Terminated, JobStatus::Canceled, JobStatus::PendingFailed];
     let left = |which: JobStatus| {
         // A dry run has changed no status yet.
-        let chosen = reset.jobs.iter().filter(|job| reset.dry_run && job.from == which).count() as i64;
+        let chosen =
+            reset.jobs.iter().filter(|job| reset.dry_run && job.from == which).count() as i64;
         (which, count(status, which) - chosen)
     };
     let left: Vec<String> = bad
@@ -380,7 +406,9 @@ fn left_alone(status: &StatusView, reset: &ResetView) -> Option<String> {
         .collect();
     let id = reset.workflow_id;
     let hint = format!("`torc workflows reset-status {id} --failed-only` lets them run again");
-    (!left.is_empty()).then(|| format!("jobs that did not succeed are left as they are ({}); {hint}", left.join(", ")))
+    (!left.is_empty()).then(|| {
+        format!("jobs that did not succeed are left as they are ({}); {hint}", left.join(", "))
+    })
 }
 
 fn initialized(reset: &ResetView) -> String {

@@ -68,7 +68,12 @@ mod tests {
     fn a_card_lines_up_and_escapes() {
         console::set_colors_enabled(false);
         let mut card = Card::new("job `a\u{7}`");
-        card.line("status", "failed").optional("cause", None::<&str>).block("stderr", "one\ntwo\x1b[0m\n");
-        assert_eq!(card.render(), "job `a\\u{7}`\n  status      failed\n  stderr\n    | one\n    | two\\u{1b}[0m\n");
+        card.line("status", "failed")
+            .optional("cause", None::<&str>)
+            .block("stderr", "one\ntwo\x1b[0m\n");
+        assert_eq!(
+            card.render(),
+            "job `a\\u{7}`\n  status      failed\n  stderr\n    | one\n    | two\\u{1b}[0m\n"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Lines over time as SVG, and a page that holds them. Self-contained: no script, no font, no address.
+//! Lines over time as SVG, and a page that holds them. Self-contained: no script, no font, no
+//! address.
 
 use std::fmt::Write;
 
@@ -14,7 +15,8 @@ const RIGHT: f64 = 28.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 30.0;
 /// Colours that people with any kind of colour vision can tell apart.
-const COLORS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255"];
+const COLORS: [&str; 8] =
+    ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255"];
 
 /// The colour of the sum of all lines.
 const AREA: &str = "#cfe3f1";
@@ -65,8 +67,10 @@ pub fn color(nth: usize) -> &'static str {
 /// Draws panels below each other, over the same time, and below them which colour is whose.
 pub fn svg(panels: &[Panel<'_>], seconds: f64) -> String {
     let seconds = seconds.max(0.001);
-    let names: Vec<&str> =
-        panels.first().map(|p| p.lines.iter().map(|line| line.name.as_str()).collect()).unwrap_or_default();
+    let names: Vec<&str> = panels
+        .first()
+        .map(|p| p.lines.iter().map(|line| line.name.as_str()).collect())
+        .unwrap_or_default();
     let mut legend = String::new();
     let bottom = panels.len() as f64 * HEIGHT;
     let height = bottom + draw_legend(&mut legend, &names, bottom);
@@ -85,7 +89,13 @@ pub fn svg(panels: &[Panel<'_>], seconds: f64) -> String {
 /// Which colour is whose, in as many lines as that takes. Answers with its height.
 fn draw_legend(out: &mut String, names: &[&str], top: f64) -> f64 {
     let mut entries: Vec<(String, &str)> = vec![("all together".into(), AREA)];
-    entries.extend(names.iter().take(COLORS.len()).enumerate().map(|(nth, name)| (shortened(name), color(nth))));
+    entries.extend(
+        names
+            .iter()
+            .take(COLORS.len())
+            .enumerate()
+            .map(|(nth, name)| (shortened(name), color(nth))),
+    );
     if names.len() > COLORS.len() {
         entries.push((format!("{} more", names.len() - COLORS.len()), color(COLORS.len())));
     }
@@ -120,7 +130,13 @@ fn shortened(name: &str) -> String {
 }
 
 fn draw(out: &mut String, panel: &Panel<'_>, top: f64, seconds: f64) {
-    let peak = panel.lines.iter().flat_map(|l| &l.points).chain(panel.total).map(|(_, v)| *v).fold(0.0, f64::max);
+    let peak = panel
+        .lines
+        .iter()
+        .flat_map(|l| &l.points)
+        .chain(panel.total)
+        .map(|(_, v)| *v)
+        .fold(0.0, f64::max);
     let step = if panel.is_binary { binary_step(peak, 4) } else { nice_step(peak, 4) };
     let highest = (peak / step).ceil().max(1.0) * step;
     let x = |t: f64| LEFT + t / seconds * (WIDTH - LEFT - RIGHT);
@@ -178,7 +194,8 @@ fn draw(out: &mut String, panel: &Panel<'_>, top: f64, seconds: f64) {
     }
     // Coloured lines last, so that grey ones do not cover them.
     for (nth, line) in panel.lines.iter().enumerate().rev() {
-        let points: String = line.points.iter().map(|(t, v)| format!("{:.1},{:.1} ", x(*t), y(*v))).collect();
+        let points: String =
+            line.points.iter().map(|(t, v)| format!("{:.1},{:.1} ", x(*t), y(*v))).collect();
         let peak = line.points.iter().map(|(_, v)| *v).fold(0.0, f64::max);
         let _ = writeln!(
             out,
@@ -190,8 +207,13 @@ fn draw(out: &mut String, panel: &Panel<'_>, top: f64, seconds: f64) {
             escape(&(panel.unit)(peak))
         );
         if let [(t, v)] = line.points.as_slice() {
-            let _ =
-                writeln!(out, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{}\"/>", x(*t), y(*v), color(nth));
+            let _ = writeln!(
+                out,
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{}\"/>",
+                x(*t),
+                y(*v),
+                color(nth)
+            );
         }
     }
 }
@@ -200,7 +222,8 @@ fn draw(out: &mut String, panel: &Panel<'_>, top: f64, seconds: f64) {
 fn nice_step(range: f64, parts: u32) -> f64 {
     let rough = (range / f64::from(parts)).max(f64::MIN_POSITIVE);
     let size = 10f64.powf(rough.log10().floor());
-    let factor = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|f| f * size >= rough * 0.999).unwrap_or(10.0);
+    let factor =
+        [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|f| f * size >= rough * 0.999).unwrap_or(10.0);
     if range > 0.0 { factor * size } else { 1.0 }
 }
 
@@ -218,11 +241,14 @@ fn binary_step(range: f64, parts: u32) -> f64 {
 /// A step that clocks have, so that there are about eight of them.
 fn time_step(seconds: f64) -> f64 {
     const STEPS: [f64; 18] = [
-        0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0,
-        14400.0,
+        0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0,
+        3600.0, 7200.0, 14400.0,
     ];
     let rough = seconds / 9.0;
-    STEPS.into_iter().find(|step| *step >= rough).unwrap_or_else(|| (rough / 86400.0).ceil() * 86400.0)
+    STEPS
+        .into_iter()
+        .find(|step| *step >= rough)
+        .unwrap_or_else(|| (rough / 86400.0).ceil() * 86400.0)
 }
 
 /// A time since the begin, all of one axis in one notation.
@@ -267,10 +293,18 @@ mod tests {
     fn steps_are_round_and_text_is_escaped() {
         assert_eq!((nice_step(100.0, 4), nice_step(7.3, 4), nice_step(0.0, 4)), (25.0, 2.0, 1.0));
         let line = Line { name: "<script>&\u{1}".into(), points: vec![(0.0, 1.0), (2.0, 3.0)] };
-        let panel =
-            Panel { title: "CPU", lines: &[line], total: &[(0.0, 1.0)], unit: |v| format!("{v}"), is_binary: false };
+        let panel = Panel {
+            title: "CPU",
+            lines: &[line],
+            total: &[(0.0, 1.0)],
+            unit: |v| format!("{v}"),
+            is_binary: false,
+        };
         assert_eq!(binary_step(600.0 * 1048576.0, 4), 200.0 * 1048576.0, "200 MiB");
-        assert_eq!((time_step(14.0), time_step(3000.0), clock(600.0, 3000.0)), (2.0, 600.0, "10:00".into()));
+        assert_eq!(
+            (time_step(14.0), time_step(3000.0), clock(600.0, 3000.0)),
+            (2.0, 600.0, "10:00".into())
+        );
         let svg = svg(&[panel], 2.0);
         assert!(svg.contains("&lt;script&gt;&amp;") && !svg.contains("<script>"), "{svg}");
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use torc_model::recovery::untrusted::escaped;
 
-/// Replaces what a terminal would obey or hide (control characters, direction overrides) by a visible form.
-/// Line breaks and tabs stay: use it for blocks of text.
+/// Replaces what a terminal would obey or hide (control characters, direction overrides) by a
+/// visible form. Line breaks and tabs stay: use it for blocks of text.
 pub fn block(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n' || c == '\t')
 }

@@ -76,9 +76,13 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
-        for (value, text) in
-            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 20, "1.0 MiB"), (12 << 30, "12.0 GiB")]
-        {
+        for (value, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1536, "1.5 KiB"),
+            (1 << 20, "1.0 MiB"),
+            (12 << 30, "12.0 GiB"),
+        ] {
             assert_eq!(bytes(value), text);
         }
     }

@@ -49,8 +49,8 @@ impl Output {
 
     /// Prints one value as JSON.
     pub fn json(self, value: &impl Serialize) -> Result<()> {
-        let mut text =
-            serde_json::to_string_pretty(value).unwrap_or_else(|error| unreachable!("our own types: {error}"));
+        let mut text = serde_json::to_string_pretty(value)
+            .unwrap_or_else(|error| unreachable!("our own types: {error}"));
         text.push('\n');
         write_data(text.as_bytes())
     }
@@ -125,7 +125,9 @@ pub fn error(error: &Error) {
         | Error::Refused { .. }
         | Error::Unreachable { .. }
         | Error::Untold { .. }
-        | Error::Embedded { .. } => say(format_args!("{} {error}", console::style("error:").for_stderr().red().bold())),
+        | Error::Embedded { .. } => {
+            say(format_args!("{} {error}", console::style("error:").for_stderr().red().bold()))
+        }
     }
     if let Some(hint) = error.hint() {
         say(format_args!("{} {hint}", console::style("hint:").for_stderr().cyan()));

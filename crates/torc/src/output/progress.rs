@@ -1,6 +1,7 @@
 //! How far a workflow is: a bar and counts, live on a terminal, plain lines elsewhere.
 //!
-//! It is told when something happened and given the counts; it neither asks nor decides when to ask.
+//! It is told when something happened and given the counts; it neither asks nor decides when to
+//! ask.
 
 use super::{Output, human};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -44,9 +45,12 @@ impl Progress {
             View::Silent
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-            let style =
-                ProgressStyle::with_template("{spinner} {elapsed_precise} {bar:24.green/dim} {pos}/{len} {wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("██░"));
+            let style = ProgressStyle::with_template(
+                "{spinner} {elapsed_precise} {bar:24.green/dim} {pos}/{len} {wide_msg}",
+            );
+            bar.set_style(
+                style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("██░"),
+            );
             bar.enable_steady_tick(TICK);
             View::Bar(bar)
         } else {
@@ -109,7 +113,8 @@ impl Progress {
     fn estimate(&self, status: &StatusView) -> Option<String> {
         let (now_done, left) = (done(status) - self.done_before, status.total - done(status));
         let elapsed = self.begin.elapsed().as_secs_f64();
-        (now_done > 0 && left > 0 && elapsed > 1.0).then(|| human::seconds(elapsed / now_done as f64 * left as f64))
+        (now_done > 0 && left > 0 && elapsed > 1.0)
+            .then(|| human::seconds(elapsed / now_done as f64 * left as f64))
     }
 }
 
@@ -126,7 +131,11 @@ fn running_and_failed(status: &StatusView) -> String {
 /// `██████████░░░░░░  12 of 20 jobs done (60 %)`.
 pub fn bar(status: &StatusView) -> String {
     let done = done(status);
-    let filled = if status.total == 0 { BAR } else { (done as f64 / status.total as f64 * BAR as f64) as usize };
+    let filled = if status.total == 0 {
+        BAR
+    } else {
+        (done as f64 / status.total as f64 * BAR as f64) as usize
+    };
     let filled = filled.min(BAR);
     format!(
         "{}{}  {}",
@@ -146,7 +155,9 @@ pub fn done_of_all(status: &StatusView) -> String {
 pub fn counts(status: &StatusView) -> String {
     let parts: Vec<String> = ORDER
         .iter()
-        .filter_map(|s| status.counts.get(s.as_str()).filter(|count| **count > 0).map(|count| (s, count)))
+        .filter_map(|s| {
+            status.counts.get(s.as_str()).filter(|count| **count > 0).map(|count| (s, count))
+        })
         .map(|(s, count)| {
             let text = console::style(format!("{s} {}", human::grouped(*count)));
             match s {
@@ -154,9 +165,10 @@ pub fn counts(status: &StatusView) -> String {
                 JobStatus::Failed | JobStatus::Terminated => text.red().to_string(),
                 JobStatus::Canceled | JobStatus::PendingFailed => text.yellow().to_string(),
                 JobStatus::Running | JobStatus::Pending => text.cyan().to_string(),
-                JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready | JobStatus::Disabled => {
-                    text.to_string()
-                }
+                JobStatus::Uninitialized
+                | JobStatus::Blocked
+                | JobStatus::Ready
+                | JobStatus::Disabled => text.to_string(),
             }
         })
         .collect();

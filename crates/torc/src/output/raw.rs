@@ -48,7 +48,9 @@ impl RawWriter {
 fn cut_at_end(bytes: &[u8]) -> usize {
     (1..=3.min(bytes.len()))
         .find(|n| bytes[bytes.len() - n] >= 0xc0)
-        .filter(|n| std::str::from_utf8(&bytes[bytes.len() - n..]).is_err_and(|e| e.error_len().is_none()))
+        .filter(|n| {
+            std::str::from_utf8(&bytes[bytes.len() - n..]).is_err_and(|e| e.error_len().is_none())
+        })
         .unwrap_or(0)
 }
 

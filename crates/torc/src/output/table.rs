@@ -103,7 +103,9 @@ impl Field {
 
 fn status_color(status: JobStatus) -> Option<Color> {
     match status {
-        JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready | JobStatus::Disabled => None,
+        JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready | JobStatus::Disabled => {
+            None
+        }
         JobStatus::Pending | JobStatus::Running => Some(Color::Cyan),
         JobStatus::Completed => Some(Color::Green),
         JobStatus::Failed | JobStatus::Terminated => Some(Color::Red),
@@ -120,7 +122,10 @@ mod tests {
         let lines = |width| {
             let mut table = Table::new(["name", "command"]);
             fit(&mut table.inner, Some(width), false);
-            table.row([Field::status(JobStatus::Completed), Field::text("a long command ".repeat(20))]);
+            table.row([
+                Field::status(JobStatus::Completed),
+                Field::text("a long command ".repeat(20)),
+            ]);
             table.render().lines().count()
         };
         assert_eq!(lines(0), 2);
@@ -132,6 +137,9 @@ mod tests {
         let mut table = Table::new(["id", "name", "status"]);
         table.row([Field::number(7), Field::text("short"), Field::status(JobStatus::Ready)]);
         table.row([Field::number(123), Field::text("bell\u{7}"), Field::status(JobStatus::Failed)]);
-        assert_eq!(table.render(), "id   name       status\n  7  short      ready\n123  bell\\u{7}  failed\n");
+        assert_eq!(
+            table.render(),
+            "id   name       status\n  7  short      ready\n123  bell\\u{7}  failed\n"
+        );
     }
 }

@@ -27,7 +27,10 @@ fn every_command_explains_itself_in_one_line() {
         let help = Test::new().torc([command, "--help"]).success().stdout;
         let first = help.lines().next().unwrap_or_default();
         assert!(first.len() > 10 && help.contains("Usage: torc"), "{command}: {help}");
-        assert!(command == "help" || help.contains("\nExample"), "{command} has no example: {help}");
+        assert!(
+            command == "help" || help.contains("\nExample"),
+            "{command} has no example: {help}"
+        );
     }
 }
 
@@ -47,7 +50,8 @@ fn an_unknown_command_is_a_wrong_call() {
 fn without_any_state_looking_is_a_wrong_call_with_a_hint() {
     for call in [vec!["status"], vec!["jobs", "list"], vec!["why", "x"], vec!["cancel", "latest"]] {
         let test = Test::new();
-        let done = test.torc(&call).exit(2).tells("there are no workflows here").tells("hint: start one");
+        let done =
+            test.torc(&call).exit(2).tells("there are no workflows here").tells("hint: start one");
         assert_eq!(done.stdout, "");
         assert!(!test.exists(".torc"), "{call:?} left a directory behind");
     }
@@ -58,7 +62,10 @@ fn a_server_that_does_not_answer_is_exit_3() {
     // Port 1 is reserved and refuses at once.
     let test = Test::new().file("token", "x");
     let call = ["--url", "http://127.0.0.1:1", "--token-file", "token", "status"];
-    test.torc(call).exit(3).tells("no answer from the server at `http://127.0.0.1:1`").tells("hint:");
+    test.torc(call)
+        .exit(3)
+        .tells("no answer from the server at `http://127.0.0.1:1`")
+        .tells("hint:");
 }
 
 #[test]
@@ -72,7 +79,11 @@ fn a_server_without_a_token_is_a_wrong_call() {
 
 #[test]
 fn an_empty_address_means_none() {
-    Test::new().torc(["status"]).env("TORC_API_URL", "").exit(2).tells("there are no workflows here");
+    Test::new()
+        .torc(["status"])
+        .env("TORC_API_URL", "")
+        .exit(2)
+        .tells("there are no workflows here");
 }
 
 #[test]
@@ -91,7 +102,9 @@ fn a_file_brings_its_limits_and_the_servers_own_hold() {
 fn run_and_create_warn_of_what_check_warns_of() {
     let spec = "name: w\nlimits: {licence: 1}\nresource_requirements: [{name: r, memory: 4}]\n\
                 jobs: [{name: a, command: 'true', uses: [licnece], resource_requirements: r}]\n";
-    let test = Test::new().spec(spec).file("free.yaml", "name: f\njobs: [{name: a, command: 'true', uses: [lic]}]\n");
+    let test = Test::new()
+        .spec(spec)
+        .file("free.yaml", "name: f\njobs: [{name: a, command: 'true', uses: [lic]}]\n");
     let created = test.torc(["-f", "json", "create", "workflow.yaml"]).success();
     let warnings = created.json()["warnings"].to_string();
     for word in ["`licnece` is not in `limits`", "4 bytes of memory"] {
@@ -108,5 +121,7 @@ fn run_and_create_warn_of_what_check_warns_of() {
 #[test]
 fn a_workflow_whose_creation_can_not_be_told_is_named_all_the_same() {
     let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
-    test.shell("torc -f json create workflow.yaml > /dev/full").exit(1).tells("workflow 1 was created");
+    test.shell("torc -f json create workflow.yaml > /dev/full")
+        .exit(1)
+        .tells("workflow 1 was created");
 }

@@ -1,5 +1,6 @@
-//! The harness of `torc-chaos` at the size of a test: server, runners and jobs are killed, and an oracle that reads
-//! only what the jobs, a client and a receiver of webhooks wrote down decides. Long campaigns are a command of their own.
+//! The harness of `torc-chaos` at the size of a test: server, runners and jobs are killed, and an
+//! oracle that reads only what the jobs, a client and a receiver of webhooks wrote down decides.
+//! Long campaigns are a command of their own.
 
 use crate::support::TORC;
 use std::time::Duration;

@@ -36,20 +36,29 @@ fn a_job_is_named_by_id_by_name_or_with_its_workflow() {
         let job = test.torc(["-f", "json", "jobs", "get", name]).success().json();
         assert_eq!(job["id"], 2, "{name}");
     }
-    test.torc(["jobs", "get", "b", "--workflow", "two"]).success().says("b (job 2 of workflow 1): failed");
+    test.torc(["jobs", "get", "b", "--workflow", "two"])
+        .success()
+        .says("b (job 2 of workflow 1): failed");
     test.torc(["jobs", "get", "c"]).exit(2).tells("job `c` not found in workflow 1 (`two`)");
-    test.torc(["jobs", "get", "three/c"]).exit(2).tells("workflow `three` not found (known workflows: two (1))");
+    test.torc(["jobs", "get", "three/c"])
+        .exit(2)
+        .tells("workflow `three` not found (known workflows: two (1))");
 }
 
 #[test]
 fn a_wrong_word_is_answered_with_the_right_one() {
-    let test = ran("name: sweep\njobs:\n  - {name: train_1, command: 'true'}\n  - {name: train_2, command: 'true'}\n");
+    let test = ran(
+        "name: sweep\njobs:\n  - {name: train_1, command: 'true'}\n  - {name: train_2, command: 'true'}\n",
+    );
     for (call, told) in [
         (&["why", "trian_2"][..], "did you mean `train_2`? `torc jobs list 1` lists its jobs"),
         (&["status", "sweeep"], "did you mean `sweep`?"),
         (&["status", "99"], "workflow `99` not found (known workflows: sweep (1))"),
         (&["logs", "99"], "`torc jobs list WORKFLOW` lists the jobs of a workflow"),
-        (&["jobs", "list", "-s", "faild"], "did you mean `failed`? known statuses: uninitialized, blocked,"),
+        (
+            &["jobs", "list", "-s", "faild"],
+            "did you mean `failed`? known statuses: uninitialized, blocked,",
+        ),
         (&["jobs", "list", "--limit", "many"], "expected a whole number"),
         (&["items", "list", "train_1"], "`train_1` is not a job with `map`"),
     ] {
@@ -60,8 +69,13 @@ fn a_wrong_word_is_answered_with_the_right_one() {
 #[test]
 fn a_webhook_is_made_at_the_server_that_is_meant() {
     let test = ran(TWO);
-    let made = test.torc(["webhooks", "create", "http://127.0.0.1:9/hook", "--allow-private"]).success();
-    assert!(made.stdout.starts_with("webhook 1 posts to http://127.0.0.1:9/hook\nsecret "), "{}", made.stdout);
+    let made =
+        test.torc(["webhooks", "create", "http://127.0.0.1:9/hook", "--allow-private"]).success();
+    assert!(
+        made.stdout.starts_with("webhook 1 posts to http://127.0.0.1:9/hook\nsecret "),
+        "{}",
+        made.stdout
+    );
     let list = test.torc(["-f", "json", "webhooks", "list"]).success().json();
     assert_eq!(text(&list["webhooks"][0]["url"]), "http://127.0.0.1:9/hook");
 }
@@ -74,7 +88,10 @@ fn logs_show_both_streams_or_one() {
     assert_eq!(test.torc(["-q", "logs", "a", "--stderr"]).success().stdout, "err\n");
     test.torc(["logs", "a"]).success().tells("--- stdout").tells("--- stderr");
     let test = ran("name: l\njobs:\n  - {name: a, command: 'seq 1 1000; printf end'}\n");
-    assert_eq!(test.torc(["-q", "logs", "a", "--stdout", "--tail", "3"]).success().stdout, "999\n1000\nend");
+    assert_eq!(
+        test.torc(["-q", "logs", "a", "--stdout", "--tail", "3"]).success().stdout,
+        "999\n1000\nend"
+    );
     assert_eq!(test.torc(["-q", "logs", "a", "--stdout", "-n", "0"]).success().stdout, "");
     let whole = test.torc(["-q", "logs", "a", "--stdout", "-n", "5000"]).success().stdout;
     assert_eq!(whole.lines().count(), 1001);
@@ -111,7 +128,11 @@ fn a_watched_status_prints_a_line_per_change_until_the_end() {
     lines.wait_for_stdout("0 of 2 jobs done (0 %)  running 1  blocked 1");
     gate.open();
     let lines = lines.wait().expect(1);
-    assert!(lines.stdout.trim_end().ends_with("  2 of 2 jobs done (100 %)  completed 1  failed 1"), "{}", lines.stdout);
+    assert!(
+        lines.stdout.trim_end().ends_with("  2 of 2 jobs done (100 %)  completed 1  failed 1"),
+        "{}",
+        lines.stdout
+    );
     let objects = objects.wait().expect(1);
     let objects: Vec<serde_json::Value> =
         objects.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -124,7 +145,8 @@ fn a_watched_status_prints_a_line_per_change_until_the_end() {
 
 #[test]
 fn a_watched_status_goes_on_when_the_run_that_served_it_is_gone() {
-    let test = Test::new().spec("name: s\njobs:\n  - {name: a, command: 'echo >> begun; read line < gate'}\n");
+    let test = Test::new()
+        .spec("name: s\njobs:\n  - {name: a, command: 'echo >> begun; read line < gate'}\n");
     let gate = test.gate("gate");
     let mut run = test.torc(["run", "workflow.yaml"]).spawn();
     run.wait_for_stderr("created workflow");
@@ -158,7 +180,8 @@ fn a_number_that_is_one_jobs_id_and_another_ones_name_is_refused() {
 
 #[test]
 fn a_workflow_belongs_to_whom_the_spec_names_or_to_whoever_creates_it() {
-    let test = Test::new().file("theirs.yaml", "name: theirs\nuser: ada\njobs: [{name: a, command: 'true'}]\n");
+    let test = Test::new()
+        .file("theirs.yaml", "name: theirs\nuser: ada\njobs: [{name: a, command: 'true'}]\n");
     let test = test.spec("name: mine\njobs: [{name: a, command: 'true'}]\n");
     test.torc(["create", "theirs.yaml"]).env("USER", "grace").success();
     test.torc(["create", "workflow.yaml"]).env("USER", "grace").success();
@@ -183,14 +206,22 @@ fn events_follow_until_the_workflow_is_complete() {
     events.wait_for_stdout("job_started");
     gate.open();
     let done = events.wait().expect(0);
-    assert!(done.stdout.contains("job_completed") && done.stdout.contains("workflow_completed"), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("job_completed") && done.stdout.contains("workflow_completed"),
+        "{}",
+        done.stdout
+    );
     assert!(done.stdout.contains("job 1 a "), "jobs have names: {}", done.stdout);
     run.wait().expect(0);
     let kinds = test.torc(["events", "--kind", "job_completed"]).success().stdout;
     assert_eq!(kinds.lines().count(), 1, "{kinds}");
     assert!(kinds.contains("job 1 a "), "{kinds}");
     let wrong = test.torc(["events", "--kind", "job_complete"]).exit(2);
-    assert!(wrong.stdout.is_empty() && wrong.stderr.contains("did you mean `job_completed`?"), "{}", wrong.stderr);
+    assert!(
+        wrong.stdout.is_empty() && wrong.stderr.contains("did you mean `job_completed`?"),
+        "{}",
+        wrong.stderr
+    );
     test.torc(["events", "--follow"]).success().says("workflow_completed");
 }
 
@@ -235,8 +266,18 @@ fn exec_multiplies_by_parameters() {
     let mut lines: Vec<String> = test.read("out.txt").lines().map(String::from).collect();
     lines.sort();
     assert_eq!(lines, ["1x {other}", "1y {other}", "2x {other}", "2y {other}"]);
-    test.torc(["exec", "--link", "zip", "--param", "n=1:2", "--param", "k=a,b", "-c", "echo {n}{k} >> zip.txt"])
-        .success();
+    test.torc([
+        "exec",
+        "--link",
+        "zip",
+        "--param",
+        "n=1:2",
+        "--param",
+        "k=a,b",
+        "-c",
+        "echo {n}{k} >> zip.txt",
+    ])
+    .success();
     let mut lines: Vec<String> = test.read("zip.txt").lines().map(String::from).collect();
     lines.sort();
     assert_eq!(lines, ["1a", "2b"]);
@@ -257,7 +298,10 @@ fn json_of_a_run_is_its_status() {
 
 #[test]
 fn a_spec_may_come_from_standard_input() {
-    Test::new().torc(["run", "-"]).stdin(r#"{"name": "piped", "jobs": [{"name": "a", "command": "true"}]}"#).success();
+    Test::new()
+        .torc(["run", "-"])
+        .stdin(r#"{"name": "piped", "jobs": [{"name": "a", "command": "true"}]}"#)
+        .success();
 }
 
 #[test]
@@ -279,7 +323,9 @@ fn held_jobs_wait_and_disabled_ones_are_passed_over() {
 fn an_enabled_job_runs_whenever_it_was_disabled() {
     let test = Test::new().spec("name: e\njobs:\n  - {name: a, command: 'echo a >> ran.txt'}\n  - {name: b, command: 'echo b >> ran.txt', depends_on: [a]}\n");
     test.torc(["create", "workflow.yaml"]).success();
-    let switch = |how: &str, job: &str| test.torc(["jobs", how, job]).success().says(&format!("{how}d {job}"));
+    let switch = |how: &str, job: &str| {
+        test.torc(["jobs", how, job]).success().says(&format!("{how}d {job}"))
+    };
     switch("disable", "b");
     switch("enable", "b");
     assert_eq!(test.statuses(), ["a uninitialized", "b uninitialized"]);
@@ -302,7 +348,8 @@ fn an_enabled_job_runs_whenever_it_was_disabled() {
 
 #[test]
 fn a_complete_workflow_can_not_be_canceled() {
-    let test = Test::new().spec("name: r\njobs:\n  - {name: a, command: '[ $TORC_ATTEMPT_ID = 2 ]'}\n");
+    let test =
+        Test::new().spec("name: r\njobs:\n  - {name: a, command: '[ $TORC_ATTEMPT_ID = 2 ]'}\n");
     test.run().expect(1);
     let said = test.torc(["cancel", "latest"]).success();
     said.says("r (workflow 1) is complete: there is nothing to cancel");
@@ -328,7 +375,11 @@ fn reset_lets_failed_jobs_run_again_with_what_follows_them() {
         .torc(["workflows", "reset-status", "r", "--failed-only", "--dry-run"])
         .success()
         .tells("nothing was changed");
-    assert!(dry.stdout.contains("a ") && dry.stdout.contains("b ") && !dry.stdout.contains("ok"), "{}", dry.stdout);
+    assert!(
+        dry.stdout.contains("a ") && dry.stdout.contains("b ") && !dry.stdout.contains("ok"),
+        "{}",
+        dry.stdout
+    );
     assert_eq!(test.statuses(), ["ok completed", "a failed", "b canceled"]);
     test.write("fixed", "");
     test.torc(["workflows", "reset-status", "r", "--failed-only"]).success();
@@ -346,13 +397,17 @@ fn reinitialize_finds_what_changed_and_says_why() {
     let nothing = test.torc(["workflows", "reinitialize", "latest", "--dry-run"]).success();
     assert_eq!(nothing.stdout, "");
     test.write("in.txt", "another\n");
-    let dry = test.torc(["workflows", "reinitialize", "latest", "--dry-run"]).success().says("in.txt");
+    let dry =
+        test.torc(["workflows", "reinitialize", "latest", "--dry-run"]).success().says("in.txt");
     assert!(!dry.stdout.contains("\n 3  c"), "{}", dry.stdout);
     assert_eq!(test.statuses(), ["a completed", "b completed", "c completed"]);
     test.torc(["workflows", "reinitialize", "latest"]).success();
     test.torc(["run", "latest"]).success();
     assert_eq!(test.read("mid.txt"), "another\n");
-    assert_eq!(test.torc(["-f", "json", "jobs", "attempts", "c"]).success().json()["total_count"], 1);
+    assert_eq!(
+        test.torc(["-f", "json", "jobs", "attempts", "c"]).success().json()["total_count"],
+        1
+    );
 }
 
 #[test]
@@ -366,7 +421,8 @@ fn a_missing_input_is_named_before_anything_runs() {
 
 #[test]
 fn a_workflow_can_be_exported_and_run_again() {
-    let test = ran("name: x\njobs:\n  - {name: 'j_{i}', command: 'echo {i}', parameters: {i: '1:3'}}\n");
+    let test =
+        ran("name: x\njobs:\n  - {name: 'j_{i}', command: 'echo {i}', parameters: {i: '1:3'}}\n");
     test.torc(["workflows", "export", "latest", "-o", "copy.json"]).success();
     test.torc(["run", "copy.json"]).success().tells("created workflow 2 `x`: 3 jobs");
 }
@@ -401,7 +457,8 @@ fn user_data_comes_as_json_text_or_file() {
 
 #[test]
 fn output_that_nobody_reads_ends_quietly() {
-    let test = ran("name: many\njobs:\n  - {name: 'j_{i}', command: 'true', parameters: {i: '1:200'}}\n");
+    let test =
+        ran("name: many\njobs:\n  - {name: 'j_{i}', command: 'true', parameters: {i: '1:200'}}\n");
     let done = test.shell("torc jobs list | head -n 2; exit ${PIPESTATUS[0]}").success();
     assert_eq!(done.stdout.lines().count(), 2);
     assert_eq!(done.stderr, "");
@@ -409,10 +466,13 @@ fn output_that_nobody_reads_ends_quietly() {
 
 #[test]
 fn limit_and_offset_show_a_part() {
-    let test = ran("name: many\njobs:\n  - {name: 'j_{i}', command: 'true', parameters: {i: '1:20'}}\n");
-    let page = test.torc(["-f", "json", "jobs", "list", "--limit", "3", "--offset", "5"]).success().json();
+    let test =
+        ran("name: many\njobs:\n  - {name: 'j_{i}', command: 'true', parameters: {i: '1:20'}}\n");
+    let page =
+        test.torc(["-f", "json", "jobs", "list", "--limit", "3", "--offset", "5"]).success().json();
     assert_eq!(page["total_count"], 20);
-    let names: Vec<&str> = page["jobs"].as_array().expect("jobs").iter().map(|job| text(&job["name"])).collect();
+    let names: Vec<&str> =
+        page["jobs"].as_array().expect("jobs").iter().map(|job| text(&job["name"])).collect();
     assert_eq!(names, ["j_6", "j_7", "j_8"]);
     test.torc(["jobs", "list", "-l", "3"]).success().tells("3 of 20 shown");
 }
@@ -453,23 +513,31 @@ fn only_what_may_still_start_is_held() {
         .spec("name: h\njobs:\n  - {name: a, command: 'exit 3'}\n  - {name: b, command: 'true', depends_on: [a]}\n  - {name: c, command: 'true'}\n");
     test.run().expect(1);
     for (job, status) in [("a", "failed"), ("b", "canceled"), ("c", "completed")] {
-        test.torc(["jobs", "hold", job]).exit(2).tells(&format!("is {status}: there is nothing to hold"));
+        test.torc(["jobs", "hold", job])
+            .exit(2)
+            .tells(&format!("is {status}: there is nothing to hold"));
     }
 }
 
 #[test]
 fn the_steps_of_a_plain_command_are_told_with_its_outcome() {
-    let test =
-        Test::new().spec("name: p\njobs:\n  - {name: bad, command: 'exit 3'}\n  - {name: good, command: 'true'}\n");
+    let test = Test::new().spec(
+        "name: p\njobs:\n  - {name: bad, command: 'exit 3'}\n  - {name: good, command: 'true'}\n",
+    );
     test.run().expect(1);
-    let bad = test.torc(["jobs", "steps", "bad"]).success().says("failed (exit, code 3)").says("no steps");
+    let bad = test
+        .torc(["jobs", "steps", "bad"])
+        .success()
+        .says("failed (exit, code 3)")
+        .says("no steps");
     assert!(!bad.stdout.contains("succeeded"), "{}", bad.stdout);
     test.torc(["jobs", "steps", "good"]).success().says("completed");
 }
 
 #[test]
 fn a_live_attempt_has_no_return_code_yet() {
-    let test = Test::new().spec("name: c\njobs:\n  - {name: a, command: '[ $TORC_ATTEMPT_ID = 2 ] || exit 3'}\n");
+    let test = Test::new()
+        .spec("name: c\njobs:\n  - {name: a, command: '[ $TORC_ATTEMPT_ID = 2 ] || exit 3'}\n");
     test.run().expect(1);
     assert!(test.torc(["jobs", "list"]).success().stdout.contains(" 3"));
     test.torc(["jobs", "retry", "a"]).success();

@@ -1,4 +1,5 @@
-//! The process dies at every failpoint; afterwards the same command goes on, and nothing ran twice or was lost.
+//! The process dies at every failpoint; afterwards the same command goes on, and nothing ran twice
+//! or was lost.
 
 use crate::support::Test;
 use std::collections::BTreeSet;
@@ -42,7 +43,11 @@ fn exchange(port: u16, method: &str, path: &str, token: &str, body: &str) -> (u1
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
-    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{answer}"));
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap_or_else(|| panic!("{answer}"));
     (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
@@ -55,17 +60,21 @@ fn killed_in_a_job(test: &Test) {
     run.wait();
 }
 
-const ONE: &str =
-    "name: one\njobs: [{name: a, command: '[ -e again ] || { touch again; echo go > started; exec sleep 1000; }'}]\n";
+const ONE: &str = "name: one\njobs: [{name: a, command: '[ -e again ] || { touch again; echo go > started; exec sleep 1000; }'}]\n";
 
 #[test]
 fn nothing_is_served_until_recovery_is_done() {
     let test = Test::new().spec(ONE);
     killed_in_a_job(&test);
     let gate = test.gate("gate");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|l| l.local_addr())
+        .expect("a free port")
+        .port();
     let server = test.torc(["server", "run", "--port", &port.to_string()]);
-    let mut server = server.env("TORC_FAILPOINT", format!("recovery.looking@{}", test.path("gate").display())).spawn();
+    let mut server = server
+        .env("TORC_FAILPOINT", format!("recovery.looking@{}", test.path("gate").display()))
+        .spawn();
     // It listens before it recovers. Nothing is said until then, so that is looked for.
     let began = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -93,14 +102,23 @@ fn recovery_that_fails_serves_nobody() {
     let database = rusqlite::Connection::open(test.path(".torc/torc.db")).expect("the database");
     let broken = "CREATE TRIGGER broken BEFORE UPDATE ON compute_node BEGIN SELECT RAISE(ABORT, 'no way'); END";
     database.execute_batch(broken).expect("a trigger");
-    let before: i64 = database.query_row("SELECT count(*) FROM attempt", [], |row| row.get(0)).expect("attempts");
+    let before: i64 =
+        database.query_row("SELECT count(*) FROM attempt", [], |row| row.get(0)).expect("attempts");
     std::fs::remove_file(test.path(".torc/server.json")).expect("what the killed one left");
     for call in [&["server", "run"][..], &["run", "1"]] {
         let done = test.torc(call).done();
-        assert!(!matches!(done.code, Some(0 | 1)) && done.stderr.contains("no way"), "{call:?}: {}", done.stderr);
-        assert!(!test.exists(".torc/server.json"), "nobody is told of a server that does not serve");
+        assert!(
+            !matches!(done.code, Some(0 | 1)) && done.stderr.contains("no way"),
+            "{call:?}: {}",
+            done.stderr
+        );
+        assert!(
+            !test.exists(".torc/server.json"),
+            "nobody is told of a server that does not serve"
+        );
     }
-    let after: i64 = database.query_row("SELECT count(*) FROM attempt", [], |row| row.get(0)).expect("attempts");
+    let after: i64 =
+        database.query_row("SELECT count(*) FROM attempt", [], |row| row.get(0)).expect("attempts");
     assert_eq!((before, after), (1, 1), "nothing was given out");
     database.execute_batch("DROP TRIGGER broken").expect("mended");
     drop(database);
@@ -110,7 +128,9 @@ fn recovery_that_fails_serves_nobody() {
 #[test]
 fn a_crash_at_any_point_loses_nothing_and_repeats_nothing() {
     // Those of the courier and of steps have tests of their own.
-    let points = torc_failpoint::ALL.iter().filter(|name| !name.starts_with("courier") && !name.starts_with("steps"));
+    let points = torc_failpoint::ALL
+        .iter()
+        .filter(|name| !name.starts_with("courier") && !name.starts_with("steps"));
     let mut kills = 0;
     for point in points {
         for nth in [1, 4] {
@@ -120,15 +140,27 @@ fn a_crash_at_any_point_loses_nothing_and_repeats_nothing() {
             if first.code.is_none() {
                 kills += 1;
                 // Killed when all was done: the same call would begin a new workflow.
-                if test.exists("done_after") && test.statuses().iter().all(|job| job.ends_with("completed")) {
+                if test.exists("done_after")
+                    && test.statuses().iter().all(|job| job.ends_with("completed"))
+                {
                     continue;
                 }
                 let second = test.run();
                 assert_eq!(second.code, Some(0), "{place}: {}{}", second.stdout, second.stderr);
             } else {
-                assert_eq!(first.code, Some(0), "{place} was not reached: {}{}", first.stdout, first.stderr);
+                assert_eq!(
+                    first.code,
+                    Some(0),
+                    "{place} was not reached: {}{}",
+                    first.stdout,
+                    first.stderr
+                );
             }
-            assert_eq!(test.statuses(), ["flaky completed", "beside completed", "after completed"], "{place}");
+            assert_eq!(
+                test.statuses(),
+                ["flaky completed", "beside completed", "after completed"],
+                "{place}"
+            );
             assert!(!test.exists("violations"), "{place}: {}", test.read("violations"));
             let witness = test.read("witness");
             let starts: Vec<&str> = witness.lines().collect();

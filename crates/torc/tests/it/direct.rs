@@ -26,7 +26,8 @@ fn it_comes_before_what_waits_and_after_what_runs() {
     let mut events = test.torc(["events", "--follow"]).spawn();
     events.wait_for_stdout("job_started");
     drop(events);
-    let mut direct = test.torc(["exec", "--direct", "--", "bash", "-c", "echo direct >> order"]).spawn();
+    let mut direct =
+        test.torc(["exec", "--direct", "--", "bash", "-c", "echo direct >> order"]).spawn();
     direct.wait_for_stderr("waiting for one of 1 running jobs to end");
     let why = test.torc(["why", "b"]).done();
     assert!(why.stdout.contains("reservation") || why.stdout.contains("a"), "{}", why.stdout);
@@ -44,10 +45,16 @@ fn it_releases_when_it_is_interrupted_or_fails() {
     let test = Test::new();
     let _server = serve(&test);
     test.torc(["limits", "set", "gpu", "1"]).success();
-    test.torc(["exec", "--direct", "--scope", "limit:gpus", "--", "true"]).exit(2).tells("did you mean `gpu`?");
-    test.torc(["exec", "--direct", "--scope", "limit:gpu", "--", "bash", "-c", "exit 4"]).exit(1).tells("returned 4");
+    test.torc(["exec", "--direct", "--scope", "limit:gpus", "--", "true"])
+        .exit(2)
+        .tells("did you mean `gpu`?");
+    test.torc(["exec", "--direct", "--scope", "limit:gpu", "--", "bash", "-c", "exit 4"])
+        .exit(1)
+        .tells("returned 4");
     let gate = test.gate("gate");
-    let direct = test.torc(["exec", "--direct", "--", "bash", "-c", "echo go > gate; exec sleep 1000"]).spawn();
+    let direct = test
+        .torc(["exec", "--direct", "--", "bash", "-c", "echo go > gate; exec sleep 1000"])
+        .spawn();
     assert_eq!(std::fs::read_to_string(gate_path(&test)).expect("it runs"), "go\n");
     assert_eq!(reservations(&test), ["all ACTIVE", "limit:gpu RELEASED"]);
     direct.signal("INT");

@@ -1,8 +1,8 @@
-//! Disks that fail and disks that are full: what can not be made durable is refused, what was acknowledged stays, and
-//! the server goes on when the disk does.
+//! Disks that fail and disks that are full: what can not be made durable is refused, what was
+//! acknowledged stays, and the server goes on when the disk does.
 //!
-//! The faults come from a small library in front of the C library, so that they need neither root nor another file
-//! system. It is compiled here, with the compiler that also compiles SQLite.
+//! The faults come from a small library in front of the C library, so that they need neither root
+//! nor another file system. It is compiled here, with the compiler that also compiles SQLite.
 
 use crate::support::{Running, Test};
 use std::path::PathBuf;
@@ -43,7 +43,8 @@ impl World {
     fn fail(&self, what: &str, error: i32) {
         // Whole or not at all: the server may look at any moment.
         self.test.write("fault.new", &format!("{what} {error}\n"));
-        std::fs::rename(self.test.path("fault.new"), self.test.path("fault")).expect("the disk fails");
+        std::fs::rename(self.test.path("fault.new"), self.test.path("fault"))
+            .expect("the disk fails");
     }
 
     fn heal(&self) {
@@ -53,13 +54,17 @@ impl World {
     fn names(&self) -> Vec<String> {
         let all = self.test.torc(["-f", "json", "workflows", "list"]).success().json();
         let all = all["workflows"].as_array().expect("a list").clone();
-        let mut names: Vec<String> = all.iter().map(|w| w["name"].as_str().unwrap_or_default().to_owned()).collect();
+        let mut names: Vec<String> =
+            all.iter().map(|w| w["name"].as_str().unwrap_or_default().to_owned()).collect();
         names.sort();
         names
     }
 
     fn create(&self, name: &str) -> crate::support::Done {
-        self.test.write(&format!("{name}.yaml"), &format!("name: {name}\njobs: [{{name: a, command: 'true'}}]\n"));
+        self.test.write(
+            &format!("{name}.yaml"),
+            &format!("name: {name}\njobs: [{{name: a, command: 'true'}}]\n"),
+        );
         self.test.torc(["create", &format!("{name}.yaml"), "--initialize"]).done()
     }
 }
@@ -81,7 +86,11 @@ fn what_can_not_be_written_is_refused_and_what_was_acknowledged_stays() {
             assert_ne!(refused.code, Some(0), "{what} {error}: {}", refused.stdout);
             assert!(refused.stderr.contains(said), "{what} {error}: {}", refused.stderr);
         }
-        assert_eq!(world.names(), ["before"], "{what} {error}: reading goes on, and nothing of it counts");
+        assert_eq!(
+            world.names(),
+            ["before"],
+            "{what} {error}: reading goes on, and nothing of it counts"
+        );
         world.heal();
     }
     world.create("after").expect(0);
@@ -89,7 +98,8 @@ fn what_can_not_be_written_is_refused_and_what_was_acknowledged_stays() {
     server.wait();
     let (server, _) = world.serve(&port);
     let names = world.names();
-    // What was refused may have reached the disk all the same; then it is whole. What was acknowledged must be there.
+    // What was refused may have reached the disk all the same; then it is whole. What was
+    // acknowledged must be there.
     assert!(names.contains(&"before".into()) && names.contains(&"after".into()), "{names:?}");
     world.test.torc(["server", "doctor"]).success();
     drop(server);
@@ -109,7 +119,11 @@ fn a_result_waits_for_the_disk() {
     world.fail("fsync", EIO);
     gate.open();
     runner.wait_for_stderr("the server does not answer");
-    assert_eq!(world.test.statuses(), ["a running", "b blocked"], "nothing that is not durable is told");
+    assert_eq!(
+        world.test.statuses(),
+        ["a running", "b blocked"],
+        "nothing that is not durable is told"
+    );
     world.heal();
     runner.wait().expect(0).tells("2 of 2 jobs succeeded");
     assert_eq!(world.test.read("ran"), "a\nb\n");

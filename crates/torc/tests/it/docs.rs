@@ -2,11 +2,12 @@
 //!
 //! Each document is run from top to bottom in a directory of its own:
 //!
-//! - a `yaml`, `json`, `json5`, `kdl`, `sh` or `text` block whose first line is a comment with a file name
-//!   (`# sweep.yaml`, `// sweep.json5`) is written to that file;
-//! - in a `console` block, each line that begins with `$ ` is run by a shell, and the lines below it are what it must
-//!   print (both streams together). `...` stands for any lines, `[..]` for any text within a line. A command that
-//!   ends with `# exit 1` must exit with that code, all others with 0.
+//! - a `yaml`, `json`, `json5`, `kdl`, `sh` or `text` block whose first line is a comment with a
+//!   file name (`# sweep.yaml`, `// sweep.json5`) is written to that file;
+//! - in a `console` block, each line that begins with `$ ` is run by a shell, and the lines below
+//!   it are what it must print (both streams together). `...` stands for any lines, `[..]` for any
+//!   text within a line. A command that ends with `# exit 1` must exit with that code, all others
+//!   with 0.
 
 use crate::support::Test;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,11 @@ pub fn blocks(document: &str) -> Vec<Block> {
     for (number, line) in document.lines().enumerate() {
         match (&mut open, line.strip_prefix("```")) {
             (None, Some(language)) => {
-                open = Some(Block { language: language.trim().into(), line: number + 1, text: String::new() });
+                open = Some(Block {
+                    language: language.trim().into(),
+                    line: number + 1,
+                    text: String::new(),
+                });
             }
             (Some(_), Some("")) => blocks.extend(open.take()),
             (Some(block), _) => {
@@ -44,7 +49,8 @@ pub fn blocks(document: &str) -> Vec<Block> {
 }
 
 fn check(name: &str) {
-    let document = std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let document = std::fs::read_to_string(root().join(name))
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
     let test = Test::new();
     for block in blocks(&document) {
         match block.language.as_str() {
@@ -69,12 +75,17 @@ fn check_console(test: &Test, name: &str, block: &Block) {
     let mut lines = block.text.lines().peekable();
     while let Some(line) = lines.next() {
         let place = format!("{name}, block at line {}", block.line);
-        let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("{place}: `{line}` belongs to no command"));
+        let command = line
+            .strip_prefix("$ ")
+            .unwrap_or_else(|| panic!("{place}: `{line}` belongs to no command"));
         let mut expected = Vec::new();
         while let Some(line) = lines.next_if(|line| !line.starts_with("$ ")) {
             expected.push(line);
         }
-        let code = command.rsplit_once("# exit ").and_then(|(_, code)| code.trim().parse().ok()).unwrap_or(0);
+        let code = command
+            .rsplit_once("# exit ")
+            .and_then(|(_, code)| code.trim().parse().ok())
+            .unwrap_or(0);
         let done = test.shell(&format!("exec 2>&1\n{command}")).done();
         assert_eq!(done.code, Some(code), "{place}: `{command}` said\n{}", done.stdout);
         let actual: Vec<&str> = done.stdout.lines().map(str::trim_end).collect();
@@ -91,7 +102,9 @@ fn lines_match(expected: &[&str], actual: &[&str]) -> bool {
     match (expected.split_first(), actual.split_first()) {
         (None, None) => true,
         (None, Some(_)) => false,
-        (Some((&"...", rest)), _) => (0..=actual.len()).any(|skip| lines_match(rest, &actual[skip..])),
+        (Some((&"...", rest)), _) => {
+            (0..=actual.len()).any(|skip| lines_match(rest, &actual[skip..]))
+        }
         (Some(_), None) => false,
         (Some((line, rest)), Some((first, others))) => {
             text_matches(line.trim_end(), first) && lines_match(rest, others)
@@ -103,7 +116,10 @@ fn text_matches(expected: &str, actual: &str) -> bool {
     match expected.split_once("[..]") {
         None => expected == actual,
         Some((before, after)) => actual.strip_prefix(before).is_some_and(|rest| {
-            rest.char_indices().map(|(at, _)| at).chain([rest.len()]).any(|at| text_matches(after, &rest[at..]))
+            rest.char_indices()
+                .map(|(at, _)| at)
+                .chain([rest.len()])
+                .any(|at| text_matches(after, &rest[at..]))
         }),
     }
 }

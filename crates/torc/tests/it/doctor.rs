@@ -1,4 +1,5 @@
-//! The doctor: databases that were damaged on purpose, what is said about them, and what a repair makes of them.
+//! The doctor: databases that were damaged on purpose, what is said about them, and what a repair
+//! makes of them.
 
 use crate::support::{Done, Test};
 use rusqlite::Connection;
@@ -21,7 +22,8 @@ fn damaged(sql: &str) -> Test {
     test.torc(["run", "workflow.yaml"]).exit(1);
     examine(&test).expect(0);
     let db = Connection::open(test.path(".torc/torc.db")).expect("the database");
-    db.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON").expect("no protection");
+    db.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON")
+        .expect("no protection");
     // But for those that are to be missed, the triggers are gone only for the time of the damage.
     let guards: Vec<(String, String)> = db
         .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
@@ -138,13 +140,15 @@ fn what_is_wrong_is_said_and_repaired() {
         examine(&test).expect(1).says(said).tells("--repair");
         let repaired = test.torc(["server", "doctor", "--repair"]).done();
         // Attempts that are gone have no events, and the other way round: that is told and stays.
-        let left: Vec<&str> = repaired.stdout.lines().filter(|line| !line.starts_with("repaired: ")).collect();
+        let left: Vec<&str> =
+            repaired.stdout.lines().filter(|line| !line.starts_with("repaired: ")).collect();
         let is_told = |line: &&str| line.starts_with("an ended attempt has its event");
         assert!(left.iter().all(is_told), "{damage}: {}{}", repaired.stdout, repaired.stderr);
         assert!(repaired.stderr.contains("before-repair"), "{damage}: {}", repaired.stderr);
         assert_eq!(test.statuses(), statuses, "{damage}");
         let again = test.torc(["server", "doctor", "--repair"]).done();
-        let more: Vec<&str> = again.stdout.lines().filter(|line| line.starts_with("repaired: ")).collect();
+        let more: Vec<&str> =
+            again.stdout.lines().filter(|line| line.starts_with("repaired: ")).collect();
         assert_eq!(more, [] as [&str; 0], "{damage}: a second repair finds nothing");
     }
 }
@@ -161,7 +165,9 @@ fn a_map_that_found_its_items_is_sound() {
 #[test]
 fn what_can_not_be_repaired_is_said_and_left_alone() {
     let test = damaged("UPDATE attempt SET attempt_id = 5 WHERE attempt_id = 2");
-    let said = examine(&test).expect(1).says("attempts are numbered without a gap: job 1 has 2 attempts in run 1");
+    let said = examine(&test)
+        .expect(1)
+        .says("attempts are numbered without a gap: job 1 has 2 attempts in run 1");
     assert!(!said.stderr.contains("--repair"), "{}", said.stderr);
 
     // Half of the file is gone.

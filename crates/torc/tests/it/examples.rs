@@ -1,4 +1,5 @@
-//! Every workflow in `examples/`, everything that `torc new` writes and every workflow in the documents works.
+//! Every workflow in `examples/`, everything that `torc new` writes and every workflow in the
+//! documents works.
 
 use crate::support::Test;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,10 @@ fn root() -> PathBuf {
 }
 
 fn examples() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = entries.filter(|path| Format::from_path(path) == Some(Format::Yaml)).collect();
+    let entries =
+        std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| Format::from_path(path) == Some(Format::Yaml)).collect();
     files.sort();
     files
 }
@@ -44,7 +47,8 @@ fn every_example_runs() {
         for beside in std::fs::read_dir(root().join("examples")).unwrap() {
             let beside = beside.unwrap().path();
             if beside.is_file() && Format::from_path(&beside).is_none() {
-                std::fs::copy(&beside, test.path(beside.file_name().unwrap().to_str().unwrap())).unwrap();
+                std::fs::copy(&beside, test.path(beside.file_name().unwrap().to_str().unwrap()))
+                    .unwrap();
             }
         }
         let file = path.file_name().unwrap().to_str().unwrap();
@@ -75,13 +79,22 @@ fn what_new_writes_runs() {
 fn what_is_exported_is_the_workflow_that_was_created() {
     let test = Test::new();
     for path in examples() {
-        let written = torc_spec::parse(&Source::read(&path).unwrap()).unwrap_or_else(|errors| panic!("{errors}")).spec;
+        let written = torc_spec::parse(&Source::read(&path).unwrap())
+            .unwrap_or_else(|errors| panic!("{errors}"))
+            .spec;
         let created = test.torc(["-f", "json", "create", path.to_str().unwrap()]).success().json();
-        let id = created["id"].as_i64().or(created["workflow_id"].as_i64()).unwrap_or_else(|| panic!("{created}"));
+        let id = created["id"]
+            .as_i64()
+            .or(created["workflow_id"].as_i64())
+            .unwrap_or_else(|| panic!("{created}"));
         for format in Format::ALL {
-            let text = test.torc(["workflows", "export", &id.to_string(), "--as", format.extension()]).success().stdout;
+            let text = test
+                .torc(["workflows", "export", &id.to_string(), "--as", format.extension()])
+                .success()
+                .stdout;
             let read = torc_spec::parse(&Source::new("exported", text.as_str(), format));
-            let read = read.unwrap_or_else(|errors| panic!("{}: {errors}\n{text}", path.display())).spec;
+            let read =
+                read.unwrap_or_else(|errors| panic!("{}: {errors}\n{text}", path.display())).spec;
             assert_eq!(read, written, "{} as {format}:\n{text}", path.display());
         }
     }
@@ -100,15 +113,25 @@ fn every_workflow_in_the_documents_is_right() {
         for block in crate::docs::blocks(&text) {
             let Some(format) = Format::parse(&block.language) else { continue };
             let is_whole = match format {
-                Format::Yaml => block.text.lines().any(|line| line.starts_with("jobs:") || line.starts_with("tasks:")),
+                Format::Yaml => block
+                    .text
+                    .lines()
+                    .any(|line| line.starts_with("jobs:") || line.starts_with("tasks:")),
                 Format::Kdl => block.text.lines().any(|line| line.starts_with("job ")),
                 Format::Json | Format::Json5 => block.text.contains("\"jobs\""),
             };
             if is_whole {
-                let parsed = torc_spec::parse(&Source::new(path.display().to_string(), block.text.as_str(), format));
-                let parsed =
-                    parsed.unwrap_or_else(|errors| panic!("{}, line {}: {errors}", path.display(), block.line));
-                parsed.spec.plan().unwrap_or_else(|errors| panic!("{}, line {}: {errors}", path.display(), block.line));
+                let parsed = torc_spec::parse(&Source::new(
+                    path.display().to_string(),
+                    block.text.as_str(),
+                    format,
+                ));
+                let parsed = parsed.unwrap_or_else(|errors| {
+                    panic!("{}, line {}: {errors}", path.display(), block.line)
+                });
+                parsed.spec.plan().unwrap_or_else(|errors| {
+                    panic!("{}, line {}: {errors}", path.display(), block.line)
+                });
                 checked += 1;
             }
         }

@@ -1,4 +1,5 @@
-//! The golden specs: each isolates one rule of the spec language, run to its end by the real program.
+//! The golden specs: each isolates one rule of the spec language, run to its end by the real
+//! program.
 
 use crate::support::{Done, Test, text};
 use serde_json::Value;
@@ -8,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 fn graph(test: &Test) -> BTreeMap<String, BTreeSet<String>> {
     let jobs = test.torc(["-f", "json", "jobs", "list"]).success().json();
     let jobs = jobs["jobs"].as_array().expect("jobs").clone();
-    let names: BTreeMap<i64, String> =
-        jobs.iter().map(|job| (job["id"].as_i64().expect("id"), text(&job["name"]).to_string())).collect();
+    let names: BTreeMap<i64, String> = jobs
+        .iter()
+        .map(|job| (job["id"].as_i64().expect("id"), text(&job["name"]).to_string()))
+        .collect();
     let parents = |id: i64| -> BTreeSet<String> {
         let job = test.torc(["-f", "json", "jobs", "get", &id.to_string()]).success().json();
         let ids = job["depends_on_job_ids"].as_array().expect("dependencies").clone();
@@ -65,7 +68,10 @@ jobs:
     };
     let test = Test::new().spec(&zip("['x','y','z']"));
     succeeds(&test, 3);
-    assert_eq!(graph(&test).into_keys().collect::<BTreeSet<_>>(), set(&["p_x_1", "p_y_2", "p_z_3"]));
+    assert_eq!(
+        graph(&test).into_keys().collect::<BTreeSet<_>>(),
+        set(&["p_x_1", "p_y_2", "p_z_3"])
+    );
 
     let test = Test::new().spec(&zip("['x','y']"));
     let done = test.run().expect(2);

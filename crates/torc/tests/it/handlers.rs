@@ -40,9 +40,11 @@ struct Expected {
     scripts: Vec<(i64, i64)>,
 }
 
-/// The documented rule, written a second time: precise before catch-all, a retry while the attempt's number is lower.
+/// The documented rule, written a second time: precise before catch-all, a retry while the
+/// attempt's number is lower.
 fn oracle(case: &Case, pending: bool) -> Expected {
-    let mut expected = Expected { status: "", attempts: 1, outcomes: Vec::new(), scripts: Vec::new() };
+    let mut expected =
+        Expected { status: "", attempts: 1, outcomes: Vec::new(), scripts: Vec::new() };
     loop {
         let code = case.codes.get(expected.attempts as usize - 1).copied().unwrap_or(0);
         if code == 0 {
@@ -62,7 +64,9 @@ fn oracle(case: &Case, pending: bool) -> Expected {
                 continue;
             }
             Some(_) => ("MaxRetriesExceeded", "failed"),
-            None if case.rules.is_empty() => ("NoHandler", if pending { "pending_failed" } else { "failed" }),
+            None if case.rules.is_empty() => {
+                ("NoHandler", if pending { "pending_failed" } else { "failed" })
+            }
             None => ("NoMatchingRule", if pending { "pending_failed" } else { "failed" }),
         };
         expected.outcomes.push(Some(outcome));
@@ -78,10 +82,20 @@ fn cases(count: usize, seed: u64) -> Vec<Case> {
         let mut rules = Vec::new();
         for _ in 0..dice.roll(4) {
             let all = dice.roll(3) == 0;
-            let codes = if all { vec![] } else { (0..=dice.roll(2)).map(|_| 10 + dice.roll(4) as i64).collect() };
-            rules.push(Rule { codes, all, max: 1 + dice.roll(4) as i64, script: dice.roll(3) == 0 });
+            let codes = if all {
+                vec![]
+            } else {
+                (0..=dice.roll(2)).map(|_| 10 + dice.roll(4) as i64).collect()
+            };
+            rules.push(Rule {
+                codes,
+                all,
+                max: 1 + dice.roll(4) as i64,
+                script: dice.roll(3) == 0,
+            });
         }
-        let codes = (0..dice.roll(5)).map(|_| [10, 11, 12, 13, 1, 139][dice.roll(6) as usize]).collect();
+        let codes =
+            (0..dice.roll(5)).map(|_| [10, 11, 12, 13, 1, 139][dice.roll(6) as usize]).collect();
         cases.push(Case { name: format!("job_{n}"), rules, codes });
     }
     cases
@@ -140,7 +154,10 @@ fn check(count: usize, seed: u64, pending: bool) {
     let test = Test::new().file("workflow.json", &spec(&cases, pending).to_string());
     test.torc(["run", "workflow.json", "--max-parallel-jobs", "8"]).done();
     let jobs = test.torc(["-f", "json", "jobs", "list", "--limit", "5000"]).success().json();
-    let results = test.torc(["-f", "json", "results", "list", "--all-runs", "--limit", "9000"]).success().json();
+    let results = test
+        .torc(["-f", "json", "results", "list", "--all-runs", "--limit", "9000"])
+        .success()
+        .json();
     let mut outcomes: BTreeMap<String, Vec<(i64, Option<String>)>> = BTreeMap::new();
     for result in results["results"].as_array().expect("results") {
         let outcome = result["outcome"].as_str().map(str::to_owned);
@@ -151,19 +168,26 @@ fn check(count: usize, seed: u64, pending: bool) {
     let mut ran: BTreeMap<&str, Vec<(i64, i64)>> = BTreeMap::new();
     for line in scripts.lines() {
         let words: Vec<&str> = line.split(' ').collect();
-        ran.entry(words[0]).or_default().push((words[1].parse().expect("attempt"), words[2].parse().expect("code")));
+        ran.entry(words[0])
+            .or_default()
+            .push((words[1].parse().expect("attempt"), words[2].parse().expect("code")));
     }
     let jobs = jobs["jobs"].as_array().expect("jobs");
     assert_eq!(jobs.len(), cases.len());
     for (job, case) in jobs.iter().zip(&cases) {
         let expected = oracle(case, pending);
         let place = format!("{} with codes {:?}", case.name, case.codes);
-        assert_eq!((text(&job["name"]), text(&job["status"])), (case.name.as_str(), expected.status), "{place}");
+        assert_eq!(
+            (text(&job["name"]), text(&job["status"])),
+            (case.name.as_str(), expected.status),
+            "{place}"
+        );
         assert_eq!(job["attempt_id"].as_i64(), Some(expected.attempts), "{place}");
         let mut seen = outcomes.remove(&case.name).unwrap_or_default();
         seen.sort();
         let seen: Vec<Option<String>> = seen.into_iter().map(|(_, outcome)| outcome).collect();
-        let wanted: Vec<Option<String>> = expected.outcomes.iter().map(|o| o.map(str::to_owned)).collect();
+        let wanted: Vec<Option<String>> =
+            expected.outcomes.iter().map(|o| o.map(str::to_owned)).collect();
         assert_eq!(seen, wanted, "{place}");
         assert_eq!(ran.remove(case.name.as_str()).unwrap_or_default(), expected.scripts, "{place}");
     }
@@ -268,11 +292,19 @@ jobs:
         test.run().expect(1);
         test.torc(again.iter().copied()).success();
         test.run().expect(1);
-        assert_eq!((test.read("ran").as_str(), test.read("scripts").as_str()), ("1\n", "1\n1\n"), "{again:?}");
+        assert_eq!(
+            (test.read("ran").as_str(), test.read("scripts").as_str()),
+            ("1\n", "1\n1\n"),
+            "{again:?}"
+        );
         std::fs::write(test.path("fixed"), "").expect("a file");
         test.torc(again.iter().copied()).success();
         test.run().expect(0);
-        assert_eq!((test.read("ran").as_str(), test.read("scripts").as_str()), ("1\n4\n", "1\n1\n1\n"), "{again:?}");
+        assert_eq!(
+            (test.read("ran").as_str(), test.read("scripts").as_str()),
+            ("1\n4\n", "1\n1\n1\n"),
+            "{again:?}"
+        );
     }
 }
 
@@ -282,7 +314,8 @@ fn a_verdict_moves_a_waiting_job_and_only_such_a_job() {
     let test = Test::new().spec(spec);
     test.run();
     assert_eq!(test.statuses(), ["a pending_failed", "b pending_failed", "c blocked", "d blocked"]);
-    let again = test.torc(["workflows", "reset-status", "latest", "--failed-only", "--dry-run"]).success();
+    let again =
+        test.torc(["workflows", "reset-status", "latest", "--failed-only", "--dry-run"]).success();
     assert!(again.stdout.contains('a') && again.stdout.contains('b'), "{}", again.stdout);
 }
 

@@ -128,7 +128,10 @@ jobs:
     let attempts = test.torc(["-f", "json", "jobs", "attempts", "during"]).success().json();
     let attempts = attempts["attempts"].as_array().expect("attempts").clone();
     assert_eq!(attempts.len(), 2);
-    assert_eq!((&attempts[0]["cause"], &attempts[0]["return_code"]), (&"lost".into(), &(-128).into()));
+    assert_eq!(
+        (&attempts[0]["cause"], &attempts[0]["return_code"]),
+        (&"lost".into(), &(-128).into())
+    );
     assert_eq!(attempts[1]["retry_of"], attempts[0]["id"]);
     let leftover = processes_with(&test.path("").display().to_string());
     assert!(leftover.is_empty(), "{leftover:?}");
@@ -150,30 +153,44 @@ fn a_complete_workflow_begins_anew_and_new_forces_it() {
 #[test]
 fn a_new_workflow_after_a_bad_end_says_how_to_go_on_with_the_old_one() {
     let test = Test::new().spec("name: bad\njobs:\n  - {name: a, command: 'false'}\n");
-    let first = test.run().expect(1).tells("hint: `torc workflows reset-status 1 --failed-only` and `torc run 1` run");
+    let first = test
+        .run()
+        .expect(1)
+        .tells("hint: `torc workflows reset-status 1 --failed-only` and `torc run 1` run");
     assert!(!first.stderr.contains("torc recover"), "it would do nothing: {}", first.stderr);
-    let second = test.run().expect(1).tells("note: workflow 1 of the same spec has ended, 1 job of it without success");
+    let second = test
+        .run()
+        .expect(1)
+        .tells("note: workflow 1 of the same spec has ended, 1 job of it without success");
     // Recovery knows no remedy for it.
     second.tells("`torc workflows reset-status 1 --failed-only` lets the old one go on");
     test.torc(["run", "workflow.yaml", "--new"]).exit(1).tells("created workflow 3");
     test.torc(["create", "workflow.yaml"]).success();
     test.torc(["cancel", "4"]).success();
-    test.run().expect(1).tells("`torc workflows reset-status 4 --failed-only` lets the old one go on");
+    test.run()
+        .expect(1)
+        .tells("`torc workflows reset-status 4 --failed-only` lets the old one go on");
 }
 
 #[test]
 fn a_new_workflow_after_a_timeout_points_to_recovery() {
-    let test = Test::new().spec("name: slow\njobs:\n  - {name: a, command: sleep 60, timeout: 1s}\n");
+    let test =
+        Test::new().spec("name: slow\njobs:\n  - {name: a, command: sleep 60, timeout: 1s}\n");
     test.run().expect(1).tells("hint: `torc recover 1` repairs what it can");
     test.run().expect(1).tells("`torc recover 1` goes on with the old one");
 }
 
 #[test]
 fn a_run_of_an_edited_spec_says_how_to_keep_what_is_done() {
-    let test = Test::new().spec("name: e\njobs:\n  - {name: a, command: 'true'}\n  - {name: b, command: 'false'}\n");
+    let test = Test::new()
+        .spec("name: e\njobs:\n  - {name: a, command: 'true'}\n  - {name: b, command: 'false'}\n");
     test.run().expect(1);
-    test.write("workflow.yaml", "name: e\njobs:\n  - {name: a, command: 'true'}\n  - {name: b, command: ':'}\n");
-    let run = test.run().expect(0).tells("note: workflow 1 was made from another version of this spec");
+    test.write(
+        "workflow.yaml",
+        "name: e\njobs:\n  - {name: a, command: 'true'}\n  - {name: b, command: ':'}\n",
+    );
+    let run =
+        test.run().expect(0).tells("note: workflow 1 was made from another version of this spec");
     assert!(run.stderr.contains("`torc workflows reinitialize 1 --spec FILE`"), "{}", run.stderr);
     assert!(!test.run().expect(0).stderr.contains("another version"), "this version has been run");
     test.write("workflow.yaml", "name: e\njobs:\n  - {name: a, command: 'true'}\n");
@@ -184,7 +201,9 @@ fn a_run_of_an_edited_spec_says_how_to_keep_what_is_done() {
 #[test]
 fn a_short_time_limit_is_used() {
     let test = Test::new().spec("name: quick\njobs:\n  - {name: a, command: 'true'}\n");
-    test.torc(["run", "workflow.yaml", "--time-limit", "15s"]).success().tells("1 of 1 job succeeded");
+    test.torc(["run", "workflow.yaml", "--time-limit", "15s"])
+        .success()
+        .tells("1 of 1 job succeeded");
 }
 
 #[test]
@@ -305,7 +324,11 @@ fn a_job_for_another_label_is_explained_and_the_run_ends() {
         .tells("special: it waits for a runner with the label `gpu-box`")
         .tells("hint: `torc runner 1 --label gpu-box`");
     assert_eq!(test.statuses(), ["anywhere completed", "special ready"]);
-    let why = test.torc(["why", "special"]).success().says("label `gpu-box`").says("`torc runner 1 --label gpu-box`");
+    let why = test
+        .torc(["why", "special"])
+        .success()
+        .says("label `gpu-box`")
+        .says("`torc runner 1 --label gpu-box`");
     assert!(!why.stdout.contains("torc run 1"), "{}", why.stdout);
     test.torc(["runner", "1", "--label", "gpu-box"]).success();
     assert_eq!(test.statuses(), ["anywhere completed", "special completed"]);

@@ -6,7 +6,12 @@ use serde_json::Value;
 /// The kinds of the events of the latest workflow, in order.
 fn event_kinds(test: &Test) -> Vec<String> {
     let events = test.torc(["-f", "json", "events"]).success().json();
-    events["events"].as_array().expect("events").iter().map(|event| text(&event["kind"]).to_string()).collect()
+    events["events"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .map(|event| text(&event["kind"]).to_string())
+        .collect()
 }
 
 fn counts(test: &Test) -> Value {
@@ -26,8 +31,9 @@ fn all_succeeded_is_exit_0_and_said_so() {
 #[test]
 fn a_failing_parent_cancels_a_wide_and_deep_graph_and_nothing_else() {
     // 30 chains of depth 30 hang below `bad`; 20 jobs and a chain have nothing to do with it.
-    let mut spec =
-        String::from("name: big\njobs:\n  - {name: bad, command: 'exit 7'}\n  - {name: good, command: 'true'}\n");
+    let mut spec = String::from(
+        "name: big\njobs:\n  - {name: bad, command: 'exit 7'}\n  - {name: good, command: 'true'}\n",
+    );
     for chain in 0..30 {
         for depth in 0..30 {
             let parent = if depth == 0 { "bad".into() } else { format!("c{chain}_{}", depth - 1) };
@@ -47,7 +53,8 @@ fn a_failing_parent_cancels_a_wide_and_deep_graph_and_nothing_else() {
     assert_eq!(counts["canceled"], 900, "{counts}");
     assert_eq!(counts["completed"], 22, "{counts}");
     let ran = std::fs::read_dir(test.path("")).expect("directory").flatten();
-    let ran: Vec<_> = ran.filter(|file| file.file_name().to_string_lossy().starts_with("ran_")).collect();
+    let ran: Vec<_> =
+        ran.filter(|file| file.file_name().to_string_lossy().starts_with("ran_")).collect();
     assert!(ran.is_empty(), "{ran:?}");
     test.torc(["why", "c3_29"]).success().says("canceled");
 }
@@ -62,7 +69,11 @@ fn an_exit_code_and_a_signal_are_told_apart() {
     assert_eq!((&code["return_code"], &code["cause"]), (&42.into(), &"exit".into()), "{code}");
     assert_eq!(code["signal"], Value::Null);
     let signal = test.last_attempt("signal");
-    assert_eq!((&signal["return_code"], &signal["cause"]), (&139.into(), &"signal".into()), "{signal}");
+    assert_eq!(
+        (&signal["return_code"], &signal["cause"]),
+        (&139.into(), &"signal".into()),
+        "{signal}"
+    );
     assert_eq!(signal["signal"], 11);
 }
 
@@ -83,7 +94,11 @@ jobs:
     );
     test.run().expect(1);
     let attempt = test.last_attempt("stuck");
-    assert_eq!((&attempt["return_code"], &attempt["cause"]), (&152.into(), &"timeout".into()), "{attempt}");
+    assert_eq!(
+        (&attempt["return_code"], &attempt["cause"]),
+        (&152.into(), &"timeout".into()),
+        "{attempt}"
+    );
     for name in ["child.pid", "grandchild.pid"] {
         let pid = test.read(name).trim().to_string();
         assert!(!std::path::Path::new("/proc").join(&pid).exists(), "{name} {pid} survived");
@@ -105,7 +120,11 @@ jobs:
     );
     test.run().expect(1);
     let attempt = test.last_attempt("eat");
-    assert_eq!((&attempt["return_code"], &attempt["cause"]), (&137.into(), &"oom".into()), "{attempt}");
+    assert_eq!(
+        (&attempt["return_code"], &attempt["cause"]),
+        (&137.into(), &"oom".into()),
+        "{attempt}"
+    );
     assert!(!attempt["evidence"].as_array().expect("evidence").is_empty(), "{attempt}");
     test.torc(["why", "eat"]).success().says("evidence").says("memory 64.0 MiB");
 }

@@ -13,7 +13,10 @@ fn jobs_run_nowhere_else_when_their_directory_is_gone() {
         assert!(told.contains(&missing) && told.contains("--work-dir"), "{call:?}: {told}");
     }
     assert_eq!(test.statuses(), ["a uninitialized"]);
-    assert!(!test.exists("here.txt") && !test.exists("p") && !test.exists("output"), "nothing was made or started");
+    assert!(
+        !test.exists("here.txt") && !test.exists("p") && !test.exists("output"),
+        "nothing was made or started"
+    );
 
     test.torc(["run", "w", "--work-dir", "q"]).exit(2);
     std::fs::create_dir(test.path("q")).expect("a directory");
@@ -26,7 +29,8 @@ fn jobs_run_nowhere_else_when_their_directory_is_gone() {
 
 #[test]
 fn a_job_that_runs_is_not_retried() {
-    let test = Test::new().spec("name: w\njobs: [{name: a, command: 'echo up > up; read line < gate'}]\n");
+    let test =
+        Test::new().spec("name: w\njobs: [{name: a, command: 'echo up > up; read line < gate'}]\n");
     let (up, gate) = (test.gate("up"), test.gate("gate"));
     let run = test.torc(["run", "workflow.yaml"]).spawn();
     up.read();
@@ -50,7 +54,8 @@ fn what_a_spec_may_not_ask_for_nobody_may() {
 
 #[test]
 fn a_limit_of_zero_is_told() {
-    let test = Test::new().spec("name: w\nlimits: {lic: 0}\njobs: [{name: a, command: 'true', uses: [lic]}]\n");
+    let test = Test::new()
+        .spec("name: w\nlimits: {lic: 0}\njobs: [{name: a, command: 'true', uses: [lic]}]\n");
     test.torc(["create", "workflow.yaml", "--initialize"]).success();
     let told = test.torc(["why", "a"]).success().stdout;
     assert!(told.contains("limit `lic` is 0") && told.contains("torc limits set lic"), "{told}");
@@ -80,15 +85,30 @@ jobs:
     test.run().expect(1);
     let steps = |job: &str| test.torc(["jobs", "steps", job]).success().stdout;
     let why = |job: &str| test.torc(["why", job]).success().stdout;
-    assert!(steps("large").contains("use [shell] try 1: failed (variable 1)"), "{}", steps("large"));
+    assert!(
+        steps("large").contains("use [shell] try 1: failed (variable 1)"),
+        "{}",
+        steps("large")
+    );
     for job in ["large", "number"] {
-        assert!(!why(job).contains("not known") && !why(job).contains("nothing says why"), "{}", why(job));
+        assert!(
+            !why(job).contains("not known") && !why(job).contains("nothing says why"),
+            "{}",
+            why(job)
+        );
         assert!(why(job).contains("a step did not give what it should"), "{}", why(job));
     }
     for told in [steps("word"), why("word"), test.torc(["logs", "word"]).success().stdout] {
-        assert!(told.contains("`Recovered`") && told.contains("`recovered`, `retry` or `failed`"), "{told}");
+        assert!(
+            told.contains("`Recovered`") && told.contains("`recovered`, `retry` or `failed`"),
+            "{told}"
+        );
     }
-    assert!(why("late").contains("it ran longer than its limit of 1 s: ended after"), "{}", why("late"));
+    assert!(
+        why("late").contains("it ran longer than its limit of 1 s: ended after"),
+        "{}",
+        why("late")
+    );
 }
 
 #[test]
@@ -97,7 +117,10 @@ fn a_limit_may_be_called_anything() {
     test.torc(["limits", "set", "a/b ?%#", "2"]).success();
     test.torc(["create", "workflow.yaml"]).success();
     let limits = test.torc(["-f", "json", "limits", "list"]).success().json();
-    assert_eq!((&limits["limits"][0]["name"], &limits["limits"][0]["max"]), (&"a/b ?%#".into(), &2.into()));
+    assert_eq!(
+        (&limits["limits"][0]["name"], &limits["limits"][0]["max"]),
+        (&"a/b ?%#".into(), &2.into())
+    );
     test.torc(["limits", "delete", "a/b ?%#"]).success();
     test.torc(["limits", "set", "", "2"]).exit(2).tells("must not be empty");
 }
@@ -120,7 +143,8 @@ jobs:
     let warned = test.torc(["workflows", "export", "w", "-o", "now.yaml"]).success().stderr;
     assert!(warned.contains("1 job") && warned.contains("d1"), "{warned}");
     test.torc(["create", "now.yaml"]).success();
-    let job = |name: &str| test.torc(["-f", "json", "jobs", "get", name, "-w", "2"]).success().json();
+    let job =
+        |name: &str| test.torc(["-f", "json", "jobs", "get", name, "-w", "2"]).success().json();
     let needs = |name: &str| {
         let job = job(name);
         ["num_cpus", "memory", "runtime", "priority"].map(|key| job[key].to_string()).join(" ")
@@ -133,7 +157,13 @@ jobs:
 #[test]
 fn a_wrong_call_of_run_creates_nothing() {
     let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
-    for options in ["--memory-gb nan", "--memory-gb=-1", "--memory-gb inf", "--work-dir nope", "-o /proc/nope/x"] {
+    for options in [
+        "--memory-gb nan",
+        "--memory-gb=-1",
+        "--memory-gb inf",
+        "--work-dir nope",
+        "-o /proc/nope/x",
+    ] {
         test.shell(&format!("torc run workflow.yaml {options}")).exit(2);
         assert!(!test.exists(".torc"), "{options}");
     }

@@ -1,4 +1,5 @@
-//! Real agent programs judge failures through the real server. Only the model is a script of ours, on loopback.
+//! Real agent programs judge failures through the real server. Only the model is a script of ours,
+//! on loopback.
 //!
 //! `scripts/mcp-lab` installs the programs; see `real_clients.rs`.
 
@@ -29,13 +30,17 @@ fn rounds(test: &Test) -> String {
     let files = dirs.flat_map(|dir| std::fs::read_dir(dir.path()).into_iter().flatten().flatten());
     files
         .map(|file| {
-            format!("{}:\n{}\n", file.path().display(), std::fs::read_to_string(file.path()).unwrap_or_default())
+            format!(
+                "{}:\n{}\n",
+                file.path().display(),
+                std::fs::read_to_string(file.path()).unwrap_or_default()
+            )
         })
         .collect()
 }
 
-/// `torc recover --ai-recovery` with this agent judges the two failures of [`waiting`], and nothing was offered to the
-/// model but our two tools and what is `harmless`.
+/// `torc recover --ai-recovery` with this agent judges the two failures of [`waiting`], and nothing
+/// was offered to the model but our two tools and what is `harmless`.
 fn recovers(agent: &str, harmless: &[&str], set_up: impl Fn(&Test, Call, &ScriptedModel) -> Call) {
     let Some(lab) = lab() else { return };
     if !lab.join("npm/node_modules/.bin").join(agent).exists() {
@@ -44,18 +49,28 @@ fn recovers(agent: &str, harmless: &[&str], set_up: impl Fn(&Test, Call, &Script
     }
     let test = waiting();
     let model = ScriptedModel::start(judge_by_words);
-    let call = test.torc(["recover", "1", "--ai-recovery", "--ai-agent", agent, "--ai-timeout", "100s"]);
+    let call =
+        test.torc(["recover", "1", "--ai-recovery", "--ai-agent", agent, "--ai-timeout", "100s"]);
     let done = set_up(&test, offline(call.env("PATH", path_with(&lab))), &model).done();
     let offered = model.offered();
     let context = || format!("{}\n{}\n{offered:?}", done.stderr, rounds(&test));
     assert_eq!(done.code, Some(0), "{}", context());
     assert!(done.stderr.contains("1 to be tried again, 1 failed for good"), "{}", context());
-    assert_eq!(test.statuses(), ["flaky ready", "broken failed", "after canceled", "fine completed"]);
+    assert_eq!(
+        test.statuses(),
+        ["flaky ready", "broken failed", "after canceled", "fine completed"]
+    );
     let ours = ["list_pending_failed_jobs", "classify_and_resolve_failures"];
     for tool in offered.iter().flatten() {
-        assert!(ours.iter().any(|own| tool.ends_with(own)) || harmless.contains(&tool.as_str()), "{tool}: {offered:?}");
+        assert!(
+            ours.iter().any(|own| tool.ends_with(own)) || harmless.contains(&tool.as_str()),
+            "{tool}: {offered:?}"
+        );
     }
-    assert!(offered.iter().any(|tools| ours.iter().all(|own| tools.iter().any(|t| t.ends_with(own)))), "{offered:?}");
+    assert!(
+        offered.iter().any(|tools| ours.iter().all(|own| tools.iter().any(|t| t.ends_with(own)))),
+        "{offered:?}"
+    );
     let history = test.torc(["-f", "json", "jobs", "classify", "--history"]).success().json();
     let row = &history["classifications"][0];
     assert_eq!((text(&row["agent"]), text(&row["reason"])), (agent, "judged by a script"));
@@ -69,7 +84,12 @@ fn the_real_claude_code_recovers_a_workflow() {
 #[test]
 fn the_real_codex_recovers_a_workflow() {
     // Of MCP servers there is ours only, which has no resources; and there is nobody to ask.
-    let harmless = ["list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource", "request_user_input"];
+    let harmless = [
+        "list_mcp_resources",
+        "list_mcp_resource_templates",
+        "read_mcp_resource",
+        "request_user_input",
+    ];
     recovers("codex", &harmless, |test, call, model| {
         let settings = format!(
             "model = \"gpt-5\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\
@@ -86,7 +106,8 @@ fn the_real_gemini_recovers_a_workflow() {
     recovers("gemini", &[], |test, call, model| {
         let settings = json!({"security": {"auth": {"selectedType": "gemini-api-key"}},
                               "privacy": {"usageStatisticsEnabled": false},
-                              // With a model of its own choice it first asks another one which to take.
+                              // With a model of its own choice it first asks another one which to
+                              // take.
                               "model": {"name": "gemini-2.5-flash"}});
         test.write(".gemini/settings.json", &settings.to_string());
         call.env("GEMINI_API_KEY", "dummy").env("GOOGLE_GEMINI_BASE_URL", &model.url)
@@ -133,13 +154,18 @@ fn the_real_claude_code_takes_the_printed_registration() {
         .success()
         .says("RECOVERED");
     assert_eq!(test.statuses()[..2], ["flaky ready", "broken failed"]);
-    assert!(model.offered().iter().flatten().any(|name| name == "mcp__torc__create_workflow"), "an assistant's tools");
+    assert!(
+        model.offered().iter().flatten().any(|name| name == "mcp__torc__create_workflow"),
+        "an assistant's tools"
+    );
 }
 
 /// Looks, asks the site's own server about the storage, and retries what that explains.
 fn judge_with_the_site(conversation: &Conversation) -> Option<(&'static str, Value)> {
     match conversation.results.as_slice() {
-        [_] => Some(("was_service_down", json!({"service": "storage", "time": "2026-03-01T10:15"}))),
+        [_] => {
+            Some(("was_service_down", json!({"service": "storage", "time": "2026-03-01T10:15"})))
+        }
         [listed, site] => {
             let was_down = site["down"] == true;
             let verdict = |print: &Value| {
@@ -149,7 +175,10 @@ fn judge_with_the_site(conversation: &Conversation) -> Option<(&'static str, Val
                        "evidence": [format!("storage was down until {}", site["to"].as_str().unwrap_or("?"))]})
             };
             let verdicts: Vec<Value> = fingerprints(listed).map(verdict).collect();
-            Some(("classify_and_resolve_failures", json!({"workflow_id": 1, "classifications": verdicts})))
+            Some((
+                "classify_and_resolve_failures",
+                json!({"workflow_id": 1, "classifications": verdicts}),
+            ))
         }
         _ => judge_by_words(conversation),
     }
@@ -160,13 +189,25 @@ fn the_real_claude_code_asks_a_server_of_the_site() {
     let Some(lab) = lab() else { return };
     let test = waiting();
     let model = ScriptedModel::start(judge_with_the_site);
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/custom-mcp-server/agents.json");
-    let call = test.torc(["recover", "1", "--ai-recovery", "--ai-agent", "claude-with-site", "--ai-timeout", "100s"]);
+    let example =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/custom-mcp-server/agents.json");
+    let call = test.torc([
+        "recover",
+        "1",
+        "--ai-recovery",
+        "--ai-agent",
+        "claude-with-site",
+        "--ai-timeout",
+        "100s",
+    ]);
     let call = offline(call.env("PATH", path_with(&lab))).env("TORC_AGENTS", example);
     let done = with_claude(call, &model).done();
     let context = || format!("{}\n{}\n{:?}", done.stderr, rounds(&test), model.offered());
     assert_eq!(done.code, Some(0), "{}", context());
-    assert_eq!(test.statuses(), ["flaky ready", "broken failed", "after canceled", "fine completed"]);
+    assert_eq!(
+        test.statuses(),
+        ["flaky ready", "broken failed", "after canceled", "fine completed"]
+    );
     let offered = model.offered();
     let mut tools = offered.first().cloned().unwrap_or_default();
     tools.sort();
@@ -180,5 +221,9 @@ fn the_real_claude_code_asks_a_server_of_the_site() {
     );
     let history = test.torc(["-f", "json", "jobs", "classify", "--history"]).success().json();
     let row = &history["classifications"][0];
-    assert_eq!(row["evidence"], json!(["storage was down until 2026-03-01T11:30:00"]), "what the site's server said");
+    assert_eq!(
+        row["evidence"],
+        json!(["storage was down until 2026-03-01T11:30:00"]),
+        "what the site's server said"
+    );
 }

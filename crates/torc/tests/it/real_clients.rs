@@ -1,8 +1,9 @@
 //! Real MCP clients against the real server.
 //!
-//! `scripts/mcp-lab` installs them (Python SDK, inspector) and the agent programs of `real_agents.rs`. `TORC_MCP_LAB` names
-//! a directory in which they are already, or is `none` where they can not be fetched. Where they are missing these tests
-//! say so and are skipped; with `CI=true` that is a failure.
+//! `scripts/mcp-lab` installs them (Python SDK, inspector) and the agent programs of
+//! `real_agents.rs`. `TORC_MCP_LAB` names a directory in which they are already, or is `none` where
+//! they can not be fetched. Where they are missing these tests say so and are skipped; with
+//! `CI=true` that is a failure.
 
 use crate::mcp::waiting;
 use crate::support::{TORC, Test};
@@ -34,7 +35,11 @@ pub fn lab() -> Option<PathBuf> {
 /// A search path with them in front.
 pub fn path_with(lab: &Path) -> String {
     let own = std::env::var("PATH").unwrap_or_default();
-    format!("{}:{}:{own}", lab.join("npm/node_modules/.bin").display(), lab.join("python/bin").display())
+    format!(
+        "{}:{}:{own}",
+        lab.join("npm/node_modules/.bin").display(),
+        lab.join("python/bin").display()
+    )
 }
 
 /// `torc mcp --http` with its address and token.
@@ -85,7 +90,9 @@ fn the_official_python_client_speaks_both_transports() {
     let Some(lab) = lab() else { return };
     let test = waiting();
     test.write("client.py", PYTHON);
-    let run = |args: &str| test.shell(&format!("python client.py {args}")).env("PATH", path_with(&lab)).success();
+    let run = |args: &str| {
+        test.shell(&format!("python client.py {args}")).env("PATH", path_with(&lab)).success()
+    };
     run(&format!("stdio '{TORC}'")).says("PYTHON CLIENT OK");
     let (_server, url, token) = serve_http(&test);
     run(&format!("http {url} {token}")).says("PYTHON CLIENT OK");
@@ -145,8 +152,15 @@ fn an_assistant_finds_every_tool_that_users_of_torc_know() {
     let Some(lab) = lab() else { return };
     let test = waiting();
     test.write("client.py", ASSISTANT);
-    test.shell(&format!("python client.py '{TORC}'")).env("PATH", path_with(&lab)).success().says("ASSISTANT OK 16");
-    assert_eq!(test.statuses(), ["a ready", "b blocked"], "the newest workflow is the one that it made");
+    test.shell(&format!("python client.py '{TORC}'"))
+        .env("PATH", path_with(&lab))
+        .success()
+        .says("ASSISTANT OK 16");
+    assert_eq!(
+        test.statuses(),
+        ["a ready", "b blocked"],
+        "the newest workflow is the one that it made"
+    );
     assert_eq!(test.torc(["-f", "json", "jobs", "get", "2"]).success().json()["status"], "failed");
 }
 
@@ -156,9 +170,13 @@ fn the_inspector_finds_nothing_wrong_over_both_transports() {
     let test = waiting();
     let run = |script: &str| test.shell(script).env("PATH", path_with(&lab)).success();
     let stdio = format!("mcp-inspector --cli '{TORC}' mcp");
-    run(&format!("{stdio} --method tools/list --strict")).says("list_pending_failed_jobs").says("create_workflow");
-    run(&format!("{stdio} --method tools/call --tool-name list_pending_failed_jobs --tool-arg workflow_id=1"))
-        .says("pending_failed_count");
+    run(&format!("{stdio} --method tools/list --strict"))
+        .says("list_pending_failed_jobs")
+        .says("create_workflow");
+    run(&format!(
+        "{stdio} --method tools/call --tool-name list_pending_failed_jobs --tool-arg workflow_id=1"
+    ))
+    .says("pending_failed_count");
     let (_server, url, token) = serve_http(&test);
     let http = format!("mcp-inspector --cli {url} --header 'Authorization: Bearer {token}'");
     run(&format!("{http} --method tools/list --strict")).says("classify_and_resolve_failures");

@@ -84,7 +84,12 @@ jobs:
     for (job, kind) in expected {
         let card = why(&test, job);
         let diagnosis = &card["diagnosis"];
-        println!("{job:<12} {:<18} {:.2}  {}", text(&diagnosis["kind"]), diagnosis["confidence"], diagnosis["summary"]);
+        println!(
+            "{job:<12} {:<18} {:.2}  {}",
+            text(&diagnosis["kind"]),
+            diagnosis["confidence"],
+            diagnosis["summary"]
+        );
         if diagnosis["kind"] != kind {
             misses.push(format!("{job}: expected {kind}, {diagnosis}"));
         }
@@ -132,13 +137,27 @@ fn recover_repairs_what_it_can_and_leaves_the_rest() {
     );
     assert_eq!(
         test.statuses(),
-        ["hungry ready", "slow ready", "bug failed", "fine completed", "after blocked", "after_bug canceled"]
+        [
+            "hungry ready",
+            "slow ready",
+            "bug failed",
+            "fine completed",
+            "after blocked",
+            "after_bug canceled"
+        ]
     );
     assert_eq!((memory(&test, "hungry"), memory(&test, "fine")), ("150m".into(), "100m".into()));
     test.torc(["run", "latest"]).done().expect(1);
     assert_eq!(
         test.statuses(),
-        ["hungry completed", "slow completed", "bug failed", "fine completed", "after completed", "after_bug canceled"]
+        [
+            "hungry completed",
+            "slow completed",
+            "bug failed",
+            "fine completed",
+            "after completed",
+            "after_bug canceled"
+        ]
     );
     let attempt = test.last_attempt("hungry");
     assert_eq!(
@@ -170,7 +189,10 @@ fn refusals_of_recover_say_why() {
     let test = Test::new().spec("name: good\njobs:\n  - {name: a, command: 'true'}\n");
     test.run().expect(0);
     test.torc(["recover"]).success().tells("nothing to recover: every job of workflow 1 succeeded");
-    assert_eq!(test.torc(["-f", "json", "recover"]).success().json()["jobs_to_retry"], Value::Array(Vec::new()));
+    assert_eq!(
+        test.torc(["-f", "json", "recover"]).success().json()["jobs_to_retry"],
+        Value::Array(Vec::new())
+    );
     test.torc(["recover", "--memory-multiplier", "0.5"]).done().expect(2).tells("from 1 to 100");
     test.torc(["recover", "7"]).done().expect(2);
 }
@@ -182,7 +204,11 @@ fn no_job_gets_more_memory_than_the_machine_has() {
          resource_requirements: r, command: './hog 400'}\n",
     );
     test.torc(["run", "workflow.yaml", "--memory", "200m"]).done().expect(1);
-    test.torc(["recover"]).done().expect(0).says("150m -> 200m").says("largest node known has 200m");
+    test.torc(["recover"])
+        .done()
+        .expect(0)
+        .says("150m -> 200m")
+        .says("largest node known has 200m");
     test.torc(["run", "latest", "--memory", "200m"]).done().expect(1);
     test.torc(["recover"]).done().expect(1).says("cannot be recovered because");
 }
@@ -195,12 +221,24 @@ fn watch_recovers_with_a_runner_of_its_own_and_counts_its_rounds() {
     );
     test.run().expect(1);
     // 100m -> 150m is not enough, and one round is all there is, however often it is started.
-    let first = test.torc(["watch", "--recover", "--max-retries", "1", "--log-file", "w.log"]).done().expect(1);
-    first.tells("recovery round 1 of 1").tells("starting one here").tells("no recovery: 1 round of recovery");
-    test.torc(["watch", "--recover", "--max-retries", "1"]).done().expect(1).tells("no recovery: 1 round of recovery");
+    let first = test
+        .torc(["watch", "--recover", "--max-retries", "1", "--log-file", "w.log"])
+        .done()
+        .expect(1);
+    first
+        .tells("recovery round 1 of 1")
+        .tells("starting one here")
+        .tells("no recovery: 1 round of recovery");
+    test.torc(["watch", "--recover", "--max-retries", "1"])
+        .done()
+        .expect(1)
+        .tells("no recovery: 1 round of recovery");
     assert!(test.read("w.log").contains("recovery round 1 of 1"));
     // 150m -> 225m is.
-    test.torc(["watch", "--recover", "--max-retries", "2"]).done().expect(0).tells("2 of 2 jobs succeeded");
+    test.torc(["watch", "--recover", "--max-retries", "2"])
+        .done()
+        .expect(0)
+        .tells("2 of 2 jobs succeeded");
     assert_eq!(memory(&test, "hungry"), "225m");
 }
 
@@ -217,7 +255,9 @@ fn watch_begins_what_it_is_to_run_and_else_says_who_does() {
     watch.wait_for_stderr("workflow 1 `fresh` has not been started; `torc run 1` starts it");
     test.torc(["run", "1"]).success();
     watch.wait().expect(0).tells("1 of 1 job succeeded");
-    test.torc(["workflows", "reset-status", "1"]).success().tells("1 job will run again; `torc run 1` runs it");
+    test.torc(["workflows", "reset-status", "1"])
+        .success()
+        .tells("1 job will run again; `torc run 1` runs it");
     let again = test.torc(["watch", "--recover"]).done().expect(0);
     again.tells("starting one here").tells("1 of 1 job succeeded");
 }
@@ -240,8 +280,12 @@ fn reinitialize_names_what_it_leaves_alone() {
     assert!(!nothing.stderr.contains("left as they are"), "{}", nothing.stderr);
     std::fs::remove_file(test.path("in.txt")).unwrap();
     // A look ahead must not promise what the call itself refuses.
-    test.torc(["workflows", "reinitialize", "1", "--dry-run"]).exit(2).tells("1 input file does not exist: `in`");
-    test.torc(["workflows", "reinitialize", "1"]).exit(2).tells("1 input file does not exist: `in`");
+    test.torc(["workflows", "reinitialize", "1", "--dry-run"])
+        .exit(2)
+        .tells("1 input file does not exist: `in`");
+    test.torc(["workflows", "reinitialize", "1"])
+        .exit(2)
+        .tells("1 input file does not exist: `in`");
     test.torc(["workflows", "reinitialize", "1", "--dry-run", "--force"]).success();
 }
 
@@ -275,9 +319,20 @@ fn single_jobs_can_be_held_released_disabled_canceled_and_retried() {
     test.torc(["jobs", "cancel", "b"]).success();
     test.torc(["jobs", "release", "a"]).success();
     test.torc(["run", "1"]).done().expect(1);
-    assert_eq!(test.statuses(), ["a completed", "b canceled", "c failed", "d failed", "e disabled"]);
+    assert_eq!(
+        test.statuses(),
+        ["a completed", "b canceled", "c failed", "d failed", "e disabled"]
+    );
     let results = test.torc(["-f", "json", "results", "list", "--failed"]).success().json();
-    assert_eq!(results["results"].as_array().expect("results").iter().filter(|r| r["cause"] == "exit").count(), 4);
+    assert_eq!(
+        results["results"]
+            .as_array()
+            .expect("results")
+            .iter()
+            .filter(|r| r["cause"] == "exit")
+            .count(),
+        4
+    );
 }
 
 #[test]
@@ -304,10 +359,16 @@ jobs:
     let after = memory(&test, "two");
     assert_eq!(after, text(&line["suggested_memory"]), "{line}");
     let kept = &why(&test, "two")["adjustments"];
-    let memory = kept.as_array().expect("adjustments").iter().find(|a| a["field"] == "memory").expect("memory");
+    let memory = kept
+        .as_array()
+        .expect("adjustments")
+        .iter()
+        .find(|a| a["field"] == "memory")
+        .expect("memory");
     assert_eq!(memory["from"], 900 << 20, "{kept}");
     assert!(
-        text(&memory["by"]).contains("torc reports --correct") && text(&memory["why"]).contains("of its memory"),
+        text(&memory["by"]).contains("torc reports --correct")
+            && text(&memory["why"]).contains("of its memory"),
         "{kept}"
     );
     test.torc(["plot", "resources", "-o", "use.html"]).success().says("use.html");
@@ -342,9 +403,14 @@ jobs:
     test.write("in2.txt", "2");
     test.run().expect(0);
     let again = |test: &Test| {
-        let plan = test.torc(["-f", "json", "workflows", "reinitialize", "1", "--dry-run"]).success().json();
+        let plan = test
+            .torc(["-f", "json", "workflows", "reinitialize", "1", "--dry-run"])
+            .success()
+            .json();
         let jobs = plan["jobs"].as_array().expect("jobs").clone();
-        jobs.iter().map(|job| format!("{}: {}", text(&job["name"]), text(&job["reason"]))).collect::<Vec<_>>()
+        jobs.iter()
+            .map(|job| format!("{}: {}", text(&job["name"]), text(&job["reason"])))
+            .collect::<Vec<_>>()
     };
     assert!(again(&test).is_empty());
     test.write("in1.txt", "longer than before");
@@ -355,7 +421,10 @@ jobs:
     test.torc(["run", "1"]).done().expect(0);
     std::fs::remove_file(test.path("mid2.txt")).expect("an output");
     let gone = again(&test);
-    assert!(gone.len() == 2 && gone[0].starts_with("two: ") && gone[1].starts_with("both: "), "{gone:?}");
+    assert!(
+        gone.len() == 2 && gone[0].starts_with("two: ") && gone[1].starts_with("both: "),
+        "{gone:?}"
+    );
 }
 
 #[test]
@@ -366,7 +435,10 @@ fn a_touched_file_is_the_same_file_where_contents_are_compared() {
         test.write("in.txt", "one");
         test.run().expect(0);
         let changed = |test: &Test| {
-            let plan = test.torc(["-f", "json", "workflows", "reinitialize", "1", "--dry-run"]).success().json();
+            let plan = test
+                .torc(["-f", "json", "workflows", "reinitialize", "1", "--dry-run"])
+                .success()
+                .json();
             plan["jobs"].as_array().map_or(0, Vec::len)
         };
         test.shell("touch -d '+1 hour' in.txt").success();
@@ -404,7 +476,8 @@ fn another_env_runs_nothing_again_and_says_so() {
 
     test.write("new.yaml", &spec("three", "other"));
     let all = test.torc(call).success();
-    all.tells("2 completed jobs keep results").tells("`torc workflows reset-status 1` lets them run again");
+    all.tells("2 completed jobs keep results")
+        .tells("`torc workflows reset-status 1` lets them run again");
 }
 
 #[test]
@@ -418,11 +491,20 @@ fn an_edited_spec_runs_again_what_it_changes_and_what_follows() {
     let test = Test::new().spec(&spec("echo old > a.txt", ""));
     test.run().expect(0);
     test.write("new.yaml", &spec("echo new > a.txt", ""));
-    let dry = test.torc(["workflows", "reinitialize", "1", "--spec", "new.yaml", "--dry-run"]).success();
+    let dry =
+        test.torc(["workflows", "reinitialize", "1", "--spec", "new.yaml", "--dry-run"]).success();
     dry.says("the new spec changes it");
-    assert_eq!(test.statuses().iter().filter(|s| s.ends_with("completed")).count(), 3, "nothing was changed");
-    let done = test.torc(["-f", "json", "workflows", "reinitialize", "1", "--spec", "new.yaml"]).success().json();
-    let names: Vec<&str> = done["jobs"].as_array().expect("jobs").iter().map(|j| text(&j["name"])).collect();
+    assert_eq!(
+        test.statuses().iter().filter(|s| s.ends_with("completed")).count(),
+        3,
+        "nothing was changed"
+    );
+    let done = test
+        .torc(["-f", "json", "workflows", "reinitialize", "1", "--spec", "new.yaml"])
+        .success()
+        .json();
+    let names: Vec<&str> =
+        done["jobs"].as_array().expect("jobs").iter().map(|j| text(&j["name"])).collect();
     assert_eq!(names, ["a", "b"]);
     test.torc(["run", "1"]).done().expect(0);
     assert_eq!(
@@ -430,7 +512,8 @@ fn an_edited_spec_runs_again_what_it_changes_and_what_follows() {
         ("new\n".into(), "b\nb\n".into(), "c\n".into())
     );
     test.write("other.yaml", &spec("true", "  - {name: d, command: 'true'}\n"));
-    let refused = test.torc(["workflows", "reinitialize", "1", "--spec", "other.yaml"]).done().expect(2);
+    let refused =
+        test.torc(["workflows", "reinitialize", "1", "--spec", "other.yaml"]).done().expect(2);
     refused.tells("jobs that the workflow has not: `d`");
 }
 
@@ -441,7 +524,11 @@ fn evidence_names_its_place_in_the_file() {
     test.write("workflow.yaml", "name: w\njobs: [{name: a, command: python3 fail.py}]\n");
     test.run().expect(1);
     let card = why(&test, "a");
-    let proof = card["diagnosis"]["proof"].as_array().expect("proof").iter().find(|p| p["source"] == "text");
+    let proof = card["diagnosis"]["proof"]
+        .as_array()
+        .expect("proof")
+        .iter()
+        .find(|p| p["source"] == "text");
     let proof = proof.expect("the program's words");
     let whole = std::fs::read(test.path(text(&card["attempt"]["stderr_path"]))).expect("the file");
     let at = |key: &str| proof[key].as_u64().expect("a place") as usize;
@@ -479,7 +566,9 @@ fn why_leads_from_a_blocked_job_to_the_recovery_of_what_waits_for_a_verdict() {
     );
     test.run().expect(1);
     assert_eq!(test.statuses(), ["a pending_failed", "b blocked"]);
-    test.torc(["why", "b"]).success().says("job 1 waits for a verdict: `torc why 1` shows what can be done");
+    test.torc(["why", "b"])
+        .success()
+        .says("job 1 waits for a verdict: `torc why 1` shows what can be done");
     test.torc(["why", "1"])
         .success()
         .says("`torc recover 1` gives it more time and runs it again")

@@ -1,4 +1,5 @@
-//! Retries under fire: kills between every two steps of the retry path, people who race, and scripts that misbehave.
+//! Retries under fire: kills between every two steps of the retry path, people who race, and
+//! scripts that misbehave.
 
 use crate::support::{Running, Test, text};
 use serde_json::Value;
@@ -41,7 +42,11 @@ fn retried_exactly_once(test: &Test, place: &str) {
     let numbers: Vec<i64> = list.iter().filter_map(|a| a["attempt_id"].as_i64()).collect();
     assert_eq!(numbers, (1..=list.len() as i64).collect::<Vec<_>>(), "{place}: {list:#?}");
     let retried: BTreeSet<i64> = list.iter().filter_map(|a| a["retry_of"].as_i64()).collect();
-    assert_eq!(retried.len(), list.len() - 1, "{place}: each attempt but the last was retried once");
+    assert_eq!(
+        retried.len(),
+        list.len() - 1,
+        "{place}: each attempt but the last was retried once"
+    );
     let witness = test.read("witness");
     let starts: Vec<&str> = witness.lines().filter(|line| line.starts_with("start")).collect();
     let distinct: BTreeSet<&str> = starts.iter().copied().collect();
@@ -50,9 +55,14 @@ fn retried_exactly_once(test: &Test, place: &str) {
         let number = failed["attempt_id"].as_i64().expect("a number");
         let script = witness.lines().position(|line| line == format!("script {number}"));
         let next = witness.lines().position(|line| {
-            line.strip_prefix("start ").and_then(|n| n.parse::<i64>().ok()).is_some_and(|n| n > number)
+            line.strip_prefix("start ")
+                .and_then(|n| n.parse::<i64>().ok())
+                .is_some_and(|n| n > number)
         });
-        assert!(script.is_some_and(|script| next.is_none_or(|next| script < next)), "{place}:\n{witness}");
+        assert!(
+            script.is_some_and(|script| next.is_none_or(|next| script < next)),
+            "{place}:\n{witness}"
+        );
     }
 }
 
@@ -110,15 +120,19 @@ fn a_killed_server_anywhere_on_the_retry_path_gives_one_retry() {
                 next.as_mut().map(|next| next.wait_for_stdout("http://"));
                 next
             });
-            let (guard, second) =
-                if is_up { (Some(guard), None) } else { (None, guard.join().expect("the next server")) };
+            let (guard, second) = if is_up {
+                (Some(guard), None)
+            } else {
+                (None, guard.join().expect("the next server"))
+            };
             let url = format!("http://127.0.0.1:{port}");
             test.torc(["--url", &url, "--token-file", ".torc/token", "runner", "1"]).success();
             let second = match guard {
                 None => second,
                 Some(guard) => {
                     // If it never came to that place, it is still there and is told to stop.
-                    let _ = Command::new("kill").arg(pid.to_string()).stderr(Stdio::null()).status();
+                    let _ =
+                        Command::new("kill").arg(pid.to_string()).stderr(Stdio::null()).status();
                     guard.join().expect("the next server")
                 }
             };
@@ -142,7 +156,9 @@ fn racing_retries_give_one_attempt() {
     let wins = done.iter().filter(|done| done.code == Some(0)).count();
     assert_eq!(wins, 1, "{done:#?}");
     assert!(
-        done.iter().filter(|done| done.code != Some(0)).all(|done| done.stderr.contains("only a failed or terminated")),
+        done.iter()
+            .filter(|done| done.code != Some(0))
+            .all(|done| done.stderr.contains("only a failed or terminated")),
         "{done:#?}"
     );
     let list = attempts(&test, "a");
@@ -158,21 +174,35 @@ fn racing_verdicts_give_one_decision() {
     test.torc(["runner", "1"]).done();
     assert_eq!(test.statuses(), ["a pending_failed", "b blocked"]);
     let client =
-        torc_client::Client::new(&format!("http://127.0.0.1:{port}"), &test.read(".torc/token")).expect("a client");
+        torc_client::Client::new(&format!("http://127.0.0.1:{port}"), &test.read(".torc/token"))
+            .expect("a client");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let calls: Vec<_> = (0..6)
         .map(|i| if i % 2 == 0 { JobStatus::Ready } else { JobStatus::Failed })
         .map(|status| {
-            let (client, update) = (client.clone(), UpdateJob { status: Some(status), ..UpdateJob::default() });
+            let (client, update) =
+                (client.clone(), UpdateJob { status: Some(status), ..UpdateJob::default() });
             runtime.spawn(async move { (status, client.update_job(JobId(1), &update).await) })
         })
         .collect();
-    let done: Vec<_> = calls.into_iter().map(|call| runtime.block_on(call).expect("an answer")).collect();
-    let won: Vec<JobStatus> = done.iter().filter(|(_, answer)| answer.is_ok()).map(|(status, _)| *status).collect();
+    let done: Vec<_> =
+        calls.into_iter().map(|call| runtime.block_on(call).expect("an answer")).collect();
+    let won: Vec<JobStatus> =
+        done.iter().filter(|(_, answer)| answer.is_ok()).map(|(status, _)| *status).collect();
     assert_eq!(won.len(), 1, "{done:#?}");
-    let refused = |answer: &Result<_, torc_client::Error>| answer.as_ref().err().and_then(torc_client::Error::status);
-    assert_eq!(done.iter().filter_map(|(_, answer)| refused(answer)).collect::<Vec<_>>(), [409; 5], "{done:#?}");
-    let expected = if won == [JobStatus::Ready] { ["a ready", "b blocked"] } else { ["a failed", "b canceled"] };
+    let refused = |answer: &Result<_, torc_client::Error>| {
+        answer.as_ref().err().and_then(torc_client::Error::status)
+    };
+    assert_eq!(
+        done.iter().filter_map(|(_, answer)| refused(answer)).collect::<Vec<_>>(),
+        [409; 5],
+        "{done:#?}"
+    );
+    let expected = if won == [JobStatus::Ready] {
+        ["a ready", "b blocked"]
+    } else {
+        ["a failed", "b canceled"]
+    };
     assert_eq!(test.statuses(), expected);
     assert_eq!(attempts(&test, "a").len(), if won == [JobStatus::Ready] { 2 } else { 1 });
 }
@@ -199,7 +229,11 @@ jobs:
     for job in ["deletes", "talks", "forks"] {
         assert_eq!(test.last_attempt(job)["script"]["return_code"], 0, "{job}");
     }
-    assert_eq!(crate::support::processes_with("sleep\u{0}7531"), [] as [u32; 0], "nothing of a script survives it");
+    assert_eq!(
+        crate::support::processes_with("sleep\u{0}7531"),
+        [] as [u32; 0],
+        "nothing of a script survives it"
+    );
     // What it said is on disk as it said it; nobody reads it whole.
     let said = test.torc(["logs", "talks"]).done();
     assert!(said.stdout.len() + said.stderr.len() < 10_000_000, "{} bytes", said.stdout.len());

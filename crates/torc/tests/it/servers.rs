@@ -26,7 +26,10 @@ jobs:
     );
     let server = serve(&test, &[]);
     test.torc(["create", "workflow.yaml", "--initialize"]).success();
-    let runners = [test.torc(["runner", "shared", "-j", "2"]).spawn(), test.torc(["runner", "1", "-j", "2"]).spawn()];
+    let runners = [
+        test.torc(["runner", "shared", "-j", "2"]).spawn(),
+        test.torc(["runner", "1", "-j", "2"]).spawn(),
+    ];
     for runner in runners {
         runner.wait().expect(0);
     }
@@ -93,7 +96,14 @@ fn a_wrong_token_is_refused() {
     test.write("right", &token);
     let elsewhere = Test::new();
     let right = test.path("right");
-    let call = ["--url", &server.url, "--token-file", right.to_str().expect("a path"), "workflows", "list"];
+    let call = [
+        "--url",
+        &server.url,
+        "--token-file",
+        right.to_str().expect("a path"),
+        "workflows",
+        "list",
+    ];
     elsewhere.torc(call).success().tells("no workflows");
 }
 
@@ -104,7 +114,8 @@ fn a_runner_joins_from_another_directory_and_works_where_the_workflow_is() {
     test.torc(["create", "workflow.yaml", "--initialize"]).success();
     let elsewhere = Test::new();
     let token = test.path(".torc/token");
-    let call = ["--url", &server.url, "--token-file", token.to_str().expect("a path"), "runner", "far"];
+    let call =
+        ["--url", &server.url, "--token-file", token.to_str().expect("a path"), "runner", "far"];
     elsewhere.torc(call).success();
     let here = test.path("").canonicalize().expect("a directory");
     assert_eq!(test.read("where.txt").trim(), here.display().to_string());
@@ -117,7 +128,10 @@ fn an_oversized_body_is_refused_and_changes_nothing() {
     );
     test.torc(["create", "workflow.yaml"]).success();
     test.write("big.json", &format!("\"{}\"", "x".repeat(40 << 20)));
-    test.torc(["user-data", "update", "v", "@big.json"]).exit(2).tells("larger than").tells("hint:");
+    test.torc(["user-data", "update", "v", "@big.json"])
+        .exit(2)
+        .tells("larger than")
+        .tells("hint:");
     assert_eq!(test.torc(["user-data", "get", "v"]).success().stdout, "1\n");
 }
 
@@ -129,14 +143,18 @@ fn two_reinitialize_calls_at_once_do_not_disturb_each_other() {
     let server = serve(&test, &[]);
     test.run().expect(0);
     test.write("in.txt", "two, which is longer\n");
-    let calls = [0; 4].map(|_| test.torc(["-f", "json", "workflows", "reinitialize", "latest"]).spawn());
+    let calls =
+        [0; 4].map(|_| test.torc(["-f", "json", "workflows", "reinitialize", "latest"]).spawn());
     let codes = calls.map(|call| call.wait().code);
     assert!(codes.iter().all(|code| matches!(code, Some(0 | 2))), "{codes:?}");
     assert!(codes.contains(&Some(0)), "{codes:?}");
     assert_eq!(test.statuses(), ["a ready", "b blocked"]);
     test.torc(["run", "latest"]).success();
     assert_eq!(test.statuses(), ["a completed", "b completed"]);
-    assert_eq!(test.torc(["-q", "logs", "a", "--stdout"]).success().stdout, "two, which is longer\n");
+    assert_eq!(
+        test.torc(["-q", "logs", "a", "--stdout"]).success().stdout,
+        "two, which is longer\n"
+    );
     drop(server);
 }
 
@@ -146,8 +164,13 @@ fn wrong_input_is_refused_and_the_database_stays_as_it_was() {
     test.run().expect(1);
     let state = || {
         let list = |what: &[&str]| test.torc([&["-f", "json"], what].concat()).success().stdout;
-        [list(&["workflows", "list"]), list(&["jobs", "list"]), list(&["events"]), list(&["user-data", "list"])]
-            .concat()
+        [
+            list(&["workflows", "list"]),
+            list(&["jobs", "list"]),
+            list(&["events"]),
+            list(&["user-data", "list"]),
+        ]
+        .concat()
     };
     let before = state();
     let bad = [
@@ -157,8 +180,16 @@ fn wrong_input_is_refused_and_the_database_stays_as_it_was() {
             "cycle",
         ),
         ("typo.yaml", "name: c\njobs:\n  - {name: a, comand: x}\n", "comand"),
-        ("twice.yaml", "name: c\njobs:\n  - {name: a, command: x}\n  - {name: a, command: y}\n", "a"),
-        ("dangling.yaml", "name: c\njobs:\n  - {name: a, command: x, depends_on: [nobody]}\n", "nobody"),
+        (
+            "twice.yaml",
+            "name: c\njobs:\n  - {name: a, command: x}\n  - {name: a, command: y}\n",
+            "a",
+        ),
+        (
+            "dangling.yaml",
+            "name: c\njobs:\n  - {name: a, command: x, depends_on: [nobody]}\n",
+            "nobody",
+        ),
         ("broken.yaml", "name: c\njobs: [\n", "broken.yaml"),
     ];
     for (name, spec, word) in bad {
@@ -253,7 +284,11 @@ fn a_second_server_does_not_take_a_state_directory_over() {
     let first = serve(&test, &[]);
     let announced = test.read(".torc/server.json");
     let pid = first.running.pid().to_string();
-    test.torc(["server", "run", "--database", "x.db"]).exit(3).tells("is served by").tells(&pid).tells("--dir");
+    test.torc(["server", "run", "--database", "x.db"])
+        .exit(3)
+        .tells("is served by")
+        .tells(&pid)
+        .tells("--dir");
     assert_eq!(test.read(".torc/server.json"), announced);
     first.running.signal("TERM");
     first.running.wait().expect(0);
@@ -265,7 +300,8 @@ fn a_second_server_does_not_take_a_state_directory_over() {
     second.running.signal("TERM");
     second.running.wait().expect(0);
     drop(serve(&test, &["--database", ".torc/../.torc/torc.db"]));
-    let mut inside = test.shell("cd .torc && exec torc --dir . server run --database torc.db").spawn();
+    let mut inside =
+        test.shell("cd .torc && exec torc --dir . server run --database torc.db").spawn();
     inside.wait_for_stdout("http://");
 }
 
@@ -285,7 +321,8 @@ fn announce_an_ending_server(test: &Test) -> std::thread::JoinHandle<()> {
         let _ = stream.read(&mut request).expect("a request");
         let body = r#"{"status":"ok"}"#;
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
-        write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).expect("an answer");
+        write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+            .expect("an answer");
     })
 }
 
@@ -310,7 +347,8 @@ fn a_command_goes_on_when_the_server_it_found_ends_before_it_answers() {
 
 #[test]
 fn a_directory_on_the_command_line_counts_more_than_a_server_in_the_environment() {
-    let test = Test::new().spec("name: outer\njobs:\n  - {name: a, command: 'torc --dir sub exec -c true'}\n");
+    let test = Test::new()
+        .spec("name: outer\njobs:\n  - {name: a, command: 'torc --dir sub exec -c true'}\n");
     test.run().expect(0);
     let inner = test.torc(["--dir", "sub", "-f", "json", "workflows", "list"]).success().json();
     assert_eq!(inner["total_count"], 1, "{inner}");
@@ -318,6 +356,13 @@ fn a_directory_on_the_command_line_counts_more_than_a_server_in_the_environment(
     assert_eq!(outer["workflows"][0]["name"], "outer", "{outer}");
     let url = "http://127.0.0.1:1";
     test.torc(["--dir", "sub", "status"]).env("TORC_API_URL", url).success();
-    test.torc(["--dir", "sub", "--url", url, "--token-file", "sub/token", "status"]).exit(3).tells(url);
-    test.torc(["status"]).env("TORC_DIR", "sub").env("TORC_API_URL", url).env("TORC_TOKEN", "t").exit(3).tells(url);
+    test.torc(["--dir", "sub", "--url", url, "--token-file", "sub/token", "status"])
+        .exit(3)
+        .tells(url);
+    test.torc(["status"])
+        .env("TORC_DIR", "sub")
+        .env("TORC_API_URL", url)
+        .env("TORC_TOKEN", "t")
+        .exit(3)
+        .tells(url);
 }

@@ -1,4 +1,5 @@
-//! Steps under fire: the runner dies at every point of a handler, and values try to become shell text.
+//! Steps under fire: the runner dies at every point of a handler, and values try to become shell
+//! text.
 
 use crate::support::{Test, text};
 use serde_json::{Value, json};
@@ -32,7 +33,8 @@ fn a_kill_at_any_point_of_a_handler_loses_nothing() {
             for nth in nths {
                 let test = Test::new().spec(&SPEC.replace("RESUME", resume));
                 let place = format!("{point}:{nth}");
-                let first = test.torc(["run", "workflow.yaml"]).env("TORC_FAILPOINT", &place).done();
+                let first =
+                    test.torc(["run", "workflow.yaml"]).env("TORC_FAILPOINT", &place).done();
                 if first.code.is_some() {
                     first.expect(0);
                     continue;
@@ -46,10 +48,19 @@ fn a_kill_at_any_point_of_a_handler_loses_nothing() {
                 assert_eq!(test.statuses(), ["j completed"], "{about}");
                 // Within one attempt: `build` twice at most, everything else once.
                 for attempt in ["1", "2"] {
-                    let count =
-                        |step: &str| lines.iter().filter(|line| line.starts_with(&format!("{step} {attempt}"))).count();
+                    let count = |step: &str| {
+                        lines
+                            .iter()
+                            .filter(|line| line.starts_with(&format!("{step} {attempt}")))
+                            .count()
+                    };
                     assert!(count("build") <= 2, "{about}");
-                    assert!(["prepare", "first", "second", "finish"].iter().all(|step| count(step) <= 1), "{about}");
+                    assert!(
+                        ["prepare", "first", "second", "finish"]
+                            .iter()
+                            .all(|step| count(step) <= 1),
+                        "{about}"
+                    );
                 }
                 assert!(
                     lines.contains(&"finish 2 7") || lines.contains(&"finish 1 7"),
@@ -69,7 +80,10 @@ fn a_kill_at_any_point_of_a_handler_loses_nothing() {
                 let attempts = test.torc(["-f", "json", "jobs", "attempts", "j"]).success().json();
                 let attempts = attempts["attempts"].as_array().unwrap().clone();
                 assert_eq!(attempts.len(), 2, "{about}");
-                assert_eq!((text(&attempts[0]["cause"]), attempts[0]["return_code"].as_i64()), ("lost", Some(-128)));
+                assert_eq!(
+                    (text(&attempts[0]["cause"]), attempts[0]["return_code"].as_i64()),
+                    ("lost", Some(-128))
+                );
             }
         }
     }
@@ -174,12 +188,14 @@ fn corpus() -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Each value goes through an item, a capture and an error's message, in every kind of quotes there is.
+/// Each value goes through an item, a capture and an error's message, in every kind of quotes there
+/// is.
 #[test]
 fn values_never_become_shell_text() {
     let values = corpus();
     assert!(values.len() >= 150, "{}", values.len());
-    let items: Vec<Value> = values.iter().enumerate().map(|(n, value)| json!({"n": n, "v": value})).collect();
+    let items: Vec<Value> =
+        values.iter().enumerate().map(|(n, value)| json!({"n": n, "v": value})).collect();
     let test = Test::new().file("items.json", &Value::from(items).to_string()).file("keep/it", "").spec(
         r#"name: w
 jobs:
@@ -208,7 +224,10 @@ jobs:
         assert_eq!(test.read(&format!("out_{n}")), *value, "item {n}");
         assert_eq!(test.read(&format!("nested_{n}")), *value, "item {n} in a nested shell");
         let message = test.read(&format!("error_{n}"));
-        assert!(value.trim().is_empty() || message.trim() == value.trim(), "item {n}: {message:?} is not {value:?}");
+        assert!(
+            value.trim().is_empty() || message.trim() == value.trim(),
+            "item {n}: {message:?} is not {value:?}"
+        );
     }
 }
 

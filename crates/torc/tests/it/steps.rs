@@ -1,4 +1,5 @@
-//! Steps, handlers, map and reduce with the real program. The agent is a scripted program in every test.
+//! Steps, handlers, map and reduce with the real program. The agent is a scripted program in every
+//! test.
 
 use crate::support::{Test, text};
 use serde_json::Value;
@@ -24,10 +25,17 @@ jobs:
     let report = steps(&test, "j");
     assert_eq!((&report["recovered"], &report["ignored"]), (&Value::from(1), &Value::from(1)));
     assert_eq!(report["rows"][0]["exit_code"], 3, "the original failure stays");
-    test.torc(["jobs", "steps", "j"]).success().says("recovered 1, ignored 1").says("build").says("=> recovered");
+    test.torc(["jobs", "steps", "j"])
+        .success()
+        .says("recovered 1, ignored 1")
+        .says("build")
+        .says("=> recovered");
     let events = test.torc(["-f", "json", "events"]).success().json();
-    let kinds: Vec<&str> = events["events"].as_array().unwrap().iter().map(|event| text(&event["kind"])).collect();
-    for kind in ["step_started", "handler_started", "handler_finished", "step_recovered", "step_ignored"] {
+    let kinds: Vec<&str> =
+        events["events"].as_array().unwrap().iter().map(|event| text(&event["kind"])).collect();
+    for kind in
+        ["step_started", "handler_started", "handler_finished", "step_recovered", "step_ignored"]
+    {
         assert!(kinds.contains(&kind), "{kind} is not in {kinds:?}");
     }
     test.torc(["logs", "j"]).success().says("broken");
@@ -35,7 +43,11 @@ jobs:
         test.torc(&args).success().says("recovered 1, ignored 1");
         let value = test.torc(["-f", "json"].iter().chain(&args)).success().json();
         let value = value["jobs"].get(0).unwrap_or(&value).clone();
-        assert_eq!((&value["recovered_steps"], &value["ignored_steps"]), (&1.into(), &1.into()), "{args:?}");
+        assert_eq!(
+            (&value["recovered_steps"], &value["ignored_steps"]),
+            (&1.into(), &1.into()),
+            "{args:?}"
+        );
     }
 }
 
@@ -54,9 +66,16 @@ fn what_steps_do_is_told_while_they_do_it() {
     gate.open();
     running.wait().expect(0);
     let all = test.torc(["-f", "json", "events"]).success().json();
-    let count = |kind: &str| all["events"].as_array().unwrap().iter().filter(|event| event["kind"] == kind).count();
+    let count = |kind: &str| {
+        all["events"].as_array().unwrap().iter().filter(|event| event["kind"] == kind).count()
+    };
     assert_eq!(
-        (count("step_started"), count("step_recovered"), count("handler_started"), count("step_finished")),
+        (
+            count("step_started"),
+            count("step_recovered"),
+            count("handler_started"),
+            count("step_finished")
+        ),
         (3, 1, 1, 3)
     );
 }
@@ -70,7 +89,10 @@ fn a_map_that_fails_fast_starts_no_more_items() {
     };
     let fast = Test::new().spec(&spec(true));
     fast.run().expect(1);
-    assert_eq!(fast.statuses(), ["m failed", "m/a completed", "m/bad failed", "m/c canceled", "m/d canceled"]);
+    assert_eq!(
+        fast.statuses(),
+        ["m failed", "m/a completed", "m/bad failed", "m/c canceled", "m/d canceled"]
+    );
     assert_eq!(fast.read("ran").lines().count(), 2);
     let slow = Test::new().spec(&spec(false));
     slow.run().expect(1);
@@ -80,12 +102,17 @@ fn a_map_that_fails_fast_starts_no_more_items() {
 /// The map is a failed job beside its item, and whoever counts failures says which of both.
 #[test]
 fn a_map_that_failed_because_of_its_items_is_told_apart_in_the_summary() {
-    let test = Test::new().spec("name: w\njobs:\n  - {name: m, map: {items: [a, bad]}, command: 'test ${item} = a'}\n");
+    let test = Test::new().spec(
+        "name: w\njobs:\n  - {name: m, map: {items: [a, bad]}, command: 'test ${item} = a'}\n",
+    );
     test.run().expect(1);
     let summary = test.torc(["reports", "summary"]).success().tells("1 failure in w (workflow 1)");
     summary.tells("not counted: 1 map that failed because of its items (m); `torc status` counts it as a failed job");
     let summary = test.torc(["-f", "json", "reports", "summary"]).success().json();
-    assert_eq!((&summary["failures"], &summary["failed_maps"]), (&1.into(), &serde_json::json!(["m"])));
+    assert_eq!(
+        (&summary["failures"], &summary["failed_maps"]),
+        (&1.into(), &serde_json::json!(["m"]))
+    );
     assert_eq!(test.torc(["-f", "json", "status"]).success().json()["counts"]["failed"], 2);
 
     let fine = Test::new().spec("name: w\njobs:\n  - {name: a, command: 'false'}\n");
@@ -98,20 +125,29 @@ fn a_map_that_failed_because_of_its_items_is_told_apart_in_the_summary() {
 #[test]
 fn items_that_a_map_gave_up_come_back_with_the_one_that_failed() {
     let spec = "name: w\njobs:\n  - {name: m, map: {items: [a, bad, c, d], max_parallel: 1, tolerate: 0, fail_fast: true}, command: 'test \"${item}\" != bad || test -e fixed'}\n";
-    for command in [&["recover", "--retry-unknown"][..], &["jobs", "retry", "m/bad"], &["items", "retry", "m", "bad"]] {
+    for command in [
+        &["recover", "--retry-unknown"][..],
+        &["jobs", "retry", "m/bad"],
+        &["items", "retry", "m", "bad"],
+    ] {
         let test = Test::new().spec(spec);
         test.run().expect(1);
         let why = test.torc(["why", "m/c"]).success().says("too many other items failed");
         assert!(!why.stdout.contains("somebody"), "nobody canceled it: {}", why.stdout);
         if command[0] == "recover" {
-            test.torc(["recover", "--retry-unknown", "--dry-run"]).success().tells("2 canceled jobs");
+            test.torc(["recover", "--retry-unknown", "--dry-run"])
+                .success()
+                .tells("2 canceled jobs");
         }
         let test = test.file("fixed", "");
         let told = test.torc(command).success();
         if command[0] == "recover" {
             told.tells("1 job queued again, and 2 canceled jobs come back with it");
         }
-        assert_eq!(test.statuses(), ["m blocked", "m/a completed", "m/bad ready", "m/c ready", "m/d ready"]);
+        assert_eq!(
+            test.statuses(),
+            ["m blocked", "m/a completed", "m/bad ready", "m/c ready", "m/d ready"]
+        );
         test.torc(["run", "1"]).success();
         assert_eq!(
             test.statuses(),
@@ -176,7 +212,8 @@ jobs:
     test.run().expect(1);
     let why = test.torc(["why", "stepped"]).success().says("step `build` failed (exit 2)");
     why.says("`torc jobs steps 1`");
-    let why = test.torc(["why", "third"]).success().says("it succeeded at attempt 3 after 2 failures");
+    let why =
+        test.torc(["why", "third"]).success().says("it succeeded at attempt 3 after 2 failures");
     why.says("`torc jobs attempts 2`");
 }
 
@@ -193,13 +230,16 @@ jobs:
 #[test]
 fn a_dead_item_fails_its_map_unless_that_is_tolerated() {
     for (tolerate, code) in [("0", 1), ("1", 0), ("50%", 0), ("10%", 1)] {
-        let test = Test::new().spec(&format!("name: w{}", MAP.replace("TOLERATE", &format!("'{tolerate}'"))));
+        let test = Test::new()
+            .spec(&format!("name: w{}", MAP.replace("TOLERATE", &format!("'{tolerate}'"))));
         test.run();
         let statuses = test.statuses();
         assert!(statuses.contains(&"types/bad failed".to_owned()), "{statuses:?}");
-        let (map, report) = if code == 0 { ("completed", "completed") } else { ("failed", "canceled") };
+        let (map, report) =
+            if code == 0 { ("completed", "completed") } else { ("failed", "canceled") };
         assert!(
-            statuses.contains(&format!("types {map}")) && statuses.contains(&format!("report {report}")),
+            statuses.contains(&format!("types {map}"))
+                && statuses.contains(&format!("report {report}")),
             "{tolerate}: {statuses:?}"
         );
         if code == 0 {
@@ -214,8 +254,12 @@ fn a_retried_item_completes_its_map_and_releases_the_reduce() {
     let test = Test::new().spec(&format!("name: w{}", MAP.replace("TOLERATE", "0")));
     test.run().expect(1);
     test.torc(["logs", "types"]).exit(2).tells("job `types` is failed and never began");
-    let why = test.torc(["why", "types"]).success().says("it failed: more items failed than it tolerates");
-    let why = why.says("`torc items list types --failed -w 1`").says("`torc items retry types -w 1`");
+    let why = test
+        .torc(["why", "types"])
+        .success()
+        .says("it failed: more items failed than it tolerates");
+    let why =
+        why.says("`torc items list types --failed -w 1`").says("`torc items retry types -w 1`");
     assert!(!why.stdout.contains("jobs retry"), "{}", why.stdout);
     test.torc(["items", "list", "types", "--failed"]).success().says("bad");
     test.torc(["items", "show", "types", "bad"]).success().says("failed");
@@ -225,7 +269,13 @@ fn a_retried_item_completes_its_map_and_releases_the_reduce() {
     test.torc(["run", "latest"]).success();
     assert_eq!(
         test.statuses(),
-        ["types completed", "report completed", "types/a completed", "types/bad completed", "types/c completed"]
+        [
+            "types completed",
+            "report completed",
+            "types/a completed",
+            "types/bad completed",
+            "types/c completed"
+        ]
     );
     assert_eq!(test.read("report"), "3/3 dead 0\n");
 }
@@ -253,8 +303,11 @@ fn to_run_a_failed_map_again_is_to_run_its_dead_items_again() {
     for (items, way) in TWO_ITEMS.into_iter().flat_map(|items| ways.map(|way| (items, way))) {
         // Each call is a server of its own, so what counts is what is in the database.
         let test = map_with_a_dead_item(items);
-        let bad =
-            || ["m failed".to_owned(), "m/bad failed".to_owned()].iter().all(|line| test.statuses().contains(line));
+        let bad = || {
+            ["m failed".to_owned(), "m/bad failed".to_owned()]
+                .iter()
+                .all(|line| test.statuses().contains(line))
+        };
         let done = test.torc(way).done();
         assert!(!done.stdout.contains("attempt 1 of m "), "{items} {way:?}: {}", done.stdout);
         test.torc(["run", "1"]).exit(1);
@@ -319,7 +372,10 @@ jobs:
     assert_eq!(test.read("seen"), "z\nq\n");
     let results = test.read("results");
     let first: Value = serde_json::from_str(results.lines().next().unwrap()).unwrap();
-    assert_eq!((&first["key"], &first["outcome"], &first["item"]["n"]), (&"z".into(), &"ok".into(), &9.into()));
+    assert_eq!(
+        (&first["key"], &first["outcome"], &first["item"]["n"]),
+        (&"z".into(), &"ok".into(), &9.into())
+    );
 }
 
 #[test]
@@ -352,18 +408,23 @@ jobs:
     );
     let statuses = test.statuses();
     assert!(
-        statuses.contains(&"m/gone disabled".to_owned()) && statuses.contains(&"m/new completed".to_owned()),
+        statuses.contains(&"m/gone disabled".to_owned())
+            && statuses.contains(&"m/new completed".to_owned()),
         "{statuses:?}"
     );
     assert_eq!(test.read("totals"), "3\n3\n");
 }
 
-/// The two blocks of the contract document, verbatim but for one line: the whitepaper names no input.
+/// The two blocks of the contract document, verbatim but for one line: the whitepaper names no
+/// input.
 #[test]
 fn the_documented_blocks_run_as_written() {
     let test = Test::new()
         .file("items.json", "[\"one\", \"two\"]")
-        .file("bin/npm", "#!/bin/sh\necho npm \"$@\" >> calls\ntest \"$1\" != run || test -e cache-clean\n")
+        .file(
+            "bin/npm",
+            "#!/bin/sh\necho npm \"$@\" >> calls\ntest \"$1\" != run || test -e cache-clean\n",
+        )
         .file("bin/tsc", "#!/bin/sh\necho tsc >> calls\ntest -e typed\n")
         .file("deploy.sh", "#!/bin/sh\necho deploy \"$1\" >> calls\ntest \"$1\" = staging\n")
         .file("bin/notify-team", "#!/bin/sh\necho \"$1\" >> notified\n")
@@ -373,10 +434,15 @@ fn the_documented_blocks_run_as_written() {
     test.shell("sed -i 's/cache-clean/calls/' bin/npm; chmod +x bin/* deploy.sh").success();
     let path = format!("{}:{}", test.path("bin").display(), std::env::var("PATH").unwrap());
     test.torc(["run", "workflow.yaml"]).env("PATH", path).success();
-    assert_eq!(test.statuses(), ["main completed", "map completed", "map/one completed", "map/two completed"]);
+    assert_eq!(
+        test.statuses(),
+        ["main completed", "map completed", "map/one completed", "map/two completed"]
+    );
     assert_eq!(test.read("notified"), "Production deploy failed, staged to staging\n");
     let prompts = test.read("prompts");
-    for prompt in ["/fix-typescript-errors", "/optimize one", "/optimize two", "/rollback-optimization two"] {
+    for prompt in
+        ["/fix-typescript-errors", "/optimize one", "/optimize two", "/rollback-optimization two"]
+    {
         assert!(prompts.lines().any(|line| line == prompt), "{prompt} is not in {prompts}");
     }
     assert!(!prompts.contains("/rollback-optimization one"));
@@ -419,9 +485,19 @@ jobs:
       - {name: build, shell: 'touch RAN', on_failure: 'echo \"${error.exit_code} ${error.message}\" > seen'}
 ",
     );
-    test.torc(["steps", "test", "workflow.yaml", "--step", "build", "--exit-code", "3", "--message", "no $(x) ${y}"])
-        .success()
-        .says("=> recovered");
+    test.torc([
+        "steps",
+        "test",
+        "workflow.yaml",
+        "--step",
+        "build",
+        "--exit-code",
+        "3",
+        "--message",
+        "no $(x) ${y}",
+    ])
+    .success()
+    .says("=> recovered");
     assert_eq!(test.read("seen"), "3 no $(x) ${y}\n");
     assert!(!test.exists("RAN"));
     // Whether a handler helps, the step itself tells.
@@ -429,9 +505,13 @@ jobs:
         "again.yaml",
         "name: w\njobs:\n  - name: j\n    steps:\n      - {name: build, shell: 'echo >> tried; test -e fixed', on_failure: {commands: ['touch fixed'], max_attempts: 2}}\n",
     );
-    test.torc(["steps", "test", "again.yaml", "--step", "build"]).success().says("build [shell] try 2: ok");
+    test.torc(["steps", "test", "again.yaml", "--step", "build"])
+        .success()
+        .says("build [shell] try 2: ok");
     assert_eq!(test.read("tried").lines().count(), 1, "the first try was made up");
-    test.torc(["steps", "test", "workflow.yaml", "--step", "bild"]).exit(2).tells("there is no step `bild`");
+    test.torc(["steps", "test", "workflow.yaml", "--step", "bild"])
+        .exit(2)
+        .tells("there is no step `bild`");
 }
 
 #[test]

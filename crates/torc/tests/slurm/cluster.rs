@@ -17,9 +17,12 @@ pub struct Cluster {
 
 /// The cluster, or a message why there is none. In CI a missing cluster is a failure.
 pub fn cluster() -> Option<Cluster> {
-    let lab = std::env::var_os("SLURM_LAB_DIR").map(PathBuf::from).filter(|lab| lab.join("env").is_file());
+    let lab = std::env::var_os("SLURM_LAB_DIR")
+        .map(PathBuf::from)
+        .filter(|lab| lab.join("env").is_file());
     let Some(lab) = lab.filter(|_| std::env::var_os("SLURM_CONF").is_some()) else {
-        let how = "no Slurm cluster: `scripts/slurm-lab start`, then `eval \"$(scripts/slurm-lab env)\"`";
+        let how =
+            "no Slurm cluster: `scripts/slurm-lab start`, then `eval \"$(scripts/slurm-lab env)\"`";
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{how}");
         eprintln!("skipped: {how}");
         return None;
@@ -54,7 +57,8 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.heal();
         let file = self.dir.path().join(".torc/server.json");
-        let pid = std::fs::read_to_string(file).ok().and_then(|t| serde_json::from_str::<Value>(&t).ok());
+        let pid =
+            std::fs::read_to_string(file).ok().and_then(|t| serde_json::from_str::<Value>(&t).ok());
         if let Some(pid) = pid.and_then(|v| v["pid"].as_i64()) {
             run(self.dir.path(), "kill", &[&pid.to_string()]);
         }
@@ -62,7 +66,11 @@ impl Drop for Cluster {
 }
 
 fn run(dir: &Path, program: &str, arguments: &[&str]) -> Output {
-    Command::new(program).args(arguments).current_dir(dir).output().unwrap_or_else(|e| panic!("{program}: {e}"))
+    Command::new(program)
+        .args(arguments)
+        .current_dir(dir)
+        .output()
+        .unwrap_or_else(|e| panic!("{program}: {e}"))
 }
 
 impl Cluster {
@@ -71,12 +79,21 @@ impl Cluster {
         for name in ["slurmctld", "slurmd.n1", "slurmd.n2", "slurmd.n3", "slurmd.g1"] {
             self.lab(&["signal", name, "CONT"]);
         }
-        assert!(self.lab(self.start_arguments()).status.success(), "the cluster does not come back");
+        assert!(
+            self.lab(self.start_arguments()).status.success(),
+            "the cluster does not come back"
+        );
         for node in ["n1", "n2", "n3", "g1"] {
-            run(self.dir.path(), "scontrol", &["update", &format!("nodename={node}"), "state=resume"]);
+            run(
+                self.dir.path(),
+                "scontrol",
+                &["update", &format!("nodename={node}"), "state=resume"],
+            );
         }
         run(self.dir.path(), "scancel", &["--user", "root"]);
-        self.wait("an empty queue", 60, || self.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty());
+        self.wait("an empty queue", 60, || {
+            self.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty()
+        });
     }
 
     /// What starts the same kind of cluster again.
@@ -103,7 +120,8 @@ impl Cluster {
     /// Runs `torc`; it must succeed.
     pub fn torc(&self, arguments: &[&str]) -> String {
         let output = self.try_torc(arguments);
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "torc {arguments:?}: {}\n{out}\n{err}", output.status);
         out.into_owned()
     }
@@ -115,7 +133,8 @@ impl Cluster {
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started")
     }
 
-    /// Writes a program that stands in for one of Slurm's: does `first`, then what the real one does.
+    /// Writes a program that stands in for one of Slurm's: does `first`, then what the real one
+    /// does.
     pub fn stand_in(&self, program: &str, first: &str) {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = self.dir.path().join("stand_ins");
@@ -124,7 +143,8 @@ impl Cluster {
         let file = dir.join(program);
         let text = format!("#!/bin/sh\n{first}\nexec {} \"$@\"\n", real.trim());
         std::fs::write(&file, text).expect("written");
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))
+            .expect("executable");
     }
 
     /// Starts `torc`, which finds the stand-ins before Slurm's own programs, and goes on.
@@ -150,10 +170,13 @@ impl Cluster {
     /// What a tool of `torc mcp` answers about the first workflow.
     pub fn mcp(&self, tool: &str) -> Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_torc"));
-        command.arg("mcp").current_dir(self.dir.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("mcp")
+            .current_dir(self.dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("started");
-        let hello =
-            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let call = json!({"name": tool, "arguments": {"workflow_id": 1}});
         let mut input = child.stdin.take().expect("a pipe");
         for message in [
@@ -164,7 +187,8 @@ impl Cluster {
             writeln!(input, "{message}").expect("it reads");
         }
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let answers = lines.map(|line| serde_json::from_str::<Value>(&line.expect("text")).expect("JSON"));
+        let answers =
+            lines.map(|line| serde_json::from_str::<Value>(&line.expect("text")).expect("JSON"));
         let answer = answers.into_iter().find(|answer| answer["id"] == 2).expect("an answer");
         drop(input);
         child.wait().expect("its end");
@@ -179,7 +203,10 @@ impl Cluster {
 
     /// The allocations of the newest workflow.
     pub fn allocations(&self) -> Vec<Value> {
-        self.json(&["slurm", "allocations"])["scheduled_compute_nodes"].as_array().cloned().unwrap_or_default()
+        self.json(&["slurm", "allocations"])["scheduled_compute_nodes"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Jobs per status of the newest workflow.
@@ -196,34 +223,49 @@ impl Cluster {
         let rows = results["results"].as_array().cloned().unwrap_or_default();
         rows.iter()
             .map(|r| {
-                (text(&r["job_name"]), r["attempt_id"].as_i64().unwrap_or(0), text(&r["state"]), text(&r["cause"]))
+                (
+                    text(&r["job_name"]),
+                    r["attempt_id"].as_i64().unwrap_or(0),
+                    text(&r["state"]),
+                    text(&r["cause"]),
+                )
             })
             .collect()
     }
 
-    /// Waits until so many attempts have ended for this cause. Slurm may say only later why it took nodes away. Each has
-    /// evidence that says so.
+    /// Waits until so many attempts have ended for this cause. Slurm may say only later why it took
+    /// nodes away. Each has evidence that says so.
     pub fn wait_for_cause(&self, cause: &str, attempts: usize, evidence: &str) {
         let rows = || -> Vec<Value> {
-            let rows = self.json(&["results", "list"])["results"].as_array().cloned().unwrap_or_default();
+            let rows =
+                self.json(&["results", "list"])["results"].as_array().cloned().unwrap_or_default();
             rows.into_iter().filter(|row| row["cause"] == cause).collect()
         };
         let until = Instant::now() + Duration::from_secs(60);
         while rows().len() != attempts {
             let is_late = Instant::now() >= until;
-            assert!(!is_late, "{attempts} were to end for `{cause}`: {:?}\n{:?}", self.attempts(), self.allocations());
+            assert!(
+                !is_late,
+                "{attempts} were to end for `{cause}`: {:?}\n{:?}",
+                self.attempts(),
+                self.allocations()
+            );
             std::thread::sleep(Duration::from_millis(200));
         }
         for row in rows() {
-            let texts: Vec<_> =
-                row["evidence"].as_array().into_iter().flatten().map(|e| e["text"].to_string()).collect();
+            let texts: Vec<_> = row["evidence"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|e| e["text"].to_string())
+                .collect();
             let says = |text: &String| text.to_lowercase().contains(&evidence.to_lowercase());
             assert!(texts.iter().any(says), "no `{evidence}` in {texts:?}");
         }
     }
 
-    /// Waits until `ready`. It looks again and again: Slurm tells nobody what happens, and what the program does is looked
-    /// at from outside, as people do.
+    /// Waits until `ready`. It looks again and again: Slurm tells nobody what happens, and what the
+    /// program does is looked at from outside, as people do.
     pub fn wait(&self, what: &str, seconds: u64, ready: impl Fn() -> bool) {
         let until = Instant::now() + Duration::from_secs(seconds);
         while !ready() {
@@ -238,7 +280,13 @@ impl Cluster {
         let until = Instant::now() + Duration::from_secs(seconds);
         while !done() {
             let stuck = Instant::now() >= until;
-            assert!(!stuck, "{:?}\n{:?}\n{:#?}", self.counts(), self.allocations(), self.attempts());
+            assert!(
+                !stuck,
+                "{:?}\n{:?}\n{:#?}",
+                self.counts(),
+                self.allocations(),
+                self.attempts()
+            );
             std::thread::sleep(Duration::from_millis(200));
         }
     }
@@ -276,14 +324,17 @@ impl Cluster {
     pub fn runner_pid(&self) -> String {
         let dir = self.dir.path().join("output/.torc_runners");
         let files = std::fs::read_dir(&dir).expect("runners").flatten().map(|e| e.path());
-        let record = files.filter(|f| f.extension().is_some_and(|e| e == "json")).last().expect("a runner");
-        let record: Value = serde_json::from_slice(&std::fs::read(record).expect("readable")).expect("JSON");
+        let record =
+            files.filter(|f| f.extension().is_some_and(|e| e == "json")).last().expect("a runner");
+        let record: Value =
+            serde_json::from_slice(&std::fs::read(record).expect("readable")).expect("JSON");
         record["pid"].to_string()
     }
 
     /// Asks for new allocations, twice: the second call must not ask for more.
     pub fn regenerate(&self, more: &[&str]) {
-        let arguments = [&["slurm", "regenerate", "latest", "--account", "a", "--submit"], more].concat();
+        let arguments =
+            [&["slurm", "regenerate", "latest", "--account", "a", "--submit"], more].concat();
         self.json(&arguments);
         let before = self.allocations().len();
         self.json(&arguments);

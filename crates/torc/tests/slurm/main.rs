@@ -1,7 +1,7 @@
 //! Workflows on a real Slurm cluster, and what becomes of them when it breaks.
 //!
-//! `scripts/slurm-lab start` makes the cluster. Each job writes a line of its own at its end: the witness. However often
-//! attempts were lost, in the end there is one line per job.
+//! `scripts/slurm-lab start` makes the cluster. Each job writes a line of its own at its end: the
+//! witness. However often attempts were lost, in the end there is one line per job.
 
 mod cluster;
 mod many_nodes;
@@ -43,9 +43,20 @@ jobs:
 "
     );
     std::fs::write(cluster.dir.path().join("stages.yaml"), text).expect("written");
-    let generate = ["slurm", "generate", "stages.yaml", "--account", "a", "--max-allocations", "3", "-o", "spec.yaml"];
+    let generate = [
+        "slurm",
+        "generate",
+        "stages.yaml",
+        "--account",
+        "a",
+        "--max-allocations",
+        "3",
+        "-o",
+        "spec.yaml",
+    ];
     cluster.torc(&generate);
-    let generated = std::fs::read_to_string(cluster.dir.path().join("spec.yaml")).expect("generated");
+    let generated =
+        std::fs::read_to_string(cluster.dir.path().join("spec.yaml")).expect("generated");
     cluster.submit(&generated);
     cluster.wait_for_success(200, 180);
     cluster.assert_witnessed_once(200);
@@ -67,7 +78,8 @@ jobs:
 ";
     std::fs::write(cluster.dir.path().join("stages.yaml"), text).expect("written");
     cluster.torc(&["slurm", "generate", "stages.yaml", "--account", "a", "-o", "spec.yaml"]);
-    let generated = std::fs::read_to_string(cluster.dir.path().join("spec.yaml")).expect("generated");
+    let generated =
+        std::fs::read_to_string(cluster.dir.path().join("spec.yaml")).expect("generated");
     assert!(generated.contains("gpu:2"), "{generated}");
     cluster.submit(&generated);
     cluster.wait_for_success(3, 90);
@@ -78,7 +90,9 @@ jobs:
 #[test]
 fn a_canceled_allocation_costs_nothing_but_time() {
     let Some(cluster) = cluster() else { return };
-    cluster.submit(&spec("main", 4, 6.0, "").replace("mem: 1500m", "mem: 1500m, extra: '--comment=kept'"));
+    cluster.submit(
+        &spec("main", 4, 6.0, "").replace("mem: 1500m", "mem: 1500m, extra: '--comment=kept'"),
+    );
     cluster.wait_for_running(4);
     let healthy = cluster.json(&["workflows", "sync-status", "latest"]);
     assert_eq!(healthy["slurm"]["allocations_ended"], 0, "{healthy}");
@@ -89,7 +103,8 @@ fn a_canceled_allocation_costs_nothing_but_time() {
     cluster.regenerate(&[]);
     cluster.wait_for_success(4, 90);
     cluster.assert_witnessed_once(4);
-    let causes: Vec<_> = cluster.attempts().into_iter().map(|a| a.3).filter(|c| !c.is_empty()).collect();
+    let causes: Vec<_> =
+        cluster.attempts().into_iter().map(|a| a.3).filter(|c| !c.is_empty()).collect();
     assert!(causes.len() == 4 && causes.iter().all(|c| c == "stopped"), "{causes:?}");
     cluster.wait_for_cause("stopped", 4, "the allocation was canceled");
     cluster.wait("Slurm's word", 60, || cluster.allocations()[0]["state"] == "CANCELLED");
@@ -104,7 +119,9 @@ fn a_runner_that_dies_with_its_allocation_is_found_by_asking_slurm() {
     cluster.wait_for_running(2);
     // No time for last words: the runner can not say that it leaves.
     cluster.slurm("kill", &["-KILL", &cluster.runner_pid()]);
-    cluster.wait("end in Slurm", 60, || cluster.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty());
+    cluster.wait("end in Slurm", 60, || {
+        cluster.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty()
+    });
     cluster.torc(&["workflows", "sync-status", "latest"]);
     cluster.wait("ended allocation", 90, || cluster.allocations()[0]["status"] == "complete");
     cluster.wait("ready job", 60, || cluster.counts().get("ready") == Some(&2));
@@ -121,13 +138,24 @@ fn preemption_by_cancel_is_survived() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(&spec("scav", 4, 6.0, ""));
     cluster.wait_for_running(4);
-    cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"]);
+    cluster.slurm(
+        "sbatch",
+        &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"],
+    );
     cluster.wait("preempted allocation", 60, || cluster.allocations()[0]["status"] == "complete");
     let reason = cluster.allocations()[0]["reason"].to_string();
     assert!(reason.to_lowercase().contains("preempted"), "{reason}");
-    assert!(cluster.torc(&["why", "j1"]).contains("the allocation was preempted"), "{}", cluster.torc(&["why", "j1"]));
+    assert!(
+        cluster.torc(&["why", "j1"]).contains("the allocation was preempted"),
+        "{}",
+        cluster.torc(&["why", "j1"])
+    );
     cluster.wait_for_cause("preempted", 4, "preempted");
-    assert!(cluster.torc(&["why", "j1"]).contains("cause preempted"), "{}", cluster.torc(&["why", "j1"]));
+    assert!(
+        cluster.torc(&["why", "j1"]).contains("cause preempted"),
+        "{}",
+        cluster.torc(&["why", "j1"])
+    );
     cluster.wait("ready job", 90, || cluster.counts().get("ready") == Some(&4));
     cluster.regenerate(&["--partition", "main"]);
     cluster.wait_for_success(4, 120);
@@ -139,7 +167,10 @@ fn preemption_by_requeue_goes_on_in_the_same_allocation() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(&spec("low", 4, 6.0, "slurm_defaults: {requeue: true}"));
     cluster.wait_for_running(4);
-    cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"]);
+    cluster.slurm(
+        "sbatch",
+        &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"],
+    );
     cluster.wait_for_cause("preempted", 4, "preempted");
     // Slurm starts it again by itself, so nothing is asked for.
     cluster.wait("requeued allocation", 60, || {
@@ -155,11 +186,16 @@ fn preemption_by_requeue_goes_on_in_the_same_allocation() {
 #[test]
 fn a_cause_that_the_runner_can_not_see_is_asked_of_slurm() {
     let Some(cluster) = cluster() else { return };
-    // The allocation's output goes elsewhere, so that its last words are not where the runner looks for them.
-    let text = spec("scav", 2, 6.0, "").replace("mem: 1500m", "mem: 1500m, extra: '--error=/dev/null'");
+    // The allocation's output goes elsewhere, so that its last words are not where the runner looks
+    // for them.
+    let text =
+        spec("scav", 2, 6.0, "").replace("mem: 1500m", "mem: 1500m, extra: '--error=/dev/null'");
     cluster.submit(&text);
     cluster.wait_for_running(2);
-    cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"]);
+    cluster.slurm(
+        "sbatch",
+        &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"],
+    );
     cluster.wait("preempted allocation", 60, || cluster.allocations()[0]["status"] == "complete");
     cluster.torc(&["workflows", "sync-status", "latest"]);
     cluster.wait_for_cause("preempted", 2, "Slurm says PREEMPTED");
@@ -176,7 +212,8 @@ fn a_node_that_goes_down_is_survived() {
     cluster.wait_for_running(2);
     let nodes = cluster.slurm("squeue", &["-h", "-t", "R", "-o", "%N"]);
     let node = nodes.trim();
-    cluster.slurm("scontrol", &["update", &format!("nodename={node}"), "state=down", "reason=test"]);
+    cluster
+        .slurm("scontrol", &["update", &format!("nodename={node}"), "state=down", "reason=test"]);
     cluster.wait("ended allocation", 120, || cluster.allocations()[0]["status"] == "complete");
     cluster.slurm("scontrol", &["update", &format!("nodename={node}"), "state=resume"]);
     cluster.wait_for_cause("node_fail", 2, "node");
@@ -211,7 +248,8 @@ fn a_submission_whose_answer_is_lost_is_found_and_not_repeated() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(&spec("main", 1, 0.1, ""));
     cluster.wait_for_success(1, 60);
-    std::fs::write(cluster.dir.path().join("again.yaml"), spec("main", 2, 0.5, "")).expect("written");
+    std::fs::write(cluster.dir.path().join("again.yaml"), spec("main", 2, 0.5, ""))
+        .expect("written");
     assert!(cluster.lab(&["signal", "slurmctld", "STOP"]).status.success());
     // sbatch times out, but the controller has its request in its queue.
     let said = cluster.json(&["submit", "again.yaml"]);
@@ -227,19 +265,27 @@ fn a_submission_whose_answer_is_lost_is_found_and_not_repeated() {
 #[test]
 fn a_runner_stops_before_its_walltime_and_the_rest_goes_on_elsewhere() {
     let Some(cluster) = cluster() else { return };
-    let text = spec("main", 5, 14.0, "").replace("00:10:00", "00:01:00").replace("runtime: 1m", "runtime: 16s");
+    let text = spec("main", 5, 14.0, "")
+        .replace("00:10:00", "00:01:00")
+        .replace("runtime: 1m", "runtime: 16s");
     // Nobody knows how long this one takes: it does not end in time, and its second try does.
     let open = "test -e again && echo $TORC_JOB_NAME >> witness || { touch again; sleep 300; }";
     let open = format!(
         "  - {{name: open, command: '{open}', resource_requirements: any, scheduler: s, max_lost_retries: 0}}\n"
     );
     let text = text.replace("actions:", &format!("{open}actions:"));
-    let text = text.replace("requirements: [", "requirements: [{name: any, num_cpus: 1, memory: 200m}, ");
+    let text =
+        text.replace("requirements: [", "requirements: [{name: any, num_cpus: 1, memory: 200m}, ");
     let text = text.replace("ntasks_per_node: 4", "ntasks_per_node: 2");
     cluster.submit(&text);
     // The others one at a time, 16 s each: not all of them fit into the minute.
     cluster.wait("ended allocation", 120, || cluster.allocations()[0]["status"] == "complete");
-    assert_eq!(cluster.attempts().iter().filter(|a| a.2 == "failed").count(), 0, "{:?}", cluster.attempts());
+    assert_eq!(
+        cluster.attempts().iter().filter(|a| a.2 == "failed").count(),
+        0,
+        "{:?}",
+        cluster.attempts()
+    );
     assert!(cluster.counts().get("ready").copied().unwrap_or(0) >= 1, "{:?}", cluster.counts());
     cluster.wait_for_cause("walltime", 1, "SIGTERM");
     let why = cluster.torc(&["why", "open"]);
@@ -261,7 +307,8 @@ fn a_job_over_its_memory_is_out_of_memory_and_leaves_the_others_alone() {
     cluster.submit(&text);
     cluster.wait("failed job", 60, || cluster.counts().get("failed") == Some(&1));
     cluster.wait("the others", 60, || cluster.counts().get("completed") == Some(&2));
-    let causes: Vec<_> = cluster.attempts().into_iter().filter(|a| a.0 == "hog").map(|a| a.3).collect();
+    let causes: Vec<_> =
+        cluster.attempts().into_iter().filter(|a| a.0 == "hog").map(|a| a.3).collect();
     assert_eq!(causes, ["oom"], "{:?}", cluster.attempts());
 }
 
@@ -272,7 +319,8 @@ fn watch_asks_for_nodes_when_they_are_gone() {
     cluster.wait_for_running(3);
     cluster.slurm("scancel", &[&cluster.slurm_job()]);
     cluster.wait("ready job", 60, || cluster.counts().get("ready") == Some(&3));
-    // The first one dies as soon as it has asked for nodes; the second one knows that they are on their way.
+    // The first one dies as soon as it has asked for nodes; the second one knows that they are on
+    // their way.
     let mut first = cluster.spawn_torc(&["watch", "latest", "--auto-schedule"]);
     cluster.wait("second allocation", 60, || cluster.allocations().len() == 2);
     first.kill().expect("killed");
@@ -305,9 +353,14 @@ fn lost_allocations_never_become_two_at_once() {
             cluster.allocations().last().is_some_and(|a| a["slurm_job_id"].is_string())
         });
         let names = cluster.slurm("squeue", &["-h", "-o", "%j"]);
-        assert!(names.lines().filter(|n| n.starts_with("torc-wf")).count() <= 1, "cycle {cycle}: {names}");
+        assert!(
+            names.lines().filter(|n| n.starts_with("torc-wf")).count() <= 1,
+            "cycle {cycle}: {names}"
+        );
         cluster.slurm("scancel", &[&cluster.slurm_job()]);
-        cluster.wait("end in Slurm", 60, || cluster.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty());
+        cluster.wait("end in Slurm", 60, || {
+            cluster.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty()
+        });
         cluster.torc(&["workflows", "sync-status", "latest"]);
         let open = |a: &Value| a["status"] != "complete";
         cluster.wait("ended allocation", 60, || !cluster.allocations().iter().any(open));
@@ -319,7 +372,8 @@ fn lost_allocations_never_become_two_at_once() {
 #[test]
 fn what_slurm_refuses_is_told_and_leaves_no_server_behind() {
     let Some(cluster) = cluster() else { return };
-    std::fs::write(cluster.dir.path().join("spec.yaml"), spec("nowhere", 1, 0.1, "")).expect("written");
+    std::fs::write(cluster.dir.path().join("spec.yaml"), spec("nowhere", 1, 0.1, ""))
+        .expect("written");
     let refused = cluster.try_torc(&["submit", "spec.yaml"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1), "{said}");
@@ -327,7 +381,10 @@ fn what_slurm_refuses_is_told_and_leaves_no_server_behind() {
     let left = cluster.dir.path().join(".torc/server.json");
     assert!(!left.exists(), "{:?}", std::fs::read_to_string(left));
     let why = cluster.torc(&["why", "j1"]);
-    assert!(why.contains("Slurm refused") && why.contains("partition") && why.contains("regenerate"), "{why}");
+    assert!(
+        why.contains("Slurm refused") && why.contains("partition") && why.contains("regenerate"),
+        "{why}"
+    );
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 #[test]
 fn one_worker_per_node_uses_every_node_of_an_allocation() {
     let Some(cluster) = cluster() else { return };
-    // Each job takes a whole node and waits for its neighbour, so that one node alone would never do.
+    // Each job takes a whole node and waits for its neighbour, so that one node alone would never
+    // do.
     let meet = "touch here_$TORC_JOB_NAME; until test -e here_j1 -a -e here_j2; do sleep 0.1; done";
     cluster.submit(&format!(
         "name: w
@@ -53,7 +54,10 @@ fn a_lost_allocation_of_two_nodes_loses_the_jobs_of_both() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(TWO_NODES);
     cluster.wait_for_running(2);
-    cluster.slurm("sbatch", &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"]);
+    cluster.slurm(
+        "sbatch",
+        &["-p", "main", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"],
+    );
     cluster.wait("ready jobs", 60, || cluster.counts().get("ready") == Some(&2));
     cluster.wait("ended allocation", 60, || cluster.allocations()[0]["status"] == "complete");
     // Of two workers under `srun` not each may see in time why it has to go.

@@ -41,23 +41,45 @@ fn a_job_over_its_memory_gets_more_and_new_nodes() {
 #[test]
 fn after_a_verdict_the_proposal_is_what_is_asked_for() {
     let Some(cluster) = cluster() else { return };
-    let text = spec("main", 3, 0.0, "use_pending_failed: true").replace("memory: 200m", "memory: 800m");
-    let text = text.replace(&format!("sleep 0 && {WITNESS}"), &format!("test -e fixed && {WITNESS}"));
+    let text =
+        spec("main", 3, 0.0, "use_pending_failed: true").replace("memory: 200m", "memory: 800m");
+    let text =
+        text.replace(&format!("sleep 0 && {WITNESS}"), &format!("test -e fixed && {WITNESS}"));
     cluster.submit(&text);
     cluster.wait("waiting verdicts", 60, || cluster.counts().get("pending_failed") == Some(&3));
     std::fs::write(cluster.dir.path().join("fixed"), "").expect("written");
-    let judged = ["jobs", "classify", "j1", "j2", "j3", "--retry", "--memory", "3000m", "--reason", "it needs more"];
+    let judged = [
+        "jobs",
+        "classify",
+        "j1",
+        "j2",
+        "j3",
+        "--retry",
+        "--memory",
+        "3000m",
+        "--reason",
+        "it needs more",
+    ];
     let judged = cluster.json(&judged);
     assert_eq!(judged["jobs_to_retry"], 3, "{judged}");
-    // A node has 4000 MB, so it takes one job at a time, and two in the time asked for. What is there has 1500 MB: no help.
+    // A node has 4000 MB, so it takes one job at a time, and two in the time asked for. What is
+    // there has 1500 MB: no help.
     let proposed = &judged["proposed_allocations"];
     let shape = &proposed["planned_schedulers"][0];
-    assert_eq!((&proposed["total_allocations"], &shape["num_allocations"]), (&2.into(), &2.into()), "{proposed}");
+    assert_eq!(
+        (&proposed["total_allocations"], &shape["num_allocations"]),
+        (&2.into(), &2.into()),
+        "{proposed}"
+    );
     let plan = cluster.json(&["slurm", "regenerate", "latest", "--dry-run"]);
     assert_eq!(plan["planned_schedulers"], proposed["planned_schedulers"]);
     let done = cluster.json(&["slurm", "regenerate", "latest", "--submit"]);
     assert_eq!(done["allocations_created"], proposed["total_allocations"], "{done}");
-    let new = cluster.allocations().into_iter().filter(|a| a["scheduler"] == shape["name"]).collect::<Vec<_>>();
+    let new = cluster
+        .allocations()
+        .into_iter()
+        .filter(|a| a["scheduler"] == shape["name"])
+        .collect::<Vec<_>>();
     assert_eq!(new.len(), 2, "{new:?}");
     let id = new[0]["slurm_job_id"].as_str().expect("sent");
     let asked = cluster.slurm("squeue", &["-h", "-r", "-t", "all", "-j", id, "-o", "%mMB"]);
@@ -70,7 +92,9 @@ fn after_a_verdict_the_proposal_is_what_is_asked_for() {
 #[test]
 fn nothing_is_raised_beyond_what_a_node_has() {
     let Some(cluster) = cluster() else { return };
-    let text = spec("main", 1, 0.2, "").replace("memory: 200m", "memory: 3500m").replace("mem: 1500m", "mem: 3900m");
+    let text = spec("main", 1, 0.2, "")
+        .replace("memory: 200m", "memory: 3500m")
+        .replace("mem: 1500m", "mem: 3900m");
     let text = text.replace(&format!("sleep 0.2 && {WITNESS}"), "exec python3 hungry.py");
     std::fs::write(cluster.dir.path().join("hungry.py"), "raise MemoryError()\n").expect("written");
     cluster.submit(&text);
@@ -86,7 +110,9 @@ fn watch_recovers_regenerates_and_ends_with_everything_done() {
     // The first attempt of each job fails by its own time limit; the second one has more of it.
     let text = spec("main", 2, 0.0, "").replace(
         &format!("sleep 0 && {WITNESS}"),
-        &format!("test -e once_$TORC_JOB_NAME && {WITNESS} || {{ touch once_$TORC_JOB_NAME; sleep 60; }}"),
+        &format!(
+            "test -e once_$TORC_JOB_NAME && {WITNESS} || {{ touch once_$TORC_JOB_NAME; sleep 60; }}"
+        ),
     );
     let text = text.replace("max_lost_retries: 99", "max_lost_retries: 99, timeout: 2s");
     cluster.submit(&text);
@@ -107,16 +133,24 @@ fn accounting_and_the_allocations_output_tell_what_happened() {
     cluster.wait("word in the output", 30, || {
         let issues = cluster.json(&["slurm", "parse-logs", "latest"]);
         let found = issues["issues"].as_array().cloned().unwrap_or_default();
-        found.iter().any(|i| i["description"] == "the allocation was canceled" && i["slurm_job_id"] == job.as_str())
+        found.iter().any(|i| {
+            i["description"] == "the allocation was canceled" && i["slurm_job_id"] == job.as_str()
+        })
     });
     let analyzed = cluster.mcp("analyze_workflow_logs")["structuredContent"].clone();
-    assert!(analyzed["errors_by_type"].to_string().contains("the allocation was canceled"), "{analyzed}");
+    assert!(
+        analyzed["errors_by_type"].to_string().contains("the allocation was canceled"),
+        "{analyzed}"
+    );
     if !has("SLURM_LAB_SACCT") {
         let refused = cluster.try_torc(&["slurm", "sacct", "latest"]);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && said.contains("keeps no accounting"), "{said}");
         let told = cluster.mcp("get_slurm_sacct");
-        assert!(told["isError"] == true && told.to_string().contains("keeps no accounting"), "{told}");
+        assert!(
+            told["isError"] == true && told.to_string().contains("keeps no accounting"),
+            "{told}"
+        );
         return;
     }
     cluster.wait("settled record", 60, || {
@@ -131,7 +165,10 @@ fn accounting_and_the_allocations_output_tell_what_happened() {
     let told = cluster.mcp("get_slurm_sacct")["structuredContent"].clone();
     // It may have been canceled within its first second.
     assert!(told["total_walltime_seconds"].is_u64(), "{told}");
-    assert!(told["records"].as_array().is_some_and(|r| r.iter().any(|r| r["job_id"] == job.as_str())), "{told}");
+    assert!(
+        told["records"].as_array().is_some_and(|r| r.iter().any(|r| r["job_id"] == job.as_str())),
+        "{told}"
+    );
     let steps = cluster.json(&["slurm", "sacct", "latest", "--steps"]);
     let steps = steps["records"].as_array().cloned().unwrap_or_default();
     assert!(steps.iter().any(|r| r["job_id"] == format!("{job}.batch")), "{steps:?}");
@@ -146,8 +183,10 @@ fn accounting_and_the_allocations_output_tell_what_happened() {
 #[test]
 fn the_documentation_does_what_it_says() {
     let Some(cluster) = cluster() else { return };
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/slurm.md")).expect("the page");
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_torc")).parent().expect("a directory").display();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/slurm.md"))
+        .expect("the page");
+    let program =
+        std::path::Path::new(env!("CARGO_BIN_EXE_torc")).parent().expect("a directory").display();
     let mut ran = 0;
     for block in page.split("\n```").collect::<Vec<_>>().chunks_exact(2).map(|pair| pair[1]) {
         let (kind, text) = block.split_once('\n').unwrap_or((block, ""));
@@ -159,7 +198,11 @@ fn the_documentation_does_what_it_says() {
                 let script = format!("set -euo pipefail\nPATH={program}:$PATH\n{text}");
                 let done = cluster.output("bash", &["-c", &script]);
                 let said = String::from_utf8_lossy(&done.stderr);
-                assert!(done.status.success(), "{text}\n{}\n{said}", String::from_utf8_lossy(&done.stdout));
+                assert!(
+                    done.status.success(),
+                    "{text}\n{}\n{said}",
+                    String::from_utf8_lossy(&done.stdout)
+                );
                 ran += 1;
             }
             _ => {}
@@ -180,7 +223,9 @@ fn a_killed_slurmd_costs_no_job() {
     assert!(cluster.lab(&["signal", &format!("slurmd.{}", nodes.trim()), "KILL"]).status.success());
     let job = cluster.slurm_job();
     cluster.wait("verdict of Slurm", 90, || {
-        !cluster.slurm("squeue", &["-h", "-j", &job, "--states=all", "-o", "%T"]).contains("RUNNING")
+        !cluster
+            .slurm("squeue", &["-h", "-j", &job, "--states=all", "-o", "%T"])
+            .contains("RUNNING")
     });
     // Slurm says that the node failed; the runner still speaks, so nobody's job fails for it.
     cluster.torc(&["workflows", "sync-status", "latest"]);
@@ -206,7 +251,9 @@ fn a_machine_that_dies_with_its_slurmd_is_survived() {
     cluster.slurm("kill", &dying);
     let job = cluster.slurm_job();
     cluster.wait("verdict of Slurm", 90, || {
-        !cluster.slurm("squeue", &["-h", "-j", &job, "--states=all", "-o", "%T"]).contains("RUNNING")
+        !cluster
+            .slurm("squeue", &["-h", "-j", &job, "--states=all", "-o", "%T"])
+            .contains("RUNNING")
     });
     cluster.torc(&["workflows", "sync-status", "latest"]);
     cluster.wait("ready jobs", 120, || cluster.counts().get("ready") == Some(&2));
@@ -224,7 +271,8 @@ fn a_walltime_that_slurm_shortens_is_not_the_jobs_fault() {
     cluster.submit(&spec("main", 2, 100.0, "").replace("runtime: 1m", "runtime: 3m"));
     cluster.wait_for_running(2);
     // The runner believes that it has ten minutes.
-    cluster.slurm("scontrol", &["update", &format!("jobid={}", cluster.slurm_job()), "timelimit=1"]);
+    cluster
+        .slurm("scontrol", &["update", &format!("jobid={}", cluster.slurm_job()), "timelimit=1"]);
     cluster.wait("ended allocation", 180, || cluster.allocations()[0]["status"] == "complete");
     cluster.wait_for_cause("walltime", 2, "walltime");
     cluster.wait("ready jobs", 60, || cluster.counts().get("ready") == Some(&2));
@@ -233,15 +281,18 @@ fn a_walltime_that_slurm_shortens_is_not_the_jobs_fault() {
 #[test]
 fn whatever_breaks_every_job_succeeds_once() {
     let Some(cluster) = campaign() else { return };
-    // Thirty allocations die in turn of everything that kills allocations, until the jobs of the last one get through.
+    // Thirty allocations die in turn of everything that kills allocations, until the jobs of the
+    // last one get through.
     let ways = ["scancel", "runner", "node", "preempt", "controller"];
     let is_complete = |cluster: &Cluster| cluster.counts().get("completed") == Some(&3);
     let mut complete = 1;
     cluster.submit(&spec("scav", 3, 8.0, ""));
     for cycle in 0..30 {
-        cluster.wait("running jobs", 120, || cluster.counts().get("running").copied().unwrap_or(0) >= 1);
-        // A controller that was killed goes back in time and may show a job again that had ended, so what counts is what
-        // was asked for: one allocation at a time, and no name twice.
+        cluster.wait("running jobs", 120, || {
+            cluster.counts().get("running").copied().unwrap_or(0) >= 1
+        });
+        // A controller that was killed goes back in time and may show a job again that had ended,
+        // so what counts is what was asked for: one allocation at a time, and no name twice.
         let open = cluster.allocations().iter().filter(|a| a["status"] != "complete").count();
         assert_eq!(open, 1, "cycle {cycle}: {:?}", cluster.allocations());
         let names = cluster.slurm("squeue", &["-h", "-t", "PD,R", "-o", "%j"]);
@@ -251,7 +302,12 @@ fn whatever_breaks_every_job_succeeds_once() {
         let job = cluster.slurm_job();
         let way = ways[cycle % ways.len()];
         let causes = || -> Vec<String> {
-            cluster.attempts().into_iter().map(|attempt| attempt.3).filter(|cause| !cause.is_empty()).collect()
+            cluster
+                .attempts()
+                .into_iter()
+                .map(|attempt| attempt.3)
+                .filter(|cause| !cause.is_empty())
+                .collect()
         };
         let before = causes().len();
         match way {
@@ -265,7 +321,8 @@ fn whatever_breaks_every_job_succeeds_once() {
             }
             "preempt" => {
                 let more = ["-J", "preemptor", "-o", "/dev/null", "--wrap", "sleep 1"];
-                cluster.slurm("sbatch", &[&["-p", "main", "-N3", "--exclusive"][..], &more].concat());
+                cluster
+                    .slurm("sbatch", &[&["-p", "main", "-N3", "--exclusive"][..], &more].concat());
             }
             _ => {
                 assert!(cluster.lab(&["signal", "slurmctld", "KILL"]).status.success());
@@ -287,8 +344,10 @@ fn whatever_breaks_every_job_succeeds_once() {
         });
         // A controller that was killed may also start a preemptor again that was over.
         cluster.slurm("scancel", &["--name=preemptor"]);
-        cluster.wait("free jobs", 60, || cluster.counts().get("running").copied().unwrap_or(0) == 0);
-        // The attempts say what became of them, as soon as Slurm does; a preemptor of the controller's past may interfere.
+        cluster
+            .wait("free jobs", 60, || cluster.counts().get("running").copied().unwrap_or(0) == 0);
+        // The attempts say what became of them, as soon as Slurm does; a preemptor of the
+        // controller's past may interfere.
         let expected: &[&str] = match way {
             "scancel" => &["stopped", "preempted"],
             "runner" => &["lost", "preempted"],
@@ -296,10 +355,13 @@ fn whatever_breaks_every_job_succeeds_once() {
             "preempt" => &["preempted"],
             _ => &["stopped", "lost", "node_fail", "preempted"],
         };
-        let unexplained = || causes().into_iter().skip(before).find(|cause| !expected.contains(&cause.as_str()));
-        cluster.wait(&format!("cause for {way} in cycle {cycle}, but {:?}", unexplained()), 60, || {
-            unexplained().is_none()
-        });
+        let unexplained =
+            || causes().into_iter().skip(before).find(|cause| !expected.contains(&cause.as_str()));
+        cluster.wait(
+            &format!("cause for {way} in cycle {cycle}, but {:?}", unexplained()),
+            60,
+            || unexplained().is_none(),
+        );
         if is_complete(&cluster) {
             cluster.assert_witnessed_once(3);
             complete += 1;
@@ -312,11 +374,14 @@ fn whatever_breaks_every_job_succeeds_once() {
     }
     // What the last of them set going may still end an allocation.
     cluster.wait("complete workflow", 300, || {
-        if cluster.allocations().iter().all(|a| a["status"] == "complete") && !is_complete(&cluster) {
+        if cluster.allocations().iter().all(|a| a["status"] == "complete") && !is_complete(&cluster)
+        {
             cluster.regenerate(&["--partition", "scav"]);
         }
         is_complete(&cluster)
     });
     cluster.assert_witnessed_once(3);
-    println!("30 cycles: no duplicate allocation, {complete} workflows complete, every job witnessed once");
+    println!(
+        "30 cycles: no duplicate allocation, {complete} workflows complete, every job witnessed once"
+    );
 }

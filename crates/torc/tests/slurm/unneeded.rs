@@ -1,15 +1,30 @@
-//! Allocations that nothing needs any more are taken back while the workflow goes on; those of others never are.
+//! Allocations that nothing needs any more are taken back while the workflow goes on; those of
+//! others never are.
 
 use crate::cluster::cluster;
 
 #[test]
 fn what_no_remaining_job_could_use_is_taken_back() {
     let Some(cluster) = cluster() else { return };
-    // Somebody else has all plain nodes, and more in the queue: whatever we ask for there has to wait.
-    let block = ["-p", "main", "-N3", "--exclusive", "-J", "foreign", "-o", "/dev/null", "--wrap", "sleep 600"];
+    // Somebody else has all plain nodes, and more in the queue: whatever we ask for there has to
+    // wait.
+    let block = [
+        "-p",
+        "main",
+        "-N3",
+        "--exclusive",
+        "-J",
+        "foreign",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "sleep 600",
+    ];
     cluster.slurm("sbatch", &block);
     cluster.slurm("sbatch", &block);
-    cluster.wait("full nodes", 30, || cluster.slurm("squeue", &["-h", "-t", "R", "-o", "%j"]).contains("foreign"));
+    cluster.wait("full nodes", 30, || {
+        cluster.slurm("squeue", &["-h", "-t", "R", "-o", "%j"]).contains("foreign")
+    });
     cluster.submit(
         "name: w
 resource_requirements:
@@ -36,19 +51,25 @@ actions:
         let all = cluster.allocations().into_iter();
         all.filter(|a| a["scheduler"] == scheduler).collect::<Vec<_>>()
     };
-    cluster.wait("waiting allocations", 60, || of("few").iter().chain(&of("big")).all(|a| a["state"] == "PENDING"));
+    cluster.wait("waiting allocations", 60, || {
+        of("few").iter().chain(&of("big")).all(|a| a["state"] == "PENDING")
+    });
     // What waited for the gate will never run.
     std::fs::write(cluster.dir.path().join("go"), "").expect("written");
     cluster.wait("canceled jobs", 60, || cluster.counts().get("canceled") == Some(&4));
     cluster.wait("nodes taken back", 60, || of("few").iter().all(|a| a["status"] == "complete"));
     for allocation in of("few") {
         let reason = allocation["reason"].as_str().unwrap_or_default();
-        assert!(reason.starts_with("no longer needed") && allocation["started_ms"].is_null(), "{allocation}");
+        assert!(
+            reason.starts_with("no longer needed") && allocation["started_ms"].is_null(),
+            "{allocation}"
+        );
         let id = allocation["slurm_job_id"].as_str().unwrap_or_default();
         let there = cluster.slurm("squeue", &["-h", "-r", "-j", id, "-o", "%T"]);
         assert_eq!(there.trim(), "", "{allocation}");
     }
-    // The workflow goes on: one job runs, one still waits for its nodes, and nobody else lost theirs.
+    // The workflow goes on: one job runs, one still waits for its nodes, and nobody else lost
+    // theirs.
     assert_eq!(of("big")[0]["status"], "pending", "{:?}", of("big"));
     assert_eq!(of("gpu")[0]["status"], "active", "{:?}", of("gpu"));
     let foreign = cluster.slurm("squeue", &["-h", "-n", "foreign", "-o", "%T"]);

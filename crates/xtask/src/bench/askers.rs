@@ -1,7 +1,8 @@
 //! People who look at a workflow all the time: a steady stream of questions over a few connections.
 //!
-//! They share the processors with what is measured, so they are as cheap as can be: one thread, no parsing. Each
-//! connection has one question under way; its answer is taken when it is that connection's turn again.
+//! They share the processors with what is measured, so they are as cheap as can be: one thread, no
+//! parsing. Each connection has one question under way; its answer is taken when it is that
+//! connection's turn again.
 
 use crate::Result;
 use std::io::{Read, Write};
@@ -19,8 +20,8 @@ use torc_model::ids::WorkflowId;
 pub enum Moments {
     /// At random, as those who know nothing of each other do.
     Random,
-    /// On an even beat. One of a millisecond keeps step with the ticks of the kernel's clock: how that beat happens to
-    /// lie decides what it costs.
+    /// On an even beat. One of a millisecond keeps step with the ticks of the kernel's clock: how
+    /// that beat happens to lie decides what it costs.
     Beat,
 }
 
@@ -46,17 +47,23 @@ pub struct Askers {
 }
 
 impl Askers {
-    /// Asks the server of a directory for the status of a workflow, once in each `pause` on average.
+    /// Asks the server of a directory for the status of a workflow, once in each `pause` on
+    /// average.
     pub fn start(dir: &Path, id: WorkflowId, moments: Moments, pause: Duration) -> Result<Self> {
         let file = discovery::read_server_file(&dir.join(discovery::STATE_DIR))?;
         let host = file.url.split('/').nth(2).ok_or("the server's address has no host")?.to_owned();
         let path = format!("/torc-service/v1/workflows/{id}/status");
-        let question = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\n\r\n", file.token);
-        let connections = (0..CONNECTIONS).map(|_| Connection::open(&host)).collect::<Result<Vec<_>>>()?;
+        let question = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\n\r\n",
+            file.token
+        );
+        let connections =
+            (0..CONNECTIONS).map(|_| Connection::open(&host)).collect::<Result<Vec<_>>>()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread =
-            std::thread::spawn(move || ask(connections, question.as_bytes(), || moments.pause(pause), &stopped));
+        let thread = std::thread::spawn(move || {
+            ask(connections, question.as_bytes(), || moments.pause(pause), &stopped)
+        });
         Ok(Self { since: Instant::now(), stop, thread })
     }
 
@@ -126,7 +133,9 @@ impl Connection {
             }
         }
         if !self.answer.starts_with(b"HTTP/1.1 200 ") {
-            return Err(format!("the server answered {}", String::from_utf8_lossy(&self.answer)).into());
+            return Err(
+                format!("the server answered {}", String::from_utf8_lossy(&self.answer)).into()
+            );
         }
         Ok(true)
     }

@@ -1,4 +1,5 @@
-//! The picture: jobs per second of Torc and of everything else that ran the same work, beside the limit.
+//! The picture: jobs per second of Torc and of everything else that ran the same work, beside the
+//! limit.
 
 use super::report::Results;
 
@@ -14,7 +15,13 @@ pub fn svg(results: &Results) -> String {
         .iter()
         .flat_map(|row| row.figures.iter().map(move |figure| (row, figure)))
         .filter(|(_, figure)| figure.unit == "jobs/s")
-        .map(|(row, figure)| (format!("{} {}", row.name, figure.name), figure.value, figure.name.starts_with("limit")))
+        .map(|(row, figure)| {
+            (
+                format!("{} {}", row.name, figure.name),
+                figure.value,
+                figure.name.starts_with("limit"),
+            )
+        })
         .collect();
     let most = bars.iter().map(|(_, value, _)| *value).fold(1.0, f64::max);
     let height = 50.0 + bars.len() as f64 * (BAR + GAP);
@@ -52,7 +59,8 @@ mod tests {
     #[test]
     fn only_rates_become_bars_and_names_are_escaped() {
         let figures = vec![Figure::new("limit", 1600.0, "jobs/s"), Figure::new("CPU", 0.3, "ms")];
-        let row = Row { name: "a<b".into(), about: String::new(), measured: String::new(), figures };
+        let row =
+            Row { name: "a<b".into(), about: String::new(), measured: String::new(), figures };
         let picture = svg(&Results { rows: vec![row], ..Results::default() });
         assert_eq!(picture.matches("<rect x=").count(), 1);
         assert!(picture.contains("a&lt;b limit"));

@@ -1,4 +1,5 @@
-//! The limit: a tight loop that starts the same shell with the same two log files, as many at once as Torc may.
+//! The limit: a tight loop that starts the same shell with the same two log files, as many at once
+//! as Torc may.
 
 use super::machine;
 use crate::Result;
@@ -11,8 +12,12 @@ use std::time::{Duration, Instant};
 /// The shell that the runner takes.
 pub fn shell() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = ["/bin", "/usr/bin"].into_iter().map(PathBuf::from).chain(std::env::split_paths(&path));
-    places.map(|dir| dir.join("bash")).find(|bash| bash.is_file()).unwrap_or_else(|| "/bin/sh".into())
+    let places =
+        ["/bin", "/usr/bin"].into_iter().map(PathBuf::from).chain(std::env::split_paths(&path));
+    places
+        .map(|dir| dir.join("bash"))
+        .find(|bash| bash.is_file())
+        .unwrap_or_else(|| "/bin/sh".into())
 }
 
 /// Runs the command this often by the shell, so many at once; answers with how long all of it took.
@@ -26,7 +31,11 @@ pub fn run_program(dir: &Path, argv: &[&OsStr], count: usize, at_once: usize) ->
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..at_once)
-            .map(|slot| scope.spawn(move || (slot..count).step_by(at_once).try_for_each(|n| one(argv, dir, n))))
+            .map(|slot| {
+                scope.spawn(move || {
+                    (slot..count).step_by(at_once).try_for_each(|n| one(argv, dir, n))
+                })
+            })
             .collect();
         threads.into_iter().try_for_each(|t| t.join().map_err(|_| "a thread of the limit broke")?)
     })?;

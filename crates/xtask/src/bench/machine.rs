@@ -1,4 +1,5 @@
-//! What a process used, from `/proc`: its own CPU time without that of its children, its peak of memory, what it wrote.
+//! What a process used, from `/proc`: its own CPU time without that of its children, its peak of
+//! memory, what it wrote.
 
 use crate::Result;
 use rustix::process::{Pid, WaitId, WaitIdOptions};
@@ -47,7 +48,8 @@ pub fn resident(pid: u32) -> u64 {
 
 fn cpu(pid: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().skip(11).take(2);
+    let fields =
+        text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().skip(11).take(2);
     let ticks: u64 = fields.filter_map(|n| n.parse::<u64>().ok()).sum();
     Duration::from_nanos(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
@@ -55,12 +57,18 @@ fn cpu(pid: u32) -> Duration {
 fn status_bytes(pid: u32, name: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|l| l.split_ascii_whitespace().next()).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * 1024
+    line.and_then(|l| l.split_ascii_whitespace().next())
+        .and_then(|n| n.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
 }
 
 fn written(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    text.lines().find_map(|line| line.strip_prefix("write_bytes: ")).and_then(|n| n.parse().ok()).unwrap_or(0)
+    text.lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "))
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
 }
 
 /// A process whose use is looked at until it ends.
@@ -111,9 +119,12 @@ impl Watched {
     pub fn finish(mut self) -> Result<Finished> {
         let pid = i32::try_from(self.child.id())?;
         let pid_of = Pid::from_raw(pid).ok_or("a process has a number")?;
-        // Until it is reaped its counters can be read, and those of its children are not in them yet.
+        // Until it is reaped its counters can be read, and those of its children are not in them
+        // yet.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(WaitId::Pid(pid_of), options) {}
+        while let Err(rustix::io::Errno::INTR) =
+            rustix::process::waitid(WaitId::Pid(pid_of), options)
+        {}
         let wall = self.begun.elapsed();
         let end = usage(self.child.id());
         self.done.store(true, Ordering::Release);
@@ -135,8 +146,8 @@ pub fn directory_bytes(dir: &Path) -> u64 {
     entries.filter_map(|e| e.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
 }
 
-/// The environment of everything that is started, the same for all: a shell reads thirty more files for a locale and
-/// takes a fifth longer, so it must not depend on who measures.
+/// The environment of everything that is started, the same for all: a shell reads thirty more files
+/// for a locale and takes a fifth longer, so it must not depend on who measures.
 pub fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     const KEPT: [&str; 5] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR"];
     let kept = KEPT.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
@@ -151,7 +162,11 @@ pub fn processors() -> usize {
 /// The machine in one line.
 pub fn describe() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": ")).map(|(_, m)| m);
+    let model = text
+        .lines()
+        .find(|l| l.starts_with("model name"))
+        .and_then(|l| l.split_once(": "))
+        .map(|(_, m)| m);
     let system = rustix::system::uname();
     let kernel = system.release().to_string_lossy().into_owned();
     format!("{} processors ({}), Linux {kernel}", processors(), model.unwrap_or("unknown model"))
@@ -172,7 +187,9 @@ impl Busy {
                 let mut x = 1u64;
                 while !done.load(Ordering::Relaxed) {
                     for _ in 0..10_000 {
-                        x = std::hint::black_box(x.wrapping_mul(6364136223846793005).wrapping_add(1));
+                        x = std::hint::black_box(
+                            x.wrapping_mul(6364136223846793005).wrapping_add(1),
+                        );
                     }
                 }
             });

@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: measures the limit of the machine and the program, in turn, and says where it stands.
+//! `cargo xtask bench`: measures the limit of the machine and the program, in turn, and says where
+//! it stands.
 //!
-//! The program is the real binary with its real database and `synchronous=FULL`; everything stays on this machine. Each
-//! run has a fresh directory, and nothing is deleted before the end.
+//! The program is the real binary with its real database and `synchronous=FULL`; everything stays
+//! on this machine. Each run has a fresh directory, and nothing is deleted before the end.
 
 mod askers;
 mod chart;
@@ -23,7 +24,8 @@ use world::Arena;
 /// Measure the program against the limit of the machine
 #[derive(clap::Args)]
 pub struct Args {
-    /// One round with a tenth of the jobs: tells whether something is badly wrong, in about a minute
+    /// One round with a tenth of the jobs: tells whether something is badly wrong, in about a
+    /// minute
     #[arg(long)]
     quick: bool,
 
@@ -47,7 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     torc: Option<PathBuf>,
 
-    /// Another program for the row `peers`: a shell command that runs `$N` jobs with logs in `$DIR`, `$SLOTS` at once
+    /// Another program for the row `peers`: a shell command that runs `$N` jobs with logs in
+    /// `$DIR`, `$SLOTS` at once
     #[arg(long, value_name = "NAME=COMMAND")]
     peer: Vec<String>,
 
@@ -109,14 +112,17 @@ impl Args {
             return Ok(());
         }
         let names = self.only.iter().chain(&self.skip);
-        if let Some(unknown) = names.into_iter().find(|name| !all.iter().any(|entry| entry.name == **name)) {
+        if let Some(unknown) =
+            names.into_iter().find(|name| !all.iter().any(|entry| entry.name == **name))
+        {
             return Err(format!("unknown row `{unknown}`; `--list` shows them").into());
         }
         let root = crate::root()?;
         let out = root.join(&self.out);
         let kept = out.join("results.json");
         if !self.publish {
-            std::fs::create_dir_all(&out).map_err(|e| format!("can not make `{}`: {e}", out.display()))?;
+            std::fs::create_dir_all(&out)
+                .map_err(|e| format!("can not make `{}`: {e}", out.display()))?;
             let mut results = Results::load(&kept);
             results.machine = machine::describe();
             results.shell = limit::shell().display().to_string();
@@ -128,13 +134,23 @@ impl Args {
                 arena: Arena::new(torc, self.dir.as_deref(), self.keep)?,
                 rounds: if self.quick { 1 } else { self.rounds.max(1) },
                 is_quick: self.quick,
-                peers: self.peer.iter().filter_map(|p| p.split_once('=')).map(|(n, c)| (n.into(), c.into())).collect(),
+                peers: self
+                    .peer
+                    .iter()
+                    .filter_map(|p| p.split_once('='))
+                    .map(|(n, c)| (n.into(), c.into()))
+                    .collect(),
             };
             let measured = measured(&root, &bench);
             for entry in all.iter().filter(|e| self.wants(e.name)) {
-                let figures = (entry.measure)(&bench).map_err(|e| format!("row `{}`: {e}", entry.name))?;
-                let row =
-                    Row { name: entry.name.into(), about: entry.about.into(), measured: measured.clone(), figures };
+                let figures =
+                    (entry.measure)(&bench).map_err(|e| format!("row `{}`: {e}", entry.name))?;
+                let row = Row {
+                    name: entry.name.into(),
+                    about: entry.about.into(),
+                    measured: measured.clone(),
+                    figures,
+                };
                 report::print(&row);
                 results.put(row);
                 let place = |row: &Row| all.iter().position(|e| e.name == row.name);
@@ -147,7 +163,9 @@ impl Args {
         }
         let results = Results::load(&kept);
         if results.rows.is_empty() {
-            return Err(format!("nothing has been measured: `{}` has no rows", kept.display()).into());
+            return Err(
+                format!("nothing has been measured: `{}` has no rows", kept.display()).into()
+            );
         }
         report::publish(&results, &root.join("docs/benchmarks.md"))?;
         std::fs::write(root.join("docs/benchmarks.svg"), chart::svg(&results))?;
@@ -156,16 +174,20 @@ impl Args {
     }
 
     fn wants(&self, name: &str) -> bool {
-        (self.only.is_empty() || self.only.iter().any(|only| only == name)) && !self.skip.iter().any(|s| s == name)
+        (self.only.is_empty() || self.only.iter().any(|only| only == name))
+            && !self.skip.iter().any(|s| s == name)
     }
 }
 
 /// Today, and what was measured.
 fn measured(root: &Path, bench: &Bench) -> String {
-    let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root).output();
-    let commit = output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
+    let output =
+        Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root).output();
+    let commit =
+        output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
     let day = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
-    let rounds = if bench.is_quick { "quick".into() } else { format!("median of {}", bench.rounds) };
+    let rounds =
+        if bench.is_quick { "quick".into() } else { format!("median of {}", bench.rounds) };
     format!("{day}, {commit}, {rounds}")
 }
 

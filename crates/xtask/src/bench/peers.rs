@@ -1,4 +1,5 @@
-//! Other programs on the same work: the same shell, two log files per job, as many at once as processors.
+//! Other programs on the same work: the same shell, two log files per job, as many at once as
+//! processors.
 
 use super::report::Figure;
 use super::{Bench, limit, machine, median, specs};
@@ -13,7 +14,8 @@ struct Peer {
     command: String,
 }
 
-/// Those that are known: what they are called, a shell command that succeeds where they are installed, and how they run.
+/// Those that are known: what they are called, a shell command that succeeds where they are
+/// installed, and how they run.
 const KNOWN: [(&str, &str, &str); 4] = [
     (
         "make",
@@ -27,7 +29,11 @@ const KNOWN: [(&str, &str, &str); 4] = [
         "command -v parallel",
         "seq $N | SHELL=$JOB_SHELL parallel --will-cite -j $SLOTS 'true >'$DIR'/{}.o 2>'$DIR'/{}.e'",
     ),
-    ("xargs", "command -v xargs", "seq $N | xargs -P $SLOTS -I '{}' $JOB_SHELL -c 'true >'$DIR'/{}.o 2>'$DIR'/{}.e'"),
+    (
+        "xargs",
+        "command -v xargs",
+        "seq $N | xargs -P $SLOTS -I '{}' $JOB_SHELL -c 'true >'$DIR'/{}.o 2>'$DIR'/{}.e'",
+    ),
     ("hyperqueue", "python3 -c 'import hyperqueue' 2>/dev/null", HYPERQUEUE),
 ];
 
@@ -50,8 +56,12 @@ with LocalCluster() as cluster:
 pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let jobs = bench.scale(10_000);
     let installed = KNOWN.iter().filter(|(_, test, _)| run(Path::new("/"), test, 0).is_ok());
-    let known = installed.map(|(name, _, command)| Peer { name: (*name).into(), command: (*command).into() });
-    let given = bench.peers.iter().map(|(name, command)| Peer { name: name.clone(), command: command.clone() });
+    let known = installed
+        .map(|(name, _, command)| Peer { name: (*name).into(), command: (*command).into() });
+    let given = bench
+        .peers
+        .iter()
+        .map(|(name, command)| Peer { name: name.clone(), command: command.clone() });
     let peers: Vec<Peer> = known.chain(given).collect();
     let (mut limits, mut own) = (Vec::new(), Vec::new());
     let mut rates = vec![Vec::new(); peers.len()];
@@ -63,12 +73,21 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
         own.push(server.run(created.id, jobs)?.rate());
         drop(server);
         for (peer, rates) in peers.iter().zip(&mut rates) {
-            let wall = run(&bench.arena.fresh()?, &peer.command, jobs).map_err(|e| format!("{}: {e}", peer.name))?;
+            let wall = run(&bench.arena.fresh()?, &peer.command, jobs)
+                .map_err(|e| format!("{}: {e}", peer.name))?;
             rates.push(jobs as f64 / wall.as_secs_f64());
         }
     }
-    let mut figures = vec![Figure::new("limit", median(limits), "jobs/s"), Figure::new("torc", median(own), "jobs/s")];
-    figures.extend(peers.iter().zip(rates).map(|(peer, rates)| Figure::new(&peer.name, median(rates), "jobs/s")));
+    let mut figures = vec![
+        Figure::new("limit", median(limits), "jobs/s"),
+        Figure::new("torc", median(own), "jobs/s"),
+    ];
+    figures.extend(
+        peers
+            .iter()
+            .zip(rates)
+            .map(|(peer, rates)| Figure::new(&peer.name, median(rates), "jobs/s")),
+    );
     Ok(figures)
 }
 

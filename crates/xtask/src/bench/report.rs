@@ -1,4 +1,5 @@
-//! What was measured: as JSON, as a table, and as the tables and the picture in `docs/benchmarks.md`.
+//! What was measured: as JSON, as a table, and as the tables and the picture in
+//! `docs/benchmarks.md`.
 
 use crate::Result;
 use serde::{Deserialize, Serialize};
@@ -140,7 +141,11 @@ impl Results {
                 let name = if n == 0 { format!("`{}`", row.name) } else { String::new() };
                 let value = format!("{} {}", number(figure.value), figure.unit);
                 let (target, met) = (figure.target_text(), figure.verdict());
-                text += &format!("| {name} | {} | {} | {target} | {met} |\n", figure.name, value.trim_end());
+                text += &format!(
+                    "| {name} | {} | {} | {target} | {met} |\n",
+                    figure.name,
+                    value.trim_end()
+                );
             }
         }
         text += "\nWhat each row does, and when it was measured:\n\n";
@@ -171,7 +176,8 @@ const END: &str = "<!-- end of results -->\n";
 
 /// Puts the tables into the document.
 pub fn publish(results: &Results, document: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(document).map_err(|e| format!("can not read `{}`: {e}", document.display()))?;
+    let text = std::fs::read_to_string(document)
+        .map_err(|e| format!("can not read `{}`: {e}", document.display()))?;
     let (head, rest) = text.split_once(BEGIN).ok_or("the document has no place for results")?;
     let (_, tail) = rest.split_once(END).ok_or("the document's place for results has no end")?;
     std::fs::write(document, format!("{head}{BEGIN}\n{}\n{END}{tail}", results.markdown()))?;
@@ -184,7 +190,8 @@ mod tests {
 
     #[test]
     fn numbers_are_short_and_readable() {
-        let texts: Vec<String> = [0.0312, 0.89, 1.5, 14.26, 150.4, 1600.2, 1_234_567.0].map(number).into();
+        let texts: Vec<String> =
+            [0.0312, 0.89, 1.5, 14.26, 150.4, 1600.2, 1_234_567.0].map(number).into();
         assert_eq!(texts, ["0.031", "0.890", "1.50", "14.3", "150", "1,600", "1,234,567"]);
     }
 
@@ -193,7 +200,12 @@ mod tests {
         let slow = Figure::new("ratio", 0.5, "").at_least(0.8);
         let quick = Figure::new("time", 2.0, "ms").at_most(3.0);
         assert_eq!((slow.verdict(), quick.verdict()), ("**no**", "yes"));
-        let row = Row { name: "r".into(), about: "a".into(), measured: "m".into(), figures: vec![slow, quick] };
+        let row = Row {
+            name: "r".into(),
+            about: "a".into(),
+            measured: "m".into(),
+            figures: vec![slow, quick],
+        };
         let mut results = Results::default();
         results.put(row.clone());
         results.put(row);

@@ -1,10 +1,12 @@
-//! Runners that start no processes: they claim, report and claim again, each on a connection of its own.
+//! Runners that start no processes: they claim, report and claim again, each on a connection of its
+//! own.
 
 use crate::Result;
 use std::time::{Duration, Instant};
 use torc_client::Client;
 use torc_model::api::{
-    AttemptPacket, AttemptRef, Capacity, ClaimRequest, ClaimResponse, CompletionReport, RegisterRunner, StartReport,
+    AttemptPacket, AttemptRef, Capacity, ClaimRequest, ClaimResponse, CompletionReport,
+    RegisterRunner, StartReport,
 };
 use torc_model::ids::{RunnerId, WorkflowId};
 
@@ -52,7 +54,11 @@ pub async fn hold(client: &Client, workflow: WorkflowId, jobs: usize) -> Result<
         let answer = runner.claim(Vec::new(), Vec::new(), 5.0).await?;
         let started: Vec<StartReport> = answer.attempts.iter().map(start).collect();
         if started.is_empty() {
-            return Err(format!("only {held} of {jobs} jobs could be claimed: {:?}", answer.reason).into());
+            return Err(format!(
+                "only {held} of {jobs} jobs could be claimed: {:?}",
+                answer.reason
+            )
+            .into());
         }
         held += started.len();
         runner.limit = i64::try_from(jobs - held)?;
@@ -91,10 +97,19 @@ struct Simulated {
 impl Simulated {
     async fn register(client: &Client, workflow: WorkflowId, slots: i64) -> Result<Self> {
         let memory_bytes = slots << 40;
-        let capacity = Capacity { num_cpus: slots, memory_bytes, num_gpus: 0, num_nodes: 1, max_parallel_jobs: None };
+        let capacity = Capacity {
+            num_cpus: slots,
+            memory_bytes,
+            num_gpus: 0,
+            num_nodes: 1,
+            max_parallel_jobs: None,
+        };
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let stat = text("/proc/self/stat");
-        let start = stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().nth(19)?.parse().ok());
+        let start = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_ascii_whitespace().nth(19)?.parse().ok());
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let nth = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let request = RegisterRunner {
@@ -112,7 +127,14 @@ impl Simulated {
             output_dir: "/tmp".into(),
         };
         let registered = client.register_runner(&request).await?;
-        Ok(Self { client: client.clone(), workflow, id: registered.id, capacity, limit: slots, claims: 0 })
+        Ok(Self {
+            client: client.clone(),
+            workflow,
+            id: registered.id,
+            capacity,
+            limit: slots,
+            claims: 0,
+        })
     }
 
     async fn claim(
@@ -145,7 +167,9 @@ impl Simulated {
         loop {
             let count = completed.len();
             let begun = Instant::now();
-            let answer = self.claim(std::mem::take(&mut started), std::mem::take(&mut completed), 10.0).await?;
+            let answer = self
+                .claim(std::mem::take(&mut started), std::mem::take(&mut completed), 10.0)
+                .await?;
             ended += count;
             if !answer.attempts.is_empty() {
                 answers.push(begun.elapsed().as_secs_f64() * 1e3);
@@ -175,7 +199,9 @@ fn start(packet: &AttemptPacket) -> StartReport {
 fn end(packet: &AttemptPacket) -> CompletionReport {
     let log = |ending: &str| {
         let (job, run, attempt) = (packet.job_id, packet.run_id, packet.attempt_id);
-        Some(format!("/home/user/project/output/job_stdio/job_wf1_j{job}_r{run}_a{attempt}.{ending}"))
+        Some(format!(
+            "/home/user/project/output/job_stdio/job_wf1_j{job}_r{run}_a{attempt}.{ending}"
+        ))
     };
     CompletionReport {
         attempt: reference(packet),

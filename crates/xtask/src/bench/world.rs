@@ -1,4 +1,5 @@
-//! The program under test: its server in a fresh directory, and what is done with it through its command line and API.
+//! The program under test: its server in a fresh directory, and what is done with it through its
+//! command line and API.
 
 use super::machine::{self, Finished, Usage, Watched};
 use crate::Result;
@@ -13,7 +14,8 @@ use torc_model::ids::WorkflowId;
 /// A server that does not answer in this time never will.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// Where everything happens. Nothing is deleted before the end: deleting files slows down making new ones.
+/// Where everything happens. Nothing is deleted before the end: deleting files slows down making
+/// new ones.
 pub struct Arena {
     /// The program.
     pub torc: PathBuf,
@@ -30,7 +32,8 @@ impl Arena {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let dir = unused(&parent)?;
         let dir = dir.canonicalize()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         Ok(Self { torc, runtime, dir, taken: std::cell::Cell::new(0), keep })
     }
 
@@ -59,9 +62,14 @@ impl Arena {
     pub fn run(&self, dir: &Path) -> Result<Finished> {
         let cpus = machine::processors().to_string();
         let finished =
-            Watched::start(&mut self.command(dir, &["-q", "run", "latest", "--num-cpus", &cpus]))?.finish()?;
+            Watched::start(&mut self.command(dir, &["-q", "run", "latest", "--num-cpus", &cpus]))?
+                .finish()?;
         let status = finished.status;
-        if status.success() { Ok(finished) } else { Err(format!("the workflow did not succeed: {status}").into()) }
+        if status.success() {
+            Ok(finished)
+        } else {
+            Err(format!("the workflow did not succeed: {status}").into())
+        }
     }
 
     /// A call of the command line.
@@ -83,9 +91,11 @@ impl Drop for Arena {
     }
 }
 
-/// Makes a directory. One of an earlier run may have been kept, and numbers of processes come again.
+/// Makes a directory. One of an earlier run may have been kept, and numbers of processes come
+/// again.
 fn unused(parent: &Path) -> Result<PathBuf> {
-    std::fs::create_dir_all(parent).map_err(|e| format!("can not make `{}`: {e}", parent.display()))?;
+    std::fs::create_dir_all(parent)
+        .map_err(|e| format!("can not make `{}`: {e}", parent.display()))?;
     let mut n = 0;
     loop {
         let dir = parent.join(format!("torc-bench-{}-{n}", std::process::id()));
@@ -114,7 +124,9 @@ impl<'a> Server<'a> {
         let mut command = Command::new(&arena.torc);
         command.args(["server", "run"]).current_dir(&dir).env_clear().envs(machine::environment());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = command.spawn().map_err(|e| format!("can not start `{}`: {e}", arena.torc.display()))?;
+        let child = command
+            .spawn()
+            .map_err(|e| format!("can not start `{}`: {e}", arena.torc.display()))?;
         let begun = Instant::now();
         let client = loop {
             let file = discovery::read_server_file(&dir.join(discovery::STATE_DIR));
@@ -126,7 +138,11 @@ impl<'a> Server<'a> {
                 }
             }
             if begun.elapsed() > START_LIMIT {
-                return Err(format!("the server does not answer; see `{}`", dir.join("server.log").display()).into());
+                return Err(format!(
+                    "the server does not answer; see `{}`",
+                    dir.join("server.log").display()
+                )
+                .into());
             }
             std::thread::sleep(Duration::from_millis(1));
         };
@@ -186,10 +202,19 @@ impl<'a> Server<'a> {
     pub fn run(&self, id: WorkflowId, jobs: usize) -> Result<Run> {
         let before = self.usage();
         let runner = self.runner(id)?.finish()?;
-        let run = Run { jobs, server: self.usage().since(before), runner, database_bytes: self.database_bytes() };
+        let run = Run {
+            jobs,
+            server: self.usage().since(before),
+            runner,
+            database_bytes: self.database_bytes(),
+        };
         let done = self.status(id)?;
         if !run.runner.status.success() || !done.is_complete {
-            return Err(format!("the workflow did not succeed: {} {:?}", run.runner.status, done.counts).into());
+            return Err(format!(
+                "the workflow did not succeed: {} {:?}",
+                run.runner.status, done.counts
+            )
+            .into());
         }
         Ok(run)
     }

@@ -1,4 +1,5 @@
-//! What jobs and allocations wrote. Read through the server, from the end, with a bound: files may be of any size.
+//! What jobs and allocations wrote. Read through the server, from the end, with a bound: files may
+//! be of any size.
 
 use super::{MOST_ROWS, OfWorkflow, find_job};
 use crate::tools::{Call, ToolError};
@@ -28,7 +29,8 @@ pub async fn job_logs(call: Call) -> Result<Value, ToolError> {
         log_type: Option<String>,
         tail_lines: Option<usize>,
     }
-    let Arguments { workflow_id, job_id, run_id, attempt_id, log_type, tail_lines } = call.arguments()?;
+    let Arguments { workflow_id, job_id, run_id, attempt_id, log_type, tail_lines } =
+        call.arguments()?;
     let bound = call.settings.workflow.or(workflow_id);
     let mut query = Query::new()
         .add("stream", log_type.unwrap_or_else(|| "stderr".into()))
@@ -127,7 +129,8 @@ fn note(kinds: &mut BTreeMap<(Severity, String), Kind>, issue: Issue, place: imp
 
 /// The end of one output of a job's newest attempt; `None` where there is none.
 async fn tail(client: &Client, job: &JobView, stream: &str) -> Result<Option<String>, ToolError> {
-    let query = Query::new().add("stream", stream).add("offset", -LOG_BYTES).add("limit", LOG_BYTES);
+    let query =
+        Query::new().add("stream", stream).add("offset", -LOG_BYTES).add("limit", LOG_BYTES);
     match client.job_log(job.id, &query).await {
         Ok(log) => Ok((log.size > 0).then_some(log.text)),
         // It never started, or its output is gone.

@@ -10,7 +10,10 @@ use torc_model::api::{JobView, Page};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::RecoverRequest;
 
-pub async fn about_workflow(call: Call, path: fn(WorkflowId) -> String) -> Result<Value, ToolError> {
+pub async fn about_workflow(
+    call: Call,
+    path: fn(WorkflowId) -> String,
+) -> Result<Value, ToolError> {
     let OfWorkflow { workflow_id } = call.arguments()?;
     call.check(workflow_id)?;
     call.ask(move |client| async move { Ok(client.get(&path(workflow_id)).await?) }).await
@@ -26,8 +29,11 @@ pub async fn list_workflows(call: Call) -> Result<Value, ToolError> {
     if let Some(bound) = call.settings.workflow {
         return Err(ToolError::OtherWorkflow { bound });
     }
-    let query = Query::new().add("reverse_sort", true).add("limit", limit.unwrap_or(20).clamp(1, MOST_ROWS));
-    call.ask(move |client| async move { Ok(client.get(&format!("/workflows{query}")).await?) }).await
+    let query = Query::new()
+        .add("reverse_sort", true)
+        .add("limit", limit.unwrap_or(20).clamp(1, MOST_ROWS));
+    call.ask(move |client| async move { Ok(client.get(&format!("/workflows{query}")).await?) })
+        .await
 }
 
 pub async fn summary(call: Call) -> Result<Value, ToolError> {
@@ -73,7 +79,12 @@ pub async fn failed_jobs(call: Call) -> Result<Value, ToolError> {
     jobs(&call, workflow_id, "failed,terminated,pending_failed".into(), None).await
 }
 
-async fn jobs(call: &Call, id: WorkflowId, status: String, limit: Option<i64>) -> Result<Value, ToolError> {
+async fn jobs(
+    call: &Call,
+    id: WorkflowId,
+    status: String,
+    limit: Option<i64>,
+) -> Result<Value, ToolError> {
     let limit = limit.unwrap_or(MOST_ROWS).clamp(1, MOST_ROWS);
     let query = Query::new().add("workflow_id", id).add("status", &status).add("limit", limit);
     call.ask(move |client| async move {
@@ -121,10 +132,12 @@ pub async fn results(call: Call) -> Result<Value, ToolError> {
         failed_only: Option<bool>,
         limit: Option<i64>,
     }
-    let Arguments { workflow_id, job_id, run_id, return_code, status, failed_only, limit } = call.arguments()?;
+    let Arguments { workflow_id, job_id, run_id, return_code, status, failed_only, limit } =
+        call.arguments()?;
     call.check(workflow_id)?;
     let limit = limit.unwrap_or(MOST_ROWS).clamp(1, MOST_ROWS);
-    let mut query = Query::new().add("workflow_id", workflow_id).add("limit", limit).add("reverse_sort", true);
+    let mut query =
+        Query::new().add("workflow_id", workflow_id).add("limit", limit).add("reverse_sort", true);
     for (name, value) in [("job_id", job_id), ("run_id", run_id), ("return_code", return_code)] {
         if let Some(value) = value {
             query = query.add(name, value);
@@ -183,6 +196,10 @@ pub async fn utilization(call: Call) -> Result<Value, ToolError> {
 pub async fn classifications(call: Call) -> Result<Value, ToolError> {
     let OfWorkflow { workflow_id } = call.arguments()?;
     call.check(workflow_id)?;
-    let query = Query::new().add("workflow_id", workflow_id).add("limit", MOST_ROWS).add("reverse_sort", true);
-    call.ask(move |client| async move { to_value(&client.list_classifications(&query).await?) }).await
+    let query = Query::new()
+        .add("workflow_id", workflow_id)
+        .add("limit", MOST_ROWS)
+        .add("reverse_sort", true);
+    call.ask(move |client| async move { to_value(&client.list_classifications(&query).await?) })
+        .await
 }

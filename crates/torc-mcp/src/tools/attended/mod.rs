@@ -19,7 +19,13 @@ const MOST_ROWS: i64 = 100;
 
 type Run = fn(Call) -> Later<'static, Result<Value, ToolError>>;
 
-fn tool(name: &'static str, description: &'static str, is_read_only: bool, schema: fn() -> Value, run: Run) -> Tool {
+fn tool(
+    name: &'static str,
+    description: &'static str,
+    is_read_only: bool,
+    schema: fn() -> Value,
+    run: Run,
+) -> Tool {
     Tool { name, description, is_read_only, schema, run }
 }
 
@@ -42,7 +48,11 @@ struct OfWorkflow {
 }
 
 /// A job, if the server may speak of it.
-async fn find_job(client: &Client, bound: Option<WorkflowId>, id: JobId) -> Result<JobView, ToolError> {
+async fn find_job(
+    client: &Client,
+    bound: Option<WorkflowId>,
+    id: JobId,
+) -> Result<JobView, ToolError> {
     let job = client.get_job(id).await?;
     match bound {
         Some(bound) if bound != job.workflow_id => Err(ToolError::OtherWorkflow { bound }),

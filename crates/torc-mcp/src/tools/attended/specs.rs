@@ -18,7 +18,8 @@ fn plan_of(spec: Value) -> Result<(Plan, Vec<String>), ToolError> {
 }
 
 fn parsed(text: &str) -> Result<Value, ToolError> {
-    serde_json::from_str(text).map_err(|error| ToolError::Arguments(format!("the spec is not JSON: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| ToolError::Arguments(format!("the spec is not JSON: {error}")))
 }
 
 /// The stages of a workflow or a spec.
@@ -48,7 +49,9 @@ pub async fn execution_plan(call: Call) -> Result<Value, ToolError> {
             })
             .await
         }
-        (Some(_), Some(_)) | (None, None) => Err(ToolError::Arguments("give either `workflow_id` or `spec`".into())),
+        (Some(_), Some(_)) | (None, None) => {
+            Err(ToolError::Arguments("give either `workflow_id` or `spec`".into()))
+        }
     }
 }
 
@@ -114,8 +117,18 @@ pub async fn create(call: Call) -> Result<Value, ToolError> {
                 return Err(ToolError::OtherWorkflow { bound });
             }
             let directory = std::env::current_dir().ok().map(|dir| dir.display().to_string());
-            let request = CreateWorkflow { spec, user: None, initialize: true, force: false, key: None, directory };
-            call.ask(move |client| async move { to_value(&client.create_workflow(&request).await?) }).await
+            let request = CreateWorkflow {
+                spec,
+                user: None,
+                initialize: true,
+                force: false,
+                key: None,
+                directory,
+            };
+            call.ask(
+                move |client| async move { to_value(&client.create_workflow(&request).await?) },
+            )
+            .await
         }
     }
 }

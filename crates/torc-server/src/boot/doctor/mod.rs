@@ -1,8 +1,9 @@
-//! Looks a database over: the file itself, references between rows, the schema, and every promise about jobs and
-//! attempts. Says what is wrong, and repairs what can be repaired.
+//! Looks a database over: the file itself, references between rows, the schema, and every promise
+//! about jobs and attempts. Says what is wrong, and repairs what can be repaired.
 //!
-//! Looking changes nothing and may be done while a server runs. Repairing needs the database for itself, keeps a copy
-//! of it first, and ends with the same recovery that every start of a server runs.
+//! Looking changes nothing and may be done while a server runs. Repairing needs the database for
+//! itself, keeps a copy of it first, and ends with the same recovery that every start of a server
+//! runs.
 
 mod checks;
 
@@ -23,7 +24,8 @@ const TOLD: usize = 20;
 
 /// The triggers that protect attempts.
 const GUARDS: [&str; 2] = ["attempt_guard", "attempt_cause_guard"];
-const DROP_GUARDS: &str = "DROP TRIGGER IF EXISTS attempt_guard; DROP TRIGGER IF EXISTS attempt_cause_guard;";
+const DROP_GUARDS: &str =
+    "DROP TRIGGER IF EXISTS attempt_guard; DROP TRIGGER IF EXISTS attempt_cause_guard;";
 
 /// Something that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -51,7 +53,8 @@ pub struct Examined {
 
 /// Looks a database over. A server may be using it.
 pub fn examine(database: &Path) -> Result<Examined, StartError> {
-    let failed = |source| StartError::Database { doing: "look over", database: database.into(), source };
+    let failed =
+        |source| StartError::Database { doing: "look over", database: database.into(), source };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(database, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
@@ -142,7 +145,8 @@ fn fresh_schema() -> rusqlite::Result<Vec<(String, String, String)>> {
     all.collect()
 }
 
-/// Kind, name and text of what a fresh database has and this one has not. An older schema is no damage.
+/// Kind, name and text of what a fresh database has and this one has not. An older schema is no
+/// damage.
 fn missing_schema(db: &Connection) -> rusqlite::Result<Vec<(String, String, String)>> {
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version != MIGRATIONS.len() as i64 {
@@ -150,7 +154,8 @@ fn missing_schema(db: &Connection) -> rusqlite::Result<Vec<(String, String, Stri
     }
     let mut missing = Vec::new();
     for object in fresh_schema()? {
-        let mut there = db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = ?1 AND name = ?2")?;
+        let mut there =
+            db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = ?1 AND name = ?2")?;
         if there.query_row((&object.0, &object.1), |_| Ok(())).optional()?.is_none() {
             missing.push(object);
         }
@@ -181,15 +186,21 @@ impl std::fmt::Display for Reference {
 fn broken_references(db: &Connection) -> rusqlite::Result<Vec<Reference>> {
     let mut statement = db.prepare("PRAGMA foreign_key_check")?;
     let rows = statement.query_map([], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, Option<i64>>(1)?, row.get::<_, String>(2)?, row.get::<_, i64>(3)?))
+        Ok((
+            row.get::<_, String>(0)?,
+            row.get::<_, Option<i64>>(1)?,
+            row.get::<_, String>(2)?,
+            row.get::<_, i64>(3)?,
+        ))
     })?;
     let mut found = Vec::new();
     for row in rows {
         let (table, row, parent, key) = row?;
-        let column: String =
-            db.query_row("SELECT \"from\" FROM pragma_foreign_key_list(?1) WHERE id = ?2", (&table, key), |row| {
-                row.get(0)
-            })?;
+        let column: String = db.query_row(
+            "SELECT \"from\" FROM pragma_foreign_key_list(?1) WHERE id = ?2",
+            (&table, key),
+            |row| row.get(0),
+        )?;
         let is_optional = db.query_row(
             "SELECT NOT \"notnull\" FROM pragma_table_info(?1) WHERE name = ?2",
             (&table, &column),
@@ -221,8 +232,11 @@ pub async fn repair(options: &Options) -> Result<Examined, StartError> {
     repaired.extend(recovered.details);
     let schema = fresh_schema().map_err(|e| store_failed(e.to_string()))?;
     let is_guard = |name: &str| GUARDS.contains(&name);
-    let guards: Vec<String> =
-        schema.into_iter().filter(|(_, name, _)| is_guard(name)).map(|(_, _, sql)| sql + ";").collect();
+    let guards: Vec<String> = schema
+        .into_iter()
+        .filter(|(_, name, _)| is_guard(name))
+        .map(|(_, _, sql)| sql + ";")
+        .collect();
     let last = format!("{DROP_GUARDS} {}; {}", LAST.join(";"), guards.concat());
     store.settle(last).await.map_err(|e| store_failed(e.to_string()))?;
     drop(store);
@@ -233,7 +247,8 @@ pub async fn repair(options: &Options) -> Result<Examined, StartError> {
 
 /// A plain copy of the file: whatever is wrong with it, this can be made.
 fn keep_copy(db: &Connection, path: &Path) -> Result<PathBuf, StartError> {
-    // Into the file with what is still in the log. If that fails, the log stays and the copy is a little older.
+    // Into the file with what is still in the log. If that fails, the log stays and the copy is a
+    // little older.
     if let Err(error) = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
         tracing::warn!(%error, "the log could not be written into the database");
     }
@@ -257,7 +272,10 @@ fn mend_rows(db: &Connection, repaired: &mut Vec<String>) -> rusqlite::Result<()
         if !left.is_empty() {
             return Err(rusqlite::Error::SqliteFailure(
                 rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT),
-                Some(format!("the file is damaged and can not be repaired: {}; restore a backup", left[0])),
+                Some(format!(
+                    "the file is damaged and can not be repaired: {}; restore a backup",
+                    left[0]
+                )),
             ));
         }
         repaired.push("all indexes were made again".into());
@@ -265,7 +283,8 @@ fn mend_rows(db: &Connection, repaired: &mut Vec<String>) -> rusqlite::Result<()
     for (kind, name, _) in missing_schema(db)? {
         repaired.push(format!("{kind} `{name}` was made again"));
     }
-    // Without the triggers that protect attempts, for as long as this takes: they may be what is wrong.
+    // Without the triggers that protect attempts, for as long as this takes: they may be what is
+    // wrong.
     db.execute_batch(&format!("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE; {DROP_GUARDS}"))?;
     let mended = mend_in_transaction(db, repaired);
     let ended = match mended {
@@ -302,12 +321,14 @@ fn mend_in_transaction(db: &Connection, repaired: &mut Vec<String>) -> rusqlite:
                 format!("DELETE FROM \"{table}\" WHERE rowid = ?1")
             };
             db.execute(&sql, [row])?;
-            let done = if *is_optional { "the reference was taken out" } else { "the row was taken out" };
+            let done =
+                if *is_optional { "the reference was taken out" } else { "the row was taken out" };
             repaired.push(format!("{reference}; {done}"));
         }
     }
     for sql in STATEMENTS {
-        let before: Vec<&Check> = CHECKS.iter().filter(|check| check.remedy == Remedy::Statement(sql)).collect();
+        let before: Vec<&Check> =
+            CHECKS.iter().filter(|check| check.remedy == Remedy::Statement(sql)).collect();
         let mut what = Vec::new();
         for check in before {
             what.extend(cases(db, check)?);

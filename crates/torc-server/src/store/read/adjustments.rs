@@ -40,7 +40,11 @@ fn view(row: &Row<'_>) -> rusqlite::Result<AdjustmentView> {
         job_name: row.get("job_name")?,
         run_id: row.get("run_id")?,
         attempt_id: row.get("attempt_id")?,
-        change: Change { field: row.get("field")?, from: row.get("from_value")?, to: row.get("to_value")? },
+        change: Change {
+            field: row.get("field")?,
+            from: row.get("from_value")?,
+            to: row.get("to_value")?,
+        },
         why: row.get("why")?,
         by: row.get("made_by")?,
         created_ms: row.get("created_ms")?,

@@ -72,7 +72,11 @@ pub struct AttemptLogs {
 
 impl Reader {
     /// The attempts of a job over all runs, oldest first.
-    pub async fn list_attempts(&self, job: JobId, paging: Paging) -> Result<Page<AttemptView>, ReadError> {
+    pub async fn list_attempts(
+        &self,
+        job: JobId,
+        paging: Paging,
+    ) -> Result<Page<AttemptView>, ReadError> {
         self.read(move |connection| {
             let filter = Filter::default().with("a.job_id = ?", Some(job.0));
             LIST.page(connection, filter, &paging, view)
@@ -81,7 +85,11 @@ impl Reader {
     }
 
     /// Ended attempts.
-    pub async fn list_results(&self, filter: AttemptFilter, paging: Paging) -> Result<Page<AttemptView>, ReadError> {
+    pub async fn list_results(
+        &self,
+        filter: AttemptFilter,
+        paging: Paging,
+    ) -> Result<Page<AttemptView>, ReadError> {
         self.read(move |connection| {
             let mut conditions = Filter::default()
                 .always("a.ended_ms IS NOT NULL")
@@ -108,8 +116,8 @@ impl Reader {
         self.read(move |connection| LIST.get(connection, "attempt", id.0, view)).await
     }
 
-    /// Where the output of a job's attempt is: of the newest one that has started, unless `run_id` or `attempt_id`
-    /// say otherwise.
+    /// Where the output of a job's attempt is: of the newest one that has started, unless `run_id`
+    /// or `attempt_id` say otherwise.
     pub async fn find_logs(
         &self,
         job: JobId,

@@ -45,8 +45,9 @@ impl Reader {
         paging: Paging,
     ) -> Result<Page<ClassificationView>, ReadError> {
         self.read(move |connection| {
-            let conditions =
-                Filter::default().with("c.workflow_id = ?", filter.workflow_id).with("c.job_id = ?", filter.job_id);
+            let conditions = Filter::default()
+                .with("c.workflow_id = ?", filter.workflow_id)
+                .with("c.job_id = ?", filter.job_id);
             let conditions = match filter.state {
                 None => conditions,
                 Some(ClassificationState::Held) => {

@@ -48,7 +48,12 @@ impl Reader {
     }
 
     /// The next events after `after`, for a stream that has to catch up.
-    pub async fn next_events(&self, workflow: WorkflowId, after: i64, limit: i64) -> Result<Vec<EventView>, ReadError> {
+    pub async fn next_events(
+        &self,
+        workflow: WorkflowId,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<EventView>, ReadError> {
         self.read(move |connection| {
             let sql = "SELECT e.id, e.workflow_id, e.timestamp_ms, e.kind, e.job_id, e.data, j.name AS job_name \
                        FROM event e LEFT JOIN job j ON j.id = e.job_id \
@@ -64,7 +69,9 @@ impl Reader {
     pub async fn last_event_id(&self, workflow: WorkflowId) -> Result<i64, ReadError> {
         self.read(move |connection| {
             let sql = "SELECT max(id) FROM event WHERE workflow_id = ?";
-            Ok(page::find::<Option<i64>>(connection, sql, workflow.0)?.flatten().unwrap_or_default())
+            Ok(page::find::<Option<i64>>(connection, sql, workflow.0)?
+                .flatten()
+                .unwrap_or_default())
         })
         .await
     }

@@ -30,8 +30,9 @@ impl Reader {
         paging: Paging,
     ) -> Result<Page<FailureHandlerView>, ReadError> {
         self.read(move |connection| {
-            let filter =
-                Filter::default().with("h.workflow_id = ?", filter.workflow_id).with("h.name = ?", filter.name);
+            let filter = Filter::default()
+                .with("h.workflow_id = ?", filter.workflow_id)
+                .with("h.name = ?", filter.name);
             LIST.page(connection, filter, &paging, view)
         })
         .await

@@ -32,7 +32,11 @@ pub struct FileFilter {
 
 impl Reader {
     /// One page of files.
-    pub async fn list_files(&self, filter: FileFilter, paging: Paging) -> Result<Page<FileView>, ReadError> {
+    pub async fn list_files(
+        &self,
+        filter: FileFilter,
+        paging: Paging,
+    ) -> Result<Page<FileView>, ReadError> {
         self.read(move |connection| {
             let filter = Filter::default()
                 .with("f.workflow_id = ?", filter.workflow_id)

@@ -106,7 +106,8 @@ impl Reader {
             let mut page = LIST.page_of(connection, conditions(filter), &paging, count, view)?;
             if with_dependencies {
                 for job in &mut page.items {
-                    job.depends_on_job_ids = Some(dependencies(connection, job.workflow_id, job.id)?);
+                    job.depends_on_job_ids =
+                        Some(dependencies(connection, job.workflow_id, job.id)?);
                 }
             }
             Ok(page)
@@ -117,8 +118,8 @@ impl Reader {
     /// One job, with its dependencies and rarer settings.
     pub async fn get_job(&self, id: JobId) -> Result<JobView, ReadError> {
         self.read(move |connection| {
-            let (mut job, extra) =
-                LIST.get(connection, "job", id.0, |row| Ok((view(row)?, page::json(row, "extra")?)))?;
+            let (mut job, extra) = LIST
+                .get(connection, "job", id.0, |row| Ok((view(row)?, page::json(row, "extra")?)))?;
             job.extra = extra;
             job.depends_on_job_ids = Some(dependencies(connection, job.workflow_id, id)?);
             Ok(job)
@@ -127,11 +128,15 @@ impl Reader {
     }
 
     /// The names of a few jobs.
-    pub async fn names_of_jobs(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>, ReadError> {
+    pub async fn names_of_jobs(
+        &self,
+        ids: Vec<JobId>,
+    ) -> Result<HashMap<JobId, String>, ReadError> {
         self.read(move |connection| {
             let mut names = HashMap::new();
             for id in ids {
-                let name: Option<String> = page::find(connection, "SELECT name FROM job WHERE id = ?", id.0)?;
+                let name: Option<String> =
+                    page::find(connection, "SELECT name FROM job WHERE id = ?", id.0)?;
                 names.extend(name.map(|name| (id, name)));
             }
             Ok(names)
@@ -155,9 +160,9 @@ fn conditions(filter: JobFilter) -> Filter {
         let codes: Vec<String> = filter.status.iter().map(|s| s.code().to_string()).collect();
         format!("[{}]", codes.join(","))
     });
-    let indexed = INDEXED
-        .iter()
-        .find(|(statuses, _)| !filter.status.is_empty() && filter.status.iter().all(|s| statuses.contains(s)));
+    let indexed = INDEXED.iter().find(|(statuses, _)| {
+        !filter.status.is_empty() && filter.status.iter().all(|s| statuses.contains(s))
+    });
     let all = match indexed {
         Some((_, condition)) => Filter::default().always(condition),
         None => Filter::default(),
@@ -188,13 +193,15 @@ fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
     let memory: Option<i64> = row.get("memory_bytes")?;
     let runtime: Option<i64> = row.get("runtime_seconds")?;
     let counts: Option<String> = row.get("step_counts")?;
-    let counts: [Option<i64>; 2] = counts.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let counts: [Option<i64>; 2] =
+        counts.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     Ok(JobView {
         id: page::id(row, "id", JobId)?,
         workflow_id: page::id(row, "workflow_id", WorkflowId)?,
         name: row.get("name")?,
         command: row.get("command")?,
-        status: JobStatus::from_code(status).ok_or(rusqlite::Error::IntegralValueOutOfRange(4, status))?,
+        status: JobStatus::from_code(status)
+            .ok_or(rusqlite::Error::IntegralValueOutOfRange(4, status))?,
         attempt_id: row.get("attempt_id")?,
         priority: row.get("priority")?,
         resource_requirements: row.get("resource_requirements")?,
@@ -216,9 +223,16 @@ fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
     })
 }
 
-fn dependencies(connection: &Connection, workflow: WorkflowId, job: JobId) -> rusqlite::Result<Vec<JobId>> {
+fn dependencies(
+    connection: &Connection,
+    workflow: WorkflowId,
+    job: JobId,
+) -> rusqlite::Result<Vec<JobId>> {
     let sql = "SELECT depends_on_job_id FROM job_depends_on WHERE workflow_id = ? AND job_id = ? ORDER BY 1";
-    connection.prepare_cached(sql)?.query_map((workflow.0, job.0), |row| row.get(0).map(JobId))?.collect()
+    connection
+        .prepare_cached(sql)?
+        .query_map((workflow.0, job.0), |row| row.get(0).map(JobId))?
+        .collect()
 }
 
 /// Bytes as people write them.

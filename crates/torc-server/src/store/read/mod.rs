@@ -1,7 +1,7 @@
 //! Everything that only looks: lists and single rows, as the views of the API.
 //!
-//! A few read-only connections, used from blocking threads. Each call sees one state of the database. Nothing here
-//! can change anything: the connections themselves refuse it.
+//! A few read-only connections, used from blocking threads. Each call sees one state of the
+//! database. Nothing here can change anything: the connections themselves refuse it.
 
 mod actions;
 mod adjustments;

@@ -1,4 +1,5 @@
-//! One page of a list: filters, order and count, from SQL texts that are written here and values that are bound.
+//! One page of a list: filters, order and count, from SQL texts that are written here and values
+//! that are bound.
 
 use super::ReadError;
 use rusqlite::types::{FromSql, Value};
@@ -32,8 +33,8 @@ impl Default for Paging {
     }
 }
 
-/// The SQL of one list. `key` and the sort columns must be columns of `table`, so that the page's rows are found in a
-/// narrow query first and joined only then.
+/// The SQL of one list. `key` and the sort columns must be columns of `table`, so that the page's
+/// rows are found in a narrow query first and joined only then.
 pub struct List {
     /// `SELECT ... FROM ...` with all joins and without conditions.
     pub rows: &'static str,
@@ -116,16 +117,25 @@ impl List {
              ORDER BY {order}"
         );
         // A search that knows how many there are ends with the last of them.
-        let limit = known_count.map_or(paging.limit, |count| paging.limit.min(count.saturating_sub(paging.offset)));
+        let limit = known_count
+            .map_or(paging.limit, |count| paging.limit.min(count.saturating_sub(paging.offset)));
         if limit <= 0 {
-            return Ok(Page { items: Vec::new(), offset: paging.offset, total_count, has_more: false });
+            return Ok(Page {
+                items: Vec::new(),
+                offset: paging.offset,
+                total_count,
+                has_more: false,
+            });
         }
         let mut values = filter.values;
         values.push(limit.into());
         values.push(paging.offset.into());
         let mut statement = connection.prepare_cached(&sql)?;
-        let items = statement.query_map(params_from_iter(values), view)?.collect::<rusqlite::Result<Vec<T>>>()?;
-        let has_more = paging.offset.saturating_add(items.len() as i64) < total_count && !items.is_empty();
+        let items = statement
+            .query_map(params_from_iter(values), view)?
+            .collect::<rusqlite::Result<Vec<T>>>()?;
+        let has_more =
+            paging.offset.saturating_add(items.len() as i64) < total_count && !items.is_empty();
         Ok(Page { items, offset: paging.offset, total_count, has_more })
     }
 
@@ -137,7 +147,8 @@ impl List {
         id: i64,
         view: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, ReadError> {
-        let mut statement = connection.prepare_cached(&format!("{} WHERE {} = ?", self.rows, self.key))?;
+        let mut statement =
+            connection.prepare_cached(&format!("{} WHERE {} = ?", self.rows, self.key))?;
         statement.query_row([id], view).map_err(|error| match error {
             rusqlite::Error::QueryReturnedNoRows => ReadError::NotFound { what, id },
             other => other.into(),
@@ -146,7 +157,9 @@ impl List {
 
     fn count(&self, connection: &Connection, filter: &Filter) -> rusqlite::Result<i64> {
         let sql = format!("SELECT count(*) FROM {}{}", self.table, filter.sql);
-        connection.prepare_cached(&sql)?.query_row(params_from_iter(&filter.values), |row| row.get(0))
+        connection
+            .prepare_cached(&sql)?
+            .query_row(params_from_iter(&filter.values), |row| row.get(0))
     }
 
     fn order(&self, paging: &Paging) -> Result<String, ReadError> {
@@ -169,15 +182,26 @@ pub fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Resul
 }
 
 /// A column with one of our words.
-pub fn word<T>(row: &Row<'_>, column: &str, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+pub fn word<T>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     parse(&text).ok_or_else(|| conversion(row, column, format!("unknown word `{text}`")))
 }
 
 /// A column with one of our words, or NULL.
-pub fn maybe_word<T>(row: &Row<'_>, column: &str, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<Option<T>> {
+pub fn maybe_word<T>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(column)?;
-    text.map(|text| parse(&text).ok_or_else(|| conversion(row, column, format!("unknown word `{text}`")))).transpose()
+    text.map(|text| {
+        parse(&text).ok_or_else(|| conversion(row, column, format!("unknown word `{text}`")))
+    })
+    .transpose()
 }
 
 /// A column whose value is wrapped by an id type.
@@ -191,7 +215,11 @@ pub fn maybe_id<T>(row: &Row<'_>, column: &str, wrap: fn(i64) -> T) -> rusqlite:
 }
 
 /// A single value, None when there is no row.
-pub fn find<T: FromSql>(connection: &Connection, sql: &str, id: i64) -> rusqlite::Result<Option<T>> {
+pub fn find<T: FromSql>(
+    connection: &Connection,
+    sql: &str,
+    id: i64,
+) -> rusqlite::Result<Option<T>> {
     use rusqlite::OptionalExtension as _;
     connection.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()
 }
@@ -209,7 +237,12 @@ fn conversion(
 mod tests {
     use super::*;
 
-    const LIST: List = List { rows: "SELECT x, y FROM t", table: "t", key: "x", sorts: &[("id", "x"), ("name", "y")] };
+    const LIST: List = List {
+        rows: "SELECT x, y FROM t",
+        table: "t",
+        key: "x",
+        sorts: &[("id", "x"), ("name", "y")],
+    };
 
     fn table() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
@@ -227,7 +260,8 @@ mod tests {
 
     #[test]
     fn pages_follow_each_other_in_a_total_order() {
-        let by_name = |offset, reverse| Paging { offset, limit: 2, sort_by: Some("name".into()), reverse };
+        let by_name =
+            |offset, reverse| Paging { offset, limit: 2, sort_by: Some("name".into()), reverse };
         assert_eq!(ids(Filter::default(), by_name(0, false)), (vec![4, 5], 5, true));
         assert_eq!(ids(Filter::default(), by_name(2, false)), (vec![2, 1], 5, true));
         assert_eq!(ids(Filter::default(), by_name(4, false)), (vec![3], 5, false));
@@ -240,7 +274,8 @@ mod tests {
         let page = |offset, known| {
             let filter = Filter::default().with("y = ?", Some("b".to_string()));
             let paging = Paging { offset, limit: 10, ..Paging::default() };
-            let page = LIST.page_of(&table(), filter, &paging, Some(known), |row| row.get(0)).unwrap();
+            let page =
+                LIST.page_of(&table(), filter, &paging, Some(known), |row| row.get(0)).unwrap();
             (page.items, page.total_count, page.has_more)
         };
         assert_eq!(page(0, 2), (vec![1, 3], 2, false));
@@ -264,7 +299,9 @@ mod tests {
     #[test]
     fn unknown_order_is_refused_with_the_known_ones() {
         let paging = Paging { sort_by: Some("x; DROP TABLE t".into()), ..Paging::default() };
-        let error = LIST.page(&table(), Filter::default(), &paging, |row| row.get::<_, i64>(0)).unwrap_err();
+        let error = LIST
+            .page(&table(), Filter::default(), &paging, |row| row.get::<_, i64>(0))
+            .unwrap_err();
         assert_eq!(error.to_string(), "can not sort by `x; DROP TABLE t` (known: id, name)");
     }
 }

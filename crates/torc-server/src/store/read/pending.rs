@@ -1,4 +1,5 @@
-//! Failures that wait for a verdict, like ones together. What is answered is bounded, however many there are.
+//! Failures that wait for a verdict, like ones together. What is answered is bounded, however many
+//! there are.
 
 use super::{AttemptLogs, ReadError, Reader};
 use crate::store::load::parse;
@@ -38,14 +39,16 @@ impl Reader {
                 .prepare_cached("SELECT name, settings FROM workflow WHERE id = ?1")?
                 .query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()?;
-            let (name, settings) = workflow.ok_or(ReadError::NotFound { what: "workflow", id: id.0 })?;
+            let (name, settings) =
+                workflow.ok_or(ReadError::NotFound { what: "workflow", id: id.0 })?;
             let settings: Settings = parse(&settings)?;
             let all = waiting::waiting(db, id, None)?;
             let pending_failed_count = all.len() as i64;
             let groups = grouped(all);
             let group_count = groups.len() as i64;
-            let wanted =
-                groups.into_iter().filter(|g| query.fingerprint.as_ref().is_none_or(|f| g[0].fingerprint.id == *f));
+            let wanted = groups
+                .into_iter()
+                .filter(|g| query.fingerprint.as_ref().is_none_or(|f| g[0].fingerprint.id == *f));
             let mut logs = HashMap::new();
             let mut shown = Vec::new();
             for group in wanted.take(query.groups) {

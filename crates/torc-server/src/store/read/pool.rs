@@ -71,10 +71,14 @@ struct Inner {
 }
 
 impl Reader {
-    /// Opens the first connection; the others follow when they are needed. The writer must be open already.
+    /// Opens the first connection; the others follow when they are needed. The writer must be open
+    /// already.
     pub fn open(path: &Path) -> Result<Self, StartError> {
-        let first =
-            connect(path).map_err(|source| StartError::Database { doing: "read", database: path.into(), source })?;
+        let first = connect(path).map_err(|source| StartError::Database {
+            doing: "read",
+            database: path.into(),
+            source,
+        })?;
         Ok(Self {
             inner: Arc::new(Inner {
                 path: path.into(),
@@ -96,7 +100,8 @@ impl Reader {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
     {
-        let permit = self.inner.permits.clone().acquire_owned().await.map_err(|_| ReadError::Gone)?;
+        let permit =
+            self.inner.permits.clone().acquire_owned().await.map_err(|_| ReadError::Gone)?;
         let inner = self.inner.clone();
         let task = tokio::task::spawn_blocking(move || {
             // Lives as long as the connection is out, also when the caller has gone away.
@@ -108,7 +113,10 @@ impl Reader {
 }
 
 impl Inner {
-    fn read<T>(&self, query: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
+    fn read<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut connection = match idle {
             Some(connection) => connection,

@@ -44,7 +44,10 @@ impl Reader {
             let filter = Filter::default()
                 .with("r.workflow_id = ?", filter.workflow_id)
                 .with("r.name = ?", filter.name)
-                .with("r.id = (SELECT resource_requirements_id FROM job WHERE id = ?)", filter.job_id);
+                .with(
+                    "r.id = (SELECT resource_requirements_id FROM job WHERE id = ?)",
+                    filter.job_id,
+                );
             LIST.page(connection, filter, &paging, view)
         })
         .await

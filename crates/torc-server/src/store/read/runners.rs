@@ -7,7 +7,8 @@ use rusqlite::Row;
 use torc_model::api::{Page, RunnerView};
 use torc_model::ids::{RunnerId, WorkflowId};
 
-/// A live attempt is found through the jobs that somebody holds, which are few, not through the queue.
+/// A live attempt is found through the jobs that somebody holds, which are few, not through the
+/// queue.
 const LIST: List = List {
     rows: "SELECT n.*, CASE WHEN n.ended_ms IS NULL THEN (SELECT count(*) FROM job j JOIN attempt a \
            ON a.workflow_id = j.workflow_id AND a.job_id = j.id AND a.ended_ms IS NULL \
@@ -54,13 +55,17 @@ impl Reader {
 
     /// One runner, as of `now_ms`.
     pub async fn get_runner(&self, id: RunnerId, now_ms: i64) -> Result<RunnerView, ReadError> {
-        self.read(move |connection| LIST.get(connection, "compute node", id.0, |row| view(row, now_ms))).await
+        self.read(move |connection| {
+            LIST.get(connection, "compute node", id.0, |row| view(row, now_ms))
+        })
+        .await
     }
 
     /// The workflow of a runner.
     pub async fn workflow_of_runner(&self, id: RunnerId) -> Result<WorkflowId, ReadError> {
         self.read(move |connection| {
-            let found = page::find(connection, "SELECT workflow_id FROM compute_node WHERE id = ?", id.0)?;
+            let found =
+                page::find(connection, "SELECT workflow_id FROM compute_node WHERE id = ?", id.0)?;
             found.map(WorkflowId).ok_or(ReadError::NotFound { what: "compute node", id: id.0 })
         })
         .await

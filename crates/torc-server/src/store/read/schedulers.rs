@@ -30,8 +30,9 @@ impl Reader {
         paging: Paging,
     ) -> Result<Page<SlurmSchedulerView>, ReadError> {
         self.read(move |connection| {
-            let filter =
-                Filter::default().with("s.workflow_id = ?", filter.workflow_id).with("s.name = ?", filter.name);
+            let filter = Filter::default()
+                .with("s.workflow_id = ?", filter.workflow_id)
+                .with("s.name = ?", filter.name);
             LIST.page(connection, filter, &paging, view)
         })
         .await
@@ -47,5 +48,9 @@ fn view(row: &Row<'_>) -> rusqlite::Result<SlurmSchedulerView> {
     let definition: Option<torc_model::plan::SlurmScheduler> = page::json(row, "definition")?;
     let mut scheduler = definition.unwrap_or_default();
     scheduler.name = row.get("name")?;
-    Ok(SlurmSchedulerView { id: row.get("id")?, workflow_id: page::id(row, "workflow_id", WorkflowId)?, scheduler })
+    Ok(SlurmSchedulerView {
+        id: row.get("id")?,
+        workflow_id: page::id(row, "workflow_id", WorkflowId)?,
+        scheduler,
+    })
 }

@@ -90,8 +90,14 @@ async fn workflows_are_listed_and_read() {
     assert!(first.use_pending_failed);
     assert_eq!(first.metadata, Some(serde_json::json!({"k": 1})));
     assert_eq!(reader.get_spec(WorkflowId(1)).await.unwrap(), serde_json::json!({"jobs": []}));
-    assert_eq!(reader.get_workflow(WorkflowId(9)).await.unwrap_err().to_string(), "workflow 9 not found");
-    assert_eq!(reader.get_spec(WorkflowId(9)).await.unwrap_err().to_string(), "workflow 9 not found");
+    assert_eq!(
+        reader.get_workflow(WorkflowId(9)).await.unwrap_err().to_string(),
+        "workflow 9 not found"
+    );
+    assert_eq!(
+        reader.get_spec(WorkflowId(9)).await.unwrap_err().to_string(),
+        "workflow 9 not found"
+    );
     assert!(!reader.is_complete(WorkflowId(1), None).await.unwrap().is_complete);
 }
 
@@ -102,7 +108,12 @@ async fn status_counts_jobs_runners_and_the_last_end() {
     assert_eq!(status.counts.len(), JobStatus::ALL.len());
     let count = |s: JobStatus| status.counts[s.as_str()];
     assert_eq!(
-        (count(JobStatus::Completed), count(JobStatus::Running), count(JobStatus::Failed), count(JobStatus::Blocked)),
+        (
+            count(JobStatus::Completed),
+            count(JobStatus::Running),
+            count(JobStatus::Failed),
+            count(JobStatus::Blocked)
+        ),
         (1, 1, 1, 1)
     );
     assert_eq!((status.total, status.active_runners, status.lost_contact_runners), (4, 1, 1));
@@ -127,7 +138,10 @@ async fn jobs_are_filtered_and_show_what_they_point_to() {
         "work_1 work_2"
     );
     assert_eq!(names(JobFilter { search: Some("work_".into()), ..of(1) }).await, "work_1 work_2");
-    assert_eq!(names(JobFilter { name: Some("prep".into()), ..JobFilter::default() }).await, "prep prep");
+    assert_eq!(
+        names(JobFilter { name: Some("prep".into()), ..JobFilter::default() }).await,
+        "prep prep"
+    );
     assert_eq!(names(JobFilter { upstream_job_id: Some(1), ..of(1) }).await, "work_1 work_2");
     assert_eq!(names(JobFilter { needs_file_id: Some(2), ..of(1) }).await, "work_1");
     assert_eq!(names(JobFilter { compute_node_id: Some(1), ..of(1) }).await, "work_1");
@@ -138,7 +152,10 @@ async fn jobs_are_filtered_and_show_what_they_point_to() {
     assert_eq!(job.resource_requirements.as_deref(), Some("big"));
     assert_eq!((job.num_cpus, job.num_gpus, job.num_nodes), (8, 1, 2));
     assert_eq!((job.memory.as_deref(), job.runtime.as_deref()), (Some("16g"), Some("PT2H30M")));
-    assert_eq!((job.failure_handler.as_deref(), job.scheduler.as_deref()), (Some("handler"), Some("debug")));
+    assert_eq!(
+        (job.failure_handler.as_deref(), job.scheduler.as_deref()),
+        (Some("handler"), Some("debug"))
+    );
     assert_eq!(job.depends_on_job_ids, Some(vec![JobId(1)]));
     assert_eq!(job.extra, Some(serde_json::json!({"uses": ["licence"]})));
     let failed = reader.get_job(JobId(3)).await.unwrap();
@@ -168,7 +185,10 @@ async fn attempts_and_results_are_listed() {
     assert_eq!(results(AttemptFilter { latest: true, ..of_first() }).await, [2, 4]);
     assert_eq!(results(AttemptFilter { run_id: Some(2), ..of_first() }).await, [2, 3, 4]);
     assert_eq!(results(AttemptFilter { cause: Some(Cause::Oom), ..of_first() }).await, [4]);
-    assert_eq!(results(AttemptFilter { state: Some(AttemptState::Completed), ..of_first() }).await, [1, 2]);
+    assert_eq!(
+        results(AttemptFilter { state: Some(AttemptState::Completed), ..of_first() }).await,
+        [1, 2]
+    );
     assert_eq!(results(AttemptFilter { return_code: Some(3), ..of_first() }).await, [3]);
     assert_eq!(results(AttemptFilter { compute_node_id: Some(3), ..of_first() }).await, [0i64; 0]);
     assert_eq!(results(AttemptFilter { workflow_id: Some(2), ..of_first() }).await, [0i64; 0]);
@@ -189,7 +209,10 @@ async fn events_follow_a_cursor() {
     };
     assert_eq!(ids(EventFilter::default()).await, [1, 3]);
     assert_eq!(ids(EventFilter { after: Some(1), ..Default::default() }).await, [3]);
-    assert_eq!(ids(EventFilter { kind: Some("job_started".into()), ..Default::default() }).await, [1]);
+    assert_eq!(
+        ids(EventFilter { kind: Some("job_started".into()), ..Default::default() }).await,
+        [1]
+    );
     assert_eq!(ids(EventFilter { job_id: Some(3), ..Default::default() }).await, [3]);
     assert_eq!(ids(EventFilter { since_ms: Some(150), ..Default::default() }).await, [3]);
     assert_eq!(reader.next_events(WorkflowId(1), 0, 1).await.unwrap()[0].id, 1);
@@ -214,7 +237,10 @@ async fn smaller_lists_are_filtered_too() {
     let Fixture { reader, .. } = &fixture();
     let actions = reader.list_actions(WorkflowId(1), ActionFilter::default(), all()).await.unwrap();
     assert_eq!(actions.items[0].job_ids, [JobId(1), JobId(2)]);
-    let waiting = ActionFilter { state: Some(torc_model::status::ActionState::Waiting), ..Default::default() };
+    let waiting = ActionFilter {
+        state: Some(torc_model::status::ActionState::Waiting),
+        ..Default::default()
+    };
     assert_eq!(reader.list_actions(WorkflowId(1), waiting, all()).await.unwrap().total_count, 1);
     assert!(reader.get_action(torc_model::ids::ActionId(2)).await.unwrap().persistent);
 
@@ -231,10 +257,16 @@ async fn smaller_lists_are_filtered_too() {
     assert_eq!(reader.get_user_data(1).await.unwrap().data, Some(serde_json::json!([1, 2])));
 
     let of_job = RequirementsFilter { job_id: Some(2), ..Default::default() };
-    assert_eq!(reader.list_requirements(of_job, all()).await.unwrap().items[0].memory.as_deref(), Some("8g"));
+    assert_eq!(
+        reader.list_requirements(of_job, all()).await.unwrap().items[0].memory.as_deref(),
+        Some("8g")
+    );
     assert_eq!(reader.get_requirements(1).await.unwrap().runtime.as_deref(), Some("PT2H30M"));
     assert_eq!(reader.get_failure_handler(1).await.unwrap().name, "handler");
-    assert_eq!(reader.list_failure_handlers(Default::default(), all()).await.unwrap().total_count, 1);
+    assert_eq!(
+        reader.list_failure_handlers(Default::default(), all()).await.unwrap().total_count,
+        1
+    );
     let scheduler = reader.get_scheduler(1).await.unwrap().scheduler;
     assert_eq!((scheduler.name.as_str(), scheduler.nodes), ("debug", 3));
     assert_eq!(reader.list_schedulers(Default::default(), all()).await.unwrap().total_count, 1);
@@ -243,7 +275,8 @@ async fn smaller_lists_are_filtered_too() {
 #[tokio::test]
 async fn tokens_have_the_scope_of_their_row() {
     let Fixture { reader, database, .. } = &fixture();
-    let sql = "INSERT INTO token (hash, workflow_id, scope, created_ms, note) VALUES (?, ?, ?, 0, '')";
+    let sql =
+        "INSERT INTO token (hash, workflow_id, scope, created_ms, note) VALUES (?, ?, ?, 0, '')";
     let add = |token: &str, workflow: Option<i64>, scope: &str| {
         database.writer.execute(sql, (crate::secret::hash_text(token), workflow, scope)).unwrap();
     };
@@ -260,7 +293,8 @@ async fn tokens_have_the_scope_of_their_row() {
 #[tokio::test]
 async fn a_read_can_not_write() {
     let Fixture { reader, .. } = &fixture();
-    let write = reader.read(|connection: &Connection| Ok(connection.execute("DELETE FROM job", [])?)).await;
+    let write =
+        reader.read(|connection: &Connection| Ok(connection.execute("DELETE FROM job", [])?)).await;
     assert!(matches!(write, Err(ReadError::Database(_))));
     // The connection of a failed read is not used again, and the next one works.
     assert_eq!(reader.list_jobs(JobFilter::default(), all(), None).await.unwrap().total_count, 5);
@@ -272,7 +306,9 @@ async fn more_readers_than_connections_take_turns() {
     let reads: Vec<_> = (0..32)
         .map(|_| {
             let reader = reader.clone();
-            tokio::spawn(async move { reader.workflow_status(WorkflowId(1), NOW, None).await.unwrap().total })
+            tokio::spawn(async move {
+                reader.workflow_status(WorkflowId(1), NOW, None).await.unwrap().total
+            })
         })
         .collect();
     for read in reads {
@@ -287,11 +323,15 @@ fn pages_are_found_without_reading_whole_tables() {
     let plan = |sql: &str| -> String {
         let mut statement = database.writer.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let count = statement.parameter_count();
-        let rows = statement.query_map(rusqlite::params_from_iter(vec![1; count]), |row| row.get::<_, String>(3));
+        let rows = statement
+            .query_map(rusqlite::params_from_iter(vec![1; count]), |row| row.get::<_, String>(3));
         rows.unwrap().map(Result::unwrap).collect::<Vec<_>>().join("\n")
     };
     for (sql, index) in [
-        ("SELECT j.id FROM job j WHERE j.workflow_id = ? ORDER BY j.id LIMIT 5", "COVERING INDEX job_by_workflow"),
+        (
+            "SELECT j.id FROM job j WHERE j.workflow_id = ? ORDER BY j.id LIMIT 5",
+            "COVERING INDEX job_by_workflow",
+        ),
         (
             "SELECT j.id FROM job j WHERE j.status IN (3, 4) AND j.workflow_id = ?
              AND j.status IN (SELECT value FROM json_each(?)) ORDER BY j.id LIMIT 5",
@@ -302,8 +342,14 @@ fn pages_are_found_without_reading_whole_tables() {
              AND j.status IN (SELECT value FROM json_each(?)) ORDER BY j.id LIMIT 5",
             "INDEX job_bad",
         ),
-        ("SELECT id FROM attempt WHERE workflow_id = ? AND ended_ms IS NULL", "INDEX attempt_one_live"),
-        ("SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL", "INDEX attempt_one_live"),
+        (
+            "SELECT id FROM attempt WHERE workflow_id = ? AND ended_ms IS NULL",
+            "INDEX attempt_one_live",
+        ),
+        (
+            "SELECT DISTINCT workflow_id FROM attempt WHERE ended_ms IS NULL",
+            "INDEX attempt_one_live",
+        ),
         (
             "SELECT max(ended_ms) FROM attempt WHERE workflow_id = ? AND ended_ms IS NOT NULL",
             "COVERING INDEX attempt_ended",

@@ -18,7 +18,8 @@ impl Reader {
     /// The scope of the token with this hash; None when there is none.
     pub async fn find_token(&self, hash: Hash) -> Result<Option<TokenScope>, ReadError> {
         self.read(move |connection| {
-            let mut statement = connection.prepare_cached("SELECT scope, workflow_id FROM token WHERE hash = ?")?;
+            let mut statement =
+                connection.prepare_cached("SELECT scope, workflow_id FROM token WHERE hash = ?")?;
             let row = statement.query_row([hex(&hash)], |row| Ok((row.get(0)?, row.get(1)?)));
             let row: Option<(String, Option<i64>)> = row.optional()?;
             Ok(row.and_then(|(scope, workflow)| match (scope.as_str(), workflow) {

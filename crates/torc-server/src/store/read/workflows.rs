@@ -16,7 +16,12 @@ const LIST: List = List {
            FROM workflow w",
     table: "workflow w",
     key: "w.id",
-    sorts: &[("id", "w.id"), ("name", "w.name"), ("user", "w.user"), ("created_ms", "w.created_ms")],
+    sorts: &[
+        ("id", "w.id"),
+        ("name", "w.name"),
+        ("user", "w.user"),
+        ("created_ms", "w.created_ms"),
+    ],
 };
 
 /// Which workflows.
@@ -67,7 +72,8 @@ impl Reader {
     /// The spec it was made from.
     pub async fn get_spec(&self, id: WorkflowId) -> Result<serde_json::Value, ReadError> {
         self.read(move |connection| {
-            let mut statement = connection.prepare_cached("SELECT spec FROM workflow WHERE id = ?")?;
+            let mut statement =
+                connection.prepare_cached("SELECT spec FROM workflow WHERE id = ?")?;
             let spec = statement.query_row([id.0], |row| page::json(row, "spec"));
             spec.map(Option::unwrap_or_default).map_err(|error| missing(error, id))
         })
@@ -86,7 +92,11 @@ impl Reader {
         self.read(move |connection| {
             let sql = "SELECT is_complete, is_canceled FROM workflow WHERE id = ?";
             let view = connection.prepare_cached(sql)?.query_row([id.0], |row| {
-                Ok(IsCompleteView { workflow_id: id, is_complete: row.get(0)?, is_canceled: row.get(1)? })
+                Ok(IsCompleteView {
+                    workflow_id: id,
+                    is_complete: row.get(0)?,
+                    is_canceled: row.get(1)?,
+                })
             });
             view.map_err(|error| missing(error, id))
         })
@@ -102,8 +112,8 @@ impl Reader {
         .await
     }
 
-    /// A workflow's progress, as of `now_ms`. `known` is what the writer says about it: then the database is asked for
-    /// the rest only, and only when that may have changed.
+    /// A workflow's progress, as of `now_ms`. `known` is what the writer says about it: then the
+    /// database is asked for the rest only, and only when that may have changed.
     pub async fn workflow_status(
         &self,
         id: WorkflowId,
@@ -130,7 +140,12 @@ impl Reader {
     }
 
     /// The same as text, if the database need not be asked.
-    pub fn remembered_status(&self, id: WorkflowId, now_ms: i64, known: (Progress, u64)) -> Option<Vec<u8>> {
+    pub fn remembered_status(
+        &self,
+        id: WorkflowId,
+        now_ms: i64,
+        known: (Progress, u64),
+    ) -> Option<Vec<u8>> {
         let mut text = Vec::with_capacity(USUAL_BYTES);
         let mut rests = self.rests();
         serde_json::to_writer(&mut text, rests.whole(id, now_ms, known)?).ok()?;
@@ -152,7 +167,12 @@ pub struct Rests(HashMap<WorkflowId, (u64, i64, StatusView)>);
 
 impl Rests {
     /// The whole status, if the rest of it is remembered and still good.
-    fn whole(&mut self, id: WorkflowId, now_ms: i64, (progress, epoch): (Progress, u64)) -> Option<&StatusView> {
+    fn whole(
+        &mut self,
+        id: WorkflowId,
+        now_ms: i64,
+        (progress, epoch): (Progress, u64),
+    ) -> Option<&StatusView> {
         let (known, since, view) = self.0.get_mut(&id)?;
         if *known != epoch || !(0..REST_MS).contains(&(now_ms - *since)) {
             return None;
@@ -204,7 +224,11 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {
 }
 
 /// Everything but the number of jobs per status.
-fn rest_of_status(connection: &Connection, id: WorkflowId, now_ms: i64) -> Result<StatusView, ReadError> {
+fn rest_of_status(
+    connection: &Connection,
+    id: WorkflowId,
+    now_ms: i64,
+) -> Result<StatusView, ReadError> {
     let sql = "SELECT name, run_id, is_complete, is_canceled, is_archived, run_started_ms, \
                (SELECT max(ended_ms) FROM attempt WHERE workflow_id = workflow.id AND ended_ms IS NOT NULL) \
                FROM workflow WHERE id = ?";
@@ -232,8 +256,9 @@ fn rest_of_status(connection: &Connection, id: WorkflowId, now_ms: i64) -> Resul
     // Word for word the condition of the index `attempt_mended`, which holds those few rows only.
     let sql = "SELECT coalesce(sum(steps ->> 'recovered'), 0), coalesce(sum(steps ->> 'ignored'), 0) FROM attempt \
                WHERE workflow_id = ?1 AND run_id = ?2 AND (steps ->> 'recovered' > 0 OR steps ->> 'ignored' > 0)";
-    (view.recovered_steps, view.ignored_steps) =
-        connection.prepare_cached(sql)?.query_row((id.0, view.run_id), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    (view.recovered_steps, view.ignored_steps) = connection
+        .prepare_cached(sql)?
+        .query_row((id.0, view.run_id), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let sql = "SELECT coalesce(sum(last_seen_ms >= ?2), 0), coalesce(sum(last_seen_ms < ?2), 0) \
                FROM compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL";
     let since = lease_begin(now_ms);
@@ -245,7 +270,8 @@ fn rest_of_status(connection: &Connection, id: WorkflowId, now_ms: i64) -> Resul
 
 /// Jobs per status; every status is there.
 fn counts(connection: &Connection, id: WorkflowId) -> rusqlite::Result<BTreeMap<String, i64>> {
-    let mut counts: BTreeMap<String, i64> = JobStatus::ALL.iter().map(|s| (s.as_str().into(), 0)).collect();
+    let mut counts: BTreeMap<String, i64> =
+        JobStatus::ALL.iter().map(|s| (s.as_str().into(), 0)).collect();
     let sql = "SELECT status, count(*) FROM job WHERE workflow_id = ? GROUP BY status";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([id.0])?;

@@ -8,9 +8,12 @@ use torc_model::status::Trigger;
 
 async fn fixture() -> Fixture {
     let what = ActionKind::RunCommands { commands: vec!["true".into()] };
-    let action = |trigger, persistent| Action { trigger, jobs: vec![], what: what.clone(), persistent };
-    let actions = vec![action(Trigger::OnWorkflowStart, false), action(Trigger::OnWorkerStart, true)];
-    Fixture::new(Plan { name: "w".into(), jobs: vec![job("a", &[])], actions, ..Plan::default() }).await
+    let action =
+        |trigger, persistent| Action { trigger, jobs: vec![], what: what.clone(), persistent };
+    let actions =
+        vec![action(Trigger::OnWorkflowStart, false), action(Trigger::OnWorkerStart, true)];
+    Fixture::new(Plan { name: "w".into(), jobs: vec![job("a", &[])], actions, ..Plan::default() })
+        .await
 }
 
 async fn given(f: &mut Fixture, key: &str) -> Vec<i64> {

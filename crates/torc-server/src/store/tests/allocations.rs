@@ -3,8 +3,8 @@
 use super::*;
 use torc_model::plan::{Action, ActionKind, Requirements, SlurmScheduler};
 use torc_model::slurm::wire::{
-    BeginSubmission, Observation, Observations, RegenerateGroup, RegenerateRequest, ScheduleNodes, SubmissionOutcome,
-    SubmissionReport,
+    BeginSubmission, Observation, Observations, RegenerateGroup, RegenerateRequest, ScheduleNodes,
+    SubmissionOutcome, SubmissionReport,
 };
 use torc_model::slurm::{Ending, Phase, Verdict};
 use torc_model::status::Trigger;
@@ -34,7 +34,12 @@ pub fn plan() -> Plan {
         name: "w".into(),
         jobs: vec![a, job("b", &[0])],
         slurm_schedulers: vec![scheduler("s")],
-        actions: vec![Action { trigger: Trigger::OnWorkflowStart, jobs: vec![], what: schedule, persistent: false }],
+        actions: vec![Action {
+            trigger: Trigger::OnWorkflowStart,
+            jobs: vec![],
+            what: schedule,
+            persistent: false,
+        }],
         ..Plan::default()
     }
 }
@@ -46,13 +51,26 @@ impl Fixture {
     }
 
     pub async fn report(&self, name: &str, outcome: SubmissionOutcome) {
-        let report = SubmissionReport { workflow_id: self.id, name: name.into(), submitter: "me".into(), outcome };
+        let report = SubmissionReport {
+            workflow_id: self.id,
+            name: name.into(),
+            submitter: "me".into(),
+            outcome,
+        };
         self.store.report_submission(report).await.expect("reported");
     }
 
-    pub async fn observe(&self, id: i64, verdict: Verdict, is_missing: bool) -> torc_model::slurm::wire::ObservedView {
+    pub async fn observe(
+        &self,
+        id: i64,
+        verdict: Verdict,
+        is_missing: bool,
+    ) -> torc_model::slurm::wire::ObservedView {
         let items = vec![Observation { id, verdict, slurm_job_id: None, is_missing, before: None }];
-        self.store.observe_allocations(Observations { items, dry_run: false }).await.expect("observed")
+        self.store
+            .observe_allocations(Observations { items, dry_run: false })
+            .await
+            .expect("observed")
     }
 
     /// A runner that is not on this host.
@@ -61,7 +79,12 @@ impl Fixture {
     }
 
     /// A runner on one of the nodes of an allocation.
-    pub async fn register_on(&mut self, node: i64, allocation: i64, job: &str) -> Result<RunnerId, Refusal> {
+    pub async fn register_on(
+        &mut self,
+        node: i64,
+        allocation: i64,
+        job: &str,
+    ) -> Result<RunnerId, Refusal> {
         let request = RegisterRunner {
             workflow_id: self.id,
             key: format!("in-{allocation}-{job}-{node}-{}", self.claims),
@@ -72,7 +95,9 @@ impl Fixture {
             capacity: capacity(),
             time_left_seconds: Some(600),
             kind: "slurm".into(),
-            scheduler: Some(json!({"allocation_id": allocation, "slurm_job_id": job, "node": node})),
+            scheduler: Some(
+                json!({"allocation_id": allocation, "slurm_job_id": job, "node": node}),
+            ),
             label: None,
             output_dir: "output".into(),
         };
@@ -84,15 +109,23 @@ impl Fixture {
 async fn a_triggered_action_is_written_down_and_sent_once() {
     let fixture = Fixture::new(plan()).await;
     assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(1));
-    assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0), "a second look finds nothing to do");
-    assert_eq!(fixture.scalar("SELECT count(*) FROM scheduled_compute_node WHERE status = 'planned'").await, 2);
+    assert_eq!(
+        fixture.store.execute_schedules(fixture.id).await,
+        Ok(0),
+        "a second look finds nothing to do"
+    );
+    assert_eq!(
+        fixture
+            .scalar("SELECT count(*) FROM scheduled_compute_node WHERE status = 'planned'")
+            .await,
+        2
+    );
     let orders = fixture.begin("me").await;
     assert_eq!((orders.len(), orders[0].count, orders[0].look_first), (1, 2, false));
     assert!(fixture.begin("another").await.is_empty(), "nobody else sends it meanwhile");
     fixture.report(&orders[0].name, SubmissionOutcome::Submitted("77".into())).await;
     assert!(fixture.begin("another").await.is_empty());
-    let ids =
-        "SELECT count(*) FROM scheduled_compute_node WHERE status = 'pending' AND slurm_job_id IN ('77_0', '77_1')";
+    let ids = "SELECT count(*) FROM scheduled_compute_node WHERE status = 'pending' AND slurm_job_id IN ('77_0', '77_1')";
     assert_eq!(fixture.scalar(ids).await, 2);
 }
 
@@ -155,7 +188,8 @@ async fn only_evidence_ends_an_allocation_and_its_attempts() {
     assert_eq!(fixture.observe(1, unknown, true).await.unknown, 1);
     let running = Verdict::Alive { phase: Phase::Running, reason: None };
     fixture.observe(1, running, false).await;
-    let ending = Ending { state: "PREEMPTED".into(), cause: Cause::Preempted, text: "preempted".into() };
+    let ending =
+        Ending { state: "PREEMPTED".into(), cause: Cause::Preempted, text: "preempted".into() };
     let speaks = fixture.observe(1, Verdict::Ended(ending.clone()), false).await;
     assert_eq!((speaks.allocations_ended, speaks.unknown), (0, 1), "its runner has just spoken");
 
@@ -168,7 +202,11 @@ async fn only_evidence_ends_an_allocation_and_its_attempts() {
         .expect("set");
     fixture.restart();
     let ended = fixture.observe(1, Verdict::Ended(ending), false).await;
-    assert_eq!((ended.allocations_ended, ended.runners_ended, ended.slurm_jobs_failed), (1, 1, 1), "{ended:?}");
+    assert_eq!(
+        (ended.allocations_ended, ended.runners_ended, ended.slurm_jobs_failed),
+        (1, 1, 1),
+        "{ended:?}"
+    );
     let sql = "SELECT count(*) FROM attempt WHERE state = 'failed' AND cause = 'preempted' AND return_code = -128";
     assert_eq!(fixture.scalar(sql).await, 1);
     assert_eq!(fixture.statuses().await[0], ("a".into(), 2, 2), "it is ready again");
@@ -185,25 +223,44 @@ async fn why_no_runner_is_there_is_told_with_what_to_do() {
         (told.summary, told.details.join("; "), told.hints.join("; "))
     };
     let (summary, _, hints) = why(&f).await;
-    assert!(summary.contains("nobody has asked Slurm for nodes") && hints.contains("regenerate"), "{summary}: {hints}");
+    assert!(
+        summary.contains("nobody has asked Slurm for nodes") && hints.contains("regenerate"),
+        "{summary}: {hints}"
+    );
     f.store.execute_schedules(f.id).await.expect("executed");
     let (_, details, hints) = why(&f).await;
-    assert!(details.contains("allocation 2 was not sent") && hints.contains("torc watch"), "{details}: {hints}");
+    assert!(
+        details.contains("allocation 2 was not sent") && hints.contains("torc watch"),
+        "{details}: {hints}"
+    );
     let orders = f.begin("me").await;
-    f.report(&orders[0].name, SubmissionOutcome::Refused("Invalid partition name specified".into())).await;
+    f.report(
+        &orders[0].name,
+        SubmissionOutcome::Refused("Invalid partition name specified".into()),
+    )
+    .await;
     let (summary, details, hints) = why(&f).await;
     assert_eq!(summary, "Slurm refused the nodes that it needs: Invalid partition name specified");
-    assert!(details.contains("scheduler `s`") && hints.contains("correct scheduler `s`"), "{details}: {hints}");
+    assert!(
+        details.contains("scheduler `s`") && hints.contains("correct scheduler `s`"),
+        "{details}: {hints}"
+    );
     // What fits into nothing that can be asked for is told by what is in its way.
     let mut small = plan();
     small.slurm_schedulers[0].walltime = "00:01:00".into();
-    small.resource_requirements =
-        vec![Requirements { name: "long".into(), runtime: Some(Runtime(7200)), ..Requirements::default() }];
+    small.resource_requirements = vec![Requirements {
+        name: "long".into(),
+        runtime: Some(Runtime(7200)),
+        ..Requirements::default()
+    }];
     small.jobs[0].resource_requirements = Some(0);
     let mut f = Fixture::new(small).await;
     f.leave(None).await;
     let (summary, details, hints) = why(&f).await;
-    assert!(summary.contains("fits into no allocation") && details.contains("the walltime is"), "{summary}: {details}");
+    assert!(
+        summary.contains("fits into no allocation") && details.contains("the walltime is"),
+        "{summary}: {details}"
+    );
     assert!(hints.contains("regenerate"), "{hints}");
 }
 
@@ -218,7 +275,8 @@ async fn regenerating_twice_asks_for_nothing_more() {
         has_dependencies: deferred,
         start_one_worker_per_node: false,
     };
-    let request = RegenerateRequest { groups: vec![group(ids[0], false), group(ids[1], true)], submit: true };
+    let request =
+        RegenerateRequest { groups: vec![group(ids[0], false), group(ids[1], true)], submit: true };
     let first = fixture.store.regenerate(fixture.id, request.clone()).await.expect("regenerated");
     assert_eq!((first.actions_claimed, first.actions_created), (1, 1), "{first:?}");
     let second = fixture.store.regenerate(fixture.id, request).await.expect("regenerated");
@@ -228,7 +286,11 @@ async fn regenerating_twice_asks_for_nothing_more() {
     assert_eq!(fixture.scalar(sql).await, 1);
     let waiting = "SELECT count(*) FROM workflow_action WHERE state = 'waiting'";
     assert_eq!(fixture.scalar(waiting).await, 1, "the first recovery action was retired");
-    assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0), "the spec's own action never fires");
+    assert_eq!(
+        fixture.store.execute_schedules(fixture.id).await,
+        Ok(0),
+        "the spec's own action never fires"
+    );
 }
 
 #[tokio::test]
@@ -247,13 +309,19 @@ async fn what_an_earlier_call_kept_still_counts_and_serves_one_group_only() {
     };
     let request = RegenerateRequest { groups: vec![group(1, "x"), group(2, "y")], submit: true };
     for call in 1..=3 {
-        let done = fixture.store.regenerate(fixture.id, request.clone()).await.expect("regenerated");
-        assert_eq!((done.allocations_kept, done.allocations_created), (2, 0), "call {call}: {done:?}");
+        let done =
+            fixture.store.regenerate(fixture.id, request.clone()).await.expect("regenerated");
+        assert_eq!(
+            (done.allocations_kept, done.allocations_created),
+            (2, 0),
+            "call {call}: {done:?}"
+        );
     }
     // One of the two is gone: what is left serves one group, and the other gets one of its own.
     fixture.observe(1, Verdict::Ended(Ending::vanished()), true).await;
     for (call, made) in [(4, 1), (5, 0)] {
-        let done = fixture.store.regenerate(fixture.id, request.clone()).await.expect("regenerated");
+        let done =
+            fixture.store.regenerate(fixture.id, request.clone()).await.expect("regenerated");
         assert_eq!(done.allocations_created, made, "call {call}: {done:?}");
     }
 }
@@ -263,7 +331,11 @@ async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
     let mut plan = plan();
     plan.actions[0].trigger = Trigger::AutoScheduleOnReadyJobs;
     let mut fixture = Fixture::new(plan).await;
-    assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0), "a first attempt is no retry");
+    assert_eq!(
+        fixture.store.execute_schedules(fixture.id).await,
+        Ok(0),
+        "a first attempt is no retry"
+    );
     let asked = "SELECT count(*) FROM scheduled_compute_node";
     let mut slurm_job = 100;
     for lost in 1..=2 {
@@ -282,7 +354,8 @@ async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
         let orders = fixture.begin("me").await;
         slurm_job += 1;
         fixture.report(&orders[0].name, SubmissionOutcome::Submitted(slurm_job.to_string())).await;
-        fixture.runner = fixture.register_in(lost, &slurm_job.to_string()).await.expect("registered");
+        fixture.runner =
+            fixture.register_in(lost, &slurm_job.to_string()).await.expect("registered");
         assert_eq!(fixture.claim(vec![]).await.attempts.len(), 1);
         fixture
             .store
@@ -291,15 +364,24 @@ async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
             .await
             .expect("set");
         fixture.restart();
-        let ending = Ending { state: "NODE_FAIL".into(), cause: Cause::NodeFail, text: "a node failed".into() };
+        let ending = Ending {
+            state: "NODE_FAIL".into(),
+            cause: Cause::NodeFail,
+            text: "a node failed".into(),
+        };
         fixture.observe(lost, Verdict::Ended(ending), false).await;
         assert_eq!(fixture.statuses().await[0], ("a".into(), 2, lost + 1), "it is ready again");
         assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(1));
         assert_eq!(fixture.scalar(asked).await, lost + 1, "one job needs one allocation, not two");
-        assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0), "a second look asks for nothing");
+        assert_eq!(
+            fixture.store.execute_schedules(fixture.id).await,
+            Ok(0),
+            "a second look asks for nothing"
+        );
     }
     // One that never ran a job gets no successor: whatever is wrong would be wrong again.
-    let ending = Ending { state: "FAILED".into(), cause: Cause::Lost, text: "the script failed".into() };
+    let ending =
+        Ending { state: "FAILED".into(), cause: Cause::Lost, text: "the script failed".into() };
     let orders = fixture.begin("me").await;
     fixture.report(&orders[0].name, SubmissionOutcome::Submitted("200".into())).await;
     fixture.observe(3, Verdict::Ended(ending), false).await;

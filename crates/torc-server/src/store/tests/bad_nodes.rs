@@ -3,7 +3,12 @@
 use super::*;
 use torc_model::status::JobStatus;
 
-async fn claim_as(f: &mut Fixture, runner: RunnerId, completed: Vec<CompletionReport>, limit: i64) -> ClaimResponse {
+async fn claim_as(
+    f: &mut Fixture,
+    runner: RunnerId,
+    completed: Vec<CompletionReport>,
+    limit: i64,
+) -> ClaimResponse {
     f.claims += 1;
     let request = ClaimRequest {
         runner_id: runner,
@@ -41,7 +46,8 @@ async fn register_on(f: &Fixture, host: &str) -> RunnerId {
 
 fn flat(jobs: usize) -> Plan {
     let rule = Rule { exit_codes: vec![1], max_retries: 2, ..Rule::default() };
-    let jobs = (0..jobs).map(|i| Job { failure_handler: (i % 2 == 0).then_some(0), ..job(&format!("j{i}"), &[]) });
+    let jobs = (0..jobs)
+        .map(|i| Job { failure_handler: (i % 2 == 0).then_some(0), ..job(&format!("j{i}"), &[]) });
     Plan {
         jobs: jobs.collect(),
         failure_handlers: vec![FailureHandler { name: "h".into(), rules: vec![rule] }],
@@ -62,13 +68,20 @@ async fn a_bad_node_is_noticed_and_what_it_burnt_is_given_back() {
     assert_eq!(f.scalar("SELECT count(*) FROM compute_node WHERE quarantine IS NOT NULL").await, 0);
     claim_as(&mut f, bad, vec![ended(&held[2], 1)], 0).await;
     assert_eq!(
-        f.scalar("SELECT count(*) FROM compute_node WHERE quarantine IS NOT NULL AND hostname = 'bad'").await,
+        f.scalar(
+            "SELECT count(*) FROM compute_node WHERE quarantine IS NOT NULL AND hostname = 'bad'"
+        )
+        .await,
         1
     );
     assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'runner_quarantined'").await, 1);
     let refused = claim_as(&mut f, bad, vec![], 4).await;
-    assert!(refused.attempts.is_empty() && refused.reason.expect("a reason").contains("gets no work for another"));
-    // Whether a rule had retried them or not, all three are queued again, and none counts against the rules.
+    assert!(
+        refused.attempts.is_empty()
+            && refused.reason.expect("a reason").contains("gets no work for another")
+    );
+    // Whether a rule had retried them or not, all three are queued again, and none counts against
+    // the rules.
     let burnt: Vec<_> = f
         .statuses()
         .await
@@ -82,7 +95,8 @@ async fn a_bad_node_is_noticed_and_what_it_burnt_is_given_back() {
     assert!(claim_as(&mut f, bad, vec![], 4).await.attempts.is_empty());
     let again = claim_as(&mut f, good, vec![], 10).await.attempts;
     assert!(!again.is_empty());
-    // What it burnt is no use of a rule either, before and after a restart: a wait that grows with the uses begins anew.
+    // What it burnt is no use of a rule either, before and after a restart: a wait that grows with
+    // the uses begins anew.
     assert_eq!(f.scalar("SELECT count(*) FROM refunded_attempt").await, 3);
     // When its time is over it is tried again.
     f.store
@@ -121,5 +135,8 @@ async fn a_retry_prefers_another_host_for_a_while() {
     let next = claim_as(&mut f, one, vec![ended(&first[0], 1)], 1).await;
     assert_eq!(next.attempts[0].job_name, "j2", "not the retry, although it is first in the queue");
     let elsewhere = claim_as(&mut f, two, vec![ended(&other[0], 0)], 1).await;
-    assert_eq!((elsewhere.attempts[0].job_name.as_str(), elsewhere.attempts[0].attempt_id), ("j0", 2));
+    assert_eq!(
+        (elsewhere.attempts[0].job_name.as_str(), elsewhere.attempts[0].attempt_id),
+        ("j0", 2)
+    );
 }

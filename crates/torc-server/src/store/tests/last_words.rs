@@ -35,19 +35,30 @@ impl Fixture {
 
     async fn stop(&mut self, cause: Cause) {
         let work = self.claim(vec![]).await.attempts;
-        let end = CompletionReport { cause: Some(cause), error: Some(TOLD_TO_STOP.into()), ..ended(&work[0], 143) };
+        let end = CompletionReport {
+            cause: Some(cause),
+            error: Some(TOLD_TO_STOP.into()),
+            ..ended(&work[0], 143)
+        };
         self.end(end).await;
         self.leave(Some(cause)).await;
     }
 
     pub async fn leave(&mut self, cause: Option<Cause>) {
-        self.store.goodbye(self.runner, Goodbye { reason: "told to stop".into(), cause }).await.expect("left");
+        self.store
+            .goodbye(self.runner, Goodbye { reason: "told to stop".into(), cause })
+            .await
+            .expect("left");
     }
 
     async fn slurm_says(&self, word: &str, before: Option<Ending>) -> ObservedView {
         let verdict = state::verdict(word, None);
-        let items = vec![Observation { id: 1, verdict, slurm_job_id: None, is_missing: false, before }];
-        self.store.observe_allocations(Observations { items, dry_run: false }).await.expect("observed")
+        let items =
+            vec![Observation { id: 1, verdict, slurm_job_id: None, is_missing: false, before }];
+        self.store
+            .observe_allocations(Observations { items, dry_run: false })
+            .await
+            .expect("observed")
     }
 
     async fn causes(&self) -> Vec<String> {
@@ -66,12 +77,13 @@ impl Fixture {
     }
 }
 
-const ALLOCATION: &str =
-    "SELECT status || ' ' || state || ' ' || coalesce(cause, '') FROM scheduled_compute_node WHERE id = 1";
+const ALLOCATION: &str = "SELECT status || ' ' || state || ' ' || coalesce(cause, '') FROM scheduled_compute_node WHERE id = 1";
 
 #[tokio::test]
 async fn what_slurm_says_later_becomes_the_cause() {
-    for (word, cause) in [("PREEMPTED", "preempted"), ("NODE_FAIL", "node_fail"), ("TIMEOUT", "walltime")] {
+    for (word, cause) in
+        [("PREEMPTED", "preempted"), ("NODE_FAIL", "node_fail"), ("TIMEOUT", "walltime")]
+    {
         let f = stopped(None).await;
         assert_eq!(f.causes().await, ["stopped "]);
         assert_eq!(f.texts(ALLOCATION).await, ["complete LEFT stopped"]);
@@ -81,7 +93,8 @@ async fn what_slurm_says_later_becomes_the_cause() {
         let [told] = &f.causes().await[..] else { panic!("one attempt has ended") };
         assert!(told.starts_with(&format!("{cause} Slurm job 77_0: Slurm says {word}")), "{told}");
         assert_eq!(f.texts(ALLOCATION).await, [format!("complete {word} {cause}")]);
-        let event = "SELECT data ->> 'cause' FROM event WHERE kind = 'attempt_explained' AND job_id = 1";
+        let event =
+            "SELECT data ->> 'cause' FROM event WHERE kind = 'attempt_explained' AND job_id = 1";
         assert_eq!(f.texts(event).await, [cause]);
         // Free, as it was.
         assert_eq!(f.statuses().await[0], ("a".into(), 2, 2));
@@ -127,7 +140,10 @@ async fn a_requeued_allocation_waits_again_and_accounting_tells_why() {
     f.stop(Cause::Stopped).await;
     f.slurm_says("NODE_FAIL", None).await;
     let causes = f.causes().await;
-    assert!(causes[0].starts_with("preempted ") && causes[1].starts_with("node_fail "), "{causes:?}");
+    assert!(
+        causes[0].starts_with("preempted ") && causes[1].starts_with("node_fail "),
+        "{causes:?}"
+    );
 }
 
 #[tokio::test]
@@ -158,9 +174,13 @@ async fn one_runner_of_an_allocation_may_know_for_all() {
 async fn a_runner_that_was_found_dead_died_of_what_slurm_says() {
     let mut f = running().await;
     f.claim(vec![]).await;
-    let dead = Lost { cause: Cause::Lost, evidence: Evidence { source: "node".into(), text: "gone".into() } };
+    let dead = Lost {
+        cause: Cause::Lost,
+        evidence: Evidence { source: "node".into(), text: "gone".into() },
+    };
     let (runner, id) = (f.runner, f.id);
-    let find = move |tx: &mut Tx<'_>| crate::store::runners::end_runner(tx, runner, id, &dead, "gone");
+    let find =
+        move |tx: &mut Tx<'_>| crate::store::runners::end_runner(tx, runner, id, &dead, "gone");
     f.store.writer.call(find).await.expect("ended");
     assert_eq!(f.causes().await, ["lost gone"]);
     let seen = f.slurm_says("NODE_FAIL", None).await;
@@ -176,11 +196,17 @@ async fn a_runner_that_died_long_before_the_others_died_of_something_else() {
     let first = f.runner;
     let other = f.register_on(1, 1, "77_0").await.expect("registered");
     f.claim(vec![]).await;
-    let dead = Lost { cause: Cause::Lost, evidence: Evidence { source: "node".into(), text: "gone".into() } };
+    let dead = Lost {
+        cause: Cause::Lost,
+        evidence: Evidence { source: "node".into(), text: "gone".into() },
+    };
     let id = f.id;
     let find = move |tx: &mut Tx<'_>| {
         crate::store::runners::end_runner(tx, first, id, &dead, "gone")?;
-        Ok(tx.db.execute("UPDATE compute_node SET ended_ms = ended_ms - 600000 WHERE id = ?1", [first.0])?)
+        Ok(tx.db.execute(
+            "UPDATE compute_node SET ended_ms = ended_ms - 600000 WHERE id = ?1",
+            [first.0],
+        )?)
     };
     f.store.writer.call(find).await.expect("ended");
     f.runner = other;
@@ -209,18 +235,28 @@ async fn an_allocation_that_was_too_short_gets_no_successor_by_itself() {
         let work = f.claim(vec![]).await.attempts;
         let back = |tx: &mut Tx<'_>| {
             tx.db.execute_batch("UPDATE compute_node SET started_ms = started_ms - 600000")?;
-            tx.db.execute_batch("UPDATE scheduled_compute_node SET started_ms = started_ms - 600000")?;
+            tx.db.execute_batch(
+                "UPDATE scheduled_compute_node SET started_ms = started_ms - 600000",
+            )?;
             Ok(())
         };
         f.store.writer.call(back).await.expect("moved back");
         let end = ended(&work[0], 143);
-        f.end(CompletionReport { cause: Some(Cause::Walltime), exec_seconds: seconds, ..end }).await;
+        f.end(CompletionReport { cause: Some(Cause::Walltime), exec_seconds: seconds, ..end })
+            .await;
         f.leave(Some(Cause::Walltime)).await;
         assert_eq!(f.statuses().await[0], ("a".into(), 2, 2), "it goes back at no cost");
         f.store.execute_schedules(f.id).await.expect("looked");
         let asked = "SELECT count(*) - 1 FROM scheduled_compute_node";
-        assert_eq!(f.scalar(asked).await, is_asked, "it ran for {seconds} s of its allocation's 600");
-        assert_eq!(f.scalar("SELECT was_too_short FROM scheduled_compute_node WHERE id = 1").await, 1);
+        assert_eq!(
+            f.scalar(asked).await,
+            is_asked,
+            "it ran for {seconds} s of its allocation's 600"
+        );
+        assert_eq!(
+            f.scalar("SELECT was_too_short FROM scheduled_compute_node WHERE id = 1").await,
+            1
+        );
     }
 }
 

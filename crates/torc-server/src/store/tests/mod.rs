@@ -1,4 +1,5 @@
-//! The store on a real database: what the engine does is what the rows say, also after loading them again.
+//! The store on a real database: what the engine does is what the rows say, also after loading them
+//! again.
 
 mod actions;
 mod allocations;
@@ -22,8 +23,9 @@ fn open(path: &Path) -> Connection {
     let db = Connection::open(path).expect("a database");
     db.pragma_update(None, "journal_mode", "WAL").expect("WAL");
     db.pragma_update(None, "foreign_keys", true).expect("foreign keys");
-    let fresh: bool =
-        db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).expect("a schema table");
+    let fresh: bool = db
+        .query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+        .expect("a schema table");
     if fresh {
         db.execute_batch(crate::boot::NEWEST).expect("the schema");
     }
@@ -52,10 +54,19 @@ impl Fixture {
     async fn new(plan: Plan) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let store = Store::open(open(&directory.path().join("torc.db"))).expect("a store");
-        let request =
-            Creation { spec: json!({}).into(), user: None, initialize: true, force: false, key: None, directory: None };
-        let created =
-            store.writer.call(move |tx| create::create(tx, &request, plan, &[], Vec::new())).await.expect("created");
+        let request = Creation {
+            spec: json!({}).into(),
+            user: None,
+            initialize: true,
+            force: false,
+            key: None,
+            directory: None,
+        };
+        let created = store
+            .writer
+            .call(move |tx| create::create(tx, &request, plan, &[], Vec::new()))
+            .await
+            .expect("created");
         let mut fixture = Self { store, directory, id: created.id, runner: RunnerId(0), claims: 0 };
         fixture.register("r1").await;
         fixture
@@ -119,8 +130,10 @@ impl Fixture {
         self.store
             .writer
             .call(|tx| {
-                let mut statement = tx.db.prepare("SELECT name, status, attempt_id FROM job ORDER BY id")?;
-                let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+                let mut statement =
+                    tx.db.prepare("SELECT name, status, attempt_id FROM job ORDER BY id")?;
+                let rows =
+                    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
                 Ok(rows.collect::<Result<Vec<_>, _>>()?)
             })
             .await
@@ -128,12 +141,22 @@ impl Fixture {
     }
 
     async fn scalar(&self, sql: &'static str) -> i64 {
-        self.store.writer.call(move |tx| Ok(tx.db.query_row(sql, [], |row| row.get(0))?)).await.expect("a number")
+        self.store
+            .writer
+            .call(move |tx| Ok(tx.db.query_row(sql, [], |row| row.get(0))?))
+            .await
+            .expect("a number")
     }
 }
 
 fn capacity() -> Capacity {
-    Capacity { num_cpus: 4, memory_bytes: 8 << 30, num_gpus: 0, num_nodes: 1, max_parallel_jobs: None }
+    Capacity {
+        num_cpus: 4,
+        memory_bytes: 8 << 30,
+        num_gpus: 0,
+        num_nodes: 1,
+        max_parallel_jobs: None,
+    }
 }
 
 fn ended(packet: &torc_model::api::AttemptPacket, code: i64) -> CompletionReport {
@@ -217,10 +240,15 @@ async fn a_wrong_token_is_late_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_rule_gives_retries_that_survive_restarts() {
-    let rule = Rule { exit_codes: vec![10], recovery_script: Some("fix".into()), ..Rule::default() };
+    let rule =
+        Rule { exit_codes: vec![10], recovery_script: Some("fix".into()), ..Rule::default() };
     let handler = FailureHandler { name: "h".into(), rules: vec![rule] };
     let flaky = Job { failure_handler: Some(0), ..job("flaky", &[]) };
-    let plan = Plan { failure_handlers: vec![handler], jobs: vec![flaky, job("after", &[0])], ..Plan::default() };
+    let plan = Plan {
+        failure_handlers: vec![handler],
+        jobs: vec![flaky, job("after", &[0])],
+        ..Plan::default()
+    };
     let mut f = Fixture::new(plan).await;
     let mut work = f.claim(vec![]).await.attempts;
     for attempt in 1..3 {
@@ -250,12 +278,20 @@ async fn progress_is_what_the_rows_say() {
         let told = reader.workflow_status(id, now, known).await.expect("a status");
         let rows = reader.workflow_status(id, now, None).await.expect("a status");
         assert_eq!(told, rows, "{step}");
-        assert_eq!(reader.is_complete(id, known).await.unwrap(), reader.is_complete(id, None).await.unwrap(), "{step}");
-        for status in
-            [vec![], vec![JobStatus::Pending, JobStatus::Running], vec![JobStatus::Failed], vec![JobStatus::Ready]]
-        {
+        assert_eq!(
+            reader.is_complete(id, known).await.unwrap(),
+            reader.is_complete(id, None).await.unwrap(),
+            "{step}"
+        );
+        for status in [
+            vec![],
+            vec![JobStatus::Pending, JobStatus::Running],
+            vec![JobStatus::Failed],
+            vec![JobStatus::Ready],
+        ] {
             let filter = read::JobFilter { workflow_id: Some(id.0), status, ..Default::default() };
-            let told = reader.list_jobs(filter.clone(), Default::default(), known).await.expect("jobs");
+            let told =
+                reader.list_jobs(filter.clone(), Default::default(), known).await.expect("jobs");
             let rows = reader.list_jobs(filter, Default::default(), None).await.expect("jobs");
             assert_eq!(
                 (told.items.len() as i64, told.total_count, told.has_more),
@@ -296,7 +332,10 @@ async fn a_waiting_claim_wakes_when_work_comes() {
     let listener = tokio::spawn(async move { store.claim(id, waiting).await });
     let batch = CompletionBatch { runner_id: f.runner, items: vec![ended(&first.attempts[0], 0)] };
     f.store.complete(batch).await.expect("completed");
-    let woken = tokio::time::timeout(Duration::from_secs(5), listener).await.expect("in time").expect("joined");
+    let woken = tokio::time::timeout(Duration::from_secs(5), listener)
+        .await
+        .expect("in time")
+        .expect("joined");
     assert_eq!(woken.expect("claimed").attempts.len(), 2);
 }
 
@@ -305,7 +344,8 @@ async fn a_start_is_reported_once() {
     let mut f = Fixture::new(diamond()).await;
     let first = f.claim(vec![]).await;
     let attempt = AttemptRef { id: first.attempts[0].id, token: first.attempts[0].token.clone() };
-    let batch = StartBatch { runner_id: f.runner, items: vec![StartReport { attempt, pid: 5, at_ms: 6 }] };
+    let batch =
+        StartBatch { runner_id: f.runner, items: vec![StartReport { attempt, pid: 5, at_ms: 6 }] };
     for _ in 0..2 {
         let answer = f.store.start(batch.clone()).await.expect("started");
         assert_eq!(answer.results[0].result, ReportVerdict::Accepted);
@@ -335,12 +375,19 @@ async fn a_start_and_an_end_in_one_breath_say_as_much_as_two() {
     };
     // An end that is not accepted takes the start not with it.
     let answer = f.store.claim(f.id, request.clone()).await.expect("answered");
-    assert_eq!((answer.started[0].result, answer.completed[0].result), (ReportVerdict::Accepted, ReportVerdict::Late));
+    assert_eq!(
+        (answer.started[0].result, answer.completed[0].result),
+        (ReportVerdict::Accepted, ReportVerdict::Late)
+    );
     assert_eq!(f.scalar("SELECT pid FROM attempt WHERE state = 'running'").await, 55);
     assert_eq!(f.statuses().await[0].1, 4);
 
-    let done =
-        ClaimRequest { started: Vec::new(), completed: vec![ended(&first.attempts[0], 0)], limit: 10, ..request };
+    let done = ClaimRequest {
+        started: Vec::new(),
+        completed: vec![ended(&first.attempts[0], 0)],
+        limit: 10,
+        ..request
+    };
     let next = f.store.claim(f.id, done.clone()).await.expect("answered").attempts;
     let attempt = AttemptRef { id: next[0].id, token: next[0].token.clone() };
     let both = ClaimRequest {
@@ -364,25 +411,29 @@ async fn a_start_and_an_end_in_one_breath_say_as_much_as_two() {
 async fn a_runner_that_gives_back_what_it_was_stopped_in_gets_nothing_more() {
     let mut f = Fixture::new(diamond()).await;
     let first = f.claim(vec![]).await;
-    let request = |key: &str, limit: i64, wait_seconds: f64, completed: Vec<CompletionReport>| ClaimRequest {
-        runner_id: f.runner,
-        key: key.into(),
-        limit,
-        capacity: capacity(),
-        time_left_seconds: None,
-        prefetch: 0,
-        wait_seconds,
-        started: Vec::new(),
-        completed,
-        strict_scheduler_match: false,
-        is_alone: None,
-    };
-    let stopped = CompletionReport { cause: Some(Cause::Stopped), ..ended(&first.attempts[0], 143) };
+    let request =
+        |key: &str, limit: i64, wait_seconds: f64, completed: Vec<CompletionReport>| ClaimRequest {
+            runner_id: f.runner,
+            key: key.into(),
+            limit,
+            capacity: capacity(),
+            time_left_seconds: None,
+            prefetch: 0,
+            wait_seconds,
+            started: Vec::new(),
+            completed,
+            strict_scheduler_match: false,
+            is_alone: None,
+        };
+    let stopped =
+        CompletionReport { cause: Some(Cause::Stopped), ..ended(&first.attempts[0], 143) };
     f.store.claim(f.id, request("last", 0, 0.0, vec![stopped])).await.expect("answered");
     assert_eq!(f.statuses().await[0], ("a".into(), 2, 2), "it is ready again");
-    let listener = f.store.claim(f.id, request("listener", 10, 0.01, vec![])).await.expect("answered");
+    let listener =
+        f.store.claim(f.id, request("listener", 10, 0.01, vec![])).await.expect("answered");
     assert!(listener.attempts.is_empty(), "{listener:?}");
-    let other = f.store.claim(f.id, request("changed its mind", 10, 0.0, vec![])).await.expect("answered");
+    let other =
+        f.store.claim(f.id, request("changed its mind", 10, 0.0, vec![])).await.expect("answered");
     assert_eq!(other.attempts.len(), 1);
 }
 
@@ -398,10 +449,14 @@ async fn goodbye_gives_back_what_was_held() {
     let second = f.claim(vec![]).await;
     assert_eq!(second.attempts[0].attempt_id, 2);
     let attempt = AttemptRef { id: second.attempts[0].id, token: second.attempts[0].token.clone() };
-    let batch = StartBatch { runner_id: f.runner, items: vec![StartReport { attempt, pid: 5, at_ms: 6 }] };
+    let batch =
+        StartBatch { runner_id: f.runner, items: vec![StartReport { attempt, pid: 5, at_ms: 6 }] };
     f.store.start(batch).await.expect("started");
     f.store.goodbye(f.runner, Goodbye { reason: "done".into(), cause: None }).await.expect("left");
-    assert_eq!(f.scalar("SELECT return_code FROM attempt WHERE state = 'failed' AND cause = 'lost'").await, -128);
+    assert_eq!(
+        f.scalar("SELECT return_code FROM attempt WHERE state = 'failed' AND cause = 'lost'").await,
+        -128
+    );
     assert_eq!(f.statuses().await[0], ("a".into(), 2, 3));
 }
 
@@ -445,15 +500,17 @@ async fn the_database_forbids_what_the_engine_would_never_do() {
 
 #[tokio::test]
 async fn a_hundred_thousand_jobs_are_created_in_seconds() {
-    let jobs = (0..100_000).map(|i| job(&format!("j{i}"), if i > 1 { &[0, 1][..] } else { &[] })).collect();
+    let jobs = (0..100_000)
+        .map(|i| job(&format!("j{i}"), if i > 1 { &[0, 1][..] } else { &[] }))
+        .collect();
     let started = Instant::now();
     let f = Fixture::new(Plan { name: "wide".into(), jobs, ..Plan::default() }).await;
     println!("created 100,000 jobs with 200,000 edges in {:?}", started.elapsed());
     assert_eq!(f.scalar("SELECT count(*) FROM job WHERE status = 1").await, 99_998);
 }
 
-/// SQLite looks up lists and remembers rows in tables that it builds for each statement. What is done for every job must
-/// do without.
+/// SQLite looks up lists and remembers rows in tables that it builds for each statement. What is
+/// done for every job must do without.
 #[tokio::test]
 async fn moving_a_job_along_builds_no_tables() {
     let f = Fixture::new(Plan { jobs: vec![job("a", &[])], ..Plan::default() }).await;
@@ -461,8 +518,9 @@ async fn moving_a_job_along_builds_no_tables() {
         .store
         .writer
         .call(|tx| {
-            let mut names =
-                tx.db.prepare("SELECT name || ' = ' || name FROM pragma_table_info('attempt') WHERE pk = 0")?;
+            let mut names = tx.db.prepare(
+                "SELECT name || ' = ' || name FROM pragma_table_info('attempt') WHERE pk = 0",
+            )?;
             Ok(names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
         })
         .await
@@ -496,9 +554,19 @@ async fn numbers_of_events_are_not_used_again() {
     assert_eq!(f.scalar("SELECT count(*) FROM event").await, 0);
     f.restart();
     let plan = Plan { jobs: vec![job("a", &[])], ..Plan::default() };
-    let request =
-        Creation { spec: json!({}).into(), user: None, initialize: true, force: false, key: None, directory: None };
-    f.store.writer.call(move |tx| create::create(tx, &request, plan, &[], Vec::new())).await.expect("created");
+    let request = Creation {
+        spec: json!({}).into(),
+        user: None,
+        initialize: true,
+        force: false,
+        key: None,
+        directory: None,
+    };
+    f.store
+        .writer
+        .call(move |tx| create::create(tx, &request, plan, &[], Vec::new()))
+        .await
+        .expect("created");
     assert_eq!(f.scalar("SELECT min(id) FROM event").await, last + 1);
 }
 
@@ -520,7 +588,8 @@ async fn who_is_alone_does_small_work_itself() {
     assert_ne!(f.store.writer.call(thread).await.expect("done"), here, "it may be large");
     let (release, wait) = std::sync::mpsc::channel::<()>();
     let (slow, other) = (f.store.clone(), f.store.clone());
-    let slow = tokio::spawn(async move { slow.writer.call(move |_| Ok(wait.recv().is_ok())).await });
+    let slow =
+        tokio::spawn(async move { slow.writer.call(move |_| Ok(wait.recv().is_ok())).await });
     tokio::task::yield_now().await;
     f.store.writer.hold_for_quick(true);
     let other = tokio::spawn(async move { other.writer.call_routine(thread).await });
@@ -537,9 +606,17 @@ async fn a_delayed_retry_is_given_out_in_time() {
     let rule = Rule { exit_codes: vec![3], backoff: Some(backoff), ..Rule::default() };
     let handler = FailureHandler { name: "h".into(), rules: vec![rule] };
     let flaky = Job { failure_handler: Some(0), ..job("flaky", &[]) };
-    let mut f = Fixture::new(Plan { failure_handlers: vec![handler], jobs: vec![flaky], ..Plan::default() }).await;
+    let mut f = Fixture::new(Plan {
+        failure_handlers: vec![handler],
+        jobs: vec![flaky],
+        ..Plan::default()
+    })
+    .await;
     let first = f.claim(vec![]).await;
-    let request = ClaimRequest { wait_seconds: 30.0, ..f.request("again", vec![ended(&first.attempts[0], 3)]) };
+    let request = ClaimRequest {
+        wait_seconds: 30.0,
+        ..f.request("again", vec![ended(&first.attempts[0], 3)])
+    };
     f.store.writer.hold_for_quick(true);
     let claim = tokio::time::timeout(Duration::from_secs(10), f.store.claim(f.id, request));
     let answer = claim.await.expect("in time").expect("claimed");
@@ -550,7 +627,11 @@ async fn a_delayed_retry_is_given_out_in_time() {
 fn labelled() -> Plan {
     let mut special = job("special", &[0]);
     special.extra = JobExtra { label: Some("gpu-box".into()), ..JobExtra::default() }.into();
-    Plan { name: "labels".into(), jobs: vec![job("anywhere", &[]), special, job("after", &[1])], ..Plan::default() }
+    Plan {
+        name: "labels".into(),
+        jobs: vec![job("anywhere", &[]), special, job("after", &[1])],
+        ..Plan::default()
+    }
 }
 
 #[tokio::test]
@@ -566,7 +647,10 @@ async fn a_runner_has_nothing_to_come_when_only_other_labels_are_ready() {
     let plain = f.runner;
     f.register_labelled("r2", Some("gpu-box")).await;
     let boxed = std::mem::replace(&mut f.runner, plain);
-    assert!(!f.claim(vec![]).await.idle, "a runner with the label is there and may set `after` free");
+    assert!(
+        !f.claim(vec![]).await.idle,
+        "a runner with the label is there and may set `after` free"
+    );
     f.runner = boxed;
     let special = f.claim(vec![]).await;
     assert_eq!(special.attempts[0].job_name, "special");

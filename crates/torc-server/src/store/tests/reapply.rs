@@ -15,11 +15,19 @@ fn needs(name: &str, memory: Option<u64>, runtime: u64) -> Requirements {
 }
 
 fn handler(name: &str, max_retries: u32) -> FailureHandler {
-    FailureHandler { name: name.into(), rules: vec![Rule { exit_codes: vec![3], max_retries, ..Rule::default() }] }
+    FailureHandler {
+        name: name.into(),
+        rules: vec![Rule { exit_codes: vec![3], max_retries, ..Rule::default() }],
+    }
 }
 
 fn scheduler(name: &str, account: &str) -> SlurmScheduler {
-    SlurmScheduler { name: name.into(), account: account.into(), nodes: 1, ..SlurmScheduler::default() }
+    SlurmScheduler {
+        name: name.into(),
+        account: account.into(),
+        nodes: 1,
+        ..SlurmScheduler::default()
+    }
 }
 
 fn one_job() -> Plan {
@@ -28,7 +36,11 @@ fn one_job() -> Plan {
         resource_requirements: vec![needs("small", Some(50), 60)],
         failure_handlers: vec![handler("h1", 1)],
         slurm_schedulers: vec![scheduler("s1", "old")],
-        jobs: vec![Job { resource_requirements: Some(0), failure_handler: Some(0), ..job("a", &[]) }],
+        jobs: vec![Job {
+            resource_requirements: Some(0),
+            failure_handler: Some(0),
+            ..job("a", &[])
+        }],
         ..Plan::default()
     }
 }
@@ -38,14 +50,22 @@ fn again(mut plan: Plan) -> Plan {
     plan
 }
 
-async fn take(f: &Fixture, plan: Plan, dry_run: bool) -> Result<torc_model::api::ResetView, Refusal> {
+async fn take(
+    f: &Fixture,
+    plan: Plan,
+    dry_run: bool,
+) -> Result<torc_model::api::ResetView, Refusal> {
     let id = f.id;
     let files = facts::of_plan(&plan, None);
     f.store.writer.call(move |tx| people::reinitialize(tx, id, files, Some(plan), dry_run)).await
 }
 
 async fn text(f: &Fixture, sql: &'static str) -> String {
-    f.store.writer.call(move |tx| Ok(tx.db.query_row(sql, [], |row| row.get(0))?)).await.expect("a text")
+    f.store
+        .writer
+        .call(move |tx| Ok(tx.db.query_row(sql, [], |row| row.get(0))?))
+        .await
+        .expect("a text")
 }
 
 /// One job that succeeded, after a recovery had given it 75 MiB.
@@ -61,11 +81,16 @@ async fn recovered(plan: Plan) -> Fixture {
 #[tokio::test]
 async fn what_a_recovery_gave_stays_unless_the_spec_asks_for_as_much() {
     // What the spec asks for, and what the job gets then.
-    for (asked, given) in
-        [(Some(500), Some(500)), (Some(75), Some(75)), (Some(60), Some(75)), (Some(50), Some(75)), (None, None)]
-    {
+    for (asked, given) in [
+        (Some(500), Some(500)),
+        (Some(75), Some(75)),
+        (Some(60), Some(75)),
+        (Some(50), Some(75)),
+        (None, None),
+    ] {
         let mut f = recovered(one_job()).await;
-        let plan = Plan { resource_requirements: vec![needs("small", asked, 60)], ..again(one_job()) };
+        let plan =
+            Plan { resource_requirements: vec![needs("small", asked, 60)], ..again(one_job()) };
         take(&f, plan, false).await.expect("taken over");
         let work = f.claim(vec![]).await;
         assert_eq!(work.attempts[0].memory_bytes.map(|m| m >> 20), given, "asked for {asked:?}");
@@ -85,14 +110,17 @@ async fn a_longer_timeout_of_a_recovery_stays() {
         let change = Change::new("timeout", Some(10), 15);
         f.store
             .writer
-            .call(move |tx| super::super::recover::adjust(tx, id, JobId(1), 1, &[change], "too slow", "recover"))
+            .call(move |tx| {
+                super::super::recover::adjust(tx, id, JobId(1), 1, &[change], "too slow", "recover")
+            })
             .await
             .expect("raised");
         let work = f.claim(vec![]).await;
         f.claim(vec![ended(&work.attempts[0], 0)]).await;
         take(&f, timed(asked, "echo again"), false).await.expect("taken over");
         assert_eq!(f.scalar("SELECT extra ->> 'timeout' IS NOT NULL FROM job").await, 1);
-        let extra: JobExtra = serde_json::from_str(&text(&f, "SELECT extra FROM job").await).expect("extra");
+        let extra: JobExtra =
+            serde_json::from_str(&text(&f, "SELECT extra FROM job").await).expect("extra");
         assert_eq!(extra.timeout, Some(Runtime(given)), "asked for {asked}");
     }
 }
@@ -117,9 +145,20 @@ async fn a_job_takes_other_requirements_handlers_and_schedulers() {
                 FROM job j JOIN resource_requirements r ON r.id = j.resource_requirements_id
                 JOIN failure_handler h ON h.id = j.failure_handler_id JOIN slurm_scheduler s ON s.id = j.scheduler_id";
     assert_eq!(text(&f, told).await, "big 2 h0 s0 0");
-    assert_eq!(text(&f, "SELECT definition ->> 'account' FROM slurm_scheduler WHERE name = 's1'").await, "new");
-    assert_eq!(f.scalar("SELECT rules ->> '$[0].max_retries' FROM failure_handler WHERE name = 'h1'").await, 2);
-    f.store.writer.call(|tx| Ok(tx.db.execute("UPDATE job SET scheduler_id = NULL", [])?)).await.expect("any runner");
+    assert_eq!(
+        text(&f, "SELECT definition ->> 'account' FROM slurm_scheduler WHERE name = 's1'").await,
+        "new"
+    );
+    assert_eq!(
+        f.scalar("SELECT rules ->> '$[0].max_retries' FROM failure_handler WHERE name = 'h1'")
+            .await,
+        2
+    );
+    f.store
+        .writer
+        .call(|tx| Ok(tx.db.execute("UPDATE job SET scheduler_id = NULL", [])?))
+        .await
+        .expect("any runner");
     f.restart();
     let mut attempts = 0;
     let mut work = f.claim(vec![]).await.attempts;
@@ -134,14 +173,25 @@ async fn a_job_takes_other_requirements_handlers_and_schedulers() {
 #[tokio::test]
 async fn the_default_handler_is_the_one_that_the_spec_names() {
     let plan = |handlers: Vec<FailureHandler>, default: usize, command: &str| {
-        let settings = torc_model::plan::Settings { default_failure_handler: Some(default), ..Default::default() };
+        let settings = torc_model::plan::Settings {
+            default_failure_handler: Some(default),
+            ..Default::default()
+        };
         let job = Job { command: command.into(), ..job("a", &[]) };
-        Plan { name: "w".into(), settings, failure_handlers: handlers, jobs: vec![job], ..Plan::default() }
+        Plan {
+            name: "w".into(),
+            settings,
+            failure_handlers: handlers,
+            jobs: vec![job],
+            ..Plan::default()
+        }
     };
     let mut f = Fixture::new(plan(vec![handler("h1", 1)], 0, "true")).await;
     let work = f.claim(vec![]).await;
     f.claim(vec![ended(&work.attempts[0], 0)]).await;
-    take(&f, plan(vec![handler("h0", 4), handler("h1", 1)], 0, "echo again"), false).await.expect("taken over");
+    take(&f, plan(vec![handler("h0", 4), handler("h1", 1)], 0, "echo again"), false)
+        .await
+        .expect("taken over");
     let work = f.claim(vec![]).await;
     let retried = f.claim(vec![ended(&work.attempts[0], 3)]).await;
     assert_eq!(retried.attempts.len(), 1, "`h0` tries again, `h1` would not");
@@ -155,7 +205,8 @@ async fn settings_actions_files_and_user_data_are_taken_over() {
         what: ActionKind::RunCommands { commands: vec![command.into()] },
         persistent: false,
     };
-    let data = |value: i64| UserData { name: "u".into(), data: Some(json!(value)), is_ephemeral: false };
+    let data =
+        |value: i64| UserData { name: "u".into(), data: Some(json!(value)), is_ephemeral: false };
     let plan = |path: &str, value: i64, actions: Vec<Action>| {
         let mut plan = Plan { actions, user_data: vec![data(value)], ..one_job() };
         plan.files = vec![torc_model::plan::File { name: "f".into(), path: path.into() }];
@@ -164,7 +215,8 @@ async fn settings_actions_files_and_user_data_are_taken_over() {
         plan.jobs.push(job("b", &[]));
         plan
     };
-    let mut f = Fixture::new(plan("one.txt", 1, vec![action("echo old"), action("echo same")])).await;
+    let mut f =
+        Fixture::new(plan("one.txt", 1, vec![action("echo old"), action("echo same")])).await;
     let work = f.claim(vec![]).await;
     let last = f.claim(work.attempts.iter().map(|packet| ended(packet, 0)).collect()).await;
     let other = plan("one.txt", 1, vec![action("echo same")]);
@@ -180,8 +232,16 @@ async fn settings_actions_files_and_user_data_are_taken_over() {
     new.settings.env.insert("LEVEL".into(), "high".into());
     new.limits.insert("licence".into(), 3);
     let dry = take(&f, new.clone(), true).await.expect("planned");
-    assert_eq!(dry.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["a"], "its user data differs");
-    assert_eq!(text(&f, "SELECT path || data FROM file, user_data").await, "one.txt1", "a dry run changes nothing");
+    assert_eq!(
+        dry.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(),
+        ["a"],
+        "its user data differs"
+    );
+    assert_eq!(
+        text(&f, "SELECT path || data FROM file, user_data").await,
+        "one.txt1",
+        "a dry run changes nothing"
+    );
     let taken = take(&f, new, false).await.expect("taken over");
     assert_eq!(taken.jobs, dry.jobs);
     assert_eq!(text(&f, "SELECT path || data FROM file, user_data").await, "two.txt2");
@@ -200,7 +260,9 @@ async fn settings_actions_files_and_user_data_are_taken_over() {
 async fn a_job_that_reads_something_else_runs_again() {
     let plan = |reads: usize| {
         let mut plan = one_job();
-        plan.files = ["f", "g"].map(|name| torc_model::plan::File { name: name.into(), path: name.into() }).to_vec();
+        plan.files = ["f", "g"]
+            .map(|name| torc_model::plan::File { name: name.into(), path: name.into() })
+            .to_vec();
         plan.jobs[0].input_files = vec![reads];
         plan
     };
@@ -210,13 +272,17 @@ async fn a_job_that_reads_something_else_runs_again() {
     assert!(take(&f, plan(0), false).await.expect("nothing to do").jobs.is_empty());
     let taken = take(&f, plan(1), false).await.expect("taken over");
     assert_eq!(taken.jobs.len(), 1);
-    assert_eq!(text(&f, "SELECT f.name FROM job_item i JOIN file f ON f.id = i.item_id").await, "g");
+    assert_eq!(
+        text(&f, "SELECT f.name FROM job_item i JOIN file f ON f.id = i.item_id").await,
+        "g"
+    );
 }
 
 #[tokio::test]
 async fn a_spec_of_another_workflow_changes_nothing() {
     let f = recovered(one_job()).await;
-    let mut other = Plan { resource_requirements: vec![needs("small", Some(500), 60)], ..again(one_job()) };
+    let mut other =
+        Plan { resource_requirements: vec![needs("small", Some(500), 60)], ..again(one_job()) };
     other.jobs.push(job("b", &[]));
     for dry_run in [true, false] {
         let refused = take(&f, other.clone(), dry_run).await.expect_err("another workflow");
@@ -234,7 +300,9 @@ async fn items_do_what_the_new_spec_says_of_their_map() {
     let spec = |file: &str, max_parallel: i64| {
         let steps = json!([{"shell": format!("echo \"${{item}}\" >> {file}")}]);
         let map = json!({"items": [1, 2, 3], "max_parallel": max_parallel});
-        plan(json!({"name": "m", "jobs": [{"name": "each", "map": map, "steps": steps}]}).into()).expect("a plan").0
+        plan(json!({"name": "m", "jobs": [{"name": "each", "map": map, "steps": steps}]}).into())
+            .expect("a plan")
+            .0
     };
     let mut f = Fixture::new(spec("old", 1)).await;
     let mut done = 0;
@@ -249,5 +317,7 @@ async fn items_do_what_the_new_spec_says_of_their_map() {
     assert_eq!(take(&f, spec("new", 2), false).await.expect("taken over").jobs.len(), 4);
     let work = f.claim(vec![]).await.attempts;
     assert_eq!(work.len(), 2, "two at once");
-    assert!(work.iter().all(|packet| packet.steps.as_ref().is_some_and(|steps| steps.to_string().contains("new"))));
+    assert!(work.iter().all(|packet| {
+        packet.steps.as_ref().is_some_and(|steps| steps.to_string().contains("new"))
+    }));
 }

@@ -21,7 +21,10 @@ fn needs(name: &str, memory: Option<u64>, runtime: Option<u64>) -> Requirements 
 fn oom(packet: &AttemptPacket) -> CompletionReport {
     CompletionReport {
         cause: Some(Cause::Oom),
-        evidence: vec![Evidence { source: "kernel".into(), text: "the kernel killed 1 of its processes".into() }],
+        evidence: vec![Evidence {
+            source: "kernel".into(),
+            text: "the kernel killed 1 of its processes".into(),
+        }],
         peak_memory_bytes: packet.memory_bytes,
         ..ended(packet, 137)
     }
@@ -38,10 +41,16 @@ fn lost(packet: &AttemptPacket) -> CompletionReport {
 /// One job per cause, three of them with a child.
 fn mixed() -> Plan {
     let no_loss = JobExtra { max_lost_retries: Some(0), ..JobExtra::default() };
-    let with = |name: &str, parents: &[usize], rr: usize| Job { resource_requirements: Some(rr), ..job(name, parents) };
+    let with = |name: &str, parents: &[usize], rr: usize| Job {
+        resource_requirements: Some(rr),
+        ..job(name, parents)
+    };
     Plan {
         name: "mixed".into(),
-        resource_requirements: vec![needs("small", Some(GIB), Some(60)), needs("plain", None, None)],
+        resource_requirements: vec![
+            needs("small", Some(GIB), Some(60)),
+            needs("plain", None, None),
+        ],
         jobs: vec![
             with("oom", &[], 0),
             with("slow", &[], 0),
@@ -71,7 +80,9 @@ fn report(packet: &AttemptPacket) -> CompletionReport {
         "oom" => oom(packet),
         "slow" => timeout(packet),
         "lost" => lost(packet),
-        "bug" => CompletionReport { stderr_tail: Some("KeyError: 'x'\n".into()), ..ended(packet, 1) },
+        "bug" => {
+            CompletionReport { stderr_tail: Some("KeyError: 'x'\n".into()), ..ended(packet, 1) }
+        }
         _ => ended(packet, 0),
     }
 }
@@ -121,9 +132,17 @@ async fn only_what_can_be_repaired_runs_again_and_its_canceled_children_wait_aga
     let actions: Vec<_> = view.jobs.iter().map(|j| (j.name.as_str(), j.action)).collect();
     assert_eq!(
         actions,
-        [("oom", Action::MoreMemory), ("slow", Action::MoreTime), ("lost", Action::Again), ("bug", Action::Skip)]
+        [
+            ("oom", Action::MoreMemory),
+            ("slow", Action::MoreTime),
+            ("lost", Action::Again),
+            ("bug", Action::Skip)
+        ]
     );
-    assert_eq!((view.oom_fixed, view.timeout_fixed, view.unknown_retried, view.other_failures), (1, 1, 0, 1));
+    assert_eq!(
+        (view.oom_fixed, view.timeout_fixed, view.unknown_retried, view.other_failures),
+        (1, 1, 0, 1)
+    );
     let after = f.statuses().await;
     for name in ["oom", "slow", "lost"] {
         assert_eq!(status(&after, name), (JobStatus::Ready.code(), 2), "{name}");
@@ -135,29 +154,53 @@ async fn only_what_can_be_repaired_runs_again_and_its_canceled_children_wait_aga
     assert_eq!(status(&after, "after_both"), (JobStatus::Canceled.code(), 1));
     assert_eq!(view.reopened.len(), 1);
     // The change belongs to the job, not to what other jobs share with it, and survives a restart.
-    assert_eq!(f.scalar("SELECT memory_bytes FROM resource_requirements WHERE name = 'small'").await, GIB as i64);
+    assert_eq!(
+        f.scalar("SELECT memory_bytes FROM resource_requirements WHERE name = 'small'").await,
+        GIB as i64
+    );
     f.restart();
     let work = f.claim(vec![]).await.attempts;
     let packet = |name: &str| work.iter().find(|p| p.job_name == name).expect("claimed").clone();
     assert_eq!(packet("oom").memory_bytes, Some((GIB + GIB / 2) as i64));
-    assert_eq!((packet("slow").memory_bytes, packet("slow").time_limit_seconds), (Some(GIB as i64), Some(90)));
+    assert_eq!(
+        (packet("slow").memory_bytes, packet("slow").time_limit_seconds),
+        (Some(GIB as i64), Some(90))
+    );
     assert_eq!((packet("oom").run_id, packet("oom").attempt_id), (1, 2), "the same run");
-    assert_eq!(f.scalar("SELECT count(*) FROM adjustment WHERE field = 'memory' AND from_value = 1073741824").await, 1);
-    assert_eq!(f.scalar("SELECT count(*) FROM attempt WHERE origin = 'recovered' AND retry_of IS NOT NULL").await, 3);
+    assert_eq!(
+        f.scalar(
+            "SELECT count(*) FROM adjustment WHERE field = 'memory' AND from_value = 1073741824"
+        )
+        .await,
+        1
+    );
+    assert_eq!(
+        f.scalar(
+            "SELECT count(*) FROM attempt WHERE origin = 'recovered' AND retry_of IS NOT NULL"
+        )
+        .await,
+        3
+    );
 }
 
 #[tokio::test]
 async fn a_dry_run_shows_the_same_table_and_changes_nothing() {
     let f = fail_mixed().await;
     let database = f.directory.path().join("torc.db");
-    let files = || ["", "-wal"].map(|end| std::fs::read(format!("{}{end}", database.display())).unwrap_or_default());
+    let files = || {
+        ["", "-wal"]
+            .map(|end| std::fs::read(format!("{}{end}", database.display())).unwrap_or_default())
+    };
     let (before, bytes) = (dump(&f).await, files());
     let dry = RecoverRequest { dry_run: true, ..RecoverRequest::default() };
     let planned = f.store.recover_failed(f.id, dry).await.expect("planned");
     assert_eq!(dump(&f).await, before);
     assert!(files() == bytes, "the files changed");
     let done = f.store.recover_failed(f.id, RecoverRequest::default()).await.expect("recovered");
-    assert_eq!((planned.jobs, planned.jobs_to_retry, planned.reopened), (done.jobs, done.jobs_to_retry, done.reopened));
+    assert_eq!(
+        (planned.jobs, planned.jobs_to_retry, planned.reopened),
+        (done.jobs, done.jobs_to_retry, done.reopened)
+    );
 }
 
 #[tokio::test]
@@ -211,8 +254,11 @@ async fn rounds_are_counted_over_restarts_and_bounded() {
 async fn a_timeout_of_its_own_is_raised_and_nothing_is_lowered() {
     let extra = JobExtra { timeout: Some(Runtime(10)), ..JobExtra::default() };
     let slow = Job { extra: extra.into(), resource_requirements: Some(0), ..job("slow", &[]) };
-    let plan =
-        Plan { resource_requirements: vec![needs("long", None, Some(3600))], jobs: vec![slow], ..Plan::default() };
+    let plan = Plan {
+        resource_requirements: vec![needs("long", None, Some(3600))],
+        jobs: vec![slow],
+        ..Plan::default()
+    };
     let mut f = Fixture::new(plan).await;
     let work = f.claim(vec![]).await.attempts;
     assert_eq!(work[0].time_limit_seconds, Some(10));
@@ -245,7 +291,8 @@ struct Made {
     parents: Vec<usize>,
 }
 
-/// What becomes of each job, computed from the behaviours alone: final status, attempts, memory, time.
+/// What becomes of each job, computed from the behaviours alone: final status, attempts, memory,
+/// time.
 fn oracle(jobs: &[Made]) -> Vec<(i64, i64, Option<u64>, u64)> {
     let grow = |mut have: u64, need: u64, step: fn(u64) -> u64, cap: u64| {
         let mut tries = 1;
@@ -267,7 +314,8 @@ fn oracle(jobs: &[Made]) -> Vec<(i64, i64, Option<u64>, u64)> {
         }
         let (tries, memory, time, good) = match made.behaviour {
             0 => {
-                let (tries, memory, good) = grow(GIB, made.need, |m| (m * 3 / 2).div_ceil(1 << 20) << 20, 8 * GIB);
+                let (tries, memory, good) =
+                    grow(GIB, made.need, |m| (m * 3 / 2).div_ceil(1 << 20) << 20, 8 * GIB);
                 (tries, memory, 60, good)
             }
             1 => {
@@ -331,7 +379,8 @@ async fn a_thousand_jobs_with_mixed_causes_end_as_an_oracle_predicts() {
         while !work.is_empty() {
             work = f.claim(work.iter().map(answer).collect()).await.attempts;
         }
-        let view = f.store.recover_failed(f.id, RecoverRequest::default()).await.expect("recovered");
+        let view =
+            f.store.recover_failed(f.id, RecoverRequest::default()).await.expect("recovered");
         if view.jobs_to_retry.is_empty() {
             break;
         }
@@ -353,8 +402,15 @@ async fn a_thousand_jobs_with_mixed_causes_end_as_an_oracle_predicts() {
         .await
         .expect("rows");
     let mut completed = 0;
-    for (i, ((status, attempts, memory, time), expected)) in rows.iter().zip(oracle(&made)).enumerate() {
-        assert_eq!((*status, *attempts), (expected.0, expected.1), "job {i} of behaviour {}", made[i].behaviour);
+    for (i, ((status, attempts, memory, time), expected)) in
+        rows.iter().zip(oracle(&made)).enumerate()
+    {
+        assert_eq!(
+            (*status, *attempts),
+            (expected.0, expected.1),
+            "job {i} of behaviour {}",
+            made[i].behaviour
+        );
         if let Some(expected_memory) = expected.2 {
             assert_eq!((*memory as u64, *time as u64), (expected_memory, expected.3), "job {i}");
         }

@@ -19,8 +19,11 @@ impl Fixture {
         self.store
             .writer
             .call(|tx| {
-                let mut tables = tx.db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
-                let names: Vec<String> = tables.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+                let mut tables = tx
+                    .db
+                    .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
+                let names: Vec<String> =
+                    tables.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
                 let mut dump = String::new();
                 for name in names {
                     let mut statement = tx.db.prepare(&format!("SELECT * FROM {name}"))?;
@@ -53,8 +56,11 @@ impl Fixture {
             .call(|tx| {
                 let ok: String = tx.db.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
                 assert_eq!(ok, "ok");
-                let broken: i64 =
-                    tx.db.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0))?;
+                let broken: i64 = tx.db.query_row(
+                    "SELECT count(*) FROM pragma_foreign_key_check",
+                    [],
+                    |row| row.get(0),
+                )?;
                 assert_eq!(broken, 0);
                 Ok(())
             })
@@ -64,10 +70,15 @@ impl Fixture {
 }
 
 fn flat(n: usize) -> Plan {
-    Plan { name: "flat".into(), jobs: (1..=n).map(|i| job(&format!("j{i}"), &[])).collect(), ..Plan::default() }
+    Plan {
+        name: "flat".into(),
+        jobs: (1..=n).map(|i| job(&format!("j{i}"), &[])).collect(),
+        ..Plan::default()
+    }
 }
 
-const KILL_RUNNERS: &str = "UPDATE compute_node SET boot_id = 'an-earlier-boot', hostname = '%HOST%'";
+const KILL_RUNNERS: &str =
+    "UPDATE compute_node SET boot_id = 'an-earlier-boot', hostname = '%HOST%'";
 
 /// The runner's row says that its host was started again since: evidence of death.
 async fn runner_died(f: &Fixture) {
@@ -81,10 +92,22 @@ async fn a_running_attempt_of_a_dead_runner_is_lost_and_retried_once() {
     f.claim(vec![]).await;
     runner_died(&f).await;
     let found = f.reboot().await;
-    assert_eq!((found.runners_ended, found.running_jobs_recovered, found.retries_created), (1, 1, 1));
-    assert_eq!(f.scalar("SELECT return_code FROM attempt WHERE state = 'failed' AND cause = 'lost'").await, -128);
-    assert_eq!(f.scalar("SELECT count(*) FROM attempt WHERE error LIKE 'crash recovery%'").await, 1);
-    assert_eq!(f.scalar("SELECT count(*) FROM attempt WHERE state = 'queued' AND retry_of = 1").await, 1);
+    assert_eq!(
+        (found.runners_ended, found.running_jobs_recovered, found.retries_created),
+        (1, 1, 1)
+    );
+    assert_eq!(
+        f.scalar("SELECT return_code FROM attempt WHERE state = 'failed' AND cause = 'lost'").await,
+        -128
+    );
+    assert_eq!(
+        f.scalar("SELECT count(*) FROM attempt WHERE error LIKE 'crash recovery%'").await,
+        1
+    );
+    assert_eq!(
+        f.scalar("SELECT count(*) FROM attempt WHERE state = 'queued' AND retry_of = 1").await,
+        1
+    );
     assert_eq!(f.statuses().await, [("j1".into(), 2, 2)]);
     f.settled().await;
 }
@@ -96,10 +119,17 @@ async fn a_running_job_without_an_attempt_gets_a_lost_one() {
     let found = f.reboot().await;
     assert_eq!((found.running_jobs_recovered, found.retries_created), (2, 2));
     assert_eq!(
-        f.scalar("SELECT count(*) FROM attempt WHERE state = 'failed' AND error LIKE '%crash recovery%'").await,
+        f.scalar(
+            "SELECT count(*) FROM attempt WHERE state = 'failed' AND error LIKE '%crash recovery%'"
+        )
+        .await,
         2
     );
-    assert_eq!(f.scalar("SELECT count(*) FROM attempt WHERE state = 'queued' AND retry_of IS NOT NULL").await, 2);
+    assert_eq!(
+        f.scalar("SELECT count(*) FROM attempt WHERE state = 'queued' AND retry_of IS NOT NULL")
+            .await,
+        2
+    );
     f.settled().await;
 }
 
@@ -112,9 +142,17 @@ async fn a_running_job_whose_attempt_had_completed_is_completed() {
     )
     .await;
     let found = f.reboot().await;
-    assert_eq!((found.jobs_repaired, found.retries_created > 0), (1, true), "its dependents were released");
+    assert_eq!(
+        (found.jobs_repaired, found.retries_created > 0),
+        (1, true),
+        "its dependents were released"
+    );
     assert_eq!(f.statuses().await.iter().map(|s| s.1).collect::<Vec<_>>(), [5, 2, 2, 1]);
-    assert_eq!(f.scalar("SELECT count(*) FROM attempt WHERE job_id = 1").await, 1, "no retry of a success");
+    assert_eq!(
+        f.scalar("SELECT count(*) FROM attempt WHERE job_id = 1").await,
+        1,
+        "no retry of a success"
+    );
     f.settled().await;
 }
 
@@ -124,7 +162,12 @@ async fn a_failure_without_a_decision_is_decided_by_the_jobs_own_rules() {
         let rule = Rule { match_all_exit_codes: true, max_retries, ..Rule::default() };
         let handler = FailureHandler { name: "h".into(), rules: vec![rule] };
         let flaky = Job { failure_handler: Some(0), ..job("flaky", &[]) };
-        let mut f = Fixture::new(Plan { failure_handlers: vec![handler], jobs: vec![flaky], ..Plan::default() }).await;
+        let mut f = Fixture::new(Plan {
+            failure_handlers: vec![handler],
+            jobs: vec![flaky],
+            ..Plan::default()
+        })
+        .await;
         f.sql(
             "UPDATE attempt SET state = 'failed', ended_ms = 5, return_code = 9, cause = 'exit', token = 't', compute_node_id = 1;
              UPDATE job SET status = 6",
@@ -140,7 +183,8 @@ async fn a_failure_without_a_decision_is_decided_by_the_jobs_own_rules() {
 
 #[tokio::test]
 async fn recovered_jobs_keep_their_place_in_the_queue() {
-    // Job1 and Job2 run, Job3 to Job5 wait: after the crash the order is Job1, Job2, Job3, Job4, Job5.
+    // Job1 and Job2 run, Job3 to Job5 wait: after the crash the order is Job1, Job2, Job3, Job4,
+    // Job5.
     let mut f = Fixture::new(flat(5)).await;
     let two = ClaimRequest {
         runner_id: f.runner,
@@ -196,7 +240,11 @@ async fn a_runner_that_may_live_keeps_its_attempt() {
     let found = f.reboot().await;
     assert_eq!((found.runners_ended, found.running_jobs_recovered), (0, 0));
     let answer = f.claim(vec![ended(&claimed.attempts[0], 0)]).await;
-    assert_eq!(answer.completed[0].result, ReportVerdict::Accepted, "a server restart is invisible to its jobs");
+    assert_eq!(
+        answer.completed[0].result,
+        ReportVerdict::Accepted,
+        "a server restart is invisible to its jobs"
+    );
 }
 
 #[tokio::test]
@@ -207,7 +255,8 @@ async fn a_dry_run_tells_and_changes_nothing() {
     let before = f.dump().await;
     let swept = f.store.recover(Trigger::Sweep).await.expect("swept");
     assert_eq!(swept, RecoveryView::default(), "a sweep does not go through the jobs");
-    let found = f.store.recover(Trigger::Request { workflow: f.id, dry_run: true }).await.expect("looked");
+    let found =
+        f.store.recover(Trigger::Request { workflow: f.id, dry_run: true }).await.expect("looked");
     assert_eq!((found.dry_run, found.jobs_repaired), (true, 1));
     assert_eq!(f.dump().await, before);
     f.reboot().await;
@@ -234,13 +283,22 @@ async fn a_reservation_pauses_claims_and_ends_at_boot() {
     let mut f = Fixture::new(flat(2)).await;
     let held = f.store.create_reservation(reserve("all", 600)).await.expect("reserved");
     let second = f.store.create_reservation(reserve("all", 600)).await.expect_err("only one");
-    assert_eq!((second.status, second.message.contains(&format!("reservation {}", held.id))), (409, true));
+    assert_eq!(
+        (second.status, second.message.contains(&format!("reservation {}", held.id))),
+        (409, true)
+    );
     let paused = f.claim(vec![]).await;
-    assert!(paused.attempts.is_empty() && paused.reason.as_deref().is_some_and(|r| r.contains("paused")));
+    assert!(
+        paused.attempts.is_empty()
+            && paused.reason.as_deref().is_some_and(|r| r.contains("paused"))
+    );
     assert!(!paused.idle, "a paused runner waits");
     assert_eq!(f.reboot().await.reservations_expired, 1);
     let token = ReservationToken { token: held.token.expect("a token"), ttl_seconds: None };
-    assert_eq!(f.store.release_reservation(held.id, token).await.expect_err("it has ended").status, 409);
+    assert_eq!(
+        f.store.release_reservation(held.id, token).await.expect_err("it has ended").status,
+        409
+    );
     assert_eq!(f.claim(vec![]).await.attempts.len(), 2, "the queue was not touched");
     f.settled().await;
 }
@@ -248,7 +306,11 @@ async fn a_reservation_pauses_claims_and_ends_at_boot() {
 #[tokio::test]
 async fn a_release_wakes_those_who_wait() {
     let f = Fixture::new(flat(1)).await;
-    let held = f.store.create_reservation(reserve(&format!("workflow:{}", f.id), 600)).await.expect("reserved");
+    let held = f
+        .store
+        .create_reservation(reserve(&format!("workflow:{}", f.id), 600))
+        .await
+        .expect("reserved");
     let request = ClaimRequest {
         runner_id: f.runner,
         key: "wait".into(),
@@ -266,7 +328,10 @@ async fn a_release_wakes_those_who_wait() {
     let waiting = tokio::spawn(async move { store.claim(id, request).await });
     let token = ReservationToken { token: held.token.expect("a token"), ttl_seconds: None };
     f.store.release_reservation(held.id, token).await.expect("released");
-    let answer = tokio::time::timeout(Duration::from_secs(5), waiting).await.expect("in time").expect("joined");
+    let answer = tokio::time::timeout(Duration::from_secs(5), waiting)
+        .await
+        .expect("in time")
+        .expect("joined");
     assert_eq!(answer.expect("claimed").attempts.len(), 1);
 }
 
@@ -287,7 +352,9 @@ async fn a_short_reservation_ends_by_itself() {
         strict_scheduler_match: false,
         is_alone: None,
     };
-    let answer = tokio::time::timeout(Duration::from_secs(10), f.store.claim(f.id, request)).await.expect("in time");
+    let answer = tokio::time::timeout(Duration::from_secs(10), f.store.claim(f.id, request))
+        .await
+        .expect("in time");
     assert_eq!(answer.expect("claimed").attempts.len(), 1);
 }
 
@@ -303,7 +370,11 @@ async fn a_named_limit_holds_over_runners_and_restarts() {
     assert_eq!(first.attempts.len(), 1);
     f.restart();
     f.register("r2").await;
-    assert_eq!(f.claim(vec![]).await.attempts.len(), 0, "another runner, another server, the same limit");
+    assert_eq!(
+        f.claim(vec![]).await.attempts.len(),
+        0,
+        "another runner, another server, the same limit"
+    );
     assert_eq!(f.store.limits().await.expect("limits")[0].used, 1);
     let held = f.store.create_reservation(reserve("limit:ollama", 600)).await.expect("reserved");
     assert_eq!(held.still_running, Some(1));
@@ -338,7 +409,8 @@ async fn what_a_dead_runner_had_finished_and_could_not_tell_is_no_loss() {
 async fn a_jump_of_the_clock_ends_nobody() {
     let mut f = Fixture::new(flat(1)).await;
     let claimed = f.claim(vec![]).await;
-    // As rows look when the clock was set forward by years since: only how long this server waited counts.
+    // As rows look when the clock was set forward by years since: only how long this server waited
+    // counts.
     f.sql("UPDATE compute_node SET hostname = 'far-away', last_seen_ms = 0, started_ms = 0").await;
     let found = f.store.recover(Trigger::Sweep).await.expect("looked");
     assert_eq!((found.runners_ended, found.runners_silent), (0, 0));
@@ -353,7 +425,11 @@ async fn a_key_belongs_to_one_workflow_and_repeats_do_not_add_up() {
         f.register("r1").await;
     }
     assert_eq!(f.scalar("SELECT count(*) FROM compute_node").await, 1);
-    assert_eq!(f.scalar("SELECT count(*) FROM token").await, 2, "the last answer's, and the one before");
+    assert_eq!(
+        f.scalar("SELECT count(*) FROM token").await,
+        2,
+        "the last answer's, and the one before"
+    );
     let id = f.id;
     f.sql("INSERT INTO workflow (name, user, settings, spec, created_ms) SELECT 'other', user, settings, spec, 1 FROM workflow").await;
     f.restart();
@@ -372,5 +448,8 @@ async fn a_key_belongs_to_one_workflow_and_repeats_do_not_add_up() {
         label: None,
         output_dir: "output".into(),
     };
-    assert_eq!(f.store.register_runner(request).await.expect_err("another workflow's").code, "wrong_workflow");
+    assert_eq!(
+        f.store.register_runner(request).await.expect_err("another workflow's").code,
+        "wrong_workflow"
+    );
 }

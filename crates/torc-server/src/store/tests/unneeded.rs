@@ -1,21 +1,24 @@
-//! Allocations that nothing needs any more: marked before anybody speaks to Slurm, and not counted from then on.
+//! Allocations that nothing needs any more: marked before anybody speaks to Slurm, and not counted
+//! from then on.
 
 use super::allocations::{plan, scheduler};
 use super::*;
 use torc_model::plan::{Requirements, SlurmScheduler};
-use torc_model::slurm::wire::{RegenerateGroup, RegenerateRequest, ScheduleNodes, SubmissionOutcome};
+use torc_model::slurm::wire::{
+    RegenerateGroup, RegenerateRequest, ScheduleNodes, SubmissionOutcome,
+};
 use torc_model::slurm::{Ending, Verdict};
 use torc_model::units::{Memory, Runtime};
 
-const MARKED: &str =
-    "SELECT count(*) FROM scheduled_compute_node WHERE status = 'pending' AND unneeded_since_ms IS NOT NULL";
-const OPEN: &str =
-    "SELECT count(*) FROM scheduled_compute_node WHERE status <> 'complete' AND unneeded_since_ms IS NULL";
+const MARKED: &str = "SELECT count(*) FROM scheduled_compute_node WHERE status = 'pending' AND unneeded_since_ms IS NOT NULL";
+const OPEN: &str = "SELECT count(*) FROM scheduled_compute_node WHERE status <> 'complete' AND unneeded_since_ms IS NULL";
 
-/// One job for allocations of one hour, and one that takes longer and so fits nowhere but in its own.
+/// One job for allocations of one hour, and one that takes longer and so fits nowhere but in its
+/// own.
 fn two_kinds() -> Plan {
     let mut plan = plan();
-    plan.slurm_schedulers = vec![scheduler("s"), SlurmScheduler { walltime: "10:00:00".into(), ..scheduler("long") }];
+    plan.slurm_schedulers =
+        vec![scheduler("s"), SlurmScheduler { walltime: "10:00:00".into(), ..scheduler("long") }];
     plan.jobs = vec![job("a", &[]), job("b", &[])];
     plan.resource_requirements = vec![requirements("short", 60), requirements("long", 7200)];
     for (index, job) in plan.jobs.iter_mut().enumerate() {
@@ -57,10 +60,13 @@ async fn what_no_remaining_job_could_use_is_marked_for_good() {
     f.restart();
     assert_eq!(f.scalar(MARKED).await, 2, "whoever can speak to Slurm still finds it");
     f.begin("me").await;
-    assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'allocation_unneeded'").await, 2, "told once");
+    assert_eq!(
+        f.scalar("SELECT count(*) FROM event WHERE kind = 'allocation_unneeded'").await,
+        2,
+        "told once"
+    );
     f.observe(1, Verdict::Ended(Ending::vanished()), true).await;
-    let reason =
-        "SELECT count(*) FROM scheduled_compute_node WHERE status = 'complete' AND reason LIKE 'no longer needed%'";
+    let reason = "SELECT count(*) FROM scheduled_compute_node WHERE status = 'complete' AND reason LIKE 'no longer needed%'";
     assert_eq!(f.scalar(reason).await, 1);
     // Slurm was faster: it started, and may be used like any other.
     f.register_in(2, "77_1").await.expect("registered");
@@ -96,7 +102,10 @@ async fn what_was_not_sent_yet_never_is() {
     f.store.schedule_nodes(request("s")).await.expect("made");
     f.store.schedule_nodes(request("long")).await.expect("made");
     let orders = f.begin("me").await;
-    assert_eq!(orders.iter().map(|order| order.scheduler.name.as_str()).collect::<Vec<_>>(), ["long"]);
+    assert_eq!(
+        orders.iter().map(|order| order.scheduler.name.as_str()).collect::<Vec<_>>(),
+        ["long"]
+    );
     let sql = "SELECT count(*) FROM scheduled_compute_node WHERE state = 'NOT_SENT' AND reason = 'no longer needed'";
     assert_eq!(f.scalar(sql).await, 1);
 }
@@ -105,7 +114,8 @@ async fn what_was_not_sent_yet_never_is() {
 async fn nodes_that_jobs_have_outgrown_are_not_kept_for_them() {
     let mut plan = plan();
     plan.slurm_schedulers[0].mem = Some("1g".into());
-    plan.resource_requirements = vec![Requirements { memory: Some(Memory(4 << 30)), ..requirements("big", 60) }];
+    plan.resource_requirements =
+        vec![Requirements { memory: Some(Memory(4 << 30)), ..requirements("big", 60) }];
     plan.jobs.iter_mut().for_each(|job| job.resource_requirements = Some(0));
     let f = Fixture::new(plan).await;
     f.store.execute_schedules(f.id).await.expect("executed");

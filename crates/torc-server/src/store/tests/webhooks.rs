@@ -1,4 +1,5 @@
-//! Webhooks against a real receiver on loopback: every end is told at least once, signed, and none is forgotten.
+//! Webhooks against a real receiver on loopback: every end is told at least once, signed, and none
+//! is forgotten.
 
 use super::*;
 use axum::http::{HeaderMap, StatusCode};
@@ -22,7 +23,8 @@ async fn receiver(failures: usize) -> (String, Calls, tokio::sync::mpsc::Unbound
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/hook", listener.local_addr().expect("an address"));
     tokio::spawn(async move {
-        axum::serve(listener, axum::Router::new().route("/hook", axum::routing::post(handler))).await
+        axum::serve(listener, axum::Router::new().route("/hook", axum::routing::post(handler)))
+            .await
     });
     (url, calls, told)
 }
@@ -48,7 +50,10 @@ async fn every_end_is_told_and_signed() {
     f.claim(vec![ended(&first.attempts[0], 7)]).await;
     // One failure, three jobs skipped because of it, one workflow at its end.
     for _ in 0..5 {
-        tokio::time::timeout(Duration::from_secs(10), told.recv()).await.expect("in time").expect("a call");
+        tokio::time::timeout(Duration::from_secs(10), told.recv())
+            .await
+            .expect("in time")
+            .expect("a call");
     }
     let calls = calls.lock().expect("calls").clone();
     let mut events: Vec<String> = Vec::new();
@@ -74,7 +79,13 @@ async fn every_end_is_told_and_signed() {
     events.sort();
     assert_eq!(
         events,
-        ["job.run.failed", "job.run.skipped", "job.run.skipped", "job.run.skipped", "workflow.completed"]
+        [
+            "job.run.failed",
+            "job.run.skipped",
+            "job.run.skipped",
+            "job.run.skipped",
+            "workflow.completed"
+        ]
     );
     stop.cancel();
     assert_eq!(f.store.webhook(hook.id).await.expect("it").secret, None, "the secret is told once");
@@ -84,7 +95,8 @@ async fn every_end_is_told_and_signed() {
 async fn a_failed_delivery_waits_and_can_be_asked_for_again() {
     let mut f = Fixture::new(diamond()).await;
     let (url, calls, mut told) = receiver(1).await;
-    let hook = f.store.create_webhook(endpoint(&url, &["job.run.completed"])).await.expect("created");
+    let hook =
+        f.store.create_webhook(endpoint(&url, &["job.run.completed"])).await.expect("created");
     let first = f.claim(vec![]).await;
     f.claim(vec![ended(&first.attempts[0], 0)]).await;
     // The row is there before anybody delivers: a crash here loses nothing.
@@ -95,8 +107,12 @@ async fn a_failed_delivery_waits_and_can_be_asked_for_again() {
     tokio::spawn(crate::courier::run(f.store.clone(), stop.clone()));
     told.recv().await.expect("the first try");
     f.store.redeliver(waiting[0].id).await.expect("again");
-    tokio::time::timeout(Duration::from_secs(10), told.recv()).await.expect("in time").expect("the second try");
-    let ids: Vec<_> = calls.lock().expect("calls").iter().map(|(h, _)| h["webhook-id"].clone()).collect();
+    tokio::time::timeout(Duration::from_secs(10), told.recv())
+        .await
+        .expect("in time")
+        .expect("the second try");
+    let ids: Vec<_> =
+        calls.lock().expect("calls").iter().map(|(h, _)| h["webhook-id"].clone()).collect();
     assert_eq!(ids[0], ids[1], "the id is the same for every try");
     stop.cancel();
 }

@@ -1,4 +1,5 @@
-//! Why no runner is there: what became of the nodes that were asked for, and what the job would need.
+//! Why no runner is there: what became of the nodes that were asked for, and what the job would
+//! need.
 
 use super::super::allocations::{COLUMNS, view};
 use super::super::load::parse;
@@ -16,10 +17,16 @@ use torc_model::status::AllocationStatus;
 const MOST: usize = 5;
 
 /// Says more than that no runner is there.
-pub(super) fn explain(tx: &mut Tx<'_>, id: WorkflowId, index: u32, told: &mut Explanation) -> Result<(), Failed> {
+pub(super) fn explain(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    index: u32,
+    told: &mut Explanation,
+) -> Result<(), Failed> {
     let schedulers: Vec<(i64, String)> = {
-        let mut statement =
-            tx.db.prepare_cached("SELECT id, name FROM slurm_scheduler WHERE workflow_id = ?1 ORDER BY id")?;
+        let mut statement = tx.db.prepare_cached(
+            "SELECT id, name FROM slurm_scheduler WHERE workflow_id = ?1 ORDER BY id",
+        )?;
         let rows = statement.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
         rows.collect::<Result<_, _>>()?
     };
@@ -30,7 +37,12 @@ pub(super) fn explain(tx: &mut Tx<'_>, id: WorkflowId, index: u32, told: &mut Ex
 }
 
 /// Runners that have left may have been too small: then waiting for another like them is no use.
-fn earlier_runners(tx: &mut Tx<'_>, id: WorkflowId, index: u32, told: &mut Explanation) -> Result<(), Failed> {
+fn earlier_runners(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    index: u32,
+    told: &mut Explanation,
+) -> Result<(), Failed> {
     let seen: Vec<(String, String)> = {
         let sql = "SELECT hostname, capacity FROM compute_node WHERE workflow_id = ?1 ORDER BY id DESC LIMIT 100";
         let mut statement = tx.db.prepare_cached(sql)?;
@@ -44,7 +56,10 @@ fn earlier_runners(tx: &mut Tx<'_>, id: WorkflowId, index: u32, told: &mut Expla
             told.hints.push(format!("`torc run {id}` works on it"));
             return Ok(());
         };
-        hosts.insert(format!("on {host}, where a runner was: it needs {}", lacks.replace("free:", "there:")));
+        hosts.insert(format!(
+            "on {host}, where a runner was: it needs {}",
+            lacks.replace("free:", "there:")
+        ));
     }
     if hosts.is_empty() {
         told.hints.push(format!("`torc run {id}` works on it"));
@@ -52,7 +67,8 @@ fn earlier_runners(tx: &mut Tx<'_>, id: WorkflowId, index: u32, told: &mut Expla
     }
     told.summary += ", and it fits on none that was";
     told.details.extend(hosts.into_iter().take(MOST));
-    told.hints.push("run it on a machine that has more, or lower its `resource_requirements`".into());
+    told.hints
+        .push("run it on a machine that has more, or lower its `resource_requirements`".into());
     Ok(())
 }
 
@@ -78,8 +94,9 @@ fn slurm(
             }
         }
     }
-    let again =
-        format!("`torc slurm regenerate {id} --submit` asks for nodes that fit the jobs which still have to run");
+    let again = format!(
+        "`torc slurm regenerate {id} --submit` asks for nodes that fit the jobs which still have to run"
+    );
     if fitting.is_empty() {
         told.summary += ", and it fits into no allocation that the workflow can ask for";
         told.details.extend(misfits.into_iter().take(MOST));
@@ -87,21 +104,29 @@ fn slurm(
         return Ok(());
     }
     let rows: Vec<AllocationView> = {
-        let sql =
-            format!("{COLUMNS} WHERE n.workflow_id = ?1 AND n.unneeded_since_ms IS NULL ORDER BY n.id DESC LIMIT 1000");
+        let sql = format!(
+            "{COLUMNS} WHERE n.workflow_id = ?1 AND n.unneeded_since_ms IS NULL ORDER BY n.id DESC LIMIT 1000"
+        );
         let mut statement = tx.db.prepare_cached(&sql)?;
         let rows = statement.query_map([id.0], view)?;
         rows.collect::<Result<_, _>>()?
     };
-    let of_use: Vec<&AllocationView> = rows.iter().filter(|row| fitting.contains(&row.scheduler_id)).collect();
-    let open: Vec<&&AllocationView> = of_use.iter().filter(|row| row.status != AllocationStatus::Complete).collect();
+    let of_use: Vec<&AllocationView> =
+        rows.iter().filter(|row| fitting.contains(&row.scheduler_id)).collect();
+    let open: Vec<&&AllocationView> =
+        of_use.iter().filter(|row| row.status != AllocationStatus::Complete).collect();
     if !open.is_empty() {
         told.summary += "; it waits for nodes";
         told.details.extend(open.iter().take(MOST).map(|row| standing(row)));
         if open.iter().any(|row| row.status == AllocationStatus::Planned) {
-            told.hints.push(format!("`torc watch {id}` on a machine that has Slurm sends what was not sent"));
+            told.hints.push(format!(
+                "`torc watch {id}` on a machine that has Slurm sends what was not sent"
+            ));
         }
-        if open.iter().any(|row| row.reason.as_deref().is_some_and(|why| never_starts(why).is_some())) {
+        if open
+            .iter()
+            .any(|row| row.reason.as_deref().is_some_and(|why| never_starts(why).is_some()))
+        {
             told.hints.push(format!("`scancel` what will not start; {again}"));
         }
         return Ok(());
@@ -110,8 +135,14 @@ fn slurm(
         Some(last) if last.state.as_deref() == Some("REFUSED") => {
             let said = last.reason.as_deref().unwrap_or("it did not say why");
             told.summary = format!("Slurm refused the nodes that it needs: {said}");
-            told.details.push(format!("allocation {} of scheduler `{}` was refused", last.id, last.scheduler));
-            told.hints.push(format!("correct scheduler `{}` in the spec and submit it again", last.scheduler));
+            told.details.push(format!(
+                "allocation {} of scheduler `{}` was refused",
+                last.id, last.scheduler
+            ));
+            told.hints.push(format!(
+                "correct scheduler `{}` in the spec and submit it again",
+                last.scheduler
+            ));
             told.hints.push(format!("or {again}"));
         }
         Some(last) => {
@@ -133,7 +164,9 @@ fn slurm(
                 let rows = statement.query_map([id.0], |row| row.get(0))?;
                 rows.collect::<Result<_, _>>()?
             };
-            let lines = failed.into_iter().map(|error| format!("an action that was to ask for them failed: {error}"));
+            let lines = failed
+                .into_iter()
+                .map(|error| format!("an action that was to ask for them failed: {error}"));
             told.details.extend(lines.take(MOST));
             told.hints.push(again);
         }
@@ -154,10 +187,14 @@ fn standing(row: &AllocationView) -> String {
     let name = name.trim_start();
     match (row.status, row.reason.as_deref()) {
         (AllocationStatus::Planned, _) => format!("{name} was not sent to Slurm yet"),
-        (AllocationStatus::Submitting, Some(why)) => format!("{name} is being sent to Slurm: {why}"),
+        (AllocationStatus::Submitting, Some(why)) => {
+            format!("{name} is being sent to Slurm: {why}")
+        }
         (AllocationStatus::Submitting, None) => format!("{name} is being sent to Slurm"),
         (AllocationStatus::Pending, Some(why)) => match never_starts(why) {
-            Some(hopeless) => format!("{name} waits in Slurm ({why}) and will not start: {hopeless}"),
+            Some(hopeless) => {
+                format!("{name} waits in Slurm ({why}) and will not start: {hopeless}")
+            }
             None => format!("{name} waits in Slurm: {why}"),
         },
         (AllocationStatus::Pending, None) => format!("{name} waits in Slurm"),

@@ -1,4 +1,5 @@
-//! Agents as data: how each one is started with nothing but our two tools. A site adds its own in a file.
+//! Agents as data: how each one is started with nothing but our two tools. A site adds its own in a
+//! file.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,8 @@ const SHIPPED: &str = include_str!("agents.json");
 /// Names another file with agents.
 const ENV_FILE: &str = "TORC_AGENTS";
 
-/// How to start an agent. In every text `{prompt}`, `{prompt_file}`, `{mcp_url}`, `{mcp_token}`, `{work_dir}`,
-/// `{workflow_id}`, `{torc}` and `{agents_dir}` are filled in.
+/// How to start an agent. In every text `{prompt}`, `{prompt_file}`, `{mcp_url}`, `{mcp_token}`,
+/// `{work_dir}`, `{workflow_id}`, `{torc}` and `{agents_dir}` are filled in.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
@@ -55,8 +56,9 @@ pub fn all() -> Result<BTreeMap<String, Agent>> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(Error::io("read", path)(error)),
         };
-        let mut own = parse(&text)
-            .map_err(|error| Error::usage(format!("`{}` does not describe agents: {error}", path.display())))?;
+        let mut own = parse(&text).map_err(|error| {
+            Error::usage(format!("`{}` does not describe agents: {error}", path.display()))
+        })?;
         // Agents start in a directory of their own, so it must be whole.
         let whole = std::path::absolute(&path).map_err(Error::io("find", &path))?;
         for agent in own.values_mut() {
@@ -83,7 +85,10 @@ fn files() -> Vec<PathBuf> {
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
     let name = "torc/agents.json";
-    [Some(Path::new("/etc").join(name)), own.map(|dir| dir.join(name))].into_iter().flatten().collect()
+    [Some(Path::new("/etc").join(name)), own.map(|dir| dir.join(name))]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The agent with this name.
@@ -101,7 +106,9 @@ pub fn find(name: &str) -> Result<Agent> {
 impl Agent {
     /// Whether it is installed; the error says how to get it.
     pub fn check(&self) -> Result<()> {
-        let Some((program, arguments)) = self.check.split_first().or_else(|| self.command.split_first()) else {
+        let Some((program, arguments)) =
+            self.check.split_first().or_else(|| self.command.split_first())
+        else {
             return Err(Error::usage(format!("agent `{}` has no command", self.name)));
         };
         let is_there = match self.check.is_empty() {
@@ -120,7 +127,9 @@ impl Agent {
         }
         let message = format!("the agent `{}` is not here: `{}` does not work", self.name, program);
         match &self.install {
-            Some(install) => Err(Error::usage_hint(message, format!("install it with `{install}`"))),
+            Some(install) => {
+                Err(Error::usage_hint(message, format!("install it with `{install}`")))
+            }
             None => Err(Error::usage(message)),
         }
     }
@@ -141,7 +150,9 @@ pub fn fill(text: &str, values: &[(&str, &str)]) -> String {
     while let Some(at) = rest.find('{') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let known = values.iter().find(|(name, _)| rest[1..].strip_prefix(name).is_some_and(|r| r.starts_with('}')));
+        let known = values
+            .iter()
+            .find(|(name, _)| rest[1..].strip_prefix(name).is_some_and(|r| r.starts_with('}')));
         match known {
             Some((name, value)) => {
                 out.push_str(value);
@@ -161,10 +172,12 @@ pub fn fill(text: &str, values: &[(&str, &str)]) -> String {
 pub fn fill_value(value: &Value, values: &[(&str, &str)]) -> Value {
     match value {
         Value::String(text) => Value::String(fill(text, values)),
-        Value::Array(items) => Value::Array(items.iter().map(|item| fill_value(item, values)).collect()),
-        Value::Object(fields) => {
-            Value::Object(fields.iter().map(|(key, item)| (key.clone(), fill_value(item, values))).collect())
+        Value::Array(items) => {
+            Value::Array(items.iter().map(|item| fill_value(item, values)).collect())
         }
+        Value::Object(fields) => Value::Object(
+            fields.iter().map(|(key, item)| (key.clone(), fill_value(item, values))).collect(),
+        ),
         other => other.clone(),
     }
 }
@@ -176,9 +189,16 @@ mod tests {
     #[test]
     fn the_shipped_agents_are_read_and_get_two_tools_only() {
         let agents = parse(SHIPPED).expect("our own file");
-        assert_eq!(agents.keys().collect::<Vec<_>>(), ["claude", "codex", "copilot", "gemini", "opencode"]);
+        assert_eq!(
+            agents.keys().collect::<Vec<_>>(),
+            ["claude", "codex", "copilot", "gemini", "opencode"]
+        );
         let claude = agents["claude"].command.join(" ");
-        for part in ["--strict-mcp-config", "--bare", "mcp__torc__list_pending_failed_jobs,mcp__torc__classify"] {
+        for part in [
+            "--strict-mcp-config",
+            "--bare",
+            "mcp__torc__list_pending_failed_jobs,mcp__torc__classify",
+        ] {
             assert!(claude.contains(part), "{claude}");
         }
     }
@@ -186,6 +206,9 @@ mod tests {
     #[test]
     fn values_are_put_in_once() {
         let values = [("prompt", "say {mcp_url}"), ("mcp_url", "http://x")];
-        assert_eq!(fill("a {prompt} {mcp_url} {other} {", &values), "a say {mcp_url} http://x {other} {");
+        assert_eq!(
+            fill("a {prompt} {mcp_url} {other} {", &values),
+            "a say {mcp_url} http://x {other} {"
+        );
     }
 }

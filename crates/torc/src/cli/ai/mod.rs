@@ -1,4 +1,5 @@
-//! AI-assisted recovery: the record decides what it knows, an agent judges the rest, and a person what it is unsure of.
+//! AI-assisted recovery: the record decides what it knows, an agent judges the rest, and a person
+//! what it is unsure of.
 //!
 //! ```text
 //!   round:  record (unless --no-memory) ──► what still waits? ──► agent, with two tools of our own MCP server
@@ -82,10 +83,15 @@ struct Counts {
 impl Counts {
     async fn look(client: &Client, workflow: &WorkflowView) -> Result<Self> {
         let few = Query::new().add("workflow_id", workflow.id).add("limit", 1);
-        let waiting = client.list_jobs(&few.clone().add("status", "pending_failed")).await?.total_count;
-        let held = client.list_classifications(&few.clone().add("state", "held")).await?.total_count;
+        let waiting =
+            client.list_jobs(&few.clone().add("status", "pending_failed")).await?.total_count;
+        let held =
+            client.list_classifications(&few.clone().add("state", "held")).await?.total_count;
         let applied: Vec<torc_model::recovery::ClassificationView> = client
-            .list_all("/classifications", &Query::new().add("workflow_id", workflow.id).add("state", "applied"))
+            .list_all(
+                "/classifications",
+                &Query::new().add("workflow_id", workflow.id).add("state", "applied"),
+            )
             .await?;
         let of = |verdict| applied.iter().filter(|c| c.action == verdict).count() as i64;
         use torc_model::recovery::Verdict;
@@ -109,15 +115,20 @@ impl AiOptions {
     pub async fn judge(&self, client: &Client, workflow: &WorkflowView) -> Result<Judged> {
         let mut judged = Judged::default();
         if !workflow.use_pending_failed {
-            let message = format!("workflow {} does not let failures wait for a verdict", workflow.id);
+            let message =
+                format!("workflow {} does not let failures wait for a verdict", workflow.id);
             return Err(Error::usage_hint(message, "set `use_pending_failed: true` in its spec"));
         }
         let before = Counts::look(client, workflow).await?;
         let mut now = before;
         if now.undecided() > 0 && !self.no_memory {
-            let view = client.classify_from_memory(workflow.id, &MemoryRequest { dry_run: false }).await?;
+            let view =
+                client.classify_from_memory(workflow.id, &MemoryRequest { dry_run: false }).await?;
             if view.total_classifications > 0 {
-                judged.lines.push(format!("from the record of earlier verdicts: {}", classify::sentence(&view)));
+                judged.lines.push(format!(
+                    "from the record of earlier verdicts: {}",
+                    classify::sentence(&view)
+                ));
                 now = Counts::look(client, workflow).await?;
             }
         }
@@ -168,7 +179,11 @@ impl AiOptions {
         let limits = session::Limits {
             time: Duration::from_secs(self.ai_timeout.0),
             calls: self.ai_max_calls,
-            log_dir: self.ai_log_dir.join(format!("wf{}_{}_{round}", workflow.id, crate::output::human::now_ms())),
+            log_dir: self.ai_log_dir.join(format!(
+                "wf{}_{}_{round}",
+                workflow.id,
+                crate::output::human::now_ms()
+            )),
         };
         judged.lines.push(format!(
             "asking {} about failures of workflow {}; its words are kept in {}",

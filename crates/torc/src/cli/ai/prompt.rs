@@ -1,4 +1,5 @@
-//! What an agent is asked. Nothing that a job wrote is in here: the agent reads that through the tools, marked as such.
+//! What an agent is asked. Nothing that a job wrote is in here: the agent reads that through the
+//! tools, marked as such.
 
 use torc_model::api::WorkflowView;
 use torc_model::recovery::untrusted;

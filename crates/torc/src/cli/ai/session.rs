@@ -1,4 +1,5 @@
-//! One call of an agent: our MCP server on loopback, a private working directory, a time limit, and logs.
+//! One call of an agent: our MCP server on loopback, a private working directory, a time limit, and
+//! logs.
 
 use super::agents::{Agent, fill, fill_value};
 use super::prompt;
@@ -20,7 +21,8 @@ use torc_mcp::{HttpServer, Journal, Server, Settings, Toolset, guidance};
 use torc_model::api::WorkflowView;
 
 /// Variables that would give the agent a way to Torc's server besides the two tools.
-const HIDDEN: [&str; 5] = ["TORC_TOKEN", "TORC_TOKEN_FILE", "TORC_API_URL", "TORC_DIR", "TORC_FORMAT"];
+const HIDDEN: [&str; 5] =
+    ["TORC_TOKEN", "TORC_TOKEN_FILE", "TORC_API_URL", "TORC_DIR", "TORC_FORMAT"];
 
 /// How far an agent may go.
 pub struct Limits {
@@ -33,15 +35,28 @@ pub struct Limits {
 }
 
 /// Starts the agent and waits for its end, which is told in a few words.
-pub async fn run(client: &Client, workflow: &WorkflowView, agent: &Agent, limits: &Limits) -> Result<String> {
+pub async fn run(
+    client: &Client,
+    workflow: &WorkflowView,
+    agent: &Agent,
+    limits: &Limits,
+) -> Result<String> {
     make_private_dir(&limits.log_dir)?;
     // Short-lived, and not where the user's own settings of the agent would be found.
     let work = WorkDir::make()?;
     let guidance = guidance::load().map_err(Error::usage)?;
-    let waiting = client.pending_failures(workflow.id, &Query::new().add("groups", 1).add("examples", 0)).await?;
-    let text = prompt::task(workflow, waiting.pending_failed_count, waiting.confidence_threshold, &guidance);
+    let waiting = client
+        .pending_failures(workflow.id, &Query::new().add("groups", 1).add("examples", 0))
+        .await?;
+    let text = prompt::task(
+        workflow,
+        waiting.pending_failed_count,
+        waiting.confidence_threshold,
+        &guidance,
+    );
     let calls = limits.log_dir.join("calls.jsonl");
-    let journal = Arc::new(Journal::create(&calls, limits.calls).map_err(Error::io("write", &calls))?);
+    let journal =
+        Arc::new(Journal::create(&calls, limits.calls).map_err(Error::io("write", &calls))?);
     let token = new_token()?;
     let server = Server::new(Settings {
         toolset: Toolset::Unattended,
@@ -53,7 +68,8 @@ pub async fn run(client: &Client, workflow: &WorkflowView, agent: &Agent, limits
         cluster: Some(Arc::new(SlurmCluster)),
         journal: journal.clone(),
     });
-    let http = HttpServer::start(server, 0, &token).await.map_err(Error::io("listen on", "127.0.0.1"))?;
+    let http =
+        HttpServer::start(server, 0, &token).await.map_err(Error::io("listen on", "127.0.0.1"))?;
     let prompt_file = limits.log_dir.join("prompt.txt");
     write_private(&prompt_file, text.as_bytes())?;
     let torc = std::env::current_exe().map_err(Error::io("find", "the program"))?;
@@ -156,17 +172,28 @@ impl WorkDir {
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        // What is left in a temporary directory hurts nobody but the disk; the token in it is already dead.
+        // What is left in a temporary directory hurts nobody but the disk; the token in it is
+        // already dead.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
 fn make_private_dir(path: &Path) -> Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Error::io("create", path))
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(Error::io("create", path))
 }
 
 fn log_file(path: &Path) -> Result<File> {
-    OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path).map_err(Error::io("write", path))
+    OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(Error::io("write", path))
 }
 
 fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {

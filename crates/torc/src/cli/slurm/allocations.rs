@@ -29,7 +29,15 @@ impl Args {
             items.retain(|a| !self.open || a.ended_ms.is_none());
             let total = i64::try_from(items.len()).unwrap_or(i64::MAX);
             context.output.list("scheduled_compute_nodes", &items, total, || {
-                let mut table = Table::new(["id", "scheduler", "slurm job", "status", "state", "runners", "reason"]);
+                let mut table = Table::new([
+                    "id",
+                    "scheduler",
+                    "slurm job",
+                    "status",
+                    "state",
+                    "runners",
+                    "reason",
+                ]);
                 for row in &items {
                     table.row([
                         Field::number(row.id),

@@ -1,4 +1,5 @@
-//! Nodes for jobs that are ready again: asked for after a recovery, and by `watch` whenever they are missing.
+//! Nodes for jobs that are ready again: asked for after a recovery, and by `watch` whenever they
+//! are missing.
 
 use super::plan::unplannable;
 use super::regenerate::account_of;
@@ -35,8 +36,8 @@ pub struct AutoOptions {
     auto_schedule_stranded_timeout: u64,
 }
 
-/// Asks for nodes on behalf of `watch`. When nodes were asked for last stands with the allocations, so that a restart of
-/// `watch` changes nothing.
+/// Asks for nodes on behalf of `watch`. When nodes were asked for last stands with the allocations,
+/// so that a restart of `watch` changes nothing.
 pub struct AutoSchedule {
     options: AutoOptions,
     /// A recovery needs nodes as well.
@@ -55,17 +56,22 @@ impl AutoSchedule {
     /// Looks at Slurm, and asks for nodes if that is due. Answers with what a person should read.
     pub async fn tick(&mut self, client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
         let mut lines = Vec::new();
-        let allocator =
-            Allocator::new(client.clone(), self.output_dir.clone()).map_err(Error::io("find", "the program"))?;
+        let allocator = Allocator::new(client.clone(), self.output_dir.clone())
+            .map_err(Error::io("find", "the program"))?;
         allocator.submit_waiting(Some(workflow.id)).await?;
         let synced = allocator.sync(Some(workflow.id), false, false).await?;
         let unneeded = allocator.take_back(Some(workflow.id)).await?;
         if !unneeded.is_empty() {
-            lines.push(format!("taken back from Slurm, because nothing needs it any more: {}", unneeded.join(", ")));
+            lines.push(format!(
+                "taken back from Slurm, because nothing needs it any more: {}",
+                unneeded.join(", ")
+            ));
         }
         match synced.unreachable {
             Some(why) => lines.push(format!("Slurm does not answer: {why}; nothing was concluded")),
-            None => lines.extend(synced.seen.details.into_iter().filter(|l| !l.contains("a second look will tell"))),
+            None => lines.extend(
+                synced.seen.details.into_iter().filter(|l| !l.contains("a second look will tell")),
+            ),
         }
         let query = Query::new().add("workflow_id", workflow.id).add("status", "ready");
         let ready: Vec<JobView> = client.list_all("/jobs", &query).await?;
@@ -76,7 +82,8 @@ impl AutoSchedule {
             false => self.is_due(retried, &asked, human::now_ms()),
         };
         if !ready.is_empty()
-            && let Some(short) = asked.iter().max_by_key(|a| a.created_ms).filter(|a| a.was_too_short)
+            && let Some(short) =
+                asked.iter().max_by_key(|a| a.created_ms).filter(|a| a.was_too_short)
         {
             lines.push(format!(
                 "no nodes are asked for: allocation {} was over before any job in it; `torc slurm regenerate {} --submit` \
@@ -89,7 +96,8 @@ impl AutoSchedule {
             false => Ok(None),
         };
         let done = match done {
-            // Slurm may not answer right now, or a job may fit nowhere: whoever watches should know, and watch on.
+            // Slurm may not answer right now, or a job may fit nowhere: whoever watches should
+            // know, and watch on.
             Err(Error::Usage { message, .. }) => {
                 lines.push(format!("nodes could not be asked for: {message}"));
                 None
@@ -116,7 +124,8 @@ impl AutoSchedule {
         Ok(new)
     }
 
-    /// Jobs are ready, `retried` of them not for the first time: is it time to ask for more than was asked for?
+    /// Jobs are ready, `retried` of them not for the first time: is it time to ask for more than
+    /// was asked for?
     fn is_due(&self, retried: usize, asked: &[AllocationView], now_ms: i64) -> bool {
         if !(self.options.auto_schedule || self.is_recovering) {
             return false;
@@ -124,7 +133,8 @@ impl AutoSchedule {
         // What was given up because nothing needed it tells nothing about what would come of more.
         let asked: Vec<_> = asked.iter().filter(|a| a.unneeded_since_ms.is_none()).collect();
         let last = asked.iter().max_by_key(|a| a.created_ms);
-        let seconds = last.map_or(u64::MAX, |a| u64::try_from((now_ms - a.created_ms) / 1000).unwrap_or(0));
+        let seconds =
+            last.map_or(u64::MAX, |a| u64::try_from((now_ms - a.created_ms) / 1000).unwrap_or(0));
         let is_cool = seconds >= self.options.auto_schedule_cooldown;
         if last.is_some_and(|a| a.was_too_short) {
             return false;
@@ -148,7 +158,8 @@ pub async fn open_allocations(client: &Client, workflow: &WorkflowView) -> Resul
     Ok(i64::try_from(open).unwrap_or(i64::MAX))
 }
 
-/// The kinds of nodes of this cluster, so that recovery gives no job more than a node has; or why they are not known.
+/// The kinds of nodes of this cluster, so that recovery gives no job more than a node has; or why
+/// they are not known.
 pub async fn node_shapes() -> std::result::Result<Vec<NodeShape>, String> {
     detect_profile(&Slurm::new()).await.map(|profile| profile.shapes())
 }
@@ -175,12 +186,16 @@ pub async fn reschedule(
     }
     let account = account_of(client, workflow).await?;
     let hint = "name a profile of this cluster, see `torc hpc`";
-    let profile = detect_profile(&Slurm::new()).await.map_err(|message| Error::usage_hint(message, hint))?;
+    let profile =
+        detect_profile(&Slurm::new()).await.map_err(|message| Error::usage_hint(message, hint))?;
     let options = Options { account, name_suffix: "_regen".into(), ..Options::default() };
-    let known = client.list_slurm_schedulers(&Query::new().add("workflow_id", workflow.id)).await?.items;
-    let regeneration = plan_regeneration(jobs, &profile, &options, &known).map_err(|e| unplannable(&e))?;
+    let known =
+        client.list_slurm_schedulers(&Query::new().add("workflow_id", workflow.id)).await?.items;
+    let regeneration =
+        plan_regeneration(jobs, &profile, &options, &known).map_err(|e| unplannable(&e))?;
     let done = client.regenerate(workflow.id, &regeneration.request(true)).await?;
-    let allocator = Allocator::new(client.clone(), output_dir).map_err(Error::io("find", "the program"))?;
+    let allocator =
+        Allocator::new(client.clone(), output_dir).map_err(Error::io("find", "the program"))?;
     let sent = send_waiting(&allocator, workflow.id).await?;
     Ok(Some((done, sent)))
 }
@@ -240,8 +255,14 @@ mod tests {
         assert!(!auto(false, false).is_due(0, &gone(5, true), NOW), "nobody asked for it");
         assert!(!auto(true, false).is_due(9, &gone(5, false), NOW), "the last one came to nothing");
         assert!(auto(true, false).is_due(9, &gone(1800, false), NOW));
-        let short = AllocationView { was_too_short: true, ..allocation(AllocationStatus::Complete, 9000, true) };
-        assert!(!auto(true, true).is_due(9, &[short], NOW), "another one like it would end like it");
+        let short = AllocationView {
+            was_too_short: true,
+            ..allocation(AllocationStatus::Complete, 9000, true)
+        };
+        assert!(
+            !auto(true, true).is_due(9, &[short], NOW),
+            "another one like it would end like it"
+        );
     }
 
     #[test]
@@ -250,7 +271,10 @@ mod tests {
         assert!(!auto(true, false).is_due(5, &there(1799), NOW), "the cooldown is not over");
         assert!(auto(true, false).is_due(5, &there(1800), NOW));
         assert!(!auto(true, false).is_due(4, &there(7199), NOW), "too few");
-        assert!(auto(true, false).is_due(1, &there(7200), NOW), "however few, they have waited long enough");
+        assert!(
+            auto(true, false).is_due(1, &there(7200), NOW),
+            "however few, they have waited long enough"
+        );
         assert!(!auto(true, false).is_due(0, &there(99_999), NOW), "nobody was retried");
         assert!(!auto(false, true).is_due(9, &there(99_999), NOW));
     }

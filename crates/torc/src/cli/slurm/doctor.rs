@@ -17,7 +17,8 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         super::require_slurm()?;
         let slurm = Slurm::new();
-        let texts = block_on(async { Ok((slurm.show("config").await, slurm.show("partitions").await)) })?;
+        let texts =
+            block_on(async { Ok((slurm.show("config").await, slurm.show("partitions").await)) })?;
         let unreachable = |message: String| Error::Unreachable {
             message,
             hint: "is Slurm's controller up? `scontrol ping` tells".into(),
@@ -34,7 +35,11 @@ impl Args {
                     Level::Info => "note",
                     Level::Warning => "warning",
                 };
-                table.row([Field::text(level), Field::text(&finding.setting), Field::text(&finding.meaning)]);
+                table.row([
+                    Field::text(level),
+                    Field::text(&finding.setting),
+                    Field::text(&finding.meaning),
+                ]);
             }
             table
         })?;

@@ -45,12 +45,10 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         let mut value = spec::load(context, &self.spec)?.value();
         prepare(&mut value, self.overwrite)?;
-        let account = self
-            .plan
-            .account
-            .clone()
-            .or_else(|| account_of(&value))
-            .ok_or_else(|| Error::usage_hint("no account was named", "name the one that pays with `--account`"))?;
+        let account =
+            self.plan.account.clone().or_else(|| account_of(&value)).ok_or_else(|| {
+                Error::usage_hint("no account was named", "name the one that pays with `--account`")
+            })?;
         let plan = plan_of(value.clone())?;
         let profile = block_on(self.plan.profile())?;
         let (planned, names) = of_spec(&plan, &profile, &self.plan.options(account, "_scheduler"))?;
@@ -84,8 +82,10 @@ fn account_of(spec: &Value) -> Option<String> {
 fn prepare(spec: &mut Value, overwrite: bool) -> Result<()> {
     let Some(map) = spec.as_object_mut() else { return Ok(()) };
     let asks = |action: &Value| action["action_type"] == "schedule_nodes";
-    let has_schedulers = map.get("slurm_schedulers").and_then(Value::as_array).is_some_and(|s| !s.is_empty());
-    let has_actions = map.get("actions").and_then(Value::as_array).is_some_and(|a| a.iter().any(asks));
+    let has_schedulers =
+        map.get("slurm_schedulers").and_then(Value::as_array).is_some_and(|s| !s.is_empty());
+    let has_actions =
+        map.get("actions").and_then(Value::as_array).is_some_and(|a| a.iter().any(asks));
     if (has_schedulers || has_actions) && !overwrite {
         return Err(Error::usage_hint(
             "the spec has Slurm schedulers or `schedule_nodes` actions of its own",

@@ -13,7 +13,9 @@ mod sacct;
 mod schedule_nodes;
 mod sync;
 
-pub use auto_schedule::{AutoOptions, AutoSchedule, is_for_slurm, node_shapes, open_allocations, reschedule};
+pub use auto_schedule::{
+    AutoOptions, AutoSchedule, is_for_slurm, node_shapes, open_allocations, reschedule,
+};
 pub use parse_logs::find_issues;
 pub use plan::{PlanView, plan_of, render as render_plan};
 pub use proposal::propose;
@@ -73,5 +75,8 @@ pub fn require_slurm() -> Result<()> {
     if torc_runner::slurm::Slurm::is_here() {
         return Ok(());
     }
-    Err(Error::usage_hint("`sbatch` and `squeue` are not on the PATH", "call this on a login node of the cluster"))
+    Err(Error::usage_hint(
+        "`sbatch` and `squeue` are not on the PATH",
+        "call this on a login node of the cluster",
+    ))
 }

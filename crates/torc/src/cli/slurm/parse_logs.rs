@@ -12,7 +12,8 @@ use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
 use torc_model::slurm::logs::{Issue, Severity, scan};
 
-/// Output may be endless; what went wrong last stands at its end, what went wrong first at its beginning.
+/// Output may be endless; what went wrong last stands at its end, what went wrong first at its
+/// beginning.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Find known problems in the output of a workflow's allocations
@@ -80,22 +81,28 @@ fn slurm_job_of(file: &str) -> Option<String> {
     file.rsplit_once("_sl").and_then(|(_, tail)| tail.rsplit_once('.')).map(|(id, _)| id.to_owned())
 }
 
-/// What each output of a workflow's allocations says went wrong; without a directory, in `output` beside the workflow.
+/// What each output of a workflow's allocations says went wrong; without a directory, in `output`
+/// beside the workflow.
 pub async fn find_issues(
     client: &Client,
     workflow: &WorkflowView,
     dir: Option<&Path>,
 ) -> Result<Vec<(String, Vec<Issue>)>> {
     let query = Query::new().add("workflow_id", workflow.id);
-    let names: Vec<String> = client.list_allocations(&query).await?.into_iter().map(|a| a.name).collect();
+    let names: Vec<String> =
+        client.list_allocations(&query).await?.into_iter().map(|a| a.name).collect();
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let beside = || workflow.directory.as_ref().map_or_else(PathBuf::new, PathBuf::from).join("output");
+    let beside =
+        || workflow.directory.as_ref().map_or_else(PathBuf::new, PathBuf::from).join("output");
     let dir = dir.map_or_else(beside, Path::to_owned);
     let mut found = Vec::new();
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(&dir).map_err(Error::io("read", &dir))?.flatten().map(|e| e.path()).collect();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&dir)
+        .map_err(Error::io("read", &dir))?
+        .flatten()
+        .map(|e| e.path())
+        .collect();
     files.sort();
     for file in files {
         let name = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();

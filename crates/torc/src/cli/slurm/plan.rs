@@ -52,7 +52,10 @@ impl PlanOptions {
             None => detect_profile(&Slurm::new()).await,
         };
         found.map_err(|message| {
-            Error::usage_hint(message, "name a profile with `--profile`; `torc hpc list` shows them")
+            Error::usage_hint(
+                message,
+                "name a profile with `--profile`; `torc hpc list` shows them",
+            )
         })
     }
 
@@ -121,7 +124,12 @@ impl PlanView {
                 cpus_per_node: scheduler.ntasks_per_node,
                 num_allocations: cost.allocations,
                 job_count: group.job_count(),
-                job_names: group.levels.iter().flatten().filter_map(|i| names.get(*i).cloned()).collect(),
+                job_names: group
+                    .levels
+                    .iter()
+                    .flatten()
+                    .filter_map(|i| names.get(*i).cloned())
+                    .collect(),
                 has_dependencies: group.has_dependencies,
                 node_hours: cost.node_hours,
                 why: group.why.clone(),
@@ -134,14 +142,19 @@ impl PlanView {
     pub fn of_actions(plan: &Plan) -> Result<Self> {
         let mut view = Self::default();
         for action in &plan.actions {
-            let ActionKind::ScheduleNodes { scheduler, num_allocations, .. } = &action.what else { continue };
-            let Some((index, found)) = plan.slurm_schedulers.iter().enumerate().find(|(_, s)| s.name == *scheduler)
+            let ActionKind::ScheduleNodes { scheduler, num_allocations, .. } = &action.what else {
+                continue;
+            };
+            let Some((index, found)) =
+                plan.slurm_schedulers.iter().enumerate().find(|(_, s)| s.name == *scheduler)
             else {
                 continue;
             };
-            let seconds =
-                walltime_seconds(&found.walltime).map_err(|e| Error::usage(format!("scheduler `{scheduler}`: {e}")))?;
-            let hours = seconds as f64 / 3600.0 * f64::from(found.nodes.max(1)) * f64::from(*num_allocations);
+            let seconds = walltime_seconds(&found.walltime)
+                .map_err(|e| Error::usage(format!("scheduler `{scheduler}`: {e}")))?;
+            let hours = seconds as f64 / 3600.0
+                * f64::from(found.nodes.max(1))
+                * f64::from(*num_allocations);
             let jobs = plan.jobs.iter().filter(|j| j.scheduler == Some(index));
             let job_names: Vec<String> = jobs.map(|j| j.name.clone()).collect();
             view.total_allocations += u64::from(*num_allocations);
@@ -168,7 +181,11 @@ impl PlanView {
 }
 
 /// Plans for a spec that is not stored anywhere yet.
-pub fn of_spec(plan: &Plan, profile: &Profile, options: &Options) -> Result<(Vec<Planned>, Vec<String>)> {
+pub fn of_spec(
+    plan: &Plan,
+    profile: &Profile,
+    options: &Options,
+) -> Result<(Vec<Planned>, Vec<String>)> {
     let names: Vec<String> = plan.jobs.iter().map(|j| j.name.clone()).collect();
     let default = Requirements::default();
     let jobs: Vec<PendingJob> = plan
@@ -190,13 +207,24 @@ pub fn of_spec(plan: &Plan, profile: &Profile, options: &Options) -> Result<(Vec
 
 /// Jobs that no partition can run.
 pub fn unplannable(errors: &[String]) -> Error {
-    Error::usage_hint(errors.join("\n       "), "change the jobs' resource requirements, or name another `--profile`")
+    Error::usage_hint(
+        errors.join("\n       "),
+        "change the jobs' resource requirements, or name another `--profile`",
+    )
 }
 
 /// A table, the reasons, and the sum.
 pub fn render(view: &PlanView) -> String {
-    let mut table =
-        Table::new(["scheduler", "partition", "jobs", "allocations", "nodes", "walltime", "node-hours", "when"]);
+    let mut table = Table::new([
+        "scheduler",
+        "partition",
+        "jobs",
+        "allocations",
+        "nodes",
+        "walltime",
+        "node-hours",
+        "when",
+    ]);
     for row in &view.planned_schedulers {
         table.row([
             Field::text(&row.name),

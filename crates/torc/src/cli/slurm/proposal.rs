@@ -9,7 +9,8 @@ use torc_model::api::WorkflowView;
 use torc_model::slurm::groups::Options;
 use torc_runner::slurm::{Slurm, detect_profile, pending_jobs, plan_regeneration};
 
-/// The proposal that `torc slurm regenerate --dry-run` would show; `None` for a workflow without Slurm or without work.
+/// The proposal that `torc slurm regenerate --dry-run` would show; `None` for a workflow without
+/// Slurm or without work.
 pub async fn propose(client: &Client, workflow: &WorkflowView) -> Result<Option<PlanView>> {
     if !is_for_slurm(client, workflow).await? {
         return Ok(None);
@@ -19,12 +20,14 @@ pub async fn propose(client: &Client, workflow: &WorkflowView) -> Result<Option<
         return Ok(None);
     }
     let account = account_of(client, workflow).await?;
-    let profile = detect_profile(&Slurm::new())
-        .await
-        .map_err(|message| Error::usage_hint(message, "name a profile of this cluster, see `torc hpc`"))?;
+    let profile = detect_profile(&Slurm::new()).await.map_err(|message| {
+        Error::usage_hint(message, "name a profile of this cluster, see `torc hpc`")
+    })?;
     let options = Options { account, name_suffix: "_regen".into(), ..Options::default() };
-    let known = client.list_slurm_schedulers(&Query::new().add("workflow_id", workflow.id)).await?.items;
-    let regeneration = plan_regeneration(jobs, &profile, &options, &known).map_err(|errors| unplannable(&errors))?;
+    let known =
+        client.list_slurm_schedulers(&Query::new().add("workflow_id", workflow.id)).await?.items;
+    let regeneration = plan_regeneration(jobs, &profile, &options, &known)
+        .map_err(|errors| unplannable(&errors))?;
     let names: Vec<String> = regeneration.jobs.iter().map(|job| job.name.clone()).collect();
     Ok(Some(PlanView::new(&regeneration.planned, &names)))
 }

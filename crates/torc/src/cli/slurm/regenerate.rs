@@ -96,8 +96,13 @@ impl Args {
     }
 }
 
-async fn send(client: &Client, workflow: &WorkflowView, output_dir: Option<PathBuf>) -> Result<Vec<Sent>> {
-    let allocator = Allocator::new(client.clone(), output_dir).map_err(Error::io("find", "the program"))?;
+async fn send(
+    client: &Client,
+    workflow: &WorkflowView,
+    output_dir: Option<PathBuf>,
+) -> Result<Vec<Sent>> {
+    let allocator =
+        Allocator::new(client.clone(), output_dir).map_err(Error::io("find", "the program"))?;
     send_waiting(&allocator, workflow.id).await
 }
 
@@ -123,7 +128,10 @@ pub async fn account_of(client: &Client, workflow: &WorkflowView) -> Result<Stri
     accounts.dedup();
     match accounts.as_slice() {
         [one] => Ok(one.clone()),
-        [] => Err(Error::usage_hint("no account was named", "name the one that pays with `--account`")),
+        [] => Err(Error::usage_hint(
+            "no account was named",
+            "name the one that pays with `--account`",
+        )),
         several => Err(Error::usage_hint(
             format!("the workflow's schedulers use several accounts: {}", several.join(", ")),
             "name one with `--account`",

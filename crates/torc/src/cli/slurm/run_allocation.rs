@@ -66,7 +66,8 @@ impl Args {
                 output_dir: self.output_dir,
                 max_parallel_jobs: self.max_parallel_jobs,
             };
-            let mut running = std::pin::pin!(run_inside(session.client.clone(), inside, shutdown, events));
+            let mut running =
+                std::pin::pin!(run_inside(session.client.clone(), inside, shutdown, events));
             let ended = loop {
                 tokio::select! {
                     ended = &mut running => break ended,
@@ -96,19 +97,29 @@ fn tell(context: &Context, event: &RunnerEvent) {
     let output = context.output;
     match event {
         RunnerEvent::Registered { runner_id, run_id, workflow_name } => {
-            output.talk(format_args!("runner {runner_id} works for `{}`, run {run_id}", escape::line(workflow_name)));
+            output.talk(format_args!(
+                "runner {runner_id} works for `{}`, run {run_id}",
+                escape::line(workflow_name)
+            ));
         }
         RunnerEvent::Started { job_name, attempt_id, .. } => {
             output.talk(format_args!("started {} (attempt {attempt_id})", escape::line(job_name)));
         }
         RunnerEvent::Ended { job_name, attempt_id, return_code, cause, .. } => {
             let cause = cause.map_or(String::new(), |c| format!(", {c}"));
-            output.talk(format_args!("ended {} (attempt {attempt_id}): {return_code}{cause}", escape::line(job_name)));
+            output.talk(format_args!(
+                "ended {} (attempt {attempt_id}): {return_code}{cause}",
+                escape::line(job_name)
+            ));
         }
-        RunnerEvent::ServerLost { message } => output.warn(format_args!("the server does not answer: {message}")),
+        RunnerEvent::ServerLost { message } => {
+            output.warn(format_args!("the server does not answer: {message}"))
+        }
         RunnerEvent::ServerBack => output.talk("the server answers again"),
         RunnerEvent::Leaving { reason } => output.talk(format_args!("leaving: {reason}")),
         RunnerEvent::Warning { message } => output.warn(escape::line(message)),
-        RunnerEvent::Judged { .. } | RunnerEvent::ActionStarted { .. } | RunnerEvent::ActionEnded { .. } => {}
+        RunnerEvent::Judged { .. }
+        | RunnerEvent::ActionStarted { .. }
+        | RunnerEvent::ActionEnded { .. } => {}
     }
 }

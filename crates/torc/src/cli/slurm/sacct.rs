@@ -31,9 +31,12 @@ impl Args {
             let records = records(client, &workflow, self.steps).await?;
             let total = i64::try_from(records.len()).unwrap_or(i64::MAX);
             context.output.list("records", &records, total, || {
-                let mut table = Table::new(["job", "name", "state", "exit", "elapsed", "cpu time", "max rss", "nodes"]);
+                let mut table = Table::new([
+                    "job", "name", "state", "exit", "elapsed", "cpu time", "max rss", "nodes",
+                ]);
                 for record in &records {
-                    let rss = record.max_rss_bytes.and_then(|b| i64::try_from(b).ok()).map(human::bytes);
+                    let rss =
+                        record.max_rss_bytes.and_then(|b| i64::try_from(b).ok()).map(human::bytes);
                     table.row([
                         Field::text(&record.job_id),
                         Field::text(&record.name),
@@ -53,7 +56,11 @@ impl Args {
 }
 
 /// What the accounting says about a workflow's allocations, with their steps if asked for.
-pub async fn records(client: &Client, workflow: &WorkflowView, with_steps: bool) -> Result<Vec<Record>> {
+pub async fn records(
+    client: &Client,
+    workflow: &WorkflowView,
+    with_steps: bool,
+) -> Result<Vec<Record>> {
     let query = Query::new().add("workflow_id", workflow.id);
     let allocations = client.list_allocations(&query).await?;
     let ids: Vec<String> = allocations.iter().filter_map(|a| a.slurm_job_id.clone()).collect();
@@ -61,7 +68,10 @@ pub async fn records(client: &Client, workflow: &WorkflowView, with_steps: bool)
     let mut records: Vec<Record> = match Slurm::new().accounting(&ids).await {
         Answer::Records(records) => sacct::ours(records, &names),
         Answer::Unavailable(why) => {
-            return Err(Error::usage_hint(why, "`torc slurm allocations` shows what Torc itself has seen"));
+            return Err(Error::usage_hint(
+                why,
+                "`torc slurm allocations` shows what Torc itself has seen",
+            ));
         }
     };
     records.retain(|r| with_steps || !r.is_step());

@@ -53,22 +53,31 @@ impl Args {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
             let query = Query::new().add("workflow_id", workflow.id);
-            let known: Vec<String> =
-                client.list_slurm_schedulers(&query).await?.items.into_iter().map(|s| s.scheduler.name).collect();
+            let known: Vec<String> = client
+                .list_slurm_schedulers(&query)
+                .await?
+                .items
+                .into_iter()
+                .map(|s| s.scheduler.name)
+                .collect();
             let scheduler = match (&self.scheduler, known.as_slice()) {
                 (Some(name), _) if known.contains(name) => name.clone(),
                 (None, [only]) => only.clone(),
                 (Some(name), _) => {
-                    let message = format!("scheduler `{name}` not found (known: {})", known.join(", "));
+                    let message =
+                        format!("scheduler `{name}` not found (known: {})", known.join(", "));
                     return Err(Error::usage(message));
                 }
                 (None, _) => {
-                    let message = format!("name a scheduler with `--scheduler` (known: {})", known.join(", "));
+                    let message = format!(
+                        "name a scheduler with `--scheduler` (known: {})",
+                        known.join(", ")
+                    );
                     return Err(Error::usage(message));
                 }
             };
-            let allocator =
-                Allocator::new(client.clone(), self.output_dir.clone()).map_err(Error::io("find", "the program"))?;
+            let allocator = Allocator::new(client.clone(), self.output_dir.clone())
+                .map_err(Error::io("find", "the program"))?;
             let request = ScheduleNodes {
                 workflow_id: workflow.id.0,
                 scheduler,
@@ -86,7 +95,8 @@ impl Args {
     }
 }
 
-/// Sends what waits, and waits for what others are sending: afterwards everything is in Slurm or said to be unknown.
+/// Sends what waits, and waits for what others are sending: afterwards everything is in Slurm or
+/// said to be unknown.
 pub async fn send_waiting(allocator: &Allocator, workflow: WorkflowId) -> Result<Vec<Sent>> {
     let mut events = events_from_now(&allocator.client, workflow).await?;
     let deadline = Instant::now() + OTHERS_PATIENCE;
@@ -113,7 +123,8 @@ pub async fn send_waiting(allocator: &Allocator, workflow: WorkflowId) -> Result
 /// What happens in a workflow from this moment on.
 pub async fn events_from_now(client: &Client, workflow: WorkflowId) -> Result<EventStream> {
     let newest = Query::new().add("sort_by", "id").add("reverse_sort", true).add("limit", 1);
-    let last = client.list_events(workflow, &newest).await?.items.first().map_or(0, |event| event.id);
+    let last =
+        client.list_events(workflow, &newest).await?.items.first().map_or(0, |event| event.id);
     Ok(client.stream_events(workflow, Some(last)))
 }
 
@@ -144,7 +155,9 @@ pub fn describe(sent: &[Sent]) -> String {
                 let count = human::count(one.count, "allocation");
                 writeln!(text, "submitted {} as Slurm job {id} ({count})", one.name)
             }
-            SubmissionOutcome::Refused(why) => writeln!(text, "Slurm refused {}: {}", one.name, escape::line(why)),
+            SubmissionOutcome::Refused(why) => {
+                writeln!(text, "Slurm refused {}: {}", one.name, escape::line(why))
+            }
             SubmissionOutcome::Unknown(why) => {
                 writeln!(
                     text,

@@ -20,18 +20,21 @@ pub struct SyncView {
     pub recovery: RecoveryView,
 }
 
-/// Ends what has no living owner. A Slurm that does not answer is "unknown": nobody's job fails for it.
+/// Ends what has no living owner. A Slurm that does not answer is "unknown": nobody's job fails for
+/// it.
 pub async fn synchronize(client: &Client, id: WorkflowId, dry_run: bool) -> Result<SyncView> {
     let slurm = match Slurm::is_here() {
         true => {
-            let allocator = Allocator::new(client.clone(), None).map_err(Error::io("find", "the program"))?;
+            let allocator =
+                Allocator::new(client.clone(), None).map_err(Error::io("find", "the program"))?;
             let synced = allocator.sync(Some(id), dry_run, true).await?;
             (synced.looked_at > 0).then_some(synced)
         }
         false => None,
     };
     let body = serde_json::json!({ "dry_run": dry_run });
-    let recovery: RecoveryView = client.post(&format!("/workflows/{id}/sync_status"), &body).await?;
+    let recovery: RecoveryView =
+        client.post(&format!("/workflows/{id}/sync_status"), &body).await?;
     Ok(SyncView { slurm, recovery })
 }
 
@@ -40,7 +43,11 @@ pub fn render(view: &SyncView) -> String {
     let mut text = String::new();
     if let Some(slurm) = &view.slurm {
         if let Some(why) = &slurm.unreachable {
-            let _ = writeln!(text, "Slurm does not answer, so nothing was concluded: {}", escape::line(why));
+            let _ = writeln!(
+                text,
+                "Slurm does not answer, so nothing was concluded: {}",
+                escape::line(why)
+            );
         }
         for line in &slurm.seen.details {
             let _ = writeln!(text, "{}", escape::line(line));

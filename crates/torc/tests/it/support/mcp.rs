@@ -26,7 +26,12 @@ pub trait Mcp {
     /// The names of the tools.
     fn tools(&mut self) -> Vec<String> {
         let list = self.request("tools/list", json!({}));
-        list["tools"].as_array().expect("tools").iter().map(|t| t["name"].as_str().expect("a name").into()).collect()
+        list["tools"]
+            .as_array()
+            .expect("tools")
+            .iter()
+            .map(|t| t["name"].as_str().expect("a name").into())
+            .collect()
     }
 }
 
@@ -45,8 +50,12 @@ pub struct Pipe {
 impl Pipe {
     /// Starts a program and greets it.
     pub fn start(mut command: Command) -> Self {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a program");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a program");
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut client = Self { child, input, output, next: 1 };
@@ -66,13 +75,20 @@ impl Pipe {
         Self::start(command)
     }
 
-    /// What it cost so far: bytes that it read from anywhere, and the most memory that it held at once.
+    /// What it cost so far: bytes that it read from anywhere, and the most memory that it held at
+    /// once.
     pub fn cost(&self) -> (u64, u64) {
         let field = |file: &str, name: &str| -> u64 {
-            let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).expect("it runs");
-            let line =
-                text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {text}"));
-            line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+            let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id()))
+                .expect("it runs");
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_else(|| panic!("{name}: {text}"));
+            line.split_whitespace()
+                .next()
+                .and_then(|n| n.parse().ok())
+                .unwrap_or_else(|| panic!("{name}: {text}"))
         };
         (field("io", "rchar:"), field("status", "VmHWM:") << 10)
     }
@@ -99,7 +115,8 @@ impl Mcp for Pipe {
                 self.output.read_line(&mut line).expect("it answers") > 0,
                 "it ended instead of answering {method}"
             );
-            let answer: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            let answer: Value =
+                serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
             if answer["id"] == json!(id) {
                 assert!(answer["error"].is_null(), "{method}: {answer}");
                 return answer["result"].clone();
@@ -147,8 +164,13 @@ impl Http {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("it answers");
         let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("not HTTP: {answer}"));
-        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("not HTTP: {head}"));
+        let (head, body) =
+            answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("not HTTP: {answer}"));
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|s| s.parse().ok())
+            .unwrap_or_else(|| panic!("not HTTP: {head}"));
         (status, body.to_owned())
     }
 }
@@ -157,10 +179,15 @@ impl Mcp for Http {
     fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.next;
         self.next += 1;
-        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        let body =
+            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         let bearer = format!("Bearer {}", self.token);
         let address = self.address.clone();
-        let headers = [("Host", address.as_str()), ("Authorization", &bearer), ("MCP-Protocol-Version", VERSION)];
+        let headers = [
+            ("Host", address.as_str()),
+            ("Authorization", &bearer),
+            ("MCP-Protocol-Version", VERSION),
+        ];
         let (status, body) = Self::exchange(&address, &headers, &body);
         assert_eq!(status, 200, "{method}: {body}");
         let answer: Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));

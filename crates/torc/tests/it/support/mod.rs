@@ -27,7 +27,12 @@ pub struct Test {
 impl Test {
     /// An empty directory.
     pub fn new() -> Self {
-        Self { dir: tempfile::Builder::new().prefix("torc-it-").tempdir().expect("a temporary directory") }
+        Self {
+            dir: tempfile::Builder::new()
+                .prefix("torc-it-")
+                .tempdir()
+                .expect("a temporary directory"),
+        }
     }
 
     /// With the workflow `workflow.yaml`.
@@ -44,7 +49,8 @@ impl Test {
     /// Writes a file now.
     pub fn write(&self, name: &str, text: &str) {
         let path = self.path(name);
-        fs::create_dir_all(path.parent().expect("inside the directory")).expect("directories for a file");
+        fs::create_dir_all(path.parent().expect("inside the directory"))
+            .expect("directories for a file");
         fs::write(path, text).expect("a file");
     }
 
@@ -83,7 +89,11 @@ impl Test {
         }
         let bin = Path::new(TORC).parent().expect("a directory").display().to_string();
         let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{bin}:{path}")).env("TZ", "UTC").env("NO_COLOR", "1").env("HOME", self.dir.path());
+        command
+            .env("PATH", format!("{bin}:{path}"))
+            .env("TZ", "UTC")
+            .env("NO_COLOR", "1")
+            .env("HOME", self.dir.path());
         Call { command, stdin: None }
     }
 
@@ -114,7 +124,8 @@ impl Test {
     }
 }
 
-/// Lets a job wait for the test without either of them looking at a clock: the job runs `read line < NAME`.
+/// Lets a job wait for the test without either of them looking at a clock: the job runs `read line
+/// < NAME`.
 pub struct Gate {
     path: PathBuf,
 }
@@ -130,7 +141,8 @@ impl Gate {
 
     /// Waits until a job stands at the gate, and lets it pass.
     pub fn open(&self) {
-        // Opening blocks until somebody reads; a job that never comes must not block the test for ever.
+        // Opening blocks until somebody reads; a job that never comes must not block the test for
+        // ever.
         let path = self.path.clone();
         let (sender, receiver) = channel();
         std::thread::spawn(move || sender.send(fs::write(path, "go\n")));
@@ -190,7 +202,13 @@ impl Call {
     pub fn exit(self, code: i32) -> Done {
         let call = format!("{:?}", self.command);
         let done = self.done();
-        assert_eq!(done.code, Some(code), "{call}\n--- stdout\n{}\n--- stderr\n{}", done.stdout, done.stderr);
+        assert_eq!(
+            done.code,
+            Some(code),
+            "{call}\n--- stdout\n{}\n--- stderr\n{}",
+            done.stdout,
+            done.stderr
+        );
         done
     }
 
@@ -199,7 +217,12 @@ impl Call {
         if self.stdin.is_some() {
             self.command.stdin(Stdio::piped());
         }
-        let mut child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let mut child = self
+            .command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
         if let (Some(text), Some(mut pipe)) = (self.stdin, child.stdin.take()) {
             std::thread::spawn(move || pipe.write_all(text.as_bytes()));
         }
@@ -240,28 +263,35 @@ impl Running {
 
     /// Waits until a line of standard output holds this text.
     pub fn wait_for_stdout(&mut self, needle: &str) -> String {
-        wait_for(&self.stdout, &mut self.seen.stdout, needle).unwrap_or_else(|| self.not_seen(needle))
+        wait_for(&self.stdout, &mut self.seen.stdout, needle)
+            .unwrap_or_else(|| self.not_seen(needle))
     }
 
-    /// Waits until a line of standard output holds this text, or until it has ended without. Tells which.
+    /// Waits until a line of standard output holds this text, or until it has ended without. Tells
+    /// which.
     pub fn comes_up(&mut self, needle: &str) -> bool {
         wait_for(&self.stdout, &mut self.seen.stdout, needle).is_some()
     }
 
     /// Waits until a line of standard error holds this text.
     pub fn wait_for_stderr(&mut self, needle: &str) -> String {
-        wait_for(&self.stderr, &mut self.seen.stderr, needle).unwrap_or_else(|| self.not_seen(needle))
+        wait_for(&self.stderr, &mut self.seen.stderr, needle)
+            .unwrap_or_else(|| self.not_seen(needle))
     }
 
     fn not_seen(&mut self, needle: &str) -> ! {
         self.seen.stdout.extend(self.stdout.try_iter());
         self.seen.stderr.extend(self.stderr.try_iter());
-        panic!("`{needle}` never came\n--- stdout\n{}\n--- stderr\n{}", self.seen.stdout, self.seen.stderr)
+        panic!(
+            "`{needle}` never came\n--- stdout\n{}\n--- stderr\n{}",
+            self.seen.stdout, self.seen.stderr
+        )
     }
 
     /// Sends a signal, such as `INT`.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
+        let status =
+            Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
         assert!(status.expect("kill").success(), "kill -{name}");
     }
 
@@ -276,9 +306,12 @@ impl Running {
     }
 
     fn wait_for_exit(&mut self) -> ExitStatus {
-        // The pipes close with the program; reading them to their end is the wait, and it can not block the program.
+        // The pipes close with the program; reading them to their end is the wait, and it can not
+        // block the program.
         let deadline = Instant::now() + PATIENCE;
-        for (pipe, seen) in [(&self.stderr, &mut self.seen.stderr), (&self.stdout, &mut self.seen.stdout)] {
+        for (pipe, seen) in
+            [(&self.stderr, &mut self.seen.stderr), (&self.stdout, &mut self.seen.stdout)]
+        {
             loop {
                 match pipe.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                     Ok(line) => seen.push_str(&line),
@@ -330,13 +363,24 @@ impl Done {
 
     /// Expects this exit code.
     pub fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "--- stdout\n{}\n--- stderr\n{}", self.stdout, self.stderr);
+        assert_eq!(
+            self.code,
+            Some(code),
+            "--- stdout\n{}\n--- stderr\n{}",
+            self.stdout,
+            self.stderr
+        );
         self
     }
 
     /// Expects this text in the data.
     pub fn says(self, needle: &str) -> Self {
-        assert!(self.stdout.contains(needle), "`{needle}` is not in\n{}\n--- stderr\n{}", self.stdout, self.stderr);
+        assert!(
+            self.stdout.contains(needle),
+            "`{needle}` is not in\n{}\n--- stderr\n{}",
+            self.stdout,
+            self.stderr
+        );
         self
     }
 

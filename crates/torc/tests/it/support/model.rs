@@ -1,5 +1,6 @@
-//! A stand-in for a model's service on loopback, in the dialects of three services. It holds no state: what it says next
-//! follows from the conversation alone, so that repeats and side requests of an agent cannot put it out of step.
+//! A stand-in for a model's service on loopback, in the dialects of three services. It holds no
+//! state: what it says next follows from the conversation alone, so that repeats and side requests
+//! of an agent cannot put it out of step.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +15,8 @@ pub struct Conversation {
     pub results: Vec<Value>,
 }
 
-/// What the model does next: the end of a tool's name, and its arguments; `None` when it has nothing more to do.
+/// What the model does next: the end of a tool's name, and its arguments; `None` when it has
+/// nothing more to do.
 pub type Script = fn(&Conversation) -> Option<(&'static str, Value)>;
 
 /// What the model says.
@@ -63,7 +65,10 @@ pub fn judge_by_words(conversation: &Conversation) -> Option<(&'static str, Valu
                        "reason": "judged by a script", "confidence": 0.97})
             };
             let verdicts: Vec<Value> = fingerprints(listed).map(verdict).collect();
-            Some(("classify_and_resolve_failures", json!({"workflow_id": 1, "classifications": verdicts})))
+            Some((
+                "classify_and_resolve_failures",
+                json!({"workflow_id": 1, "classifications": verdicts}),
+            ))
         }
         _ => None,
     }
@@ -86,12 +91,22 @@ fn answer_all(stream: TcpStream, script: Script, offered: &Mutex<Vec<Vec<String>
                 if !conversation.tools.is_empty() {
                     offered.lock().expect("not poisoned").push(conversation.tools.clone());
                 }
-                dialect.write(&request, &path, &next(script, &conversation), conversation.results.len())
+                dialect.write(
+                    &request,
+                    &path,
+                    &next(script, &conversation),
+                    conversation.results.len(),
+                )
             }
-            None if path.ends_with("/count_tokens") => ("application/json", json!({"input_tokens": 100}).to_string()),
+            None if path.ends_with("/count_tokens") => {
+                ("application/json", json!({"input_tokens": 100}).to_string())
+            }
             None => ("application/json", "{}".to_owned()),
         };
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n", text.len());
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+            text.len()
+        );
         if out.write_all(head.as_bytes()).and_then(|()| out.write_all(text.as_bytes())).is_err() {
             return;
         }
@@ -151,13 +166,19 @@ impl Dialect {
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         match self {
             Self::Messages => {
-                let blocks = list(&request["messages"]).into_iter().flat_map(|m| list(&m["content"]));
-                let results = blocks.filter(|b| b["type"] == "tool_result").map(|b| json_in(&b["content"]));
+                let blocks =
+                    list(&request["messages"]).into_iter().flat_map(|m| list(&m["content"]));
+                let results =
+                    blocks.filter(|b| b["type"] == "tool_result").map(|b| json_in(&b["content"]));
                 Conversation { tools: names(&request["tools"]), results: results.collect() }
             }
             Self::Responses => {
-                let items = list(&request["input"]).into_iter().filter(|i| i["type"] == "function_call_output");
-                let tools = list(&request["tools"]).into_iter().flat_map(|tool| match tool["type"].as_str() {
+                let items = list(&request["input"])
+                    .into_iter()
+                    .filter(|i| i["type"] == "function_call_output");
+                let tools = list(&request["tools"]).into_iter().flat_map(|tool| match tool["type"]
+                    .as_str()
+                {
                     // The tools of an MCP server come as one group.
                     Some("namespace") => {
                         let space = tool["name"].as_str().unwrap_or_default();
@@ -166,21 +187,35 @@ impl Dialect {
                     // A tool without a name of its own is called by its type.
                     kind => vec![tool["name"].as_str().or(kind).unwrap_or_default().to_owned()],
                 });
-                Conversation { tools: tools.collect(), results: items.map(|i| json_in(&i["output"])).collect() }
+                Conversation {
+                    tools: tools.collect(),
+                    results: items.map(|i| json_in(&i["output"])).collect(),
+                }
             }
             Self::Contents => {
                 let tools = list(&request["tools"]);
-                let tools = tools.iter().flat_map(|group| names(&group["functionDeclarations"])).collect();
-                let parts = list(&request["contents"]).into_iter().flat_map(|content| list(&content["parts"]));
+                let tools =
+                    tools.iter().flat_map(|group| names(&group["functionDeclarations"])).collect();
+                let parts = list(&request["contents"])
+                    .into_iter()
+                    .flat_map(|content| list(&content["parts"]));
                 let answers = parts.filter(|p| p["functionResponse"].is_object());
-                let results = answers.map(|p| json_in(&p["functionResponse"]["response"]["output"]));
+                let results =
+                    answers.map(|p| json_in(&p["functionResponse"]["response"]["output"]));
                 Conversation { tools, results: results.collect() }
             }
         }
     }
 
-    /// The type and the text of the answer. Agents tell calls apart by their ids, which count what was called before.
-    fn write(self, request: &Value, path: &str, said: &Said, turn: usize) -> (&'static str, String) {
+    /// The type and the text of the answer. Agents tell calls apart by their ids, which count what
+    /// was called before.
+    fn write(
+        self,
+        request: &Value,
+        path: &str,
+        said: &Said,
+        turn: usize,
+    ) -> (&'static str, String) {
         const STREAM: &str = "text/event-stream";
         match self {
             Self::Messages => match request["stream"].as_bool() {
@@ -190,7 +225,9 @@ impl Dialect {
             Self::Responses => (STREAM, response_events(request, said, turn)),
             Self::Contents => {
                 let part = match said {
-                    Said::Call { tool, input } => json!({"functionCall": {"name": tool, "args": input}}),
+                    Said::Call { tool, input } => {
+                        json!({"functionCall": {"name": tool, "args": input}})
+                    }
                     Said::Words(words) => json!({"text": words}),
                 };
                 let answer = json!({
@@ -208,7 +245,12 @@ impl Dialect {
 }
 
 fn names(tools: &Value) -> Vec<String> {
-    tools.as_array().into_iter().flatten().filter_map(|tool| Some(tool["name"].as_str()?.to_owned())).collect()
+    tools
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|tool| Some(tool["name"].as_str()?.to_owned()))
+        .collect()
 }
 
 /// The JSON in what a call brought: agents put it into blocks, fences and remarks of their own.
@@ -228,9 +270,10 @@ fn json_in(content: &Value) -> Value {
 
 fn message(request: &Value, said: &Said, turn: usize) -> Value {
     let (content, stop) = match said {
-        Said::Call { tool, input } => {
-            (json!({"type": "tool_use", "id": format!("toolu_{turn}"), "name": tool, "input": input}), "tool_use")
-        }
+        Said::Call { tool, input } => (
+            json!({"type": "tool_use", "id": format!("toolu_{turn}"), "name": tool, "input": input}),
+            "tool_use",
+        ),
         Said::Words(words) => (json!({"type": "text", "text": words}), "end_turn"),
     };
     json!({"id": "msg_1", "type": "message", "role": "assistant", "model": request["model"], "content": [content],
@@ -249,7 +292,10 @@ fn message_events(message: &Value) -> String {
             start["input"] = json!({});
             (start, json!({"type": "input_json_delta", "partial_json": block["input"].to_string()}))
         }
-        _ => (json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": block["text"]})),
+        _ => (
+            json!({"type": "text", "text": ""}),
+            json!({"type": "text_delta", "text": block["text"]}),
+        ),
     };
     events([
         ("message_start", json!({"message": begin})),
@@ -276,11 +322,12 @@ fn response_events(request: &Value, said: &Said, turn: usize) -> String {
             }
             call
         }
-        Said::Words(words) => json!({"type": "message", "id": format!("msg_{turn}"), "role": "assistant",
-            "status": "completed", "content": [{"type": "output_text", "text": words, "annotations": []}]}),
+        Said::Words(words) => {
+            json!({"type": "message", "id": format!("msg_{turn}"), "role": "assistant",
+            "status": "completed", "content": [{"type": "output_text", "text": words, "annotations": []}]})
+        }
     };
-    let begun =
-        json!({"id": "resp_1", "object": "response", "status": "in_progress", "model": request["model"], "output": []});
+    let begun = json!({"id": "resp_1", "object": "response", "status": "in_progress", "model": request["model"], "output": []});
     let mut ended = begun.clone();
     ended["status"] = json!("completed");
     ended["output"] = json!([item]);

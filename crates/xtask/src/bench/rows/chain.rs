@@ -98,7 +98,10 @@ fn starts(dir: &Path) -> Result<Vec<f64>> {
         if path.extension().is_some_and(|ending| ending == "o") {
             // The fraction is set off by a point or a comma, as the locale has it.
             let text = std::fs::read_to_string(&path)?.trim().replace(',', ".");
-            starts.push(text.parse::<f64>().map_err(|e| format!("`{}`: `{text}`: {e}", path.display()))? * 1e3);
+            starts.push(
+                text.parse::<f64>().map_err(|e| format!("`{}`: `{text}`: {e}", path.display()))?
+                    * 1e3,
+            );
         }
     }
     starts.sort_by(f64::total_cmp);

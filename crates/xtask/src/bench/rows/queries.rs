@@ -43,9 +43,15 @@ pub fn latency(bench: &Bench) -> Result<Vec<Figure>> {
         ("is_complete", format!("/workflows/{id}/is_complete")),
         ("first 50 jobs", format!("/jobs?workflow_id={id}&limit=50")),
         ("first 50 completed jobs", format!("/jobs?workflow_id={id}&limit=50&status=completed")),
-        ("last 50 by name", format!("/jobs?workflow_id={id}&limit=50&sort_by=name&reverse_sort=true")),
+        (
+            "last 50 by name",
+            format!("/jobs?workflow_id={id}&limit=50&sort_by=name&reverse_sort=true"),
+        ),
         ("one by name", format!("/jobs?workflow_id={id}&name=j{}", jobs / 2)),
-        ("last 50 results", format!("/results?workflow_id={id}&limit=50&all_runs=true&reverse_sort=true")),
+        (
+            "last 50 results",
+            format!("/results?workflow_id={id}&limit=50&all_runs=true&reverse_sort=true"),
+        ),
         ("last 50 events", format!("/workflows/{id}/events?limit=50&reverse_sort=true")),
         ("why", format!("/jobs/{job}/why")),
     ];

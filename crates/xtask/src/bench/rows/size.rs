@@ -11,12 +11,19 @@ use std::time::{Duration, Instant};
 /// Writes the spec into a file and creates it by the command line.
 fn create_from_file(server: &Server<'_>, spec: &Value) -> Result<machine::Finished> {
     std::fs::write(server.dir.join("spec.json"), serde_json::to_vec(spec)?)?;
-    let finished = Watched::start(&mut server.command(&["-q", "create", "--initialize", "spec.json"]))?.finish()?;
-    if finished.status.success() { Ok(finished) } else { Err(format!("create: {}", finished.status).into()) }
+    let finished =
+        Watched::start(&mut server.command(&["-q", "create", "--initialize", "spec.json"]))?
+            .finish()?;
+    if finished.status.success() {
+        Ok(finished)
+    } else {
+        Err(format!("create: {}", finished.status).into())
+    }
 }
 
 fn created(bench: &Bench, spec: &Value, seconds: f64) -> Result<Vec<Figure>> {
-    let (mut walls, mut server_cpu, mut client_cpu, mut peaks, mut sizes) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut walls, mut server_cpu, mut client_cpu, mut peaks, mut sizes) =
+        (vec![], vec![], vec![], vec![], vec![]);
     for _ in 0..bench.rounds {
         let server = bench.arena.server()?;
         let before = server.usage();
@@ -61,12 +68,14 @@ pub fn server(bench: &Bench) -> Result<Vec<Figure>> {
     const RUNNERS: usize = 50;
     const SLOTS: i64 = 8;
     let jobs = bench.scale(50_000);
-    let (mut rates, mut cpu, mut written, mut tails) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut rates, mut cpu, mut written, mut tails) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.rounds {
         let server = bench.arena.server()?;
         let created = server.create(specs::flat(jobs, "true"))?;
         let before = server.usage();
-        let driven = simulated::drive(&bench.arena.runtime, &server.client, created.id, RUNNERS, SLOTS)?;
+        let driven =
+            simulated::drive(&bench.arena.runtime, &server.client, created.id, RUNNERS, SLOTS)?;
         let used = server.usage().since(before);
         if driven.ended != jobs {
             return Err(format!("{} of {jobs} jobs ended", driven.ended).into());
@@ -101,7 +110,9 @@ pub fn restart(bench: &Bench) -> Result<Vec<Figure>> {
         let status = server.status(created.id)?;
         let running_now = status.counts.get("running").copied().unwrap_or(0);
         if held != 1 || running_now != running as i64 + 1 {
-            return Err(format!("after the restart {running_now} jobs run, not {}", running + 1).into());
+            return Err(
+                format!("after the restart {running_now} jobs run, not {}", running + 1).into()
+            );
         }
         memory.push(machine::resident(server.pid()) as f64 / 1e6);
     }

@@ -52,13 +52,29 @@ impl Rounds {
             Figure::new("limit", median(self.limits.clone()), "jobs/s"),
             Figure::new("torc", self.median(Run::rate), "jobs/s"),
             Figure::new("ratio to the limit", self.ratio(), "").at_least(0.8),
-            Figure::new("CPU of server and runner per job", self.median(|r| r.server_ms() + r.runner_ms()), "ms")
-                .at_most(0.35),
+            Figure::new(
+                "CPU of server and runner per job",
+                self.median(|r| r.server_ms() + r.runner_ms()),
+                "ms",
+            )
+            .at_most(0.35),
             Figure::new("CPU of the server per job", self.median(Run::server_ms), "ms"),
             Figure::new("CPU of the runner per job", self.median(Run::runner_ms), "ms"),
-            Figure::new("peak memory of the server", self.median(|r| r.server.peak_bytes as f64 / 1e6), "MB"),
-            Figure::new("peak memory of the runner", self.median(|r| r.runner.usage.peak_bytes as f64 / 1e6), "MB"),
-            Figure::new("database per job", self.median(|r| r.database_bytes as f64 / jobs), "bytes"),
+            Figure::new(
+                "peak memory of the server",
+                self.median(|r| r.server.peak_bytes as f64 / 1e6),
+                "MB",
+            ),
+            Figure::new(
+                "peak memory of the runner",
+                self.median(|r| r.runner.usage.peak_bytes as f64 / 1e6),
+                "MB",
+            ),
+            Figure::new(
+                "database per job",
+                self.median(|r| r.database_bytes as f64 / jobs),
+                "bytes",
+            ),
             Figure::new(
                 "written by the server per job",
                 self.median(|r| r.server.written_bytes as f64 / jobs),
@@ -75,7 +91,8 @@ impl Rounds {
 
 fn limit_rate(bench: &Bench, jobs: usize) -> Result<f64> {
     let count = jobs.min(LIMIT_JOBS);
-    Ok(count as f64 / limit::run(&bench.arena.fresh()?, "true", count, machine::processors())?.as_secs_f64())
+    Ok(count as f64
+        / limit::run(&bench.arena.fresh()?, "true", count, machine::processors())?.as_secs_f64())
 }
 
 /// 1,000 independent jobs.
@@ -117,12 +134,23 @@ pub fn run_flat(bench: &Bench) -> Result<Vec<Figure>> {
 pub fn direct(bench: &Bench) -> Result<Vec<Figure>> {
     const PROGRAM: &str = "/bin/true";
     let jobs = bench.scale(10_000);
-    let (mut by_shell, mut bare, mut rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut by_shell, mut bare, mut rates, mut ratios) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.rounds {
         let count = jobs.min(LIMIT_JOBS);
         let rate = |wall: Duration| count as f64 / wall.as_secs_f64();
-        by_shell.push(rate(limit::run(&bench.arena.fresh()?, PROGRAM, count, machine::processors())?));
-        let wall = limit::run_program(&bench.arena.fresh()?, &[PROGRAM.as_ref()], count, machine::processors())?;
+        by_shell.push(rate(limit::run(
+            &bench.arena.fresh()?,
+            PROGRAM,
+            count,
+            machine::processors(),
+        )?));
+        let wall = limit::run_program(
+            &bench.arena.fresh()?,
+            &[PROGRAM.as_ref()],
+            count,
+            machine::processors(),
+        )?;
         bare.push(rate(wall));
         let server = bench.arena.server()?;
         let created = server.create(specs::flat(jobs, PROGRAM))?;
@@ -147,7 +175,10 @@ pub fn flat_100k(bench: &Bench) -> Result<Vec<Figure>> {
             *figure = figure.clone().at_most(150.0);
         }
     }
-    figures.push(Figure::new("ratio against that of 10,000 jobs", many.ratio() / few.ratio(), "").at_least(0.85));
+    figures.push(
+        Figure::new("ratio against that of 10,000 jobs", many.ratio() / few.ratio(), "")
+            .at_least(0.85),
+    );
     Ok(figures)
 }
 
@@ -196,18 +227,30 @@ pub fn history(bench: &Bench) -> Result<Vec<Figure>> {
         let created = server.create(specs::flat(jobs, "true"))?;
         rates.push(server.run(created.id, jobs)?.rate());
     }
-    // The machine itself is not equally fast all the time; the limit beside each run takes that out.
-    let ratio = |range: std::ops::Range<usize>| median(range.map(|n| rates[n] / limits[n]).collect());
+    // The machine itself is not equally fast all the time; the limit beside each run takes that
+    // out.
+    let ratio =
+        |range: std::ops::Range<usize>| median(range.map(|n| rates[n] / limits[n]).collect());
     Ok(vec![
         Figure::new("first run", rates[0], "jobs/s"),
         Figure::new("tenth run", rates[9], "jobs/s"),
-        Figure::new("last three to first three, each against the limit", ratio(7..10) / ratio(0..3), "").at_least(0.9),
-        Figure::new("memory of the server at the end", machine::resident(server.pid()) as f64 / 1e6, "MB"),
+        Figure::new(
+            "last three to first three, each against the limit",
+            ratio(7..10) / ratio(0..3),
+            "",
+        )
+        .at_least(0.9),
+        Figure::new(
+            "memory of the server at the end",
+            machine::resident(server.pid()) as f64 / 1e6,
+            "MB",
+        ),
         Figure::new("database", server.database_bytes() as f64 / 1e6, "MB"),
     ])
 }
 
-/// With and without people who look, in turn during one run: the machine is not equally fast all the time.
+/// With and without people who look, in turn during one run: the machine is not equally fast all
+/// the time.
 pub fn status_load(bench: &Bench) -> Result<Vec<Figure>> {
     let jobs = bench.scale(40_000);
     let stretch = Duration::from_millis(if bench.is_quick { 200 } else { 1_000 });
@@ -227,9 +270,19 @@ pub fn status_load(bench: &Bench) -> Result<Vec<Figure>> {
     Ok(vec![
         Figure::new("alone", median_of(|g| g.alone.jobs), "jobs/s"),
         Figure::new("asked", median_of(|g| g.at_random.jobs), "jobs/s"),
-        Figure::new("asked to alone", median_of(|g| g.at_random.jobs / g.alone.jobs), "").at_least(0.9),
-        Figure::new("asked on an even beat to alone", median_of(|g| g.on_a_beat.jobs / g.alone.jobs), "").at_least(0.9),
-        Figure::new("answers per second", median_of(|g| (g.at_random.answers + g.on_a_beat.answers) / 2.0), ""),
+        Figure::new("asked to alone", median_of(|g| g.at_random.jobs / g.alone.jobs), "")
+            .at_least(0.9),
+        Figure::new(
+            "asked on an even beat to alone",
+            median_of(|g| g.on_a_beat.jobs / g.alone.jobs),
+            "",
+        )
+        .at_least(0.9),
+        Figure::new(
+            "answers per second",
+            median_of(|g| (g.at_random.answers + g.on_a_beat.answers) / 2.0),
+            "",
+        ),
     ])
 }
 
@@ -247,13 +300,19 @@ struct Rates {
     answers: f64,
 }
 
-/// Stretches of a run, each kind as long before the middle as after it: so a machine that becomes slower or faster all
-/// the while does so for all of them. Nothing if the run ends before them.
-fn asked_and_not(server: &Server<'_>, id: WorkflowId, jobs: usize, stretch: Duration) -> Result<Option<Asked>> {
+/// Stretches of a run, each kind as long before the middle as after it: so a machine that becomes
+/// slower or faster all the while does so for all of them. Nothing if the run ends before them.
+fn asked_and_not(
+    server: &Server<'_>,
+    id: WorkflowId,
+    jobs: usize,
+    stretch: Duration,
+) -> Result<Option<Asked>> {
     let mut asked = Asked::default();
     let there = [None, Some(Moments::Random), Some(Moments::Beat)];
     for moments in there.into_iter().chain(there.into_iter().rev()) {
-        let askers = moments.map(|m| Askers::start(&server.dir, id, m, QUESTION_EVERY)).transpose()?;
+        let askers =
+            moments.map(|m| Askers::start(&server.dir, id, m, QUESTION_EVERY)).transpose()?;
         let (begun, before) = (Instant::now(), server.completed(id)?);
         std::thread::sleep(stretch);
         let (after, took) = (server.completed(id)?, begun.elapsed().as_secs_f64());
