@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use torc_model::core::{Change, Workflow};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
-use torc_model::status::{ActionState, AttemptState, Cause, JobStatus, Origin, Outcome};
+use torc_model::status::{ActionState, AttemptState, JobStatus, Origin, Outcome};
 
 /// What was promised to somebody, and what is counted apart from the engine.
 pub struct Checker {
@@ -165,16 +165,6 @@ impl Checker {
                 let Some(row) = durable.attempt(*id) else { return Ok(()) };
                 self.on_end(row, end.error.as_deref().unwrap_or(""), durable, witness, server, now)
             }
-            Change::AttemptUnleashed(id) => {
-                match witness.live().find(|p| durable.attempt(*id).is_some_and(|a| a.job == p.job))
-                {
-                    Some(old) => Err(format!(
-                        "attempt {id} was let go while attempt {} of its job still runs",
-                        old.attempt
-                    )),
-                    None => Ok(()),
-                }
-            }
             Change::Job { .. }
             | Change::JobHeld(..)
             | Change::AttemptStarted { .. }
@@ -327,7 +317,7 @@ impl Checker {
                 ));
             }
         }
-        if jobs[index].held || row.waits_for.is_some() || durable.flows[flow].canceled {
+        if jobs[index].held || durable.flows[flow].canceled {
             return Err(format!("job {} was claimed although it is held back", row.job));
         }
         Ok(())
@@ -343,8 +333,7 @@ impl Checker {
         now: i64,
     ) -> Verdict {
         let Some(runner) = row.runner else { return Ok(()) };
-        let over_its_head = row.state == AttemptState::Failed && row.cause == Some(Cause::Canceled);
-        if !over_its_head && witness.lives(row.id) {
+        if witness.lives(row.id) {
             return Err(format!(
                 "residue: attempt {} of job {} ended ({error}) while its process runs",
                 row.id, row.job
@@ -538,7 +527,6 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
             ("live", a.live == b.live),
             ("last", a.last == b.last || !matters || b.last.is_none()),
             ("not_before", a.not_before == b.not_before || woken || a.status != JobStatus::Ready),
-            ("waits_for", a.waits_for == b.waits_for),
             ("held", a.held == b.held),
             ("script", a.script == b.script || a.live.is_none()),
             ("canceled_by_dependency", a.canceled_by_dependency == b.canceled_by_dependency),

@@ -28,8 +28,6 @@ pub enum Sabotage {
     RulesUnbounded,
     /// A heartbeat that does not list a process is taken as proof that it is gone.
     AbsenceIsProof,
-    /// A restart forgets which processes outlived their attempt.
-    ZombiesForgotten,
     /// A restart forgets which scripts have not run yet.
     ScriptsForgotten,
     /// After a failed commit the engine goes on with what it had in memory.

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use torc_model::api::{Evidence, ReportVerdict, ScriptResult};
 use torc_model::core::{Change, Claim, End, Limits, Lost, Refused, Workflow};
 use torc_model::ids::{ActionId, AttemptId, RunnerId};
-use torc_model::status::{ActionState, Cause, JobStatus, Origin};
+use torc_model::status::{ActionState, Cause, JobStatus};
 
 /// A claimed attempt that its runner does not list after this long never reached it.
 const FORGOTTEN_MS: i64 = 30_000;
@@ -240,10 +240,6 @@ impl Server {
                 rows.jobs.iter_mut().for_each(|j| j.job.max_lost = 1000)
             }
             Some(Sabotage::RulesUnbounded) => rows.jobs.iter_mut().for_each(|j| j.refunds = 1000),
-            Some(Sabotage::ZombiesForgotten) => {
-                rows.zombies.clear();
-                rows.live.iter_mut().for_each(|a| a.waits_for = None);
-            }
             Some(Sabotage::ScriptsForgotten) => {
                 rows.live.iter_mut().for_each(|a| a.recovery = None)
             }
@@ -534,7 +530,7 @@ impl Server {
             let index = self.flows[flow].find(report.job);
             right = index.filter(|i| self.flows[flow].jobs[*i as usize].held.is_some());
         }
-        let Some(index) = right else { return self.late(flow, runner, report, now) };
+        let Some(index) = right else { return Ok(self.late(runner, report)) };
         // A runner that was stopped may have been in the middle of the script; every other end
         // comes after it.
         let has_script = self.flows[flow].jobs[index as usize].script.is_some();
@@ -558,22 +554,17 @@ impl Server {
 
     /// A report about an attempt that is no longer the runner's: known already, or too late.
     fn late(
-        &mut self,
-        flow: usize,
+        &self,
         runner: RunnerId,
         report: &Completion,
-        now: i64,
-    ) -> Result<(AttemptId, ReportVerdict, Option<JobStatus>), Broken> {
+    ) -> (AttemptId, ReportVerdict, Option<JobStatus>) {
         let id = report.attempt;
         let known = self.working.attempt(id).is_some_and(|row| {
             let mine = row.token.as_deref() == Some(&report.token) && row.runner == Some(runner);
             mine && !row.state.is_live() && !row.ended_by_others
         });
-        if known {
-            return Ok((id, ReportVerdict::Repeated, None));
-        }
-        self.apply(flow, now, |w, limits, _| w.process_gone(runner, id, limits))?;
-        Ok((id, ReportVerdict::Late, None))
+        let verdict = if known { ReportVerdict::Repeated } else { ReportVerdict::Late };
+        (id, verdict, None)
     }
 
     fn heartbeat(
@@ -588,12 +579,13 @@ impl Server {
         let present: Vec<AttemptId> = held.iter().map(|(id, _)| *id).collect();
         self.apply(flow, now, |w, limits, at| {
             for id in gone {
-                w.process_gone(runner, *id, limits);
                 w.never_arrived(runner, *id, limits, at);
             }
             if silence_is_proof {
-                for id in w.orders_for(runner).iter().filter(|id| !present.contains(id)) {
-                    w.process_gone(runner, *id, limits);
+                let held: Vec<_> =
+                    w.held_by(runner).filter_map(|i| w.jobs[i as usize].live).collect();
+                for id in held.iter().filter(|id| !present.contains(id)) {
+                    w.never_arrived(runner, *id, limits, at);
                 }
             }
             let mine = |(id, token): &&Named| w.may_report(*id, runner, token).is_some();
@@ -641,20 +633,9 @@ impl Server {
                 }
                 Err(refused) => Err(refused),
             },
-            Wish::Retry { index, run, max } => self.apply(flow, now, |w, _, at| {
-                let job = &w.jobs[*index as usize];
-                // Nobody can ask for this any more, but databases have attempts that were ended
-                // over their runner's head, and their processes still count.
-                if job.status == JobStatus::Running
-                    && *run == w.run
-                    && !w.canceled
-                    && i64::from(job.attempt) < *max
-                {
-                    w.again(*index, Origin::Manual, at);
-                    return Ok(());
-                }
-                w.retry(*index, *run, *max, at)
-            })?,
+            Wish::Retry { index, run, max } => {
+                self.apply(flow, now, |w, _, at| w.retry(*index, *run, *max, at))?
+            }
             Wish::Classify(index, retry) => {
                 self.apply(flow, now, |w, _, at| w.classify(*index, *retry, at))?
             }

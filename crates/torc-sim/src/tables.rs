@@ -4,7 +4,7 @@
 use crate::scenario::Scenario;
 use crate::wire::Scope;
 use torc_model::api::RecoveryScript;
-use torc_model::core::{Change, EndedRow, Held, JobRow, LiveRow, NewAction, Rows, ZombieRow};
+use torc_model::core::{Change, EndedRow, Held, JobRow, LiveRow, NewAction, Rows};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{ActionState, AttemptState, Cause, JobStatus, Origin, Outcome};
 
@@ -27,8 +27,6 @@ pub struct AttemptRow {
     pub retry_of: Option<AttemptId>,
     /// Not before this time.
     pub not_before: Option<i64>,
-    /// Waits until this runner has no process of the job any more.
-    pub waits_for: Option<RunnerId>,
     /// The script that runs before it.
     pub recovery: Option<RecoveryScript>,
     /// That script has run, its report said.
@@ -294,7 +292,6 @@ impl Tables {
                     origin: new.origin,
                     retry_of: new.retry_of,
                     not_before: new.not_before,
-                    waits_for: new.waits_for,
                     recovery: new.recovery.clone(),
                     script_ran: false,
                     runner: None,
@@ -308,7 +305,6 @@ impl Tables {
                     ended_by_others: false,
                 });
             }
-            Change::AttemptUnleashed(id) => self.live_mut(*id)?.waits_for = None,
             Change::AttemptClaimed { id, runner, token, key, at, .. } => {
                 let row = self.live_mut(*id)?;
                 if row.state != AttemptState::Queued {
@@ -332,8 +328,7 @@ impl Tables {
                 row.script_ran = end.script.is_some();
                 row.outcome = end.outcome;
                 row.rule = end.rule;
-                let by_others =
-                    |e: &str| e.starts_with("crash recovery") || e.starts_with("a retry was asked");
+                let by_others = |e: &str| e.starts_with("crash recovery");
                 row.ended_by_others = end.error.as_deref().is_some_and(by_others);
             }
             Change::Action { id, state, by, .. } => {
@@ -387,15 +382,6 @@ impl Tables {
                 let script = a.recovery.clone().filter(|_| !a.script_ran).map(Box::new);
                 EndedRow { id: a.id, job: a.job, outcome: a.outcome, rule: a.rule, script }
             });
-        let zombies = mine.iter().filter_map(|a| {
-            let runner = a.runner.filter(|r| self.runner(*r).is_some_and(|r| !r.ended))?;
-            let over_its_head = a.state == AttemptState::Failed && a.cause == Some(Cause::Canceled);
-            let let_go = |b: &&AttemptRow| {
-                b.claimed_at.is_some() || (b.state == AttemptState::Queued && b.waits_for.is_none())
-            };
-            let followed = mine.iter().any(|b| b.job == a.job && b.id > a.id && let_go(b));
-            (over_its_head && !followed).then_some(ZombieRow { id: a.id, job: a.job, runner })
-        });
         Rows {
             id: WorkflowId(flow as i64 + 1),
             run: row.run,
@@ -405,7 +391,6 @@ impl Tables {
             jobs: jobs.collect(),
             live: mine.iter().filter(|a| a.state.is_live()).map(|a| live_row(a)).collect(),
             ended: ended.collect(),
-            zombies: zombies.collect(),
             actions: plan
                 .actions
                 .iter()
@@ -433,7 +418,6 @@ fn live_row(a: &AttemptRow) -> LiveRow {
         job: a.job,
         number: a.number,
         not_before: a.not_before,
-        waits_for: a.waits_for,
         held,
         recovery: a.recovery.clone(),
     }

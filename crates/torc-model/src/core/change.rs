@@ -27,8 +27,6 @@ pub enum Change {
     JobHeld(JobId, bool),
     /// An attempt was queued.
     AttemptQueued(Box<NewAttempt>),
-    /// A queued attempt no longer waits for its predecessor's process to be gone.
-    AttemptUnleashed(AttemptId),
     /// A runner took an attempt.
     AttemptClaimed {
         /// Which.
@@ -111,8 +109,6 @@ pub struct NewAttempt {
     pub not_before: Option<i64>,
     /// Runs first.
     pub recovery: Option<RecoveryScript>,
-    /// It waits until this runner no longer has its predecessor's process.
-    pub waits_for: Option<RunnerId>,
     /// When it was queued.
     pub at: i64,
 }

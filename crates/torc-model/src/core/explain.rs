@@ -101,9 +101,6 @@ impl Workflow {
         if job.held_back {
             return "it is held back; `torc jobs release` lets it go".into();
         }
-        if job.waits_for.is_some() {
-            return "it waits until its earlier attempt's process is gone".into();
-        }
         if let Some(until) = job.not_before.filter(|t| *t > now) {
             return format!("its retry waits another {:.1} s", (until - now) as f64 / 1000.0);
         }

@@ -44,7 +44,7 @@ pub use maps::{GIVEN_UP, ITEM_GONE, MapJob, TOO_MANY_FAILED, Tally, WAITS_FOR_IT
 pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
 pub use reset::{Reason, Seeds};
-pub use restore::{EndedRow, JobRow, LiveRow, Rows, ZombieRow};
+pub use restore::{EndedRow, JobRow, LiveRow, Rows};
 pub use rules::{
     CompiledHandler, Failure, RuleError, Verdict, signal_name, signal_names, signal_number,
 };

@@ -159,7 +159,6 @@ impl Workflow {
             retry_of: None,
             not_before: None,
             recovery: None,
-            waits_for: None,
             at: now,
         };
         self.record(Change::AttemptQueued(Box::new(new)));

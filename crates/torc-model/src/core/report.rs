@@ -429,8 +429,7 @@ impl Workflow {
         Decision { event: JobEvent::Requeued, outcome, rule: Some(rule), text, next: Some(next) }
     }
 
-    /// A runner is gone: ends what it held, and forgets the processes it may have had. Returns how
-    /// many attempts were ended.
+    /// A runner is gone: ends what it held. Returns how many attempts were ended.
     pub fn runner_lost(
         &mut self,
         runner: RunnerId,
@@ -442,35 +441,8 @@ impl Workflow {
         for index in &held {
             self.ended(*index, lost_end(lost, now), limits);
         }
-        let zombies: Vec<_> =
-            self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id).collect();
-        for id in zombies {
-            self.process_gone(runner, id, limits);
-        }
         self.release_actions(runner);
         held.len()
-    }
-
-    /// The process of an attempt that was ended over its runner's head is gone: its successor may
-    /// start, and what it used of named limits is free. Only the runner can say so, about an
-    /// attempt that it was asked about; that it does not mention an attempt proves nothing, because
-    /// its word may be older than the attempt.
-    pub fn process_gone(&mut self, runner: RunnerId, attempt: AttemptId, limits: &mut Limits) {
-        let Some((_, index)) = self.zombies.get(&attempt).copied().filter(|(r, _)| *r == runner)
-        else {
-            return;
-        };
-        self.zombies.remove(&attempt);
-        self.give_back(self.jobs[index as usize].class, limits);
-        let others = self.zombies.values().any(|(_, of)| *of == index);
-        let job = &mut self.jobs[index as usize];
-        if !others
-            && job.rare.edit(|rare| rare.waits_for.take()).is_some()
-            && let Some(live) = job.live
-        {
-            self.record(Change::AttemptUnleashed(live));
-            self.enqueue(index);
-        }
     }
 
     /// The runner was asked about an attempt and does not have it: the answer that granted it never
@@ -519,16 +491,13 @@ impl Workflow {
         }
     }
 
-    /// Attempts of this runner that it must stop: because somebody said so, or because they are no
-    /// longer its own.
+    /// Attempts of this runner that it must stop, because the user said so.
     pub fn orders_for(&self, runner: RunnerId) -> Vec<AttemptId> {
         let asked = self.held_by(runner).filter_map(|index| {
             let job = &self.jobs[index as usize];
             job.live.filter(|_| job.held.as_ref().is_some_and(|h| h.cancel_requested))
         });
-        asked
-            .chain(self.zombies.iter().filter(|(_, (r, _))| *r == runner).map(|(id, _)| *id))
-            .collect()
+        asked.collect()
     }
 }
 

@@ -1,10 +1,10 @@
 //! What people do to jobs: initialize, reset, retry, classify, cancel, hold, disable, adjust.
 
-use super::change::{Change, End};
+use super::change::Change;
 use super::machine::JobEvent;
 use super::workflow::{DEPENDENCY_FAILED, Next, Refused, Workflow};
 use crate::ids::AttemptId;
-use crate::status::{AttemptState, Cause, JobStatus, Origin};
+use crate::status::{JobStatus, Origin};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -287,20 +287,19 @@ impl Workflow {
         Ok(())
     }
 
-    /// Opens a job that ended badly (or ends the attempt that runs) and queues its next attempt.
+    /// Opens a job that ended badly and queues its next attempt.
     pub fn again(&mut self, index: u32, origin: Origin, now: i64) {
         if self.is_failed_by_items(index) {
             return self.run_bad_items_again(index, origin, now);
         }
         let was_final = self.jobs[index as usize].status.is_final();
-        let ended = self.end_over_its_head(index, now).then_some(self.jobs[index as usize].attempt);
         let job = &mut self.jobs[index as usize];
+        debug_assert!(job.held.is_none(), "job {} is opened again while a runner has it", job.id);
         job.attempt += 1;
         let (number, retry_of) = (job.attempt, job.last);
         // What waits for its script does not run without it, whoever asks.
         let recovery = job.rare.edit(|rare| rare.script.take());
-        let facts =
-            json!({"attempt_id": number, "run_id": self.run, "by": origin, "ended_attempt": ended});
+        let facts = json!({"attempt_id": number, "run_id": self.run, "by": origin});
         self.event("job_retried", Some(index), facts);
         self.shift(index, JobEvent::Requeued, None);
         self.queue_attempt(index, Next { retry_of, recovery, ..Next::fresh(origin) }, now);
@@ -360,26 +359,6 @@ impl Workflow {
         };
         self.record(change);
         false
-    }
-
-    /// Ends a held attempt without its runner. Its process may still exist, so the next attempt
-    /// must wait, and what it uses of named limits stays taken.
-    fn end_over_its_head(&mut self, index: u32, now: i64) -> bool {
-        let job = &self.jobs[index as usize];
-        let (Some(runner), Some(id)) = (job.held.as_ref().map(|h| h.runner), job.live) else {
-            return false;
-        };
-        self.take_away(index);
-        self.zombies.insert(id, (runner, index));
-        let end = End {
-            state: Some(AttemptState::Failed),
-            at: now,
-            cause: Some(Cause::Canceled),
-            error: Some("a retry was asked for while it was running".into()),
-            ..End::default()
-        };
-        self.record(Change::AttemptEnded(id, Box::new(end)));
-        true
     }
 
     /// A verdict on a job that waits for one: try again, or give up.

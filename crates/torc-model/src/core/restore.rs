@@ -6,7 +6,7 @@ use super::claim::Limits;
 use super::rules::CompiledHandler;
 use super::workflow::{Held, NewJob, Workflow};
 use crate::api::RecoveryScript;
-use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use crate::ids::{AttemptId, JobId, WorkflowId};
 use crate::plan::Settings;
 use crate::status::{JobStatus, Outcome};
 
@@ -40,8 +40,6 @@ pub struct LiveRow {
     pub number: u32,
     /// Not before this time.
     pub not_before: Option<i64>,
-    /// It waits until this runner no longer has its predecessor's process.
-    pub waits_for: Option<RunnerId>,
     /// Who has it.
     pub held: Option<Held>,
     /// The script that runs before it.
@@ -63,18 +61,6 @@ pub struct EndedRow {
     pub script: Option<Box<RecoveryScript>>,
 }
 
-/// An attempt that was ended over its runner's head, in any run, whose process may still exist: the
-/// runner has not ended, and no later attempt of the job was let go.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ZombieRow {
-    /// Its row.
-    pub id: AttemptId,
-    /// Its job.
-    pub job: JobId,
-    /// Who had it.
-    pub runner: RunnerId,
-}
-
 /// Everything that is stored about a workflow and matters to the engine.
 #[derive(Clone, Debug)]
 pub struct Rows {
@@ -94,8 +80,6 @@ pub struct Rows {
     pub live: Vec<LiveRow>,
     /// Ended attempts of this run, ordered by id. Those of completed jobs may be left out.
     pub ended: Vec<EndedRow>,
-    /// Attempts whose process may outlive them.
-    pub zombies: Vec<ZombieRow>,
     /// Actions; their jobs are given by index.
     pub actions: Vec<NewAction>,
 }
@@ -124,14 +108,8 @@ impl Rows {
             job.held = row.held.map(Box::new);
             job.rare.edit(|rare| {
                 rare.not_before = row.not_before;
-                rare.waits_for = row.waits_for;
                 rare.script = row.recovery;
             });
-        }
-        for row in self.zombies {
-            if let Some(index) = workflow.find(row.job) {
-                workflow.restore_zombie(row.id, row.runner, index);
-            }
         }
         for row in self.ended {
             let Some(index) = workflow.find(row.job) else { continue };
@@ -168,8 +146,7 @@ impl Rows {
 }
 
 impl Workflow {
-    /// Adds what this workflow uses of the named limits: attempts that runners have, and processes
-    /// that outlived theirs.
+    /// Adds what this workflow uses of the named limits: one share for each attempt that a runner has.
     pub fn count_limits(&self, limits: &mut Limits) {
         self.add_map_limits(limits);
         self.each_use(|name| {
@@ -189,10 +166,8 @@ impl Workflow {
     }
 
     fn each_use(&self, mut see: impl FnMut(&str)) {
-        let held = self.jobs.iter().filter(|job| job.held.is_some()).map(|job| job.class);
-        let zombies = self.zombies.values().map(|(_, index)| self.jobs[*index as usize].class);
-        for class in held.chain(zombies) {
-            self.classes[class as usize].uses.iter().for_each(|name| see(name));
+        for job in self.jobs.iter().filter(|job| job.held.is_some()) {
+            self.classes[job.class as usize].uses.iter().for_each(|name| see(name));
         }
     }
 }

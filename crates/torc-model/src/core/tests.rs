@@ -48,7 +48,6 @@ impl Ledger {
                     self.step(id, AttemptEvent::Ended(end.state.expect("an end has a state")));
                 }
                 Change::JobHeld(..)
-                | Change::AttemptUnleashed(_)
                 | Change::AttemptCancelRequested(_)
                 | Change::Event { .. }
                 | Change::Action { .. }
@@ -229,18 +228,9 @@ impl World {
             20 => {
                 if pick.is_multiple_of(4) {
                     self.workflow.cancel(self.now);
-                } else {
-                    self.bury(runner);
                 }
             }
             _ => self.now += 3000,
-        }
-    }
-
-    /// The runner says that all processes it was asked about are gone.
-    fn bury(&mut self, runner: i64) {
-        for id in self.workflow.orders_for(RunnerId(runner)) {
-            self.workflow.process_gone(RunnerId(runner), id, &mut self.limits);
         }
     }
 
@@ -285,8 +275,6 @@ impl World {
                 i64::from(job.held.is_some() && !w.classes[job.class as usize].uses.is_empty());
         }
         assert_eq!(counts, w.counts);
-        let uses = |index: &u32| !w.classes[w.jobs[*index as usize].class as usize].uses.is_empty();
-        licences += w.zombies.values().filter(|(_, index)| uses(index)).count() as i64;
         assert!(licences <= 1, "a named limit was exceeded");
         assert_eq!(self.limits["licence"].used, licences);
         let all_final = w.jobs.iter().all(|j| j.status.is_final());
@@ -302,7 +290,6 @@ impl World {
             self.now += 3_600_000;
             self.workflow.initialize(self.now);
             for runner in 1..4 {
-                self.bury(runner);
                 self.claim(runner, 100, 0);
             }
             for index in 0..self.workflow.jobs.len() as u32 {
@@ -369,7 +356,6 @@ proptest! {
         prop_assert_eq!(&restored.queue, &world.workflow.queue);
         prop_assert_eq!(&restored.jobs, &world.workflow.jobs);
         prop_assert_eq!(&restored.by_runner, &world.workflow.by_runner);
-        prop_assert_eq!(&restored.zombies, &world.workflow.zombies);
     }
 }
 
@@ -492,58 +478,6 @@ fn an_attempt_that_runs_is_not_retried() {
     }
     world.end(0, Some(Cause::Exit), 1);
     world.workflow.retry(0, 1, 3, 6).expect("it ended badly");
-    world.check();
-}
-
-#[test]
-fn an_attempt_that_was_ended_over_its_head_is_waited_for() {
-    let mut world = World::new(&[], &[false], false, false);
-    world.workflow.initialize(0);
-    world.claim(1, 1, 0);
-    world.workflow.started(0, 1, 1);
-    let old = world.workflow.jobs[0].live.expect("it runs");
-    world.workflow.again(0, Origin::Manual, 5);
-    assert_eq!(world.workflow.jobs[0].status, JobStatus::Ready);
-    assert_eq!(
-        world.workflow.orders_for(RunnerId(1)),
-        [old],
-        "its runner is told to stop the old one"
-    );
-    world.claim(2, 1, 0);
-    assert_eq!(world.workflow.jobs[0].status, JobStatus::Ready, "nobody may start it yet");
-    world.workflow.process_gone(RunnerId(1), old, &mut world.limits);
-    world.claim(2, 1, 0);
-    assert_eq!(world.workflow.jobs[0].status, JobStatus::Pending);
-    world.check();
-}
-
-#[test]
-fn a_process_that_outlived_its_attempt_keeps_its_share_of_a_limit() {
-    let mut world = World::new(&[], &[false; 6], false, false);
-    world.capacity.num_cpus = 100;
-    world.workflow.initialize(0);
-    world.claim(1, 6, 0);
-    let users: Vec<u32> = (0..6).filter(|i| !limit_of(*i as usize).is_empty()).collect();
-    let first = users
-        .iter()
-        .copied()
-        .find(|i| world.workflow.jobs[*i as usize].held.is_some())
-        .expect("one has it");
-    world.workflow.started(first, 1, 1);
-    let old = world.workflow.jobs[first as usize].live.expect("it runs");
-    world.workflow.again(first, Origin::Manual, 5);
-    world.claim(2, 6, 0);
-    assert!(
-        users.iter().all(|i| world.workflow.jobs[*i as usize].held.is_none()),
-        "its process still uses the limit"
-    );
-    world.check();
-    world.workflow.process_gone(RunnerId(1), old, &mut world.limits);
-    world.claim(2, 6, 0);
-    assert_eq!(
-        users.iter().filter(|i| world.workflow.jobs[**i as usize].held.is_some()).count(),
-        1
-    );
     world.check();
 }
 

@@ -110,8 +110,6 @@ pub struct Rare {
     pub next_class: Option<u32>,
     /// The live attempt may not be claimed before this time.
     pub not_before: Option<i64>,
-    /// The live attempt may not be claimed while this runner still has its predecessor's process.
-    pub waits_for: Option<RunnerId>,
     /// The script that runs before the live attempt. Until a report says that it ran and did not
     /// keep the command from running, the next attempt needs it too.
     pub script: Option<RecoveryScript>,
@@ -177,8 +175,6 @@ pub struct Workflow {
     pub(super) by_runner: BTreeMap<RunnerId, BTreeSet<u32>>,
     /// Retries given per (job, rule) in this run.
     pub(super) rule_uses: HashMap<(u32, usize), u32>,
-    /// Attempts that were ended over their runner's head, whose process may still exist.
-    pub(super) zombies: BTreeMap<AttemptId, (RunnerId, u32)>,
     pub(super) maps: super::maps::Maps,
     next_attempt: i64,
     was_complete: bool,
@@ -208,7 +204,6 @@ impl Workflow {
             live: HashMap::new(),
             by_runner: BTreeMap::new(),
             rule_uses: HashMap::new(),
-            zombies: BTreeMap::new(),
             maps: Default::default(),
             next_attempt: 1,
             was_complete: false,
@@ -270,11 +265,6 @@ impl Workflow {
     /// Remembers that a rule gave a retry, while restoring.
     pub fn restore_rule_use(&mut self, index: u32, rule: usize) {
         *self.rule_uses.entry((index, rule)).or_default() += 1;
-    }
-
-    /// Remembers, while restoring, that the process of this ended attempt may still exist.
-    pub fn restore_zombie(&mut self, attempt: AttemptId, runner: RunnerId, index: u32) {
-        self.zombies.insert(attempt, (runner, index));
     }
 
     /// Computes everything that is derived (counters, queue, owners) after restoring.
@@ -347,12 +337,9 @@ impl Workflow {
         self.by_runner.get(&runner).into_iter().flatten().copied()
     }
 
-    /// Runners that have something, or may still have a process they no longer own.
+    /// Runners that have something.
     pub fn runners_with_work(&self) -> BTreeSet<RunnerId> {
-        let mut all: BTreeSet<_> =
-            self.by_runner.iter().filter(|(_, s)| !s.is_empty()).map(|(r, _)| *r).collect();
-        all.extend(self.zombies.values().map(|(runner, _)| *runner));
-        all
+        self.by_runner.iter().filter(|(_, s)| !s.is_empty()).map(|(r, _)| *r).collect()
     }
 
     /// Something could be claimed right now by a runner that is large enough.
@@ -449,11 +436,7 @@ impl Workflow {
     /// Puts a ready job where claims look, unless something else holds it back.
     pub(super) fn enqueue(&mut self, index: u32) {
         let job = &self.jobs[index as usize];
-        if job.status != JobStatus::Ready
-            || job.live.is_none()
-            || job.held_back
-            || job.waits_for.is_some()
-        {
+        if job.status != JobStatus::Ready || job.live.is_none() || job.held_back {
             return;
         }
         match job.not_before {
@@ -489,15 +472,11 @@ impl Workflow {
     pub(super) fn queue_attempt(&mut self, index: u32, next: Next, now: i64) -> AttemptId {
         let id = self.new_attempt_id();
         let run = self.run;
-        // Two attempts of one job never overlap: an earlier one's process must be gone first.
-        let waits_for =
-            self.zombies.values().find(|(_, of)| *of == index).map(|(runner, _)| *runner);
         let job = &mut self.jobs[index as usize];
         debug_assert!(job.live.is_none(), "two live attempts of job {}", job.id);
         job.live = Some(id);
         job.rare.edit(|rare| {
             rare.not_before = next.not_before;
-            rare.waits_for = waits_for;
             rare.script.clone_from(&next.recovery);
         });
         let attempt = NewAttempt {
@@ -509,7 +488,6 @@ impl Workflow {
             retry_of: next.retry_of,
             not_before: next.not_before,
             recovery: next.recovery,
-            waits_for,
             at: now,
         };
         self.live.insert(id, index);
@@ -690,7 +668,7 @@ impl Workflow {
         let job = &mut self.jobs[index as usize];
         debug_assert!(job.held.is_none(), "a held attempt is not dropped");
         if let Some(id) = job.live.take() {
-            job.rare.edit(|rare| (rare.not_before, rare.waits_for) = (None, None));
+            job.rare.edit(|rare| rare.not_before = None);
             job.last = Some(id);
             self.live.remove(&id);
             let end = super::change::End {

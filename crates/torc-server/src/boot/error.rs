@@ -129,7 +129,9 @@ impl StartError {
             Self::Writable { path, .. } => {
                 format!("if you trust its content: `chmod 600 {}`", path.display())
             }
-            Self::BadToken { path } => format!("delete `{}`; a new token is made at the next start", path.display()),
+            Self::BadToken { path } => {
+                format!("delete `{}`; a new token is made at the next start", path.display())
+            }
             Self::Owned { owner: Some(owner), .. } => format!(
                 "use that server, or stop it first (`kill {}` on {}); two servers would destroy each other's work",
                 owner.pid, owner.host
@@ -138,8 +140,12 @@ impl StartError {
                 "serve another directory with `--dir`, or stop that server first (`kill {}` on {})",
                 owner.pid, owner.host
             ),
-            Self::DirectoryOwned { owner: None, .. } => "serve another directory with `--dir`".into(),
-            Self::Owned { owner: None, .. } => "wait for it to end, or use another state directory".into(),
+            Self::DirectoryOwned { owner: None, .. } => {
+                "serve another directory with `--dir`".into()
+            }
+            Self::Owned { owner: None, .. } => {
+                "wait for it to end, or use another state directory".into()
+            }
             Self::OwnedElsewhere { lock, owner, .. } => format!(
                 "start on {} to go on there; if that process is gone for good, delete `{}`",
                 owner.host,
@@ -148,9 +154,12 @@ impl StartError {
             Self::NoLocks { .. } => "put the database on a local disk with `--database`, \
                  or ask for the file system to be mounted with locks (`-o flock` for Lustre)"
                 .into(),
-            Self::NewerSchema { .. } => "use the newer version of torc that wrote it, or restore a backup".into(),
+            Self::NewerSchema { .. } => {
+                "use the newer version of torc that wrote it, or restore a backup".into()
+            }
             Self::ForeignSchema { .. } => {
-                "it was made by a different build of torc: use that one, or move the file away to begin anew".into()
+                "open it with the version of torc that made it, or move the file away to begin anew"
+                    .into()
             }
             Self::NotTorc { .. } => "choose another file with `--database`".into(),
             Self::Database { source, .. } => match source.sqlite_error_code() {
@@ -158,7 +167,9 @@ impl StartError {
                     "the file is damaged: restore a backup (`torc.db.bak-*` or your own)".into()
                 }
                 Some(rusqlite::ErrorCode::DiskFull) => "free some space on the disk".into(),
-                Some(rusqlite::ErrorCode::DatabaseBusy) => "another program has it open; close that first".into(),
+                Some(rusqlite::ErrorCode::DatabaseBusy) => {
+                    "another program has it open; close that first".into()
+                }
                 _ => return None,
             },
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
@@ -212,7 +223,7 @@ impl fmt::Display for StartError {
             Self::ForeignSchema { database, version } => {
                 write!(
                     f,
-                    "the database `{}` has another schema of version {version}",
+                    "the database `{}` has another schema than this version of torc (migration {version} differs)",
                     database.display()
                 )
             }

@@ -9,49 +9,22 @@ use super::error::StartError;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 use std::path::{Path, PathBuf};
 
-/// Every migration ever released, in order; entries are appended, never changed once released.
-pub const MIGRATIONS: &[&str] = &[
-    include_str!("../store/schema.sql"),
-    include_str!("../store/migration_2.sql"),
-    include_str!("../store/migration_3.sql"),
-    include_str!("../store/migration_4.sql"),
-    include_str!("../store/migration_5.sql"),
-    include_str!("../store/migration_6.sql"),
-    include_str!("../store/migration_7.sql"),
-    include_str!("../store/migration_8.sql"),
-    include_str!("../store/migration_9.sql"),
-    include_str!("../store/migration_10.sql"),
-    include_str!("../store/migration_11.sql"),
-];
-
-/// What all of them together make of an empty database. Adding and renaming costs more than all
-/// tables, and a new database has nothing to carry over. A test writes this file and sees to it
-/// that it is the same.
-pub const NEWEST: &str = include_str!("../store/newest.sql");
+/// The schema, and then every migration that was released after it, in order; entries are appended, never changed once
+/// released.
+pub const MIGRATIONS: &[&str] = &[include_str!("../store/schema.sql")];
 
 /// "Torc" in ASCII, in the header of every database of ours.
 const APPLICATION_ID: i64 = 0x546f_7263;
 
 /// Applies what is missing.
 pub fn migrate(connection: &mut Connection, database: &Path) -> Result<(), StartError> {
-    bring_up(connection, database, MIGRATIONS, Some(NEWEST))
+    migrate_with(connection, database, MIGRATIONS)
 }
 
-#[cfg(test)]
 fn migrate_with(
     connection: &mut Connection,
     database: &Path,
     migrations: &[&str],
-) -> Result<(), StartError> {
-    bring_up(connection, database, migrations, None)
-}
-
-/// `newest` is what an empty database gets instead of the migrations.
-fn bring_up(
-    connection: &mut Connection,
-    database: &Path,
-    migrations: &[&str],
-    newest: Option<&str>,
 ) -> Result<(), StartError> {
     let failed = |doing| {
         move |source| StartError::Database { doing, database: database.to_path_buf(), source }
@@ -59,13 +32,14 @@ fn bring_up(
     let found: i64 = pragma(connection, "user_version").map_err(failed("read"))?;
     let known = migrations.len() as i64;
     check_is_ours(connection, database, found).map_err(failed("read"))??;
-    if found > known {
-        return Err(StartError::NewerSchema { database: database.into(), found, known });
-    }
+    // First, because a database of an unreleased version may have a higher number and yet be older.
     for (version, sql) in (1..=found).zip(migrations) {
         if applied_checksum(connection, version).map_err(failed("read"))? != Some(checksum(sql)) {
             return Err(StartError::ForeignSchema { database: database.into(), version });
         }
+    }
+    if found > known {
+        return Err(StartError::NewerSchema { database: database.into(), found, known });
     }
     if found == known {
         return Ok(());
@@ -75,25 +49,20 @@ fn bring_up(
         backup::copy_over(connection, &copy)?;
         tracing::info!(from = found, to = known, copy = %copy.display(), "upgrading the database");
     }
-    apply(connection, migrations, found, newest.filter(|_| found == 0)).map_err(failed("upgrade"))
+    apply(connection, migrations, found).map_err(failed("upgrade"))
+}
+
+/// What a new database consists of.
+pub fn create(connection: &Connection) -> rusqlite::Result<()> {
+    MIGRATIONS.iter().try_for_each(|sql| connection.execute_batch(sql))
 }
 
 /// All missing migrations in one transaction: the database has the old schema or the new one,
 /// nothing between.
-fn apply(
-    connection: &mut Connection,
-    migrations: &[&str],
-    found: i64,
-    newest: Option<&str>,
-) -> rusqlite::Result<()> {
+fn apply(connection: &mut Connection, migrations: &[&str], found: i64) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if let Some(newest) = newest {
-        transaction.execute_batch(newest)?;
-    }
     for (version, sql) in (1..).zip(migrations).skip(found as usize) {
-        if newest.is_none() {
-            transaction.execute_batch(sql)?;
-        }
+        transaction.execute_batch(sql)?;
         transaction.execute(
             "INSERT INTO meta (key, value) VALUES (?1, ?2)",
             (format!("migration_{version}"), checksum(sql)),
@@ -215,63 +184,34 @@ mod tests {
         assert!(matches!(foreign, StartError::NotTorc { .. }), "{foreign}");
     }
 
-    /// Everything in a database: its schema, and the rows of its tables as text.
-    fn content(connection: &Connection) -> Vec<String> {
-        let mut lines = Vec::new();
-        let mut add = |sql: &str| {
-            let mut statement = connection.prepare(sql).unwrap();
-            let columns = statement.column_count();
-            let row = |row: &rusqlite::Row<'_>| -> rusqlite::Result<String> {
-                let values = (0..columns).map(|i| row.get_ref(i).map(|value| format!("{value:?}")));
-                values.collect::<rusqlite::Result<Vec<_>>>().map(|values| values.join(" "))
-            };
-            lines.extend(statement.query_map([], row).unwrap().map(Result::unwrap));
-        };
-        add("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name");
-        let mut tables = connection
-            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1")
-            .unwrap();
-        for table in tables.query_map([], |row| row.get::<_, String>(0)).unwrap() {
-            let table = table.unwrap();
-            add(&format!("SELECT '{table}', * FROM \"{table}\" ORDER BY 2"));
-        }
-        lines
-    }
-
-    /// The schema of a database as a script, and the rows of `meta` that do not tell of migrations.
-    fn script(connection: &Connection) -> String {
-        let mut text =
-            String::from("-- Written by a test from all migrations; never edited by hand.\n\n");
-        let sql = "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'
-                   ORDER BY CASE type WHEN 'table' THEN 0 WHEN 'index' THEN 1 ELSE 2 END, rowid";
-        let meta = "SELECT 'INSERT INTO meta (key, value) VALUES (' || quote(key) || ', ' || quote(value) || ');'
-                    FROM meta WHERE key NOT LIKE 'migration_%' ORDER BY key";
-        for sql in [sql, meta] {
-            let mut statement = connection.prepare(sql).unwrap();
-            for line in statement.query_map([], |row| row.get::<_, String>(0)).unwrap() {
-                text += &line.unwrap();
-                text += "\n\n";
-            }
-        }
-        text.trim_end().to_string() + "\n"
+    /// The eleven migrations of the versions before the first release had version 11 and another first one.
+    #[test]
+    fn a_database_of_an_unreleased_version_is_refused_with_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut connection, path) = open(dir.path());
+        migrate_with(&mut connection, &path, &[ONE, TWO]).unwrap();
+        let refused = migrate(&mut connection, &path).unwrap_err();
+        assert!(matches!(refused, StartError::ForeignSchema { version: 1, .. }), "{refused}");
+        assert!(refused.hint().unwrap().contains("move the file away"));
+        assert_eq!(version(&connection), 2, "it is left as it was");
     }
 
     #[test]
-    fn an_empty_database_gets_what_all_migrations_make_of_it() {
+    fn the_shipped_schema_takes_a_migration() {
         let dir = tempfile::tempdir().unwrap();
-        let mut by_migrations = Connection::open(dir.path().join("old.db")).unwrap();
-        migrate_with(&mut by_migrations, Path::new("old.db"), MIGRATIONS).unwrap();
-        let newest = script(&by_migrations);
-        if std::env::var_os("UPDATE_SCHEMA").is_some() {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/newest.sql");
-            return std::fs::write(path, newest).unwrap();
-        }
-        let how = "write `newest.sql` anew with `UPDATE_SCHEMA=1 cargo test -p torc-server --lib migrations_make`";
-        assert!(newest == NEWEST, "{how}");
-        let (mut at_once, path) = open(dir.path());
-        migrate(&mut at_once, &path).unwrap();
-        assert_eq!(content(&at_once), content(&by_migrations), "{how}");
-        assert_eq!(version(&at_once), version(&by_migrations));
+        let (mut connection, path) = open(dir.path());
+        migrate(&mut connection, &path).unwrap();
+        connection
+            .execute("INSERT INTO named_limit (name, max) VALUES ('licence', 2)", [])
+            .unwrap();
+        let made_up = "ALTER TABLE named_limit ADD COLUMN note TEXT NOT NULL DEFAULT 'none'";
+        let with_it: Vec<&str> = MIGRATIONS.iter().copied().chain([made_up]).collect();
+        migrate_with(&mut connection, &path, &with_it).unwrap();
+        assert_eq!(version(&connection), with_it.len() as i64);
+        let kept: String = connection
+            .query_row("SELECT name || max || note FROM named_limit", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(kept, "licence2none");
     }
 
     #[test]
@@ -289,11 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn attempts_and_events_keep_their_rows_and_their_rules() {
+    fn ended_attempts_are_frozen_and_events_go_with_their_workflow() {
         let dir = tempfile::tempdir().unwrap();
         let (mut connection, path) = open(dir.path());
         connection.pragma_update(None, "foreign_keys", true).unwrap();
-        migrate_with(&mut connection, &path, &MIGRATIONS[..10]).unwrap();
+        migrate(&mut connection, &path).unwrap();
         connection
             .execute_batch(
                 "INSERT INTO workflow (id, name, user, spec, settings, created_ms) VALUES (1, 'a', 'u', '{}', '{}', 1), (2, 'b', 'u', '{}', '{}', 1);
@@ -301,18 +241,15 @@ mod tests {
                  INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, ended_ms)
                      VALUES (1, 1, 1, 1, 1, 'completed', 'initial', 1, 2), (2, 1, 1, 1, 2, 'queued', 'initial', 1, NULL);
                  INSERT INTO event (id, workflow_id, timestamp_ms, kind, data)
-                     VALUES (3, 2, 1, 'x', '{}'), (4, 1, 1, 'y', '{}'), (7, 2, 1, 'z', '{}'), (9, 2, 1, 'gone', '{}');
-                 DELETE FROM event WHERE id = 9;",
+                     VALUES (3, 2, 1, 'x', '{}'), (4, 1, 1, 'y', '{}'), (7, 2, 1, 'z', '{}');",
             )
             .unwrap();
-        migrate(&mut connection, &path).unwrap();
         let text =
             |sql: &str| -> String { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
         assert_eq!(
             text("SELECT group_concat(workflow_id || id || kind, ' ') FROM event"),
             "14y 23x 27z"
         );
-        assert_eq!(text("SELECT value FROM meta WHERE key = 'next_event_id'"), "10");
         assert_eq!(
             text("SELECT group_concat(id || state, ' ') FROM attempt"),
             "1completed 2queued"

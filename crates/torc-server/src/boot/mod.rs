@@ -29,6 +29,7 @@ pub use file_system::FileSystem;
 pub use inside::{Ended, Inside};
 pub use lock::Owner;
 #[cfg(test)]
-pub(crate) use migrate::NEWEST;
+#[cfg(test)]
+pub(crate) use migrate::create as create_schema;
 pub use options::Options;
 pub use server::{RunningServer, Server, last_was_embedded, read_token};

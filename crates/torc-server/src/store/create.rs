@@ -333,7 +333,6 @@ fn insert_first_attempts(tx: &Tx<'_>, workflow: &Workflow) -> rusqlite::Result<(
             retry_of: None,
             not_before: None,
             recovery: None,
-            waits_for: None,
             at: tx.now,
         };
         super::persist::queue(tx.db, workflow.id, &new)?;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use torc_model::api::script_failure;
 use torc_model::core::{
     Class, CompiledHandler, EndedRow, Held, JobRow, Limits, LiveRow, NewAction, NewJob, Rows,
-    Workflow, ZombieRow,
+    Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Rule, Settings};
@@ -115,9 +115,9 @@ pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Work
     let (handlers, handler_index) = handlers(db, id)?;
     let default_handler = settings.default_failure_handler.map(|h| h as u32);
     let jobs = jobs(db, id, &handler_index, default_handler)?;
-    let (live, ended, zombies) = (live(db, id)?, ended(db, id, run)?, zombies(db, id)?);
+    let (live, ended) = (live(db, id)?, ended(db, id, run)?);
     let actions = actions(db, id, &jobs)?;
-    let rows = Rows { id, run, canceled, settings, handlers, jobs, live, ended, zombies, actions };
+    let rows = Rows { id, run, canceled, settings, handlers, jobs, live, ended, actions };
     let mut workflow = rows.restore();
     super::map::restore(db, id, &mut workflow)?;
     Ok(Some(workflow))
@@ -228,7 +228,7 @@ fn class(row: &Row<'_>, extra: &JobExtra) -> rusqlite::Result<Class> {
 
 fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
     let mut statement = db.prepare_cached(
-        "SELECT id, job_id, attempt_id, state, not_before_ms, waits_for_node, compute_node_id, token, claim_key,
+        "SELECT id, job_id, attempt_id, state, not_before_ms, compute_node_id, token, claim_key,
                 cancel_requested, claimed_ms, recovery
          FROM attempt WHERE workflow_id = ?1 AND ended_ms IS NULL",
     )?;
@@ -241,12 +241,12 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
         let held = match state {
             AttemptState::Queued => None,
             _ => Some(Held {
-                runner: RunnerId(row.get(6)?),
-                token: row.get(7)?,
-                key: row.get::<_, Option<String>>(8)?.unwrap_or_default(),
+                runner: RunnerId(row.get(5)?),
+                token: row.get(6)?,
+                key: row.get::<_, Option<String>>(7)?.unwrap_or_default(),
                 state,
-                cancel_requested: row.get(9)?,
-                claimed_at: row.get::<_, Option<i64>>(10)?.unwrap_or(0),
+                cancel_requested: row.get(8)?,
+                claimed_at: row.get::<_, Option<i64>>(9)?.unwrap_or(0),
             }),
         };
         live.push(LiveRow {
@@ -254,9 +254,8 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
             job: JobId(row.get(1)?),
             number: row.get(2)?,
             not_before: row.get(4)?,
-            waits_for: row.get::<_, Option<i64>>(5)?.map(RunnerId),
             held,
-            recovery: row.get::<_, Option<String>>(11)?.as_deref().map(parse).transpose()?,
+            recovery: row.get::<_, Option<String>>(10)?.as_deref().map(parse).transpose()?,
         });
     }
     Ok(live)
@@ -283,25 +282,6 @@ fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<Ende
             outcome: row.get::<_, Option<String>>(2)?.as_deref().and_then(Outcome::parse),
             rule: row.get::<_, Option<i64>>(3)?.map(|rule| rule as usize),
             script: script.as_deref().map(parse).transpose()?.map(Box::new),
-        })
-    })?;
-    rows.collect()
-}
-
-/// Attempts that were ended over their runner's head (failed, yet canceled) and may still have a
-/// process.
-fn zombies(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<ZombieRow>> {
-    let mut statement = db.prepare_cached(
-        "SELECT a.id, a.job_id, a.compute_node_id FROM attempt a JOIN compute_node n ON n.id = a.compute_node_id
-         WHERE a.workflow_id = ?1 AND a.state = 'failed' AND a.cause = 'canceled' AND n.ended_ms IS NULL
-         AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = a.job_id AND b.id > a.id
-             AND (b.claimed_ms IS NOT NULL OR (b.state = 'queued' AND b.waits_for_node IS NULL)))",
-    )?;
-    let rows = statement.query_map([id.0], |row| {
-        Ok(ZombieRow {
-            id: AttemptId(row.get(0)?),
-            job: JobId(row.get(1)?),
-            runner: RunnerId(row.get(2)?),
         })
     })?;
     rows.collect()

@@ -47,11 +47,6 @@ pub fn write(
                 wakes.work |= !held;
             }
             Change::AttemptQueued(new) => queue(db, workflow, &new)?,
-            Change::AttemptUnleashed(id) => {
-                db.prepare_cached("UPDATE attempt SET waits_for_node = NULL WHERE id = ?1")?
-                    .execute([id.0])?;
-                wakes.work = true;
-            }
             Change::AttemptClaimed { id, runner, token, key, at, memory, time_limit } => {
                 db.prepare_cached(
                     "UPDATE attempt SET state = 'claimed', compute_node_id = ?2, token = ?3, claim_key = ?4,
@@ -138,7 +133,7 @@ pub fn write(
 pub fn queue(db: &Connection, workflow: WorkflowId, new: &NewAttempt) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, retry_of, created_ms,
-         not_before_ms, recovery, waits_for_node) VALUES (?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10, ?11)",
+         not_before_ms, recovery) VALUES (?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10)",
     )?
     .execute(params![
         new.id.0,
@@ -151,7 +146,6 @@ pub fn queue(db: &Connection, workflow: WorkflowId, new: &NewAttempt) -> rusqlit
         new.at,
         new.not_before,
         json(new.recovery.as_ref())?,
-        new.waits_for.map(|r| r.0),
     ])?;
     Ok(())
 }

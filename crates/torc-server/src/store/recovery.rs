@@ -337,7 +337,7 @@ pub fn broken(db: &Connection, scope: Option<WorkflowId>) -> rusqlite::Result<Ve
          UNION
          SELECT j.workflow_id FROM job j JOIN attempt last ON last.job_id = j.id
          WHERE j.status >= 6 AND j.status <> 9 AND j.status = 6 AND last.state = 'failed' AND last.outcome IS NULL
-            AND last.error IS NOT 'a retry was asked for while it was running' AND {within}
+            AND {within}
             AND NOT EXISTS (SELECT 1 FROM attempt later WHERE later.job_id = j.id AND later.id > last.id)
          ORDER BY 1"
     ))?;
@@ -426,7 +426,7 @@ fn end_ownerless(
 /// The newest ended attempt of each unfinished job in the current run.
 fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Failed> {
     let mut statement = tx.db.prepare_cached(
-        "SELECT a.job_id, a.id, a.state, a.outcome, a.return_code, a.signal, a.cause, a.stderr_tail, a.error
+        "SELECT a.job_id, a.id, a.state, a.outcome, a.return_code, a.signal, a.cause, a.stderr_tail
          FROM attempt a JOIN job j ON j.id = a.job_id JOIN workflow w ON w.id = a.workflow_id
          WHERE a.workflow_id = ?1 AND a.run_id = w.run_id AND j.status IN (2, 3, 4, 6)
          AND a.state IN ('completed', 'failed', 'canceled', 'terminated') ORDER BY a.id",
@@ -438,9 +438,7 @@ fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Faile
         let Some(index) = tx.state.workflows.get(&id).and_then(|w| w.find(job)) else { continue };
         let (state, outcome, cause): (String, Option<String>, Option<String>) =
             (row.get(2)?, row.get(3)?, row.get(6)?);
-        let error: Option<String> = row.get(8)?;
         let Some(state) = AttemptState::parse(&state) else { continue };
-        let by_retry = error.as_deref() == Some("a retry was asked for while it was running");
         let end = End {
             return_code: row.get(4)?,
             signal: row.get(5)?,
@@ -450,12 +448,7 @@ fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Faile
         };
         ends.insert(
             index,
-            LastEnd {
-                id: AttemptId(row.get(1)?),
-                state,
-                end,
-                decided: outcome.is_some() || by_retry,
-            },
+            LastEnd { id: AttemptId(row.get(1)?), state, end, decided: outcome.is_some() },
         );
     }
     Ok(ends)

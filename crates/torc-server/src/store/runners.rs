@@ -697,10 +697,6 @@ fn late_end(
             "attempt": attempt, "runner_id": runner, "return_code": report.return_code, "cause": report.cause,
         });
         tx.write(id, vec![Change::Event { kind: "late_result", job: None, data }])?;
-        tx.apply(id, |workflow, limits, _| {
-            workflow.process_gone(runner, attempt, limits);
-            Ok(())
-        })?;
     }
     Ok(known)
 }
@@ -727,7 +723,6 @@ pub fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<HeartbeatAnswer, F
     let present: Vec<AttemptId> = beat.held.iter().map(|a| a.id).collect();
     tx.apply(id, |workflow, limits, now| {
         for attempt in &beat.gone {
-            workflow.process_gone(runner, *attempt, limits);
             workflow.never_arrived(runner, *attempt, limits, now);
         }
         let not_yours = beat

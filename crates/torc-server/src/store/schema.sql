@@ -1,5 +1,8 @@
--- Version 1. States are the words of torc-model (text) except job.status, whose integers are part of the
+-- The schema. States are the words of torc-model (text) except job.status, whose integers are part of the
 -- contract with users. Times are milliseconds since 1970. Positions and ids only ever grow.
+--
+-- A list of three or more texts after IN is looked up in a table that SQLite builds anew for each statement;
+-- comparisons joined by OR are not. That is why the table that is written for every job has the latter.
 
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
@@ -83,7 +86,11 @@ CREATE TABLE job (
     input_hash TEXT,
     UNIQUE (workflow_id, name)
 ) STRICT;
-CREATE INDEX job_by_status ON job (workflow_id, status);
+
+-- Jobs of a workflow, in the order of their ids; those that a runner holds; those that people look for.
+CREATE INDEX job_by_workflow ON job (workflow_id);
+CREATE INDEX job_held ON job (workflow_id) WHERE status IN (3, 4);
+CREATE INDEX job_bad ON job (workflow_id) WHERE status >= 6 AND status <> 9;
 
 CREATE TABLE job_depends_on (
     workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
@@ -99,6 +106,8 @@ CREATE TABLE file (
     path TEXT NOT NULL,
     mtime_ms INTEGER,
     size INTEGER,
+    -- What a file that no job writes contained, where the workflow compares contents.
+    hash TEXT,
     UNIQUE (workflow_id, name)
 ) STRICT;
 
@@ -111,7 +120,7 @@ CREATE TABLE user_data (
     UNIQUE (workflow_id, name)
 ) STRICT;
 
--- kind: 'input_file', 'output_file', 'input_user_data', 'output_user_data'; item_id is in file or user_data.
+-- What a job reads and writes; item_id is in file or user_data.
 CREATE TABLE job_item (
     job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
     kind TEXT NOT NULL CHECK (kind IN ('input_file', 'output_file', 'input_user_data', 'output_user_data')),
@@ -137,6 +146,9 @@ CREATE TABLE compute_node (
     stop_by_ms INTEGER,
     ended_ms INTEGER,
     end_reason TEXT,
+    -- Why, and until when, the runner gets no work although it is there.
+    quarantine TEXT,
+    quarantine_until_ms INTEGER,
     CHECK ((ended_ms IS NULL) = (end_reason IS NULL))
 ) STRICT;
 CREATE INDEX compute_node_by_workflow ON compute_node (workflow_id, ended_ms);
@@ -148,14 +160,13 @@ CREATE TABLE attempt (
     run_id INTEGER NOT NULL,
     attempt_id INTEGER NOT NULL,
     state TEXT NOT NULL
-        CHECK (state IN ('queued', 'claimed', 'running', 'completed', 'failed', 'canceled', 'terminated')),
+        CHECK (state = 'queued' OR state = 'claimed' OR state = 'running' OR state = 'completed' OR state = 'failed'
+            OR state = 'canceled' OR state = 'terminated'),
     origin TEXT NOT NULL,
     retry_of INTEGER REFERENCES attempt(id) ON DELETE CASCADE,
     created_ms INTEGER NOT NULL,
     not_before_ms INTEGER,
     recovery TEXT,
-    -- The runner that may still have the predecessor's process; nobody claims this attempt until it is gone.
-    waits_for_node INTEGER,
     compute_node_id INTEGER REFERENCES compute_node(id),
     token TEXT,
     claim_key TEXT,
@@ -185,38 +196,56 @@ CREATE TABLE attempt (
     rule INTEGER,
     script TEXT,
     steps TEXT,
+    -- How many events of its steps its runner has told while it ran; the report at the end has them all again.
+    step_events INTEGER NOT NULL DEFAULT 0,
+    -- Where the kept end of standard error begins in its file, so that evidence can name its place.
+    stderr_tail_start INTEGER,
     UNIQUE (job_id, run_id, attempt_id),
-    CHECK ((ended_ms IS NULL) = (state IN ('queued', 'claimed', 'running'))),
+    CHECK ((ended_ms IS NULL) = (state = 'queued' OR state = 'claimed' OR state = 'running')),
     CHECK (state NOT IN ('claimed', 'running') OR (token IS NOT NULL AND compute_node_id IS NOT NULL))
 ) STRICT;
-CREATE UNIQUE INDEX attempt_one_live ON attempt (job_id) WHERE state IN ('queued', 'claimed', 'running');
 CREATE UNIQUE INDEX attempt_one_retry ON attempt (retry_of) WHERE retry_of IS NOT NULL;
-CREATE INDEX attempt_live ON attempt (workflow_id) WHERE state IN ('queued', 'claimed', 'running');
+
 -- Results in the order in which they ended, their number, and the end of the last one.
 CREATE INDEX attempt_ended ON attempt (workflow_id, ended_ms) WHERE ended_ms IS NOT NULL;
 
-CREATE TRIGGER attempt_ended_is_frozen BEFORE UPDATE ON attempt
-WHEN OLD.state IN ('completed', 'failed', 'canceled', 'terminated')
+-- Attempts with steps that were recovered or ignored; the others, by far the most, are not in it.
+CREATE INDEX attempt_mended ON attempt (workflow_id, run_id)
+WHERE steps ->> 'recovered' > 0 OR steps ->> 'ignored' > 0;
+
+-- At most one live attempt of a job. A job belongs to one workflow, so that the same index lists those of a workflow;
+-- its condition names no column that changes before the end.
+CREATE UNIQUE INDEX attempt_one_live ON attempt (workflow_id, job_id) WHERE ended_ms IS NULL;
+
+-- An attempt never goes back, and an ended one never changes, but for this: what was only known to have been stopped
+-- or lost with its runner gets its cause, with the evidence. A trigger that names the columns it guards need not
+-- compare rows.
+CREATE TRIGGER attempt_guard BEFORE UPDATE OF
+    id, workflow_id, job_id, run_id, attempt_id, state, origin, retry_of, created_ms, not_before_ms,
+    recovery, compute_node_id, token, claim_key, cancel_requested, claimed_ms, started_ms,
+    pid, memory_bytes, time_limit_seconds, ended_ms, return_code, signal, error, exec_seconds, cpu_seconds,
+    peak_memory_bytes, avg_memory_bytes, peak_cpu_percent, avg_cpu_percent, stdout_path, stderr_path,
+    stderr_tail, outcome, decision, rule, script, steps, step_events, stderr_tail_start
+ON attempt
+WHEN OLD.ended_ms IS NOT NULL
+  OR NEW.state = 'queued' AND OLD.state <> 'queued'
+  OR NEW.state = 'claimed' AND OLD.state = 'running'
+BEGIN
+    SELECT CASE
+        WHEN OLD.ended_ms IS NULL THEN RAISE(ABORT, 'an attempt never goes back')
+        ELSE RAISE(ABORT, 'an ended attempt never changes')
+    END;
+END;
+
+CREATE TRIGGER attempt_cause_guard BEFORE UPDATE OF cause, evidence ON attempt
+WHEN OLD.ended_ms IS NOT NULL
+ AND NOT (
+    (OLD.cause IS 'stopped' OR OLD.cause IS 'lost')
+    AND (NEW.cause IS 'preempted' OR NEW.cause IS 'node_fail' OR NEW.cause IS 'walltime')
+ )
 BEGIN
     SELECT RAISE(ABORT, 'an ended attempt never changes');
 END;
-
-CREATE TRIGGER attempt_one_way BEFORE UPDATE OF state ON attempt
-WHEN NEW.state = 'queued' AND OLD.state <> 'queued'
-  OR NEW.state = 'claimed' AND OLD.state NOT IN ('queued', 'claimed')
-BEGIN
-    SELECT RAISE(ABORT, 'an attempt never goes back');
-END;
-
-CREATE TABLE event (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
-    timestamp_ms INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    job_id INTEGER,
-    data TEXT NOT NULL
-) STRICT;
-CREATE INDEX event_by_workflow ON event (workflow_id, id);
 
 CREATE TABLE workflow_action (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -288,3 +317,151 @@ CREATE TABLE webhook_delivery (
     CHECK ((next_try_ms IS NULL) = (state <> 'pending'))
 ) STRICT;
 CREATE INDEX webhook_delivery_due ON webhook_delivery (next_try_ms) WHERE state = 'pending';
+
+-- Allocations in Slurm. A row is written before anything is sent, so that an allocation whose submission was
+-- interrupted is looked for by its name instead of being sent twice.
+CREATE TABLE scheduled_compute_node (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    scheduler_id INTEGER NOT NULL REFERENCES slurm_scheduler(id) ON DELETE CASCADE,
+    -- The request that made it; a repeat of the request finds it again.
+    request_key TEXT NOT NULL,
+    -- The job's name in Slurm. Allocations that are sent as one array share it and differ in array_task.
+    name TEXT NOT NULL,
+    array_task INTEGER,
+    action_id INTEGER,
+    start_one_worker_per_node INTEGER NOT NULL DEFAULT 0 CHECK (start_one_worker_per_node IN (0, 1)),
+    max_parallel_jobs INTEGER,
+    status TEXT NOT NULL CHECK (status IN ('planned', 'submitting', 'pending', 'active', 'complete')),
+    -- Who is sending it, and until when nobody else may.
+    submitter TEXT,
+    submit_until_ms INTEGER,
+    slurm_job_id TEXT,
+    state TEXT,
+    reason TEXT,
+    cause TEXT,
+    created_ms INTEGER NOT NULL,
+    submitted_ms INTEGER,
+    started_ms INTEGER,
+    ended_ms INTEGER,
+    missing_since_ms INTEGER,
+    -- Since when nothing needs it; while it waits in Slurm, it is taken back.
+    unneeded_since_ms INTEGER,
+    -- Its jobs ran until its time was over, and none of them came to an end of its own.
+    was_too_short INTEGER NOT NULL DEFAULT 0 CHECK (was_too_short IN (0, 1)),
+    CHECK ((ended_ms IS NULL) = (status <> 'complete')),
+    CHECK (status <> 'submitting' OR (submitter IS NOT NULL AND submit_until_ms IS NOT NULL))
+) STRICT;
+CREATE UNIQUE INDEX scheduled_compute_node_name ON scheduled_compute_node (name, ifnull(array_task, -1));
+CREATE INDEX scheduled_compute_node_by_workflow ON scheduled_compute_node (workflow_id, status);
+CREATE INDEX scheduled_compute_node_by_key ON scheduled_compute_node (workflow_id, request_key);
+CREATE INDEX scheduled_compute_node_unexplained ON scheduled_compute_node (ended_ms)
+    WHERE status = 'complete' AND state = 'LEFT' AND cause IS NOT NULL;
+
+-- Each change of a job's own memory or time, with its reason. Bytes or seconds; from_value is NULL without a limit.
+CREATE TABLE adjustment (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    attempt_id INTEGER NOT NULL,
+    field TEXT NOT NULL CHECK (field IN ('memory', 'runtime', 'timeout')),
+    from_value INTEGER,
+    to_value INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    made_by TEXT NOT NULL,
+    created_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX adjustment_by_workflow ON adjustment (workflow_id, id);
+CREATE INDEX adjustment_by_job ON adjustment (job_id, id);
+
+-- Automatic rounds of recovery, so that their number is kept whichever program counts them.
+CREATE TABLE recovery_round (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    made_by TEXT NOT NULL,
+    jobs INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX recovery_round_by_workflow ON recovery_round (workflow_id, run_id);
+
+-- What makes failures alike, of each attempt that ended in `pending_failed`.
+CREATE TABLE failure (
+    attempt INTEGER PRIMARY KEY REFERENCES attempt(id) ON DELETE CASCADE,
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL,
+    family TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    program TEXT NOT NULL,
+    exception TEXT,
+    template TEXT NOT NULL
+) STRICT;
+CREATE INDEX failure_by_job ON failure (job_id, run_id, fingerprint);
+
+-- Verdicts on failures that wait for one, and what became of them.
+CREATE TABLE classification (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    attempt_id INTEGER NOT NULL,
+    action TEXT NOT NULL CHECK (action IN ('retry', 'fail')),
+    state TEXT NOT NULL CHECK (state IN ('applied', 'held', 'rejected', 'superseded')),
+    made_by TEXT NOT NULL,
+    agent TEXT,
+    reason TEXT,
+    confidence REAL,
+    evidence TEXT NOT NULL,
+    -- JSON list of what changes for the next attempts: field, from, to.
+    changes TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    family TEXT NOT NULL,
+    note TEXT,
+    created_ms INTEGER NOT NULL,
+    decided_by TEXT,
+    decided_ms INTEGER,
+    -- The attempt whose retry tells how it went: the one that failed, or a later one that was merely lost.
+    follows INTEGER NOT NULL,
+    outcome TEXT CHECK (outcome IN ('succeeded', 'failed_same', 'failed_other', 'canceled')),
+    outcome_ms INTEGER,
+    CHECK ((decided_ms IS NULL) = (state = 'held')),
+    CHECK ((outcome IS NULL) = (outcome_ms IS NULL))
+) STRICT;
+CREATE INDEX classification_by_workflow ON classification (workflow_id, id);
+CREATE INDEX classification_by_job ON classification (job_id, id);
+CREATE INDEX classification_open ON classification (id) WHERE action = 'retry' AND state = 'applied' AND outcome IS NULL;
+
+-- Attempts that turned out not to be their job's fault after a rule had retried them: they do not count as its uses.
+CREATE TABLE refunded_attempt (
+    attempt_id INTEGER PRIMARY KEY REFERENCES attempt(id) ON DELETE CASCADE
+) STRICT;
+
+-- How retries of like failures ended, by day, so that old ones stop deciding. Outlives the workflows it was learned from.
+CREATE TABLE failure_memory (
+    fingerprint TEXT NOT NULL,
+    action TEXT NOT NULL CHECK (action IN ('again', 'more_memory', 'more_time')),
+    -- Days since 1970 (UTC).
+    day INTEGER NOT NULL,
+    family TEXT NOT NULL,
+    tries INTEGER NOT NULL,
+    succeeded INTEGER NOT NULL,
+    failed_same INTEGER NOT NULL,
+    failed_other INTEGER NOT NULL,
+    PRIMARY KEY (fingerprint, action, day)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX failure_memory_by_family ON failure_memory (family);
+
+-- Events are read by workflow and in order, and so they lie: one tree instead of three. Their numbers come from the
+-- writer.
+CREATE TABLE event (
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    id INTEGER NOT NULL,
+    timestamp_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    job_id INTEGER,
+    data TEXT NOT NULL,
+    PRIMARY KEY (workflow_id, id)
+) STRICT, WITHOUT ROWID;

@@ -68,7 +68,7 @@ fn public_name(event: &EventView) -> Option<&'static str> {
         "job_completed" => Some("job.run.completed"),
         // Somebody asked for another attempt. If the last one had ended before, its end was told
         // then.
-        "job_retried" if event.data.get("ended_attempt").is_some_and(Value::is_null) => None,
+        "job_retried" if event.data.get("will_retry").is_none() => None,
         "job_failed" | "job_terminated" | "job_retried" => Some("job.run.failed"),
         "job_canceled" => Some("job.run.skipped"),
         "job_pending_failed" => Some("job.pending_failed"),
@@ -122,7 +122,7 @@ fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Result<S
         "job_id": event.job_id,
         "job_name": job_name,
         "run_id": data.get("run_id"),
-        "attempt_id": data.get("ended_attempt").or_else(|| data.get("attempt_id")),
+        "attempt_id": data.get("attempt_id"),
         "return_code": data.get("return_code"),
         "cause": data.get("cause"),
         "outcome": data.get("outcome"),

@@ -44,7 +44,7 @@ const CLOSE_ENDED: &str = "
 /// Recovery has queued whatever was still to be queued; about the rest there was nothing to decide.
 const SETTLE_UNDECIDED: &str = "
     UPDATE attempt SET outcome = 'Error', decision = 'crash recovery: nobody had decided, and no retry was left'
-    WHERE state = 'failed' AND outcome IS NULL AND error IS NOT 'a retry was asked for while it was running'
+    WHERE state = 'failed' AND outcome IS NULL
     AND (SELECT status FROM job WHERE id = job_id) = 6
     AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = attempt.job_id AND b.id > attempt.id)";
 
@@ -116,7 +116,6 @@ pub const CHECKS: &[Check] = &[
         promise: "no lost retry",
         sql: "SELECT 'job ' || j.id || ' (' || j.name || ') failed, and nobody decided what follows' FROM job j
               JOIN attempt a ON a.job_id = j.id WHERE j.status = 6 AND a.state = 'failed' AND a.outcome IS NULL
-              AND a.error IS NOT 'a retry was asked for while it was running'
               AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = j.id AND b.id > a.id)",
         remedy: Remedy::Recovery,
     },
@@ -182,7 +181,7 @@ pub const CHECKS: &[Check] = &[
         promise: "an ended attempt has its event",
         sql: "SELECT 'attempt ' || a.attempt_id || ' of job ' || a.job_id || ' in run ' || a.run_id || ' is ' || a.state ||
               ', but no event tells of it' FROM attempt a LEFT JOIN
-              (SELECT DISTINCT job_id, data ->> 'run_id' AS run, coalesce(data ->> 'ended_attempt', data ->> 'attempt_id') AS number
+              (SELECT DISTINCT job_id, data ->> 'run_id' AS run, data ->> 'attempt_id' AS number
                FROM event WHERE job_id IS NOT NULL AND kind IN ('job_completed', 'job_failed', 'job_terminated', 'job_retried',
                    'job_pending_failed', 'job_canceled', 'items_expanded')) e
               ON e.job_id = a.job_id AND e.run = a.run_id AND e.number = a.attempt_id

@@ -9,7 +9,7 @@ mod checks;
 
 use super::database::{BUSY_TIMEOUT, Database};
 use super::error::StartError;
-use super::migrate::{MIGRATIONS, NEWEST};
+use super::migrate::{self, MIGRATIONS};
 use super::options::Options;
 use super::private;
 use crate::clock::now_ms;
@@ -138,7 +138,7 @@ fn is_about_a_row(line: &str) -> bool {
 /// Kind, name and text of everything that a fresh database has.
 fn fresh_schema() -> rusqlite::Result<Vec<(String, String, String)>> {
     let fresh = Connection::open_in_memory()?;
-    fresh.execute_batch(NEWEST)?;
+    migrate::create(&fresh)?;
     let mut statement = fresh
         .prepare("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")?;
     let all = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;

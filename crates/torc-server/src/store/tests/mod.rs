@@ -27,7 +27,7 @@ fn open(path: &Path) -> Connection {
         .query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
         .expect("a schema table");
     if fresh {
-        db.execute_batch(crate::boot::NEWEST).expect("the schema");
+        crate::boot::create_schema(&db).expect("the schema");
     }
     db
 }
