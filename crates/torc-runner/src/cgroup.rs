@@ -4,11 +4,12 @@
 //! A job joins its group by itself before its command begins (see [`JOIN_SCRIPT`]), so that nothing
 //! it does can happen outside, and no privileged call is needed between fork and exec.
 
-use crate::sys;
-use rustix::process::Signal;
-use std::fs;
+use crate::procfs::Table;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+use torc_fence::groups;
 
 /// Run by `sh` as `sh -c JOIN_SCRIPT torc <procs file> <program> <argument>...`. A failing join is
 /// not fatal: the group then stays empty, which shows in its peak, and sampling takes over.
@@ -25,27 +26,37 @@ enum Version {
 pub struct Cgroups {
     version: Version,
     dir: PathBuf,
+    /// Shows others that the groups have an owner: the lock goes with this process.
+    _lock: Option<File>,
 }
 
 impl Cgroups {
     /// Finds a place where groups with a memory limit can be made; `key` names this runner. None:
     /// not on this machine.
-    pub fn detect(key: &str) -> Option<Self> {
+    ///
+    /// `guard` is the runner's guard process, or 0.
+    pub fn detect(key: &str, guard: i32) -> Option<Self> {
         let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let own_pid = std::process::id().to_string();
-        own_dirs(&memberships, &mounts)
-            .into_iter()
-            .find_map(|(version, own)| Self::prepare(version, &own, key, &own_pid))
+        let pids = [std::process::id().to_string(), guard.to_string()];
+        let dirs = own_dirs(&memberships, &mounts);
+        for (_, own) in &dirs {
+            let removed = groups::remove_abandoned(own);
+            if removed > 0 {
+                tracing::info!(removed, "removed control groups of runners that were killed");
+            }
+        }
+        dirs.into_iter().find_map(|(version, own)| Self::prepare(version, &own, key, &pids))
     }
 
-    fn prepare(version: Version, own: &Path, key: &str, own_pid: &str) -> Option<Self> {
-        let dir = own.join(format!("torc-{key}"));
+    fn prepare(version: Version, own: &Path, key: &str, pids: &[String; 2]) -> Option<Self> {
+        let dir = own.join(format!("{}{key}", groups::PREFIX));
         if version == Version::V2 {
-            delegate_memory(own, key, own_pid)?;
+            delegate_memory(own, key, pids)?;
         }
         fs::create_dir(&dir).ok()?;
-        let cgroups = Self { version, dir };
+        let lock = groups::hold(&dir).ok();
+        let cgroups = Self { version, dir, _lock: lock };
         if version == Version::V2
             && fs::write(cgroups.dir.join("cgroup.subtree_control"), "+memory").is_err()
         {
@@ -135,16 +146,22 @@ impl Group {
         text.lines().filter_map(|line| line.trim().parse().ok()).collect()
     }
 
-    /// Kills everything in it.
-    pub fn kill(&self) {
-        if self.version == Version::V2 && fs::write(self.dir.join("cgroup.kill"), "1").is_ok() {
-            return;
+    /// Lets nothing in it run any more, where the kernel can do that.
+    pub fn freeze(&self) {
+        groups::freeze(&self.dir);
+    }
+
+    /// Ends everything in it at once. Answers with what was there.
+    pub fn end(&self, deadline: Instant) -> Vec<i32> {
+        self.freeze();
+        if groups::kill(&self.dir) {
+            return Vec::new();
         }
-        for pid in self.pids() {
-            if let Err(error) = sys::signal_process(pid, Signal::KILL) {
-                tracing::warn!(pid, %error, "can not kill a process of an ended attempt");
-            }
-        }
+        let find = |table: &Table| {
+            let pids = self.pids();
+            table.descendants(pids.into_iter().filter(|pid| table.find(*pid).is_some()))
+        };
+        torc_fence::end(find, deadline).killed
     }
 
     /// Removes the empty group; a group that is not empty stays and is said to.
@@ -154,9 +171,9 @@ impl Group {
 }
 
 /// Version 2 hands a controller to children only if their parent has no processes of its own. When
-/// we are alone in our group we move one level down; when others are there it is not ours to
-/// rearrange.
-fn delegate_memory(own: &Path, key: &str, own_pid: &str) -> Option<()> {
+/// we and our guard are alone in our group we move one level down; when others are there it is not
+/// ours to rearrange.
+fn delegate_memory(own: &Path, key: &str, pids: &[String; 2]) -> Option<()> {
     let words = |file: &str| fs::read_to_string(own.join(file)).ok();
     if !words("cgroup.controllers")?.split_whitespace().any(|c| c == "memory") {
         return None;
@@ -167,12 +184,16 @@ fn delegate_memory(own: &Path, key: &str, own_pid: &str) -> Option<()> {
     if fs::write(own.join("cgroup.subtree_control"), "+memory").is_ok() {
         return Some(());
     }
-    if words("cgroup.procs")?.split_whitespace().collect::<Vec<_>>() != [own_pid] {
+    let there = words("cgroup.procs")?;
+    let there: Vec<&str> = there.split_whitespace().collect();
+    if !there.iter().all(|pid| pids.iter().any(|ours| ours == pid)) {
         return None;
     }
-    let leaf = own.join(format!("torc-{key}-runner"));
+    let leaf = own.join(format!("{}{key}{}", groups::PREFIX, groups::RUNNER_SUFFIX));
     fs::create_dir(&leaf).ok()?;
-    fs::write(leaf.join("cgroup.procs"), own_pid).ok()?;
+    for pid in there {
+        fs::write(leaf.join("cgroup.procs"), pid).ok()?;
+    }
     fs::write(own.join("cgroup.subtree_control"), "+memory").ok()
 }
 
@@ -235,24 +256,25 @@ mod tests {
         let own = dir.path();
         fs::write(own.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
         fs::write(own.join("cgroup.subtree_control"), "").unwrap();
+        let pids = ["10".to_owned(), "9".to_owned()];
         fs::write(own.join("cgroup.procs"), "10\n11\n").unwrap();
         // Plain files accept every write, so the kernel's refusal is played by a directory in the
         // file's place.
         fs::remove_file(own.join("cgroup.subtree_control")).unwrap();
         fs::create_dir(own.join("cgroup.subtree_control")).unwrap();
-        assert_eq!(delegate_memory(own, "k", "10"), None);
+        assert_eq!(delegate_memory(own, "k", &pids), None);
         assert!(!own.join("torc-k-runner").exists());
         fs::remove_dir(own.join("cgroup.subtree_control")).unwrap();
         fs::write(own.join("cgroup.subtree_control"), "cpu memory\n").unwrap();
-        assert_eq!(delegate_memory(own, "k", "10"), Some(()));
+        assert_eq!(delegate_memory(own, "k", &pids), Some(()));
         fs::write(own.join("cgroup.controllers"), "cpu pids\n").unwrap();
-        assert_eq!(delegate_memory(own, "k", "10"), None);
+        assert_eq!(delegate_memory(own, "k", &pids), None);
     }
 
     #[test]
     fn version_2_files_are_written_and_read() {
         let dir = tempfile::tempdir().unwrap();
-        let cgroups = Cgroups { version: Version::V2, dir: dir.path().into() };
+        let cgroups = Cgroups { version: Version::V2, dir: dir.path().into(), _lock: None };
         let group = cgroups.create("a1", 4096).unwrap();
         assert_eq!(fs::read_to_string(group.dir.join("memory.max")).unwrap(), "4096");
         assert_eq!(fs::read_to_string(group.dir.join("memory.oom.group")).unwrap(), "1");

@@ -5,14 +5,15 @@
 //! state.
 
 use crate::cgroup::Group;
+use crate::monitor::{self, Watched};
 use crate::procfs::{self, Process, Table};
 use crate::sys::{self, Reap};
 use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use torc_fence::Owner;
 
 /// A killed process that is still there after this long hangs in the kernel; we report and go on.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -65,8 +66,8 @@ pub struct Remains {
 /// What to clean up after.
 #[derive(Debug)]
 pub struct Ended {
-    /// Marks its descendants.
-    pub tag: String,
+    /// Its number in the runner, by which its descendants are known.
+    pub id: u64,
     /// Its process group, whose leader has been reaped and which has been sent SIGKILL.
     pub pgid: i32,
     /// Members of the group were still dying.
@@ -80,7 +81,7 @@ pub struct Ended {
 }
 
 /// Ends everything that is left of a process.
-pub fn clean_up(scanner: &Scanner, ended: Ended) -> Remains {
+pub fn clean_up(scanner: &Scanner, owner: &Owner, ended: Ended) -> Remains {
     let mut remains = Remains::default();
     let deadline = Instant::now() + PATIENCE;
     if ended.group_was_alive {
@@ -94,8 +95,9 @@ pub fn clean_up(scanner: &Scanner, ended: Ended) -> Remains {
         drain_cgroup(group, deadline, &mut remains);
     }
     if ended.scan || !remains.survivors.is_empty() {
-        let tags = HashSet::from([ended.tag]);
-        remains.killed += kill_tagged(scanner, &tags, ended.at, deadline, &mut remains.survivors);
+        let ids = HashSet::from([ended.id]);
+        let survivors = &mut remains.survivors;
+        remains.killed += kill_orphans(scanner, owner, &ids, ended.at, deadline, survivors);
     }
     remains
 }
@@ -135,107 +137,79 @@ fn drain_cgroup(group: &Group, deadline: Instant, remains: &mut Remains) {
             break;
         }
         if !pids.is_empty() {
-            group.kill();
             known.extend(pids);
+            known.extend(group.end(deadline));
         }
         std::thread::sleep(PAUSE);
     }
     remains.killed += known.len();
 }
 
-/// Kills every orphan that carries one of the tags, with everything below it. Answers how many
-/// there were.
-pub fn kill_tagged(
+/// Ends every orphan that descends from one of these processes, with everything below it. Answers
+/// how many there were.
+pub fn kill_orphans(
     scanner: &Scanner,
-    tags: &HashSet<String>,
+    owner: &Owner,
+    ids: &HashSet<u64>,
     since: Instant,
     deadline: Instant,
     survivors: &mut Vec<i32>,
 ) -> usize {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let find = |table: &Table| {
-        let has_tag = |p: &&Process| {
-            !p.is_zombie && procfs::read_tag(p.pid).is_some_and(|tag| tags.contains(&tag))
-        };
-        table.descendants(table.children(own_pid).filter(has_tag).map(|p| p.pid))
-    };
-    kill_until_gone(scanner, find, since, deadline, survivors)
-}
-
-/// Kills every process that carries the tag of this runner, with everything below it. Answers how
-/// many there were and which did not end in time.
-pub fn kill_of_runner(key: &str, patience: Duration) -> (usize, Vec<i32>) {
-    let prefix = format!("{key}/");
-    let find = |table: &Table| {
         let is_its = |p: &&Process| {
-            !p.is_zombie && procfs::read_tag(p.pid).is_some_and(|tag| tag.starts_with(&prefix))
+            !p.is_zombie && owner.number_of(p.pid).is_some_and(|id| ids.contains(&id))
         };
-        table.descendants(table.all().filter(is_its).map(|p| p.pid))
+        table.descendants(table.children(own_pid).filter(is_its).map(|p| p.pid))
     };
-    let now = Instant::now();
-    let mut survivors = Vec::new();
-    let killed = kill_until_gone(&Scanner::default(), find, now, now + patience, &mut survivors);
-    (killed, survivors)
+    match scanner.table_since(since) {
+        // The usual case: one table, shared with others, and nothing in it.
+        Ok(table) if find(&table).is_empty() => return 0,
+        Ok(_) => {}
+        Err(error) => {
+            tracing::warn!(%error, "can not read the process table");
+            return 0;
+        }
+    }
+    let ended = torc_fence::end(find, deadline);
+    // What was killed has become our child by now.
+    ended.killed.iter().for_each(|pid| {
+        sys::reap(*pid);
+    });
+    survivors.extend(ended.survivors);
+    ended.killed.len()
 }
 
-/// Kills what `find` finds, again and again until it finds nothing: a process may fork while it is
-/// being killed.
-pub fn kill_until_gone(
-    scanner: &Scanner,
-    find: impl Fn(&Table) -> Vec<Process>,
-    since: Instant,
-    deadline: Instant,
-    survivors: &mut Vec<i32>,
-) -> usize {
-    let mut killed: HashMap<i32, u64> = HashMap::new();
-    let mut since = since;
-    loop {
-        let found = match scanner.table_since(since) {
-            Ok(table) => find(&table),
-            Err(error) => {
-                tracing::warn!(%error, "can not read the process table");
-                return killed.len();
-            }
-        };
-        let living: Vec<&Process> = found.iter().filter(|p| !p.is_zombie).collect();
-        if living.is_empty() {
-            // What was killed has become our child by now.
-            killed.keys().for_each(|pid| {
-                sys::reap(*pid);
-            });
-            return killed.len();
-        }
-        if Instant::now() >= deadline {
-            survivors.extend(living.iter().map(|p| p.pid));
-            return killed.len();
-        }
-        for process in living {
-            signal_exactly(process, Signal::KILL);
-            killed.insert(process.pid, process.start);
-        }
-        std::thread::sleep(PAUSE);
-        killed.keys().for_each(|pid| {
-            sys::reap(*pid);
-        });
-        since = Instant::now();
-    }
-}
-
-/// Signals this process and no other that may have got its number since.
-pub fn signal_exactly(process: &Process, signal: Signal) {
-    let result = match sys::pidfd_open(process.pid) {
-        Ok(pidfd) => match procfs::find_process(process.pid) {
-            Some(now) if now.start == process.start => sys::signal_pidfd(pidfd.as_fd(), signal),
-            _ => Ok(()),
-        },
-        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-            sys::signal_process(process.pid, signal)
-        }
-        Err(_) => Ok(()),
+/// Signals all of a tree but its process group, parents before children. For SIGKILL everything is
+/// stopped first, the group included.
+pub fn signal_tree(
+    owner: &Owner,
+    id: u64,
+    leader: i32,
+    table: &Table,
+    cgroup: Option<&Group>,
+    signal: Signal,
+) -> io::Result<()> {
+    let outside = |table: &Table| {
+        let watched = Watched { id, pid: leader, memory_limit: None };
+        let mut tree = monitor::members(table, owner, &[watched]).remove(&id).unwrap_or_default();
+        tree.retain(|p| !p.is_zombie && p.group != leader);
+        table.parents_first(&mut tree);
+        tree
     };
-    if let Err(error) = result {
-        tracing::warn!(pid = process.pid, %error, "can not signal a process");
+    let mut others = outside(table);
+    if signal == Signal::KILL {
+        if let Some(group) = cgroup {
+            group.freeze();
+        }
+        sys::signal_group(leader, Signal::STOP)?;
+        if !others.is_empty() {
+            others = torc_fence::freeze(outside)?;
+        }
     }
+    sys::signal_group(leader, signal)?;
+    others.iter().for_each(|process| drop(torc_fence::ending::signal_exactly(process, signal)));
+    Ok(())
 }
 
 /// What a sweep remembers for the next one.
@@ -253,8 +227,10 @@ pub struct Strangers {
 /// What a sweep must know.
 #[derive(Debug)]
 pub struct SweepOrder {
-    /// Tags of processes that have ended.
-    pub tags: HashSet<String>,
+    /// Tells which processes are ours.
+    pub owner: Owner,
+    /// Numbers of processes that have ended.
+    pub ended: HashSet<u64>,
     /// Leaders that live.
     pub leaders: HashSet<i32>,
     /// Number of the newest process.
@@ -263,6 +239,19 @@ pub struct SweepOrder {
     pub oldest_living: u64,
     /// From the last sweep.
     pub strangers: Strangers,
+}
+
+/// Some process that we did not start ourselves is our child: an orphan of a process that we
+/// started. One read of a small file; true when it cannot be told that cheaply.
+pub fn has_orphans(known: i32) -> bool {
+    // The kernel hands orphans to the first thread, which starts no jobs.
+    let own = std::process::id();
+    match std::fs::read_to_string(format!("/proc/self/task/{own}/children")) {
+        Ok(text) => text
+            .split_ascii_whitespace()
+            .any(|pid| pid.parse::<i32>().is_ok_and(|pid| pid != known)),
+        Err(_) => true,
+    }
 }
 
 /// Nobody descends from us but `known` and what other parts of this program started: there is
@@ -287,7 +276,8 @@ pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
     let own_group = sys::own_group();
     let now = Instant::now();
     let mut survivors = Vec::new();
-    let killed = kill_tagged(scanner, &order.tags, now, now + PATIENCE, &mut survivors);
+    let killed =
+        kill_orphans(scanner, &order.owner, &order.ended, now, now + PATIENCE, &mut survivors);
     if killed > 0 || !survivors.is_empty() {
         tracing::info!(killed, ?survivors, "ended processes that outlived their attempt");
     }
@@ -307,10 +297,10 @@ pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
             } else {
                 next.zombies.insert(key);
             }
-        } else if procfs::read_tag(child.pid).is_none() {
+        } else if !torc_fence::ending::is_owned(child.pid) {
             match order.strangers.untagged.get(&key) {
                 Some(newest) if *newest < order.oldest_living => {
-                    doomed.push(child.pid);
+                    doomed.push(key);
                     next.zombies.insert(key);
                 }
                 Some(newest) => drop(next.untagged.insert(key, *newest)),
@@ -318,9 +308,15 @@ pub fn sweep(scanner: &Scanner, order: SweepOrder) -> Strangers {
             }
         }
     }
-    for process in table.descendants(doomed) {
-        tracing::info!(pid = process.pid, "ended an orphan without a tag");
-        signal_exactly(&process, Signal::KILL);
+    if !doomed.is_empty() {
+        tracing::info!(?doomed, "ending orphans that carry no mark");
+        let find = |table: &Table| {
+            let is_there = |(pid, start): &&(i32, u64)| {
+                table.find(*pid).is_some_and(|process| process.start == *start)
+            };
+            table.descendants(doomed.iter().filter(is_there).map(|(pid, _)| *pid))
+        };
+        torc_fence::end(find, Instant::now() + PATIENCE);
     }
     next.need_another_look = !next.zombies.is_empty()
         || next.untagged.values().any(|newest| *newest < order.oldest_living);

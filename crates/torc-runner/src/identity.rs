@@ -1,7 +1,6 @@
 //! Which runner process it was, so that a later one can tell whether it is gone and end what it
 //! left.
 
-use crate::cleanup;
 use crate::procfs;
 use crate::sys;
 use serde::{Deserialize, Serialize};
@@ -115,9 +114,11 @@ pub fn end_leftovers(output_dir: &Path) -> usize {
             continue;
         }
         if owner.boot_id == procfs::boot_id() {
-            let (count, survivors) = cleanup::kill_of_runner(key, Duration::from_secs(10));
-            killed += count;
-            if !survivors.is_empty() {
+            let ended = torc_fence::end_runners(&[key], Duration::from_secs(10));
+            let Some(ended) = ended.get(key) else { continue };
+            killed += ended.killed.len();
+            if !ended.survivors.is_empty() || !ended.was_seen {
+                let survivors = &ended.survivors;
                 tracing::error!(?survivors, "processes of a dead runner did not end");
                 continue;
             }

@@ -39,7 +39,6 @@ mod mailbox;
 mod monitor;
 mod plain;
 mod process;
-mod procfs;
 mod resources;
 mod runner;
 pub mod slurm;
@@ -49,6 +48,8 @@ mod supervisor;
 mod sys;
 mod tasks;
 mod time;
+
+pub(crate) use torc_fence::procfs;
 
 pub use config::{Config, Kind, LeaveReason, Prefetch, RunnerEvent, Shutdown, Summary};
 pub use error::Error;

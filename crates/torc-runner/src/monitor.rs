@@ -3,6 +3,7 @@
 use crate::procfs::{self, Process, TICKS_PER_SECOND, Table};
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
+use torc_fence::Owner;
 
 /// A process to look at.
 #[derive(Clone, Debug)]
@@ -11,8 +12,6 @@ pub struct Watched {
     pub id: u64,
     /// Leader of its tree.
     pub pid: i32,
-    /// Marks what left the tree.
-    pub tag: String,
     /// Worth a closer look when it comes near this.
     pub memory_limit: Option<u64>,
 }
@@ -70,15 +69,13 @@ impl Usage {
 }
 
 /// Everything that belongs to a tree: what descends from its leader, and orphans that carry its
-/// tag.
-pub fn members(table: &Table, watched: &[Watched]) -> HashMap<u64, Vec<Process>> {
+/// mark.
+pub fn members(table: &Table, owner: &Owner, watched: &[Watched]) -> HashMap<u64, Vec<Process>> {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let leaders: HashSet<i32> = watched.iter().map(|w| w.pid).collect();
-    let by_tag: HashMap<&str, u64> = watched.iter().map(|w| (w.tag.as_str(), w.id)).collect();
     let mut roots: HashMap<u64, Vec<i32>> = watched.iter().map(|w| (w.id, vec![w.pid])).collect();
     for orphan in table.children(own_pid).filter(|p| !p.is_zombie && !leaders.contains(&p.pid)) {
-        let id = procfs::read_tag(orphan.pid).and_then(|tag| by_tag.get(tag.as_str()).copied());
-        if let Some(roots) = id.and_then(|id| roots.get_mut(&id)) {
+        if let Some(roots) = owner.number_of(orphan.pid).and_then(|id| roots.get_mut(&id)) {
             roots.push(orphan.pid);
         }
     }
@@ -86,8 +83,8 @@ pub fn members(table: &Table, watched: &[Watched]) -> HashMap<u64, Vec<Process>>
 }
 
 /// Looks at all of them once.
-pub fn sample(table: &Table, watched: &[Watched]) -> Vec<Sample> {
-    let members = members(table, watched);
+pub fn sample(table: &Table, owner: &Owner, watched: &[Watched]) -> Vec<Sample> {
+    let members = members(table, owner, watched);
     let of = |w: &Watched| {
         let tree = members.get(&w.id)?;
         (!tree.is_empty()).then(|| Sample {
@@ -168,10 +165,11 @@ mod tests {
         let mut first = [0];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let watched = [Watched { id: 3, pid, tag: "none".into(), memory_limit: None }];
-        let samples = sample(&Table::read().unwrap(), &watched);
+        let owner = Owner::new("monitor");
+        let watched = [Watched { id: 3, pid, memory_limit: None }];
+        let samples = sample(&Table::read().unwrap(), &owner, &watched);
         let exact = [Watched { memory_limit: Some(1), ..watched[0].clone() }];
-        let exact = sample(&Table::read().unwrap(), &exact);
+        let exact = sample(&Table::read().unwrap(), &owner, &exact);
         drop(child.stdin.take());
         child.wait().unwrap();
         for samples in [samples, exact] {
@@ -180,6 +178,6 @@ mod tests {
             assert!(samples[0].memory_bytes < 80_000_000, "{samples:?}");
             assert!(samples[0].processes >= 2, "{samples:?}");
         }
-        assert_eq!(sample(&Table::read().unwrap(), &watched), []);
+        assert_eq!(sample(&Table::read().unwrap(), &owner, &watched), []);
     }
 }

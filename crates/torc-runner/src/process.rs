@@ -15,6 +15,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use torc_fence::{Mark, Owner};
 
 /// What to run and within which limits.
 #[derive(Clone, Debug)]
@@ -76,6 +77,10 @@ pub struct Setup {
     working_dir: PathBuf,
     /// Memory limits by the kernel, where it lets us.
     pub cgroups: Option<Cgroups>,
+    /// Tells which processes are the runner's.
+    pub owner: Owner,
+    /// What its processes are found by.
+    mark: Option<Mark>,
     /// How to do without a shell where none is needed.
     plain: Option<Plain>,
     /// What a process reads that reads nothing, and where output goes that goes nowhere.
@@ -84,11 +89,12 @@ pub struct Setup {
 
 impl Setup {
     /// For processes that start in this directory.
-    pub fn new(working_dir: PathBuf, cgroups: Option<Cgroups>) -> io::Result<Self> {
-        Self::with_env(inherited_env(), working_dir, cgroups)
+    pub fn new(key: &str, working_dir: PathBuf, cgroups: Option<Cgroups>) -> io::Result<Self> {
+        Self::with_env(key, inherited_env(), working_dir, cgroups)
     }
 
     fn with_env(
+        key: &str,
         env: Vec<(OsString, OsString)>,
         working_dir: PathBuf,
         cgroups: Option<Cgroups>,
@@ -96,7 +102,13 @@ impl Setup {
         let shell = find_shell();
         let plain = Plain::new(&shell, &env, &working_dir);
         let null = File::options().read(true).write(true).open("/dev/null")?;
-        Ok(Self { shell, env, working_dir, cgroups, plain, null })
+        let (owner, mark) = (Owner::new(key), Mark::of_runner(key));
+        if mark.is_none() {
+            tracing::warn!(
+                "the limit on file locks is set already: jobs that empty their environment and leave their parents may survive a kill of this runner"
+            );
+        }
+        Ok(Self { shell, env, working_dir, cgroups, owner, mark, plain, null })
     }
 }
 
@@ -215,7 +227,8 @@ fn start(
         None => setup.shell.clone(),
         Some(name) => plain::find(name, env_path(setup, order), dir).unwrap_or_else(|| name.into()),
     };
-    run(&program, &arguments, &env, dir, group, stdio).map_err(|error| match error {
+    let mark = setup.mark.map(|mark| mark.limits(order.id));
+    run(&program, &arguments, &env, dir, group, mark, stdio).map_err(|error| match error {
         SpawnError::Process(error) => LaunchError::new("can not make a process", &error),
         SpawnError::Directory(error) => {
             LaunchError::new(&format!("can not start in `{}`", dir.display()), &error)
@@ -243,7 +256,8 @@ fn start_plainly(
         .filter(|file| file.is_absolute() || name.contains('/'))?;
     let env = environment(setup, order, &plain.variables(&program)).ok()?;
     let arguments: Vec<&OsStr> = words.iter().map(|word| OsStr::new(word.as_ref())).collect();
-    run(&program, &arguments, &env, &setup.working_dir, group, stdio).ok()
+    let mark = setup.mark.map(|mark| mark.limits(order.id));
+    run(&program, &arguments, &env, &setup.working_dir, group, mark, stdio).ok()
 }
 
 /// Where a process finds its programs.
@@ -285,6 +299,7 @@ fn run(
     env: &Strings,
     dir: &Path,
     group: Option<&Group>,
+    mark: Option<(u64, Option<u64>)>,
     stdio: [BorrowedFd<'_>; 3],
 ) -> Result<Started, SpawnError> {
     let mut argv = Strings::default();
@@ -309,7 +324,7 @@ fn run(
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
     let path = text(path).map_err(SpawnError::Program)?;
     let dir = text(dir).map_err(SpawnError::Directory)?;
-    sys::spawn(&Program { path: &path, argv: &argv, env, dir: &dir, stdio })
+    sys::spawn(&Program { path: &path, argv: &argv, env, dir: &dir, stdio, mark })
 }
 
 /// Files for both streams; none where output goes nowhere.

@@ -23,7 +23,7 @@ use crate::tasks::Tasks;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -389,8 +389,12 @@ impl Engine {
         tell: Teller,
     ) -> Result<Self, Error> {
         let system = |e| Error::system("set up the watch over processes", e);
-        let cgroups = if context.execution.limit_resources { Cgroups::detect(key) } else { None };
-        let setup = Setup::new(context.working_dir.clone(), cgroups).map_err(system)?;
+        let cgroups = if context.execution.limit_resources {
+            Cgroups::detect(key, guard.load(Ordering::SeqCst))
+        } else {
+            None
+        };
+        let setup = Setup::new(key, context.working_dir.clone(), cgroups).map_err(system)?;
         let tasks = Arc::new(Tasks::default());
         let (done_sender, done) = mailbox(DONE_KEY).map_err(system)?;
         let (report_sender, reports) = mailbox(REPORT_KEY).map_err(system)?;

@@ -232,7 +232,7 @@ pub struct Supervisor {
     next_sample: Option<Instant>,
     is_sampling: bool,
     machine_oom_kills: Option<u64>,
-    ended_tags: HashSet<String>,
+    ended: HashSet<u64>,
     next_sweep: Option<Instant>,
     is_sweeping: bool,
     sweep_cost: Duration,
@@ -266,7 +266,7 @@ impl Supervisor {
             next_sample: None,
             is_sampling: false,
             machine_oom_kills: monitor::machine_oom_kills(),
-            ended_tags: HashSet::new(),
+            ended: HashSet::new(),
             next_sweep: None,
             is_sweeping: false,
             sweep_cost: Duration::ZERO,
@@ -412,16 +412,13 @@ impl Supervisor {
         if table.is_none() {
             *table = self.scanner.table_since(now).ok();
         }
-        if let Some(table) = table {
-            let watched =
-                Watched { id, pid: launched.pid, tag: live.order.tag.clone(), memory_limit: None };
-            let tree = monitor::members(table, &[watched]).remove(&id).unwrap_or_default();
-            for process in tree.iter().filter(|p| !p.is_zombie && p.group != launched.pid) {
-                cleanup::signal_exactly(process, signal);
-            }
-        }
-        if let Err(error) = sys::signal_group(launched.pid, signal) {
-            tracing::warn!(pid = launched.pid, %error, "can not signal a process group");
+        let (pid, group) = (launched.pid, launched.group.as_ref());
+        let result = match table {
+            Some(table) => cleanup::signal_tree(&self.setup.owner, id, pid, table, group, signal),
+            None => sys::signal_group(pid, signal),
+        };
+        if let Err(error) = result {
+            tracing::warn!(pid, %error, "can not signal a process group");
         }
         let is_lingering = matches!(live.state, State::Lingering(..));
         let at = match &mut live.stop {
@@ -603,26 +600,24 @@ impl Supervisor {
     ) {
         let Some(live) = self.live.get_mut(&id) else { return };
         let ran = gone.at.saturating_duration_since(launched.started);
-        let scan = live.stop.is_some() || (ran >= SCAN_FROM && now >= self.next_scan);
-        let tag = &live.order.tag;
+        // A failed attempt may be tried again at once, and must not find its own escapees alive.
+        let guard = self.guard.load(Ordering::SeqCst);
+        let may_be_retried = || !gone.status.success() && cleanup::has_orphans(guard);
+        let scan =
+            live.stop.is_some() || (ran >= SCAN_FROM && now >= self.next_scan) || may_be_retried();
         if !scan {
-            self.ended_tags.insert(tag.clone());
+            self.ended.insert(id);
         }
         let cgroup = launched.group.take();
         if scan || group_was_alive || cgroup.is_some() {
-            let ended = Ended {
-                tag: tag.clone(),
-                pgid: launched.pid,
-                group_was_alive,
-                cgroup,
-                scan,
-                at: gone.at,
-            };
+            let ended =
+                Ended { id, pgid: launched.pid, group_was_alive, cgroup, scan, at: gone.at };
             live.state = State::CleaningUp(launched, gone);
             let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
+            let setup = self.setup.clone();
             self.tasks.push(move || {
                 let start = Instant::now();
-                let remains = cleanup::clean_up(&scanner, ended);
+                let remains = cleanup::clean_up(&scanner, &setup.owner, ended);
                 answers.send_quietly(Done::CleanedUp(
                     id,
                     remains,
@@ -656,7 +651,7 @@ impl Supervisor {
         }
         if !remains.survivors.is_empty() {
             tracing::error!(pids = ?remains.survivors, "processes did not end although they were killed");
-            self.ended_tags.insert(live.order.tag.clone());
+            self.ended.insert(id);
             self.plan_sweep(now);
         }
         let how = match (gone.status.code(), gone.status.signal()) {
@@ -739,7 +734,6 @@ impl Supervisor {
                 State::Running(launched) => Some(Watched {
                     id: *id,
                     pid: launched.pid,
-                    tag: live.order.tag.clone(),
                     memory_limit: live.order.memory_limit,
                 }),
                 State::Starting | State::Lingering(..) | State::CleaningUp(..) => None,
@@ -753,9 +747,10 @@ impl Supervisor {
         }
         self.is_sampling = true;
         let (scanner, answers) = (self.scanner.clone(), self.answers.clone());
+        let setup = self.setup.clone();
         self.tasks.push(move || {
             let samples = match scanner.table_since(now) {
-                Ok(table) => monitor::sample(&table, &watched),
+                Ok(table) => monitor::sample(&table, &setup.owner, &watched),
                 Err(error) => {
                     tracing::warn!(%error, "can not read the process table");
                     Vec::new()
@@ -815,7 +810,8 @@ impl Supervisor {
         });
         SweepOrder {
             leaders: leaders.chain([self.guard.load(Ordering::SeqCst)]).collect(),
-            tags: std::mem::take(&mut self.ended_tags),
+            owner: self.setup.owner.clone(),
+            ended: std::mem::take(&mut self.ended),
             newest: self.newest,
             oldest_living: self.live.keys().min().copied().unwrap_or(self.newest + 1),
             strangers: std::mem::take(&mut self.strangers),

@@ -112,12 +112,7 @@ pub fn signal_group(pgid: i32, signal: Signal) -> io::Result<()> {
     ignore_gone(rustix::process::kill_process_group(pid, signal))
 }
 
-/// Signals the process behind a descriptor. A process that is gone is no error.
-pub fn signal_pidfd(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
-    ignore_gone(rustix::process::pidfd_send_signal(pidfd, signal))
-}
-
-/// Signals one process by number; only where descriptors for processes do not exist.
+/// Signals one process by number: a child that was not reaped, whose number is its own.
 pub fn signal_process(pid: i32, signal: Signal) -> io::Result<()> {
     let Some(pid) = Pid::from_raw(pid).filter(|p| p.as_raw_nonzero().get() > 1) else {
         return Ok(());
@@ -343,12 +338,11 @@ mod tests {
         poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
         assert!(ready.is_empty(), "a ring is told once");
         assert!(matches!(reap(pid), Reap::Alive));
-        signal_pidfd(pidfd.as_fd(), Signal::KILL).unwrap();
+        signal_process(pid, Signal::KILL).unwrap();
         poller.wait(None, &mut ready).unwrap();
         assert_eq!(ready, [5]);
         let Reap::Ended(reaped) = reap(pid) else { panic!("not reaped") };
         assert_eq!(reaped.status.signal(), Some(9));
-        signal_pidfd(pidfd.as_fd(), Signal::KILL).unwrap();
         signal_process(pid, Signal::KILL).unwrap();
     }
 

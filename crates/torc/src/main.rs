@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     // Not a command for people, and it must be small: nothing else of the program is set up for it.
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(torc_runner::guard::WORD) {
-        torc_runner::guard::watch(&words.next().unwrap_or_default());
+        torc_runner::guard::watch();
         return ExitCode::SUCCESS;
     }
     let exit = cli::Cli::read(arguments()).execute().unwrap_or_else(|error| {

@@ -37,7 +37,7 @@ impl World {
         script("fails", "#!/bin/sh\necho no >&2; exit 3\n", 0o755);
         script("dies", "#!/bin/sh\nkill -SEGV $$\n", 0o755);
         let env = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let setup = Setup::with_env(env, dir.path().into(), None).unwrap();
+        let setup = Setup::with_env("test", env, dir.path().into(), None).unwrap();
         Self { dir, setup }
     }
 
@@ -202,7 +202,7 @@ fn the_environment_is_the_one_that_a_shell_would_give() {
     ] {
         let env: Vec<(&str, &str)> = USUAL.iter().copied().chain(more.clone()).collect();
         let env = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        world.setup = Setup::with_env(env, world.dir.path().into(), None).unwrap();
+        world.setup = Setup::with_env("test", env, world.dir.path().into(), None).unwrap();
         assert_eq!(world.compare("env", &[]), is_plain, "{more:?}");
         assert_eq!(world.compare("./show a", &[]), is_plain, "{more:?}");
     }

@@ -58,7 +58,7 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
         time_series: None,
         live: Default::default(),
     });
-    let setup = Setup::new(local.working_dir, None)?;
+    let setup = Setup::new(&context.key, local.working_dir, None)?;
     let rules = Rules { grace: local.grace, termination: Signal::TERM, sample_interval: None };
     let tasks = Arc::new(Tasks::default());
     let (sender, inbox) = mailbox(DONE_KEY)?;

@@ -36,7 +36,7 @@ impl Bench {
         let dir = tempfile::tempdir().unwrap();
         let (answers, inbox) = mailbox(0).unwrap();
         let tasks = Arc::new(Tasks::default());
-        let setup = Setup::new(dir.path().into(), cgroups(&key)).unwrap();
+        let setup = Setup::new(&key, dir.path().into(), cgroups(&key)).unwrap();
         let rules = Rules { grace, termination: Signal::TERM, sample_interval };
         let supervisor = Supervisor::new(setup, rules, tasks.clone(), answers).unwrap();
         inbox.join(supervisor.poller()).unwrap();
@@ -125,11 +125,8 @@ impl Bench {
     /// Living processes that carry a tag of this bench.
     fn tagged(&self) -> Vec<i32> {
         let table = Table::read().unwrap();
-        let ours = |p: &procfs::Process| {
-            !p.is_zombie
-                && procfs::read_tag(p.pid)
-                    .is_some_and(|tag| tag.starts_with(&format!("{}/", self.key)))
-        };
+        let owner = torc_fence::Owner::new(&self.key);
+        let ours = |p: &procfs::Process| !p.is_zombie && owner.owns(p.pid);
         table
             .descendants([i32::try_from(std::process::id()).unwrap()])
             .iter()
@@ -394,9 +391,7 @@ fn a_background_helper_of_a_living_process_is_left_alone() {
         for _ in 0..3 {
             let quick = bench.order("true");
             bench.run(quick);
-            bench.until("a sweep", |b| {
-                b.supervisor.ended_tags.is_empty() && !b.supervisor.is_sweeping
-            });
+            bench.until("a sweep", |b| b.supervisor.ended.is_empty() && !b.supervisor.is_sweeping);
         }
         assert!(is_alive(pid));
         std::fs::write(bench.path("go"), "").unwrap();
@@ -445,7 +440,7 @@ fn memory_beyond_the_limit_is_noticed_by_sampling() {
 
 #[test]
 fn memory_beyond_the_limit_is_stopped_by_the_kernel_where_it_can() {
-    let mut bench = Bench::with(Duration::from_secs(5), None, Cgroups::detect);
+    let mut bench = Bench::with(Duration::from_secs(5), None, |key| Cgroups::detect(key, 0));
     if bench.supervisor.setup.cgroups.is_none() {
         eprintln!("skipped: no control group can be made here");
         return;

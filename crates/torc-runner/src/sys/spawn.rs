@@ -67,6 +67,8 @@ pub struct Program<'a> {
     pub dir: &'a CStr,
     /// Its standard input, output and error; none of them may be below 3.
     pub stdio: [BorrowedFd<'a>; 3],
+    /// Limits by which it and all it starts can be found: see [`torc_fence::Mark::limits`].
+    pub mark: Option<(u64, Option<u64>)>,
 }
 
 /// Which part of a start went wrong.
@@ -87,6 +89,9 @@ struct Child {
     env: *const *const c_char,
     dir: *const c_char,
     stdio: [c_int; 3],
+    mark: Option<(u64, Option<u64>)>,
+    /// Who starts it.
+    parent: libc::pid_t,
     /// Where it was put, until its program runs.
     place: Option<Place>,
     /// What went wrong, written by the child: which step, and the error number.
@@ -110,6 +115,8 @@ pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError
         env: env.as_ptr(),
         dir: program.dir.as_ptr(),
         stdio: program.stdio.map(|fd| fd.as_raw_fd()),
+        mark: program.mark,
+        parent: rustix::process::getpid().as_raw_nonzero().get(),
         place: Place::keep(),
         failure: None,
     };
@@ -191,6 +198,14 @@ unsafe fn prepare(child: &Child) -> Step {
         if libc::setpgid(0, 0) != 0 {
             return Step::Prepare;
         }
+        // First of all: whoever looks for it after our death must find it. A kernel that refuses
+        // leaves the variable in its environment.
+        if let Some((runner, process)) = child.mark {
+            set_limit(libc::RLIMIT_LOCKS, runner);
+            if let Some(process) = process {
+                set_limit(libc::RLIMIT_RTTIME, process);
+            }
+        }
         for (target, fd) in (0..).zip(child.stdio) {
             if libc::dup2(fd, target) != target {
                 return Step::Prepare;
@@ -216,9 +231,25 @@ unsafe fn prepare(child: &Child) -> Step {
         if child.place.as_ref().is_some_and(|place| place.leave().is_err()) {
             return Step::Prepare;
         }
+        // A runner that was killed meanwhile must not start anything any more. One that is killed
+        // from here on leaves a process that carries its mark.
+        if libc::getppid() != child.parent {
+            *libc::__errno_location() = libc::ESRCH;
+            return Step::Prepare;
+        }
         libc::execve(child.path, child.argv, child.env);
     }
     Step::Run
+}
+
+/// Both the soft and the hard limit.
+///
+/// # Safety
+/// None beyond that of the call: it takes a pointer to a live variable.
+unsafe fn set_limit(resource: libc::__rlimit_resource_t, value: u64) {
+    let limit = libc::rlimit64 { rlim_cur: value, rlim_max: value };
+    // SAFETY: the pointer is to a live variable of the right type.
+    unsafe { libc::setrlimit64(resource, &raw const limit) };
 }
 
 #[cfg(test)]
@@ -244,6 +275,7 @@ mod tests {
             env: &strings(&["NAME=value of it"]),
             dir: &CString::new(dir).unwrap(),
             stdio: [null.as_fd(), out.as_fd(), null.as_fd()],
+            mark: torc_fence::Mark::of_runner("spawn").map(|mark| mark.limits(77)),
         };
         spawn(&program).map(|(pid, pidfd)| {
             assert!(pidfd.is_some());
@@ -288,6 +320,34 @@ mod tests {
         };
         assert_eq!((mask("SigBlk"), mask("SigCgt")), (0, 0), "{seen}");
         assert_eq!(mask("SigIgn") >> (libc::SIGPIPE - 1) & 1, 0, "{seen}");
+    }
+
+    #[test]
+    fn a_program_and_what_it_starts_carry_the_mark_whatever_they_shed() {
+        let out = File::create("/dev/null").unwrap();
+        let text = "env -i /usr/bin/setsid -f /bin/sleep 7731; exec -a other sleep 7732";
+        let pid = start("/bin/bash", &["bash", "-c", text], "/", &out).unwrap();
+        let is_sleep = |p: &&torc_fence::procfs::Process| {
+            let line = std::fs::read(format!("/proc/{}/cmdline", p.pid)).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains("sleep\x007731") || line.contains("other\x007732")
+        };
+        let found = loop {
+            let table = torc_fence::procfs::Table::read().unwrap();
+            let found: Vec<i32> = table.all().filter(is_sleep).map(|p| p.pid).collect();
+            if found.len() == 2 {
+                break found;
+            }
+        };
+        let marks: Vec<_> = found.iter().map(|pid| torc_fence::mark::read(*pid)).collect();
+        for pid in &found {
+            crate::sys::signal_process(*pid, rustix::process::Signal::KILL).unwrap();
+        }
+        wait_for_end(pid);
+        reap(pid);
+        let runner = torc_fence::mark::runner_number("spawn");
+        let expected = torc_fence::mark::Found { runner, process: Some(77) };
+        assert_eq!(marks, [Some(expected); 2]);
     }
 
     #[test]

@@ -28,8 +28,12 @@ pub struct Process {
     pub parent: i32,
     /// Its process group.
     pub group: i32,
+    /// Its session.
+    pub session: i32,
     /// It has ended and waits for its parent to notice.
     pub is_zombie: bool,
+    /// It stands still by a signal.
+    pub is_stopped: bool,
     /// User and system time in ticks, of waited-for children as well.
     pub ticks: u64,
     /// Start time in ticks since boot: with the pid it names a process for ever.
@@ -100,6 +104,28 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Sorts processes so that each comes after its parent.
+    pub fn parents_first(&self, processes: &mut [Process]) {
+        let depth = |process: &Process| {
+            let mut depth = 0_usize;
+            let mut at = process;
+            // A table is not read in one moment: parents may form a circle in it.
+            while let Some(parent) = self.by_pid.get(&at.parent).filter(|_| depth < 10_000) {
+                depth += 1;
+                at = parent;
+            }
+            depth
+        };
+        processes.sort_by_cached_key(|process| (depth(process), process.start, process.pid));
+    }
+
+    /// One process.
+    pub fn find(&self, pid: i32) -> Option<&Process> {
+        self.by_pid.get(&pid)
+    }
+}
+
 /// Reads one process.
 pub fn find_process(pid: i32) -> Option<Process> {
     // The kernel hands out the whole line at once, and a name has at most 64 bytes: one read will
@@ -146,7 +172,10 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
         pid,
         parent: i32::try_from(number(1)?).ok()?,
         group: i32::try_from(number(2)?).ok()?,
-        is_zombie: matches!(*fields.first()?, "Z" | "X" | "x"),
+        session: i32::try_from(number(3)?).ok()?,
+        // A process whose first thread has ended looks the same, but its other threads run.
+        is_zombie: matches!(*fields.first()?, "Z" | "X" | "x") && number(17)? <= 1,
+        is_stopped: matches!(*fields.first()?, "T" | "t"),
         ticks: unsigned(11)? + unsigned(12)? + unsigned(13)? + unsigned(14)?,
         start: unsigned(19)?,
         rss_pages: unsigned(21)?,
@@ -207,7 +236,17 @@ mod tests {
     fn process(pid: i32, parent: i32) -> (i32, Process) {
         (
             pid,
-            Process { pid, parent, group: pid, is_zombie: false, ticks: 0, start: 0, rss_pages: 0 },
+            Process {
+                pid,
+                parent,
+                group: pid,
+                session: pid,
+                is_zombie: false,
+                is_stopped: false,
+                ticks: 0,
+                start: 0,
+                rss_pages: 0,
+            },
         )
     }
 
@@ -219,7 +258,9 @@ mod tests {
             pid: 42,
             parent: 7,
             group: 40,
+            session: 41,
             is_zombie: false,
+            is_stopped: false,
             ticks: 100,
             start: 12345,
             rss_pages: 77,
@@ -244,6 +285,10 @@ mod tests {
         let mut pids: Vec<i32> = table.descendants([2, 3, 99]).iter().map(|p| p.pid).collect();
         pids.sort_unstable();
         assert_eq!(pids, [2, 3, 4]);
+        let mut sorted = table.descendants([2]);
+        sorted.reverse();
+        table.parents_first(&mut sorted);
+        assert_eq!(sorted.iter().map(|p| p.pid).collect::<Vec<_>>(), [2, 3, 4]);
         assert_eq!(table.children(1).count(), 2);
     }
 
