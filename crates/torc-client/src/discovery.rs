@@ -4,6 +4,7 @@ use crate::{Client, Error};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use torc_fs::Trust;
 use torc_model::api::ServerFile;
 
 /// Address of the server.
@@ -16,17 +17,20 @@ pub const ENV_TOKEN_FILE: &str = "TORC_TOKEN_FILE";
 pub const STATE_DIR: &str = ".torc";
 /// What a running server writes there.
 pub const SERVER_FILE: &str = "server.json";
+/// Neither a server file nor a token is ever this long.
+const MAX_BYTES: u64 = 64 << 10;
 
 /// Where the server file is in a state directory.
 pub fn server_file_path(state_dir: &Path) -> PathBuf {
     state_dir.join(SERVER_FILE)
 }
 
-/// Reads the server file of a state directory.
+/// Reads the server file of a state directory. Both must be this user's and closed to writing by
+/// others: whoever may write there names the server that gets our commands and hands out jobs.
 pub fn read_server_file(state_dir: &Path) -> Result<ServerFile, Error> {
     let path = server_file_path(state_dir);
-    let text = std::fs::read(&path)
-        .map_err(|e| config(format!("can not read `{}`: {e}", path.display())))?;
+    let text = torc_fs::read_private_in(state_dir, SERVER_FILE, MAX_BYTES)
+        .map_err(|e| config(format!("cannot use `{}`: {e}", path.display())))?;
     serde_json::from_slice(&text)
         .map_err(|e| config(format!("can not understand `{}`: {e}", path.display())))
 }
@@ -69,12 +73,16 @@ pub fn find() -> Result<Option<Found>, Error> {
         .map_err(|e| config(format!("can not tell the current directory: {e}")))?;
     let Some(state_dir) = find_state_dir(&here) else { return Ok(None) };
     let file = read_server_file(&state_dir)?;
-    Ok(Some(Found { client: Client::new(&file.url, &file.token)?, state_dir: Some(state_dir) }))
+    Ok(Some(Found { client: Client::local(&file)?, state_dir: Some(state_dir) }))
 }
 
-/// The nearest `.torc` directory with a server file, from `start` upwards.
+/// The nearest `.torc` directory with a server file, from `start` upwards, that is this user's and
+/// closed to writing by others. Directories of other users are passed over: in a shared directory
+/// any user can make one.
 pub fn find_state_dir(start: &Path) -> Option<PathBuf> {
-    start.ancestors().map(|dir| dir.join(STATE_DIR)).find(|dir| server_file_path(dir).is_file())
+    let is_found =
+        |dir: &PathBuf| server_file_path(dir).is_file() && torc_fs::check_private_dir(dir).is_ok();
+    start.ancestors().map(|dir| dir.join(STATE_DIR)).find(is_found)
 }
 
 fn environment_token() -> Result<String, Error> {
@@ -92,10 +100,10 @@ fn environment_token() -> Result<String, Error> {
     }
 }
 
-/// Reads a token from a file.
+/// Reads a token from a file of this user or root that others may not write.
 pub fn read_token_file(path: &Path) -> Result<String, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| config(format!("can not read the token file `{}`: {e}", path.display())))?;
+    let text = torc_fs::read_text(path, Trust::Config, MAX_BYTES)
+        .map_err(|e| config(format!("cannot use the token file `{}`: {e}", path.display())))?;
     let token = text.trim();
     if token.is_empty() {
         return Err(config(format!("the token file `{}` is empty", path.display())));
@@ -139,7 +147,7 @@ mod tests {
         let state = dir.path().join(STATE_DIR);
         let below = dir.path().join("a/b");
         std::fs::create_dir_all(&below).unwrap();
-        std::fs::create_dir(&state).unwrap();
+        torc_fs::make_private_dir(&state).unwrap();
         assert_eq!(find_state_dir(&below).filter(|d| d.starts_with(dir.path())), None);
         write_server_file(&state, &sample()).unwrap();
         write_server_file(&state, &sample()).unwrap();
@@ -152,7 +160,8 @@ mod tests {
     #[test]
     fn a_broken_server_file_names_itself() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(server_file_path(dir.path()), "{").unwrap();
+        let path = server_file_path(dir.path());
+        torc_fs::write_new_private(&path, b"{").unwrap();
         let error = read_server_file(dir.path()).unwrap_err().to_string();
         assert!(error.contains("server.json"), "{error}");
     }
@@ -162,8 +171,32 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t");
         std::fs::write(&path, " \n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(read_token_file(&path).is_err());
         std::fs::write(&path, "abc\n").unwrap();
         assert_eq!(read_token_file(&path).unwrap(), "abc");
+    }
+
+    #[test]
+    fn state_that_others_may_write_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join(STATE_DIR);
+        std::fs::create_dir(&state).unwrap();
+        write_server_file(&state, &sample()).unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(&state, 0o700);
+        assert_eq!(find_state_dir(dir.path()), Some(state.clone()));
+        for open in [0o777, 0o770, 0o1777] {
+            set(&state, open);
+            assert_ne!(find_state_dir(dir.path()), Some(state.clone()), "{open:o}");
+            let error = read_server_file(&state).unwrap_err().to_string();
+            assert!(error.contains("may write to it"), "{error}");
+        }
+        set(&state, 0o700);
+        set(&server_file_path(&state), 0o666);
+        let error = read_server_file(&state).unwrap_err().to_string();
+        assert!(error.contains("may write to it"), "{error}");
     }
 }

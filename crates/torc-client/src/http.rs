@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::inside::{Body, Inside, boxed};
+use crate::peer::{Connector, Peer};
 use crate::single::{Single, in_origin_form};
 use crate::successor::Successor;
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
-use torc_model::api::{BASE_PATH, ErrorBody, ErrorInfo};
+use torc_model::api::{BASE_PATH, ErrorBody, ErrorInfo, ServerFile};
 
 /// Long enough for any ordinary call on a busy machine, short enough to notice a server that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -41,7 +42,7 @@ pub struct Client {
 /// How requests travel.
 enum Transport {
     /// Over as many connections as there are requests at once.
-    Pool(Pool<HttpConnector, Full<Bytes>>),
+    Pool(Pool<Connector, Full<Bytes>>),
     /// Over one connection, one after the other.
     Single(Single),
     /// Over none: whoever asks does the server's work.
@@ -54,12 +55,24 @@ struct Inner {
     origin: String,
     token: String,
     authorization: HeaderValue,
+    /// Whose process the server must be.
+    peer: Peer,
 }
 
 impl Client {
     /// Makes a client; nothing is sent yet. `base_url` is `http://host:port`, with or without the
     /// base path.
     pub fn new(base_url: &str, token: &str) -> Result<Self, Error> {
+        Self::connecting(base_url, token, Peer::Anyone)
+    }
+
+    /// A client for the server of this user that a file of this user names. Sends nothing to a
+    /// process of another user that listens at the address now.
+    pub fn local(file: &ServerFile) -> Result<Self, Error> {
+        Self::connecting(&file.url, &file.token, Peer::Ours)
+    }
+
+    fn connecting(base_url: &str, token: &str, peer: Peer) -> Result<Self, Error> {
         let config =
             |message: String, hint: &str| Error::Config { message, hint: Some(hint.into()) };
         let trimmed = base_url.trim().trim_end_matches('/');
@@ -94,11 +107,11 @@ impl Client {
         let pool = Pool::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(60))
-            .build(connector);
-        Self::with(Transport::Pool(pool), origin, token)
+            .build(Connector { http: connector, peer });
+        Self::with(Transport::Pool(pool), origin, token, peer)
     }
 
-    fn with(transport: Transport, origin: &str, token: &str) -> Result<Self, Error> {
+    fn with(transport: Transport, origin: &str, token: &str, peer: Peer) -> Result<Self, Error> {
         let token = token.trim();
         let mut authorization =
             HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Config {
@@ -106,7 +119,8 @@ impl Client {
                 hint: Some("check the token file".into()),
             })?;
         authorization.set_sensitive(true);
-        let inner = Inner { transport, origin: origin.into(), token: token.into(), authorization };
+        let inner =
+            Inner { transport, origin: origin.into(), token: token.into(), authorization, peer };
         Ok(Self { inner: Arc::new(inner), time_limit: TIME_LIMIT, inside: None, successor: None })
     }
 
@@ -119,7 +133,7 @@ impl Client {
     pub fn detached(&self) -> Result<Self, Error> {
         Ok(Self {
             time_limit: self.time_limit,
-            ..Self::new(&self.inner.origin, &self.inner.token)?
+            ..Self::connecting(&self.inner.origin, &self.inner.token, self.inner.peer)?
         })
     }
 
@@ -128,12 +142,12 @@ impl Client {
     /// to hand the connection back. A server in the same process needs no connection: the thread
     /// does the server's work itself, and nobody has to be woken.
     pub fn single(&self) -> Result<Self, Error> {
-        let Inner { origin, token, .. } = &*self.inner;
+        let Inner { origin, token, peer, .. } = &*self.inner;
         let transport = match &self.inside {
             Some(inside) => Transport::Inside(inside.clone()),
-            None => Transport::Single(Single::default()),
+            None => Transport::Single(Single::new(*peer)),
         };
-        Ok(Self { time_limit: self.time_limit, ..Self::with(transport, origin, token)? })
+        Ok(Self { time_limit: self.time_limit, ..Self::with(transport, origin, token, *peer)? })
     }
 
     /// The same client with another time limit per call.

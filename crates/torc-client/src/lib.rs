@@ -8,6 +8,7 @@ pub mod discovery;
 mod error;
 mod http;
 pub mod inside;
+mod peer;
 mod people;
 mod runner;
 mod single;

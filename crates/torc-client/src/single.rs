@@ -1,6 +1,7 @@
 //! One connection that is kept, for requests that come one after the other.
 
 use crate::http::CONNECT_LIMIT;
+use crate::peer::{self, Peer};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::Full;
@@ -13,12 +14,17 @@ use tokio::sync::Mutex;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The connection, once there is one.
-#[derive(Default)]
 pub struct Single {
     sender: Mutex<Option<SendRequest<Full<Bytes>>>>,
+    peer: Peer,
 }
 
 impl Single {
+    /// Connects with the first request.
+    pub fn new(peer: Peer) -> Self {
+        Self { sender: Mutex::default(), peer }
+    }
+
     /// Sends a request; a connection that was closed meanwhile is replaced as long as nothing has
     /// been sent on it.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
@@ -39,7 +45,7 @@ impl Single {
                 },
             }
         }
-        let mut sender = connect(&uri).await?;
+        let mut sender = connect(&uri, self.peer).await?;
         let answer = sender.send_request(request).await?;
         *kept = Some(sender);
         Ok(answer)
@@ -56,13 +62,16 @@ pub fn in_origin_form(mut request: Request<Full<Bytes>>) -> Result<Request<Full<
     Ok(request)
 }
 
-async fn connect(uri: &Uri) -> Result<SendRequest<Full<Bytes>>, Failure> {
+async fn connect(uri: &Uri, peer: Peer) -> Result<SendRequest<Full<Bytes>>, Failure> {
     let host = uri.host().ok_or("an address without a host")?.trim_matches(['[', ']']);
     let address = (host, uri.port_u16().unwrap_or(80));
     let too_slow = |_| format!("no connection within {} s", CONNECT_LIMIT.as_secs());
     let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(address))
         .await
         .map_err(too_slow)??;
+    if peer == Peer::Ours {
+        peer::check(&stream)?;
+    }
     stream.set_nodelay(true)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await?;
     // It ends when the sender is dropped or the server closes it; whoever sends next hears why.

@@ -16,16 +16,12 @@ const LARGEST: u64 = 64 << 10;
 pub fn load() -> Result<String, String> {
     let mut text = SHIPPED.to_owned();
     for path in files() {
-        let size = match std::fs::metadata(&path) {
-            Ok(found) => found.len(),
+        // It tells agents what to do: no other user may have written it.
+        let own = match torc_fs::read_text(&path, torc_fs::Trust::Config, LARGEST) {
+            Ok(own) => own,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(format!("cannot read `{}`: {error}", path.display())),
         };
-        if size > LARGEST {
-            return Err(format!("`{}` is larger than {LARGEST} bytes", path.display()));
-        }
-        let own = std::fs::read_to_string(&path)
-            .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
         text.push('\n');
         text.push_str(&own);
     }

@@ -25,7 +25,7 @@ pub struct Journal {
 impl Journal {
     /// A journal in a file, with at most this many calls.
     pub fn create(path: &Path, most: u64) -> std::io::Result<Self> {
-        Ok(Self { most, file: Some(Mutex::new(File::create(path)?)), ..Self::default() })
+        Ok(Self { most, file: Some(Mutex::new(torc_fs::create_log(path)?)), ..Self::default() })
     }
 
     /// Calls so far.

@@ -427,7 +427,7 @@ impl Executor {
             return;
         };
         self.tasks.push(move || {
-            let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+            let file = torc_fs::append_log(&path);
             if let Err(error) = file.and_then(|mut file| file.write_all(lines.as_bytes())) {
                 tracing::warn!(path = %path.display(), %error, "can not keep what attempts use");
             }

@@ -6,11 +6,11 @@ use crate::sys;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const DIR: &str = ".torc_runners";
+const MAX_BYTES: u64 = 64 << 10;
 
 /// Names a process for ever, on any host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -71,13 +71,13 @@ impl Presence {
         job_token: &str,
     ) -> io::Result<Self> {
         let dir = output_dir.join(DIR);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        torc_fs::make_private_dir(&dir)?;
         let presence = Self {
             record: dir.join(format!("{key}.json")),
             token_file: dir.join(format!("{key}.token")),
         };
-        write_private(&presence.token_file, job_token.as_bytes())?;
-        write_private(&presence.record, &serde_json::to_vec(own)?)?;
+        torc_fs::write_new_private(&presence.token_file, job_token.as_bytes())?;
+        torc_fs::write_new_private(&presence.record, &serde_json::to_vec(own)?)?;
         Ok(presence)
     }
 
@@ -91,11 +91,6 @@ impl Presence {
     }
 }
 
-fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    io::Write::write_all(&mut file, content)
-}
-
 /// Ends the processes of runners that died without ending them. Answers how many there were.
 pub fn end_leftovers(output_dir: &Path) -> usize {
     let entries = fs::read_dir(output_dir.join(DIR)).into_iter().flatten().flatten();
@@ -104,8 +99,9 @@ pub fn end_leftovers(output_dir: &Path) -> usize {
         .map(|e| e.path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
     {
-        let Some(owner) =
-            fs::read(&record).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok())
+        // What it says lets processes be ended: only this user's own word counts.
+        let text = torc_fs::read(&record, torc_fs::Trust::Private, MAX_BYTES);
+        let Some(owner) = text.ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok())
         else {
             continue;
         };

@@ -7,11 +7,10 @@ use crate::procfs::TAG;
 use crate::sys::{self, Program, SpawnError, Strings};
 use crate::time;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -166,7 +165,8 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
     let stdin = match &order.stdin {
         Some(path) => {
             let what = || format!("can not read `{}`", path.display());
-            Some(File::open(path).map_err(|error| LaunchError::new(&what(), &error))?)
+            let file = torc_fs::open(path, torc_fs::Trust::Regular);
+            Some(file.map_err(|error| LaunchError::new(&what(), &error))?)
         }
         None => None,
     };
@@ -348,17 +348,11 @@ fn open_sink(sink: &Sink) -> Result<Option<File>, LaunchError> {
         Sink::Null | Sink::SameAsStdout => return Ok(None),
         // Appending keeps the pieces of several writers apart, for example when both streams go to
         // one file.
-        Sink::Create(path) => OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .custom_flags(libc::O_APPEND)
-            .open(path),
-        Sink::Append(path) => OpenOptions::new().append(true).create(true).open(path),
+        Sink::Create(path) => torc_fs::create_log(path),
+        Sink::Append(path) => torc_fs::append_log(path),
     };
     let path = sink.path().unwrap_or(Path::new("")).display();
-    file.map(Some)
-        .map_err(|e| LaunchError::new(&format!("can not create the log file `{path}`"), &e))
+    file.map(Some).map_err(|e| LaunchError::new(&format!("cannot write the log file `{path}`"), &e))
 }
 
 #[cfg(test)]

@@ -206,7 +206,7 @@ impl Runner {
 /// What the batch system said last about the end of what runs here. A log that can not be read
 /// tells nothing.
 fn why_stopped(log: &Path) -> Option<LastWord> {
-    let mut file = std::fs::File::open(log).ok()?;
+    let mut file = torc_fs::open(log, torc_fs::Trust::Regular).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(STOP_LOG_TAIL))).ok()?;
     let mut tail = Vec::new();

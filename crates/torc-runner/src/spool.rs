@@ -7,15 +7,16 @@
 
 use crate::identity::Identity;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use torc_client::Client;
 use torc_model::api::{CompletionBatch, CompletionReport};
 use torc_model::ids::{RunnerId, WorkflowId};
 
 const DIR: &str = ".torc_spool";
+/// More than any runner keeps.
+const MAX_BYTES: u64 = 256 << 20;
 /// At most this many results in one request.
 const BATCH: usize = 200;
 
@@ -76,11 +77,9 @@ impl Spool {
             Some(file) => file,
             none => {
                 if let Some(dir) = self.path.parent() {
-                    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+                    torc_fs::make_private_dir(dir)?;
                 }
-                none.insert(
-                    OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?,
-                )
+                none.insert(torc_fs::append_private(&self.path)?)
             }
         };
         let length = file.metadata()?.len();
@@ -160,11 +159,22 @@ fn find_abandoned(dir: &Path, workflow_id: WorkflowId) -> Vec<Abandoned> {
     entries.filter_map(|entry| read_abandoned(&entry.path(), workflow_id)).collect()
 }
 
+/// Results count as the word of a runner of this user, so no other user may have written them.
+fn read_kept(path: &Path) -> Option<String> {
+    match torc_fs::read_text(path, torc_fs::Trust::Private, MAX_BYTES) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the results that a runner kept are left alone");
+            None
+        }
+    }
+}
+
 fn read_abandoned(path: &Path, workflow_id: WorkflowId) -> Option<Abandoned> {
     if path.extension().is_none_or(|ending| ending != "jsonl") {
         return None;
     }
-    let text = fs::read_to_string(path).ok()?;
+    let text = read_kept(path)?;
     let mut lines = text.lines();
     let header: Header = serde_json::from_str(lines.next()?).ok()?;
     if header.workflow_id != workflow_id || !header.owner.is_dead() {

@@ -8,6 +8,7 @@ pub mod boot;
 mod clock;
 mod courier;
 pub mod secret;
+mod slow_files;
 pub mod store;
 
 pub use boot::{

@@ -95,8 +95,9 @@ fn columns(
     let fail = |error: std::io::Error| {
         Diagnostic::error(format!("cannot read `{}`: {error}", path.display()))
     };
-    let bytes =
-        std::fs::File::open(&path).and_then(|mut file| read_limited(&mut file)).map_err(fail)?;
+    let bytes = torc_fs::open(&path, torc_fs::Trust::Regular)
+        .and_then(|mut file| read_limited(&mut file))
+        .map_err(fail)?;
     if bytes.len() > Source::MAX_BYTES {
         return Err(Diagnostic::error(format!(
             "`{name}` is larger than {} MiB",

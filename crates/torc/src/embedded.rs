@@ -100,7 +100,7 @@ fn options(dir: &Path, purpose: Purpose) -> Options {
 /// The server that `server.json` names, if it answers.
 pub async fn find_other(dir: &Path) -> Option<Owner> {
     let file = discovery::read_server_file(dir).ok()?;
-    let client = Client::new(&file.url, &file.token).ok()?;
+    let client = Client::local(&file).ok()?;
     client.health().await.ok()?;
     Some(Owner::Other { client, is_run: file.embedded })
 }

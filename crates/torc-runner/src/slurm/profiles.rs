@@ -2,8 +2,11 @@
 
 use super::command::Slurm;
 use std::path::{Path, PathBuf};
+use torc_fs::Trust;
 use torc_model::slurm::cluster;
 use torc_model::slurm::profile::Profile;
+
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Where users keep profiles of their own: `NAME.json`.
 fn user_dir() -> Option<PathBuf> {
@@ -19,7 +22,7 @@ pub fn all() -> Result<Vec<Profile>, String> {
         let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
         files.sort();
         for file in files.into_iter().filter(|f| f.extension().is_some_and(|e| e == "json")) {
-            profiles.push(read(&file)?);
+            profiles.push(read(&file, Trust::Config)?);
         }
     }
     for built_in in Profile::built_in() {
@@ -30,8 +33,8 @@ pub fn all() -> Result<Vec<Profile>, String> {
     Ok(profiles)
 }
 
-fn read(file: &Path) -> Result<Profile, String> {
-    let text = std::fs::read_to_string(file)
+fn read(file: &Path, trust: Trust) -> Result<Profile, String> {
+    let text = torc_fs::read_text(file, trust, MAX_BYTES)
         .map_err(|e| format!("can not read `{}`: {e}", file.display()))?;
     Profile::parse(&text).map_err(|e| format!("`{}`: {e}", file.display()))
 }
@@ -39,7 +42,8 @@ fn read(file: &Path) -> Result<Profile, String> {
 /// The profile with this name, or in this file.
 pub fn find(name: &str) -> Result<Profile, String> {
     if name.contains('/') || name.ends_with(".json") {
-        return read(Path::new(name));
+        // The user named this very file.
+        return read(Path::new(name), Trust::Regular);
     }
     let profiles = all()?;
     let known: Vec<String> = profiles.iter().map(|p| p.name.clone()).collect();

@@ -58,7 +58,7 @@ pub fn wait_for_slot(path: &Path) -> io::Result<File> {
 }
 
 fn open_slot(path: &Path) -> io::Result<File> {
-    File::options().create(true).append(true).open(path)
+    torc_fs::append_log(path)
 }
 
 /// Counts one call against the budget; a sentence when it is used up.
@@ -69,11 +69,7 @@ pub fn count_call(
     what: &str,
 ) -> io::Result<Result<(), String>> {
     let Some(most) = agent.max_calls else { return Ok(Ok(())) };
-    let mut file = File::options()
-        .create(true)
-        .append(true)
-        .read(true)
-        .open(dir.join(format!("agent_wf{workflow}_calls")))?;
+    let mut file = torc_fs::append_log(&dir.join(format!("agent_wf{workflow}_calls")))?;
     // Two runners must not both take the last call.
     flock(&file, FlockOperation::LockExclusive)?;
     let mut calls = String::new();

@@ -3,6 +3,9 @@
 use std::path::Path;
 use torc_model::steps::{Item, MapSettings, Source, prepare};
 
+/// A list of items of this size is a mistake.
+const MAX_BYTES: u64 = 256 << 20;
+
 /// The items, once the text of a file or of a command is there.
 pub fn items(
     settings: &MapSettings,
@@ -10,7 +13,7 @@ pub fn items(
     printed: Option<&Path>,
 ) -> Result<Vec<Item>, String> {
     let read = |path: &Path| {
-        let bytes = std::fs::read(path).map_err(|error| {
+        let bytes = torc_fs::read(path, torc_fs::Trust::Regular, MAX_BYTES).map_err(|error| {
             format!("can not read the items from `{}`: {error}", path.display())
         })?;
         String::from_utf8(bytes)

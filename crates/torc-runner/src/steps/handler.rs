@@ -59,7 +59,9 @@ impl Run {
         }
         let word = match handler.strategy {
             Strategy::Custom if is_good => {
-                Word::parse(&std::fs::read_to_string(&outcome_file).unwrap_or_default())
+                // Written by the handler: one word, or something that is none.
+                let said = torc_fs::read_text(&outcome_file, torc_fs::Trust::Regular, 4096);
+                Word::parse(&said.unwrap_or_default())
             }
             Strategy::Custom | Strategy::Recovery | Strategy::Fallback | Strategy::Cleanup => {
                 Ok(Word::Failed)

@@ -32,6 +32,9 @@ pub struct Journal {
     file: Option<File>,
 }
 
+/// More than any attempt writes.
+const MAX_BYTES: u64 = 1 << 30;
+
 impl Journal {
     /// Not there until something is written.
     pub fn new(path: PathBuf) -> Self {
@@ -41,7 +44,7 @@ impl Journal {
     /// Adds a line; in one write, so that a crash leaves whole lines and at most one piece.
     pub fn write(&mut self, line: &Line) -> io::Result<()> {
         if self.file.is_none() {
-            self.file = Some(File::options().create(true).append(true).open(&self.path)?);
+            self.file = Some(torc_fs::append_log(&self.path)?);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         let mut text = serde_json::to_string(line)?;
@@ -51,7 +54,7 @@ impl Journal {
 
     /// The lines of an earlier attempt's journal; a piece of a line at the end is not one.
     pub fn read(path: &Path) -> Option<Vec<Line>> {
-        let text = std::fs::read_to_string(path).ok()?;
+        let text = torc_fs::read_text(path, torc_fs::Trust::Log, MAX_BYTES).ok()?;
         Some(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 }

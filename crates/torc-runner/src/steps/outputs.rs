@@ -2,9 +2,9 @@
 
 use super::scope::Captured;
 use serde_json::{Map, Value, json};
-use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
+use torc_fs::Trust;
 use torc_model::steps::{CaptureSource, Select};
 
 /// A value larger than this is not read: it belongs into a file.
@@ -113,7 +113,8 @@ fn excerpt(text: &str) -> String {
 
 fn text(path: &Path) -> Result<String, String> {
     let shown = path.display();
-    let mut file = File::open(path).map_err(|error| format!("can not read `{shown}`: {error}"))?;
+    let mut file = torc_fs::open(path, Trust::Regular)
+        .map_err(|error| format!("can not read `{shown}`: {error}"))?;
     let length = file.metadata().map_err(|error| format!("can not read `{shown}`: {error}"))?.len();
     if length > READ_MAX {
         return Err(format!("`{shown}` has {length} bytes, more than a variable can hold"));
@@ -128,7 +129,7 @@ fn trimmed(text: String) -> String {
 }
 
 fn tail(path: &Path, most: u64) -> Option<String> {
-    let mut file = File::open(path).ok()?;
+    let mut file = torc_fs::open(path, Trust::Log).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(most))).ok()?;
     let mut bytes = Vec::new();
@@ -148,12 +149,12 @@ pub fn message(stdout: &Path, stderr: &Path, sentence: &str) -> String {
 
 /// Repeats a step's output in the attempt's own log, so that one file tells the whole story.
 pub fn echo(from: &Path, to: &Path) -> io::Result<()> {
-    let source = File::open(from)?;
+    let source = torc_fs::open(from, Trust::Log)?;
     let length = source.metadata()?.len();
     if length == 0 {
         return Ok(());
     }
-    let mut target = File::options().create(true).append(true).open(to)?;
+    let mut target = torc_fs::append_log(to)?;
     io::copy(&mut source.take(ECHO_BYTES), &mut target)?;
     if length > ECHO_BYTES {
         writeln!(target, "\n[torc] {} more bytes in {}", length - ECHO_BYTES, from.display())?;
@@ -163,7 +164,7 @@ pub fn echo(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Writes a line about a step into the attempt's own log.
 pub fn note(to: &Path, line: &str) -> io::Result<()> {
-    let mut target = File::options().create(true).append(true).open(to)?;
+    let mut target = torc_fs::append_log(to)?;
     // One write, so that lines of others do not get between.
     target.write_all(format!("[torc] {}\n", line.escape_debug()).as_bytes())
 }

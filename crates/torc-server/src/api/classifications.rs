@@ -11,6 +11,7 @@ use crate::store::read::{AttemptLogs, ClassificationFilter, PendingQuery};
 use axum::extract::State;
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use torc_model::api::Page;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
@@ -77,11 +78,10 @@ pub async fn list_pending_failures(
         fingerprint: query.fingerprint,
     };
     let (view, places) = app.reader().pending_failures(id, wanted, crate::clock::now_ms()).await?;
-    let filled = tokio::task::spawn_blocking(move || with_output(view, &places));
-    filled.await.map(Json).map_err(|error| {
-        tracing::error!(%error, "reading the output of jobs failed");
-        ApiError::internal()
-    })
+    // One look for all: they are of one workflow, and mostly on one file system.
+    let place = places.values().next().map_or_else(PathBuf::new, logs::place);
+    let filled = crate::slow_files::look(place, move || with_output(view, &places));
+    filled.await.map(Json).map_err(ApiError::hangs)
 }
 
 /// Puts in the end of each example's standard error. What the runner reported stands in where the

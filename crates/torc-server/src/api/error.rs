@@ -68,6 +68,13 @@ impl ApiError {
             .hint("send the request again; it is safe to repeat")
     }
 
+    /// Files that the answer needs are on a file system that does not answer.
+    pub fn hangs(_: torc_fs::Hangs) -> Self {
+        let message = "the file system with the files of this workflow does not answer";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "file_system_hangs", message)
+            .hint("send the request again when it is back")
+    }
+
     /// Our own fault. Details go to the log, not to the caller.
     pub fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server made a mistake")

@@ -12,12 +12,12 @@ use super::openapi::Refusals;
 use super::{Answer, App};
 use crate::store::read::AttemptLogs;
 use axum::extract::State;
-use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path as FilePath, PathBuf};
+use torc_fs::Trust;
 use torc_model::api::LogView;
 use torc_model::ids::JobId;
 use utoipa::IntoParams;
@@ -74,7 +74,8 @@ pub async fn get_logs(
     let logs = logs.ok_or_else(|| {
         ApiError::not_found(format!("job {id} has no such attempt that has started"))
     })?;
-    let task = tokio::task::spawn_blocking(move || {
+    let place = place(&logs);
+    let piece = crate::slow_files::look(place, move || {
         let (path, file) = open(job, &logs, stream)?;
         let piece = read_piece(&file, query.offset.unwrap_or(0), limit)
             .map_err(|e| unreadable(&path, &e))?;
@@ -90,12 +91,12 @@ pub async fn get_logs(
             text: piece.text,
         })
     });
-    task.await
-        .map_err(|error| {
-            tracing::error!(%error, "reading a log failed");
-            ApiError::internal()
-        })?
-        .map(Json)
+    piece.await.map_err(ApiError::hangs)?.map(Json)
+}
+
+/// The directory by which a file system that hangs is remembered.
+pub fn place(logs: &AttemptLogs) -> PathBuf {
+    logs.output_dir.as_deref().map_or_else(PathBuf::new, PathBuf::from)
 }
 
 /// The last bytes of an attempt's standard error, however large it is; or why they can not be had.
@@ -193,24 +194,12 @@ fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File
                 path.display()
             )));
         }
-        match open_regular(&path) {
+        match torc_fs::open(&path, Trust::Log) {
             Ok(file) => return Ok((path, file)),
             Err(error) => problem = unreadable(&path, &error),
         }
     }
     Err(problem)
-}
-
-/// Neither a link to somewhere else nor a pipe that would make us wait.
-fn open_regular(path: &FilePath) -> std::io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => {
-            Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a plain file"))
-        }
-    }
 }
 
 fn unreadable(path: &FilePath, error: &std::io::Error) -> ApiError {
@@ -275,7 +264,7 @@ mod tests {
         let path = dir.path().join("x");
         let text = "aé€😀z\n".repeat(50);
         std::fs::write(&path, &text).unwrap();
-        let file = open_regular(&path).unwrap();
+        let file = torc_fs::open(&path, Trust::Log).unwrap();
         for limit in 4..20 {
             let (mut joined, mut offset) = (String::new(), 0);
             while offset < text.len() as i64 {
@@ -296,7 +285,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, [0xffu8, 0x80, 0xc3, 0xf0, 0x00, 0x80, 0x80, 0x80, 0xe2]).unwrap();
-        let file = open_regular(&path).unwrap();
+        let file = torc_fs::open(&path, Trust::Log).unwrap();
         let mut offset = 0;
         while offset < 9 {
             let piece = read_piece(&file, offset, 1).unwrap();

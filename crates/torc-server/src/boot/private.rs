@@ -1,6 +1,7 @@
 //! Files and directories that only their owner may see, whatever the umask says.
 
 use super::error::StartError;
+use rustix::fs::OFlags;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{
@@ -44,9 +45,14 @@ pub fn open_file(path: &Path) -> Result<File, StartError> {
         .create(true)
         .truncate(false)
         .mode(FILE)
+        // A FIFO in its place is refused below; until then it must not block the open.
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)
         .map_err(io("open"))?;
     let meta = file.metadata().map_err(io("look at"))?;
+    if !meta.is_file() {
+        return Err(io("use")(torc_fs::Distrust::NotRegular.into()));
+    }
     check_owner(path, meta.uid())?;
     if meta.mode() & 0o022 != 0 && meta.len() > 0 {
         return Err(StartError::Writable { path: path.to_path_buf(), mode: meta.mode() & 0o777 });

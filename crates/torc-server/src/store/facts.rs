@@ -120,7 +120,7 @@ pub fn look(files: &mut [FileFact]) {
 }
 
 fn hash(path: &Path) -> std::io::Result<String> {
-    let mut file = std::fs::File::open(path)?;
+    let mut file = torc_fs::open(path, torc_fs::Trust::Regular)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 << 10];
     loop {

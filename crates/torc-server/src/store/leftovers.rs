@@ -12,6 +12,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use torc_fs::Trust;
 use torc_model::api::CompletionReport;
 
 /// Marks every process of an attempt in its environment: the runner's key, a slash, a number.
@@ -34,13 +35,16 @@ const MAX_SPOOL_BYTES: u64 = 256 << 20;
 
 /// The results that a runner wrote down for a server that did not answer. A torn last line is
 /// passed over.
-pub fn spooled(output_dir: &str, key: &str) -> Vec<CompletionReport> {
-    let path = Path::new(output_dir).join(SPOOL).join(format!("{key}.jsonl"));
-    let Ok(file) = fs::File::open(&path) else { return Vec::new() };
-    let mut text = Vec::new();
-    if let Err(error) = file.take(MAX_SPOOL_BYTES).read_to_end(&mut text) {
-        tracing::warn!(path = %path.display(), %error, "the results that a dead runner kept can not be read");
-    }
+pub fn spooled(output_dir: &Path, key: &str) -> Vec<CompletionReport> {
+    let path = output_dir.join(SPOOL).join(format!("{key}.jsonl"));
+    let text = match torc_fs::read(&path, Trust::Log, MAX_SPOOL_BYTES) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the results that a dead runner kept cannot be used");
+            return Vec::new();
+        }
+    };
     // The first line says whose they are.
     text.split(|byte| *byte == b'\n')
         .skip(1)
@@ -50,7 +54,7 @@ pub fn spooled(output_dir: &str, key: &str) -> Vec<CompletionReport> {
 
 /// Which of these attempts have files, by how the names of those begin.
 pub fn begun<'a>(
-    output_dir: &str,
+    output_dir: &Path,
     attempts: impl Iterator<Item = &'a str>,
 ) -> io::Result<HashSet<String>> {
     let attempts: HashSet<&str> = attempts.collect();
@@ -58,7 +62,7 @@ pub fn begun<'a>(
     if attempts.is_empty() {
         return Ok(begun);
     }
-    for entry in fs::read_dir(Path::new(output_dir).join("job_stdio"))? {
+    for entry in fs::read_dir(output_dir.join("job_stdio"))? {
         let name = entry?.file_name();
         // `job_wf1_j2_r1_a1.o`, `job_wf1_j2_r1_a1_steps.jsonl`: four parts and no more.
         let Some(name) = name.to_str() else { continue };
@@ -139,7 +143,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let names =
             ["job_wf1_j2_r1_a1", "job_wf1_j2_r1_a11", "job_wf1_j3_r1_a1", "job_wf1_j4_r1_a1"];
-        let at = dir.path().to_str().expect("text");
+        let at = dir.path();
         assert!(begun(at, names.into_iter()).is_err(), "without the directory nothing is known");
         fs::create_dir(dir.path().join("job_stdio")).expect("a directory");
         for file in ["job_wf1_j2_r1_a11.o", "job_wf1_j3_r1_a1_s0_t1.e", "other"] {

@@ -36,6 +36,7 @@ pub use runners::LEASE_SECONDS;
 pub use webhooks::Due as DueDelivery;
 pub use writer::Progress;
 
+use crate::slow_files;
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,13 +108,13 @@ impl Store {
         let (spec, directory) = (std::mem::take(&mut request.spec), request.directory.clone());
         let prepared = tokio::task::spawn_blocking(move || {
             let (plan, warnings) = plan(spec)?;
-            let mut files = facts::of_plan(&plan, directory.as_deref());
-            facts::look(&mut files);
+            let files = facts::of_plan(&plan, directory.as_deref());
             Ok((plan, warnings, files))
         });
         let (plan, warnings, mut files) =
             prepared.await.map_err(|_| Refusal::internal("the spec could not be planned"))??;
         if request.initialize {
+            files = look_at(files).await?;
             refuse_missing(&files, request.force)?;
         } else {
             // Initialize looks at them when it comes.
@@ -140,11 +141,13 @@ impl Store {
                 let directory = self.writer.call(move |tx| people::directory(tx, id)).await?;
                 let planned = tokio::task::spawn_blocking(move || {
                     let (plan, _) = plan(spec.into())?;
-                    let mut files = facts::of_plan(&plan, directory.as_deref());
-                    facts::look(&mut files);
-                    Ok::<_, Refusal>((Some(plan), files))
+                    let files = facts::of_plan(&plan, directory.as_deref());
+                    Ok::<_, Refusal>((plan, files))
                 });
-                planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??
+                let (plan, files) = planned
+                    .await
+                    .map_err(|_| Refusal::internal("the spec could not be planned"))??;
+                (Some(plan), look_at(files).await?)
             }
             None => (None, self.look_at_files(id).await?),
         };
@@ -155,19 +158,14 @@ impl Store {
     }
 
     async fn look_at_files(&self, id: WorkflowId) -> Result<Vec<facts::FileFact>, Refusal> {
-        let mut files = self
+        let files = self
             .writer
             .call(move |tx| {
                 tx.workflow(id)?;
                 Ok(facts::list(tx.db, id)?)
             })
             .await?;
-        tokio::task::spawn_blocking(move || {
-            facts::look(&mut files);
-            files
-        })
-        .await
-        .map_err(|_| Refusal::internal("the files could not be looked at"))
+        look_at(files).await
     }
 
     /// Sends jobs back to uninitialized.
@@ -344,12 +342,10 @@ impl Store {
                 Ok((suspect, claims))
             })
             .await?;
-        tokio::task::spawn_blocking(move || {
-            recovery::look_for_begun(&mut suspect, claims);
-            suspect
-        })
-        .await
-        .map_err(|_| Refusal::internal("what the runners had begun could not be looked for"))
+        let (place, names) = (suspect.output_dir(), claims.clone());
+        let begun = slow_files::look(place.clone(), move || recovery::begun(&place, &names)).await;
+        suspect.note_begun(begun, claims);
+        Ok(suspect)
     }
 
     /// Runs statements of the doctor that write again what follows from other rows.
@@ -688,6 +684,18 @@ fn plan(spec: torc_spec::Raw) -> Result<(torc_model::plan::Plan, Vec<String>), R
     let (plan, more) = spec.into_plan().map_err(wrong)?;
     warnings.extend(more);
     Ok((plan, warnings.iter().map(|w| w.message.clone()).collect()))
+}
+
+/// Looks at files that a spec names. A hundred thousand of them take minutes on a slow file system.
+async fn look_at(mut files: Vec<facts::FileFact>) -> Result<Vec<facts::FileFact>, Refusal> {
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(550);
+    let Some(first) = files.first() else { return Ok(files) };
+    let place = first.place.parent().map(std::path::Path::to_owned).unwrap_or_default();
+    let looked = slow_files::look_for(PATIENCE, place, move || {
+        facts::look(&mut files);
+        files
+    });
+    looked.await.map_err(|hangs| Refusal::unavailable(format!("{hangs}: files of this workflow")))
 }
 
 fn refuse_missing(files: &[facts::FileFact], force: bool) -> Result<(), Refusal> {

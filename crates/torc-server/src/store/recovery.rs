@@ -10,8 +10,11 @@ use super::reservations;
 use super::runners::{self, LEASE_SECONDS};
 use super::writer::{Failed, Tx};
 use crate::boot::identity;
+use crate::slow_files;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
 use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::core::{
     Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow,
@@ -124,10 +127,11 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
             suspect.process = Process::Unknown;
         }
     }
+    let round = slow_files::Round::begin();
     for suspect in
         suspects.iter_mut().filter(|s| matches!(s.process, Process::Gone | Process::Rebooted))
     {
-        suspect.spooled = leftovers::spooled(&suspect.output_dir, &suspect.key);
+        read_spool(suspect, &round);
     }
     let gone = || suspects.iter().filter(|s| s.process == Process::Gone).map(|s| s.key.clone());
     let keys: Vec<String> = gone().collect();
@@ -166,16 +170,50 @@ pub fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, Stri
     Ok(found)
 }
 
-/// Finds out which of these a dead runner had not begun: whatever begins has a file before it has a
-/// process.
-pub fn look_for_begun(suspect: &mut Suspect, claims: Vec<(AttemptId, String)>) {
-    match leftovers::begun(&suspect.output_dir, claims.iter().map(|(_, name)| name.as_str())) {
-        Ok(begun) => {
-            let unbegun = claims.into_iter().filter(|(_, name)| !begun.contains(name));
-            suspect.unbegun = unbegun.map(|(attempt, _)| attempt).collect();
+/// Reads the results that a dead runner could not deliver. While its file system does not answer,
+/// the runner is not given up: its results may be there. Other runners do not wait for it.
+fn read_spool(suspect: &mut Suspect, round: &slow_files::Round) {
+    let (dir, key) = (suspect.output_dir(), suspect.key.clone());
+    match round.look(&suspect.output_dir(), move || leftovers::spooled(&dir, &key)) {
+        Ok(reports) => suspect.spooled = reports,
+        Err(hangs) => {
+            tracing::warn!(runner = %suspect.id, dir = suspect.output_dir, "{hangs}: a dead runner's results wait there");
+            suspect.process = Process::Unknown;
         }
-        Err(error) => {
-            tracing::warn!(dir = suspect.output_dir, %error, "what a dead runner had begun can not be told");
+    }
+}
+
+/// Finds out which of these a dead runner had begun: whatever begins has a file before it has a
+/// process.
+pub fn begun(output_dir: &Path, claims: &[(AttemptId, String)]) -> io::Result<HashSet<String>> {
+    leftovers::begun(output_dir, claims.iter().map(|(_, name)| name.as_str()))
+}
+
+impl Suspect {
+    /// Where its files are.
+    pub fn output_dir(&self) -> PathBuf {
+        PathBuf::from(&self.output_dir)
+    }
+
+    /// Notes which of the claims had not begun. A file system that does not answer keeps the runner
+    /// from being given up.
+    pub fn note_begun(
+        &mut self,
+        begun: Result<io::Result<HashSet<String>>, torc_fs::Hangs>,
+        claims: Vec<(AttemptId, String)>,
+    ) {
+        match begun {
+            Ok(Ok(begun)) => {
+                let unbegun = claims.into_iter().filter(|(_, name)| !begun.contains(name));
+                self.unbegun = unbegun.map(|(attempt, _)| attempt).collect();
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(dir = self.output_dir, %error, "what a dead runner had begun cannot be told");
+            }
+            Err(hangs) => {
+                tracing::warn!(runner = %self.id, dir = self.output_dir, "{hangs}: what a dead runner had begun is there");
+                self.process = Process::Unknown;
+            }
         }
     }
 }

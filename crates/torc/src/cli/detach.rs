@@ -5,7 +5,6 @@ use super::{Context, run};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use serde_json::json;
-use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use torc_model::api::WorkflowView;
@@ -22,11 +21,7 @@ pub fn run_in_background(
     let output = options.output_dir.clone().unwrap_or_else(|| here.join("output"));
     std::fs::create_dir_all(&output).map_err(Error::io("make", &output))?;
     let log = output.join(format!("torc_run_wf{}.log", workflow.id));
-    let file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&log)
-        .map_err(Error::io("write", &log))?;
+    let file = torc_fs::append_log(&log).map_err(Error::io("write", &log))?;
     let copy = file.try_clone().map_err(Error::io("write", &log))?;
     let program = std::env::current_exe().map_err(Error::io("find", "the program"))?;
     let mut command = Command::new(program);

@@ -9,9 +9,7 @@ use crate::exit::Exit;
 use crate::output::{Field, Table};
 use clap::Subcommand;
 use serde_json::{Value, json};
-use std::fs::OpenOptions;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use torc_client::Client;
@@ -235,17 +233,12 @@ pub fn new_token() -> Result<String> {
 
 /// The token in a file; a new one when there is no such file.
 fn token_in(path: &Path) -> Result<String> {
-    match std::fs::read_to_string(path) {
+    match torc_fs::read_text(path, torc_fs::Trust::Config, 4096) {
         Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
         Ok(_) => Err(Error::usage(format!("`{}` holds no token", path.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let token = new_token()?;
-            OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(path)
-                .and_then(|mut file| writeln!(file, "{token}"))
+            torc_fs::write_new_private(path, format!("{token}\n").as_bytes())
                 .map_err(Error::io("write", path))?;
             Ok(token)
         }

@@ -230,7 +230,16 @@ fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         .enable_all()
         .build()
         .map_err(Error::io("start", "worker threads"))?;
-    runtime.block_on(work)
+    finish(runtime, work)
+}
+
+/// Runs `work` to its end. Threads of the pool that still hang in a system call, on a mount that
+/// does not answer for example, must not keep the process from ending.
+fn finish<T>(runtime: tokio::runtime::Runtime, work: impl Future<Output = Result<T>>) -> Result<T> {
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(PATIENCE);
+    result
 }
 
 /// The same with one worker thread: a runner's few requests need no more, and threads that wake
@@ -241,7 +250,7 @@ fn block_on_one_worker<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         .enable_all()
         .build()
         .map_err(Error::io("start", "a worker thread"))?;
-    runtime.block_on(work)
+    finish(runtime, work)
 }
 
 /// How the server is found, as the user said it.

@@ -139,7 +139,7 @@ fn read(dir: &Path) -> Result<Vec<Sample>> {
         .map(|entry| entry.path())
         .filter(|p| p.extension().is_some_and(|e| e == "jsonl"))
     {
-        let file = std::fs::File::open(&path).map_err(Error::io("read", &path))?;
+        let file = torc_fs::open(&path, torc_fs::Trust::Log).map_err(Error::io("read", &path))?;
         for line in BufReader::new(file).lines() {
             let line = line.map_err(Error::io("read", &path))?;
             // The last line may be cut off where a runner was killed.

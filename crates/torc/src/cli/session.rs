@@ -46,7 +46,7 @@ impl Session {
     pub async fn open_for(locator: &Locator, access: Access, purpose: Purpose) -> Result<Self> {
         if let Some(url) = &locator.url {
             return Ok(Self {
-                client: Client::new(url, &token_for(locator, url)?)?,
+                client: client_for(locator, url)?,
                 dir: None,
                 is_shared: false,
                 embedded: Own::default(),
@@ -183,18 +183,19 @@ impl Context {
 
 /// `--token-file`, else `TORC_TOKEN`, else the token of the local server when it has the same
 /// address.
-fn token_for(locator: &Locator, url: &str) -> Result<String> {
+fn client_for(locator: &Locator, url: &str) -> Result<Client> {
     if let Some(file) = &locator.token_file {
-        return Ok(discovery::read_token_file(file)?);
+        return Ok(Client::new(url, &discovery::read_token_file(file)?)?);
     }
     if let Some(token) = std::env::var(discovery::ENV_TOKEN).ok().filter(|t| !t.trim().is_empty()) {
-        return Ok(token);
+        return Ok(Client::new(url, &token)?);
     }
     let local = state_dir(locator, Access::Existing)
         .ok()
         .and_then(|dir| discovery::read_server_file(&dir).ok());
-    match local.filter(|file| url.trim_end_matches('/').starts_with(&file.url)) {
-        Some(file) => Ok(file.token),
+    // The same address exactly: port 8080 begins like port 80.
+    match local.filter(|file| url.trim_end_matches('/') == file.url.trim_end_matches('/')) {
+        Some(file) => Ok(Client::local(&file)?),
         None => Err(Error::usage_hint(
             format!("there is no token for the server at {url}"),
             "name its file with `--token-file` (or `TORC_TOKEN_FILE`)",
@@ -215,12 +216,31 @@ pub fn state_dir(locator: &Locator, access: Access) -> Result<PathBuf> {
     }
     match access {
         Access::Create => Ok(here.join(STATE_DIR)),
-        Access::Existing => here
-            .ancestors()
-            .map(|dir| dir.join(STATE_DIR))
-            .find(|dir| is_state(dir))
-            .ok_or_else(|| no_state(&here.join(STATE_DIR))),
+        Access::Existing => find_upwards(&here),
     }
+}
+
+/// The nearest state directory that is this user's and closed to writing by others. Those of other
+/// users are passed over: in a shared directory anybody can make one. When nothing else is found,
+/// they are told.
+fn find_upwards(here: &Path) -> Result<PathBuf> {
+    let mut left_out = None;
+    for dir in here.ancestors().map(|dir| dir.join(STATE_DIR)) {
+        match torc_fs::check_private_dir(&dir) {
+            Ok(()) if is_state(&dir) => return Ok(dir),
+            Err(error) if torc_fs::distrust(&error).is_some() => {
+                left_out.get_or_insert((dir, error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Err(match left_out {
+        Some((dir, why)) => Error::usage_hint(
+            format!("there are no workflows of yours here; `{}` is not used: {why}", dir.display()),
+            "start one with `torc run SPEC`, or name another place with `--dir` or `--url`",
+        ),
+        None => no_state(&here.join(STATE_DIR)),
+    })
 }
 
 fn has_database(dir: &Path) -> bool {

@@ -140,13 +140,12 @@ impl Args {
     }
 
     async fn start_server(&self, context: &Context, dir: &Path) -> Result<(Client, Child)> {
-        std::fs::create_dir_all(dir).map_err(Error::io("make", dir))?;
+        if let Some(parent) = dir.parent() {
+            std::fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
+        }
+        torc_fs::make_private_dir(dir).map_err(Error::io("use", dir))?;
         let log = dir.join("server.log");
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log)
-            .map_err(Error::io("write", &log))?;
+        let file = torc_fs::append_private(&log).map_err(Error::io("write", &log))?;
         let copy = file.try_clone().map_err(Error::io("write", &log))?;
         let program = std::env::current_exe().map_err(Error::io("find", "the program"))?;
         let host = self.server_host.clone().unwrap_or_else(torc_server_host);

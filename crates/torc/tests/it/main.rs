@@ -25,4 +25,5 @@ mod retries;
 mod servers;
 mod step_faults;
 mod steps;
+mod strangers;
 mod support;

@@ -47,11 +47,14 @@ pub struct Agent {
     install: Option<String>,
 }
 
+const MAX_BYTES: u64 = 1 << 20;
+
 /// All agents: those that come with the program, and those of the site's and the user's file.
 pub fn all() -> Result<BTreeMap<String, Agent>> {
     let mut agents = parse(SHIPPED).unwrap_or_else(|error| unreachable!("our own file: {error}"));
     for path in files() {
-        let text = match std::fs::read_to_string(&path) {
+        // It names programs to start: no other user may have written it.
+        let text = match torc_fs::read_text(&path, torc_fs::Trust::Config, MAX_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(Error::io("read", path)(error)),

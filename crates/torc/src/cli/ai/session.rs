@@ -8,8 +8,7 @@ use crate::cli::person;
 use crate::error::{Error, Result};
 use crate::output::human;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -179,20 +178,15 @@ impl Drop for WorkDir {
 }
 
 fn make_private_dir(path: &Path) -> Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(Error::io("create", path))
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+    }
+    torc_fs::make_private_dir(path).map_err(Error::io("create", path))
 }
 
 fn log_file(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
+    torc_fs::append_private(path)
+        .and_then(|file| file.set_len(0).map(|()| file))
         .map_err(Error::io("write", path))
 }
 

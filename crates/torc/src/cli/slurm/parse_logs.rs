@@ -112,7 +112,7 @@ pub async fn find_issues(
             continue;
         }
         let mut bytes = Vec::new();
-        std::fs::File::open(&file)
+        torc_fs::open(&file, torc_fs::Trust::Log)
             .and_then(|f| f.take(MAX_BYTES).read_to_end(&mut bytes))
             .map_err(Error::io("read", &file))?;
         found.push((name, scan(&String::from_utf8_lossy(&bytes))));

@@ -79,7 +79,12 @@ impl Test {
         self.command("bash", ["-c", script])
     }
 
-    fn command<S: AsRef<OsStr>>(&self, program: &str, args: impl IntoIterator<Item = S>) -> Call {
+    /// A call of any program.
+    pub fn command<S: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        args: impl IntoIterator<Item = S>,
+    ) -> Call {
         let mut command = Command::new(program);
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
@@ -115,6 +120,13 @@ impl Test {
         let jobs = self.torc(["-f", "json", "jobs", "list"]).success().json();
         let jobs = jobs["jobs"].as_array().expect("a list of jobs").clone();
         jobs.iter().map(|job| format!("{} {}", text(&job["name"]), text(&job["status"]))).collect()
+    }
+
+    /// The newest attempt of a job of this workflow.
+    pub fn last_attempt_of(&self, workflow: &str, job: &str) -> Value {
+        let words = ["-f", "json", "jobs", "attempts", job, "--workflow", workflow];
+        let attempts = self.torc(words).success().json();
+        attempts["attempts"].as_array().and_then(|list| list.last()).expect("an attempt").clone()
     }
 
     /// The newest attempt of a job.
