@@ -1,7 +1,7 @@
 //! What can go wrong with a call.
 
 use std::fmt;
-use torc_model::api::ErrorInfo;
+use torc_model::api::{ErrorCode, ErrorInfo};
 
 /// Why a call gave no answer that could be used.
 #[derive(Debug)]
@@ -72,10 +72,10 @@ impl Error {
         }
     }
 
-    /// The stable word of a refusal, such as `not_found`.
-    pub fn code(&self) -> Option<&str> {
+    /// The stable word of a refusal, if it is one of ours.
+    pub fn code(&self) -> Option<ErrorCode> {
         match self {
-            Self::Refused { info, .. } => Some(&info.code),
+            Self::Refused { info, .. } => ErrorCode::parse(&info.code),
             Self::Unreachable { .. } | Self::Protocol { .. } | Self::Config { .. } => None,
         }
     }

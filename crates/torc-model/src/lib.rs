@@ -8,6 +8,7 @@
 pub mod api;
 mod chance;
 pub mod core;
+pub mod event;
 pub mod ids;
 pub mod plan;
 pub mod recovery;

@@ -191,6 +191,111 @@ impl Cause {
 }
 
 words! {
+    /// Why a job has its status, where the status alone does not tell.
+    StatusReason {
+        /// Canceled with a job that it depends on; it comes back with it.
+        DependencyFailed = "dependency_failed",
+        /// A map that has found its items and waits for them.
+        WaitsForItems = "waits_for_items",
+        /// A map whose items have all ended, too many of them badly.
+        TooManyItemsFailed = "too_many_items_failed",
+        /// An item that was canceled because too many others failed; it comes back with those.
+        GivenUp = "given_up",
+        /// An item that no longer exists.
+        ItemGone = "item_gone",
+        /// An item that the user took out of the count.
+        Dropped = "dropped",
+        /// The user canceled it.
+        CanceledByUser = "canceled_by_user",
+        /// The user switched it off.
+        DisabledByUser = "disabled_by_user",
+        /// A person or an agent judged its failure as one that another attempt can not mend.
+        ClassifiedPermanent = "classified_permanent",
+    }
+}
+
+impl StatusReason {
+    /// What people read.
+    pub fn text(self) -> &'static str {
+        crate::words::label(match self {
+            Self::DependencyFailed => "a job it depends on did not succeed",
+            Self::WaitsForItems => "its items are not done",
+            Self::TooManyItemsFailed => "more items failed than it tolerates",
+            Self::GivenUp => "too many other items failed",
+            Self::ItemGone => "its item is gone",
+            Self::Dropped => "dropped by the user",
+            Self::CanceledByUser => "canceled by the user",
+            Self::DisabledByUser => "disabled by the user",
+            Self::ClassifiedPermanent => "classified as permanent",
+        })
+    }
+}
+
+words! {
+    /// What ended an attempt.
+    EndedBy {
+        /// Its runner reported the end.
+        Runner = "runner",
+        /// Its runner was found dead, left without it or was given up: crash recovery.
+        Recovery = "recovery",
+        /// It is certain that its runner never started it.
+        Unstarted = "unstarted",
+        /// The engine dropped it because its job went elsewhere.
+        Dropped = "dropped",
+    }
+}
+
+words! {
+    /// What exactly failed or stopped an attempt, where its cause leaves that open.
+    EndDetail {
+        /// The recovery script failed, so that the command did not run.
+        RecoveryScript = "recovery_script",
+        /// Its runner was told to stop and was not told why.
+        ToldToStop = "told_to_stop",
+        /// A step returned a code other than 0.
+        StepExit = "step_exit",
+        /// A signal ended a step.
+        StepSignal = "step_signal",
+        /// A step took longer than its own limit.
+        StepTimeout = "step_timeout",
+        /// A step could not be started.
+        StepSpawn = "step_spawn",
+        /// The agent program of a step could not be called.
+        StepAgent = "step_agent",
+        /// The `expect` of a step did not hold.
+        StepExpect = "step_expect",
+        /// A check of a step failed.
+        StepValidation = "step_validation",
+        /// A value that a step captured was not what it should be.
+        StepCapture = "step_capture",
+        /// A variable of a step has no value.
+        StepVariable = "step_variable",
+        /// The time of the attempt was over within a step.
+        StepWalltime = "step_walltime",
+    }
+}
+
+words! {
+    /// Where a piece of evidence comes from; earlier ones are stronger.
+    EvidenceSource {
+        /// What we did ourselves.
+        Journal = "journal",
+        /// What the kernel counted.
+        Kernel = "kernel",
+        /// What the batch system said.
+        Scheduler = "scheduler",
+        /// What was seen on the node.
+        Node = "node",
+        /// Which output files are there.
+        Output = "output",
+        /// What the program printed.
+        Text = "text",
+        /// The exit code alone.
+        Exit = "exit",
+    }
+}
+
+words! {
     /// What the recovery rules made of a failed attempt.
     Outcome {
         /// A new attempt was queued.
@@ -255,6 +360,100 @@ words! {
         Active = "active",
         /// Over, refused or given up.
         Complete = "complete",
+    }
+}
+
+words! {
+    /// How it is known that an allocation is over.
+    AllocationEnd {
+        /// The batch system said so.
+        Reported = "reported",
+        /// The batch system no longer knows it.
+        Vanished = "vanished",
+        /// Its last runner left; the batch system may still say why.
+        Left = "left",
+        /// The batch system refused it.
+        Refused = "refused",
+        /// It was no longer needed before it was sent.
+        NotSent = "not_sent",
+    }
+}
+
+words! {
+    /// Where a runner runs.
+    RunnerKind {
+        /// On the user's machine: leaves as soon as there is nothing to do without help.
+        Local = "local",
+        /// In a Slurm allocation: leaves after the workflow's idle time.
+        Slurm = "slurm",
+        /// None: it stands for the unknown owner of an attempt that crash recovery wrote down.
+        Recovery = "recovery",
+    }
+}
+
+words! {
+    /// Where a runner stands.
+    RunnerState {
+        /// It was heard within its lease.
+        Active = "active",
+        /// It was not; nothing is done to its jobs.
+        LostContact = "lost_contact",
+        /// It left or is gone.
+        Ended = "ended",
+    }
+}
+
+words! {
+    /// One of the outputs of an attempt.
+    Stream {
+        /// Standard output.
+        Stdout = "stdout",
+        /// Standard error.
+        Stderr = "stderr",
+        /// Standard output of the recovery script.
+        ScriptStdout = "script_stdout",
+        /// Standard error of the recovery script.
+        ScriptStderr = "script_stderr",
+    }
+}
+
+words! {
+    /// What an item of a map came to.
+    ItemOutcome {
+        /// It succeeded.
+        Ok = "ok",
+        /// It succeeded, and a step of it was recovered.
+        Recovered = "recovered",
+        /// The user took it out of the count, or it is gone.
+        Dropped = "dropped",
+        /// It ended badly.
+        Failed = "failed",
+        /// It has not ended.
+        Open = "open",
+    }
+}
+
+words! {
+    /// Where a reservation stands.
+    ReservationStatus {
+        /// It pauses claims in its scope.
+        Active = "ACTIVE",
+        /// Its holder gave it back.
+        Released = "RELEASED",
+        /// Its time was over.
+        Expired = "EXPIRED",
+    }
+}
+
+words! {
+    /// Where the delivery of an event to a webhook stands.
+    DeliveryState {
+        /// It is tried, perhaps again.
+        Pending = "pending",
+        /// The endpoint took it.
+        Delivered = "delivered",
+        /// It was tried as often as it is tried.
+        Dead = "dead",
     }
 }
 

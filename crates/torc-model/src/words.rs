@@ -1,4 +1,30 @@
-//! Counts in the words of people.
+//! Counts in the words of people, and the one place through which sentences for people go.
+
+/// A sentence for people. Nothing may be decided by it: debug builds with
+/// `TORC_SCRAMBLED_MESSAGES` set show every sentence as the same noise, and all tests that are not
+/// about wording must pass all the same.
+pub fn label(text: &'static str) -> &'static str {
+    if is_scrambled() { NOISE } else { text }
+}
+
+/// Like [`label`], for a sentence that was composed.
+pub fn message(text: impl Into<String>) -> String {
+    if is_scrambled() { NOISE.to_owned() } else { text.into() }
+}
+
+const NOISE: &str = "~#~ ~~#~";
+
+#[cfg(debug_assertions)]
+fn is_scrambled() -> bool {
+    static IS_SCRAMBLED: std::sync::LazyLock<bool> =
+        std::sync::LazyLock::new(|| std::env::var_os("TORC_SCRAMBLED_MESSAGES").is_some());
+    *IS_SCRAMBLED
+}
+
+#[cfg(not(debug_assertions))]
+const fn is_scrambled() -> bool {
+    false
+}
 
 /// `1 job`, `3 jobs`, `12,345 retries`.
 pub fn count(number: impl TryInto<i64>, noun: &str) -> String {

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use torc_model::api::{
-    AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP, blame_script,
+    AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP,
 };
 use torc_model::ids::WorkflowId;
 use torc_model::plan::{Execution, OnScriptFailure, Stdio, StdioMode};
-use torc_model::status::Cause;
+use torc_model::status::{Cause, EndDetail, EvidenceSource};
 
 /// How much of the end of standard error a failure's report carries.
 const TAIL_BYTES: u64 = 8 << 10;
@@ -325,6 +325,7 @@ impl Finish {
             return_code: verdict.return_code,
             signal: verdict.signal,
             cause: verdict.cause,
+            detail: verdict.detail,
             error: verdict.error,
             evidence: verdict.evidence,
             started_ms: exit.started_ms,
@@ -357,8 +358,9 @@ pub fn unstarted_report(
         return_code: i64::from(128 + libc::SIGTERM),
         signal: None,
         cause: Some(cause),
+        detail: None,
         error: Some(error.into()),
-        evidence: vec![evidence("journal", "it was not started".into())],
+        evidence: vec![evidence(EvidenceSource::Journal, "it was not started".into())],
         started_ms: at_ms,
         ended_ms: at_ms,
         exec_seconds: 0.0,
@@ -417,6 +419,8 @@ pub struct Verdict {
     pub signal: Option<i64>,
     /// Why it failed; absent for success.
     pub cause: Option<Cause>,
+    /// What exactly failed or stopped it.
+    pub detail: Option<EndDetail>,
     /// One sentence.
     pub error: Option<String>,
     /// What decided the cause.
@@ -426,13 +430,14 @@ pub struct Verdict {
 impl Verdict {
     fn blame_the_script(&mut self) {
         if let Some(error) = &mut self.error {
-            *error = blame_script(error);
+            *error = format!("the recovery script failed: {error}");
+            self.detail = self.detail.or(Some(EndDetail::RecoveryScript));
         }
     }
 }
 
-fn evidence(source: &str, text: String) -> Evidence {
-    Evidence { source: source.into(), text }
+fn evidence(source: EvidenceSource, text: String) -> Evidence {
+    Evidence { source, text }
 }
 
 /// The cause of an end, from the strongest evidence to the weakest: what we did, what the kernel
@@ -456,6 +461,7 @@ pub fn judge(
         return_code: own_code,
         signal,
         cause: None,
+        detail: None,
         error: None,
         evidence: journal(exit),
     };
@@ -473,7 +479,10 @@ pub fn judge(
     match (&exit.stop, &exit.how) {
         (_, How::NotStarted(error)) => set(own_code, Cause::SpawnError, error.message.clone()),
         (Some(StopReason::Canceled), _) => set(by_signal, Cause::Canceled, "canceled".into()),
-        (Some(StopReason::Stopped), _) => set(by_signal, Cause::Stopped, TOLD_TO_STOP.into()),
+        (Some(StopReason::Stopped), _) => {
+            set(by_signal, Cause::Stopped, TOLD_TO_STOP.into());
+            found.detail = Some(EndDetail::ToldToStop);
+        }
         (Some(StopReason::NotOurs), _) => {
             set(by_signal, Cause::Stopped, "the attempt was given to somebody else".into());
         }
@@ -510,7 +519,7 @@ pub fn judge(
                 "used more memory than its limit".into(),
             );
             found.evidence.push(evidence(
-                "node",
+                EvidenceSource::Node,
                 format!("{used_bytes} bytes were in use; the limit is {limit_bytes}"),
             ));
         }
@@ -520,7 +529,7 @@ pub fn judge(
                 let text = format!(
                     "the kernel killed {kernel_kills} of its processes for exceeding the memory limit"
                 );
-                found.evidence.push(evidence("kernel", text));
+                found.evidence.push(evidence(EvidenceSource::Kernel, text));
             }
         }
         (None, How::Code(0)) => {
@@ -534,7 +543,7 @@ pub fn judge(
                 Cause::MissingOutput,
                 format!("exit code 0, but output files are missing: {names}"),
             );
-            found.evidence.push(evidence("output", format!("missing: {names}")));
+            found.evidence.push(evidence(EvidenceSource::Output, format!("missing: {names}")));
         }
         (None, How::Code(_) | How::Signal(_)) if kernel_kills > 0 => {
             set(
@@ -550,7 +559,7 @@ pub fn judge(
             let text = format!(
                 "the kernel killed {kernel_kills} of its processes for exceeding the limit{peak}"
             );
-            found.evidence.insert(0, evidence("kernel", text));
+            found.evidence.insert(0, evidence(EvidenceSource::Kernel, text));
         }
         (None, How::Code(_) | How::Signal(_)) if exit.machine_oom => {
             set(
@@ -559,7 +568,7 @@ pub fn judge(
                 "killed because the machine ran out of memory".into(),
             );
             let text = "the machine's count of out-of-memory kills rose when it died of SIGKILL";
-            found.evidence.push(evidence("kernel", text.into()));
+            found.evidence.push(evidence(EvidenceSource::Kernel, text.into()));
         }
         (None, How::Code(code)) if checkpoint == Some(i64::from(*code)) => {
             set(own_code, Cause::Checkpoint, "saved its state and asked to be continued".into());
@@ -574,7 +583,7 @@ pub fn judge(
     }
     if !exit.survivors.is_empty() {
         let text = format!("processes {:?} did not end although they were killed", exit.survivors);
-        found.evidence.push(evidence("node", text));
+        found.evidence.push(evidence(EvidenceSource::Node, text));
     }
     found
 }
@@ -582,7 +591,7 @@ pub fn judge(
 fn journal(exit: &Exit) -> Vec<Evidence> {
     let line = |signal: i32, after: Duration| {
         evidence(
-            "journal",
+            EvidenceSource::Journal,
             format!("we sent {} after {:.1} s", sys::signal_name(signal), after.as_secs_f64()),
         )
     };
@@ -600,9 +609,9 @@ fn journal(exit: &Exit) -> Vec<Evidence> {
 
 fn own_words(how: &How) -> Option<Evidence> {
     match how {
-        How::Code(code) => Some(evidence("exit", format!("exit code {code}"))),
+        How::Code(code) => Some(evidence(EvidenceSource::Exit, format!("exit code {code}"))),
         How::Signal(signal) => {
-            Some(evidence("exit", format!("ended by {}", sys::signal_name(*signal))))
+            Some(evidence(EvidenceSource::Exit, format!("ended by {}", sys::signal_name(*signal))))
         }
         How::NotStarted(_) => None,
     }

@@ -1,14 +1,13 @@
 //! What a runner is told, and what it tells.
 
-use serde_json::Value;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use torc_client::Client;
-use torc_model::api::{Capacity, ReportVerdict};
+use torc_model::api::{Capacity, ReportVerdict, RunnerScheduler};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::status::{Cause, JobStatus, Outcome, Trigger};
+use torc_model::status::{Cause, JobStatus, Outcome, RunnerKind, Trigger};
 
 /// What a runner is told.
 #[derive(Clone, Debug)]
@@ -29,7 +28,7 @@ pub struct Config {
     /// Between the termination signal and SIGKILL; the workflow's setting unless given.
     pub grace: Option<Duration>,
     /// Where it runs.
-    pub kind: Kind,
+    pub kind: RunnerKind,
     /// Takes jobs with this label.
     pub label: Option<String>,
     /// It must have ended after this long.
@@ -37,7 +36,7 @@ pub struct Config {
     /// How many attempts to hold beyond what can run at once.
     pub prefetch: Prefetch,
     /// What the batch system knows it by.
-    pub scheduler: Option<Value>,
+    pub scheduler: Option<RunnerScheduler>,
     /// Jobs of another Slurm scheduler are not taken even when there is nothing else.
     pub strict_scheduler_match: bool,
     /// How long to wait for a server that does not answer at the beginning.
@@ -63,7 +62,7 @@ impl Config {
             output_dir: output_dir.into(),
             working_dir: PathBuf::from("."),
             grace: None,
-            kind: Kind::Local,
+            kind: RunnerKind::Local,
             label: None,
             time_left: None,
             prefetch: Prefetch::Adaptive,
@@ -73,25 +72,6 @@ impl Config {
             stop_log: None,
             guard: None,
             events: None,
-        }
-    }
-}
-
-/// Where a runner runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// On the user's machine: leaves as soon as there is nothing to do without help.
-    Local,
-    /// In a Slurm allocation: leaves after the workflow's idle time.
-    Slurm,
-}
-
-impl Kind {
-    /// On the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Slurm => "slurm",
         }
     }
 }

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use torc_model::api::*;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::slurm::logs::LastWord;
-use torc_model::status::{Cause, Trigger};
+use torc_model::status::{Cause, EndDetail, EvidenceSource, Trigger};
 
 /// A listener waits this long at the server before it asks again.
 const LISTEN_SECONDS: f64 = 30.0;
@@ -532,10 +532,12 @@ impl Dispatcher {
     /// An attempt has ended, and it is clear how.
     fn finish(&mut self, active: Active, mut report: CompletionReport, out: &mut Vec<Effect>) {
         if report.cause == Some(Cause::Stopped)
-            && report.error.as_deref() == Some(TOLD_TO_STOP)
+            && report.detail == Some(EndDetail::ToldToStop)
             && let Some(why) = &self.stop_reason
         {
-            report.evidence.push(Evidence { source: "scheduler".into(), text: why.text.into() });
+            report
+                .evidence
+                .push(Evidence { source: EvidenceSource::Scheduler, text: why.text.into() });
             report.cause = why.cause.or(report.cause);
         }
         let id = report.attempt.id;

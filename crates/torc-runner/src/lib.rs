@@ -51,7 +51,7 @@ mod time;
 
 pub(crate) use torc_fence::procfs;
 
-pub use config::{Config, Kind, LeaveReason, Prefetch, RunnerEvent, Shutdown, Summary};
+pub use config::{Config, LeaveReason, Prefetch, RunnerEvent, Shutdown, Summary};
 pub use error::Error;
 pub use machine::detect as detect_capacity;
 pub use runner::Runner;

@@ -3,7 +3,7 @@
 
 use crate::attempt::Context;
 use crate::cgroup::Cgroups;
-use crate::config::{Config, Kind, RunnerEvent, Shutdown, Summary};
+use crate::config::{Config, RunnerEvent, Shutdown, Summary};
 use crate::dispatcher::{Dispatcher, Effect, Event, Settings};
 use crate::error::Error;
 use crate::executor::{Executor, ExecutorEvent, Prepared};
@@ -29,6 +29,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use torc_model::api::{RegisterRunner, RunnerRegistered};
 use torc_model::slurm::logs::{LastWord, why_ended};
+use torc_model::status::RunnerKind;
 use torc_model::words;
 
 /// Keys of the poller; processes have the numbers from 1 up.
@@ -270,7 +271,7 @@ async fn register(
         time_left_seconds: config
             .time_left
             .map(|left| i64::try_from(left.as_secs()).unwrap_or(i64::MAX)),
-        kind: config.kind.as_str().into(),
+        kind: config.kind,
         scheduler: config.scheduler.clone(),
         label: config.label.clone(),
         output_dir: output.display().to_string(),
@@ -309,8 +310,8 @@ fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: 
     // Slurm kills what is left when its time is up; a limit that somebody gave on a terminal is
     // when to begin to end.
     let (margin, reason_at_end) = match config.kind {
-        Kind::Slurm => (rules.grace + END_MARGIN, StopReason::RunnerTimeUp),
-        Kind::Local => (Duration::ZERO, StopReason::Stopped),
+        RunnerKind::Slurm => (rules.grace + END_MARGIN, StopReason::RunnerTimeUp),
+        RunnerKind::Local | RunnerKind::Recovery => (Duration::ZERO, StopReason::Stopped),
     };
     let idle =
         u64::try_from(registered.idle_seconds).ok().filter(|s| *s > 0).map(Duration::from_secs);
@@ -320,12 +321,12 @@ fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: 
         capacity: config.capacity.clone(),
         gpus: config.gpus.clone(),
         prefetch: config.prefetch,
-        leave_when_stuck: config.kind == Kind::Local,
-        idle_limit: idle.filter(|_| config.kind != Kind::Local),
+        leave_when_stuck: config.kind == RunnerKind::Local,
+        idle_limit: idle.filter(|_| config.kind != RunnerKind::Local),
         ignore_completion: registered.ignore_completion,
         strict_scheduler_match: config.strict_scheduler_match,
         end: config.time_left.map(|left| Instant::now() + left.saturating_sub(margin)),
-        doubt: (config.kind == Kind::Slurm).then_some(DOUBT),
+        doubt: (config.kind == RunnerKind::Slurm).then_some(DOUBT),
         reason_at_end,
     }
 }

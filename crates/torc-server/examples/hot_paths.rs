@@ -9,6 +9,7 @@ use torc_model::api::{
     RegisterRunner, StartReport,
 };
 use torc_model::ids::{RunnerId, WorkflowId};
+use torc_model::status::RunnerKind;
 use torc_server::boot::{Database, Options};
 use torc_server::store::Store;
 use torc_spec::{Format, Source};
@@ -100,7 +101,7 @@ impl World {
             pid_start: 1,
             capacity: capacity(),
             time_left_seconds: None,
-            kind: "local".into(),
+            kind: RunnerKind::Local,
             scheduler: None,
             label: None,
             output_dir: "output".into(),
@@ -149,6 +150,7 @@ fn report(attempt: AttemptRef) -> CompletionReport {
         return_code: 0,
         signal: None,
         cause: None,
+        detail: None,
         error: None,
         evidence: Vec::new(),
         started_ms: 3,

@@ -8,9 +8,9 @@ use crate::wire::Scope;
 use crate::witness::Witness;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_model::core::{Change, Workflow};
+use torc_model::core::{Change, End, Workflow};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
-use torc_model::status::{ActionState, AttemptState, JobStatus, Origin, Outcome};
+use torc_model::status::{ActionState, AttemptState, EndedBy, JobStatus, Origin, Outcome};
 
 /// What was promised to somebody, and what is counted apart from the engine.
 pub struct Checker {
@@ -31,9 +31,15 @@ pub struct Checker {
     actions: BTreeMap<ActionId, (ActionState, Option<RunnerId>)>,
     /// When they were given to somebody.
     given: BTreeMap<ActionId, i64>,
+    /// When runners heard that they must stop an attempt.
+    pub ordered: BTreeMap<AttemptId, i64>,
     /// Attempts of a job below this number were before its last reset.
     reset_at: BTreeMap<JobId, i64>,
 }
+
+/// A process ends within this time after its runner heard that it must: the grace it gets, and the
+/// time for which a runner may be stopped itself.
+const OBEDIENCE_MS: i64 = 60_000;
 
 type Verdict = Result<(), String>;
 
@@ -44,6 +50,7 @@ impl Checker {
             scenario,
             acknowledged: BTreeMap::new(),
             heard: BTreeMap::new(),
+            ordered: BTreeMap::new(),
             ended: BTreeMap::new(),
             losses: BTreeMap::new(),
             rules: BTreeMap::new(),
@@ -163,9 +170,11 @@ impl Checker {
                     self.promised.insert(*id);
                 }
                 let Some(row) = durable.attempt(*id) else { return Ok(()) };
-                self.on_end(row, end.error.as_deref().unwrap_or(""), durable, witness, server, now)
+                self.on_end(row, end, durable, witness, server, now)
             }
             Change::Job { .. }
+            | Change::MapExpanded(..)
+            | Change::ItemGone(..)
             | Change::JobHeld(..)
             | Change::AttemptStarted { .. }
             | Change::AttemptCancelRequested(_)
@@ -326,7 +335,7 @@ impl Checker {
     fn on_end(
         &self,
         row: &AttemptRow,
-        error: &str,
+        end: &End,
         durable: &Tables,
         witness: &Witness,
         server: &Server,
@@ -335,11 +344,21 @@ impl Checker {
         let Some(runner) = row.runner else { return Ok(()) };
         if witness.lives(row.id) {
             return Err(format!(
-                "residue: attempt {} of job {} ended ({error}) while its process runs",
-                row.id, row.job
+                "residue: attempt {} of job {} was ended by {} while its process runs",
+                row.id, row.job, end.by
             ));
         }
-        if error.starts_with("crash recovery") {
+        if let (Some(heard), Some(process)) = (self.ordered.get(&row.id), witness.of(row.id))
+            && let Some(ended) = process.ended
+            && ended - heard > OBEDIENCE_MS
+        {
+            return Err(format!(
+                "obedience: attempt {} ran on for {} s after its runner had heard that it must stop",
+                row.id,
+                (ended - heard) / 1000
+            ));
+        }
+        if end.by == EndedBy::Recovery {
             let Some(owner) = durable.runner(runner) else {
                 return Err(format!("runner {runner} has no row"));
             };
@@ -529,7 +548,7 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
             ("not_before", a.not_before == b.not_before || woken || a.status != JobStatus::Ready),
             ("held", a.held == b.held),
             ("script", a.script == b.script || a.live.is_none()),
-            ("canceled_by_dependency", a.canceled_by_dependency == b.canceled_by_dependency),
+            ("reason", a.reason == b.reason),
         ];
         if let Some((what, _)) = parts.iter().find(|(_, same)| !same) {
             return Err(format!(

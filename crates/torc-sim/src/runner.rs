@@ -629,6 +629,9 @@ impl World {
 
     /// Orders to stop; what it does not have it says so.
     fn obey(&mut self, slot: usize, orders: &[AttemptId]) {
+        for id in orders {
+            self.checker.ordered.entry(*id).or_insert(self.now);
+        }
         if self.sabotage == Some(Sabotage::OrdersIgnored) {
             return;
         }

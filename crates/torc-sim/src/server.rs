@@ -10,10 +10,10 @@ use crate::tables::{ReservationRow, RunnerRow, Tables, Write};
 use crate::wire::{Answer, Completion, Named, Packet, Request, Scope, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_model::api::{Evidence, ReportVerdict, ScriptResult};
+use torc_model::api::{ErrorCode, Evidence, ReportVerdict, ScriptResult};
 use torc_model::core::{Change, Claim, End, Limits, Lost, Refused, Workflow};
 use torc_model::ids::{ActionId, AttemptId, RunnerId};
-use torc_model::status::{ActionState, Cause, JobStatus};
+use torc_model::status::{ActionState, Cause, EndedBy, EvidenceSource, JobStatus};
 
 /// A claimed attempt that its runner does not list after this long never reached it.
 const FORGOTTEN_MS: i64 = 30_000;
@@ -189,7 +189,7 @@ impl Server {
     fn reserve(&mut self, scope: Scope, ttl: i64, now: i64) -> Result<Answer, Broken> {
         if let Some(old) = self.reserved.iter().find(|r| r.scope == scope).copied() {
             if old.until > now || self.sabotage == Some(Sabotage::ReservationsForEver) {
-                return Ok(Answer::Refused("reserved"));
+                return Ok(Answer::Refused(ErrorCode::Reserved));
             }
             self.end_reservation(old.id)?;
         }
@@ -546,7 +546,7 @@ impl Server {
             return_code: Some(report.code),
             cause: report.cause,
             script: (has_script && !report.cause.is_some_and(Cause::is_stop)).then_some(ran),
-            ..End::default()
+            ..End::new(EndedBy::Runner, now)
         };
         let ended = self.apply(flow, now, |w, limits, _| w.ended(index, end, limits))?;
         Ok((id, ReportVerdict::Accepted, Some(ended.status)))
@@ -561,7 +561,7 @@ impl Server {
         let id = report.attempt;
         let known = self.working.attempt(id).is_some_and(|row| {
             let mine = row.token.as_deref() == Some(&report.token) && row.runner == Some(runner);
-            mine && !row.state.is_live() && !row.ended_by_others
+            mine && !row.state.is_live() && row.ended_by == Some(EndedBy::Runner)
         });
         let verdict = if known { ReportVerdict::Repeated } else { ReportVerdict::Late };
         (id, verdict, None)
@@ -612,7 +612,7 @@ impl Server {
             Wish::Reserve(scope, ttl) => return self.reserve(*scope, *ttl, now),
             Wish::Release(id) => {
                 if !self.reserved.iter().any(|r| r.id == *id) {
-                    return Ok(Answer::Refused("reservation_ended"));
+                    return Ok(Answer::Refused(ErrorCode::ReservationEnded));
                 }
                 self.end_reservation(*id)?;
                 Ok(())
@@ -620,7 +620,7 @@ impl Server {
             Wish::Initialize => {
                 let open = self.flows[flow].counts()[JobStatus::Uninitialized as usize] > 0;
                 if !open && self.flows[flow].run > 0 {
-                    return Ok(Answer::Refused("already_initialized"));
+                    return Ok(Answer::Refused(ErrorCode::AlreadyInitialized));
                 }
                 self.apply(flow, now, |w, _, at| w.initialize(at))?;
                 Ok(())
@@ -666,5 +666,5 @@ impl Server {
 
 /// A loss, in words.
 pub fn lost(cause: Cause, text: &str) -> Lost {
-    Lost { cause, evidence: Evidence { source: "journal".into(), text: text.into() } }
+    Lost { cause, evidence: Evidence { source: EvidenceSource::Journal, text: text.into() } }
 }

@@ -6,7 +6,9 @@ use crate::wire::Scope;
 use torc_model::api::RecoveryScript;
 use torc_model::core::{Change, EndedRow, Held, JobRow, LiveRow, NewAction, Rows};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::status::{ActionState, AttemptState, Cause, JobStatus, Origin, Outcome};
+use torc_model::status::{
+    ActionState, AttemptState, Cause, EndedBy, JobStatus, Origin, Outcome, StatusReason,
+};
 
 /// A row of `attempt`.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,8 +49,8 @@ pub struct AttemptRow {
     pub outcome: Option<Outcome>,
     /// The rule that matched.
     pub rule: Option<usize>,
-    /// Somebody else than its runner ended it.
-    pub ended_by_others: bool,
+    /// Who or what ended it.
+    pub ended_by: Option<EndedBy>,
 }
 
 /// The columns of `job` that change.
@@ -57,7 +59,7 @@ pub struct JobColumns {
     /// Where it stands.
     pub status: JobStatus,
     /// Canceled because of a dependency.
-    pub by_dependency: bool,
+    pub reason: Option<StatusReason>,
     /// Number of the current attempt.
     pub attempt: u32,
     /// Retries after losses.
@@ -159,7 +161,7 @@ impl Tables {
     pub fn new(scenario: &Scenario) -> Self {
         let job = JobColumns {
             status: JobStatus::Uninitialized,
-            by_dependency: false,
+            reason: None,
             attempt: 1,
             lost_retries: 0,
             refunds: 0,
@@ -254,9 +256,11 @@ impl Tables {
             Change::Job { id, status, reason, attempt, lost_retries, refunds } => {
                 let job = &mut self.flows[flow].jobs[place(*id)?];
                 job.status = *status;
-                job.by_dependency = reason.is_some_and(|r| r.starts_with("a job it depends on"));
+                job.reason = *reason;
                 (job.attempt, job.lost_retries, job.refunds) = (*attempt, *lost_retries, *refunds);
             }
+            // The simulated workflows have no maps.
+            Change::MapExpanded(..) | Change::ItemGone(..) => {}
             Change::JobHeld(id, held) => self.flows[flow].jobs[place(*id)?].held = *held,
             Change::AttemptQueued(new) => {
                 place(new.job)?;
@@ -302,7 +306,7 @@ impl Tables {
                     cause: None,
                     outcome: None,
                     rule: None,
-                    ended_by_others: false,
+                    ended_by: None,
                 });
             }
             Change::AttemptClaimed { id, runner, token, key, at, .. } => {
@@ -328,8 +332,7 @@ impl Tables {
                 row.script_ran = end.script.is_some();
                 row.outcome = end.outcome;
                 row.rule = end.rule;
-                let by_others = |e: &str| e.starts_with("crash recovery");
-                row.ended_by_others = end.error.as_deref().is_some_and(by_others);
+                row.ended_by = Some(end.by);
             }
             Change::Action { id, state, by, .. } => {
                 let found = scenario.place_of_action(*id).filter(|(f, _)| *f == flow);
@@ -362,8 +365,7 @@ impl Tables {
                 lost_retries: columns.lost_retries,
                 refunds: columns.refunds,
                 held_back: columns.held,
-                canceled_by_dependency: columns.status == JobStatus::Canceled
-                    && columns.by_dependency,
+                reason: columns.reason,
             }
         });
         let mine: Vec<&AttemptRow> = self

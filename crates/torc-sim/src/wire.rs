@@ -157,7 +157,7 @@ pub enum Answer {
     /// The runner is not known or has ended.
     RunnerEnded,
     /// Not granted, nothing changed.
-    Refused(&'static str),
+    Refused(torc_model::api::ErrorCode),
     /// The database failed, nothing changed.
     Broken,
 }

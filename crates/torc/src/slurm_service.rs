@@ -61,7 +61,10 @@ async fn send(allocator: &Allocator) {
 
 async fn look(allocator: &Allocator) {
     match allocator.sync(None, false, false).await {
-        Ok(seen) => seen.seen.details.iter().for_each(|line| tracing::info!("{line}")),
+        Ok(seen) => {
+            let lines = seen.seen.details.iter().chain(&seen.seen.first_misses);
+            lines.for_each(|line| tracing::info!("{line}"));
+        }
         Err(error) => tracing::warn!(%error, "allocations could not be looked at"),
     }
     match allocator.take_back(None).await {

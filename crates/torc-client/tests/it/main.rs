@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use torc_client::{Client, Error, Query};
-use torc_model::api::{JobView, Page};
+use torc_model::api::{ErrorCode, JobView, Page};
 use torc_model::ids::{RunnerId, WorkflowId};
 
 async fn fake_server(router: Router) -> String {
@@ -33,7 +33,7 @@ async fn the_token_is_sent_and_a_refusal_is_told_with_its_hint() {
     let client = Client::new(&fake_server(router).await, "wrong").unwrap();
     let error = client.health().await.unwrap_err();
     assert_eq!(error.status(), Some(401));
-    assert_eq!(error.code(), Some("unauthorized"));
+    assert_eq!(error.code(), Some(ErrorCode::Unauthorized));
     assert_eq!(error.to_string(), "unknown token\nhint: log in");
     assert!(!error.is_temporary());
 }

@@ -2,7 +2,10 @@
 
 use super::{Evidence, RecoveryScript, ScriptResult};
 use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use crate::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
+use crate::status::{
+    AttemptState, Cause, EndDetail, EndedBy, ItemOutcome, JobStatus, Origin, Outcome, StatusReason,
+    Stream,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -45,7 +48,7 @@ pub struct JobView {
     /// Held back by a person.
     pub held: bool,
     /// Why it has its status, when that needs a word.
-    pub status_reason: Option<String>,
+    pub status_reason: Option<StatusReason>,
     /// Ids of the jobs it depends on (only in `get`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depends_on_job_ids: Option<Vec<JobId>>,
@@ -104,8 +107,12 @@ pub struct AttemptView {
     pub return_code: Option<i64>,
     /// Signal that ended it.
     pub signal: Option<i64>,
+    /// Who or what ended it.
+    pub ended_by: Option<EndedBy>,
     /// Why it failed.
     pub cause: Option<Cause>,
+    /// What exactly failed or stopped it, where the cause leaves that open.
+    pub detail: Option<EndDetail>,
     /// What a person should read.
     pub error: Option<String>,
     /// What decided the cause.
@@ -235,8 +242,8 @@ pub struct LogView {
     pub run_id: i64,
     /// The attempt in the run.
     pub attempt_id: i64,
-    /// `stdout` or `stderr`.
-    pub stream: String,
+    /// Which output.
+    pub stream: Stream,
     /// The file on the server's side.
     pub path: String,
     /// Where this piece begins, in bytes.
@@ -263,8 +270,8 @@ pub struct ItemView {
     pub item: Value,
     /// Where its job stands.
     pub status: JobStatus,
-    /// `ok`, `recovered`, `failed`, `dropped` or `open`.
-    pub outcome: String,
+    /// What it came to.
+    pub outcome: ItemOutcome,
     /// It is no longer among the items.
     pub is_gone: bool,
     /// Attempts so far in this run.

@@ -3,12 +3,14 @@
 //! Integers are `i64` on the wire so that the generated OpenAPI document and its clients agree on
 //! ranges.
 
+mod code;
 mod jobs;
 mod operations;
 mod reports;
 mod runners;
 mod workflows;
 
+pub use code::ErrorCode;
 pub use jobs::*;
 pub use operations::*;
 pub use reports::*;
@@ -32,6 +34,7 @@ pub struct ErrorBody {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ErrorInfo {
     /// Stable word such as `not_found` or `run_mismatch`.
+    #[schema(value_type = ErrorCode)]
     pub code: String,
     /// One sentence.
     pub message: String,

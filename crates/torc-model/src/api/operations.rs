@@ -1,6 +1,7 @@
 //! Running the service: reservations, limits, recovery, webhooks, health.
 
 use crate::ids::WorkflowId;
+use crate::status::{DeliveryState, ReservationStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -92,8 +93,8 @@ pub struct ReservationView {
     pub expires_ms: i64,
     /// When it ended.
     pub ended_ms: Option<i64>,
-    /// `ACTIVE`, `RELEASED` or `EXPIRED`.
-    pub status: String,
+    /// Where it stands.
+    pub status: ReservationStatus,
     /// To renew or release it; only in the answer to its creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
@@ -197,8 +198,8 @@ pub struct DeliveryView {
     /// The body.
     #[schema(value_type = Object)]
     pub payload: Value,
-    /// `pending`, `delivered` or `dead`.
-    pub state: String,
+    /// Where it stands.
+    pub state: DeliveryState,
     /// How often it was tried.
     pub tries: i64,
     /// When it is tried next, ms since 1970.

@@ -1,7 +1,7 @@
 //! What a runner reports of its attempts, and what it is answered.
 
 use crate::ids::{AttemptId, RunnerId};
-use crate::status::{Cause, JobStatus, Outcome};
+use crate::status::{Cause, EndDetail, EvidenceSource, JobStatus, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -41,6 +41,9 @@ pub struct CompletionReport {
     /// Why it failed; absent for success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
+    /// What exactly failed or stopped it, where the cause leaves that open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<EndDetail>,
     /// What a person should read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -91,11 +94,18 @@ pub struct CompletionReport {
 /// One piece of evidence for a cause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Evidence {
-    /// `journal`, `kernel`, `scheduler`, `node`, `output`, `text` or `exit`; earlier ones are
-    /// stronger.
-    pub source: String,
+    /// Where it comes from.
+    pub source: EvidenceSource,
     /// One sentence.
     pub text: String,
+}
+
+impl Evidence {
+    /// As people see it.
+    #[must_use]
+    pub fn shown(self) -> Self {
+        Self { text: crate::words::message(self.text), ..self }
+    }
 }
 
 /// How a recovery script went.
@@ -113,19 +123,6 @@ pub struct ScriptResult {
     /// Its standard error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_path: Option<String>,
-}
-
-/// How the error of an attempt begins whose recovery script failed.
-const SCRIPT_FAILED: &str = "the recovery script failed: ";
-
-/// The error of an attempt whose recovery script failed so that its command did not run.
-pub fn blame_script(error: &str) -> String {
-    format!("{SCRIPT_FAILED}{error}")
-}
-
-/// What became of the recovery script, if that is why the attempt failed.
-pub fn script_failure(error: &str) -> Option<&str> {
-    error.strip_prefix(SCRIPT_FAILED)
 }
 
 /// What the server made of a report.

@@ -3,7 +3,7 @@
 use super::{AttemptRef, CompletionReport, ReportResult, StartReport};
 use crate::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::{Execution, OnScriptFailure, ResourceMonitor, Stdio};
-use crate::status::{Cause, Trigger};
+use crate::status::{Cause, RunnerKind, RunnerState, Trigger};
 use crate::steps::StepEvent;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,11 +47,11 @@ pub struct RegisterRunner {
     /// Seconds until it must stop (end of an allocation).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_left_seconds: Option<i64>,
-    /// `local` or `slurm`.
-    pub kind: String,
+    /// Where it runs.
+    pub kind: RunnerKind,
     /// What the batch system knows it by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scheduler: Option<Value>,
+    pub scheduler: Option<RunnerScheduler>,
     /// Takes jobs with this label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
@@ -307,6 +307,22 @@ pub struct ActionReport {
     pub error: Option<String>,
 }
 
+/// What the batch system knows a runner by.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct RunnerScheduler {
+    /// The Slurm scheduler that it was started for.
+    pub scheduler_config_id: Option<i64>,
+    /// The allocation that it lives in.
+    pub allocation_id: Option<i64>,
+    /// What Slurm calls that.
+    pub slurm_job_id: Option<String>,
+    /// Number of its node in the allocation, from 0.
+    pub node: Option<i64>,
+    /// Name of its node.
+    pub node_name: Option<String>,
+}
+
 /// A runner as lists show it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RunnerView {
@@ -318,12 +334,12 @@ pub struct RunnerView {
     pub hostname: String,
     /// Process id.
     pub pid: i64,
-    /// `local` or `slurm`.
-    pub kind: String,
+    /// Where it runs.
+    pub kind: RunnerKind,
     /// What it has.
     pub capacity: Capacity,
-    /// `active`, `lost_contact` or `ended`.
-    pub state: String,
+    /// Where it stands.
+    pub state: RunnerState,
     /// Since when, ms since 1970.
     pub started_ms: i64,
     /// Last word from it.
@@ -333,8 +349,7 @@ pub struct RunnerView {
     /// Why it left.
     pub end_reason: Option<String>,
     /// What the batch system knows it by.
-    #[schema(value_type = Option<Value>)]
-    pub scheduler: Option<Value>,
+    pub scheduler: Option<RunnerScheduler>,
     /// Attempts it holds now.
     pub held: i64,
     /// Why it gets no more work although it is there.

@@ -1,5 +1,6 @@
 //! Workflows as people see and change them, and what belongs to a workflow as a whole.
 
+use crate::event::EventKind;
 use crate::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use crate::status::{ActionState, JobStatus, Trigger};
 use serde::{Deserialize, Serialize};
@@ -74,61 +75,6 @@ pub struct StatusView {
     pub ignored_steps: i64,
 }
 
-/// The kinds of events.
-pub const EVENT_KINDS: [&str; 51] = [
-    "action_executed",
-    "action_triggered",
-    "allocation_ended",
-    "allocation_explained",
-    "allocation_requeued",
-    "allocation_started",
-    "allocation_unneeded",
-    "allocations_planned",
-    "allocations_refused",
-    "allocations_submitted",
-    "allocations_unknown",
-    "attempt_explained",
-    "classification_held",
-    "classification_rejected",
-    "handler_finished",
-    "handler_started",
-    "item_dropped",
-    "items_expanded",
-    "items_found",
-    "job_adjusted",
-    "job_canceled",
-    "job_changed",
-    "job_classified",
-    "job_completed",
-    "job_disabled",
-    "job_enabled",
-    "job_failed",
-    "job_held",
-    "job_pending_failed",
-    "job_released",
-    "job_repaired",
-    "job_retried",
-    "job_started",
-    "job_terminated",
-    "late_result",
-    "retry_scheduled",
-    "runner_ended",
-    "runner_quarantined",
-    "runner_started",
-    "runner_tried_again",
-    "step_finished",
-    "step_ignored",
-    "step_recovered",
-    "step_resumed",
-    "step_started",
-    "workflow_canceled",
-    "workflow_completed",
-    "workflow_recovered",
-    "workflow_regenerated",
-    "workflow_reset",
-    "workflow_started",
-];
-
 /// Something that happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
@@ -138,8 +84,8 @@ pub struct EventView {
     pub workflow_id: WorkflowId,
     /// When, ms since 1970.
     pub timestamp_ms: i64,
-    /// `job_started`, `job_completed`, `job_failed`, `job_retried`, `workflow_completed`, ...
-    pub kind: String,
+    /// What.
+    pub kind: EventKind,
     /// The job it is about.
     pub job_id: Option<JobId>,
     /// Its name; what has just happened is told without it.

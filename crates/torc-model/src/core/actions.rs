@@ -3,6 +3,7 @@
 
 use super::change::Change;
 use super::workflow::Workflow;
+use crate::event::EventKind;
 use crate::ids::{ActionId, RunnerId};
 use crate::status::{ActionState, JobStatus, Trigger};
 use serde_json::json;
@@ -157,7 +158,7 @@ impl Workflow {
     fn trigger(&mut self, i: usize) {
         self.move_action(i, ActionState::Triggered, None, None);
         let (id, trigger) = (self.actions[i].id, self.actions[i].trigger);
-        self.event("action_triggered", None, json!({"action_id": id, "trigger": trigger}));
+        self.event(EventKind::ActionTriggered, None, json!({"action_id": id, "trigger": trigger}));
     }
 
     fn move_action(
@@ -233,7 +234,7 @@ impl Workflow {
             self.move_action(i, state, Some(runner), error.clone());
         }
         self.event(
-            "action_executed",
+            EventKind::ActionExecuted,
             None,
             json!({"action_id": id, "runner_id": runner, "error": error}),
         );
@@ -258,7 +259,7 @@ impl Workflow {
             None => ActionState::Executed,
         };
         self.move_action(i, state, None, error.clone());
-        self.event("action_executed", None, json!({"action_id": id, "error": error}));
+        self.event(EventKind::ActionExecuted, None, json!({"action_id": id, "error": error}));
     }
 
     /// An allocation is over: actions that look after retried jobs ask again if such a job is left

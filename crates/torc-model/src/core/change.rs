@@ -1,8 +1,11 @@
 //! What a method of the engine did, for the store to write down.
 
 use crate::api::{Evidence, RecoveryScript, ScriptResult};
+use crate::event::EventKind;
 use crate::ids::{ActionId, AttemptId, JobId, RunnerId};
-use crate::status::{ActionState, AttemptState, Cause, JobStatus, Origin, Outcome};
+use crate::status::{
+    ActionState, AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome, StatusReason,
+};
 use serde_json::Value;
 
 /// One row to write. The order matters: rows are written as they come.
@@ -15,7 +18,7 @@ pub enum Change {
         /// Where to.
         status: JobStatus,
         /// Why, when that needs a word.
-        reason: Option<&'static str>,
+        reason: Option<StatusReason>,
         /// Number of its current attempt.
         attempt: u32,
         /// Retries paid from the budget for losses.
@@ -23,6 +26,10 @@ pub enum Change {
         /// Retries that cost nothing.
         refunds: u32,
     },
+    /// A map has found its items, or has to look for them again.
+    MapExpanded(JobId, bool),
+    /// An item no longer exists, or is back.
+    ItemGone(JobId, bool),
     /// A job is held back, or no longer.
     JobHeld(JobId, bool),
     /// An attempt was queued.
@@ -60,7 +67,7 @@ pub enum Change {
     /// Something people may want to know.
     Event {
         /// What.
-        kind: &'static str,
+        kind: EventKind,
         /// About which job.
         job: Option<JobId>,
         /// The rest.
@@ -114,10 +121,12 @@ pub struct NewAttempt {
 }
 
 /// How an attempt ended.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct End {
     /// Its last state.
     pub state: Option<AttemptState>,
+    /// Who or what ended it.
+    pub by: EndedBy,
     /// When.
     pub at: i64,
     /// When it had started, if that was not reported before.
@@ -130,6 +139,8 @@ pub struct End {
     pub signal: Option<i64>,
     /// Why it failed.
     pub cause: Option<Cause>,
+    /// What exactly failed or stopped it.
+    pub detail: Option<EndDetail>,
     /// For people.
     pub error: Option<String>,
     /// What decided the cause.
@@ -164,4 +175,38 @@ pub struct End {
     pub decision: Option<String>,
     /// The rule that matched.
     pub rule: Option<usize>,
+}
+
+impl End {
+    /// An end at this time about which nothing else is known.
+    pub fn new(by: EndedBy, at: i64) -> Self {
+        Self {
+            state: None,
+            by,
+            at,
+            started_at: None,
+            pid: None,
+            return_code: None,
+            signal: None,
+            cause: None,
+            detail: None,
+            error: None,
+            evidence: Vec::new(),
+            exec_seconds: None,
+            cpu_seconds: None,
+            peak_memory_bytes: None,
+            avg_memory_bytes: None,
+            peak_cpu_percent: None,
+            avg_cpu_percent: None,
+            stdout_path: None,
+            stderr_path: None,
+            stderr_tail: None,
+            stderr_tail_start: None,
+            script: None,
+            steps: None,
+            outcome: None,
+            decision: None,
+            rule: None,
+        }
+    }
 }

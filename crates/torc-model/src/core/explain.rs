@@ -5,7 +5,7 @@ use super::class::Room;
 use super::workflow::Workflow;
 use crate::api::Capacity;
 use crate::ids::JobId;
-use crate::status::{AttemptState, JobStatus};
+use crate::status::{AttemptState, JobStatus, StatusReason};
 
 /// An answer for people. Job names are for the caller to fill in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,10 +67,10 @@ impl Workflow {
             },
             JobStatus::Completed => "it succeeded".into(),
             JobStatus::Failed => "it failed".into(),
-            JobStatus::Canceled if job.canceled_by_dependency => {
+            JobStatus::Canceled if job.reason == Some(StatusReason::DependencyFailed) => {
                 "a job it depends on did not succeed".into()
             }
-            JobStatus::Canceled if self.is_given_up(index) => super::maps::GIVEN_UP.into(),
+            JobStatus::Canceled if self.is_given_up(index) => StatusReason::GivenUp.text().into(),
             JobStatus::Canceled => "it was canceled".into(),
             JobStatus::Terminated => "it was ended by a limit".into(),
             JobStatus::Disabled => {

@@ -6,7 +6,8 @@
 
 use super::report::Lost;
 use crate::api::Evidence;
-use crate::status::Cause;
+use crate::status::{Cause, EvidenceSource};
+use crate::words;
 
 /// What is known about a runner's process, from its own host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,24 +79,24 @@ impl RunnerLife<'_> {
     /// Judges.
     pub fn judge(&self, now: i64) -> Life {
         let silent_for = now - self.last_seen.max(self.server_boot);
-        let dead = |cause, source: &str, text| {
-            Life::Dead(Lost { cause, evidence: Evidence { source: source.into(), text } })
+        let dead = |cause, source, text: String| {
+            Life::Dead(Lost { cause, evidence: Evidence { source, text: words::message(text) } })
         };
         if let Allocation::Ended { cause, text } = &self.allocation {
-            return dead(*cause, "scheduler", text.clone());
+            return dead(*cause, EvidenceSource::Scheduler, text.clone());
         }
         match self.process {
             Process::Gone => {
                 return dead(
                     Cause::Lost,
-                    "node",
+                    EvidenceSource::Node,
                     format!("its runner (pid {} on {}) is gone", self.pid, self.host),
                 );
             }
             Process::Rebooted => {
                 return dead(
                     Cause::Lost,
-                    "node",
+                    EvidenceSource::Node,
                     format!("{}, where it ran, was started again", self.host),
                 );
             }
@@ -109,7 +110,7 @@ impl RunnerLife<'_> {
                 self.host,
                 silent_for / 1000
             );
-            return dead(Cause::Lost, "journal", text);
+            return dead(Cause::Lost, EvidenceSource::Journal, text);
         }
         if silent_for > self.lease { Life::Silent { silent_for } } else { Life::Alive }
     }

@@ -5,24 +5,17 @@
 //! for its items first runs like any job; its success adds the items and sends it back to blocked,
 //! where it waits for them.
 
+use super::change::Change;
 use super::claim::{LimitUse, Limits};
 use super::machine::JobEvent;
 use super::workflow::{Refused, Workflow};
+use crate::api::ErrorCode;
+use crate::event::EventKind;
 use crate::ids::JobId;
-use crate::status::{JobStatus, Origin};
+use crate::status::{JobStatus, Origin, StatusReason};
 use crate::steps::Tolerate;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Why a map is blocked that has found its items.
-pub const WAITS_FOR_ITEMS: &str = "its items are not done";
-/// Why a map failed whose items all have ended.
-pub const TOO_MANY_FAILED: &str = "more items failed than it tolerates";
-/// Why an item is disabled that no longer exists.
-pub const ITEM_GONE: &str = "its item is gone";
-/// Why an item was canceled that its map gave up; its row says so, and a restart knows it by these
-/// words.
-pub const GIVEN_UP: &str = "too many other items failed";
 
 /// What ties a map to its items.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -41,8 +34,6 @@ pub struct MapJob {
     pub items: BTreeSet<u32>,
     /// Those among them that no longer exist.
     pub gone: BTreeSet<u32>,
-    /// Those among them that were canceled because others failed: they come back with those.
-    pub given_up: BTreeSet<u32>,
 }
 
 /// All maps of a workflow.
@@ -88,25 +79,18 @@ impl Workflow {
         self.maps.item_of.insert(index, of);
     }
 
-    /// Marks an item as canceled because others failed.
-    pub fn set_given_up(&mut self, index: u32) {
-        if let Some(map) = self.map_of(index).and_then(|map| self.maps.maps.get_mut(&map)) {
-            map.given_up.insert(index);
-        }
-    }
-
-    /// An item starts anew, whatever it was canceled for.
-    pub(super) fn forget_given_up(&mut self, index: u32) {
-        if let Some(map) = self.map_of(index).and_then(|map| self.maps.maps.get_mut(&map)) {
-            map.given_up.remove(&index);
-        }
-    }
-
     /// Whether an item was canceled because others failed.
     pub(super) fn is_given_up(&self, index: u32) -> bool {
-        self.map_of(index)
-            .and_then(|map| self.map(map))
-            .is_some_and(|map| map.given_up.contains(&index))
+        self.jobs[index as usize].reason == Some(StatusReason::GivenUp)
+    }
+
+    /// An item that was gone exists again.
+    pub fn return_item(&mut self, index: u32) {
+        let Some(of) = self.map_of(index) else { return };
+        if self.is_gone(index, of) {
+            self.set_item(index, of, false);
+            self.record(Change::ItemGone(self.jobs[index as usize].id, false));
+        }
     }
 
     /// Adds the edge by which a map waits for a new item that was found while it ran.
@@ -173,8 +157,9 @@ impl Workflow {
 
     /// A map runs again from the start: it looks for its items anew.
     pub(super) fn forget_items(&mut self, index: u32) {
-        if let Some(map) = self.maps.maps.get_mut(&index).filter(|map| map.is_dynamic) {
+        if let Some(map) = self.maps.maps.get_mut(&index).filter(|map| map.is_expanded) {
             map.is_expanded = false;
+            self.record(Change::MapExpanded(self.jobs[index as usize].id, false));
         }
     }
 
@@ -189,10 +174,10 @@ impl Workflow {
         });
         if is_good {
             self.shift(index, JobEvent::Succeeded, None);
-            self.event("job_completed", Some(index), facts);
+            self.event(EventKind::JobCompleted, Some(index), facts);
         } else {
-            self.shift(index, JobEvent::FailedForGood, Some(TOO_MANY_FAILED));
-            self.event("job_failed", Some(index), facts);
+            self.shift(index, JobEvent::FailedForGood, Some(StatusReason::TooManyItemsFailed));
+            self.event(EventKind::JobFailed, Some(index), facts);
         }
     }
 
@@ -206,9 +191,8 @@ impl Workflow {
         let waiting: Vec<u32> =
             map.items.iter().copied().filter(|item| self.is_waiting(*item)).collect();
         for item in &waiting {
-            self.drop_queued(*item, GIVEN_UP, now);
-            self.shift(*item, JobEvent::Canceled, Some(GIVEN_UP));
-            self.set_given_up(*item);
+            self.drop_queued(*item, StatusReason::GivenUp.text(), now);
+            self.shift(*item, JobEvent::Canceled, Some(StatusReason::GivenUp));
         }
         waiting
     }
@@ -219,13 +203,15 @@ impl Workflow {
         let waits =
             |map: &u32| self.gathers(*map) && self.jobs[*map as usize].status == JobStatus::Blocked;
         let Some(index) = self.map_of(item).filter(waits) else { return };
-        let Some(map) = self.map(index).filter(|map| !map.given_up.is_empty()) else { return };
+        let Some(map) = self.map(index) else { return };
+        let given_up: Vec<u32> =
+            map.items.iter().copied().filter(|item| self.is_given_up(*item)).collect();
         let tally = self.tally(index);
-        if !map.tolerate.bears(tally.failed.saturating_sub(map.given_up.len() as u64), tally.total)
-        {
+        let failed = tally.failed.saturating_sub(given_up.len() as u64);
+        if given_up.is_empty() || !map.tolerate.bears(failed, tally.total) {
             return;
         }
-        for item in map.given_up.clone() {
+        for item in given_up {
             self.open_item(item, origin, now);
         }
         // All at once: each alone would count all items.
@@ -251,6 +237,7 @@ impl Workflow {
         let Some(map) = self.maps.maps.get_mut(&index) else { return };
         map.is_expanded = true;
         let items: Vec<u32> = map.items.difference(&map.gone).copied().collect();
+        self.record(Change::MapExpanded(self.jobs[index as usize].id, true));
         for item in &items {
             if self.jobs[*item as usize].status == JobStatus::Uninitialized {
                 self.make_ready(*item, JobEvent::InitializedReady, Origin::Initial, now);
@@ -271,7 +258,6 @@ impl Workflow {
             return;
         }
         self.drop_queued(index, "its item changed", now);
-        self.forget_given_up(index);
         // The counters first: the move writes them down.
         let job = &mut self.jobs[index as usize];
         job.refunds = job.attempt;
@@ -283,26 +269,6 @@ impl Workflow {
     /// A map whose items are why it failed. To run it again is to run them again.
     pub(super) fn is_failed_by_items(&self, index: u32) -> bool {
         self.jobs[index as usize].status == JobStatus::Failed && self.gathers(index)
-    }
-
-    /// Why a job is where it is, if that outlasts the run: what is known by these words alone must
-    /// keep them.
-    pub(super) fn lasting_reason(&self, index: u32) -> Option<&'static str> {
-        let job = &self.jobs[index as usize];
-        match job.status {
-            JobStatus::Canceled if job.canceled_by_dependency => {
-                Some(super::workflow::DEPENDENCY_FAILED)
-            }
-            JobStatus::Canceled if self.is_given_up(index) => Some(GIVEN_UP),
-            JobStatus::Blocked if self.gathers(index) => Some(WAITS_FOR_ITEMS),
-            JobStatus::Failed if self.gathers(index) => Some(TOO_MANY_FAILED),
-            JobStatus::Disabled
-                if self.map_of(index).is_some_and(|map| self.is_gone(index, map)) =>
-            {
-                Some(ITEM_GONE)
-            }
-            _ => None,
-        }
     }
 
     fn is_gone(&self, item: u32, map: u32) -> bool {
@@ -318,13 +284,14 @@ impl Workflow {
     pub fn remove_item(&mut self, index: u32, now: i64) {
         if let Some(map) = self.map_of(index).and_then(|map| self.maps.maps.get_mut(&map)) {
             map.gone.insert(index);
+            self.record(Change::ItemGone(self.jobs[index as usize].id, true));
         }
         if self.jobs[index as usize].status.is_held() {
             self.stop_one(index, now);
             return;
         }
         self.renew_item(index, now);
-        self.shift(index, JobEvent::Disabled, Some(ITEM_GONE));
+        self.shift(index, JobEvent::Disabled, Some(StatusReason::ItemGone));
     }
 
     /// Runs items again that ended badly; their map and what reduces it follow.
@@ -336,7 +303,7 @@ impl Workflow {
                     "job {} is {}; only an item that ended badly can be retried",
                     job.id, job.status
                 );
-                return Err(Refused::new("wrong_status", message));
+                return Err(Refused::new(ErrorCode::WrongStatus, message));
             }
         }
         self.run_items_again(items, Origin::Manual, now);
@@ -396,14 +363,14 @@ impl Workflow {
                     "job {} is {}; only an item that ended badly can be dropped",
                     job.id, job.status
                 );
-                return Err(Refused::new("wrong_status", message));
+                return Err(Refused::new(ErrorCode::WrongStatus, message));
             }
         }
         let mut maps = BTreeSet::new();
         for item in items {
             self.renew_item(*item, now);
-            self.shift(*item, JobEvent::Disabled, Some("dropped by the user"));
-            self.event("item_dropped", Some(*item), json!({}));
+            self.shift(*item, JobEvent::Disabled, Some(StatusReason::Dropped));
+            self.event(EventKind::ItemDropped, Some(*item), json!({}));
             maps.extend(self.map_of(*item));
         }
         for map in maps {
@@ -412,7 +379,7 @@ impl Workflow {
                 status @ (JobStatus::Failed | JobStatus::Completed)
                     if self.tally(map).open == 0 =>
                 {
-                    self.shift(map, JobEvent::ItemReopened, Some(WAITS_FOR_ITEMS));
+                    self.shift(map, JobEvent::ItemReopened, Some(StatusReason::WaitsForItems));
                     if status == JobStatus::Completed {
                         self.renew_children(map, now);
                     } else {
@@ -475,7 +442,10 @@ mod tests {
             Change::Job { id: JobId(1), status, reason, .. } => Some((status, reason)),
             _ => None,
         });
-        assert_eq!(reasons.collect::<Vec<_>>(), [(JobStatus::Blocked, Some(WAITS_FOR_ITEMS))]);
+        assert_eq!(
+            reasons.collect::<Vec<_>>(),
+            [(JobStatus::Blocked, Some(StatusReason::WaitsForItems))]
+        );
     }
 
     #[test]
@@ -483,9 +453,9 @@ mod tests {
         let mut workflow = workflow();
         workflow.remove_item(1, 1);
         assert_eq!((workflow.jobs[1].status, workflow.tally(0).total), (JobStatus::Disabled, 0));
-        assert_eq!(workflow.lasting_reason(1), Some(ITEM_GONE));
+        assert_eq!(workflow.jobs[1].reason, Some(StatusReason::ItemGone));
         let refused = workflow.enable(1, 1).expect_err("there is nothing to run");
-        assert!(refused.message.contains(ITEM_GONE), "{}", refused.message);
+        assert!(refused.message.contains(StatusReason::ItemGone.text()), "{}", refused.message);
         assert_eq!(workflow.plan_reset(&Seeds::Named(vec![1])).expect("a plan"), []);
         workflow.set_item(1, 0, false);
         workflow.renew_item(1, 2);
@@ -520,8 +490,8 @@ mod tests {
         use JobStatus::{Blocked, Canceled, Failed, Ready};
         assert_eq!(statuses(&workflow), [Failed, Failed, Failed, Canceled, Canceled]);
         assert_eq!(
-            (workflow.lasting_reason(3), workflow.lasting_reason(1)),
-            (Some(GIVEN_UP), None)
+            (workflow.jobs[3].reason, workflow.jobs[1].reason),
+            (Some(StatusReason::GivenUp), None)
         );
 
         workflow.again(1, Origin::Recovered, 2);

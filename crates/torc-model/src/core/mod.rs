@@ -40,7 +40,7 @@ pub use class::{Class, Room};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts};
 pub use liveness::{Allocation, Life, Process, RunnerLife};
 pub use machine::{AttemptEvent, IllegalEvent, JobEvent};
-pub use maps::{GIVEN_UP, ITEM_GONE, MapJob, TOO_MANY_FAILED, Tally, WAITS_FOR_ITEMS, limit_name};
+pub use maps::{MapJob, Tally, limit_name};
 pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
 pub use reset::{Reason, Seeds};

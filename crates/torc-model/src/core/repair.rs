@@ -9,8 +9,10 @@ use super::machine::JobEvent;
 use super::report::Lost;
 use super::workflow::Workflow;
 use crate::api::Evidence;
+use crate::event::EventKind;
 use crate::ids::{AttemptId, RunnerId};
-use crate::status::{AttemptState, Cause, JobStatus, Origin};
+use crate::status::{AttemptState, Cause, EvidenceSource, JobStatus, Origin, StatusReason};
+use crate::words;
 use serde_json::json;
 use std::collections::HashMap;
 
@@ -58,13 +60,13 @@ impl Workflow {
         for index in 0..self.jobs.len() as u32 {
             if let Some(repair) = self.repair_job(index, ends.get(&index), recovery, limits, now) {
                 let what = format!("{repair:?}");
-                self.event("job_repaired", Some(index), json!({"what": what}));
+                self.event(EventKind::JobRepaired, Some(index), json!({"what": what}));
                 done.push((index, repair));
             }
         }
         for index in 0..self.jobs.len() as u32 {
             if self.repair_blocked(index, now) {
-                self.event("job_repaired", Some(index), json!({"what": "Released"}));
+                self.event(EventKind::JobRepaired, Some(index), json!({"what": "Released"}));
                 done.push((index, Repair::Released));
             }
         }
@@ -174,8 +176,8 @@ impl Workflow {
         });
         self.hold_for_recovery(index, id, recovery, token, now);
         let evidence = Evidence {
-            source: "journal".into(),
-            text: "the job was running but nobody had it".into(),
+            source: EvidenceSource::Journal,
+            text: words::message("the job was running but no runner had it"),
         };
         self.runner_lost(recovery, &Lost { cause: Cause::Lost, evidence }, limits, now);
     }
@@ -203,11 +205,7 @@ impl Workflow {
         let dead = self.jobs[index as usize].cancel_on_failure
             && self.parents_of(index).iter().any(|p| self.jobs[*p as usize].status.is_bad_end());
         if dead {
-            self.shift(
-                index,
-                JobEvent::DependencyEndedBadly,
-                Some(super::workflow::DEPENDENCY_FAILED),
-            );
+            self.shift(index, JobEvent::DependencyEndedBadly, Some(StatusReason::DependencyFailed));
             self.propagate(index, now);
             return true;
         }

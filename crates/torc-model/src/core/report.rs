@@ -6,11 +6,14 @@ use super::machine::{AttemptEvent, JobEvent};
 use super::rules::{Failure, Verdict};
 use super::shy::PREFERENCE_MS;
 use super::workflow::{Next, Workflow};
-use crate::api::{Evidence, RecoveryScript, script_failure};
+use crate::api::{Evidence, RecoveryScript};
 use crate::chance;
+use crate::event::EventKind;
 use crate::ids::{AttemptId, RunnerId};
 use crate::plan::Rule;
-use crate::status::{AttemptState, Cause, JobStatus, Origin, Outcome};
+use crate::status::{
+    AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome, StatusReason,
+};
 use crate::words;
 use serde_json::json;
 
@@ -69,7 +72,11 @@ impl Workflow {
         let number = job.attempt;
         self.shift(index, JobEvent::Started, None);
         self.record(Change::AttemptStarted { id, pid, at });
-        self.event("job_started", Some(index), json!({"attempt_id": number, "run_id": self.run}));
+        self.event(
+            EventKind::JobStarted,
+            Some(index),
+            json!({"attempt_id": number, "run_id": self.run}),
+        );
     }
 
     /// The attempt ended. `end` holds what the runner saw; the state and the decision are filled in
@@ -95,7 +102,7 @@ impl Workflow {
         end.state = Some(state);
         end.outcome = decision.outcome;
         end.rule = decision.rule;
-        end.decision = (!decision.text.is_empty()).then(|| decision.text.clone());
+        end.decision = (!decision.text.is_empty()).then(|| words::message(&*decision.text));
         let runner = held.runner;
         let rather_elsewhere = decision
             .next
@@ -135,7 +142,7 @@ impl Workflow {
         self.forget_script(index, end, &decision);
         let facts = json!({
             "attempt_id": self.jobs[index as usize].attempt, "run_id": self.run, "return_code": end.return_code,
-            "cause": end.cause, "outcome": decision.outcome, "decision": decision.text,
+            "cause": end.cause, "outcome": decision.outcome, "decision": words::message(&*decision.text),
             "will_retry": decision.next.is_some(), "by": "crash recovery",
         });
         self.settle_end(index, decision, facts, now);
@@ -174,31 +181,31 @@ impl Workflow {
                 | Origin::Manual
                 | Origin::Recovered => {}
             }
-            self.event("job_retried", Some(index), facts);
+            self.event(EventKind::JobRetried, Some(index), facts);
             self.shift(index, decision.event, None);
             self.queue_attempt(index, next, now);
             self.block_if_unmet(index, now);
         } else if decision.event == JobEvent::Expanded {
-            self.shift(index, decision.event, Some(super::maps::WAITS_FOR_ITEMS));
+            self.shift(index, decision.event, Some(StatusReason::WaitsForItems));
             let count = self.tally(index).total;
             let attempt = self.jobs[index as usize].attempt;
             let facts = json!({"count": count, "run_id": self.run, "attempt_id": attempt});
-            self.event("items_expanded", Some(index), facts);
+            self.event(EventKind::ItemsExpanded, Some(index), facts);
             self.start_items(index, now);
         } else {
             self.shift(index, decision.event, None);
             let kind = match self.jobs[index as usize].status {
-                JobStatus::Completed => "job_completed",
-                JobStatus::Canceled => "job_canceled",
-                JobStatus::Terminated => "job_terminated",
-                JobStatus::PendingFailed => "job_pending_failed",
+                JobStatus::Completed => EventKind::JobCompleted,
+                JobStatus::Canceled => EventKind::JobCanceled,
+                JobStatus::Terminated => EventKind::JobTerminated,
+                JobStatus::PendingFailed => EventKind::JobPendingFailed,
                 JobStatus::Uninitialized
                 | JobStatus::Blocked
                 | JobStatus::Ready
                 | JobStatus::Pending
                 | JobStatus::Running
                 | JobStatus::Failed
-                | JobStatus::Disabled => "job_failed",
+                | JobStatus::Disabled => EventKind::JobFailed,
             };
             self.event(kind, Some(index), facts);
             if self.jobs[index as usize].status.is_final() {
@@ -472,10 +479,9 @@ impl Workflow {
         let held = self.jobs[index as usize].held.as_ref();
         if held.is_some_and(|h| h.runner == runner && h.state == AttemptState::Claimed) {
             let end = End {
-                at: now,
                 cause: Some(Cause::Stopped),
-                error: Some(why.into()),
-                ..End::default()
+                error: Some(words::message(why)),
+                ..End::new(EndedBy::Unstarted, now)
             };
             self.ended(index, end, limits);
         }
@@ -504,7 +510,7 @@ impl Workflow {
 /// The job goes back to the queue at no cost: it saved its state, or its runner had to leave and
 /// stopped it in good order. What was lost with its runner has a budget.
 fn is_free(cause: Cause, end: &End) -> bool {
-    cause == Cause::Checkpoint || cause.is_stop() && end.return_code != Some(LOST_RETURN_CODE)
+    cause == Cause::Checkpoint || cause.is_stop() && end.by != EndedBy::Recovery
 }
 
 fn why_free(cause: Cause) -> &'static str {
@@ -519,18 +525,17 @@ fn why_free(cause: Cause) -> &'static str {
 
 fn lost_end(lost: &Lost, now: i64) -> End {
     End {
-        at: now,
         return_code: Some(LOST_RETURN_CODE),
         cause: Some(lost.cause),
-        error: Some(format!("crash recovery: {}", lost.evidence.text)),
-        evidence: vec![lost.evidence.clone()],
-        ..End::default()
+        error: Some(words::message(format!("crash recovery: {}", lost.evidence.text))),
+        evidence: vec![lost.evidence.clone().shown()],
+        ..End::new(EndedBy::Recovery, now)
     }
 }
 
 /// The recovery script failed, so that the command did not run.
 fn blames_script(end: &End) -> bool {
-    end.error.as_deref().and_then(script_failure).is_some()
+    end.detail == Some(EndDetail::RecoveryScript)
 }
 
 fn describe(failure: &Failure<'_>) -> String {

@@ -2,9 +2,11 @@
 
 use super::change::Change;
 use super::machine::JobEvent;
-use super::workflow::{DEPENDENCY_FAILED, Next, Refused, Workflow};
+use super::workflow::{Next, Refused, Workflow};
+use crate::api::ErrorCode;
+use crate::event::EventKind;
 use crate::ids::AttemptId;
-use crate::status::{JobStatus, Origin};
+use crate::status::{JobStatus, Origin, StatusReason};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -85,8 +87,11 @@ impl Workflow {
         }
         if let Some(index) = chosen.keys().find(|i| status(**i).is_held()) {
             let id = self.jobs[*index as usize].id;
-            return Err(Refused::new("job_running", format!("job {id} is {}", status(*index)))
-                .hint("cancel it first, or wait until it has ended"));
+            return Err(Refused::new(
+                ErrorCode::JobRunning,
+                format!("job {id} is {}", status(*index)),
+            )
+            .hint("cancel it first, or wait until it has ended"));
         }
         chosen.retain(|i, _| status(*i) != JobStatus::Uninitialized);
         Ok(chosen.into_iter().collect())
@@ -106,7 +111,11 @@ impl Workflow {
         }
         let complete = self.is_complete();
         self.record(Change::Workflow { run: self.run, canceled: false, complete, started: false });
-        self.event("workflow_reset", None, json!({"run_id": self.run, "jobs": chosen.len()}));
+        self.event(
+            EventKind::WorkflowReset,
+            None,
+            json!({"run_id": self.run, "jobs": chosen.len()}),
+        );
         self.reset_actions();
         self.finish();
     }
@@ -115,7 +124,6 @@ impl Workflow {
         for (index, _) in chosen {
             self.drop_queued(*index, "the job was reset", now);
             self.forget_items(*index);
-            self.forget_given_up(*index);
             // The counters first: the move writes them down.
             let job = &mut self.jobs[*index as usize];
             if next_run {
@@ -139,15 +147,7 @@ impl Workflow {
             self.drop_queued(index, "the next run began", now);
             let job = &mut self.jobs[index as usize];
             (job.attempt, job.refunds, job.lost_retries, job.last) = (1, 0, 0, None);
-            let change = Change::Job {
-                id: job.id,
-                status: job.status,
-                reason: None,
-                attempt: 1,
-                lost_retries: 0,
-                refunds: 0,
-            };
-            self.record(change);
+            self.record_job(index);
             self.queue_attempt(index, Next::fresh(Origin::Initial), now);
         }
     }
@@ -162,16 +162,7 @@ impl Workflow {
                 let was = (job.attempt.max(1), job.refunds, job.lost_retries);
                 (job.attempt, job.refunds, job.lost_retries, job.last) = (0, 0, 0, None);
                 if was != (1, 0, 0) {
-                    let (id, status) = (job.id, job.status);
-                    let reason = self.lasting_reason(index as u32);
-                    self.record(Change::Job {
-                        id,
-                        status,
-                        reason,
-                        attempt: 1,
-                        lost_retries: 0,
-                        refunds: 0,
-                    });
+                    self.record_job(index as u32);
                 }
             }
         }
@@ -192,7 +183,11 @@ impl Workflow {
             complete: self.is_complete(),
             started: true,
         });
-        self.event("workflow_started", None, json!({"run_id": self.run, "jobs": fresh.len()}));
+        self.event(
+            EventKind::WorkflowStarted,
+            None,
+            json!({"run_id": self.run, "jobs": fresh.len()}),
+        );
         self.open(&fresh, now);
         self.trigger_start();
         self.finish();
@@ -212,17 +207,14 @@ impl Workflow {
             let unmet = self.count_unmet(*index);
             self.jobs[*index as usize].unmet = unmet;
             if unmet == 0 && self.gathers(*index) {
-                self.shift(
-                    *index,
-                    JobEvent::InitializedBlocked,
-                    Some(super::maps::WAITS_FOR_ITEMS),
-                );
+                self.shift(*index, JobEvent::InitializedBlocked, Some(StatusReason::WaitsForItems));
                 self.gather(*index);
                 self.propagate(*index, now);
             } else if unmet == 0 {
                 self.make_ready(*index, JobEvent::InitializedReady, Origin::Initial, now);
             } else {
-                self.shift(*index, JobEvent::InitializedBlocked, None);
+                let reason = self.gathers(*index).then_some(StatusReason::WaitsForItems);
+                self.shift(*index, JobEvent::InitializedBlocked, reason);
             }
         }
         for index in fresh {
@@ -234,7 +226,11 @@ impl Workflow {
                     })
             };
             if hopeless(self)
-                && self.shift(*index, JobEvent::DependencyEndedBadly, Some(DEPENDENCY_FAILED))
+                && self.shift(
+                    *index,
+                    JobEvent::DependencyEndedBadly,
+                    Some(StatusReason::DependencyFailed),
+                )
             {
                 self.propagate(*index, now);
             }
@@ -254,11 +250,11 @@ impl Workflow {
         let job = &self.jobs[index as usize];
         if run != self.run {
             let message = format!("run {run} was given but the workflow is in run {}", self.run);
-            return Err(Refused::new("run_mismatch", message));
+            return Err(Refused::new(ErrorCode::RunMismatch, message));
         }
         if self.canceled {
             return Err(Refused::new(
-                "workflow_canceled",
+                ErrorCode::WorkflowCanceled,
                 "the workflow is canceled; nothing of it would be started",
             )
             .hint("reset its jobs with `reset-status`, then initialize it"));
@@ -268,7 +264,7 @@ impl Workflow {
                 "job {} is {}; only a failed or terminated job can be retried",
                 job.id, job.status
             );
-            let refused = Refused::new("wrong_status", message);
+            let refused = Refused::new(ErrorCode::WrongStatus, message);
             // Its process lives: a second attempt beside it would throw away what the first one
             // did.
             return Err(match job.status {
@@ -282,7 +278,7 @@ impl Workflow {
         if i64::from(job.attempt) >= max {
             let message =
                 format!("job {} is at attempt {} of {max}; no more retries", job.id, job.attempt);
-            return Err(Refused::new("max_retries_exceeded", message));
+            return Err(Refused::new(ErrorCode::MaxRetriesExceeded, message));
         }
         Ok(())
     }
@@ -300,7 +296,7 @@ impl Workflow {
         // What waits for its script does not run without it, whoever asks.
         let recovery = job.rare.edit(|rare| rare.script.take());
         let facts = json!({"attempt_id": number, "run_id": self.run, "by": origin});
-        self.event("job_retried", Some(index), facts);
+        self.event(EventKind::JobRetried, Some(index), facts);
         self.shift(index, JobEvent::Requeued, None);
         self.queue_attempt(index, Next { retry_of, recovery, ..Next::fresh(origin) }, now);
         self.block_if_unmet(index, now);
@@ -348,16 +344,7 @@ impl Workflow {
             self.again(index, Origin::Lost, now);
             return true;
         }
-        let job = &self.jobs[index as usize];
-        let change = Change::Job {
-            id: job.id,
-            status: job.status,
-            reason: self.lasting_reason(index),
-            attempt: job.attempt.max(1),
-            lost_retries: job.lost_retries,
-            refunds: job.refunds,
-        };
-        self.record(change);
+        self.record_job(index);
         false
     }
 
@@ -365,20 +352,23 @@ impl Workflow {
     pub fn classify(&mut self, index: u32, retry: bool, now: i64) -> Result<(), Refused> {
         let job = &self.jobs[index as usize];
         if !self.settings.use_pending_failed {
-            return Err(Refused::new("not_opted_in", "the workflow does not use `pending_failed`")
-                .hint("set `use_pending_failed: true` in the spec"));
+            return Err(Refused::new(
+                ErrorCode::NotOptedIn,
+                "the workflow does not use `pending_failed`",
+            )
+            .hint("set `use_pending_failed: true` in the spec"));
         }
         if job.status != JobStatus::PendingFailed {
             let message = format!("job {} is {}, not pending_failed", job.id, job.status);
-            return Err(Refused::new("wrong_status", message));
+            return Err(Refused::new(ErrorCode::WrongStatus, message));
         }
         if retry {
             self.again(index, Origin::Classified, now);
         } else {
-            self.shift(index, JobEvent::FailedForGood, Some("classified as permanent"));
+            self.shift(index, JobEvent::FailedForGood, Some(StatusReason::ClassifiedPermanent));
             let attempt = self.jobs[index as usize].attempt;
             let facts = json!({"by": "classification", "run_id": self.run, "attempt_id": attempt});
-            self.event("job_failed", Some(index), facts);
+            self.event(EventKind::JobFailed, Some(index), facts);
             self.propagate(index, now);
             self.finish();
         }
@@ -398,7 +388,7 @@ impl Workflow {
             complete: self.is_complete(),
             started: false,
         });
-        self.event("workflow_canceled", None, json!({"run_id": self.run}));
+        self.event(EventKind::WorkflowCanceled, None, json!({"run_id": self.run}));
         for index in 0..self.jobs.len() as u32 {
             self.stop_one(index, now);
         }
@@ -410,13 +400,13 @@ impl Workflow {
         let job = &self.jobs[index as usize];
         if job.status.is_final() {
             return Err(Refused::new(
-                "wrong_status",
+                ErrorCode::WrongStatus,
                 format!("job {} is already {}", job.id, job.status),
             ));
         }
         self.stop_one(index, now);
         if self.jobs[index as usize].status.is_final() {
-            self.event("job_canceled", Some(index), json!({"by": "user"}));
+            self.event(EventKind::JobCanceled, Some(index), json!({"by": "user"}));
             self.propagate(index, now);
         }
         self.finish();
@@ -433,7 +423,7 @@ impl Workflow {
             }
         } else if !job.status.is_final() {
             self.drop_queued(index, "canceled", now);
-            self.shift(index, JobEvent::Canceled, Some("canceled by the user"));
+            self.shift(index, JobEvent::Canceled, Some(StatusReason::CanceledByUser));
         }
     }
 
@@ -445,11 +435,11 @@ impl Workflow {
                 "job {} is {}; only one that has not started can be disabled",
                 job.id, job.status
             );
-            return Err(Refused::new("wrong_status", message));
+            return Err(Refused::new(ErrorCode::WrongStatus, message));
         }
         self.drop_queued(index, "disabled", now);
-        self.shift(index, JobEvent::Disabled, Some("disabled by the user"));
-        self.event("job_disabled", Some(index), json!({}));
+        self.shift(index, JobEvent::Disabled, Some(StatusReason::DisabledByUser));
+        self.event(EventKind::JobDisabled, Some(index), json!({}));
         self.propagate(index, now);
         self.finish();
         Ok(())
@@ -461,18 +451,19 @@ impl Workflow {
         let job = &self.jobs[index as usize];
         if job.status != JobStatus::Disabled {
             return Err(Refused::new(
-                "wrong_status",
+                ErrorCode::WrongStatus,
                 format!("job {} is {}, not disabled", job.id, job.status),
             ));
         }
         if !self.may_enable(index) {
-            let message = format!("job {} is disabled because {}", job.id, super::maps::ITEM_GONE);
-            return Err(Refused::new("wrong_status", message));
+            let message =
+                format!("job {} is disabled because {}", job.id, StatusReason::ItemGone.text());
+            return Err(Refused::new(ErrorCode::WrongStatus, message));
         }
         let chosen = self.plan_reset(&Seeds::Named(vec![index]))?;
         let goes_on =
             self.run > 0 && !self.canceled && !self.is_complete() && self.fresh().is_empty();
-        self.event("job_enabled", Some(index), json!({}));
+        self.event(EventKind::JobEnabled, Some(index), json!({}));
         if !goes_on {
             self.reset(&chosen, now);
             return Ok(());
@@ -492,7 +483,11 @@ impl Workflow {
         self.jobs[index as usize].held_back = held_back;
         self.enqueue(index);
         self.record(Change::JobHeld(self.jobs[index as usize].id, held_back));
-        self.event(if held_back { "job_held" } else { "job_released" }, Some(index), json!({}));
+        self.event(
+            if held_back { EventKind::JobHeld } else { EventKind::JobReleased },
+            Some(index),
+            json!({}),
+        );
     }
 
     /// Assigns a job to another Slurm scheduler, from its next attempt on.

@@ -8,7 +8,7 @@ use super::workflow::{Held, NewJob, Workflow};
 use crate::api::RecoveryScript;
 use crate::ids::{AttemptId, JobId, WorkflowId};
 use crate::plan::Settings;
-use crate::status::{JobStatus, Outcome};
+use crate::status::{JobStatus, Outcome, StatusReason};
 
 /// A job and where its row says it stands.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,8 +25,8 @@ pub struct JobRow {
     pub refunds: u32,
     /// Nobody may claim it.
     pub held_back: bool,
-    /// Canceled because of a dependency, not by a person.
-    pub canceled_by_dependency: bool,
+    /// Why it stands there.
+    pub reason: Option<StatusReason>,
 }
 
 /// A queued, claimed or running attempt.
@@ -97,7 +97,7 @@ impl Rows {
                 job.lost_retries = row.lost_retries;
                 job.refunds = row.refunds;
                 job.held_back = row.held_back;
-                job.canceled_by_dependency = row.canceled_by_dependency;
+                job.reason = row.reason;
             });
         }
         for row in self.live {

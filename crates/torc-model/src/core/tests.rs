@@ -2,10 +2,10 @@
 //! after every step.
 
 use super::*;
-use crate::api::{Capacity, Evidence};
+use crate::api::{Capacity, ErrorCode, Evidence};
 use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::{Rule, Settings};
-use crate::status::{AttemptState, Cause, JobStatus, Origin};
+use crate::status::{AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 
@@ -47,7 +47,9 @@ impl Ledger {
                 Change::AttemptEnded(id, end) => {
                     self.step(id, AttemptEvent::Ended(end.state.expect("an end has a state")));
                 }
-                Change::JobHeld(..)
+                Change::MapExpanded(..)
+                | Change::ItemGone(..)
+                | Change::JobHeld(..)
                 | Change::AttemptCancelRequested(_)
                 | Change::Event { .. }
                 | Change::Action { .. }
@@ -155,12 +157,12 @@ impl World {
     }
 
     fn end(&mut self, index: u32, cause: Option<Cause>, code: i64) {
-        let end = End { at: self.now, cause, return_code: Some(code), ..End::default() };
+        let end = End { cause, return_code: Some(code), ..End::new(EndedBy::Runner, self.now) };
         self.workflow.ended(index, end, &mut self.limits);
     }
 
     fn lose(&mut self, runner: i64) {
-        let evidence = Evidence { source: "node".into(), text: "gone".into() };
+        let evidence = Evidence { source: EvidenceSource::Node, text: "gone".into() };
         let causes = [Cause::Lost, Cause::Preempted, Cause::NodeFail, Cause::Walltime];
         let lost = Lost { cause: causes[self.nonce as usize % causes.len()], evidence };
         self.workflow.runner_lost(RunnerId(runner), &lost, &mut self.limits, self.now);
@@ -423,7 +425,7 @@ fn an_enabled_job_becomes_what_it_would_be() {
         (vec![Completed, Uninitialized, Uninitialized], 2)
     );
     let refused = world.workflow.enable(1, 0).expect_err("it is not disabled");
-    assert_eq!(refused.code, "wrong_status");
+    assert_eq!(refused.code, ErrorCode::WrongStatus);
     world.check();
 }
 
@@ -472,7 +474,7 @@ fn an_attempt_that_runs_is_not_retried() {
             world.workflow.started(0, 1, 1);
         }
         let refused = world.workflow.retry(0, 1, 3, 5).expect_err("its process lives");
-        assert_eq!(refused.code, "wrong_status");
+        assert_eq!(refused.code, ErrorCode::WrongStatus);
         assert!(refused.hint.is_some_and(|hint| hint.contains("torc jobs cancel")));
         assert!(world.workflow.jobs[0].held.is_some(), "it goes on");
     }
@@ -522,7 +524,7 @@ fn nodes_that_were_taken_away_cost_nothing_unless_the_runner_died() {
         );
         // Nobody saw these end: they are losses.
         world.claim(1, 1, 0);
-        let evidence = Evidence { source: "scheduler".into(), text: "gone".into() };
+        let evidence = Evidence { source: EvidenceSource::Scheduler, text: "gone".into() };
         let lost = Lost { cause, evidence };
         if cause != Cause::Stopped {
             world.workflow.runner_lost(RunnerId(1), &lost, &mut world.limits, 5);
@@ -570,7 +572,7 @@ fn nothing_of_a_canceled_workflow_is_retried() {
     world.end(index, Some(Cause::Exit), 1);
     world.workflow.cancel(5);
     let refused = world.workflow.retry(index, 1, 3, 6).expect_err("it would wait for ever");
-    assert_eq!(refused.code, "workflow_canceled");
+    assert_eq!(refused.code, ErrorCode::WorkflowCanceled);
 }
 
 #[test]

@@ -1,18 +1,20 @@
 //! The state of one workflow, and the few moves that everything else is made of.
 
 use super::actions::Action;
-use super::change::{Change, NewAttempt};
+use super::change::{Change, End, NewAttempt};
 use super::class::Class;
 use super::edges::Edges;
 use super::machine::JobEvent;
 use super::queue::{Key, Queue};
 use super::rules::CompiledHandler;
 use super::shy::Shy;
-use crate::api::RecoveryScript;
+use crate::api::{ErrorCode, RecoveryScript};
+use crate::event::EventKind;
 use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::Settings;
 use crate::sparse::Sparse;
-use crate::status::{AttemptState, JobStatus, Origin};
+use crate::status::{AttemptState, Cause, EndedBy, JobStatus, Origin, StatusReason};
+use crate::words;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// Stable word for programs.
-    pub code: &'static str,
+    pub code: ErrorCode,
     /// One sentence for people.
     pub message: String,
     /// What to do about it.
@@ -30,8 +32,8 @@ pub struct Refused {
 
 impl Refused {
     /// Without a hint.
-    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: words::message(message), hint: None }
     }
 
     /// With a hint.
@@ -40,10 +42,6 @@ impl Refused {
         self
     }
 }
-
-/// Why a job was canceled with the one it depends on; its row says so, and a restart knows it by
-/// these words.
-pub(super) const DEPENDENCY_FAILED: &str = "a job it depends on did not succeed";
 
 /// An attempt that a runner has.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,8 +67,8 @@ pub struct Job {
     pub id: JobId,
     /// Where it stands.
     pub status: JobStatus,
-    /// Canceled by the user, or because of a dependency (only then it comes back with it).
-    pub canceled_by_dependency: bool,
+    /// Why it stands there, where that does not follow from the status.
+    pub reason: Option<StatusReason>,
     /// Nobody may claim it until a person releases it.
     pub held_back: bool,
     /// Canceled when a dependency ends badly.
@@ -220,7 +218,7 @@ impl Workflow {
         self.jobs.push(Job {
             id: new.id,
             status: JobStatus::Uninitialized,
-            canceled_by_dependency: false,
+            reason: None,
             held_back: false,
             cancel_on_failure: new.cancel_on_failure,
             priority: new.priority,
@@ -387,7 +385,7 @@ impl Workflow {
         self.edges.reserve(jobs);
     }
 
-    pub(super) fn event(&mut self, kind: &'static str, job: Option<u32>, data: Value) {
+    pub(super) fn event(&mut self, kind: EventKind, job: Option<u32>, data: Value) {
         let job = job.map(|i| self.jobs[i as usize].id);
         self.record(Change::Event { kind, job, data });
     }
@@ -398,7 +396,7 @@ impl Workflow {
         &mut self,
         index: u32,
         event: JobEvent,
-        reason: Option<&'static str>,
+        reason: Option<StatusReason>,
     ) -> bool {
         let job = &self.jobs[index as usize];
         let Ok(next) = job.status.after(event) else {
@@ -414,18 +412,23 @@ impl Workflow {
         if next != JobStatus::Blocked {
             job.unmet = 0;
         }
-        job.canceled_by_dependency = event == JobEvent::DependencyEndedBadly;
-        let change = Change::Job {
+        job.reason = reason;
+        self.record_job(index);
+        self.note_for_actions(index);
+        true
+    }
+
+    /// The row of a job as it stands.
+    pub(super) fn record_job(&mut self, index: u32) {
+        let job = &self.jobs[index as usize];
+        self.record(Change::Job {
             id: job.id,
-            status: next,
-            reason,
+            status: job.status,
+            reason: job.reason,
             attempt: job.attempt.max(1),
             lost_retries: job.lost_retries,
             refunds: job.refunds,
-        };
-        self.record(change);
-        self.note_for_actions(index);
-        true
+        });
     }
 
     pub(super) fn key(&self, index: u32) -> Key {
@@ -543,10 +546,18 @@ impl Workflow {
                         self.make_ready(child, JobEvent::DependenciesMet, Origin::Initial, now);
                     }
                 } else if self.jobs[parent as usize].status.is_bad_end()
-                    && self.shift(child, JobEvent::DependencyEndedBadly, Some(DEPENDENCY_FAILED))
+                    && self.shift(
+                        child,
+                        JobEvent::DependencyEndedBadly,
+                        Some(StatusReason::DependencyFailed),
+                    )
                 {
                     let because = self.jobs[parent as usize].id;
-                    self.event("job_canceled", Some(child), json!({"because_of_job_id": because}));
+                    self.event(
+                        EventKind::JobCanceled,
+                        Some(child),
+                        json!({"because_of_job_id": because}),
+                    );
                     ended.push(child);
                 }
             }
@@ -572,7 +583,7 @@ impl Workflow {
                         self.shift(
                             child,
                             JobEvent::ItemReopened,
-                            Some(super::maps::WAITS_FOR_ITEMS),
+                            Some(StatusReason::WaitsForItems),
                         );
                         self.jobs[child as usize].unmet = self.count_unmet(child);
                         opened.push(child);
@@ -583,7 +594,7 @@ impl Workflow {
                         self.shift(child, JobEvent::DependencyReopened, None);
                         self.jobs[child as usize].unmet = self.count_unmet(child);
                     }
-                    JobStatus::Canceled if job.canceled_by_dependency => {
+                    JobStatus::Canceled if job.reason == Some(StatusReason::DependencyFailed) => {
                         let still_bad = self.parents_of(child).iter().any(|p| {
                             self.jobs[*p as usize].status.is_bad_end()
                                 && self.item_edge(*p, child).is_none()
@@ -640,14 +651,7 @@ impl Workflow {
         let id = self.jobs[index as usize].live;
         self.release(index, limits);
         if let Some(id) = id {
-            let end = super::change::End {
-                state: Some(AttemptState::Canceled),
-                at: now,
-                cause: Some(crate::status::Cause::Canceled),
-                error: Some("crash recovery: its job had moved on".into()),
-                ..Default::default()
-            };
-            self.record(Change::AttemptEnded(id, Box::new(end)));
+            self.record_dropped(id, "crash recovery: its job had moved on", now);
         }
     }
 
@@ -671,15 +675,18 @@ impl Workflow {
             job.rare.edit(|rare| rare.not_before = None);
             job.last = Some(id);
             self.live.remove(&id);
-            let end = super::change::End {
-                state: Some(AttemptState::Canceled),
-                at: now,
-                cause: Some(crate::status::Cause::Canceled),
-                error: Some(why.to_owned()),
-                ..Default::default()
-            };
-            self.record(Change::AttemptEnded(id, Box::new(end)));
+            self.record_dropped(id, why, now);
         }
+    }
+
+    fn record_dropped(&mut self, id: AttemptId, why: &str, now: i64) {
+        let end = End {
+            state: Some(AttemptState::Canceled),
+            cause: Some(Cause::Canceled),
+            error: Some(words::message(why)),
+            ..End::new(EndedBy::Dropped, now)
+        };
+        self.record(Change::AttemptEnded(id, Box::new(end)));
     }
 
     /// Notices that the workflow became complete, or no longer is. Every public move ends with it.
@@ -701,7 +708,11 @@ impl Workflow {
                 .filter(|s| s.is_final())
                 .map(|s| (s.as_str(), self.counts[*s as usize]))
                 .collect();
-            self.event("workflow_completed", None, json!({"run_id": self.run, "counts": counts}));
+            self.event(
+                EventKind::WorkflowCompleted,
+                None,
+                json!({"run_id": self.run, "counts": counts}),
+            );
             self.trigger_completion();
         }
     }

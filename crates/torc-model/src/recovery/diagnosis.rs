@@ -15,10 +15,9 @@
 
 use super::kind::Kind;
 use super::text::{Found, terminal_error};
-use crate::api::{AttemptView, Evidence, script_failure};
+use crate::api::{AttemptView, Evidence};
 use crate::core::signal_name;
-use crate::status::Cause;
-use crate::steps::{ErrorKind, failure_kind};
+use crate::status::{Cause, EndDetail, EvidenceSource};
 use crate::units::Memory;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -39,6 +38,8 @@ pub struct Facts<'a> {
     pub return_code: Option<i64>,
     /// Signal that ended it.
     pub signal: Option<i64>,
+    /// What exactly failed or stopped it.
+    pub detail: Option<EndDetail>,
     /// What its runner or the server said to a person.
     pub error: Option<&'a str>,
     /// What decided the cause.
@@ -63,6 +64,7 @@ impl<'a> From<&'a AttemptView> for Facts<'a> {
             cause: attempt.cause,
             return_code: attempt.return_code,
             signal: attempt.signal,
+            detail: attempt.detail,
             error: attempt.error.as_deref(),
             evidence: &attempt.evidence,
             exec_seconds: attempt.exec_seconds,
@@ -95,8 +97,8 @@ pub struct Diagnosis {
 pub struct Proof {
     /// 1 (our own journal) to 7 (exit codes); lower is stronger.
     pub rank: i64,
-    /// `journal`, `kernel`, `scheduler`, `node`, `output`, `text` or `exit`.
-    pub source: String,
+    /// Where it comes from.
+    pub source: EvidenceSource,
     /// One sentence, or the quoted words.
     pub text: String,
     /// Where the words begin in the file of standard error, in bytes.
@@ -107,26 +109,14 @@ pub struct Proof {
     pub end: Option<i64>,
 }
 
-/// Sources by rank.
-const SOURCES: [&str; 7] = ["journal", "kernel", "scheduler", "node", "output", "text", "exit"];
-
-fn rank(source: &str) -> i64 {
-    SOURCES.iter().position(|s| *s == source).map_or(7, |i| i as i64 + 1)
-}
-
 impl Proof {
-    fn new(source: &str, text: impl Into<String>) -> Self {
-        Self {
-            rank: rank(source),
-            source: source.into(),
-            text: text.into(),
-            start: None,
-            end: None,
-        }
+    fn new(source: EvidenceSource, text: impl Into<String>) -> Self {
+        Self { rank: source as i64 + 1, source, text: text.into(), start: None, end: None }
     }
 
     fn of_text(found: &Found, tail_start: i64) -> Self {
-        let source = if found.by_scheduler { "scheduler" } else { "text" };
+        let source =
+            if found.by_scheduler { EvidenceSource::Scheduler } else { EvidenceSource::Text };
         let place = |at: usize| i64::try_from(at).ok()?.checked_add(tail_start);
         Self {
             start: place(found.range.start),
@@ -162,8 +152,10 @@ impl Diagnosis {
 
     /// The quoted words of the program or the scheduler that decided, if any did.
     pub fn words(&self) -> Option<&str> {
-        let words =
-            self.proof.iter().find(|p| p.source == "text" || p.rank == 3 && p.start.is_some());
+        let words = self
+            .proof
+            .iter()
+            .find(|p| p.source == EvidenceSource::Text || p.rank == 3 && p.start.is_some());
         words.map(|p| p.text.as_str())
     }
 }
@@ -173,12 +165,14 @@ pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
     let text = terminal_error(facts.stderr_tail);
     let Some(cause) = facts.cause else { return odd_success(facts) };
     // What ended the script says nothing about what the job needs.
-    let script = facts
-        .error
-        .and_then(script_failure)
-        .filter(|_| !cause.is_stop() && cause != Cause::Canceled);
+    let is_script = facts.detail == Some(EndDetail::RecoveryScript)
+        && !cause.is_stop()
+        && cause != Cause::Canceled;
     let mut diagnosis = match cause {
-        _ if let Some(error) = script => Diagnosis::new(Kind::RecoveryScript, 0.99, error),
+        _ if is_script => {
+            let error = facts.error.unwrap_or("the recovery script failed");
+            Diagnosis::new(Kind::RecoveryScript, 0.99, error)
+        }
         Cause::Oom => oom(facts),
         Cause::Timeout => timeout(facts),
         Cause::Lost => Diagnosis::new(Kind::Lost, 0.97, "its runner is gone"),
@@ -205,9 +199,7 @@ pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
         Cause::Signal => signal(facts, facts.signal.unwrap_or(0), 0.95, text.as_ref()),
         Cause::Exit => step(facts, text.is_some()).unwrap_or_else(|| exit(facts, text.as_ref())),
     };
-    diagnosis
-        .proof
-        .extend(facts.evidence.iter().map(|e| Proof::new(&e.source, shortened(&e.text))));
+    diagnosis.proof.extend(facts.evidence.iter().map(|e| Proof::new(e.source, shortened(&e.text))));
     if let Some(found) = &text {
         let is_verdict_of_text =
             matches!(cause, Cause::Exit | Cause::Signal | Cause::MissingOutput);
@@ -218,7 +210,7 @@ pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
     if diagnosis.proof.is_empty()
         && let Some(error) = facts.error
     {
-        diagnosis.proof.push(Proof::new("exit", shortened(error)));
+        diagnosis.proof.push(Proof::new(EvidenceSource::Exit, shortened(error)));
     }
     diagnosis.proof.sort_by_key(|p| p.rank);
     diagnosis.proof.dedup();
@@ -229,13 +221,13 @@ pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
 
 /// It returned 0, yet the kernel killed a part of it: a warning, not a failure.
 fn odd_success(facts: &Facts<'_>) -> Option<Diagnosis> {
-    let kill = facts.evidence.iter().find(|e| e.source == "kernel")?;
+    let kill = facts.evidence.iter().find(|e| e.source == EvidenceSource::Kernel)?;
     let mut diagnosis = Diagnosis::new(
         Kind::Oom,
         0.5,
         "it succeeded, but the kernel killed a part of it for lack of memory",
     );
-    diagnosis.proof.push(Proof::new("kernel", shortened(&kill.text)));
+    diagnosis.proof.push(Proof::new(EvidenceSource::Kernel, shortened(&kill.text)));
     diagnosis.doubts.push("it returned 0, so it may have coped with that".into());
     Some(diagnosis)
 }
@@ -266,24 +258,16 @@ fn mib(memory: Memory) -> String {
 }
 
 fn timeout(facts: &Facts<'_>) -> Diagnosis {
-    // As it was written down before the end of an allocation had a cause of its own.
-    if facts.error.is_some_and(|e| e.contains("runner's time was over")) {
-        return Diagnosis::new(
-            Kind::Walltime,
-            0.99,
-            "its runner's time was over before it had ended",
-        );
-    }
     let ran = facts
         .exec_seconds
         .map_or_else(String::new, |seconds| format!(": ended after {seconds:.1} s"));
     // A step has a limit of its own, and the line about it names that.
-    let own = facts.error.filter(|error| failure_kind(error) == Some(ErrorKind::Timeout));
+    let own = facts.error.filter(|_| facts.detail == Some(EndDetail::StepTimeout));
     let summary = match (own, facts.time_limit_seconds) {
         (Some(error), _) => shortened(error),
         (None, Some(limit)) => format!("it ran longer than its limit of {limit} s{ran}"),
         // A `timeout` beside the `runtime`: its runner's words name it.
-        (None, None) => match facts.error.filter(|error| error.contains("longer than its limit")) {
+        (None, None) => match facts.error {
             Some(error) => format!("it {}{ran}", shortened(error)),
             None => format!("it ran longer than it may{ran}"),
         },
@@ -310,7 +294,7 @@ fn spawn_error(facts: &Facts<'_>) -> Diagnosis {
     };
     let mut diagnosis =
         Diagnosis::new(kind, 0.95, format!("it could not be started: {}", shortened(error)));
-    diagnosis.proof.push(Proof::new("kernel", shortened(error)));
+    diagnosis.proof.push(Proof::new(EvidenceSource::Kernel, shortened(error)));
     diagnosis
 }
 
@@ -373,9 +357,10 @@ fn killed(facts: &Facts<'_>, name: &str, certainty: f64) -> Diagnosis {
     }
     let summary = format!("{name}, and it used {:.0} % of its {limit} of memory", share * 100.0);
     let mut diagnosis = Diagnosis::new(Kind::Oom, certainty.min(0.8), summary);
-    diagnosis
-        .proof
-        .push(Proof::new("node", format!("highest memory use {} of {limit}", mib(peak))));
+    diagnosis.proof.push(Proof::new(
+        EvidenceSource::Node,
+        format!("highest memory use {} of {limit}", mib(peak)),
+    ));
     diagnosis
 }
 
@@ -399,10 +384,10 @@ fn by_words(facts: &Facts<'_>, found: &Found) -> Diagnosis {
 /// A step that failed for what it gave: then that says why, not the code of its program.
 fn step(facts: &Facts<'_>, has_words: bool) -> Option<Diagnosis> {
     let error = facts.error?;
-    match failure_kind(error)? {
-        ErrorKind::Capture | ErrorKind::Variable => {}
+    match facts.detail? {
+        EndDetail::StepCapture | EndDetail::StepVariable => {}
         // The program may have said more than the check, by words or by the code of a signal.
-        ErrorKind::Expect | ErrorKind::Validation | ErrorKind::Agent
+        EndDetail::StepExpect | EndDetail::StepValidation | EndDetail::StepAgent
             if !has_words && !matches!(facts.return_code, Some(126..=159)) => {}
         _ => return None,
     }
@@ -442,7 +427,7 @@ fn exit(facts: &Facts<'_>, text: Option<&Found>) -> Diagnosis {
             let number = code - 128;
             let mut diagnosis = signal(facts, number, 0.85, found);
             diagnosis.proof.push(Proof::new(
-                "exit",
+                EvidenceSource::Exit,
                 format!("exit code {code}: a shell saw {} end its child", signal_name(number)),
             ));
             diagnosis

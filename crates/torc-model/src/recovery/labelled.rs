@@ -4,7 +4,7 @@
 use super::{Caps, Current, Facts, Kind, Policy, Remedy, diagnose};
 use crate::api::Evidence;
 use crate::recovery::Action;
-use crate::status::Cause;
+use crate::status::{Cause, EvidenceSource};
 
 const MIB: i64 = 1 << 20;
 
@@ -16,7 +16,8 @@ struct Case {
     cause: Cause,
     code: i64,
     signal: Option<i64>,
-    evidence: &'static [(&'static str, &'static str)],
+    evidence: &'static [(EvidenceSource, &'static str)],
+    detail: Option<crate::status::EndDetail>,
     error: &'static str,
     stderr: &'static str,
     /// Peak and limit in MiB.
@@ -34,6 +35,7 @@ const fn exit(name: &'static str, expected: Kind, code: i64, stderr: &'static st
         code,
         signal: None,
         evidence: &[],
+        detail: None,
         error: "",
         stderr,
         memory: None,
@@ -54,7 +56,7 @@ const fn told(
     name: &'static str,
     expected: Kind,
     cause: Cause,
-    evidence: &'static [(&'static str, &'static str)],
+    evidence: &'static [(EvidenceSource, &'static str)],
 ) -> Case {
     Case { cause, code: -128, evidence, ..exit(name, expected, 0, "") }
 }
@@ -86,10 +88,10 @@ const CASES: &[Case] = &[
             Cause::Oom,
             &[
                 (
-                    "kernel",
+                    EvidenceSource::Kernel,
                     "the kernel killed 1 of its processes for exceeding the limit; highest use 536870912 bytes",
                 ),
-                ("exit", "exit code 137"),
+                (EvidenceSource::Exit, "exit code 137"),
             ],
         ),
         512,
@@ -101,8 +103,8 @@ const CASES: &[Case] = &[
             Kind::Oom,
             Cause::Oom,
             &[
-                ("journal", "we sent SIGKILL after 3.1 s"),
-                ("node", "700000000 bytes were in use; the limit is 536870912"),
+                (EvidenceSource::Journal, "we sent SIGKILL after 3.1 s"),
+                (EvidenceSource::Node, "700000000 bytes were in use; the limit is 536870912"),
             ],
         ),
         668,
@@ -112,7 +114,10 @@ const CASES: &[Case] = &[
         "machine ran out of memory",
         Kind::Oom,
         Cause::Oom,
-        &[("kernel", "the machine's count of out-of-memory kills rose when it died of SIGKILL")],
+        &[(
+            EvidenceSource::Kernel,
+            "the machine's count of out-of-memory kills rose when it died of SIGKILL",
+        )],
     )),
     acting(with_memory(killed("SIGKILL at 99 % of its memory", Kind::Oom, 9, ""), 507, 512)),
     with_memory(killed("SIGKILL at 20 % of its memory", Kind::Killed, 9, ""), 100, 512),
@@ -212,7 +217,7 @@ const CASES: &[Case] = &[
             "ran longer than its limit",
             Kind::Timeout,
             Cause::Timeout,
-            &[("journal", "we sent SIGTERM after 60.0 s")],
+            &[(EvidenceSource::Journal, "we sent SIGTERM after 60.0 s")],
         ),
         60.0,
         60,
@@ -227,14 +232,14 @@ const CASES: &[Case] = &[
         "its allocation's walltime",
         Kind::Walltime,
         Cause::Walltime,
-        &[("scheduler", "TIMEOUT")],
+        &[(EvidenceSource::Scheduler, "TIMEOUT")],
     )),
     acting(with_error(
         told(
-            "as written down before",
+            "its runner's time",
             Kind::Walltime,
-            Cause::Timeout,
-            &[("journal", "we sent SIGTERM after 600.0 s")],
+            Cause::Walltime,
+            &[(EvidenceSource::Journal, "we sent SIGTERM after 600.0 s")],
         ),
         "the runner's time was over before the job's end",
     )),
@@ -251,10 +256,20 @@ const CASES: &[Case] = &[
         "runner gone",
         Kind::Lost,
         Cause::Lost,
-        &[("journal", "process 77 on here is gone")],
+        &[(EvidenceSource::Journal, "process 77 on here is gone")],
     )),
-    acting(told("preempted", Kind::Preempted, Cause::Preempted, &[("scheduler", "PREEMPTED")])),
-    acting(told("node failed", Kind::NodeFail, Cause::NodeFail, &[("scheduler", "NODE_FAIL")])),
+    acting(told(
+        "preempted",
+        Kind::Preempted,
+        Cause::Preempted,
+        &[(EvidenceSource::Scheduler, "PREEMPTED")],
+    )),
+    acting(told(
+        "node failed",
+        Kind::NodeFail,
+        Cause::NodeFail,
+        &[(EvidenceSource::Scheduler, "NODE_FAIL")],
+    )),
     acting(killed(
         "slurm's word about preemption",
         Kind::Preempted,
@@ -265,22 +280,27 @@ const CASES: &[Case] = &[
         "runner stopped",
         Kind::Stopped,
         Cause::Stopped,
-        &[("journal", "we sent SIGTERM after 1.0 s")],
+        &[(EvidenceSource::Journal, "we sent SIGTERM after 1.0 s")],
     )),
-    acting(told("checkpoint", Kind::Checkpoint, Cause::Checkpoint, &[("exit", "exit code 85")])),
+    acting(told(
+        "checkpoint",
+        Kind::Checkpoint,
+        Cause::Checkpoint,
+        &[(EvidenceSource::Exit, "exit code 85")],
+    )),
     // --- people
     told(
         "canceled",
         Kind::Canceled,
         Cause::Canceled,
-        &[("journal", "we sent SIGTERM after 2.0 s")],
+        &[(EvidenceSource::Journal, "we sent SIGTERM after 2.0 s")],
     ),
     with_memory(
         told(
             "canceled while near its limit, with SIGKILL",
             Kind::Canceled,
             Cause::Canceled,
-            &[("journal", "we sent SIGKILL after 12.0 s")],
+            &[(EvidenceSource::Journal, "we sent SIGKILL after 12.0 s")],
         ),
         511,
         512,
@@ -457,7 +477,7 @@ const CASES: &[Case] = &[
             "missing output",
             Kind::MissingOutput,
             Cause::MissingOutput,
-            &[("output", "missing: `out.txt` (o)")],
+            &[(EvidenceSource::Output, "missing: `out.txt` (o)")],
         ),
         "exit code 0, but output files are missing: `out.txt` (o)",
     ),
@@ -472,15 +492,13 @@ fn labelled_failures_are_diagnosed() {
     let mut table = String::new();
     let mut misses = Vec::new();
     for case in CASES {
-        let evidence: Vec<Evidence> = case
-            .evidence
-            .iter()
-            .map(|(s, t)| Evidence { source: (*s).into(), text: (*t).into() })
-            .collect();
+        let evidence: Vec<Evidence> =
+            case.evidence.iter().map(|(s, t)| Evidence { source: *s, text: (*t).into() }).collect();
         let facts = Facts {
             cause: Some(case.cause),
             return_code: Some(case.code),
             signal: case.signal,
+            detail: case.detail,
             error: (!case.error.is_empty()).then_some(case.error),
             evidence: &evidence,
             exec_seconds: case.time.map(|(s, _)| s),
@@ -531,8 +549,10 @@ fn labelled_failures_are_diagnosed() {
 
 #[test]
 fn a_killed_child_of_a_success_is_a_warning() {
-    let evidence =
-        [Evidence { source: "kernel".into(), text: "the kernel killed 1 of its processes".into() }];
+    let evidence = [Evidence {
+        source: EvidenceSource::Kernel,
+        text: "the kernel killed 1 of its processes".into(),
+    }];
     let odd = diagnose(&Facts { evidence: &evidence, return_code: Some(0), ..Facts::default() })
         .expect("a warning");
     assert!(!odd.is_sure() && odd.doubts.len() == 1, "{odd:?}");
@@ -543,7 +563,7 @@ fn a_killed_child_of_a_success_is_a_warning() {
 fn a_kill_we_sent_is_never_taken_for_lack_of_memory() {
     // At its limit by measure, killed by SIGKILL, words about memory: but we did it.
     let evidence =
-        [Evidence { source: "journal".into(), text: "we sent SIGKILL after 9.0 s".into() }];
+        [Evidence { source: EvidenceSource::Journal, text: "we sent SIGKILL after 9.0 s".into() }];
     for cause in [
         Cause::Canceled,
         Cause::Stopped,

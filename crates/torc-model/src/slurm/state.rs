@@ -46,13 +46,16 @@ pub struct Ending {
     pub cause: Cause,
     /// One sentence.
     pub text: String,
+    /// Slurm has no record of it at all.
+    #[serde(default)]
+    pub is_vanished: bool,
 }
 
 impl Ending {
     /// Slurm forgot it: purged, or lost with the controller's state.
     pub fn vanished() -> Self {
         let text = "Slurm no longer knows this allocation".into();
-        Self { state: "VANISHED".into(), cause: Cause::Lost, text }
+        Self { state: "VANISHED".into(), cause: Cause::Lost, text, is_vanished: true }
     }
 }
 
@@ -67,6 +70,7 @@ pub fn verdict(word: &str, reason: Option<&str>) -> Verdict {
             state: state.to_owned(),
             cause,
             text: format!("Slurm says {state}: {text}"),
+            is_vanished: false,
         })
     };
     match state {

@@ -3,7 +3,7 @@
 use super::state::{Ending, Verdict};
 use crate::ids::{ActionId, JobId, WorkflowId};
 use crate::plan::SlurmScheduler;
-use crate::status::{AllocationStatus, Cause};
+use crate::status::{AllocationEnd, AllocationStatus, Cause};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ pub struct AllocationView {
     pub slurm_job_id: Option<String>,
     /// Slurm's word for its state, when last seen.
     pub state: Option<String>,
+    /// How it is known that it is over.
+    pub ended_as: Option<AllocationEnd>,
     /// Why it waits, or how it ended.
     pub reason: Option<String>,
     /// What its end meant for the attempts in it.
@@ -206,6 +208,9 @@ pub struct ObservedView {
     pub unknown: i64,
     /// One line each.
     pub details: Vec<String>,
+    /// The same about allocations that were missed for the first time; the next look will tell.
+    #[serde(default)]
+    pub first_misses: Vec<String>,
 }
 
 /// New schedulers for jobs that still have to run.

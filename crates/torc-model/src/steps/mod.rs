@@ -21,7 +21,7 @@ pub use items::{Item, ItemError, MapSettings, Role, Source, Tolerate, job_name, 
 pub use outcome::{
     AfterHandler, AfterTry, HandlerEnd, Outcome, Word, after_handler, after_try, given_up, overall,
 };
-pub use record::{ErrorKind, Report, Row, StepEvent, failure_kind, failure_line};
+pub use record::{ErrorKind, Report, Row, StepEvent, failure_line};
 pub use retry::{Backoff, Only, Retry};
 pub use text::{Reference, Shell, TextError, env_name, fill, references, shell};
 pub use tree::{

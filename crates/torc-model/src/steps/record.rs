@@ -1,69 +1,52 @@
 //! What a step tree has done: rows, events and the report that goes to the server.
 
 use super::outcome::Outcome;
+use crate::event::EventKind;
+use crate::status::{EndDetail, words};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::fmt;
 
-/// In which way a step failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorKind {
-    /// A non-zero exit code.
-    Exit,
-    /// A signal.
-    Signal,
-    /// It took too long.
-    Timeout,
-    /// It could not be started.
-    Spawn,
-    /// The agent could not be called.
-    Agent,
-    /// `expect` did not hold.
-    Expect,
-    /// A check failed.
-    Validation,
-    /// A captured value was not what it should be.
-    Capture,
-    /// A variable has no value.
-    Variable,
-    /// The attempt's own time was over.
-    Walltime,
+words! {
+    /// In which way a step failed.
+    ErrorKind {
+        /// A non-zero exit code.
+        Exit = "exit",
+        /// A signal.
+        Signal = "signal",
+        /// It took too long.
+        Timeout = "timeout",
+        /// It could not be started.
+        Spawn = "spawn",
+        /// The agent could not be called.
+        Agent = "agent",
+        /// `expect` did not hold.
+        Expect = "expect",
+        /// A check failed.
+        Validation = "validation",
+        /// A captured value was not what it should be.
+        Capture = "capture",
+        /// A variable has no value.
+        Variable = "variable",
+        /// The attempt's own time was over.
+        Walltime = "walltime",
+    }
 }
 
-impl ErrorKind {
-    /// Every kind.
-    pub const ALL: [Self; 10] = [
-        Self::Exit,
-        Self::Signal,
-        Self::Timeout,
-        Self::Spawn,
-        Self::Agent,
-        Self::Expect,
-        Self::Validation,
-        Self::Capture,
-        Self::Variable,
-        Self::Walltime,
-    ];
-
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exit => "exit",
-            Self::Signal => "signal",
-            Self::Timeout => "timeout",
-            Self::Spawn => "spawn",
-            Self::Agent => "agent",
-            Self::Expect => "expect",
-            Self::Validation => "validation",
-            Self::Capture => "capture",
-            Self::Variable => "variable",
-            Self::Walltime => "walltime",
+impl From<ErrorKind> for EndDetail {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Exit => Self::StepExit,
+            ErrorKind::Signal => Self::StepSignal,
+            ErrorKind::Timeout => Self::StepTimeout,
+            ErrorKind::Spawn => Self::StepSpawn,
+            ErrorKind::Agent => Self::StepAgent,
+            ErrorKind::Expect => Self::StepExpect,
+            ErrorKind::Validation => Self::StepValidation,
+            ErrorKind::Capture => Self::StepCapture,
+            ErrorKind::Variable => Self::StepVariable,
+            ErrorKind::Walltime => Self::StepWalltime,
         }
-    }
-
-    /// The kind with this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
@@ -71,12 +54,6 @@ impl ErrorKind {
 pub fn failure_line(step: &str, kind: ErrorKind, code: i64, message: &str) -> String {
     let last = message.lines().last().unwrap_or_default();
     format!("step `{step}` failed ({} {code}): {last}", kind.as_str())
-}
-
-/// In which way the step failed that such a line tells of.
-pub fn failure_kind(line: &str) -> Option<ErrorKind> {
-    let (_, rest) = line.strip_prefix("step `")?.split_once("` failed (")?;
-    ErrorKind::parse(rest.split_once(' ')?.0)
 }
 
 /// One try of one step, or what a step came to.
@@ -121,9 +98,8 @@ pub struct Row {
 /// Something that happened between the tries.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StepEvent {
-    /// `step_started`, `step_finished`, `retry_scheduled`, `handler_started`, `handler_finished`,
-    /// `step_recovered`, `step_ignored`.
-    pub kind: String,
+    /// What.
+    pub kind: EventKind,
     /// When, in ms since 1970.
     pub at_ms: i64,
     /// Where in the tree.

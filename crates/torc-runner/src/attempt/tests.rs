@@ -7,6 +7,7 @@ use crate::process::LaunchError;
 use crate::supervisor::Sent;
 use torc_model::api::{FileRef, RecoveryScript};
 use torc_model::ids::{AttemptId, JobId};
+use torc_model::status::EvidenceSource;
 
 fn packet() -> AttemptPacket {
     AttemptPacket {
@@ -81,7 +82,7 @@ fn last<'a>(order: &'a Order, name: &str) -> Option<&'a str> {
 }
 
 fn line(verdict: &Verdict) -> String {
-    let Verdict { return_code, signal, cause, error, evidence } = verdict;
+    let Verdict { return_code, signal, cause, error, evidence, .. } = verdict;
     let evidence: Vec<String> =
         evidence.iter().map(|e| format!("{}: {}", e.source, e.text)).collect();
     let cause = cause.map_or("success", Cause::as_str);
@@ -408,5 +409,8 @@ fn a_success_with_a_killed_child_is_a_success_with_evidence() {
     let memory = Some(KernelMemory { oom_kills: 1, peak_bytes: Some(7) });
     let verdict = judge(&Exit { memory, ..exit(How::Code(0)) }, &Execution::default(), None, &[]);
     assert_eq!((verdict.cause, verdict.return_code), (None, 0));
-    assert_eq!(verdict.evidence.iter().map(|e| e.source.as_str()).collect::<Vec<_>>(), ["kernel"]);
+    assert_eq!(
+        verdict.evidence.iter().map(|e| e.source).collect::<Vec<_>>(),
+        [EvidenceSource::Kernel]
+    );
 }

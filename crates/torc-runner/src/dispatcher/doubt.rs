@@ -8,7 +8,7 @@ use super::Active;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use torc_model::api::{CompletionReport, Evidence, TOLD_TO_STOP};
-use torc_model::status::Cause;
+use torc_model::status::{Cause, EndDetail, EvidenceSource};
 
 /// What is kept back, oldest first.
 pub(super) struct Doubts {
@@ -57,8 +57,9 @@ pub(super) fn stopped_with_its_runner(mut report: CompletionReport) -> Completio
         "it ended with {} at the moment when its runner was told to stop",
         report.return_code
     );
-    report.evidence.push(Evidence { source: "journal".into(), text });
+    report.evidence.push(Evidence { source: EvidenceSource::Journal, text });
     report.cause = Some(Cause::Stopped);
+    report.detail = Some(EndDetail::ToldToStop);
     report.error = Some(TOLD_TO_STOP.into());
     report
 }

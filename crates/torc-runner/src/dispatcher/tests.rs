@@ -654,7 +654,9 @@ fn a_failure_at_the_moment_of_the_stop_is_not_the_jobs_own() {
     );
     let evidence = &desk.last_exchange.as_ref().expect("sent").completed[0].evidence;
     assert!(
-        evidence.iter().any(|e| e.source == "scheduler" && e.text.contains("preempted")),
+        evidence
+            .iter()
+            .any(|e| e.source == EvidenceSource::Scheduler && e.text.contains("preempted")),
         "{evidence:?}"
     );
     let last = desk.exchanged(ClaimResponse::default());

@@ -216,7 +216,6 @@ impl Allocator {
             tokio::time::sleep(MISSING_PAUSE).await;
             let second = self.look(workflow, dry_run).await?.0;
             let mut details = std::mem::take(&mut first.0.seen.details);
-            details.retain(|line| !line.contains("a second look will tell"));
             details.extend(second.seen.details.iter().cloned());
             let (a, b) = (&first.0.seen, &second.seen);
             first.0 = Synced {
@@ -232,6 +231,7 @@ impl Allocator {
                     attempts_explained: a.attempts_explained + b.attempts_explained,
                     unknown: b.unknown,
                     details,
+                    first_misses: second.seen.first_misses.clone(),
                 },
             };
         }

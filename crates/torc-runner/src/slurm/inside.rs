@@ -2,15 +2,16 @@
 
 use super::allocator::Allocator;
 use super::command::Slurm;
-use crate::config::{Config, Kind, RunnerEvent, Shutdown, Summary};
+use crate::config::{Config, RunnerEvent, Shutdown, Summary};
 use crate::runner::Runner;
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use torc_client::{Client, Query};
+use torc_model::api::RunnerScheduler;
 use torc_model::ids::WorkflowId;
+use torc_model::status::RunnerKind;
 
 /// Between two looks whether the server wants more nodes. No hurry: a server that can see Slurm
 /// sends them itself, and the events of a workflow are many more than its requests for nodes.
@@ -64,7 +65,7 @@ pub async fn run(
     let allocation_id = find_allocation(&client, &inside, task).await?;
     let slurm = Slurm::new();
     let mut config = Config::new(client.clone(), inside.workflow_id, &inside.output_dir);
-    config.kind = Kind::Slurm;
+    config.kind = RunnerKind::Slurm;
     config.working_dir.clone_from(&inside.work_dir);
     config.events = Some(events);
     config.patience = Duration::from_secs(600);
@@ -100,13 +101,13 @@ pub async fn run(
         .await
         .map(|wait| wait.saturating_sub(LAST_WORDS).min(Duration::from_secs(10)));
     let node = number("SLURM_NODEID").unwrap_or(0);
-    config.scheduler = Some(json!({
-        "scheduler_config_id": inside.scheduler_id,
-        "allocation_id": allocation_id,
-        "slurm_job_id": slurm_job_id,
-        "node": node,
-        "node_name": env("SLURMD_NODENAME"),
-    }));
+    config.scheduler = Some(RunnerScheduler {
+        scheduler_config_id: Some(inside.scheduler_id),
+        allocation_id: Some(allocation_id),
+        slurm_job_id: Some(slurm_job_id),
+        node: Some(node),
+        node_name: env("SLURMD_NODENAME"),
+    });
     let submitting =
         (node == 0 && Slurm::is_here()).then(|| tokio::spawn(submit_more(client, inside)));
     let summary = Runner::new(config).run(shutdown).await.map_err(|e| e.to_string());

@@ -9,6 +9,7 @@ use crate::process::Sink;
 use crate::time::now_ms;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
+use torc_model::event::EventKind;
 use torc_model::steps::{Capture, ErrorKind, Outcome, Row, Step, StepEvent};
 
 impl Run {
@@ -180,10 +181,9 @@ impl Run {
         }
     }
 
-    pub(super) fn event(&mut self, kind: &str, place: &Place, data: Value) {
+    pub(super) fn event(&mut self, kind: EventKind, place: &Place, data: Value) {
         let data = if let Value::Object(data) = data { data } else { Map::new() };
-        let event =
-            StepEvent { kind: kind.into(), at_ms: now_ms(), path: place.path.clone(), data };
+        let event = StepEvent { kind, at_ms: now_ms(), path: place.path.clone(), data };
         // One step that succeeds at once is told with its end.
         if !self.is_light {
             self.context.live.push(self.packet.id, &self.packet.token, event.clone());

@@ -7,6 +7,7 @@ use super::run_report;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use torc_model::event::EventKind;
 use torc_model::steps::{Handler, HandlerEnd, Strategy, Word};
 
 impl Run {
@@ -18,7 +19,7 @@ impl Run {
         place: &Place,
     ) -> Result<HandlerEnd, Stop> {
         let data = json!({"strategy": handler.strategy, "error_kind": failure.kind, "exit_code": failure.code});
-        self.event("handler_started", place, data);
+        self.event(EventKind::HandlerStarted, place, data);
         let started = Line {
             path: place.path.clone(),
             event: Some("handler_started".into()),
@@ -74,7 +75,11 @@ impl Run {
         let error = went.failure.map(|failure| failure.message).or_else(|| word.clone().err());
         let word = word.unwrap_or(Word::Failed);
         let end = if is_good { HandlerEnd::Succeeded(word) } else { HandlerEnd::Failed };
-        self.event("handler_finished", place, json!({"succeeded": is_good, "error": error}));
+        self.event(
+            EventKind::HandlerFinished,
+            place,
+            json!({"succeeded": is_good, "error": error}),
+        );
         torc_failpoint::hit("steps.after_handler");
         Ok(end)
     }

@@ -95,24 +95,28 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use torc_model::event::EventKind;
 
-    fn event(kind: &str) -> StepEvent {
-        StepEvent { kind: kind.into(), at_ms: 1, path: String::new(), data: Default::default() }
+    fn event(kind: EventKind) -> StepEvent {
+        StepEvent { kind, at_ms: 1, path: String::new(), data: Default::default() }
     }
 
     #[test]
     fn what_was_answered_for_is_not_sent_again_and_the_rest_is() {
         let live = Live::default();
-        live.push(AttemptId(1), "t", event("a"));
-        live.push(AttemptId(1), "t", event("b"));
+        live.push(AttemptId(1), "t", event(EventKind::StepStarted));
+        live.push(AttemptId(1), "t", event(EventKind::StepFinished));
         let first = live.untold();
         assert_eq!((first.len(), first[0].from, first[0].events.len()), (1, 0, 2));
         assert_eq!(live.untold(), first, "the answer was lost: the same again");
-        live.push(AttemptId(1), "t", event("c"));
+        live.push(AttemptId(1), "t", event(EventKind::StepIgnored));
         live.told(&first);
         live.told(&first);
         let second = live.untold();
-        assert_eq!((second[0].from, second[0].events.clone()), (2, vec![event("c")]));
+        assert_eq!(
+            (second[0].from, second[0].events.clone()),
+            (2, vec![event(EventKind::StepIgnored)])
+        );
         live.end(AttemptId(1));
         assert!(live.untold().is_empty());
     }

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torc_model::api::{AttemptPacket, CompletionReport, ScriptResult};
+use torc_model::event::EventKind;
 use torc_model::steps::{
     Action, AfterHandler, AfterTry, ErrorKind, Handler, Outcome, Report, Resume, Step, Strategy,
     Tree, after_handler, after_try,
@@ -203,7 +204,11 @@ impl Run {
             ) {
                 AfterHandler::Recovered => {
                     self.report.recovered += 1;
-                    self.event("step_recovered", &root, json!({"strategy": handler.strategy}));
+                    self.event(
+                        EventKind::StepRecovered,
+                        &root,
+                        json!({"strategy": handler.strategy}),
+                    );
                     return Ok(None);
                 }
                 AfterHandler::Rerun => from = 0,

@@ -9,7 +9,7 @@ use crate::time::now_ms;
 use std::path::Path;
 use std::time::Duration;
 use torc_model::api::{AttemptRef, CompletionReport, Evidence};
-use torc_model::status::Cause;
+use torc_model::status::{Cause, EndDetail, EvidenceSource};
 use torc_model::steps::{ErrorKind, failure_line};
 
 /// What all processes of an attempt used.
@@ -42,6 +42,7 @@ struct Verdict {
     return_code: i64,
     signal: Option<i64>,
     cause: Option<Cause>,
+    detail: Option<EndDetail>,
     error: Option<String>,
     evidence: Vec<Evidence>,
 }
@@ -55,13 +56,13 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
             run.report.fatal = true;
             let mut verdict = of_failure(&run, failure);
             let text = "its handler failed too, and `handler_failure_fatal` forbids another try";
-            verdict.evidence.push(Evidence { source: "journal".into(), text: text.into() });
+            verdict.evidence.push(Evidence { source: EvidenceSource::Journal, text: text.into() });
             verdict
         }
         Err(Stop::Interrupted(exit, reason)) => of_stop(&run, exit.as_deref(), reason.as_ref()),
     };
     if let Ok(Some(failure)) | Err(Stop::Fatal(failure)) = &end {
-        let remark = |text: String| Evidence { source: "journal".into(), text };
+        let remark = |text: String| Evidence { source: EvidenceSource::Journal, text };
         verdict.evidence.extend(std::mem::take(&mut run.remarks).into_iter().map(remark));
         run.report.failed_step = Some(failure.step.clone());
     }
@@ -99,6 +100,7 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
         return_code: verdict.return_code,
         signal: verdict.signal,
         cause: verdict.cause,
+        detail: verdict.detail,
         error: verdict.error,
         evidence: verdict.evidence,
         started_ms: run.started_ms,
@@ -119,7 +121,14 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
 }
 
 fn success() -> Verdict {
-    Verdict { return_code: 0, signal: None, cause: None, error: None, evidence: Vec::new() }
+    Verdict {
+        return_code: 0,
+        signal: None,
+        cause: None,
+        detail: None,
+        error: None,
+        evidence: Vec::new(),
+    }
 }
 
 fn missing(run: &Run) -> Verdict {
@@ -128,11 +137,12 @@ fn missing(run: &Run) -> Verdict {
         return success();
     }
     let text = format!("all steps succeeded, but output files are missing: {}", missing.join(", "));
-    let evidence = vec![Evidence { source: "output".into(), text: text.clone() }];
+    let evidence = vec![Evidence { source: EvidenceSource::Output, text: text.clone() }];
     Verdict {
         return_code: 1,
         signal: None,
         cause: Some(Cause::MissingOutput),
+        detail: None,
         error: Some(text),
         evidence,
     }
@@ -166,6 +176,7 @@ fn of_failure(run: &Run, failure: &Failure) -> Verdict {
         return_code,
         signal: failure.signal,
         cause: Some(cause),
+        detail: Some(failure.kind.into()),
         error: Some(error),
         evidence,
     }
@@ -201,6 +212,7 @@ fn of_stop(run: &Run, exit: Option<&Exit>, reason: Option<&StopReason>) -> Verdi
         return_code: verdict.return_code,
         signal: verdict.signal,
         cause: verdict.cause,
+        detail: verdict.detail,
         error: verdict.error,
         evidence: verdict.evidence,
     }

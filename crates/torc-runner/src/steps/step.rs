@@ -9,6 +9,7 @@ use serde_json::json;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
+use torc_model::event::EventKind;
 use torc_model::steps::{
     Action, AfterHandler, AfterTry, ErrorKind, Outcome, Step, Strategy, after_handler, after_try,
     given_up,
@@ -72,7 +73,7 @@ impl Run {
                 Ok(true) => {}
                 Ok(false) => {
                     self.event(
-                        "step_finished",
+                        EventKind::StepFinished,
                         place,
                         json!({"outcome": Outcome::Skipped, "name": name}),
                     );
@@ -93,7 +94,11 @@ impl Run {
             }
         }
         if !self.is_light {
-            self.event("step_started", place, json!({"name": name, "kind": step.action.word()}));
+            self.event(
+                EventKind::StepStarted,
+                place,
+                json!({"name": name, "kind": step.action.word()}),
+            );
         }
         let begun = Instant::now();
         let (mut part, mut n) = (Part::Whole, 0);
@@ -180,11 +185,11 @@ impl Run {
         match outcome {
             Outcome::Recovered => {
                 self.report.recovered += 1;
-                self.event("step_recovered", place, json!({"name": name}));
+                self.event(EventKind::StepRecovered, place, json!({"name": name}));
             }
             Outcome::Ignored => {
                 self.report.ignored += 1;
-                self.event("step_ignored", place, json!({"name": name}));
+                self.event(EventKind::StepIgnored, place, json!({"name": name}));
             }
             Outcome::Ok | Outcome::Skipped | Outcome::Failed | Outcome::Interrupted => {}
         }
@@ -194,7 +199,7 @@ impl Run {
                 data["error_kind"] = json!(failure.kind);
                 data["exit_code"] = json!(failure.code);
             }
-            self.event("step_finished", place, data);
+            self.event(EventKind::StepFinished, place, data);
             let captures = self.scope.captures().clone();
             self.keep(Line {
                 path: place.path.clone(),
@@ -227,7 +232,11 @@ impl Run {
                     retry.wait(tries, failure.kind, failure.code, &failure.message, elapsed, seed)
                 });
             let Some(wait) = wait else { return Ok(Err(failure)) };
-            self.event("retry_scheduled", place, json!({"try": tries + 1, "after_seconds": wait}));
+            self.event(
+                EventKind::RetryScheduled,
+                place,
+                json!({"try": tries + 1, "after_seconds": wait}),
+            );
             self.wait(Duration::try_from_secs_f64(wait).unwrap_or_default()).await?;
         }
     }

@@ -6,6 +6,7 @@ use super::journal::Journal;
 use super::run::Run;
 use serde_json::{Value, json};
 use torc_model::api::AttemptPacket;
+use torc_model::event::EventKind;
 use torc_model::steps::{Action, ErrorKind, MapSettings, Outcome, Source, Step, Tree};
 
 impl Run {
@@ -84,7 +85,7 @@ impl Run {
         }
         match expand::items(settings, &self.context.working_dir, printed.as_deref()) {
             Ok(items) => {
-                self.event("items_found", &place, json!({"count": items.len()}));
+                self.event(EventKind::ItemsFound, &place, json!({"count": items.len()}));
                 self.report.items = Some(items);
                 Ok(None)
             }
@@ -114,7 +115,7 @@ impl Run {
             for (name, captured) in &line.captures {
                 self.scope.capture(name, captured.clone());
             }
-            self.event("step_resumed", &place, json!({"outcome": line.outcome}));
+            self.event(EventKind::StepResumed, &place, json!({"outcome": line.outcome}));
             self.keep(line.clone());
             done = index + 1;
         }

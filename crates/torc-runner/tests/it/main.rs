@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use torc_model::api::{ActionPacket, FileRef, RecoveryScript};
 use torc_model::ids::{ActionId, AttemptId, WorkflowId};
 use torc_model::plan::{ActionKind, OnScriptFailure, Stdio, StdioMode};
-use torc_model::status::{Cause, Trigger};
+use torc_model::status::{Cause, EvidenceSource, Trigger};
 use torc_runner::{Config, Error, LeaveReason, Runner, RunnerEvent, Shutdown, Summary};
 
 /// A fake server and runners that work for it in one directory.
@@ -283,7 +283,7 @@ async fn a_cancel_ends_the_job_and_says_so() {
         (report.return_code, report.signal, report.cause),
         (143, Some(15), Some(Cause::Canceled))
     );
-    assert_eq!(report.evidence[0].source, "journal");
+    assert_eq!(report.evidence[0].source, EvidenceSource::Journal);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -363,7 +363,10 @@ async fn limits_hold_and_are_told_with_their_evidence() {
     let report = lab.server.report(large);
     assert_eq!((report.return_code, report.cause), (137, Some(Cause::Oom)), "{report:?}");
     assert!(
-        report.evidence.iter().any(|e| e.source == "kernel" || e.source == "node"),
+        report
+            .evidence
+            .iter()
+            .any(|e| matches!(e.source, EvidenceSource::Kernel | EvidenceSource::Node)),
         "{:?}",
         report.evidence
     );

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 use torc_model::api::{AttemptPacket, CompletionReport};
+use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId};
 use torc_model::status::Cause;
 use torc_model::steps::{ErrorKind, Outcome, Report};
@@ -105,7 +106,7 @@ impl Ran {
             .events
             .iter()
             .rev()
-            .find(|event| event.kind == "step_finished" && event.path == path)?;
+            .find(|event| event.kind == EventKind::StepFinished && event.path == path)?;
         event.data.get("outcome").and_then(|word| serde_json::from_value(word.clone()).ok())
     }
 
@@ -380,7 +381,7 @@ fn large_values_stay_in_their_files() {
         .steps
         .events
         .iter()
-        .find(|event| event.kind == "step_finished" && event.path == "steps[2]")
+        .find(|event| event.kind == EventKind::StepFinished && event.path == "steps[2]")
         .unwrap();
     assert_eq!(error.data["error_kind"], "variable");
     assert!(!place.path("never").exists());

@@ -6,7 +6,8 @@ use crate::store::Refusal;
 use crate::store::read::{Paging, ReadError};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use torc_model::api::{ErrorBody, ErrorInfo};
+use torc_model::api::{ErrorBody, ErrorCode, ErrorInfo};
+use torc_model::words;
 
 /// An answer that is not a success.
 #[derive(Clone, PartialEq, Debug)]
@@ -17,10 +18,15 @@ pub struct ApiError {
 
 impl ApiError {
     /// With a status, a stable word and a sentence.
-    pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             status,
-            info: ErrorInfo { code: code.into(), message: message.into(), hint: None, field: None },
+            info: ErrorInfo {
+                code: code.to_string(),
+                message: words::message(message),
+                hint: None,
+                field: None,
+            },
         }
     }
 
@@ -43,42 +49,50 @@ impl ApiError {
 
     /// A query parameter that says something impossible.
     pub fn bad_query(field: &str, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid_query", message).field(field)
+        Self::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidQuery, message).field(field)
     }
 
     /// No token, or one that nobody knows.
     pub fn unauthorized(message: &str) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+        Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthorized, message)
             .hint("send `Authorization: Bearer TOKEN`; `torc server token` prints the token")
     }
 
     /// A good token, but not for this.
     pub fn forbidden(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
+        Self::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message)
     }
 
     /// There is no such thing.
     pub fn not_found(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+        Self::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, message)
     }
 
     /// The server is about to end.
     pub fn shutting_down() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "the server is shutting down")
-            .hint("send the request again; it is safe to repeat")
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            ErrorCode::ShuttingDown,
+            "the server is shutting down",
+        )
+        .hint("send the request again; it is safe to repeat")
     }
 
     /// Files that the answer needs are on a file system that does not answer.
     pub fn hangs(_: torc_fs::Hangs) -> Self {
         let message = "the file system with the files of this workflow does not answer";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "file_system_hangs", message)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::FileSystemHangs, message)
             .hint("send the request again when it is back")
     }
 
     /// Our own fault. Details go to the log, not to the caller.
     pub fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server made a mistake")
-            .hint("its log says more")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorCode::Internal,
+            "the server made a mistake",
+        )
+        .hint("its log says more")
     }
 }
 
@@ -103,7 +117,7 @@ impl From<ReadError> for ApiError {
             ReadError::UnknownSort { .. } => Self::bad_query("sort_by", error.to_string()),
             ReadError::Database(ref source) if is_busy(source) => {
                 tracing::warn!(%error, "a read had to wait too long");
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "the database is busy")
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Busy, "the database is busy")
                     .hint("try again")
             }
             ReadError::Database(_) | ReadError::Gone => {
@@ -124,10 +138,10 @@ impl From<Refusal> for ApiError {
         let status =
             StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if status.is_server_error() {
-            tracing::error!(code = refusal.code, message = refusal.message, "a change failed");
+            tracing::error!(code = %refusal.code, message = refusal.message, "a change failed");
         }
         let Refusal { code, message, hint, field, .. } = refusal;
-        Self { status, info: ErrorInfo { code: code.into(), message, hint, field } }
+        Self { status, info: ErrorInfo { code: code.to_string(), message, hint, field } }
     }
 }
 

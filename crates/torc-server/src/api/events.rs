@@ -5,7 +5,7 @@ use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
-use super::query::{list_query, plain_word};
+use super::query::{list_query, word};
 use super::{Answer, App};
 use crate::store::read::EventFilter;
 use axum::extract::State;
@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use torc_model::api::{EVENT_KINDS, EventView, Page};
+use torc_model::api::{EventView, Page};
+use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
 use utoipa::IntoParams;
 
@@ -61,7 +62,11 @@ pub async fn list_events(
 ) -> Answer<Page<EventView>> {
     caller.check(WorkflowId(id))?;
     let paging = query.paging()?;
-    let kind = plain_word("kind", query.kind, &EVENT_KINDS)?;
+    let kind = query
+        .kind
+        .as_deref()
+        .map(|text| word("kind", text, EventKind::parse, EventKind::ALL, EventKind::as_str));
+    let kind = kind.transpose()?;
     let filter =
         EventFilter { after: query.after, kind, job_id: query.job_id, since_ms: query.since_ms };
     app.reader().get_workflow(WorkflowId(id)).await?;
@@ -176,9 +181,7 @@ impl Feed {
 }
 
 fn message(event: &EventView) -> Event {
-    // A line break in the kind would break the protocol (and the library refuses it by a panic).
-    let kind: String = event.kind.chars().filter(|c| !c.is_control()).collect();
     // Plain maps and texts can not fail to become JSON.
     let data = serde_json::to_string(event).unwrap_or_default();
-    Event::default().id(event.id.to_string()).event(kind).data(data)
+    Event::default().id(event.id.to_string()).event(event.kind.as_str()).data(data)
 }

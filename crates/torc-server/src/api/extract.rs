@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use futures_util::StreamExt as _;
 use serde::de::DeserializeOwned;
+use torc_model::api::ErrorCode;
 
 /// Largest body of most requests.
 pub const SMALL: usize = 8 << 20;
@@ -67,7 +68,7 @@ async fn read_body(request: Request, max: usize) -> Result<Vec<u8>, ApiError> {
         let chunk = chunk.map_err(|_| {
             ApiError::new(
                 StatusCode::BAD_REQUEST,
-                "incomplete_body",
+                ErrorCode::IncompleteBody,
                 "the body broke off before its end",
             )
         })?;
@@ -80,7 +81,7 @@ async fn read_body(request: Request, max: usize) -> Result<Vec<u8>, ApiError> {
     }
     if seen > max {
         let message = format!("the body is larger than {} MiB", max >> 20);
-        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::BodyTooLarge, message)
             .hint("send the same in several requests"));
     }
     Ok(bytes)
@@ -100,7 +101,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
         Some(other) if other.starts_with("application/") && other.ends_with("+json") => Ok(()),
         _ => Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "unsupported_media_type",
+            ErrorCode::UnsupportedMediaType,
             "the body is not JSON",
         )
         .hint("send `Content-Type: application/json`")),
@@ -122,7 +123,7 @@ fn parse_now<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     let invalid = |error| {
         ApiError::new(
             StatusCode::BAD_REQUEST,
-            "invalid_json",
+            ErrorCode::InvalidJson,
             format!("the body is not valid JSON: {error}"),
         )
     };
@@ -131,7 +132,7 @@ fn parse_now<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
         serde_json::from_slice::<serde_json::Value>(bytes).map_err(invalid)?;
         return Err(ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
-            "invalid_body",
+            ErrorCode::InvalidBody,
             "the body is not a JSON object",
         ));
     }
@@ -148,7 +149,7 @@ fn wrong_field<T: DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> A
         serde_path_to_error::deserialize::<_, T>(&mut reader).err().map(|e| e.path().to_string());
     let refusal = ApiError::new(
         StatusCode::UNPROCESSABLE_ENTITY,
-        "invalid_field",
+        ErrorCode::InvalidField,
         format!("wrong body: {error}"),
     );
     match path {
@@ -173,7 +174,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
                 }
                 said => said,
             };
-            let refusal = ApiError::new(StatusCode::BAD_REQUEST, "invalid_query", message);
+            let refusal = ApiError::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidQuery, message);
             match error.path().to_string() {
                 path if path == "." => refusal,
                 path => refusal.field(path),
@@ -197,7 +198,7 @@ where
             Ok(axum::extract::Path(value)) => Ok(Self(value)),
             Err(error) => {
                 let message = format!("the path is wrong: {}", error.body_text());
-                Err(ApiError::new(StatusCode::BAD_REQUEST, "invalid_path", message)
+                Err(ApiError::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidPath, message)
                     .hint("ids are whole numbers"))
             }
         }

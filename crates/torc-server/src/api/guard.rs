@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use torc_model::api::BASE_PATH;
+use torc_model::api::{BASE_PATH, ErrorCode};
 
 /// Most requests are answered within milliseconds.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -106,7 +106,7 @@ async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
         Err(_) => {
             let message =
                 "the server is recovering what died before; nothing is served until it is done";
-            Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "recovering", message)
+            Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Recovering, message)
                 .hint("try again; `GET /health` says `ok` when it is done"))
         }
     }
@@ -118,7 +118,7 @@ pub(super) fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
     if !known {
         return Err(ApiError::new(
             StatusCode::MISDIRECTED_REQUEST,
-            "unknown_host",
+            ErrorCode::UnknownHost,
             "this server has another name",
         )
         .hint("use the address in `server.json`, or start the server with `--allowed-host NAME`"));
@@ -165,7 +165,8 @@ async fn limit_time<T>(
 ) -> Result<T, ApiError> {
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
         let message = format!("the request took longer than {} s", limit.as_secs());
-        Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", message).hint("send it again"))
+        Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::Timeout, message)
+            .hint("send it again"))
     })
 }
 
@@ -206,7 +207,7 @@ pub async fn no_route(method: Method, uri: Uri) -> ApiError {
 /// The answer for a path that is there, with another method.
 pub async fn no_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("`{}` does not take `{method}`", uri.path());
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed, message)
         .hint(format!("`{BASE_PATH}/openapi.json` lists what there is"))
 }
 

@@ -9,6 +9,7 @@ use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
+use super::query::word;
 use super::{Answer, App};
 use crate::store::read::AttemptLogs;
 use axum::extract::State;
@@ -20,6 +21,7 @@ use std::path::{Path as FilePath, PathBuf};
 use torc_fs::Trust;
 use torc_model::api::LogView;
 use torc_model::ids::JobId;
+use torc_model::status::Stream;
 use utoipa::IntoParams;
 
 const DEFAULT_BYTES: i64 = 64 << 10;
@@ -62,7 +64,9 @@ pub async fn get_logs(
 ) -> Answer<LogView> {
     let job = JobId(id);
     caller.check(app.reader().workflow_of_job(job).await?)?;
-    let stream = Stream::parse(query.stream.as_deref())?;
+    let stream = query.stream.as_deref().map_or(Ok(Stream::Stdout), |text| {
+        word("stream", text, Stream::parse, Stream::ALL, Stream::as_str)
+    })?;
     let limit = query.limit.unwrap_or(DEFAULT_BYTES);
     if !(1..=MAX_BYTES).contains(&limit) {
         return Err(ApiError::bad_query(
@@ -83,7 +87,7 @@ pub async fn get_logs(
             job_id: job,
             run_id: logs.run_id,
             attempt_id: logs.attempt_id,
-            stream: stream.name().into(),
+            stream,
             path: path.display().to_string(),
             offset: piece.offset,
             next_offset: piece.offset + piece.length,
@@ -108,57 +112,23 @@ pub fn end_of_stderr(job: JobId, logs: &AttemptLogs, bytes: i64) -> Result<Strin
     Ok(piece.text)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stream {
-    Stdout,
-    Stderr,
-    ScriptStdout,
-    ScriptStderr,
+/// How the names of the files of a stream end.
+fn endings(stream: Stream) -> &'static [&'static str] {
+    match stream {
+        Stream::Stdout => &[".o", ".log"],
+        Stream::Stderr => &[".e", ".log"],
+        Stream::ScriptStdout => &["_recovery.o"],
+        Stream::ScriptStderr => &["_recovery.e"],
+    }
 }
 
-impl Stream {
-    fn parse(text: Option<&str>) -> Result<Self, ApiError> {
-        match text {
-            None | Some("stdout") => Ok(Self::Stdout),
-            Some("stderr") => Ok(Self::Stderr),
-            Some("script_stdout") => Ok(Self::ScriptStdout),
-            Some("script_stderr") => Ok(Self::ScriptStderr),
-            Some(other) => Err(ApiError::bad_query(
-                "stream",
-                format!(
-                    "unknown stream `{other}` (known: stdout, stderr, script_stdout, script_stderr)"
-                ),
-            )),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-            Self::ScriptStdout => "script_stdout",
-            Self::ScriptStderr => "script_stderr",
-        }
-    }
-
-    /// How the names of its files end.
-    fn endings(self) -> &'static [&'static str] {
-        match self {
-            Self::Stdout => &[".o", ".log"],
-            Self::Stderr => &[".e", ".log"],
-            Self::ScriptStdout => &["_recovery.o"],
-            Self::ScriptStderr => &["_recovery.e"],
-        }
-    }
-
-    /// How the name of a file may end that the runner reported: where the script failed, its output
-    /// is the attempt's.
-    fn reported_endings(self) -> &'static [&'static str] {
-        match self {
-            Self::Stdout => &[".o", ".log", "_recovery.o"],
-            Self::Stderr => &[".e", ".log", "_recovery.e"],
-            Self::ScriptStdout | Self::ScriptStderr => self.endings(),
-        }
+/// How the name of a file may end that the runner reported: where the script failed, its output is
+/// the attempt's.
+fn reported_endings(stream: Stream) -> &'static [&'static str] {
+    match stream {
+        Stream::Stdout => &[".o", ".log", "_recovery.o"],
+        Stream::Stderr => &[".e", ".log", "_recovery.e"],
+        Stream::ScriptStdout | Stream::ScriptStderr => endings(stream),
     }
 }
 
@@ -178,14 +148,14 @@ fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File
         (Some(path), _) => vec![path.into()],
         (None, Some(directory)) => {
             let directory = FilePath::new(directory).join("job_stdio");
-            stream.endings().iter().map(|ending| directory.join(name(ending))).collect()
+            endings(stream).iter().map(|ending| directory.join(name(ending))).collect()
         }
         (None, None) => Vec::new(),
     };
-    let mut problem = ApiError::not_found(format!("there is no {} of this attempt", stream.name()));
+    let mut problem = ApiError::not_found(format!("there is no {stream} of this attempt"));
     for path in candidates {
         let is_named = |found: &OsStr| {
-            stream.reported_endings().iter().any(|ending| found == name(ending).as_str())
+            reported_endings(stream).iter().any(|ending| found == name(ending).as_str())
         };
         let is_output = path.is_absolute() && path.file_name().is_some_and(is_named);
         if !is_output {

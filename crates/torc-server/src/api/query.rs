@@ -60,13 +60,3 @@ pub fn word<T: Copy>(
         }
     })
 }
-
-/// The same for words that are no type of their own.
-pub fn plain_word(
-    field: &str,
-    text: Option<String>,
-    all: &'static [&'static str],
-) -> Result<Option<String>, ApiError> {
-    let find = |text: &str| all.iter().copied().find(|word| *word == text);
-    text.map(|text| word(field, &text, find, all, |word| word).map(str::to_owned)).transpose()
-}

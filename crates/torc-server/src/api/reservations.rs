@@ -13,6 +13,8 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use torc_model::api::{CreateReservation, EventView, Page, ReservationToken, ReservationView};
+use torc_model::event::EventKind;
+use torc_model::status::ReservationStatus;
 use utoipa::IntoParams;
 
 /// Lists the newest reservations.
@@ -86,7 +88,10 @@ pub async fn get_reservation(
         let has_room = query
             .until_running
             .is_none_or(|most| view.still_running.is_none_or(|running| running <= most));
-        if has_room || view.status != "ACTIVE" || !next_end(&mut events, until, &app).await {
+        if has_room
+            || view.status != ReservationStatus::Active
+            || !next_end(&mut events, until, &app).await
+        {
             return Ok(Json(view));
         }
     }
@@ -102,7 +107,7 @@ async fn next_end(events: &mut Receiver<Arc<EventView>>, until: Instant, app: &A
         };
         match event {
             // A job that begins makes no room.
-            Ok(event) if event.kind == "job_started" => {}
+            Ok(event) if event.kind == EventKind::JobStarted => {}
             // Whatever was missed may have been an end.
             Ok(_) | Err(RecvError::Lagged(_)) => return true,
             Err(RecvError::Closed) => return false,

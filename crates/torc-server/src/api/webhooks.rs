@@ -3,11 +3,12 @@
 use super::Json;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
-use super::query::plain_word;
+use super::query::word;
 use super::{Answer, App};
 use axum::extract::State;
 use serde::Deserialize;
 use torc_model::api::{CreateWebhook, DeliveryView, Page, WebhookView};
+use torc_model::status::DeliveryState;
 use utoipa::IntoParams;
 
 /// Lists the endpoints.
@@ -91,7 +92,10 @@ pub async fn list_deliveries(
     Path(id): Path<i64>,
     Query(query): Query<ListDeliveries>,
 ) -> Answer<Page<DeliveryView>> {
-    let state = plain_word("state", query.state, &["pending", "delivered", "dead"])?;
+    let state = query.state.as_deref().map(|text| {
+        word("state", text, DeliveryState::parse, DeliveryState::ALL, DeliveryState::as_str)
+    });
+    let state = state.transpose()?;
     Ok(Json(Page::whole(app.store().deliveries(id, state).await?)))
 }
 

@@ -10,10 +10,10 @@ use super::{Answer, App};
 use crate::store::read::Paging;
 use axum::extract::State;
 use torc_model::api::{AttemptView, JobView, WhyView};
-use torc_model::core::{Explanation, TOO_MANY_FAILED};
+use torc_model::core::Explanation;
 use torc_model::ids::JobId;
 use torc_model::recovery::{Diagnosis, Facts, Kind, diagnose};
-use torc_model::status::{AttemptState, Cause, JobStatus, Origin};
+use torc_model::status::{AttemptState, Cause, JobStatus, Origin, StatusReason};
 
 /// Why a job is where it is.
 #[utoipa::path(
@@ -68,7 +68,7 @@ pub async fn get_why(
     let mut summary = explanation.summary;
     match (job.status, &attempt) {
         (JobStatus::Failed | JobStatus::Terminated, _) => {
-            summary.extend(job.status_reason.iter().map(|reason| format!(": {reason}")));
+            summary.extend(job.status_reason.iter().map(|reason| format!(": {}", reason.text())));
         }
         (JobStatus::Completed, Some(last)) if last.attempt_id > 1 => {
             summary += &format!(" at attempt {}", last.attempt_id);
@@ -147,7 +147,7 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
         JobStatus::Uninitialized => {
             vec![format!("`torc workflows initialize {workflow}` starts the run")]
         }
-        JobStatus::Failed if job.status_reason.as_deref() == Some(TOO_MANY_FAILED) => vec![
+        JobStatus::Failed if job.status_reason == Some(StatusReason::TooManyItemsFailed) => vec![
             format!("`torc items list {} --failed -w {workflow}` shows what failed", job.name),
             format!("`torc items retry {} -w {workflow}` runs it again", job.name),
         ],

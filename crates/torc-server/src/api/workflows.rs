@@ -15,8 +15,8 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use torc_model::api::{
-    CreateWorkflow, IsCompleteView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView,
-    UpdateWorkflow, WorkflowCreated, WorkflowView,
+    CreateWorkflow, ErrorCode, IsCompleteView, Page, ReinitializeRequest, ResetRequest, ResetView,
+    StatusView, UpdateWorkflow, WorkflowCreated, WorkflowView,
 };
 use torc_model::ids::{JobId, WorkflowId};
 use utoipa::IntoParams;
@@ -321,7 +321,8 @@ async fn name_of(app: &App, workflow: WorkflowId, job: JobId) -> Result<String, 
         return Ok(view.name);
     }
     let message = format!("job {job} belongs to workflow {}", view.workflow_id);
-    Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "wrong_workflow", message).field("job_id"))
+    Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::WrongWorkflow, message)
+        .field("job_id"))
 }
 
 /// Cancels a workflow: nothing new starts, what runs is stopped.

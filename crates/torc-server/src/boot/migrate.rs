@@ -238,8 +238,8 @@ mod tests {
             .execute_batch(
                 "INSERT INTO workflow (id, name, user, spec, settings, created_ms) VALUES (1, 'a', 'u', '{}', '{}', 1), (2, 'b', 'u', '{}', '{}', 1);
                  INSERT INTO job (id, workflow_id, name, command, status, position) VALUES (1, 1, 'j', 'true', 5, 0);
-                 INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, ended_ms)
-                     VALUES (1, 1, 1, 1, 1, 'completed', 'initial', 1, 2), (2, 1, 1, 1, 2, 'queued', 'initial', 1, NULL);
+                 INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, ended_ms, ended_by)
+                     VALUES (1, 1, 1, 1, 1, 'completed', 'initial', 1, 2, 'runner'), (2, 1, 1, 1, 2, 'queued', 'initial', 1, NULL, NULL);
                  INSERT INTO event (id, workflow_id, timestamp_ms, kind, data)
                      VALUES (3, 2, 1, 'x', '{}'), (4, 1, 1, 'y', '{}'), (7, 2, 1, 'z', '{}');",
             )
@@ -266,7 +266,7 @@ mod tests {
             assert!(connection.execute(refused, []).is_err(), "{refused}");
         }
         connection
-            .execute("UPDATE attempt SET state = 'completed', ended_ms = 5 WHERE id = 2", [])
+            .execute("UPDATE attempt SET state = 'completed', ended_ms = 5, ended_by = 'runner' WHERE id = 2", [])
             .unwrap();
         connection.execute("DELETE FROM workflow WHERE id = 2", []).unwrap();
         assert_eq!(

@@ -15,8 +15,9 @@ use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::json as value;
 use std::collections::BTreeMap;
-use torc_model::api::{Evidence, Goodbye};
+use torc_model::api::{ErrorCode, Evidence, Goodbye, RunnerScheduler};
 use torc_model::core::{Change, Lost};
+use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Settings, SlurmScheduler};
 use torc_model::slurm::observe::has_no_process;
@@ -24,8 +25,8 @@ use torc_model::slurm::wire::{
     AllocationView, Allocations, BeginSubmission, Observation, Observations, ObservedView,
     ScheduleNodes, SubmissionOrder, SubmissionOrders, SubmissionOutcome, SubmissionReport,
 };
-use torc_model::slurm::{Phase, Verdict};
-use torc_model::status::{AllocationStatus, Cause, Trigger};
+use torc_model::slurm::{Ending, Phase, Verdict};
+use torc_model::status::{AllocationEnd, AllocationStatus, Cause, EvidenceSource, Trigger};
 
 /// Longer than any `sbatch` may take; after that somebody else may take over, looking first.
 const SUBMIT_LEASE_MS: i64 = 120_000;
@@ -44,7 +45,7 @@ pub(super) const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.schedu
     n.slurm_job_id, n.state, n.reason, n.cause, n.action_id, n.start_one_worker_per_node, n.max_parallel_jobs, n.created_ms,
     n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms, n.unneeded_since_ms, n.was_too_short,
     (SELECT count(*) FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.ended_ms IS NULL
-     AND c.scheduler ->> 'allocation_id' = n.id)
+     AND c.allocation_id = n.id), n.ended_as
     FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id";
 
 pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
@@ -75,6 +76,7 @@ pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
         unneeded_since_ms: row.get(20)?,
         was_too_short: row.get(21)?,
         runners: row.get(22)?,
+        ended_as: row.get::<_, Option<String>>(23)?.as_deref().and_then(AllocationEnd::parse),
     })
 }
 
@@ -142,7 +144,7 @@ pub fn schedule(
     }
     drop(statement);
     let data = value!({"name": name, "scheduler": request.scheduler, "count": request.count, "action_id": action});
-    tx.write(id, vec![Change::Event { kind: "allocations_planned", job: None, data }])?;
+    tx.write(id, vec![Change::Event { kind: EventKind::AllocationsPlanned, job: None, data }])?;
     Ok(Allocations { items: list_by_key(tx, id.0, &request.key)? })
 }
 
@@ -296,7 +298,7 @@ pub fn usable_of(
              WHERE n.workflow_id = ?1 AND s.name = ?2
                 AND (n.status IN ('planned', 'submitting', 'pending') AND n.unneeded_since_ms IS NULL
                 OR n.status = 'active' AND EXISTS (SELECT 1 FROM compute_node c WHERE c.workflow_id = n.workflow_id
-                    AND c.ended_ms IS NULL AND c.scheduler ->> 'allocation_id' = n.id
+                    AND c.ended_ms IS NULL AND c.allocation_id = n.id
                     AND (c.stop_by_ms IS NULL OR c.stop_by_ms - ?4 >= ?3 * 1000)))
              ORDER BY n.id",
     )?;
@@ -400,16 +402,16 @@ pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocatio
                      WHERE name = ?1 AND status = 'submitting' AND workflow_id = ?4",
                 )?
                 .execute(params![report.name, job, tx.now, id.0])?;
-            ("allocations_submitted", value!({"name": report.name, "slurm_job_id": job}))
+            (EventKind::AllocationsSubmitted, value!({"name": report.name, "slurm_job_id": job}))
         }
         SubmissionOutcome::Refused(message) => {
             tx.db
                 .prepare_cached(
-                    "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?3, state = 'REFUSED', reason = ?2
+                    "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?3, ended_as = 'refused', state = 'REFUSED', reason = ?2
                      WHERE name = ?1 AND status = 'submitting' AND workflow_id = ?4",
                 )?
                 .execute(params![report.name, message, tx.now, id.0])?;
-            ("allocations_refused", value!({"name": report.name, "message": message}))
+            (EventKind::AllocationsRefused, value!({"name": report.name, "message": message}))
         }
         SubmissionOutcome::Unknown(message) => {
             tx.db
@@ -418,7 +420,7 @@ pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocatio
                      WHERE name = ?1 AND status = 'submitting' AND submitter = ?4 AND workflow_id = ?5",
                 )?
                 .execute(params![report.name, message, tx.now, report.submitter, id.0])?;
-            ("allocations_unknown", value!({"name": report.name, "message": message}))
+            (EventKind::AllocationsUnknown, value!({"name": report.name, "message": message}))
         }
     };
     tx.write(id, vec![Change::Event { kind, job: None, data }])?;
@@ -433,17 +435,17 @@ pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocatio
 pub fn runner_arrived(
     tx: &mut Tx<'_>,
     workflow: WorkflowId,
-    scheduler: &serde_json::Value,
+    scheduler: &RunnerScheduler,
 ) -> Result<(), Failed> {
-    let Some(id) = scheduler["allocation_id"].as_i64() else { return Ok(()) };
+    let Some(id) = scheduler.allocation_id else { return Ok(()) };
     let row = find(tx, id)?.filter(|a| a.workflow_id == workflow);
     let row = row.ok_or_else(|| Refusal::not_found("allocation", id))?;
-    let job = scheduler["slurm_job_id"].as_str().unwrap_or_default();
+    let job = scheduler.slurm_job_id.as_deref().unwrap_or_default();
     if let Some(known) = &row.slurm_job_id
         && known != job
     {
         let message = format!("allocation {id} is Slurm job {known}, not {job}");
-        return Err(Refusal::conflict("duplicate_allocation", message)
+        return Err(Refusal::conflict(ErrorCode::DuplicateAllocation, message)
             .hint("it was submitted twice; this one is not needed and ends")
             .into());
     }
@@ -451,48 +453,49 @@ pub fn runner_arrived(
     for runner in runners_of(tx, &row)? {
         let node: Option<i64> = tx
             .db
-            .prepare_cached("SELECT scheduler ->> 'node' FROM compute_node WHERE id = ?1")?
+            .prepare_cached("SELECT node FROM compute_node WHERE id = ?1")?
             .query_row([runner.0], |r| r.get(0))?;
-        if node == scheduler["node"].as_i64() {
+        if node == scheduler.node {
             let text = format!("Slurm started allocation {id} (job {job}) again");
             let lost = Lost {
                 cause: Cause::Lost,
-                evidence: Evidence { source: "scheduler".into(), text },
+                evidence: Evidence { source: EvidenceSource::Scheduler, text },
             };
             runners::end_runner(tx, runner, workflow, &lost, &lost.evidence.text)?;
         }
     }
     tx.db
         .prepare_cached(
-            "UPDATE scheduled_compute_node SET status = 'active', slurm_job_id = ?2, ended_ms = NULL, missing_since_ms = NULL,
+            "UPDATE scheduled_compute_node SET status = 'active', slurm_job_id = ?2, ended_ms = NULL, ended_as = NULL, missing_since_ms = NULL,
              unneeded_since_ms = NULL, cause = NULL, reason = NULL, state = 'RUNNING', was_too_short = 0,
              started_ms = iif(status = 'active', coalesce(started_ms, ?3), ?3),
              submitted_ms = coalesce(submitted_ms, ?3) WHERE id = ?1",
         )?
         .execute(params![id, job, tx.now])?;
     let data = value!({"allocation_id": id, "slurm_job_id": job});
-    tx.write(workflow, vec![Change::Event { kind: "allocation_started", job: None, data }])
+    tx.write(workflow, vec![Change::Event { kind: EventKind::AllocationStarted, job: None, data }])
 }
 
 /// A runner has left in good order; with the last one the allocation is over.
 pub fn runner_left(tx: &mut Tx<'_>, runner: RunnerId, goodbye: &Goodbye) -> Result<(), Failed> {
     let allocation: Option<i64> = tx
         .db
-        .prepare_cached("SELECT scheduler ->> 'allocation_id' FROM compute_node WHERE id = ?1")?
+        .prepare_cached("SELECT allocation_id FROM compute_node WHERE id = ?1")?
         .query_row([runner.0], |row| row.get(0))
         .optional()?
         .flatten();
     let Some(row) = allocation.map(|id| find(tx, id)).transpose()?.flatten() else { return Ok(()) };
     if row.status == AllocationStatus::Active && row.runners == 0 {
         last_words::after_goodbye(tx, &row, goodbye)?;
-        complete(tx, &row, last_words::LEFT, &goodbye.reason, goodbye.cause)?;
+        let left = (AllocationEnd::Left, last_words::LEFT);
+        complete(tx, &row, left, &goodbye.reason, goodbye.cause)?;
     }
     Ok(())
 }
 
 fn runners_of(tx: &Tx<'_>, row: &AllocationView) -> Result<Vec<RunnerId>, Failed> {
     let mut statement = tx.db.prepare_cached(
-        "SELECT id FROM compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL AND scheduler ->> 'allocation_id' = ?2",
+        "SELECT id FROM compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL AND allocation_id = ?2",
     )?;
     let rows = statement.query_map([row.workflow_id.0, row.id], |r| r.get(0).map(RunnerId))?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -501,7 +504,7 @@ fn runners_of(tx: &Tx<'_>, row: &AllocationView) -> Result<Vec<RunnerId>, Failed
 pub(super) fn complete(
     tx: &mut Tx<'_>,
     row: &AllocationView,
-    state: &str,
+    (ended_as, state): (AllocationEnd, &str),
     why: &str,
     cause: Option<Cause>,
 ) -> Result<(), Failed> {
@@ -509,11 +512,22 @@ pub(super) fn complete(
     tx.db
         .prepare_cached(
             "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?2, state = ?3, reason = ?4, cause = ?5,
-             was_too_short = ?6 WHERE id = ?1 AND status <> 'complete'",
+             was_too_short = ?6, ended_as = ?7 WHERE id = ?1 AND status <> 'complete'",
         )?
-        .execute(params![row.id, tx.now, state, why, cause.map(Cause::as_str), was_too_short])?;
+        .execute(params![
+            row.id,
+            tx.now,
+            state,
+            why,
+            cause.map(Cause::as_str),
+            was_too_short,
+            ended_as.as_str()
+        ])?;
     let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": state, "reason": why});
-    tx.write(row.workflow_id, vec![Change::Event { kind: "allocation_ended", job: None, data }])?;
+    tx.write(
+        row.workflow_id,
+        vec![Change::Event { kind: EventKind::AllocationEnded, job: None, data }],
+    )?;
     // One that could do nothing gets no successor by itself: that would go on for ever.
     let looks_after = |a: &torc_model::core::Action| a.trigger == Trigger::AutoScheduleOnReadyJobs;
     if tx.workflow(row.workflow_id)?.actions.iter().any(looks_after) && did_work(tx, row)? {
@@ -525,10 +539,17 @@ pub(super) fn complete(
     Ok(())
 }
 
+/// How the batch system's word ends an allocation.
+pub(super) fn how(ending: &Ending) -> (AllocationEnd, &str) {
+    let ended_as =
+        if ending.is_vanished { AllocationEnd::Vanished } else { AllocationEnd::Reported };
+    (ended_as, &ending.state)
+}
+
 /// Some job ran in it.
 fn did_work(tx: &Tx<'_>, row: &AllocationView) -> Result<bool, Failed> {
     let sql = "SELECT 1 FROM compute_node c JOIN attempt a ON a.compute_node_id = c.id
-               WHERE c.workflow_id = ?1 AND c.scheduler ->> 'allocation_id' = ?2";
+               WHERE c.workflow_id = ?1 AND c.allocation_id = ?2";
     Ok(tx.db.prepare_cached(sql)?.exists(params![row.workflow_id.0, row.id])?)
 }
 
@@ -564,7 +585,7 @@ pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Fai
                     view.details.push(format!("{name} is over: {text}"));
                     last_words::explain_by(tx, &row, ending, &mut view)?;
                     if !seen.dry_run {
-                        complete(tx, &row, &ending.state, &text, Some(ending.cause))?;
+                        complete(tx, &row, how(ending), &text, Some(ending.cause))?;
                     }
                 }
             }
@@ -588,7 +609,8 @@ fn unknown(
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
     view.unknown += 1;
-    view.details.push(format!("{}: {why}; nothing was done", label(row)));
+    let line = format!("{}: {why}; nothing was done", label(row));
+    if item.is_missing { &mut view.first_misses } else { &mut view.details }.push(line);
     if item.is_missing && !view.dry_run && row.missing_since_ms.is_none() {
         tx.db
             .prepare_cached(
@@ -677,8 +699,10 @@ fn end_runners(
         // Of several jobs nobody can tell which one took the memory.
         let cause = if cause == Cause::Oom && held != 1 { Cause::Lost } else { cause };
         let job = row.slurm_job_id.as_deref().unwrap_or("?");
-        let evidence =
-            Evidence { source: "scheduler".into(), text: format!("Slurm job {job}: {text}") };
+        let evidence = Evidence {
+            source: EvidenceSource::Scheduler,
+            text: format!("Slurm job {job}: {text}"),
+        };
         runners::end_runner(tx, runner, row.workflow_id, &Lost { cause, evidence }, text)?;
     }
     Ok(true)

@@ -6,6 +6,7 @@ use super::writer::{Failed, Quarantine, Runner, Tx};
 use rusqlite::{OptionalExtension, params};
 use serde_json::json;
 use torc_model::core::Change;
+use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::NodeVerdict;
 use torc_model::status::{Cause, Outcome};
@@ -76,7 +77,7 @@ fn quarantine(
         "runner_id": runner, "hostname": host, "why": why, "until_ms": until, "refunded": burnt.len(),
         "queued_again": again,
     });
-    tx.write(id, vec![Change::Event { kind: "runner_quarantined", job: None, data }])?;
+    tx.write(id, vec![Change::Event { kind: EventKind::RunnerQuarantined, job: None, data }])?;
     Ok(())
 }
 
@@ -112,7 +113,7 @@ pub fn quarantined(tx: &mut Tx<'_>, runner: RunnerId) -> Result<Option<String>, 
     let sql = "UPDATE compute_node SET quarantine = NULL, quarantine_until_ms = NULL WHERE id = ?1";
     tx.db.prepare_cached(sql)?.execute([runner.0])?;
     let data = json!({"runner_id": runner, "hostname": host});
-    tx.write(id, vec![Change::Event { kind: "runner_tried_again", job: None, data }])?;
+    tx.write(id, vec![Change::Event { kind: EventKind::RunnerTriedAgain, job: None, data }])?;
     Ok(None)
 }
 

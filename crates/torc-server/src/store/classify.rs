@@ -11,8 +11,9 @@ use super::writer::{Failed, State, Tx};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use torc_model::api::EventView;
+use torc_model::api::{ErrorCode, EventView};
 use torc_model::core::Change as Row;
+use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
     Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest,
@@ -140,7 +141,7 @@ fn check(tx: &mut Tx<'_>, id: WorkflowId) -> Result<f64, Failed> {
     let settings = &tx.workflow(id)?.settings;
     if !settings.use_pending_failed {
         let message = format!("workflow {id} does not use `pending_failed`");
-        return Err(Refusal::conflict("not_opted_in", message)
+        return Err(Refusal::conflict(ErrorCode::NotOptedIn, message)
             .hint("set `use_pending_failed: true` in the spec")
             .into());
     }
@@ -289,7 +290,7 @@ fn refuse(mut problems: Vec<String>) -> Result<(), Refusal> {
     if more > 0 {
         problems.push(format!("and {more} more"));
     }
-    Err(Refusal::conflict("not_classified", problems.join("; "))
+    Err(Refusal::conflict(ErrorCode::NotClassified, problems.join("; "))
         .hint("nothing was changed; correct these and send all classifications again"))
 }
 
@@ -337,7 +338,11 @@ fn apply(
                 "run_id": one.waiting.run, "attempt_id": one.waiting.number});
             tx.write(
                 id,
-                vec![Row::Event { kind: "classification_held", job: Some(one.waiting.job), data }],
+                vec![Row::Event {
+                    kind: EventKind::ClassificationHeld,
+                    job: Some(one.waiting.job),
+                    data,
+                }],
             )?;
         } else {
             carry_out(tx, id, row, one.waiting, &one.ruling, speaker)?;
@@ -414,7 +419,10 @@ fn carry_out(
     recover::adjust(tx, id, waiting.job, waiting.number, &ruling.changes, &why, &speaker.by)?;
     let data = json!({"classification_id": row, "action": ruling.action, "by": speaker.by, "agent": speaker.agent,
         "run_id": waiting.run, "attempt_id": waiting.number, "note": ruling.note});
-    tx.write(id, vec![Row::Event { kind: "job_classified", job: Some(waiting.job), data }])?;
+    tx.write(
+        id,
+        vec![Row::Event { kind: EventKind::JobClassified, job: Some(waiting.job), data }],
+    )?;
     let retry = ruling.action == Verdict::Retry;
     tx.apply(id, |workflow, _, now| workflow.classify(index, retry, now))?;
     if retry {
@@ -449,7 +457,7 @@ fn held_row(tx: &Tx<'_>, row: i64) -> Result<HeldRow, Failed> {
     };
     if state != ClassificationState::Held.as_str() {
         let message = format!("classification {row} is {state}, not held");
-        return Err(Refusal::conflict("wrong_status", message).into());
+        return Err(Refusal::conflict(ErrorCode::WrongStatus, message).into());
     }
     let changes: Vec<Change> = parse(&changes)?;
     let to = |field: &str| {
@@ -473,13 +481,13 @@ pub fn accept(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
     let found = waiting(tx.db, id, Some(held.job))?.into_iter().find(|w| w.attempt == held.attempt);
     let Some(found) = found else {
         let message = format!("job {} no longer waits for a verdict on that failure", held.job);
-        return Err(Refusal::conflict("superseded", message).into());
+        return Err(Refusal::conflict(ErrorCode::Superseded, message).into());
     };
     let caps: Caps = recover::caps(tx.db, id, &RecoverRequest::default())?;
     let standing =
         Standing { current: found.current, caps, is_repeated: found.is_repeated, agent_retries: 0 };
     let ruling = rule(&held.asked, Author::Person, &standing).map_err(|problem| {
-        Refusal::conflict("not_classified", format!("job {}: {problem}", held.job))
+        Refusal::conflict(ErrorCode::NotClassified, format!("job {}: {problem}", held.job))
     })?;
     let person = author(by, None);
     settle(tx, row, ClassificationState::Applied, &person)?;
@@ -499,7 +507,7 @@ pub fn reject(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
     let data = json!({"classification_id": row, "action": held.asked.action, "by": person});
     tx.write(
         held.workflow,
-        vec![Row::Event { kind: "classification_rejected", job: Some(held.job), data }],
+        vec![Row::Event { kind: EventKind::ClassificationRejected, job: Some(held.job), data }],
     )
 }
 
@@ -521,11 +529,15 @@ pub fn observe(
     now: i64,
 ) -> rusqlite::Result<()> {
     let Some(job) = event.job_id else { return Ok(()) };
-    let is_pending = event.kind == "job_pending_failed";
+    let is_pending = event.kind == EventKind::JobPendingFailed;
     let is_end = is_pending
         || matches!(
-            event.kind.as_str(),
-            "job_completed" | "job_failed" | "job_terminated" | "job_retried" | "job_canceled"
+            event.kind,
+            EventKind::JobCompleted
+                | EventKind::JobFailed
+                | EventKind::JobTerminated
+                | EventKind::JobRetried
+                | EventKind::JobCanceled
         );
     let judged = if is_end { state.judged.get(&job).copied() } else { None };
     if !is_pending && judged.is_none() {

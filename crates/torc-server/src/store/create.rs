@@ -11,7 +11,7 @@ use torc_model::api::{CreateWorkflow, WorkflowCreated};
 use torc_model::core::{Class, CompiledHandler, NewAction, NewAttempt, NewJob, Workflow};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::{ActionKind, Job, Plan, Requirements};
-use torc_model::status::{ActionState, Origin};
+use torc_model::status::{ActionState, Origin, StatusReason};
 
 /// [`CreateWorkflow`] as it arrives: its spec is read into the tree that plans are made from,
 /// without a detour.
@@ -292,7 +292,7 @@ fn insert_jobs(
             job.invocation_script,
             job.steps.as_ref().map(ToString::to_string),
             workflow.jobs[i].status.code(),
-            None::<String>,
+            workflow.jobs[i].reason.map(StatusReason::as_str),
             job.priority,
             i as i64,
             job.resource_requirements.map(|r| ids.requirements[r]),

@@ -10,19 +10,20 @@ use super::persist::json;
 use super::writer::{Failed, Tx};
 use rusqlite::params;
 use serde_json::json as value;
-use torc_model::api::{Evidence, Goodbye, TOLD_TO_STOP};
+use torc_model::api::{Evidence, Goodbye};
 use torc_model::core::Change;
+use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId};
 use torc_model::slurm::wire::{AllocationView, Observation, ObservedView};
 use torc_model::slurm::{Ending, Phase, Verdict};
-use torc_model::status::Cause;
+use torc_model::status::{AllocationEnd, Cause, EvidenceSource};
 use torc_model::words;
 
 /// The state of an allocation whose runners have left, as far as we know it ourselves.
 pub(super) const LEFT: &str = "LEFT";
 
 /// An allocation that is over, but Slurm may still say why; as SQL, for an hour.
-pub(super) const UNEXPLAINED: &str = "n.status = 'complete' AND n.state = 'LEFT' AND n.cause IS NOT NULL AND n.ended_ms > (unixepoch() - 3600) * 1000";
+pub(super) const UNEXPLAINED: &str = "n.status = 'complete' AND n.ended_as = 'left' AND n.cause IS NOT NULL AND n.ended_ms > (unixepoch() - 3600) * 1000";
 
 /// Runners that an allocation takes along go within this time: Slurm kills what does not end by
 /// itself.
@@ -47,7 +48,7 @@ pub(super) fn hear(
     item: &Observation,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
-    let is_awaited = row.state.as_deref() == Some(LEFT) && row.cause.is_some();
+    let is_awaited = row.ended_as == Some(AllocationEnd::Left) && row.cause.is_some();
     if !is_awaited || view.dry_run {
         return Ok(());
     }
@@ -56,9 +57,7 @@ pub(super) fn hear(
         Verdict::Unknown { .. } | Verdict::Alive { phase: Phase::Running | Phase::Leaving, .. } => {
             Ok(())
         }
-        Verdict::Ended(ending) if item.is_missing && ending.state == Ending::vanished().state => {
-            Ok(())
-        }
+        Verdict::Ended(ending) if item.is_missing && ending.is_vanished => Ok(()),
         Verdict::Ended(ending) => ended(tx, row, ending, view),
         Verdict::Alive { phase: Phase::Waiting, reason } => {
             if let Some(before) = &item.before {
@@ -68,13 +67,13 @@ pub(super) fn hear(
             tx.db
                 .prepare_cached(
                     "UPDATE scheduled_compute_node SET status = 'pending', state = 'PENDING', reason = ?2, cause = NULL,
-                     ended_ms = NULL, missing_since_ms = NULL WHERE id = ?1",
+                     ended_ms = NULL, ended_as = NULL, missing_since_ms = NULL WHERE id = ?1",
                 )?
                 .execute(params![row.id, reason])?;
             let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id});
             tx.write(
                 row.workflow_id,
-                vec![Change::Event { kind: "allocation_requeued", job: None, data }],
+                vec![Change::Event { kind: EventKind::AllocationRequeued, job: None, data }],
             )
         }
     }
@@ -91,14 +90,20 @@ fn ended(
     let cause = Some(ending.cause).filter(|cause| cause.is_taken_away()).or(row.cause);
     tx.db
         .prepare_cached(
-            "UPDATE scheduled_compute_node SET state = ?2, reason = ?3, cause = ?4 WHERE id = ?1",
+            "UPDATE scheduled_compute_node SET state = ?2, reason = ?3, cause = ?4, ended_as = ?5 WHERE id = ?1",
         )?
-        .execute(params![row.id, ending.state, reason, cause.map(Cause::as_str)])?;
+        .execute(params![
+            row.id,
+            ending.state,
+            reason,
+            cause.map(Cause::as_str),
+            super::allocations::how(ending).0.as_str()
+        ])?;
     let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": ending.state,
         "reason": reason, "cause": cause});
     tx.write(
         row.workflow_id,
-        vec![Change::Event { kind: "allocation_explained", job: None, data }],
+        vec![Change::Event { kind: EventKind::AllocationExplained, job: None, data }],
     )?;
     explain_by(tx, row, ending, view)
 }
@@ -133,14 +138,14 @@ fn explain(tx: &mut Tx<'_>, row: &AllocationView, cause: Cause, why: &str) -> Re
     let Some(since) = row.started_ms else { return Ok(0) };
     let mut statement = tx.db.prepare_cached(
         "SELECT a.id, a.job_id, a.run_id, a.attempt_id, a.evidence, a.cause FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
-         WHERE a.workflow_id = ?1 AND a.ended_ms >= ?2 AND (a.cause = 'stopped' AND a.error = ?3 OR a.cause = 'lost')
-            AND c.started_ms >= ?2 AND c.scheduler ->> 'allocation_id' = ?4
-            AND c.ended_ms >= (SELECT max(coalesce(o.ended_ms, ?5)) - ?6 FROM compute_node o WHERE o.workflow_id = ?1
-                AND o.scheduler ->> 'allocation_id' = ?4)
+         WHERE a.workflow_id = ?1 AND a.ended_ms >= ?2 AND (a.cause = 'stopped' AND a.detail IS 'told_to_stop' OR a.cause = 'lost')
+            AND c.started_ms >= ?2 AND c.allocation_id = ?3
+            AND c.ended_ms >= (SELECT max(coalesce(o.ended_ms, ?4)) - ?5 FROM compute_node o WHERE o.workflow_id = ?1
+                AND o.allocation_id = ?3)
          ORDER BY a.id",
     )?;
     let rows = statement.query_map(
-        params![row.workflow_id.0, since, TOLD_TO_STOP, row.id, tx.now, TOGETHER_MS],
+        params![row.workflow_id.0, since, row.id, tx.now, TOGETHER_MS],
         |r| {
             Ok((
                 AttemptId(r.get(0)?),
@@ -154,7 +159,7 @@ fn explain(tx: &mut Tx<'_>, row: &AllocationView, cause: Cause, why: &str) -> Re
     )?;
     let stopped = rows.collect::<Result<Vec<_>, _>>()?;
     drop(statement);
-    let found = Evidence { source: "scheduler".into(), text: why.into() };
+    let found = Evidence { source: EvidenceSource::Scheduler, text: why.into() };
     for (attempt, job, run, number, evidence, was) in &stopped {
         let mut evidence: Vec<Evidence> =
             evidence.as_deref().map(parse).transpose()?.unwrap_or_default();
@@ -165,7 +170,7 @@ fn explain(tx: &mut Tx<'_>, row: &AllocationView, cause: Cause, why: &str) -> Re
         let data = value!({"attempt_id": number, "run_id": run, "cause": cause, "was": was, "evidence": why});
         tx.write(
             row.workflow_id,
-            vec![Change::Event { kind: "attempt_explained", job: Some(*job), data }],
+            vec![Change::Event { kind: EventKind::AttemptExplained, job: Some(*job), data }],
         )?;
     }
     Ok(stopped.len() as i64)
@@ -183,7 +188,7 @@ pub(super) fn was_too_short(
     };
     let sql = "SELECT count(*) FILTER (WHERE a.cause = 'walltime') > 0 AND count(*) FILTER (WHERE a.cause IS NOT 'walltime') = 0
                FROM attempt a JOIN compute_node c ON c.id = a.compute_node_id
-               WHERE a.workflow_id = ?1 AND a.ended_ms >= ?2 AND c.scheduler ->> 'allocation_id' = ?3";
+               WHERE a.workflow_id = ?1 AND a.ended_ms >= ?2 AND c.allocation_id = ?3";
     Ok(tx
         .db
         .prepare_cached(sql)?

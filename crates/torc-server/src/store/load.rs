@@ -3,14 +3,13 @@
 use super::writer::{Quarantine, Runner, State};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::{HashMap, VecDeque};
-use torc_model::api::script_failure;
 use torc_model::core::{
     Class, CompiledHandler, EndedRow, Held, JobRow, Limits, LiveRow, NewAction, NewJob, Rows,
     Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Rule, Settings};
-use torc_model::status::{ActionState, AttemptState, JobStatus, Outcome, Trigger};
+use torc_model::status::{ActionState, AttemptState, JobStatus, Outcome, StatusReason, Trigger};
 
 /// What the writer must know before the first request: counters and live runners. Workflows come on
 /// first use.
@@ -38,19 +37,18 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
         ..State::default()
     };
     let mut statement = db.prepare(
-        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler, label, quarantine,
+        "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler_config_id, label, quarantine,
                 quarantine_until_ms
          FROM compute_node WHERE ended_ms IS NULL",
     )?;
     let runners = statement.query_map([], |row| {
         let capacity: String = row.get(3)?;
-        let scheduler: Option<String> = row.get(5)?;
         let runner = Runner {
             workflow: WorkflowId(row.get(1)?),
             host: row.get(2)?,
             capacity: parse(&capacity)?,
             stop_by: row.get(4)?,
-            scheduler: scheduler.as_deref().and_then(scheduler_config),
+            scheduler: row.get(5)?,
             label: row.get(6)?,
             schedules_nodes: false,
             heard: None,
@@ -94,11 +92,6 @@ pub fn limits(db: &Connection) -> rusqlite::Result<Limits> {
         Ok((row.get(0)?, torc_model::core::LimitUse { max: row.get(1)?, ..Default::default() }))
     })?;
     rows.collect()
-}
-
-/// The Slurm scheduler that a runner was started for.
-pub fn scheduler_config(json: &str) -> Option<i64> {
-    serde_json::from_str::<serde_json::Value>(json).ok()?.get("scheduler_config_id")?.as_i64()
 }
 
 /// One workflow, as the engine sees it.
@@ -206,8 +199,7 @@ fn jobs(
             lost_retries: row.get(9)?,
             refunds: row.get(10)?,
             held_back: row.get(8)?,
-            canceled_by_dependency: status == JobStatus::Canceled
-                && reason.is_some_and(|r| r.starts_with("a job it depends on")),
+            reason: reason.as_deref().and_then(StatusReason::parse),
         });
     }
     Ok(stored)
@@ -267,14 +259,13 @@ fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<Ende
     let mut statement = db.prepare_cached(
         "SELECT a.id, a.job_id, a.outcome,
             iif(EXISTS (SELECT 1 FROM refunded_attempt r WHERE r.attempt_id = a.id), NULL, a.rule),
-            a.recovery, a.script IS NOT NULL, a.error
+            a.recovery, a.script IS NOT NULL AND a.detail IS NOT 'recovery_script'
          FROM attempt a JOIN job j ON j.id = a.job_id
          WHERE a.workflow_id = ?1 AND a.run_id = ?2 AND a.state IN ('completed', 'failed', 'canceled', 'terminated')
          AND (j.status <> 5) ORDER BY a.id",
     )?;
     let rows = statement.query_map([id.0, run], |row| {
-        let error: Option<String> = row.get(6)?;
-        let has_run = row.get::<_, bool>(5)? && error.as_deref().and_then(script_failure).is_none();
+        let has_run: bool = row.get(5)?;
         let script = row.get::<_, Option<String>>(4)?.filter(|_| !has_run);
         Ok(EndedRow {
             id: AttemptId(row.get(0)?),

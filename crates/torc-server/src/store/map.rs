@@ -10,14 +10,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use torc_model::api::{AttemptPacket, ItemView, ItemsRequest};
-use torc_model::core::{
-    Claimed, End, GIVEN_UP, ITEM_GONE, MapJob, NewJob, TOO_MANY_FAILED, WAITS_FOR_ITEMS, Workflow,
-    limit_name,
-};
+use torc_model::api::{AttemptPacket, ErrorCode, ItemView, ItemsRequest};
+use torc_model::core::{Claimed, End, MapJob, NewJob, Workflow, limit_name};
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
-use torc_model::status::JobStatus;
+use torc_model::status::{ItemOutcome, JobStatus};
 use torc_model::steps::{Expr, Item, MapSettings, Role, Source, StepEvent, Tree, job_name};
 
 /// Puts the limit that each map sets on its items into them; `id` numbers the jobs.
@@ -39,11 +36,6 @@ pub fn set_limits(jobs: &mut [Job], id: impl Fn(usize) -> JobId) {
             job.extra.uses.push(limit.clone());
         }
     }
-}
-
-/// An item that no longer exists. It was canceled in older databases.
-fn is_gone(status: JobStatus, reason: Option<&str>) -> bool {
-    matches!(status, JobStatus::Disabled | JobStatus::Canceled) && reason == Some(ITEM_GONE)
 }
 
 fn role(extra: &JobExtra) -> Option<Role> {
@@ -94,34 +86,21 @@ fn tie_all(jobs: Vec<Tied<'_>>, workflow: &mut Workflow) {
 /// The same for a workflow that was read from the database.
 pub fn restore(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(
-        "SELECT id, name, extra, status, status_reason FROM job WHERE workflow_id = ?1 AND instr(extra, '\"map\":') > 0",
+        "SELECT id, name, extra, is_expanded, is_gone FROM job WHERE workflow_id = ?1 AND extra ->> 'map' IS NOT NULL",
     )?;
     let mut rows = statement.query([id.0])?;
-    let (mut found, mut given_up) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let extra: JobExtra = parse(&row.get::<_, String>(2)?)?;
-        let status = JobStatus::from_code(row.get(3)?).unwrap_or(JobStatus::Uninitialized);
-        let reason: Option<String> = row.get(4)?;
-        let is_expanded = match status {
-            JobStatus::Completed => true,
-            JobStatus::Failed => reason.as_deref() == Some(TOO_MANY_FAILED),
-            JobStatus::Blocked => reason.as_deref() == Some(WAITS_FOR_ITEMS),
-            _ => false,
-        };
-        let is_gone = is_gone(status, reason.as_deref());
         let name: String = row.get(1)?;
         let Some(index) = workflow.find(JobId(row.get(0)?)) else { continue };
-        if status == JobStatus::Canceled && reason.as_deref() == Some(GIVEN_UP) {
-            given_up.push(index);
-        }
-        found.push((index, name, role(&extra), is_expanded, is_gone));
+        found.push((index, name, role(&extra), row.get(3)?, row.get(4)?));
     }
     if !found.is_empty() {
         let tied = found.iter().map(|(index, name, role, expanded, gone)| {
             (*index, name.as_str(), role.clone(), *expanded, *gone)
         });
         tie_all(tied.collect(), workflow);
-        given_up.into_iter().for_each(|item| workflow.set_given_up(item));
         // Dependencies were counted without knowing of items.
         workflow.settle();
     }
@@ -203,8 +182,8 @@ pub fn add_user_data(tx: &Tx<'_>, packet: &mut AttemptPacket) -> Result<(), Fail
 fn results(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<Value, Failed> {
     let rows = items(tx, id, map)?;
     let existing = || rows.iter().filter(|row| row.status != JobStatus::Disabled && !row.is_gone);
-    let count = |outcome: &str| existing().filter(|row| row.outcome == outcome).count();
-    let (ok, recovered) = (count("ok"), count("recovered"));
+    let count = |outcome: ItemOutcome| existing().filter(|row| row.outcome == outcome).count();
+    let (ok, recovered) = (count(ItemOutcome::Ok), count(ItemOutcome::Recovered));
     let lines: Vec<Value> = existing()
         .map(|row| {
             json!({
@@ -244,7 +223,7 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>
         .map(index)
         .map_or_else(Vec::new, |m| m.items.iter().map(|i| workflow.jobs[*i as usize].id).collect());
     let mut statement = tx.db.prepare_cached(
-        "SELECT j.name, j.status, j.status_reason, j.attempt_id, j.extra, a.return_code, a.error, a.stdout_path,
+        "SELECT j.name, j.status, j.is_gone, j.attempt_id, j.extra, a.return_code, a.error, a.stdout_path,
                 a.stderr_path, a.steps
          FROM job j LEFT JOIN attempt a ON a.id = (SELECT max(b.id) FROM attempt b WHERE b.job_id = j.id
              AND b.state IN ('completed', 'failed', 'canceled', 'terminated'))
@@ -260,17 +239,16 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>
                     _ => (String::new(), Value::Null),
                 };
                 let status = JobStatus::from_code(row.get(1)?).unwrap_or(JobStatus::Uninitialized);
-                let reason: Option<String> = row.get(2)?;
                 let steps: Option<Value> =
                     row.get::<_, Option<String>>(9)?.as_deref().map(parse).transpose()?;
                 let recovered =
                     steps.as_ref().and_then(|steps| steps["recovered"].as_i64()).unwrap_or(0);
                 let outcome = match status {
-                    JobStatus::Completed if recovered > 0 => "recovered",
-                    JobStatus::Completed => "ok",
-                    JobStatus::Disabled => "dropped",
-                    status if status.is_bad_end() => "failed",
-                    _ => "open",
+                    JobStatus::Completed if recovered > 0 => ItemOutcome::Recovered,
+                    JobStatus::Completed => ItemOutcome::Ok,
+                    JobStatus::Disabled => ItemOutcome::Dropped,
+                    status if status.is_bad_end() => ItemOutcome::Failed,
+                    _ => ItemOutcome::Open,
                 };
                 Ok(ItemView {
                     job_id: job,
@@ -278,8 +256,8 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>
                     key,
                     item,
                     status,
-                    outcome: outcome.into(),
-                    is_gone: is_gone(status, reason.as_deref()),
+                    outcome,
+                    is_gone: row.get(2)?,
                     attempt_id: row.get(3)?,
                     return_code: row.get(5)?,
                     error: row.get(6)?,
@@ -307,7 +285,7 @@ fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<u32, Failed> 
         .and_then(|job| workflow.find(JobId(job)))
         .filter(|index| workflow.map(*index).is_some());
     index.ok_or_else(|| {
-        Refusal::conflict("not_a_map", format!("`{map}` is not a job with `map`")).into()
+        Refusal::conflict(ErrorCode::NotAMap, format!("`{map}` is not a job with `map`")).into()
     })
 }
 
@@ -405,14 +383,14 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, items: Vec<Item>) -> Resu
         }
         for item in kept {
             let was_gone = workflow.map(index).is_some_and(|map| map.gone.contains(&item));
-            workflow.set_item(item, index, false);
+            workflow.return_item(item);
             // One that ended badly has given nothing to keep.
             if was_gone || workflow.jobs[item as usize].status.is_bad_end() {
                 workflow.renew_item(item, now);
             }
         }
         for (item, _, _) in &changed {
-            workflow.set_item(*item, index, false);
+            workflow.return_item(*item);
             workflow.renew_item(*item, now);
         }
         for item in gone {
@@ -507,7 +485,7 @@ fn chosen(
     for key in &request.keys {
         if !found.iter().any(|item| item.key == *key) {
             return Err(Refusal::conflict(
-                "no_such_item",
+                ErrorCode::NoSuchItem,
                 format!("`{}` has no item `{key}`", request.job),
             )
             .into());

@@ -43,8 +43,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
 use torc_model::api::{
     ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler,
-    CreateReservation, CreateWebhook, DeliveryView, EventView, Goodbye, GoodbyeAnswer, Heartbeat,
-    HeartbeatAnswer, ItemView, ItemsRequest, LimitView, RecoveryView, RegisterRunner,
+    CreateReservation, CreateWebhook, DeliveryView, ErrorCode, EventView, Goodbye, GoodbyeAnswer,
+    Heartbeat, HeartbeatAnswer, ItemView, ItemsRequest, LimitView, RecoveryView, RegisterRunner,
     ReinitializeRequest, ReportResults, ReservationToken, ReservationView, ResetRequest, ResetView,
     RetryJobs, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
     WebhookView, WorkflowCreated,
@@ -56,6 +56,7 @@ use torc_model::slurm::wire::{
     Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
     ScheduleNodes, SubmissionOrders, SubmissionReport,
 };
+use torc_model::status::DeliveryState;
 use writer::{Handle, Tx};
 
 /// A claim waits at most this long; then the runner asks again.
@@ -471,9 +472,9 @@ impl Store {
     pub async fn deliveries(
         &self,
         webhook: i64,
-        state: Option<String>,
+        state: Option<DeliveryState>,
     ) -> Result<Vec<DeliveryView>, Refusal> {
-        self.writer.call(move |tx| webhooks::deliveries(tx, webhook, state.as_deref())).await
+        self.writer.call(move |tx| webhooks::deliveries(tx, webhook, state)).await
     }
 
     /// Tries a delivery again.
@@ -676,7 +677,7 @@ impl Store {
 fn plan(spec: torc_spec::Raw) -> Result<(torc_model::plan::Plan, Vec<String>), Refusal> {
     let wrong = |problems: torc_spec::Diagnostics| {
         let mut refusal = Refusal::invalid("spec", problems.render(false));
-        refusal.code = "invalid_spec";
+        refusal.code = ErrorCode::InvalidSpec;
         refusal
     };
     let torc_spec::Parsed { spec, mut warnings } =
@@ -711,7 +712,8 @@ fn refuse_missing(files: &[facts::FileFact], force: bool) -> Result<(), Refusal>
         torc_model::words::count(missing.len(), "input file"),
         names.join(", ")
     );
-    Err(Refusal::conflict("missing_files", message).hint("make them, or go on with `--force`"))
+    Err(Refusal::conflict(ErrorCode::MissingFiles, message)
+        .hint("make them, or go on with `--force`"))
 }
 
 fn new_token() -> Result<String, Refusal> {

@@ -8,10 +8,11 @@ use super::{persist, reapply, recover};
 use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use torc_model::api::{
-    CreateFailureHandler, ResetJob, ResetRequest, ResetView, RetryOne, UpdateFailureHandler,
-    UpdateJob, UpdateWorkflow,
+    CreateFailureHandler, ErrorCode, ResetJob, ResetRequest, ResetView, RetryOne,
+    UpdateFailureHandler, UpdateJob, UpdateWorkflow,
 };
 use torc_model::core::{Change, CompiledHandler, Limits, Reason, Seeds};
+use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Plan, Rule};
 use torc_model::recovery::{Change as Limit, Verdict};
@@ -45,9 +46,11 @@ pub fn refuse_archived(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
         .optional()?;
     match archived {
         None => Err(Refusal::not_found("workflow", id.0).into()),
-        Some(true) => Err(Refusal::conflict("archived", format!("workflow {id} is archived"))
-            .hint("bring it back with `is_archived: false`")
-            .into()),
+        Some(true) => {
+            Err(Refusal::conflict(ErrorCode::Archived, format!("workflow {id} is archived"))
+                .hint("bring it back with `is_archived: false`")
+                .into())
+        }
         Some(false) => Ok(()),
     }
 }
@@ -113,7 +116,7 @@ pub fn initialize(
         .collect();
     if fresh.is_empty() && workflow.run > 0 {
         return Err(Refusal::conflict(
-            "already_initialized",
+            ErrorCode::AlreadyInitialized,
             format!("workflow {id} is already initialized"),
         )
         .hint("use `reinitialize` to run what has changed, or `reset-status` to run jobs again")
@@ -196,16 +199,19 @@ pub fn reinitialize(
     refuse_archived(tx, id)?;
     if tx.workflow(id)?.run == 0 {
         return Err(Refusal::conflict(
-            "not_initialized",
+            ErrorCode::NotInitialized,
             format!("workflow {id} was never initialized"),
         )
         .hint("use `initialize`")
         .into());
     }
     if tx.workflow(id)?.held_count() > 0 {
-        return Err(Refusal::conflict("job_running", format!("jobs of workflow {id} are running"))
-            .hint("wait until they have ended, or cancel the workflow first")
-            .into());
+        return Err(Refusal::conflict(
+            ErrorCode::JobRunning,
+            format!("jobs of workflow {id} are running"),
+        )
+        .hint("wait until they have ended, or cancel the workflow first")
+        .into());
     }
     let Some(plan) = edited else { return run_changed(tx, id, &files, &[], dry_run) };
     let edited = reapply::edited(tx, id, &plan)?;
@@ -383,7 +389,7 @@ pub fn cancel_jobs(tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<(), Failed> {
         let status = tx.workflow(id)?.jobs[index as usize].status;
         if status.is_final() {
             return Err(Refusal::conflict(
-                "wrong_status",
+                ErrorCode::WrongStatus,
                 format!("job {job} is already {status}"),
             )
             .into());
@@ -412,7 +418,7 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
     if held > 0 && !force {
         let are = if held == 1 { "is" } else { "are" };
         let message = format!("{} of workflow {id} {are} running", count(held, "job"));
-        return Err(Refusal::conflict("job_running", message)
+        return Err(Refusal::conflict(ErrorCode::JobRunning, message)
             .hint("cancel the workflow first")
             .into());
     }
@@ -425,7 +431,7 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
         .query_row([id.0], |row| row.get(0))?;
     if open > 0 && !force {
         return Err(Refusal::conflict(
-            "allocations_open",
+            ErrorCode::AllocationsOpen,
             format!("workflow {id} still has {} in Slurm", count(open, "allocation")),
         )
         .hint("cancel the workflow first, which takes back what it asked for; `torc slurm allocations` shows it")
@@ -537,7 +543,7 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
             .execute(params![job.0, priority])?;
         let data =
             serde_json::json!({"priority": priority, "reason": update.reason, "by": update.by});
-        tx.write(id, vec![Change::Event { kind: "job_changed", job: Some(job), data }])?;
+        tx.write(id, vec![Change::Event { kind: EventKind::JobChanged, job: Some(job), data }])?;
     }
     adjust_by_hand(tx, id, index, update)
 }
@@ -676,7 +682,7 @@ fn refuse_taken(
         .optional()?;
     match taken.filter(|t| Some(*t) != except) {
         Some(other) => Err(Refusal::conflict(
-            "name_taken",
+            ErrorCode::NameTaken,
             format!("failure handler {other} is already called `{name}`"),
         )
         .into()),
@@ -712,7 +718,7 @@ pub fn delete_handler(tx: &mut Tx<'_>, row: i64) -> Result<(), Failed> {
     let default = tx.workflow(id)?.settings.default_failure_handler.is_some();
     if default {
         return Err(Refusal::conflict(
-            "default_handler",
+            ErrorCode::DefaultHandler,
             "the workflow has a default failure handler; its list can not shrink",
         )
         .into());

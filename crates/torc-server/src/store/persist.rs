@@ -2,10 +2,10 @@
 
 use rusqlite::{Connection, params};
 use serde::Serialize;
-use torc_model::api::{EVENT_KINDS, EventView};
+use torc_model::api::EventView;
 use torc_model::core::{Change, End, NewAttempt};
 use torc_model::ids::{AttemptId, WorkflowId};
-use torc_model::status::{ActionState, JobStatus};
+use torc_model::status::{ActionState, EndDetail, JobStatus, StatusReason};
 
 /// Who waits at the server and should look again, and what else the writer should know.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -38,8 +38,23 @@ pub fn write(
                     "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4, lost_retries = ?5, refunds = ?6
                      WHERE id = ?1",
                 )?
-                .execute(params![id.0, status.code(), reason, attempt, lost_retries, refunds])?;
+                .execute(params![
+                    id.0,
+                    status.code(),
+                    reason.map(StatusReason::as_str),
+                    attempt,
+                    lost_retries,
+                    refunds
+                ])?;
                 wakes.work |= status == JobStatus::Ready;
+            }
+            Change::MapExpanded(id, is_expanded) => {
+                db.prepare_cached("UPDATE job SET is_expanded = ?2 WHERE id = ?1")?
+                    .execute(params![id.0, is_expanded])?;
+            }
+            Change::ItemGone(id, is_gone) => {
+                db.prepare_cached("UPDATE job SET is_gone = ?2 WHERE id = ?1")?
+                    .execute(params![id.0, is_gone])?;
             }
             Change::JobHeld(id, held) => {
                 db.prepare_cached("UPDATE job SET held = ?2 WHERE id = ?1")?
@@ -79,7 +94,6 @@ pub fn write(
                 wakes.special |= end.steps.is_some();
             }
             Change::Event { kind, job, data } => {
-                debug_assert!(EVENT_KINDS.contains(&kind), "the list of kinds lacks `{kind}`");
                 let text = data.to_string();
                 let id = *next_event;
                 *next_event += 1;
@@ -91,11 +105,10 @@ pub fn write(
                     workflow.0,
                     id,
                     now,
-                    kind,
+                    kind.as_str(),
                     job.map(|j| j.0),
                     text
                 ])?;
-                let kind = kind.to_owned();
                 events.push(EventView {
                     id,
                     workflow_id: workflow,
@@ -157,7 +170,8 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
          signal = ?6, cause = ?7, error = ?8, evidence = ?9, exec_seconds = ?10, cpu_seconds = ?11,
          peak_memory_bytes = ?12, avg_memory_bytes = ?13, peak_cpu_percent = ?14, avg_cpu_percent = ?15,
          stdout_path = ?16, stderr_path = ?17, stderr_tail = ?18, script = ?19, steps = ?20, outcome = ?21,
-         decision = ?22, rule = ?23, stderr_tail_start = ?24, pid = coalesce(pid, ?25) WHERE id = ?1",
+         decision = ?22, rule = ?23, stderr_tail_start = ?24, pid = coalesce(pid, ?25),
+         ended_by = ?26, detail = ?27 WHERE id = ?1",
     )?
     .execute(params![
         id.0,
@@ -185,6 +199,8 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
         end.rule.map(|r| r as i64),
         end.stderr_tail_start,
         end.pid,
+        end.by.as_str(),
+        end.detail.map(EndDetail::as_str),
     ])?;
     Ok(())
 }

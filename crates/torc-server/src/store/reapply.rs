@@ -16,6 +16,7 @@ use rusqlite::{OptionalExtension, params};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use torc_model::api::ErrorCode;
 use torc_model::core::CompiledHandler;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, Settings};
@@ -339,7 +340,7 @@ fn take_actions(tx: &Tx<'_>, id: WorkflowId, plan: &Plan, rows: &[JobId]) -> Res
     for (action, _, state) in had {
         if state == "claimed" {
             let message = format!("the spec changes action {action}, which a runner carries out");
-            return Err(Refusal::conflict("action_running", message)
+            return Err(Refusal::conflict(ErrorCode::ActionRunning, message)
                 .hint("wait until it is done")
                 .into());
         }
@@ -530,7 +531,7 @@ fn is_found_item(plan: &Plan, job: &Stored) -> bool {
 }
 
 fn other_workflow(message: String) -> Failed {
-    Refusal::conflict("other_graph", message).hint("create a new workflow from it").into()
+    Refusal::conflict(ErrorCode::OtherGraph, message).hint("create a new workflow from it").into()
 }
 
 fn listed(names: &[&str]) -> String {

@@ -8,15 +8,16 @@ use super::writer::{Failed, Tx};
 use rusqlite::{Connection, params};
 use serde_json::json;
 use std::collections::BTreeSet;
-use torc_model::api::{Capacity, Evidence};
-use torc_model::core::{Change as Row, TOO_MANY_FAILED};
+use torc_model::api::{Capacity, ErrorCode, Evidence};
+use torc_model::core::Change as Row;
+use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
     Action, Caps, Change, Current, Diagnosis, Facts, Kind, LARGEST_MULTIPLIER, Policy, RecoverJob,
     RecoverRequest, RecoverView, Remedy, diagnose,
 };
-use torc_model::status::{Cause, JobStatus, Origin};
+use torc_model::status::{Cause, EndDetail, JobStatus, Origin, RunnerKind, StatusReason};
 use torc_model::units::Runtime;
 use torc_model::words;
 
@@ -48,7 +49,7 @@ pub fn recover(
             "{} of recovery {were} made in this run; the limit is {max}",
             words::count(rounds, "round")
         );
-        return Err(Refusal::conflict("rounds_exhausted", message)
+        return Err(Refusal::conflict(ErrorCode::RoundsExhausted, message)
             .hint(format!("`torc recover {id}` recovers it all the same"))
             .into());
     }
@@ -124,7 +125,7 @@ fn check(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
     let workflow = tx.workflow(id)?;
     if workflow.run == 0 {
         return Err(Refusal::conflict(
-            "not_initialized",
+            ErrorCode::NotInitialized,
             format!("workflow {id} was never started"),
         )
         .hint(format!("`torc run {id}` starts it"))
@@ -137,7 +138,7 @@ fn check(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
             "workflow {id} was canceled and {} of it {are} still being stopped",
             words::count(held, "job")
         );
-        return Err(Refusal::conflict("being_canceled", message)
+        return Err(Refusal::conflict(ErrorCode::BeingCanceled, message)
             .hint("wait until they have ended")
             .into());
     }
@@ -168,7 +169,7 @@ fn nothing_failed(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Refusal, Failed> {
         let hint = format!("`torc run {id}` goes on with it");
         (format!("no job of workflow {id} has failed so far"), Some(hint))
     };
-    Ok(Refusal::conflict("nothing_to_recover", message).maybe_hint(hint))
+    Ok(Refusal::conflict(ErrorCode::NothingToRecover, message).maybe_hint(hint))
 }
 
 fn rounds(tx: &mut Tx<'_>, id: WorkflowId) -> Result<i64, Failed> {
@@ -183,14 +184,14 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
                 coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
                 a.attempt_id, a.return_code, a.signal, a.cause, a.error, a.evidence, a.exec_seconds,
                 a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.stderr_tail,
-                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), a.stderr_tail_start
+                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), a.stderr_tail_start, a.detail
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          LEFT JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
             ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
          WHERE j.workflow_id = ?1 AND j.status IN (6, 8, 10) AND j.status_reason IS NOT ?2 ORDER BY j.id",
     )?;
     // A map that failed because of its items follows them.
-    let mut rows = statement.query(params![id.0, TOO_MANY_FAILED])?;
+    let mut rows = statement.query(params![id.0, StatusReason::TooManyItemsFailed.as_str()])?;
     let mut failures = Vec::new();
     while let Some(row) = rows.next()? {
         let status = JobStatus::from_code(row.get(2)?).unwrap_or(JobStatus::Failed);
@@ -211,6 +212,7 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
             cause: cause.as_deref().and_then(Cause::parse).or(Some(Cause::Exit)),
             return_code: row.get(8)?,
             signal: row.get(9)?,
+            detail: row.get::<_, Option<String>>(21)?.as_deref().and_then(EndDetail::parse),
             error: error.as_deref(),
             evidence: &evidence,
             exec_seconds: row.get(13)?,
@@ -226,7 +228,8 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
             job: JobId(row.get(0)?),
             name: row.get(1)?,
             status,
-            is_permanent: reason.as_deref() == Some("classified as permanent"),
+            is_permanent: reason.as_deref().and_then(StatusReason::parse)
+                == Some(StatusReason::ClassifiedPermanent),
             attempt: row.get::<_, Option<i64>>(7)?.unwrap_or(1),
             num_cpus: row.get(18)?,
             num_gpus: row.get(19)?,
@@ -259,7 +262,7 @@ pub fn caps(db: &Connection, id: WorkflowId, request: &RecoverRequest) -> Result
     let mut rows = statement.query([id.0])?;
     while let Some(row) = rows.next()? {
         let (kind, capacity): (String, String) = (row.get(0)?, row.get(1)?);
-        if kind == "slurm" {
+        if RunnerKind::parse(&kind) == Some(RunnerKind::Slurm) {
             return Ok(Caps { memory_bytes: None, ..caps });
         }
         let capacity: Capacity = parse(&capacity)?;
@@ -361,7 +364,7 @@ fn apply(
     }
     let reopened: Vec<JobId> = before.difference(&canceled(tx, id)?).copied().collect();
     let data = json!({"by": by, "jobs": chosen.len(), "reopened": reopened.len(), "left": jobs.len() - chosen.len()});
-    tx.write(id, vec![Row::Event { kind: "workflow_recovered", job: None, data }])?;
+    tx.write(id, vec![Row::Event { kind: EventKind::WorkflowRecovered, job: None, data }])?;
     Ok(reopened)
 }
 
@@ -406,7 +409,7 @@ pub fn adjust(
             .execute(params![id.0, job.0, run, attempt, change.field, change.from, change.to, why, by, tx.now])?;
         let data = json!({"field": change.field, "from": change.from.map(|v| change.written(v)),
                           "to": change.written(change.to), "why": why, "by": by});
-        tx.write(id, vec![Row::Event { kind: "job_adjusted", job: Some(job), data }])?;
+        tx.write(id, vec![Row::Event { kind: EventKind::JobAdjusted, job: Some(job), data }])?;
     }
     Ok(())
 }

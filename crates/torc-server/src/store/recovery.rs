@@ -21,7 +21,9 @@ use torc_model::core::{
 };
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Stdio, StdioMode};
-use torc_model::status::{AttemptState, Cause};
+use torc_model::status::{
+    AttemptState, Cause, EndDetail, EndedBy, EvidenceSource, ReservationStatus,
+};
 use torc_model::words::count;
 
 /// Why to recover.
@@ -81,7 +83,7 @@ const SCHEDULER_FIRST_MS: i64 = LEASE_SECONDS * 1000;
 pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspect>, Failed> {
     let mut statement = tx.db.prepare_cached(
         "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.register_key, w.settings ->> 'disown_seconds',
-            c.scheduler ->> 'allocation_id' IS NOT NULL, c.output_dir
+            c.allocation_id IS NOT NULL, c.output_dir
          FROM compute_node c JOIN workflow w ON w.id = c.workflow_id
          WHERE c.ended_ms IS NULL AND (?1 IS NULL OR c.workflow_id = ?1) ORDER BY c.id",
     )?;
@@ -452,7 +454,7 @@ fn end_ownerless(
             continue;
         }
         let text = format!("runner {ghost} had ended without giving it back");
-        let evidence = torc_model::api::Evidence { source: "journal".into(), text };
+        let evidence = torc_model::api::Evidence { source: EvidenceSource::Journal, text };
         let lost = Lost { cause: Cause::Lost, evidence };
         let before = live_attempts(tx.workflow(id)?);
         tx.apply(id, |workflow, limits, now| Ok(workflow.runner_lost(ghost, &lost, limits, now)))?;
@@ -464,7 +466,7 @@ fn end_ownerless(
 /// The newest ended attempt of each unfinished job in the current run.
 fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Failed> {
     let mut statement = tx.db.prepare_cached(
-        "SELECT a.job_id, a.id, a.state, a.outcome, a.return_code, a.signal, a.cause, a.stderr_tail
+        "SELECT a.job_id, a.id, a.state, a.outcome, a.return_code, a.signal, a.cause, a.stderr_tail, a.detail
          FROM attempt a JOIN job j ON j.id = a.job_id JOIN workflow w ON w.id = a.workflow_id
          WHERE a.workflow_id = ?1 AND a.run_id = w.run_id AND j.status IN (2, 3, 4, 6)
          AND a.state IN ('completed', 'failed', 'canceled', 'terminated') ORDER BY a.id",
@@ -482,7 +484,8 @@ fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Faile
             signal: row.get(5)?,
             cause: cause.as_deref().and_then(Cause::parse),
             stderr_tail: row.get(7)?,
-            ..End::default()
+            detail: row.get::<_, Option<String>>(8)?.as_deref().and_then(EndDetail::parse),
+            ..End::new(EndedBy::Runner, 0)
         };
         ends.insert(
             index,
@@ -529,7 +532,7 @@ pub fn expire_reservations(
         }));
     if !dry_run {
         for reservation in due {
-            reservations::end(tx, reservation.id, &reservation.scope, "EXPIRED")?;
+            reservations::end(tx, reservation.id, &reservation.scope, ReservationStatus::Expired)?;
         }
     }
     Ok(())

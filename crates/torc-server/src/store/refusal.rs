@@ -1,7 +1,8 @@
 //! Why a request was not carried out, in the form that every answer takes.
 
 use std::fmt;
-use torc_model::api::ErrorInfo;
+use torc_model::api::{ErrorCode, ErrorInfo};
+use torc_model::words;
 
 /// A request that was not carried out. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -9,7 +10,7 @@ pub struct Refusal {
     /// HTTP status.
     pub status: u16,
     /// Stable word for programs.
-    pub code: &'static str,
+    pub code: ErrorCode,
     /// One sentence for people.
     pub message: String,
     /// What to do about it.
@@ -19,43 +20,44 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), hint: None, field: None }
+    fn new(status: u16, code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { status, code, message: words::message(message), hint: None, field: None }
     }
 
     /// There is no such thing.
     pub fn not_found(what: &str, id: i64) -> Self {
-        Self::new(404, "not_found", format!("there is no {what} {id}"))
+        Self::new(404, ErrorCode::NotFound, format!("there is no {what} {id}"))
     }
 
     /// There is no thing of this name.
     pub fn unknown(message: impl Into<String>) -> Self {
-        Self::new(404, "not_found", message)
+        Self::new(404, ErrorCode::NotFound, message)
     }
 
     /// It can not be done in the present state.
-    pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn conflict(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::new(409, code, message)
     }
 
     /// The request is wrong in itself.
     pub fn invalid(field: &str, message: impl Into<String>) -> Self {
-        Self { field: Some(field.to_owned()), ..Self::new(422, "invalid", message) }
+        Self { field: Some(field.to_owned()), ..Self::new(422, ErrorCode::Invalid, message) }
     }
 
     /// Our fault.
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(500, "internal", message)
+        Self::new(500, ErrorCode::Internal, message)
     }
 
     /// The disk is full.
     pub fn out_of_space(message: impl Into<String>) -> Self {
-        Self::new(507, "out_of_space", message).hint("make room and try again; nothing was changed")
+        Self::new(507, ErrorCode::OutOfSpace, message)
+            .hint("make room and try again; nothing was changed")
     }
 
     /// Not now.
     pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(503, "unavailable", message)
+        Self::new(503, ErrorCode::Unavailable, message)
     }
 
     /// With advice.
@@ -73,7 +75,7 @@ impl Refusal {
     /// As the body of an answer.
     pub fn info(&self) -> ErrorInfo {
         ErrorInfo {
-            code: self.code.to_owned(),
+            code: self.code.to_string(),
             message: self.message.clone(),
             hint: self.hint.clone(),
             field: self.field.clone(),

@@ -7,7 +7,9 @@ use super::unneeded;
 use super::writer::{Failed, Tx};
 use rusqlite::params;
 use std::collections::BTreeSet;
+use torc_model::api::ErrorCode;
 use torc_model::core::{Change, Class, NewAction};
+use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::ActionKind;
 use torc_model::slurm::wire::{
@@ -26,7 +28,7 @@ pub fn regenerate(
 ) -> Result<RegeneratedView, Failed> {
     let mut view = RegeneratedView::default();
     if tx.workflow(id)?.canceled {
-        return Err(Refusal::conflict("canceled", format!("workflow {id} is canceled"))
+        return Err(Refusal::conflict(ErrorCode::Canceled, format!("workflow {id} is canceled"))
             .hint("reset or reinitialize it first")
             .into());
     }
@@ -46,7 +48,7 @@ pub fn regenerate(
         "schedulers": view.schedulers_created.len(), "allocations": view.allocations_created,
         "actions": view.actions_created,
     });
-    tx.write(id, vec![Change::Event { kind: "workflow_regenerated", job: None, data }])?;
+    tx.write(id, vec![Change::Event { kind: EventKind::WorkflowRegenerated, job: None, data }])?;
     Ok(view)
 }
 

@@ -1,14 +1,15 @@
 //! Reservations pause claims in their scope; named limits bound how many jobs use something at
 //! once.
 
+use super::read::page;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
-use torc_model::api::{CreateReservation, LimitView, ReservationToken, ReservationView};
+use torc_model::api::{CreateReservation, ErrorCode, LimitView, ReservationToken, ReservationView};
 use torc_model::core::LimitUse;
 use torc_model::ids::WorkflowId;
-use torc_model::status::JobStatus;
+use torc_model::status::{JobStatus, ReservationStatus};
 
 const DEFAULT_TTL_SECONDS: i64 = 600;
 const MAX_TTL_SECONDS: i64 = 86_400;
@@ -121,9 +122,9 @@ pub fn create(
             let message =
                 format!("reservation {} of {} holds `{}`", old.id, old.reserved_by, request.scope);
             let hint = format!("it ends in {} s at the latest", (old.until - tx.uptime) / 1000);
-            return Err(Refusal::conflict("reserved", message).hint(hint).into());
+            return Err(Refusal::conflict(ErrorCode::Reserved, message).hint(hint).into());
         }
-        end(tx, old.id, &request.scope, "EXPIRED")?;
+        end(tx, old.id, &request.scope, ReservationStatus::Expired)?;
     }
     let expires = tx.now + ttl;
     let id = tx
@@ -171,7 +172,7 @@ fn view(row: &rusqlite::Row<'_>) -> rusqlite::Result<ReservationView> {
         reserved_ms: row.get(3)?,
         expires_ms: row.get(4)?,
         ended_ms: row.get(5)?,
-        status: row.get(6)?,
+        status: page::word(row, "status", ReservationStatus::parse)?,
         token: None,
         still_running: None,
     })
@@ -195,7 +196,7 @@ pub fn release(
     token: &ReservationToken,
 ) -> Result<ReservationView, Failed> {
     let scope = active_scope(tx, id, &token.token)?;
-    end(tx, id, &scope, "RELEASED")?;
+    end(tx, id, &scope, ReservationStatus::Released)?;
     get(tx, id)
 }
 
@@ -226,18 +227,21 @@ fn active_scope(tx: &mut Tx<'_>, id: i64, token: &str) -> Result<String, Failed>
     let (scope, hash, status) = row.ok_or_else(|| Refusal::not_found("reservation", id))?;
     if hash != crate::secret::hash_text(token) {
         return Err(Refusal::conflict(
-            "wrong_token",
+            ErrorCode::WrongToken,
             format!("the token is not that of reservation {id}"),
         )
         .into());
     }
     let live = tx.state.reservations.get(&scope).is_some_and(|r| r.id == id && r.until > tx.uptime);
-    if status != "ACTIVE" || !live {
+    let is_active = ReservationStatus::parse(&status) == Some(ReservationStatus::Active);
+    if !is_active || !live {
         let message = format!(
             "reservation {id} has ended ({})",
-            if status == "ACTIVE" { "EXPIRED" } else { &status }
+            if is_active { ReservationStatus::Expired.as_str() } else { &status }
         );
-        return Err(Refusal::conflict("reservation_ended", message).hint("make a new one").into());
+        return Err(Refusal::conflict(ErrorCode::ReservationEnded, message)
+            .hint("make a new one")
+            .into());
     }
     Ok(scope)
 }
@@ -262,12 +266,12 @@ pub fn due(tx: &Tx<'_>, all: bool) -> Result<Vec<ReservationView>, Failed> {
 }
 
 /// Ends a reservation; claims that waited for it look again.
-pub fn end(tx: &mut Tx<'_>, id: i64, scope: &str, status: &str) -> Result<(), Failed> {
+pub fn end(tx: &mut Tx<'_>, id: i64, scope: &str, status: ReservationStatus) -> Result<(), Failed> {
     tx.db
         .prepare_cached(
             "UPDATE reservation SET status = ?2, ended_ms = ?3 WHERE id = ?1 AND status = 'ACTIVE'",
         )?
-        .execute(params![id, status, tx.now])?;
+        .execute(params![id, status.as_str(), tx.now])?;
     tx.state.reservations.remove(scope);
     pause_limits(tx);
     tx.wake_all();

@@ -1,6 +1,6 @@
 //! What runners ask: register, claim, report, heartbeat, goodbye.
 
-use super::load::{parse, scheduler_config};
+use super::load::parse;
 use super::persist::{json, signed};
 use super::refusal::Refusal;
 use super::writer::{Failed, Runner, Tx};
@@ -8,13 +8,18 @@ use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet, VecDeque};
 use torc_model::api::{
     ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse,
-    CompletionReport, FileRef, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, RegisterRunner,
-    ReportResult, ReportVerdict, RunnerRegistered, StartReport,
+    CompletionReport, ErrorCode, Evidence, FileRef, Goodbye, GoodbyeAnswer, Heartbeat,
+    HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered,
+    RunnerScheduler, StartReport,
 };
 use torc_model::core::{Change, Claim, Claimed, End, Lost};
+use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Settings};
-use torc_model::status::{ActionState, AttemptState, Cause, JobStatus, Outcome, Trigger};
+use torc_model::status::{
+    ActionState, AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Outcome, Trigger,
+};
+use torc_model::words;
 
 /// A runner is shown as out of contact after this long without a word.
 pub const LEASE_SECONDS: i64 = 60;
@@ -49,7 +54,9 @@ pub fn register(
         Some((known, _)) => {
             let message =
                 format!("runner {known} registered with the same key for another workflow");
-            return Err(Refusal::conflict("wrong_workflow", message).hint("use a new key").into());
+            return Err(Refusal::conflict(ErrorCode::WrongWorkflow, message)
+                .hint("use a new key")
+                .into());
         }
         None => {
             if let Some(scheduler) = &request.scheduler {
@@ -87,15 +94,17 @@ fn forget_older_tokens(tx: &Tx<'_>, runner: RunnerId) -> Result<(), Failed> {
 }
 
 fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, Failed> {
-    let scheduler = request.scheduler.as_ref().map(ToString::to_string);
+    let none = RunnerScheduler::default();
+    let scheduler = request.scheduler.as_ref().unwrap_or(&none);
     let stop_by =
         request.time_left_seconds.map(|left| tx.now.saturating_add(left.saturating_mul(1000)));
     let row = tx
         .db
         .prepare_cached(
-            "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, scheduler,
-             label, capacity, output_dir, started_ms, last_seen_ms, stop_by_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13)",
+            "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, label,
+             capacity, output_dir, started_ms, last_seen_ms, stop_by_ms, allocation_id, scheduler_config_id, slurm_job_id,
+             node, node_name)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         )?
         .insert(params![
             request.workflow_id.0,
@@ -104,13 +113,17 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
             request.boot_id,
             request.pid,
             request.pid_start,
-            request.kind,
-            scheduler,
+            request.kind.as_str(),
             request.label,
             json(Some(&request.capacity))?,
             request.output_dir,
             tx.now,
             stop_by,
+            scheduler.allocation_id,
+            scheduler.scheduler_config_id,
+            scheduler.slurm_job_id,
+            scheduler.node,
+            scheduler.node_name,
         ])?;
     let id = RunnerId(row);
     let runner = Runner {
@@ -118,7 +131,7 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         host: request.hostname.clone(),
         capacity: request.capacity.clone(),
         stop_by,
-        scheduler: scheduler.as_deref().and_then(scheduler_config),
+        scheduler: scheduler.scheduler_config_id,
         label: request.label.clone(),
         // The server executes actions that ask for nodes itself.
         schedules_nodes: false,
@@ -136,7 +149,10 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
     tx.wake_all();
     let data =
         serde_json::json!({"runner_id": id, "hostname": request.hostname, "pid": request.pid});
-    tx.write(request.workflow_id, vec![Change::Event { kind: "runner_started", job: None, data }])?;
+    tx.write(
+        request.workflow_id,
+        vec![Change::Event { kind: EventKind::RunnerStarted, job: None, data }],
+    )?;
     Ok(id)
 }
 
@@ -176,15 +192,16 @@ fn heard(
             Ok(runner.workflow)
         }
         Some(_) => Err(Refusal::conflict(
-            "wrong_workflow",
+            ErrorCode::WrongWorkflow,
             format!("runner {id} works for another workflow"),
         )
         .into()),
-        None => {
-            Err(Refusal::conflict("runner_ended", format!("runner {id} is not known or has ended"))
-                .hint("register again")
-                .into())
-        }
+        None => Err(Refusal::conflict(
+            ErrorCode::RunnerEnded,
+            format!("runner {id} is not known or has ended"),
+        )
+        .hint("register again")
+        .into()),
     }
 }
 
@@ -229,7 +246,8 @@ pub fn claim(
         && !response.workflow_complete
         && response.attempts.is_empty();
     if response.attempts.is_empty() && request.limit > 0 {
-        response.reason = Some(paused.unwrap_or_else(|| reason(workflow, &response)));
+        let why = paused.unwrap_or_else(|| reason(workflow, &response));
+        response.reason = Some(words::message(why));
     }
     Ok(response)
 }
@@ -612,14 +630,16 @@ fn end_of(report: &CompletionReport, now: i64) -> End {
     });
     End {
         state: None,
+        by: EndedBy::Runner,
         at: now,
         started_at: Some(report.started_ms),
         pid: None,
         return_code: Some(report.return_code),
         signal: report.signal,
         cause,
-        error: report.error.clone(),
-        evidence: report.evidence.clone(),
+        detail: report.detail,
+        error: report.error.clone().map(words::message),
+        evidence: report.evidence.iter().cloned().map(Evidence::shown).collect(),
         exec_seconds: Some(report.exec_seconds),
         cpu_seconds: report.cpu_seconds,
         peak_memory_bytes: report.peak_memory_bytes,
@@ -647,7 +667,7 @@ fn known_end(
     let row = tx
         .db
         .prepare_cached(
-            "SELECT a.token, a.compute_node_id, a.state, a.outcome, j.status, a.error FROM attempt a JOIN job j ON j.id = a.job_id
+            "SELECT a.token, a.compute_node_id, a.state, a.outcome, j.status, a.ended_by FROM attempt a JOIN job j ON j.id = a.job_id
              WHERE a.id = ?1",
         )?
         .query_row([attempt.id.0], |row| {
@@ -667,13 +687,12 @@ fn known_end(
         outcome: None,
         job_status: None,
     };
-    let Some((token, node, state, outcome, status, error)) = row else { return Ok(late) };
+    let Some((token, node, state, outcome, status, ended_by)) = row else { return Ok(late) };
     let mine = token.as_deref() == Some(attempt.token.as_str()) && node == Some(runner.0);
-    // Ended by somebody else (recovery, a retry): the runner's own word came too late.
-    let by_others = error
-        .is_some_and(|e| e.starts_with("crash recovery") || e.starts_with("a retry was asked"));
+    // Unless its runner ended it, the runner's report came too late.
+    let by_runner = ended_by.as_deref() == Some(EndedBy::Runner.as_str());
     let ended = AttemptState::parse(&state).is_some_and(|s| !s.is_live());
-    if !mine || !ended || by_others {
+    if !mine || !ended || !by_runner {
         return Ok(late);
     }
     Ok(ReportResult {
@@ -696,7 +715,7 @@ fn late_end(
         let data = serde_json::json!({
             "attempt": attempt, "runner_id": runner, "return_code": report.return_code, "cause": report.cause,
         });
-        tx.write(id, vec![Change::Event { kind: "late_result", job: None, data }])?;
+        tx.write(id, vec![Change::Event { kind: EventKind::LateResult, job: None, data }])?;
     }
     Ok(known)
 }
@@ -753,8 +772,8 @@ pub fn goodbye(
     let id = known.workflow;
     let lost = Lost {
         cause: Cause::Lost,
-        evidence: torc_model::api::Evidence {
-            source: "journal".into(),
+        evidence: Evidence {
+            source: EvidenceSource::Journal,
             text: format!("its runner on {} left: {}", known.host, goodbye.reason),
         },
     };
@@ -788,7 +807,7 @@ pub fn end_runner(
         .execute(params![runner.0, tx.now, reason])?;
     tx.state.runners.remove(&runner);
     let data = serde_json::json!({"runner_id": runner, "reason": reason, "attempts_ended": ended});
-    tx.write(id, vec![Change::Event { kind: "runner_ended", job: None, data }])?;
+    tx.write(id, vec![Change::Event { kind: EventKind::RunnerEnded, job: None, data }])?;
     Ok(ended)
 }
 

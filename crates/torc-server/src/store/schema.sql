@@ -65,7 +65,11 @@ CREATE TABLE job (
     invocation_script TEXT,
     steps TEXT,
     status INTEGER NOT NULL CHECK (status BETWEEN 0 AND 10),
-    status_reason TEXT,
+    status_reason TEXT
+        CHECK (status_reason = 'dependency_failed' OR status_reason = 'waits_for_items'
+            OR status_reason = 'too_many_items_failed' OR status_reason = 'given_up' OR status_reason = 'item_gone'
+            OR status_reason = 'dropped' OR status_reason = 'canceled_by_user' OR status_reason = 'disabled_by_user'
+            OR status_reason = 'classified_permanent'),
     attempt_id INTEGER NOT NULL DEFAULT 1,
     priority INTEGER NOT NULL DEFAULT 0,
     position INTEGER NOT NULL,
@@ -82,6 +86,9 @@ CREATE TABLE job (
     refunds INTEGER NOT NULL DEFAULT 0,
     -- JSON of plan::JobExtra; NULL when all is default.
     extra TEXT,
+    -- A map that has found its items; an item that no longer exists.
+    is_expanded INTEGER NOT NULL DEFAULT 0 CHECK (is_expanded IN (0, 1)),
+    is_gone INTEGER NOT NULL DEFAULT 0 CHECK (is_gone IN (0, 1)),
     -- What the last completed attempt was made from; reinitialize compares it.
     input_hash TEXT,
     UNIQUE (workflow_id, name)
@@ -136,8 +143,13 @@ CREATE TABLE compute_node (
     boot_id TEXT NOT NULL,
     pid INTEGER NOT NULL,
     pid_start INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    scheduler TEXT,
+    kind TEXT NOT NULL CHECK (kind IN ('local', 'slurm', 'recovery')),
+    -- What the batch system knows it by.
+    allocation_id INTEGER,
+    scheduler_config_id INTEGER,
+    slurm_job_id TEXT,
+    node INTEGER,
+    node_name TEXT,
     label TEXT,
     capacity TEXT NOT NULL,
     output_dir TEXT NOT NULL,
@@ -177,9 +189,13 @@ CREATE TABLE attempt (
     memory_bytes INTEGER,
     time_limit_seconds INTEGER,
     ended_ms INTEGER,
+    ended_by TEXT
+        CHECK (ended_by = 'runner' OR ended_by = 'recovery' OR ended_by = 'unstarted' OR ended_by = 'dropped'),
     return_code INTEGER,
     signal INTEGER,
     cause TEXT,
+    -- What exactly failed or stopped it, where the cause leaves that open: a word of EndDetail.
+    detail TEXT,
     error TEXT,
     evidence TEXT,
     exec_seconds REAL,
@@ -202,6 +218,7 @@ CREATE TABLE attempt (
     stderr_tail_start INTEGER,
     UNIQUE (job_id, run_id, attempt_id),
     CHECK ((ended_ms IS NULL) = (state = 'queued' OR state = 'claimed' OR state = 'running')),
+    CHECK ((ended_ms IS NULL) = (ended_by IS NULL)),
     CHECK (state NOT IN ('claimed', 'running') OR (token IS NOT NULL AND compute_node_id IS NOT NULL))
 ) STRICT;
 CREATE UNIQUE INDEX attempt_one_retry ON attempt (retry_of) WHERE retry_of IS NOT NULL;
@@ -223,7 +240,7 @@ CREATE UNIQUE INDEX attempt_one_live ON attempt (workflow_id, job_id) WHERE ende
 CREATE TRIGGER attempt_guard BEFORE UPDATE OF
     id, workflow_id, job_id, run_id, attempt_id, state, origin, retry_of, created_ms, not_before_ms,
     recovery, compute_node_id, token, claim_key, cancel_requested, claimed_ms, started_ms,
-    pid, memory_bytes, time_limit_seconds, ended_ms, return_code, signal, error, exec_seconds, cpu_seconds,
+    pid, memory_bytes, time_limit_seconds, ended_ms, ended_by, return_code, signal, detail, error, exec_seconds, cpu_seconds,
     peak_memory_bytes, avg_memory_bytes, peak_cpu_percent, avg_cpu_percent, stdout_path, stderr_path,
     stderr_tail, outcome, decision, rule, script, steps, step_events, stderr_tail_start
 ON attempt
@@ -345,19 +362,21 @@ CREATE TABLE scheduled_compute_node (
     submitted_ms INTEGER,
     started_ms INTEGER,
     ended_ms INTEGER,
+    ended_as TEXT CHECK (ended_as IN ('reported', 'vanished', 'left', 'refused', 'not_sent')),
     missing_since_ms INTEGER,
     -- Since when nothing needs it; while it waits in Slurm, it is taken back.
     unneeded_since_ms INTEGER,
     -- Its jobs ran until its time was over, and none of them came to an end of its own.
     was_too_short INTEGER NOT NULL DEFAULT 0 CHECK (was_too_short IN (0, 1)),
     CHECK ((ended_ms IS NULL) = (status <> 'complete')),
+    CHECK ((ended_as IS NULL) = (status <> 'complete')),
     CHECK (status <> 'submitting' OR (submitter IS NOT NULL AND submit_until_ms IS NOT NULL))
 ) STRICT;
 CREATE UNIQUE INDEX scheduled_compute_node_name ON scheduled_compute_node (name, ifnull(array_task, -1));
 CREATE INDEX scheduled_compute_node_by_workflow ON scheduled_compute_node (workflow_id, status);
 CREATE INDEX scheduled_compute_node_by_key ON scheduled_compute_node (workflow_id, request_key);
 CREATE INDEX scheduled_compute_node_unexplained ON scheduled_compute_node (ended_ms)
-    WHERE status = 'complete' AND state = 'LEFT' AND cause IS NOT NULL;
+    WHERE status = 'complete' AND ended_as = 'left' AND cause IS NOT NULL;
 
 -- Each change of a job's own memory or time, with its reason. Bytes or seconds; from_value is NULL without a limit.
 CREATE TABLE adjustment (

@@ -7,19 +7,6 @@ use torc_model::core::Change;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::steps::StepEvent;
 
-/// Kinds of events that steps report.
-const EVENTS: [&str; 9] = [
-    "step_started",
-    "step_finished",
-    "retry_scheduled",
-    "handler_started",
-    "handler_finished",
-    "step_recovered",
-    "step_ignored",
-    "step_resumed",
-    "items_found",
-];
-
 /// How many events of an attempt's steps are known.
 pub fn known(tx: &Tx<'_>, attempt: AttemptId) -> Result<u64, Failed> {
     let count: i64 = tx
@@ -37,12 +24,11 @@ pub fn tell(
     events: &[StepEvent],
 ) -> Result<(), Failed> {
     let mut changes = Vec::new();
-    for event in events {
-        let Some(kind) = EVENTS.iter().find(|kind| event.kind == **kind) else { continue };
+    for event in events.iter().filter(|event| event.kind.is_of_steps()) {
         let mut data = event.data.clone();
         data.insert("step".into(), event.path.as_str().into());
         data.insert("at_ms".into(), event.at_ms.into());
-        changes.push(Change::Event { kind, job: Some(job), data: Value::Object(data) });
+        changes.push(Change::Event { kind: event.kind, job: Some(job), data: Value::Object(data) });
     }
     tx.write(id, changes)
 }

@@ -13,11 +13,12 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use torc_model::api::Capacity;
 use torc_model::core::{Change, Class};
+use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
 use torc_model::plan::{Settings, SlurmScheduler};
 use torc_model::slurm::need::Kind;
 use torc_model::slurm::wire::AllocationView;
-use torc_model::status::AllocationStatus;
+use torc_model::status::{AllocationEnd, AllocationStatus};
 
 /// Gives up what no remaining job could run in, of one workflow or of all.
 pub fn release(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
@@ -85,7 +86,7 @@ pub fn kind(
     let seen: Option<String> = tx
         .db
         .prepare_cached(
-            "SELECT capacity FROM compute_node WHERE workflow_id = ?1 AND scheduler ->> 'scheduler_config_id' = ?2
+            "SELECT capacity FROM compute_node WHERE workflow_id = ?1 AND scheduler_config_id = ?2
              ORDER BY id DESC LIMIT 1",
         )?
         .query_row(params![id.0, scheduler_id], |r| r.get(0))
@@ -104,8 +105,11 @@ fn give_up(tx: &mut Tx<'_>, row: &AllocationView) -> Result<(), Failed> {
         .prepare_cached("UPDATE scheduled_compute_node SET unneeded_since_ms = ?2 WHERE id = ?1")?
         .execute([row.id, tx.now])?;
     if row.status == AllocationStatus::Planned {
-        return complete(tx, row, "NOT_SENT", "no longer needed", None);
+        return complete(tx, row, (AllocationEnd::NotSent, "NOT_SENT"), "no longer needed", None);
     }
     let data = json!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "scheduler": row.scheduler});
-    tx.write(row.workflow_id, vec![Change::Event { kind: "allocation_unneeded", job: None, data }])
+    tx.write(
+        row.workflow_id,
+        vec![Change::Event { kind: EventKind::AllocationUnneeded, job: None, data }],
+    )
 }

@@ -9,7 +9,7 @@ use torc_model::plan::JobExtra;
 use torc_model::recovery::{
     Counts, Current, Diagnosis, Facts, Fingerprint, Kind, Record, diagnose,
 };
-use torc_model::status::Cause;
+use torc_model::status::{Cause, EndDetail};
 
 /// A job that waits for a verdict.
 pub struct Waiting {
@@ -102,12 +102,13 @@ pub struct Failed {
     time_limit_seconds: Option<i64>,
     peak_memory_bytes: Option<i64>,
     memory_bytes: Option<i64>,
+    detail: Option<EndDetail>,
     error: Option<String>,
     evidence: Vec<Evidence>,
 }
 
 const ENDED: &str = "SELECT a.id, a.job_id, a.run_id, a.retry_of, a.state, j.command, a.cause, a.return_code, a.signal, \
-    a.exec_seconds, a.stderr_tail, a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.error, a.evidence, a.stderr_tail_start \
+    a.exec_seconds, a.stderr_tail, a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.error, a.evidence, a.stderr_tail_start, a.detail \
     FROM attempt a JOIN job j ON j.id = a.job_id";
 
 /// An attempt by its row.
@@ -141,6 +142,7 @@ fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
         time_limit_seconds: row.get(11)?,
         peak_memory_bytes: row.get(12)?,
         memory_bytes: row.get(13)?,
+        detail: row.get::<_, Option<String>>(17)?.as_deref().and_then(EndDetail::parse),
         error: row.get(14)?,
         evidence: evidence.as_deref().map(parse).transpose()?.unwrap_or_default(),
     })
@@ -153,6 +155,7 @@ impl Failed {
             cause: self.cause.or(Some(Cause::Exit)),
             return_code: self.return_code,
             signal: self.signal,
+            detail: self.detail,
             error: self.error.as_deref(),
             evidence: &self.evidence,
             exec_seconds: self.exec_seconds,

@@ -2,12 +2,15 @@
 
 use super::load::parse;
 use super::persist::json;
+use super::read::page;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use torc_model::api::{CreateWebhook, DeliveryView, EventView, WebhookView};
+use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
+use torc_model::status::DeliveryState;
 
 /// The events an endpoint may ask for.
 pub const EVENTS: [&str; 6] = [
@@ -64,16 +67,18 @@ pub fn load(db: &Connection) -> rusqlite::Result<Vec<Endpoint>> {
 
 /// What the world hears of an event; none for what is only ours.
 fn public_name(event: &EventView) -> Option<&'static str> {
-    match event.kind.as_str() {
-        "job_completed" => Some("job.run.completed"),
+    match event.kind {
+        EventKind::JobCompleted => Some("job.run.completed"),
         // Somebody asked for another attempt. If the last one had ended before, its end was told
         // then.
-        "job_retried" if event.data.get("will_retry").is_none() => None,
-        "job_failed" | "job_terminated" | "job_retried" => Some("job.run.failed"),
-        "job_canceled" => Some("job.run.skipped"),
-        "job_pending_failed" => Some("job.pending_failed"),
-        "classification_held" => Some("job.classification_held"),
-        "workflow_completed" => Some("workflow.completed"),
+        EventKind::JobRetried if event.data.get("will_retry").is_none() => None,
+        EventKind::JobFailed | EventKind::JobTerminated | EventKind::JobRetried => {
+            Some("job.run.failed")
+        }
+        EventKind::JobCanceled => Some("job.run.skipped"),
+        EventKind::JobPendingFailed => Some("job.pending_failed"),
+        EventKind::ClassificationHeld => Some("job.classification_held"),
+        EventKind::WorkflowCompleted => Some("workflow.completed"),
         _ => None,
     }
 }
@@ -105,8 +110,10 @@ pub fn enqueue(
 /// The body: flat, without output or secrets.
 fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Result<String> {
     let data = &event.data;
-    let will_retry =
-        data.get("will_retry").and_then(Value::as_bool).unwrap_or(event.kind == "job_retried");
+    let will_retry = data
+        .get("will_retry")
+        .and_then(Value::as_bool)
+        .unwrap_or(event.kind == EventKind::JobRetried);
     let job_name: Option<String> = match event.job_id {
         Some(job) => db
             .prepare_cached("SELECT name FROM job WHERE id = ?1")?
@@ -239,7 +246,7 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<DeliveryView> {
         webhook_id: row.get(1)?,
         event: row.get(2)?,
         payload: parse(&payload)?,
-        state: row.get(4)?,
+        state: page::word(row, "state", DeliveryState::parse)?,
         tries: row.get(5)?,
         next_try_ms: row.get(6)?,
         last_error: row.get(7)?,
@@ -252,7 +259,7 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<DeliveryView> {
 pub fn deliveries(
     tx: &Tx<'_>,
     webhook: i64,
-    state: Option<&str>,
+    state: Option<DeliveryState>,
 ) -> Result<Vec<DeliveryView>, Failed> {
     get(tx, webhook)?;
     let sql = format!(
@@ -261,7 +268,7 @@ pub fn deliveries(
     Ok(tx
         .db
         .prepare_cached(&sql)?
-        .query_map(params![webhook, state], delivery)?
+        .query_map(params![webhook, state.map(DeliveryState::as_str)], delivery)?
         .collect::<Result<_, _>>()?)
 }
 
@@ -321,14 +328,14 @@ pub fn tried(tx: &mut Tx<'_>, id: i64, outcome: &Result<(), String>) -> Result<(
             let Some(tries) = tries else { return Ok(()) };
             let wait = usize::try_from(tries).ok().and_then(|t| BACKOFF_SECONDS.get(t));
             let (state, next) = match wait {
-                Some(seconds) => ("pending", Some(tx.now + seconds * 1000)),
-                None => ("dead", None),
+                Some(seconds) => (DeliveryState::Pending, Some(tx.now + seconds * 1000)),
+                None => (DeliveryState::Dead, None),
             };
             tx.db
                 .prepare_cached(
                     "UPDATE webhook_delivery SET state = ?2, tries = tries + 1, next_try_ms = ?3, last_error = ?4 WHERE id = ?1",
                 )?
-                .execute(params![id, state, next, error])?
+                .execute(params![id, state.as_str(), next, error])?
         }
     };
     Ok(())

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 use torc_model::api::EventView;
 use torc_model::core::{Limits, Workflow};
+use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::recovery::Health;
 
@@ -203,10 +204,11 @@ struct News {
 
 impl News {
     fn tell(&self, events: &[EventView]) {
-        let is_new = |kind: &str| events.iter().any(|event| event.kind == kind);
-        for (kind, news) in
-            [("action_triggered", &self.triggers), ("allocations_planned", &self.allocations)]
-        {
+        let is_new = |kind: EventKind| events.iter().any(|event| event.kind == kind);
+        for (kind, news) in [
+            (EventKind::ActionTriggered, &self.triggers),
+            (EventKind::AllocationsPlanned, &self.allocations),
+        ] {
             if is_new(kind) {
                 news.send_modify(|version| *version += 1);
             }

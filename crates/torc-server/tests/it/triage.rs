@@ -21,8 +21,8 @@ async fn ten_thousand_waiting_jobs_are_a_short_list() {
     db.execute_batch("BEGIN").unwrap();
     db.execute("UPDATE job SET status = 10 WHERE workflow_id = ?1", [id]).unwrap();
     db.execute(
-        "INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, ended_ms,
-         return_code, cause, stderr_tail) SELECT 1000000 + id, workflow_id, id, 1, 1, 'failed', 'initial', 1, 2, 1, 'exit', ?2
+        "INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, ended_ms, ended_by,
+         return_code, cause, stderr_tail) SELECT 1000000 + id, workflow_id, id, 1, 1, 'failed', 'initial', 1, 2, 'runner', 1, 'exit', ?2
          FROM job WHERE workflow_id = ?1",
         (id, &tail),
     )

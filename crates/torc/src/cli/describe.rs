@@ -56,8 +56,8 @@ pub fn failed_job(job: &JobView) -> String {
     if job.attempt_id > 1 {
         text += &format!(", attempt {}", job.attempt_id);
     }
-    if let Some(reason) = &job.status_reason {
-        text += &format!(": {reason}");
+    if let Some(reason) = job.status_reason {
+        text += &format!(": {}", reason.text());
     }
     text
 }

@@ -16,7 +16,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use torc_client::{Client, Query};
-use torc_model::api::{CreateReservation, LimitView, Page, ReservationToken, ReservationView};
+use torc_model::api::{
+    CreateReservation, ErrorCode, LimitView, Page, ReservationToken, ReservationView,
+};
+use torc_model::status::ReservationStatus;
 
 /// The server answers when a job has made room, or after this long.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
@@ -98,7 +101,7 @@ impl Held<'_> {
                 looked = self.looked(room) => self.view = looked?,
             }
             // One that ended with its server is made anew.
-            if renew_at <= Instant::now() || self.view.status != "ACTIVE" {
+            if renew_at <= Instant::now() || self.view.status != ReservationStatus::Active {
                 renew_at = Instant::now() + self.direct.ttl / 3;
                 self.view = self.renewed(context).await?;
             }
@@ -203,7 +206,7 @@ impl Held<'_> {
             .await
         {
             Ok(view) => Ok(ReservationView { token: self.view.token.clone(), ..view }),
-            Err(error) if error.code() == Some("reservation_ended") => {
+            Err(error) if error.code() == Some(ErrorCode::ReservationEnded) => {
                 context.output.talk("the reservation had ended; making a new one");
                 self.direct.reserve(self.client).await
             }

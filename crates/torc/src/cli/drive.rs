@@ -18,6 +18,7 @@ use torc_client::{Client, Query};
 use torc_model::api::{
     ActionView, Capacity, EventView, JobView, Page, RunnerView, StatusView, WhyView, WorkflowView,
 };
+use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, WorkflowId};
 use torc_model::status::{ActionState, Cause, JobStatus, Outcome};
 use torc_model::units::Memory;
@@ -392,7 +393,8 @@ impl Display {
 
     async fn on_server_event(&mut self, event: &EventView) {
         self.stale_at.get_or_insert_with(|| (self.last_refresh + REFRESH).max(Instant::now()));
-        let (Some(job), "job_failed" | "job_terminated") = (event.job_id, event.kind.as_str())
+        let (Some(job), EventKind::JobFailed | EventKind::JobTerminated) =
+            (event.job_id, event.kind)
         else {
             return;
         };

@@ -11,7 +11,8 @@ use crate::output::{escape, human};
 use serde_json::Value;
 use std::collections::HashMap;
 use torc_client::{Client, Query};
-use torc_model::api::{EVENT_KINDS, EventView, Page, WorkflowView};
+use torc_model::api::{EventView, Page, WorkflowView};
+use torc_model::event::EventKind;
 use torc_model::ids::JobId;
 use torc_spec::nearest;
 
@@ -49,14 +50,14 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
-            if let Some(kind) = self.kind.as_deref().filter(|kind| !EVENT_KINDS.contains(kind)) {
+            let known: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+            if let Some(kind) = self.kind.as_deref().filter(|kind| !known.contains(kind)) {
                 let message = format!("no event is of the kind `{}`", escape::line(kind));
-                return Err(match nearest(kind, EVENT_KINDS) {
+                return Err(match nearest(kind, known.iter().copied()) {
                     Some(near) => Error::usage_hint(message, format!("did you mean `{near}`?")),
-                    None => Error::usage_hint(
-                        message,
-                        format!("known kinds: {}", EVENT_KINDS.join(", ")),
-                    ),
+                    None => {
+                        Error::usage_hint(message, format!("known kinds: {}", known.join(", ")))
+                    }
                 });
             }
             if self.follow {
@@ -112,7 +113,7 @@ impl Args {
             if let (Some(job), Some(name)) = (event.job_id, &event.job_name) {
                 names.entry(job).or_insert_with(|| name.clone());
             }
-            if self.kind.as_ref().is_none_or(|kind| *kind == event.kind) {
+            if self.kind.as_ref().is_none_or(|kind| kind == event.kind.as_str()) {
                 let text = if context.output.is_json() {
                     serde_json::to_string(&event).unwrap_or_default() + "\n"
                 } else {
@@ -120,7 +121,7 @@ impl Args {
                 };
                 context.output.data(&text)?;
             }
-            if event.kind == "workflow_completed"
+            if event.kind == EventKind::WorkflowCompleted
                 && client.workflow_status(workflow.id).await?.is_complete
             {
                 return Ok(());

@@ -173,7 +173,7 @@ fn table(items: &[ItemView]) -> Table {
             Field::text(&item.key),
             Field::number(item.job_id.0),
             Field::text(item.status.as_str()),
-            Field::text(&item.outcome),
+            Field::text(item.outcome.as_str()),
             Field::number(item.attempt_id),
             Field::optional_number(item.return_code),
             Field::text(error.chars().take(60).collect::<String>()),
@@ -187,7 +187,7 @@ fn card(item: &ItemView) -> String {
     card.line("key", &item.key)
         .line("item", item.item.to_string())
         .line("status", item.status.as_str())
-        .line("outcome", &item.outcome)
+        .line("outcome", item.outcome.as_str())
         .line("attempt", item.attempt_id.to_string())
         .optional("code", item.return_code.map(|code| code.to_string()))
         .optional("error", item.error.as_ref())

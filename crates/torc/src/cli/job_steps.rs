@@ -7,6 +7,7 @@ use crate::output::{escape, human};
 use serde_json::Value;
 use std::fmt::Write as _;
 use torc_client::Client;
+use torc_model::event::EventKind;
 use torc_model::steps::{Report, Row};
 
 /// Show what the steps of a job did
@@ -95,12 +96,12 @@ pub fn render(job: &str, attempt: i64, report: &Report) -> String {
     for event in report
         .events
         .iter()
-        .filter(|event| event.kind == "step_finished" && event.data["outcome"] == "skipped")
+        .filter(|event| event.kind == EventKind::StepFinished && event.data["outcome"] == "skipped")
     {
         let name = event.data.get("name").and_then(Value::as_str).unwrap_or(&event.path);
         let _ = writeln!(out, "  {}: skipped", escape::line(name));
     }
-    for event in report.events.iter().filter(|event| event.kind == "handler_finished") {
+    for event in report.events.iter().filter(|event| event.kind == EventKind::HandlerFinished) {
         // One whose commands failed has rows that say so.
         if let (Some(true), Some(error)) =
             (event.data["succeeded"].as_bool(), event.data["error"].as_str())
@@ -142,6 +143,6 @@ fn outcome<'a>(report: &'a Report, path: &str) -> Option<&'a str> {
         .events
         .iter()
         .rev()
-        .find(|event| event.kind == "step_finished" && event.path == path)?;
+        .find(|event| event.kind == EventKind::StepFinished && event.path == path)?;
     event.data.get("outcome").and_then(Value::as_str)
 }

@@ -11,7 +11,7 @@ use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use torc_client::{Client, Query};
 use torc_model::api::{AttemptView, CancelJobs, JobView, Page, RetryJobs, RetryOne, UpdateJob};
-use torc_model::status::JobStatus;
+use torc_model::status::{JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 use torc_spec::nearest;
 
@@ -292,7 +292,7 @@ fn jobs_table(jobs: &[JobView]) -> Table {
         let mended = job_steps::counts(job.recovered_steps, job.ignored_steps);
         let held = job.held.then(|| "held".to_string());
         let note = held
-            .or_else(|| job.status_reason.clone())
+            .or_else(|| job.status_reason.map(|reason| reason.text().to_string()))
             .into_iter()
             .chain(mended)
             .collect::<Vec<_>>();
@@ -340,7 +340,7 @@ fn render(job: &JobView) -> String {
         "{} (job {} of workflow {}): {}",
         job.name, job.id, job.workflow_id, job.status
     ));
-    card.optional("reason", job.status_reason.as_ref());
+    card.optional("reason", job.status_reason.map(StatusReason::text));
     if job.held {
         card.line("held", "yes; `torc jobs release` lets it start");
     }

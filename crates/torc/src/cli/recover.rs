@@ -11,7 +11,7 @@ use serde_json::json;
 use std::path::Path;
 use tokio::process::Command;
 use torc_client::Client;
-use torc_model::api::{ErrorInfo, WorkflowView};
+use torc_model::api::{ErrorCode, ErrorInfo, WorkflowView};
 use torc_model::ids::WorkflowId;
 use torc_model::recovery::{
     Action, Change, Kind, LARGEST_MULTIPLIER, NodeShape, RecoverJob, RecoverRequest, RecoverView,
@@ -130,7 +130,9 @@ impl Args {
                     context.output.warn(message);
                     return Ok(Exit::JobsFailed);
                 }
-                Err(Error::Refused { info, .. }) if info.code == "nothing_to_recover" => {
+                Err(Error::Refused { info, .. })
+                    if info.code == ErrorCode::NothingToRecover.as_str() =>
+                {
                     return self.nothing(context, client, &workflow, info).await;
                 }
                 Err(error) => return Err(error),

@@ -11,11 +11,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use torc_client::{Client, Query};
 use torc_model::api::{AttemptView, JobView, UpdateJob, WorkflowView};
-use torc_model::core::TOO_MANY_FAILED;
 use torc_model::ids::JobId;
 use torc_model::recovery::usage::{Asked, Summary, Use, summarize};
 use torc_model::recovery::{Facts, Kind, diagnose};
-use torc_model::status::{AttemptState, Cause, JobStatus};
+use torc_model::status::{AttemptState, Cause, JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 
 /// Names of jobs that one group of failures shows.
@@ -158,7 +157,7 @@ impl SummaryArgs {
 async fn failed_maps(client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
     let query = Query::new().add("workflow_id", workflow.id).add("status", JobStatus::Failed);
     let jobs: Vec<JobView> = client.list_all("/jobs", &query).await?;
-    let is_map = |job: &JobView| job.status_reason.as_deref() == Some(TOO_MANY_FAILED);
+    let is_map = |job: &JobView| job.status_reason == Some(StatusReason::TooManyItemsFailed);
     Ok(jobs.into_iter().filter(is_map).map(|job| job.name).collect())
 }
 

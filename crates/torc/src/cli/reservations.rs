@@ -107,7 +107,7 @@ fn table(reservations: &[ReservationView]) -> Table {
             Field::number(r.id),
             Field::text(&r.scope),
             Field::text(&r.reserved_by),
-            Field::text(&r.status),
+            Field::text(r.status.as_str()),
         ]);
     }
     table

@@ -19,7 +19,7 @@ use torc_client::{Client, Query};
 use torc_model::api::{RunnerView, WorkflowView};
 use torc_model::ids::WorkflowId;
 use torc_model::plan::Plan;
-use torc_model::status::JobStatus;
+use torc_model::status::{JobStatus, RunnerState};
 
 /// Unfinished workflows of the same name that are compared with a spec, newest first.
 const MAX_COMPARED: i64 = 50;
@@ -304,7 +304,9 @@ async fn other_runner_here(client: &Client, workflow: &WorkflowView) -> Result<O
     let query = Query::new().add("workflow_id", workflow.id);
     let runners: Vec<RunnerView> = client.list_all("/compute_nodes", &query).await?;
     let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Ok(runners.into_iter().find(|runner| runner.state == "active" && runner.hostname == here))
+    Ok(runners
+        .into_iter()
+        .find(|runner| runner.state == RunnerState::Active && runner.hostname == here))
 }
 
 /// The name of a workflow for messages.

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
+use torc_model::api::ErrorCode;
 use torc_spec::{Diagnostics, Parsed, Source, Spec};
 
 /// With more jobs than this, a spec is planned by the server alone, and here only if that refuses
@@ -41,7 +42,7 @@ impl Checked {
     /// What the server refused, with its place in the file. The error itself, if it is about
     /// something else.
     pub fn explain(&self, error: torc_client::Error) -> Error {
-        if self.is_planned || error.code() != Some("invalid_spec") {
+        if self.is_planned || error.code() != Some(ErrorCode::InvalidSpec) {
             return error.into();
         }
         self.spec.plan().err().map_or_else(|| error.into(), |errors| wrong(&errors))

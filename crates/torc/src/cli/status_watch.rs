@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 use torc_client::Client;
 use torc_model::api::{JobView, StatusView};
+use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
 
 /// However much happens, the counts are asked for this often at most.
@@ -92,7 +93,7 @@ async fn watch_server(
     loop {
         tokio::select! {
             event = events.next() => {
-                let is_end = event?.kind == "workflow_completed";
+                let is_end = event?.kind == EventKind::WorkflowCompleted;
                 // The server may be gone soon after the end.
                 let at = Instant::now() + if is_end { Duration::ZERO } else { REFRESH };
                 stale_at = Some(stale_at.map_or(at, |old| old.min(at)));

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use torc_client::Client;
+use torc_model::event::EventKind;
 use torc_model::plan::{ActionKind, Plan};
 use torc_model::slurm::wire::{AllocationView, SubmissionOutcome};
-use torc_model::status::{ActionState, AllocationStatus, Trigger};
+use torc_model::status::{ActionState, AllocationEnd, AllocationStatus, Trigger};
 use torc_runner::slurm::{Allocator, Sent};
 
 /// A server that was started in the background answers within this time, or never.
@@ -113,7 +114,7 @@ impl Args {
                 );
                 text
             })?;
-            let is_refused = |a: &AllocationView| a.state.as_deref() == Some("REFUSED");
+            let is_refused = |a: &AllocationView| a.ended_as == Some(AllocationEnd::Refused);
             let refused = sent.iter().any(|s| matches!(s.outcome, SubmissionOutcome::Refused(_)))
                 || allocations.iter().any(is_refused);
             if let Some(server) =
@@ -252,7 +253,7 @@ async fn await_actions(client: &Client, id: torc_model::ids::WorkflowId) -> Resu
         let is_open = |a: &torc_model::api::ActionView| {
             a.state == ActionState::Triggered && a.what["action_type"] == "schedule_nodes"
         };
-        let executed = |event: &torc_model::api::EventView| event.kind == "action_executed";
+        let executed = |event: &torc_model::api::EventView| event.kind == EventKind::ActionExecuted;
         if !actions.iter().any(is_open)
             || !slurm::await_event(&mut events, deadline, executed).await?
         {

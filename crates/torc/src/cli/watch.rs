@@ -23,10 +23,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use torc_client::{Client, Query};
 use torc_model::api::{
-    ErrorInfo, EventView, JobView, RunnerView, SlurmSchedulerView, StatusView, WorkflowView,
+    ErrorCode, ErrorInfo, EventView, JobView, RunnerView, SlurmSchedulerView, StatusView,
+    WorkflowView,
 };
+use torc_model::event::EventKind;
 use torc_model::recovery::NodeShape;
-use torc_model::status::JobStatus;
+use torc_model::status::{JobStatus, RunnerKind};
 use torc_runner::{Runner, Shutdown, Summary};
 
 /// However much happens, the counts are asked for this often at most.
@@ -283,12 +285,12 @@ impl Watch<'_> {
         }
         self.last_event = event.id;
         self.stale_at.get_or_insert_with(|| Instant::now() + REFRESH);
-        if event.kind.starts_with("job_") || event.kind.starts_with("runner_") {
+        if event.kind.is_of_jobs() || event.kind.is_of_runners() {
             self.is_tried = false;
         }
-        self.is_judged &= event.kind != "job_pending_failed";
-        self.is_begun &= event.kind != "workflow_reset";
-        if self.is_for_slurm && event.kind == "allocation_ended" {
+        self.is_judged &= event.kind != EventKind::JobPendingFailed;
+        self.is_begun &= event.kind != EventKind::WorkflowReset;
+        if self.is_for_slurm && event.kind == EventKind::AllocationEnded {
             // Others may be needed.
             let soon = Instant::now() + REFRESH;
             self.slurm_at = Some(self.slurm_at.map_or(soon, |at| at.min(soon)));
@@ -296,15 +298,15 @@ impl Watch<'_> {
         let text = |key: &str| {
             event.data.get(key).and_then(|v| v.as_str()).map(|s| escape::line(s).into_owned())
         };
-        let word = match event.kind.as_str() {
-            "job_failed" => "failed",
-            "job_terminated" => "ended by a limit",
-            "job_pending_failed" => "failed, needs a verdict",
-            "job_retried" => "retrying",
-            "job_adjusted" => "changed",
-            "job_classified" => "judged",
-            "classification_held" => "a verdict waits for a person",
-            "runner_quarantined" => {
+        let word = match event.kind {
+            EventKind::JobFailed => "failed",
+            EventKind::JobTerminated => "ended by a limit",
+            EventKind::JobPendingFailed => "failed, needs a verdict",
+            EventKind::JobRetried => "retrying",
+            EventKind::JobAdjusted => "changed",
+            EventKind::JobClassified => "judged",
+            EventKind::ClassificationHeld => "a verdict waits for a person",
+            EventKind::RunnerQuarantined => {
                 let why = text("why").unwrap_or_default();
                 self.tell(format_args!(
                     "runner on {} gets no work for a while: {why}",
@@ -312,8 +314,8 @@ impl Watch<'_> {
                 ));
                 return;
             }
-            "runner_ended" | "workflow_recovered" | "workflow_canceled" => {
-                let what = event.kind.replace('_', " ");
+            EventKind::RunnerEnded | EventKind::WorkflowRecovered | EventKind::WorkflowCanceled => {
+                let what = event.kind.as_str().replace('_', " ");
                 let reason = text("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
                 self.tell(format_args!("{what}{reason}"));
                 return;
@@ -420,7 +422,9 @@ impl Watch<'_> {
             self.client.initialize_workflow(id, false).await.map_err(|error| match Error::from(
                 error,
             ) {
-                Error::Refused { status, info } if info.code == "missing_files" => {
+                Error::Refused { status, info }
+                    if info.code == ErrorCode::MissingFiles.as_str() =>
+                {
                     let hint = Some(format!(
                         "make them, or go on without them with `torc run {id} --force`"
                     ));
@@ -621,6 +625,6 @@ impl Watch<'_> {
         let runners: Vec<RunnerView> = self.client.list_all("/compute_nodes", &query).await?;
         let schedulers: Vec<SlurmSchedulerView> =
             self.client.list_all("/slurm_schedulers", &query).await?;
-        Ok(schedulers.is_empty() && runners.iter().all(|runner| runner.kind != "slurm"))
+        Ok(schedulers.is_empty() && runners.iter().all(|runner| runner.kind != RunnerKind::Slurm))
     }
 }

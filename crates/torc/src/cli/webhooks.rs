@@ -133,7 +133,7 @@ fn deliveries(list: &[DeliveryView]) -> Table {
         table.row([
             Field::number(d.id),
             Field::text(&d.event),
-            Field::text(&d.state),
+            Field::text(d.state.as_str()),
             Field::number(d.tries),
             Field::text(d.last_error.as_deref().unwrap_or("")),
         ]);

@@ -18,6 +18,7 @@ use torc_client::{Client, Query};
 use torc_model::api::{
     EventView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, WorkflowView,
 };
+use torc_model::event::EventKind;
 use torc_model::recovery::AdjustmentView;
 use torc_model::status::JobStatus;
 
@@ -321,8 +322,9 @@ impl Export {
         let of = |what: &str| format!("/workflows/{}/{what}", workflow.id);
         let adjustments: Vec<AdjustmentView> =
             client.list_all(&of("adjustments"), &Query::new()).await?;
-        let events: Vec<EventView> =
-            client.list_all(&of("events"), &Query::new().add("kind", "job_changed")).await?;
+        let events: Vec<EventView> = client
+            .list_all(&of("events"), &Query::new().add("kind", EventKind::JobChanged))
+            .await?;
         let changes = Changes::new(&spec, &adjustments, &events);
         let mut jobs = Vec::new();
         for id in changes.jobs() {

@@ -9,6 +9,7 @@ use torc_model::api::{
     RegisterRunner, StartReport,
 };
 use torc_model::ids::{RunnerId, WorkflowId};
+use torc_model::status::RunnerKind;
 
 /// What all of them did.
 pub struct Driven {
@@ -121,7 +122,7 @@ impl Simulated {
             pid_start: start.unwrap_or(0),
             capacity: capacity.clone(),
             time_left_seconds: None,
-            kind: "local".into(),
+            kind: RunnerKind::Local,
             scheduler: None,
             label: None,
             output_dir: "/tmp".into(),
@@ -208,6 +209,7 @@ fn end(packet: &AttemptPacket) -> CompletionReport {
         return_code: 0,
         signal: None,
         cause: None,
+        detail: None,
         error: None,
         evidence: Vec::new(),
         started_ms: now_ms(),

@@ -9,6 +9,7 @@ use torc_client::Query;
 use torc_model::api::{JobView, Page};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::RecoverRequest;
+use torc_model::status::StatusReason;
 
 pub async fn about_workflow(
     call: Call,
@@ -94,7 +95,7 @@ async fn jobs(
             .iter()
             .map(|job| {
                 json!({"job_id": job.id, "name": job.name, "status": job.status, "command": job.command,
-                       "attempt_id": job.attempt_id, "return_code": job.return_code, "reason": job.status_reason})
+                       "attempt_id": job.attempt_id, "return_code": job.return_code, "reason": job.status_reason.map(StatusReason::text)})
             })
             .collect();
         Ok(json!({"workflow_id": id, "status": status, "count": page.total_count, "jobs": rows}))

@@ -23,7 +23,7 @@ pub struct Check {
 
 /// All but the newest of several attempts that can not live beside each other end as lost.
 const END_DOUBLES: &str = "
-    UPDATE attempt SET state = 'failed', ended_ms = created_ms, return_code = -128, cause = 'lost', outcome = 'Error',
+    UPDATE attempt SET state = 'failed', ended_ms = created_ms, ended_by = 'recovery', return_code = -128, cause = 'lost', outcome = 'Error',
         error = 'crash recovery: another attempt of the same job was alive'
     WHERE state IN ('queued', 'claimed', 'running') AND EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = attempt.job_id
         AND b.id > attempt.id AND b.state IN ('queued', 'claimed', 'running'))";
@@ -38,7 +38,7 @@ const EXPIRE_DOUBLES: &str = "
     UPDATE reservation SET status = 'EXPIRED', ended_ms = reserved_ms WHERE status = 'ACTIVE' AND EXISTS
         (SELECT 1 FROM reservation b WHERE b.scope = reservation.scope AND b.status = 'ACTIVE' AND b.id > reservation.id)";
 const CLOSE_ENDED: &str = "
-    UPDATE attempt SET ended_ms = coalesce(started_ms, claimed_ms, created_ms)
+    UPDATE attempt SET ended_ms = coalesce(started_ms, claimed_ms, created_ms), ended_by = coalesce(ended_by, 'recovery')
     WHERE ended_ms IS NULL AND state NOT IN ('queued', 'claimed', 'running')";
 
 /// Recovery has queued whatever was still to be queued; about the rest there was nothing to decide.
@@ -72,7 +72,7 @@ pub const CHECKS: &[Check] = &[
         promise: "no lost job",
         sql: "SELECT 'job ' || j.id || ' (' || j.name || ') is blocked, but all its dependencies have completed' FROM job j
               JOIN workflow w ON w.id = j.workflow_id
-              WHERE j.status = 1 AND j.status_reason IS NULL AND NOT w.is_canceled
+              WHERE j.status = 1 AND NOT j.is_expanded AND NOT w.is_canceled
               AND EXISTS (SELECT 1 FROM job_depends_on d WHERE d.workflow_id = j.workflow_id AND d.job_id = j.id)
               AND NOT EXISTS (SELECT 1 FROM job_depends_on d JOIN job p ON p.id = d.depends_on_job_id
                   WHERE d.workflow_id = j.workflow_id AND d.job_id = j.id AND p.status NOT IN (5, 9))",
@@ -151,7 +151,7 @@ pub const CHECKS: &[Check] = &[
               JOIN attempt a ON a.job_id = j.id AND a.run_id = w.run_id
               WHERE a.state = 'completed' AND j.status IN (3, 4, 6, 8, 10)
               -- The attempt of a map only finds its items; they are why it fails.
-              AND NOT (j.status = 6 AND j.status_reason IS 'more items failed than it tolerates')
+              AND NOT (j.status = 6 AND j.status_reason IS 'too_many_items_failed')
               AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = j.id AND b.id > a.id)",
         remedy: Remedy::Recovery,
     },

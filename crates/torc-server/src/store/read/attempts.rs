@@ -5,7 +5,7 @@ use super::{ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::{AttemptView, Page};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::status::{AttemptState, Cause, Origin, Outcome};
+use torc_model::status::{AttemptState, Cause, EndDetail, EndedBy, Origin, Outcome};
 
 const ROWS: &str = "SELECT a.*, j.name AS job_name, n.hostname FROM attempt a JOIN job j ON j.id = a.job_id \
                     LEFT JOIN compute_node n ON n.id = a.compute_node_id";
@@ -170,7 +170,9 @@ fn view(row: &Row<'_>) -> rusqlite::Result<AttemptView> {
         pid: row.get("pid")?,
         return_code: row.get("return_code")?,
         signal: row.get("signal")?,
+        ended_by: page::maybe_word(row, "ended_by", EndedBy::parse)?,
         cause: page::maybe_word(row, "cause", Cause::parse)?,
+        detail: page::maybe_word(row, "detail", EndDetail::parse)?,
         error: row.get("error")?,
         evidence: page::json(row, "evidence")?.unwrap_or_default(),
         exec_seconds: row.get("exec_seconds")?,

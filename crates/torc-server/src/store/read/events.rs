@@ -4,6 +4,7 @@ use super::page::{self, Filter, List, Paging};
 use super::{ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::{EventView, Page};
+use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 
 const LIST: List = List {
@@ -20,7 +21,7 @@ pub struct EventFilter {
     /// After the event with this id.
     pub after: Option<i64>,
     /// Of this kind.
-    pub kind: Option<String>,
+    pub kind: Option<EventKind>,
     /// About this job.
     pub job_id: Option<i64>,
     /// Not before this time, ms since 1970.
@@ -39,7 +40,7 @@ impl Reader {
             let filter = Filter::default()
                 .with("e.workflow_id = ?", Some(workflow.0))
                 .with("e.id > ?", filter.after)
-                .with("e.kind = ?", filter.kind)
+                .with("e.kind = ?", filter.kind.map(|kind| kind.as_str().to_string()))
                 .with("e.job_id = ?", filter.job_id)
                 .with("e.timestamp_ms >= ?", filter.since_ms);
             LIST.page(connection, filter, &paging, view)
@@ -82,7 +83,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<EventView> {
         id: row.get("id")?,
         workflow_id: page::id(row, "workflow_id", WorkflowId)?,
         timestamp_ms: row.get("timestamp_ms")?,
-        kind: row.get("kind")?,
+        kind: page::word(row, "kind", EventKind::parse)?,
         job_id: page::maybe_id(row, "job_id", JobId)?,
         job_name: row.get("job_name")?,
         data: page::json(row, "data")?.unwrap_or_default(),

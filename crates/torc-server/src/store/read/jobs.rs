@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row};
 use std::collections::HashMap;
 use torc_model::api::{JobView, Page};
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::status::JobStatus;
+use torc_model::status::{JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 
 const LIST: List = List {
@@ -214,7 +214,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
         scheduler: row.get("scheduler")?,
         cancel_on_blocking_job_failure: row.get("cancel_on_blocking_job_failure")?,
         held: row.get("held")?,
-        status_reason: row.get("status_reason")?,
+        status_reason: page::maybe_word(row, "status_reason", StatusReason::parse)?,
         depends_on_job_ids: None,
         extra: None,
         return_code: row.get("return_code")?,

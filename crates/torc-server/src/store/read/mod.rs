@@ -12,7 +12,7 @@ mod events;
 mod failure_handlers;
 mod files;
 mod jobs;
-mod page;
+pub(super) mod page;
 mod pending;
 mod pool;
 mod requirements;

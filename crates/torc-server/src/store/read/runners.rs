@@ -4,8 +4,9 @@ use super::page::{self, Filter, List, Paging};
 use super::{ReadError, Reader};
 use crate::store::LEASE_SECONDS;
 use rusqlite::Row;
-use torc_model::api::{Page, RunnerView};
+use torc_model::api::{Page, RunnerScheduler, RunnerView};
 use torc_model::ids::{RunnerId, WorkflowId};
+use torc_model::status::{RunnerKind, RunnerState};
 
 /// A live attempt is found through the jobs that somebody holds, which are few, not through the
 /// queue.
@@ -81,24 +82,35 @@ fn view(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<RunnerView> {
     let ended_ms: Option<i64> = row.get("ended_ms")?;
     let last_seen_ms: i64 = row.get("last_seen_ms")?;
     let state = match ended_ms {
-        Some(_) => "ended",
-        None if last_seen_ms >= lease_begin(now_ms) => "active",
-        None => "lost_contact",
+        Some(_) => RunnerState::Ended,
+        None if last_seen_ms >= lease_begin(now_ms) => RunnerState::Active,
+        None => RunnerState::LostContact,
     };
     Ok(RunnerView {
         id: page::id(row, "id", RunnerId)?,
         workflow_id: page::id(row, "workflow_id", WorkflowId)?,
         hostname: row.get("hostname")?,
         pid: row.get("pid")?,
-        kind: row.get("kind")?,
+        kind: page::word(row, "kind", RunnerKind::parse)?,
         capacity: page::json(row, "capacity")?.unwrap_or_default(),
-        state: state.into(),
+        state,
         started_ms: row.get("started_ms")?,
         last_seen_ms,
         ended_ms,
         end_reason: row.get("end_reason")?,
-        scheduler: page::json(row, "scheduler")?,
+        scheduler: scheduler(row)?,
         held: row.get("held")?,
         quarantine: row.get("quarantine")?,
     })
+}
+
+fn scheduler(row: &Row<'_>) -> rusqlite::Result<Option<RunnerScheduler>> {
+    let scheduler = RunnerScheduler {
+        scheduler_config_id: row.get("scheduler_config_id")?,
+        allocation_id: row.get("allocation_id")?,
+        slurm_job_id: row.get("slurm_job_id")?,
+        node: row.get("node")?,
+        node_name: row.get("node_name")?,
+    };
+    Ok((scheduler != RunnerScheduler::default()).then_some(scheduler))
 }

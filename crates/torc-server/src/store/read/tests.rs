@@ -3,8 +3,9 @@
 use super::*;
 use crate::boot::{Database, Options};
 use rusqlite::Connection;
+use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::status::{AttemptState, Cause, JobStatus};
+use torc_model::status::{AttemptState, Cause, JobStatus, RunnerState};
 
 const NOW: i64 = 1_000_000;
 
@@ -40,14 +41,14 @@ const ROWS: &str = r#"
                (2, 1, 'b', 'h2', 'b', 7, 8, 'slurm', '{"num_cpus": 4}', '/out', 1, 100, NULL, NULL),
                (3, 1, 'c', 'h3', 'b', 7, 8, 'local', '{}', '/out', 1, 100, 200, 'done');
     INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, retry_of, created_ms,
-                         compute_node_id, token, started_ms, ended_ms, return_code, cause, evidence, recovery, stdout_path)
-        VALUES (1, 1, 1, 1, 1, 'completed', 'initial', NULL, 1, 1, 't', 2, 30, 0, NULL, NULL, NULL, '/out/1'),
-               (2, 1, 1, 2, 1, 'completed', 'initial', NULL, 1, 1, 't', 2, 40, 0, NULL, NULL, NULL, '/out/2'),
+                         compute_node_id, token, started_ms, ended_ms, return_code, cause, evidence, recovery, stdout_path, ended_by)
+        VALUES (1, 1, 1, 1, 1, 'completed', 'initial', NULL, 1, 1, 't', 2, 30, 0, NULL, NULL, NULL, '/out/1', 'runner'),
+               (2, 1, 1, 2, 1, 'completed', 'initial', NULL, 1, 1, 't', 2, 40, 0, NULL, NULL, NULL, '/out/2', 'runner'),
                (3, 1, 3, 2, 1, 'failed', 'initial', NULL, 1, 1, 't', 2, 50, 3, 'exit',
-                '[{"source": "exit", "text": "code 3"}]', NULL, NULL),
+                '[{"source": "exit", "text": "code 3"}]', NULL, NULL, 'runner'),
                (4, 1, 3, 2, 2, 'failed', 'handler', 3, 1, 1, 't', 2, 60, 137, 'oom', NULL,
-                '{"script": "fix", "timeout_seconds": 600, "on_failure": "continue", "failed_attempt_id": 1, "return_code": 3}', NULL),
-               (5, 1, 2, 2, 1, 'running', 'initial', NULL, 1, 1, 't', 2, NULL, NULL, NULL, NULL, NULL, NULL);
+                '{"script": "fix", "timeout_seconds": 600, "on_failure": "continue", "failed_attempt_id": 1, "return_code": 3}', NULL, 'runner'),
+               (5, 1, 2, 2, 1, 'running', 'initial', NULL, 1, 1, 't', 2, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     INSERT INTO event (id, workflow_id, timestamp_ms, kind, job_id, data)
         VALUES (1, 1, 100, 'job_started', 1, '{}'), (2, 2, 100, 'workflow_created', NULL, '{}'),
                (3, 1, 200, 'job_failed', 3, '{"return_code": 3}');
@@ -210,7 +211,7 @@ async fn events_follow_a_cursor() {
     assert_eq!(ids(EventFilter::default()).await, [1, 3]);
     assert_eq!(ids(EventFilter { after: Some(1), ..Default::default() }).await, [3]);
     assert_eq!(
-        ids(EventFilter { kind: Some("job_started".into()), ..Default::default() }).await,
+        ids(EventFilter { kind: Some(EventKind::JobStarted), ..Default::default() }).await,
         [1]
     );
     assert_eq!(ids(EventFilter { job_id: Some(3), ..Default::default() }).await, [3]);
@@ -224,8 +225,11 @@ async fn events_follow_a_cursor() {
 async fn runners_show_whether_they_are_in_contact() {
     let Fixture { reader, .. } = &fixture();
     let page = reader.list_runners(RunnerFilter::default(), all(), NOW).await.unwrap();
-    let states: Vec<_> = page.items.iter().map(|r| (r.state.as_str(), r.held)).collect();
-    assert_eq!(states, [("active", 1), ("lost_contact", 0), ("ended", 0)]);
+    let states: Vec<_> = page.items.iter().map(|r| (r.state, r.held)).collect();
+    assert_eq!(
+        states,
+        [(RunnerState::Active, 1), (RunnerState::LostContact, 0), (RunnerState::Ended, 0)]
+    );
     let active = RunnerFilter { is_active: Some(true), ..RunnerFilter::default() };
     assert_eq!(reader.list_runners(active, all(), NOW).await.unwrap().total_count, 2);
     assert_eq!(reader.get_runner(RunnerId(1), NOW).await.unwrap().capacity.num_cpus, 4);

@@ -1,13 +1,15 @@
 //! Allocations: asked for once, sent once, ended only by evidence.
 
 use super::*;
+use torc_model::api::ErrorCode;
+use torc_model::api::RunnerScheduler;
 use torc_model::plan::{Action, ActionKind, Requirements, SlurmScheduler};
 use torc_model::slurm::wire::{
     BeginSubmission, Observation, Observations, RegenerateGroup, RegenerateRequest, ScheduleNodes,
     SubmissionOutcome, SubmissionReport,
 };
 use torc_model::slurm::{Ending, Phase, Verdict};
-use torc_model::status::Trigger;
+use torc_model::status::{RunnerKind, Trigger};
 use torc_model::units::Runtime;
 
 pub fn scheduler(name: &str) -> SlurmScheduler {
@@ -94,10 +96,13 @@ impl Fixture {
             pid_start: 1,
             capacity: capacity(),
             time_left_seconds: Some(600),
-            kind: "slurm".into(),
-            scheduler: Some(
-                json!({"allocation_id": allocation, "slurm_job_id": job, "node": node}),
-            ),
+            kind: RunnerKind::Slurm,
+            scheduler: Some(RunnerScheduler {
+                allocation_id: Some(allocation),
+                slurm_job_id: Some(job.to_owned()),
+                node: Some(node),
+                ..RunnerScheduler::default()
+            }),
             label: None,
             output_dir: "output".into(),
         };
@@ -156,7 +161,7 @@ async fn a_second_slurm_job_of_one_allocation_is_turned_away() {
     fixture.begin("me").await;
     fixture.register_in(made[0].id, "5").await.expect("the first");
     let refused = fixture.register_in(made[0].id, "6").await.unwrap_err();
-    assert_eq!(refused.code, "duplicate_allocation");
+    assert_eq!(refused.code, ErrorCode::DuplicateAllocation);
 }
 
 #[tokio::test]
@@ -166,7 +171,7 @@ async fn a_workflow_with_nodes_in_slurm_is_not_deleted_by_mistake() {
     let orders = f.begin("me").await;
     f.report(&orders[0].name, SubmissionOutcome::Submitted("77".into())).await;
     let refused = f.store.delete_workflow(f.id, false).await.unwrap_err();
-    assert_eq!(refused.code, "allocations_open", "{refused:?}");
+    assert_eq!(refused.code, ErrorCode::AllocationsOpen, "{refused:?}");
     f.store.cancel_workflow(f.id).await.expect("canceled");
     f.begin("me").await;
     for allocation in [1, 2] {
@@ -188,8 +193,12 @@ async fn only_evidence_ends_an_allocation_and_its_attempts() {
     assert_eq!(fixture.observe(1, unknown, true).await.unknown, 1);
     let running = Verdict::Alive { phase: Phase::Running, reason: None };
     fixture.observe(1, running, false).await;
-    let ending =
-        Ending { state: "PREEMPTED".into(), cause: Cause::Preempted, text: "preempted".into() };
+    let ending = Ending {
+        state: "PREEMPTED".into(),
+        cause: Cause::Preempted,
+        text: "preempted".into(),
+        is_vanished: false,
+    };
     let speaks = fixture.observe(1, Verdict::Ended(ending.clone()), false).await;
     assert_eq!((speaks.allocations_ended, speaks.unknown), (0, 1), "its runner has just spoken");
 
@@ -368,6 +377,7 @@ async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
             state: "NODE_FAIL".into(),
             cause: Cause::NodeFail,
             text: "a node failed".into(),
+            is_vanished: false,
         };
         fixture.observe(lost, Verdict::Ended(ending), false).await;
         assert_eq!(fixture.statuses().await[0], ("a".into(), 2, lost + 1), "it is ready again");
@@ -380,8 +390,12 @@ async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
         );
     }
     // One that never ran a job gets no successor: whatever is wrong would be wrong again.
-    let ending =
-        Ending { state: "FAILED".into(), cause: Cause::Lost, text: "the script failed".into() };
+    let ending = Ending {
+        state: "FAILED".into(),
+        cause: Cause::Lost,
+        text: "the script failed".into(),
+        is_vanished: false,
+    };
     let orders = fixture.begin("me").await;
     fixture.report(&orders[0].name, SubmissionOutcome::Submitted("200".into())).await;
     fixture.observe(3, Verdict::Ended(ending), false).await;

@@ -1,7 +1,7 @@
 //! A machine on which everything fails at once, beside one that works.
 
 use super::*;
-use torc_model::status::JobStatus;
+use torc_model::status::{JobStatus, RunnerKind};
 
 async fn claim_as(
     f: &mut Fixture,
@@ -36,7 +36,7 @@ async fn register_on(f: &Fixture, host: &str) -> RunnerId {
         pid_start: 1,
         capacity: capacity(),
         time_left_seconds: None,
-        kind: "slurm".into(),
+        kind: RunnerKind::Slurm,
         scheduler: None,
         label: None,
         output_dir: "output".into(),

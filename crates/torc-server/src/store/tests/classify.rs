@@ -1,7 +1,7 @@
 //! Verdicts: all or none, within limits, with a memory of what came of them.
 
 use super::*;
-use torc_model::api::AttemptPacket;
+use torc_model::api::{AttemptPacket, ErrorCode};
 use torc_model::plan::{Requirements, Settings};
 use torc_model::recovery::{Classification, ClassificationState, Verdict};
 use torc_model::units::Memory;
@@ -120,7 +120,7 @@ async fn verdicts_are_taken_all_or_none() {
         },
     ] {
         let refused = f.store.classify(f.id, by_agent(vec![more.clone(), wrong.clone()])).await;
-        assert_eq!(refused.expect_err("refused").code, "not_classified", "{wrong:?}");
+        assert_eq!(refused.expect_err("refused").code, ErrorCode::NotClassified, "{wrong:?}");
     }
     assert_eq!(f.statuses().await.iter().map(|s| s.1).collect::<Vec<_>>(), [10, 10, 1, 1]);
     assert_eq!(f.scalar("SELECT count(*) FROM classification").await, 0);
@@ -151,7 +151,7 @@ async fn verdicts_are_taken_all_or_none() {
 async fn a_workflow_must_have_opted_in() {
     let f = Fixture::new(diamond()).await;
     let refused = f.store.classify(f.id, by_agent(vec![on(JobId(1), Verdict::Retry)])).await;
-    assert_eq!(refused.expect_err("refused").code, "not_opted_in");
+    assert_eq!(refused.expect_err("refused").code, ErrorCode::NotOptedIn);
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn an_unsure_verdict_waits_for_a_person() {
     assert_eq!(f.statuses().await.iter().take(2).map(|s| s.1).collect::<Vec<_>>(), [2, 10]);
     assert_eq!(
         f.store.accept_classification(2, None).await.expect_err("done").code,
-        "wrong_status"
+        ErrorCode::WrongStatus
     );
     // A person's own word overtakes what is held.
     f.store.classify(f.id, by_agent(vec![unsure(ids[1])])).await.expect("held");
@@ -302,7 +302,7 @@ async fn a_lost_retry_says_nothing_and_the_next_one_does() {
     let (mut f, ids) = waiting(1, |_| "OSError: x\n".into()).await;
     f.store.classify(f.id, by_agent(vec![on(ids[0], Verdict::Retry)])).await.expect("taken");
     let work = f.claim(vec![]).await.attempts;
-    let lost = CompletionReport { cause: Some(Cause::NodeFail), ..ended(&work[0], -128) };
+    let lost = CompletionReport { cause: Some(Cause::Lost), ..ended(&work[0], -128) };
     let work = f.claim(vec![lost]).await.attempts;
     assert_eq!(outcomes(&f).await[0].2, None);
     f.restart();

@@ -3,11 +3,11 @@
 use super::allocations::plan;
 use super::*;
 use crate::store::writer::Tx;
-use torc_model::api::{CompletionBatch, Evidence, TOLD_TO_STOP};
+use torc_model::api::{CompletionBatch, Evidence};
 use torc_model::core::Lost;
 use torc_model::slurm::wire::{Observation, Observations, ObservedView, SubmissionOutcome};
 use torc_model::slurm::{Ending, Verdict, state};
-use torc_model::status::Trigger;
+use torc_model::status::{EndDetail, EvidenceSource, Trigger};
 
 /// A runner works in allocation 1.
 async fn running() -> Fixture {
@@ -37,7 +37,7 @@ impl Fixture {
         let work = self.claim(vec![]).await.attempts;
         let end = CompletionReport {
             cause: Some(cause),
-            error: Some(TOLD_TO_STOP.into()),
+            detail: Some(EndDetail::ToldToStop),
             ..ended(&work[0], 143)
         };
         self.end(end).await;
@@ -176,7 +176,7 @@ async fn a_runner_that_was_found_dead_died_of_what_slurm_says() {
     f.claim(vec![]).await;
     let dead = Lost {
         cause: Cause::Lost,
-        evidence: Evidence { source: "node".into(), text: "gone".into() },
+        evidence: Evidence { source: EvidenceSource::Node, text: "gone".into() },
     };
     let (runner, id) = (f.runner, f.id);
     let find =
@@ -198,7 +198,7 @@ async fn a_runner_that_died_long_before_the_others_died_of_something_else() {
     f.claim(vec![]).await;
     let dead = Lost {
         cause: Cause::Lost,
-        evidence: Evidence { source: "node".into(), text: "gone".into() },
+        evidence: Evidence { source: EvidenceSource::Node, text: "gone".into() },
     };
     let id = f.id;
     let find = move |tx: &mut Tx<'_>| {

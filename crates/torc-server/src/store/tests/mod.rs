@@ -17,7 +17,7 @@ use serde_json::json;
 use std::path::Path;
 use torc_model::api::{AttemptRef, Capacity, CompletionReport, ReportVerdict, StartReport};
 use torc_model::plan::{Backoff, FailureHandler, Job, JobExtra, JobRest, Plan, Rule};
-use torc_model::status::{Cause, JobStatus, Outcome};
+use torc_model::status::{Cause, JobStatus, Outcome, RunnerKind};
 
 fn open(path: &Path) -> Connection {
     let db = Connection::open(path).expect("a database");
@@ -86,7 +86,7 @@ impl Fixture {
             pid_start: 1,
             capacity: capacity(),
             time_left_seconds: None,
-            kind: "local".into(),
+            kind: RunnerKind::Local,
             scheduler: None,
             label: label.map(Into::into),
             output_dir: "output".into(),
@@ -165,6 +165,7 @@ fn ended(packet: &torc_model::api::AttemptPacket, code: i64) -> CompletionReport
         return_code: code,
         signal: None,
         cause: (code != 0).then_some(Cause::Exit),
+        detail: None,
         error: None,
         evidence: Vec::new(),
         started_ms: 1,

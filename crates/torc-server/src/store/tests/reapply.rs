@@ -1,7 +1,7 @@
 //! An edited spec: everything in it is taken over, or it is refused.
 
 use super::*;
-use torc_model::api::{ActionReport, UpdateJob};
+use torc_model::api::{ActionReport, ErrorCode, UpdateJob};
 use torc_model::plan::{Action, ActionKind, JobExtra, Requirements, SlurmScheduler, UserData};
 use torc_model::recovery::Change;
 use torc_model::status::Trigger;
@@ -221,7 +221,7 @@ async fn settings_actions_files_and_user_data_are_taken_over() {
     let last = f.claim(work.attempts.iter().map(|packet| ended(packet, 0)).collect()).await;
     let other = plan("one.txt", 1, vec![action("echo same")]);
     let refused = take(&f, other, false).await.expect_err("a runner is at it");
-    assert_eq!(refused.code, "action_running");
+    assert_eq!(refused.code, ErrorCode::ActionRunning);
     for action in last.actions {
         let report = ActionReport { runner_id: f.runner, return_code: 0, error: None };
         f.store.complete_action(action.id, report).await.expect("reported");

@@ -1,10 +1,10 @@
 //! Recovery of what failed: the right jobs, the right changes, nothing else.
 
 use super::*;
-use torc_model::api::{AttemptPacket, Evidence};
+use torc_model::api::{AttemptPacket, ErrorCode, Evidence};
 use torc_model::plan::{JobExtra, Requirements};
 use torc_model::recovery::{Action, RecoverRequest};
-use torc_model::status::JobStatus;
+use torc_model::status::{EvidenceSource, JobStatus};
 use torc_model::units::{Memory, Runtime};
 
 const GIB: u64 = 1 << 30;
@@ -22,7 +22,7 @@ fn oom(packet: &AttemptPacket) -> CompletionReport {
     CompletionReport {
         cause: Some(Cause::Oom),
         evidence: vec![Evidence {
-            source: "kernel".into(),
+            source: EvidenceSource::Kernel,
             text: "the kernel killed 1 of its processes".into(),
         }],
         peak_memory_bytes: packet.memory_bytes,
@@ -35,7 +35,7 @@ fn timeout(packet: &AttemptPacket) -> CompletionReport {
 }
 
 fn lost(packet: &AttemptPacket) -> CompletionReport {
-    CompletionReport { cause: Some(Cause::NodeFail), ..ended(packet, -128) }
+    CompletionReport { cause: Some(Cause::Lost), ..ended(packet, -128) }
 }
 
 /// One job per cause, three of them with a child.
@@ -220,16 +220,16 @@ async fn refusals_say_exactly_why() {
     let code = async |f: &Fixture, request: RecoverRequest| {
         f.store.recover_failed(f.id, request).await.expect_err("refused").code
     };
-    assert_eq!(code(&f, RecoverRequest::default()).await, "nothing_to_recover");
+    assert_eq!(code(&f, RecoverRequest::default()).await, ErrorCode::NothingToRecover);
     let lower = RecoverRequest { memory_multiplier: 0.5, ..RecoverRequest::default() };
-    assert_eq!(code(&f, lower).await, "invalid");
+    assert_eq!(code(&f, lower).await, ErrorCode::Invalid);
     let nan = RecoverRequest { runtime_multiplier: f64::NAN, ..RecoverRequest::default() };
-    assert_eq!(code(&f, nan).await, "invalid");
+    assert_eq!(code(&f, nan).await, ErrorCode::Invalid);
     let work = f.claim(vec![]).await.attempts;
     f.store.cancel_workflow(f.id).await.expect("canceled");
-    assert_eq!(code(&f, RecoverRequest::default()).await, "being_canceled");
+    assert_eq!(code(&f, RecoverRequest::default()).await, ErrorCode::BeingCanceled);
     f.claim(work.iter().map(|p| ended(p, 0)).collect()).await;
-    assert_eq!(code(&f, RecoverRequest::default()).await, "nothing_to_recover");
+    assert_eq!(code(&f, RecoverRequest::default()).await, ErrorCode::NothingToRecover);
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn rounds_are_counted_over_restarts_and_bounded() {
         f.claim(work.iter().map(report).collect()).await;
     }
     let refused = f.store.recover_failed(f.id, round).await.expect_err("exhausted");
-    assert_eq!(refused.code, "rounds_exhausted");
+    assert_eq!(refused.code, ErrorCode::RoundsExhausted);
     // A person may go on; that is no automatic round.
     assert!(f.store.recover_failed(f.id, RecoverRequest::default()).await.is_ok());
     assert_eq!(f.scalar("SELECT count(*) FROM recovery_round").await, 2);

@@ -2,6 +2,7 @@
 
 use super::*;
 use torc_model::api::RecoveryView;
+use torc_model::status::RunnerKind;
 
 impl Fixture {
     async fn sql(&self, sql: &'static str) {
@@ -137,7 +138,7 @@ async fn a_running_job_without_an_attempt_gets_a_lost_one() {
 async fn a_running_job_whose_attempt_had_completed_is_completed() {
     let mut f = Fixture::new(diamond()).await;
     f.sql(
-        "UPDATE attempt SET state = 'completed', ended_ms = 5, return_code = 0, token = 't', compute_node_id = 1;
+        "UPDATE attempt SET state = 'completed', ended_ms = 5, ended_by = 'runner', return_code = 0, token = 't', compute_node_id = 1;
          UPDATE job SET status = 4 WHERE id = 1",
     )
     .await;
@@ -169,7 +170,7 @@ async fn a_failure_without_a_decision_is_decided_by_the_jobs_own_rules() {
         })
         .await;
         f.sql(
-            "UPDATE attempt SET state = 'failed', ended_ms = 5, return_code = 9, cause = 'exit', token = 't', compute_node_id = 1;
+            "UPDATE attempt SET state = 'failed', ended_ms = 5, ended_by = 'runner', return_code = 9, cause = 'exit', token = 't', compute_node_id = 1;
              UPDATE job SET status = 6",
         )
         .await;
@@ -443,13 +444,13 @@ async fn a_key_belongs_to_one_workflow_and_repeats_do_not_add_up() {
         pid_start: 1,
         capacity: capacity(),
         time_left_seconds: None,
-        kind: "local".into(),
+        kind: RunnerKind::Local,
         scheduler: None,
         label: None,
         output_dir: "output".into(),
     };
     assert_eq!(
         f.store.register_runner(request).await.expect_err("another workflow's").code,
-        "wrong_workflow"
+        torc_model::api::ErrorCode::WrongWorkflow
     );
 }

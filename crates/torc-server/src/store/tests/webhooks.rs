@@ -101,7 +101,11 @@ async fn a_failed_delivery_waits_and_can_be_asked_for_again() {
     f.claim(vec![ended(&first.attempts[0], 0)]).await;
     // The row is there before anybody delivers: a crash here loses nothing.
     f.restart();
-    let waiting = f.store.deliveries(hook.id, Some("pending".into())).await.expect("deliveries");
+    let waiting = f
+        .store
+        .deliveries(hook.id, Some(torc_model::status::DeliveryState::Pending))
+        .await
+        .expect("deliveries");
     assert_eq!((waiting.len(), waiting[0].tries), (1, 0));
     let stop = CancellationToken::new();
     tokio::spawn(crate::courier::run(f.store.clone(), stop.clone()));

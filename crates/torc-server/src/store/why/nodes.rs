@@ -11,7 +11,7 @@ use torc_model::core::{Class, Explanation};
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::state::never_starts;
 use torc_model::slurm::wire::AllocationView;
-use torc_model::status::AllocationStatus;
+use torc_model::status::{AllocationEnd, AllocationStatus};
 
 /// At most so many lines about things that are all alike.
 const MOST: usize = 5;
@@ -132,7 +132,7 @@ fn slurm(
         return Ok(());
     }
     match of_use.first() {
-        Some(last) if last.state.as_deref() == Some("REFUSED") => {
+        Some(last) if last.ended_as == Some(AllocationEnd::Refused) => {
             let said = last.reason.as_deref().unwrap_or("it did not say why");
             told.summary = format!("Slurm refused the nodes that it needs: {said}");
             told.details.push(format!(

@@ -69,9 +69,7 @@ impl AutoSchedule {
         }
         match synced.unreachable {
             Some(why) => lines.push(format!("Slurm does not answer: {why}; nothing was concluded")),
-            None => lines.extend(
-                synced.seen.details.into_iter().filter(|l| !l.contains("a second look will tell")),
-            ),
+            None => lines.extend(synced.seen.details),
         }
         let query = Query::new().add("workflow_id", workflow.id).add("status", "ready");
         let ready: Vec<JobView> = client.list_all("/jobs", &query).await?;
@@ -243,6 +241,7 @@ mod tests {
             unneeded_since_ms: None,
             was_too_short: false,
             runners: 0,
+            ended_as: None,
         }
     }
 

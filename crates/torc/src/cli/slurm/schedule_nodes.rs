@@ -113,7 +113,7 @@ pub async fn send_waiting(allocator: &Allocator, workflow: WorkflowId) -> Result
             return Ok(sent);
         }
         // The server is sending some of it at this moment; an event tells how that went.
-        let told = |event: &EventView| event.kind.starts_with("allocation");
+        let told = |event: &EventView| event.kind.is_of_allocations();
         if !await_event(&mut events, deadline, told).await? {
             return Ok(sent);
         }

@@ -49,7 +49,7 @@ pub fn render(view: &SyncView) -> String {
                 escape::line(why)
             );
         }
-        for line in &slurm.seen.details {
+        for line in slurm.seen.details.iter().chain(&slurm.seen.first_misses) {
             let _ = writeln!(text, "{}", escape::line(line));
         }
     }

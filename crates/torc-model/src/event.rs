@@ -1,0 +1,180 @@
+//! The kinds of events: what a workflow's event stream, its webhooks and the server's own tasks can hear of.
+
+use crate::status::words;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+words! {
+    /// What happened.
+    EventKind {
+        /// An action was executed, well or not.
+        ActionExecuted = "action_executed",
+        /// The trigger of an action came.
+        ActionTriggered = "action_triggered",
+        /// An allocation is over.
+        AllocationEnded = "allocation_ended",
+        /// The batch system said why an allocation had ended.
+        AllocationExplained = "allocation_explained",
+        /// The batch system will start an allocation again.
+        AllocationRequeued = "allocation_requeued",
+        /// The runner of an allocation has reported.
+        AllocationStarted = "allocation_started",
+        /// No remaining job needs an allocation.
+        AllocationUnneeded = "allocation_unneeded",
+        /// Allocations were asked for.
+        AllocationsPlanned = "allocations_planned",
+        /// The batch system refused allocations.
+        AllocationsRefused = "allocations_refused",
+        /// Allocations were submitted to the batch system.
+        AllocationsSubmitted = "allocations_submitted",
+        /// It is not known whether the batch system has allocations.
+        AllocationsUnknown = "allocations_unknown",
+        /// An ended attempt got its cause after all.
+        AttemptExplained = "attempt_explained",
+        /// A verdict waits for a person.
+        ClassificationHeld = "classification_held",
+        /// A person rejected a verdict.
+        ClassificationRejected = "classification_rejected",
+        /// The handler of a step ended.
+        HandlerFinished = "handler_finished",
+        /// The handler of a step began.
+        HandlerStarted = "handler_started",
+        /// The user took an item out of the count.
+        ItemDropped = "item_dropped",
+        /// The items of a map became jobs.
+        ItemsExpanded = "items_expanded",
+        /// A map found its items.
+        ItemsFound = "items_found",
+        /// Recovery changed what a job gets.
+        JobAdjusted = "job_adjusted",
+        /// A job was canceled.
+        JobCanceled = "job_canceled",
+        /// The user changed a job.
+        JobChanged = "job_changed",
+        /// A verdict on a failure was applied.
+        JobClassified = "job_classified",
+        /// A job succeeded.
+        JobCompleted = "job_completed",
+        /// A job was switched off.
+        JobDisabled = "job_disabled",
+        /// A job was switched on again.
+        JobEnabled = "job_enabled",
+        /// A job failed for good.
+        JobFailed = "job_failed",
+        /// A job is held back.
+        JobHeld = "job_held",
+        /// A job failed and waits for a verdict.
+        JobPendingFailed = "job_pending_failed",
+        /// A job is no longer held back.
+        JobReleased = "job_released",
+        /// Crash recovery made the rows of a job fit together.
+        JobRepaired = "job_repaired",
+        /// Another attempt of a job was queued.
+        JobRetried = "job_retried",
+        /// An attempt of a job started.
+        JobStarted = "job_started",
+        /// A job was ended by a limit.
+        JobTerminated = "job_terminated",
+        /// A report came about an attempt that was no longer its runner's.
+        LateResult = "late_result",
+        /// A step will be tried again.
+        RetryScheduled = "retry_scheduled",
+        /// A runner is gone.
+        RunnerEnded = "runner_ended",
+        /// A runner gets no work for a while, because its node spoils jobs.
+        RunnerQuarantined = "runner_quarantined",
+        /// A runner registered.
+        RunnerStarted = "runner_started",
+        /// The quarantine of a runner is over.
+        RunnerTriedAgain = "runner_tried_again",
+        /// A step ended.
+        StepFinished = "step_finished",
+        /// The failure of a step was tolerated.
+        StepIgnored = "step_ignored",
+        /// A handler recovered a step.
+        StepRecovered = "step_recovered",
+        /// A step goes on where an earlier attempt stopped.
+        StepResumed = "step_resumed",
+        /// A step began.
+        StepStarted = "step_started",
+        /// The user canceled the workflow.
+        WorkflowCanceled = "workflow_canceled",
+        /// Every job is final.
+        WorkflowCompleted = "workflow_completed",
+        /// A round of recovery was carried out.
+        WorkflowRecovered = "workflow_recovered",
+        /// Allocations were planned anew.
+        WorkflowRegenerated = "workflow_regenerated",
+        /// Jobs were reset.
+        WorkflowReset = "workflow_reset",
+        /// A run began.
+        WorkflowStarted = "workflow_started",
+    }
+}
+
+impl EventKind {
+    /// About a job as a whole.
+    pub const fn is_of_jobs(self) -> bool {
+        matches!(
+            self,
+            Self::JobAdjusted
+                | Self::JobCanceled
+                | Self::JobChanged
+                | Self::JobClassified
+                | Self::JobCompleted
+                | Self::JobDisabled
+                | Self::JobEnabled
+                | Self::JobFailed
+                | Self::JobHeld
+                | Self::JobPendingFailed
+                | Self::JobReleased
+                | Self::JobRepaired
+                | Self::JobRetried
+                | Self::JobStarted
+                | Self::JobTerminated
+        )
+    }
+
+    /// About a runner.
+    pub const fn is_of_runners(self) -> bool {
+        matches!(
+            self,
+            Self::RunnerEnded
+                | Self::RunnerQuarantined
+                | Self::RunnerStarted
+                | Self::RunnerTriedAgain
+        )
+    }
+
+    /// About allocations.
+    pub const fn is_of_allocations(self) -> bool {
+        matches!(
+            self,
+            Self::AllocationEnded
+                | Self::AllocationExplained
+                | Self::AllocationRequeued
+                | Self::AllocationStarted
+                | Self::AllocationUnneeded
+                | Self::AllocationsPlanned
+                | Self::AllocationsRefused
+                | Self::AllocationsSubmitted
+                | Self::AllocationsUnknown
+        )
+    }
+
+    /// Told by the runner about the steps of an attempt.
+    pub const fn is_of_steps(self) -> bool {
+        matches!(
+            self,
+            Self::StepStarted
+                | Self::StepFinished
+                | Self::RetryScheduled
+                | Self::HandlerStarted
+                | Self::HandlerFinished
+                | Self::StepRecovered
+                | Self::StepIgnored
+                | Self::StepResumed
+                | Self::ItemsFound
+        )
+    }
+}
