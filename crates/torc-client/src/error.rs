@@ -81,6 +81,7 @@ impl Error {
     }
 }
 
+/// One line: runners and logs print it inside other texts.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,19 +94,19 @@ impl fmt::Display for Error {
                     write!(f, " (field `{field}`)")?;
                 }
                 match &info.hint {
-                    Some(hint) => write!(f, "\nhint: {hint}"),
+                    Some(hint) => write!(f, " (hint: {hint})"),
                     None => Ok(()),
                 }
             }
             Self::Protocol { url, message } => write!(
                 f,
-                "the answer from `{url}` was not understood: {message}\nhint: is this the address of a Torc server of \
-                 the same version?"
+                "the answer from `{url}` was not understood: {message} (hint: is this the address of a Torc \
+                 server of the same version?)"
             ),
             Self::Config { message, hint } => {
                 f.write_str(message)?;
                 match hint {
-                    Some(hint) => write!(f, "\nhint: {hint}"),
+                    Some(hint) => write!(f, " (hint: {hint})"),
                     None => Ok(()),
                 }
             }

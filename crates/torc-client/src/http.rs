@@ -159,6 +159,11 @@ impl Client {
         self.time_limit
     }
 
+    /// The token that it sends, for a child process that is to speak to the same server.
+    pub fn token(&self) -> &str {
+        &self.inner.token
+    }
+
     /// `http://host:port`, as jobs get it in `TORC_API_URL`.
     pub fn url(&self) -> &str {
         &self.inner.origin

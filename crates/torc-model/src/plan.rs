@@ -138,6 +138,17 @@ pub struct Execution {
     pub timeout_exit_code: i32,
     /// Return code recorded for memory use beyond the limit.
     pub oom_exit_code: i32,
+    /// How shell text is run unless a job says otherwise.
+    pub shell: Shell,
+    /// `runtime` ends attempts unless a job says otherwise.
+    pub enforce_runtime: bool,
+}
+
+impl Execution {
+    /// Whether `runtime` ends the attempts of a job.
+    pub fn enforces_runtime(&self, job: &JobExtra) -> bool {
+        job.enforce_runtime.unwrap_or(self.enforce_runtime)
+    }
 }
 
 impl Default for Execution {
@@ -149,6 +160,8 @@ impl Default for Execution {
             termination_signal: "SIGTERM".into(),
             timeout_exit_code: 152,
             oom_exit_code: 137,
+            shell: Shell::Default,
+            enforce_runtime: false,
         }
     }
 }
@@ -245,7 +258,7 @@ pub struct JobExtra {
     /// Environment of this job, before the workflow's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// A limit on an attempt's time that does not influence scheduling.
+    /// An attempt is ended after this long; does not influence scheduling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Runtime>,
     /// How often the job is started again after its runner was lost; 3 unless set.
@@ -260,12 +273,54 @@ pub struct JobExtra {
     /// Where its output goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
+    /// `runtime` ends its attempts; the workflow's setting unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enforce_runtime: Option<bool>,
+    /// What counts as success.
+    #[serde(flatten)]
+    pub strictness: Strictness,
+    /// Paths that `${files.input.NAME.list}` stands for, one list per place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lists: Vec<Vec<String>>,
     /// The parameter values it was made from.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,
     /// Map and reduce settings, in the canonical JSON form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<Value>,
+}
+
+/// What counts as success of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Strictness {
+    /// How shell text is run; the workflow's setting unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shell: Option<Shell>,
+    /// The job may succeed although the kernel killed a process of it at its memory limit.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tolerate_oom: bool,
+    /// Output files that were there before the attempt count as made by it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub accept_existing_outputs: bool,
+}
+
+impl Strictness {
+    /// Nothing is set.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How shell text is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shell {
+    /// `bash -c`, or `sh -c` where there is no bash.
+    #[default]
+    Default,
+    /// The same after `set -euo pipefail`; only with bash.
+    Strict,
 }
 
 crate::plain!(JobExtra);
@@ -315,7 +370,7 @@ pub struct Requirements {
     pub num_nodes: u32,
     /// Memory; a limit when the workflow limits resources. None: not counted, not limited.
     pub memory: Option<Memory>,
-    /// Longest time an attempt may take. None: no limit.
+    /// How long an attempt is expected to take; ends it only where that is enforced.
     pub runtime: Option<Runtime>,
 }
 
@@ -504,9 +559,15 @@ pub enum ActionKind {
         num_allocations: u32,
         /// One runner on each node instead of one per allocation.
         start_one_worker_per_node: bool,
-        /// Queue mode with this many jobs at once.
+        /// At most this many jobs at once in each runner.
         max_parallel_jobs: Option<u32>,
     },
+}
+
+/// The environment variable that tells a job where its `nth` list of input files is, counted from
+/// 1.
+pub fn list_variable(nth: usize) -> String {
+    format!("TORC_LIST_{nth}")
 }
 
 /// The environment variable that tells a job the current value of its input user data, as JSON

@@ -1,7 +1,8 @@
 //! One action: its commands, one after the other, until one fails.
 
 use crate::attempt::Context;
-use crate::process::{Order, Sink};
+use crate::long::{self, Files};
+use crate::process::{Order, OrderRest, Sink};
 use crate::supervisor::{Exit, How};
 use crate::sys;
 use torc_model::api::ActionPacket;
@@ -79,6 +80,10 @@ impl Action {
                 .output_dir
                 .join(format!("actions/action_wf{}_{}{ending}", context.workflow_id, self.id))
         };
+        let env: Vec<(String, String)> =
+            context.env.clone().into_iter().chain(context.common_env()).collect();
+        let dir = long::is_long(command, &env).then(|| path("_long"));
+        let rest = OrderRest { files: Files { lists: Vec::new(), dir }, ..OrderRest::default() };
         let sink = |path| if self.next == 0 { Sink::Create(path) } else { Sink::Append(path) };
         let order = Order {
             id,
@@ -87,11 +92,13 @@ impl Action {
             argv: Vec::new(),
             dir: None,
             stdin: None,
-            env: context.env.clone().into_iter().chain(context.common_env()).collect(),
+            env,
             stdout: sink(path(".o")),
             stderr: sink(path(".e")),
             time_limit: None,
             memory_limit: None,
+            shell: context.execution.shell,
+            rest: rest.boxed(),
         };
         self.next += 1;
         Next::Run(Box::new(order))

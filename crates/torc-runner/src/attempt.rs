@@ -2,8 +2,10 @@
 //!
 //! States facts and never decides about a retry: that is the server's.
 
+use crate::long::{self, Files};
 use crate::monitor::Sample;
-use crate::process::{Order, Sink};
+use crate::outputs::Before;
+use crate::process::{Order, OrderRest, Sink};
 use crate::steps::Live;
 use crate::supervisor::{Exit, How, StopReason};
 use crate::sys;
@@ -16,7 +18,7 @@ use torc_model::api::{
     AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP,
 };
 use torc_model::ids::WorkflowId;
-use torc_model::plan::{Execution, OnScriptFailure, Stdio, StdioMode};
+use torc_model::plan::{Execution, OnScriptFailure, Shell, Stdio, StdioMode, list_variable};
 use torc_model::status::{Cause, EndDetail, EvidenceSource};
 
 /// How much of the end of standard error a failure's report carries.
@@ -85,6 +87,8 @@ pub struct Attempt {
     stage: Stage,
     pub(crate) script: Option<ScriptResult>,
     has_started: bool,
+    /// Output files as they were before, unless those count as its own.
+    pub(crate) outputs: Option<Arc<Before>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,13 +115,17 @@ pub struct Finish {
     stage: Stage,
     script: Option<ScriptResult>,
     exit: Exit,
+    outputs: Option<Arc<Before>>,
 }
 
 impl Attempt {
     /// An attempt that may use these GPUs.
     pub fn new(packet: AttemptPacket, gpus: Vec<String>) -> Self {
         let stage = if packet.recovery.is_some() { Stage::Script } else { Stage::Command };
-        Self { packet, gpus, stage, script: None, has_started: false }
+        let is_watched =
+            !packet.output_files.is_empty() && !packet.strictness.accept_existing_outputs;
+        let outputs = is_watched.then(|| Arc::new(Before::new(&packet.output_files)));
+        Self { packet, gpus, stage, script: None, has_started: false, outputs }
     }
 
     /// What was seen of it, as a line of the time series.
@@ -151,10 +159,13 @@ impl Attempt {
             (Stage::Script, Some(script)) => {
                 let mut env = self.env(context, script.failed_attempt_id);
                 env.push(("TORC_RETURN_CODE".into(), script.return_code.to_string()));
+                let rest = self.rest(context, &script.script, &env);
                 Order {
                     id,
                     tag: context.tag(id),
                     text: script.script.clone(),
+                    shell: self.shell(context),
+                    rest,
                     argv: Vec::new(),
                     env,
                     dir: None,
@@ -172,12 +183,16 @@ impl Attempt {
                     None => self.packet.command.clone(),
                 };
                 let limit = self.packet.memory_bytes.filter(|_| context.execution.limit_resources);
+                let env = self.env(context, self.packet.attempt_id);
+                let rest = self.rest(context, &text, &env);
                 Order {
                     id,
                     tag: context.tag(id),
                     text,
+                    shell: self.shell(context),
+                    rest,
                     argv: Vec::new(),
-                    env: self.env(context, self.packet.attempt_id),
+                    env,
                     dir: None,
                     stdin: None,
                     stdout,
@@ -195,6 +210,27 @@ impl Attempt {
         }
     }
 
+    /// How its shell text is run.
+    pub fn shell(&self, context: &Context) -> Shell {
+        self.packet.strictness.shell.unwrap_or(context.execution.shell)
+    }
+
+    /// What must be done before a process of it starts.
+    fn rest(
+        &self,
+        context: &Context,
+        text: &str,
+        env: &[(String, String)],
+    ) -> Option<Box<OrderRest>> {
+        let dir = long::is_long(text, env).then(|| long_dir(context, &self.packet));
+        let rest = OrderRest {
+            files: Files { lists: lists(context, &self.packet), dir },
+            outputs: self.outputs.clone(),
+            tolerates_oom: self.packet.strictness.tolerate_oom,
+        };
+        rest.boxed()
+    }
+
     /// The variables of its processes.
     pub fn env(&self, context: &Context, attempt_id: i64) -> Vec<(String, String)> {
         let pairs = |map: &BTreeMap<String, String>| {
@@ -207,6 +243,9 @@ impl Attempt {
         env.push(("TORC_JOB_NAME".into(), self.packet.job_name.clone()));
         env.push(("TORC_RUN_ID".into(), self.packet.run_id.to_string()));
         env.push(("TORC_ATTEMPT_ID".into(), attempt_id.to_string()));
+        env.extend((1..=self.packet.lists.len()).map(|nth| {
+            (list_variable(nth), list_path(context, &self.packet, nth).display().to_string())
+        }));
         if !self.gpus.is_empty() {
             let list = self.gpus.join(",");
             for name in ["CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"] {
@@ -247,13 +286,30 @@ impl Attempt {
                 return (Some(self), Next::Run(Box::new(order)));
             }
         }
-        let Self { packet, stage, script, .. } = *self;
-        (None, Next::Report(Box::new(Finish { packet, stage, script, exit })))
+        let Self { packet, stage, script, outputs, .. } = *self;
+        (None, Next::Report(Box::new(Finish { packet, stage, script, exit, outputs })))
     }
 }
 
+/// Where the `nth` list of paths is, counted from 1.
+fn list_path(context: &Context, packet: &AttemptPacket, nth: usize) -> PathBuf {
+    context.log_path(packet, &format!("_list{nth}.txt"))
+}
+
+/// The lists of paths of an attempt and where they go.
+pub fn lists(context: &Context, packet: &AttemptPacket) -> Vec<(PathBuf, Vec<String>)> {
+    let numbered = packet.lists.iter().enumerate();
+    numbered.map(|(n, list)| (list_path(context, packet, n + 1), list.clone())).collect()
+}
+
+/// Where the long texts and values of an attempt go while it runs.
+pub fn long_dir(context: &Context, packet: &AttemptPacket) -> PathBuf {
+    context.log_path(packet, "_long")
+}
+
 fn script_result(context: &Context, packet: &AttemptPacket, exit: &Exit) -> ScriptResult {
-    let verdict = judge(exit, &context.execution, None, &[]);
+    let rules = Rules { checkpoint: None, ..Rules::of(context, packet) };
+    let verdict = judge(exit, &rules, &Lacking::default());
     ScriptResult {
         return_code: verdict.return_code,
         exec_seconds: exit.wall.as_secs_f64(),
@@ -283,18 +339,26 @@ pub fn sinks(context: &Context, packet: &AttemptPacket) -> (Sink, Sink) {
 impl Finish {
     /// The report needs no look at any file.
     pub fn is_quick(&self, context: &Context) -> bool {
-        self.exit.how == How::Code(0)
-            && self.exit.stop.is_none()
+        self.exit.is_clean()
             && self.packet.output_files.is_empty()
+            && is_short(context, &self.packet)
             && !stdio(context, &self.packet).delete_on_success
     }
 
     /// Looks at files and makes the report.
     pub fn report(self, context: &Context) -> CompletionReport {
-        let Self { packet, stage, script, exit } = self;
-        let is_clean = stage == Stage::Command && exit.how == How::Code(0) && exit.stop.is_none();
-        let missing = if is_clean { missing_files(context, &packet) } else { Vec::new() };
-        let mut verdict = judge(&exit, &context.execution, context.checkpoint_exit_code, &missing);
+        let Self { packet, stage, script, exit, outputs } = self;
+        let has_ended_well =
+            stage == Stage::Command && exit.how == How::Code(0) && exit.stop.is_none();
+        let lacking = match has_ended_well {
+            true => Lacking::find(context, &packet, outputs.as_deref()),
+            false => Lacking::default(),
+        };
+        let rules = Rules::of(context, &packet);
+        let mut verdict = judge(&exit, &rules, &lacking);
+        if !is_short(context, &packet) {
+            long::remove(&long_dir(context, &packet));
+        }
         let (mut stdout, mut stderr) = match stage {
             Stage::Command => sinks(context, &packet),
             Stage::Script => {
@@ -308,7 +372,9 @@ impl Finish {
         let (stderr_tail, stderr_tail_start) =
             tail_of.filter(|_| !is_success).and_then(tail).unzip();
         if is_success && stdio(context, &packet).delete_on_success {
-            for path in [stdout.path(), stderr.path()].into_iter().flatten() {
+            let lists: Vec<PathBuf> = lists(context, &packet).into_iter().map(|(p, _)| p).collect();
+            let logs = [stdout.path(), stderr.path()].into_iter().flatten();
+            for path in logs.chain(lists.iter().map(PathBuf::as_path)) {
                 if let Err(error) = std::fs::remove_file(path) {
                     tracing::warn!(path = %path.display(), %error, "can not remove a log file");
                 }
@@ -383,15 +449,89 @@ pub fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The output files that are not there.
-pub fn missing_files(context: &Context, packet: &AttemptPacket) -> Vec<String> {
-    let is_missing = |path: &str| !context.working_dir.join(path).exists();
-    packet
-        .output_files
-        .iter()
-        .filter(|f| is_missing(&f.path))
-        .map(|f| format!("`{}` ({})", f.path, f.name))
-        .collect()
+/// Nothing of an attempt can have gone by file.
+fn is_short(context: &Context, packet: &AttemptPacket) -> bool {
+    let before = packet.invocation_script.as_ref().map_or(0, String::len);
+    let script = packet.recovery.as_ref().map_or(0, |recovery| recovery.script.len());
+    before + packet.command.len() < long::LONGEST
+        && script < long::LONGEST
+        && packet.env.values().chain(context.env.values()).all(|value| value.len() < long::SMALL)
+}
+
+/// Output files that an attempt did not make.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Lacking {
+    missing: Vec<String>,
+    /// They were there before it and did not change.
+    old: Vec<String>,
+}
+
+impl Lacking {
+    /// Looks at the output files of an attempt that has ended.
+    pub fn find(context: &Context, packet: &AttemptPacket, before: Option<&Before>) -> Self {
+        // A job that saves its state and continues keeps what its earlier attempts wrote.
+        let continues = context.checkpoint_exit_code.is_some() && packet.attempt_id > 1;
+        let before = before.filter(|_| !continues);
+        let mut lacking = Self::default();
+        for (index, file) in packet.output_files.iter().enumerate() {
+            let name = || format!("`{}` ({})", file.path, file.name);
+            if !context.working_dir.join(&file.path).exists() {
+                lacking.missing.push(name());
+            } else if before.is_some_and(|b| b.is_untouched(index, &context.working_dir)) {
+                lacking.old.push(name());
+            }
+        }
+        lacking
+    }
+
+    /// Nothing is lacking.
+    pub fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.old.is_empty()
+    }
+
+    /// What is wrong with the output files, to go after a `but`.
+    pub fn sentence(&self) -> String {
+        let missing = (!self.missing.is_empty())
+            .then(|| format!("output files are missing: {}", named(&self.missing)));
+        let old = (!self.old.is_empty()).then(|| {
+            format!(
+                "output files are older than this attempt, which did not write them: {}",
+                named(&self.old)
+            )
+        });
+        missing.into_iter().chain(old).collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn named(files: &[String]) -> String {
+    let rest = files.len().saturating_sub(NAMED_FILES);
+    let mut names = files[..files.len().min(NAMED_FILES)].join(", ");
+    if rest > 0 {
+        names += &format!(" and {rest} more");
+    }
+    names
+}
+
+/// What decides how an end is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// The workflow's settings.
+    pub execution: &'a Execution,
+    /// Exit code that means "continue me".
+    pub checkpoint: Option<i64>,
+    /// Success counts although the kernel killed a process at the memory limit.
+    pub tolerates_oom: bool,
+}
+
+impl<'a> Rules<'a> {
+    /// For an attempt.
+    pub fn of(context: &'a Context, packet: &AttemptPacket) -> Self {
+        Self {
+            execution: &context.execution,
+            checkpoint: context.checkpoint_exit_code,
+            tolerates_oom: packet.strictness.tolerate_oom,
+        }
+    }
 }
 
 /// The end of a file, decoded lossily, and where it begins; None when there is nothing to read.
@@ -442,12 +582,8 @@ fn evidence(source: EvidenceSource, text: String) -> Evidence {
 
 /// The cause of an end, from the strongest evidence to the weakest: what we did, what the kernel
 /// counted, what files are there, what the program said.
-pub fn judge(
-    exit: &Exit,
-    execution: &Execution,
-    checkpoint: Option<i64>,
-    missing: &[String],
-) -> Verdict {
+pub fn judge(exit: &Exit, rules: &Rules<'_>, lacking: &Lacking) -> Verdict {
+    let Rules { execution, checkpoint, tolerates_oom } = *rules;
     let signal = match exit.how {
         How::Signal(signal) => Some(i64::from(signal)),
         How::Code(_) | How::NotStarted(_) => None,
@@ -523,8 +659,8 @@ pub fn judge(
                 format!("{used_bytes} bytes were in use; the limit is {limit_bytes}"),
             ));
         }
-        // The program may have coped with it, so it is no failure; but people should see it.
-        (None, How::Code(0)) if missing.is_empty() => {
+        // The job says that it copes with it, so it is no failure; but people should see it.
+        (None, How::Code(0)) if tolerates_oom && lacking.is_empty() => {
             if kernel_kills > 0 {
                 let text = format!(
                     "the kernel killed {kernel_kills} of its processes for exceeding the memory limit"
@@ -532,25 +668,15 @@ pub fn judge(
                 found.evidence.push(evidence(EvidenceSource::Kernel, text));
             }
         }
-        (None, How::Code(0)) => {
-            let rest = missing.len().saturating_sub(NAMED_FILES);
-            let mut names = missing[..missing.len().min(NAMED_FILES)].join(", ");
-            if rest > 0 {
-                names += &format!(" and {rest} more");
-            }
-            set(
-                1,
-                Cause::MissingOutput,
-                format!("exit code 0, but output files are missing: {names}"),
-            );
-            found.evidence.push(evidence(EvidenceSource::Output, format!("missing: {names}")));
-        }
-        (None, How::Code(_) | How::Signal(_)) if kernel_kills > 0 => {
-            set(
-                i64::from(execution.oom_exit_code),
-                Cause::Oom,
-                "used more memory than its limit".into(),
-            );
+        // Whatever code the shell returned: a pipe or a next line hides the death of a part.
+        (None, How::Code(_) | How::Signal(_))
+            if kernel_kills > 0 && !(tolerates_oom && exit.how == How::Code(0)) =>
+        {
+            let error = match exit.how {
+                How::Code(0) => "exit code 0, but a part of it used more memory than its limit",
+                _ => "used more memory than its limit",
+            };
+            set(i64::from(execution.oom_exit_code), Cause::Oom, error.into());
             let peak = exit
                 .memory
                 .and_then(|m| m.peak_bytes)
@@ -560,6 +686,12 @@ pub fn judge(
                 "the kernel killed {kernel_kills} of its processes for exceeding the limit{peak}"
             );
             found.evidence.insert(0, evidence(EvidenceSource::Kernel, text));
+        }
+        (None, How::Code(0)) if lacking.is_empty() => {}
+        (None, How::Code(0)) => {
+            let text = lacking.sentence();
+            set(1, Cause::MissingOutput, format!("exit code 0, but {text}"));
+            found.evidence.push(evidence(EvidenceSource::Output, text));
         }
         (None, How::Code(_) | How::Signal(_)) if exit.machine_oom => {
             set(

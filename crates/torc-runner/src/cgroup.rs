@@ -63,14 +63,20 @@ impl Cgroups {
             return None;
         }
         // Permission to make a directory does not mean that limits can be set: try one.
-        let probe = cgroups.create("probe", 64 << 20).ok()?;
+        let probe = cgroups.create("probe", 64 << 20, false).ok()?;
         let works = probe.oom_kills().is_some();
         probe.remove();
         works.then_some(cgroups)
     }
 
-    /// Makes a group that holds at most `limit_bytes`.
-    pub fn create(&self, name: &str, limit_bytes: u64) -> io::Result<Group> {
+    /// Makes a group that holds at most `limit_bytes`. Beyond that the kernel ends all of it where it
+    /// can, or one process, if the job copes with that.
+    pub fn create(
+        &self,
+        name: &str,
+        limit_bytes: u64,
+        copes_with_kills: bool,
+    ) -> io::Result<Group> {
         let group = Group { version: self.version, dir: self.dir.join(name) };
         fs::create_dir(&group.dir)?;
         let limit = limit_bytes.to_string();
@@ -85,8 +91,10 @@ impl Cgroups {
             Version::V2 => {
                 let set = fs::write(group.dir.join("memory.max"), &limit);
                 let _ = fs::write(group.dir.join("memory.swap.max"), "0");
-                // Half a job is of no use: the kernel ends all of it.
-                let _ = fs::write(group.dir.join("memory.oom.group"), "1");
+                // Half a job is of no use: a shell would go on with its next line.
+                if !copes_with_kills {
+                    let _ = fs::write(group.dir.join("memory.oom.group"), "1");
+                }
                 set
             }
         };
@@ -275,7 +283,7 @@ mod tests {
     fn version_2_files_are_written_and_read() {
         let dir = tempfile::tempdir().unwrap();
         let cgroups = Cgroups { version: Version::V2, dir: dir.path().into(), _lock: None };
-        let group = cgroups.create("a1", 4096).unwrap();
+        let group = cgroups.create("a1", 4096, false).unwrap();
         assert_eq!(fs::read_to_string(group.dir.join("memory.max")).unwrap(), "4096");
         assert_eq!(fs::read_to_string(group.dir.join("memory.oom.group")).unwrap(), "1");
         assert_eq!(group.oom_kills(), None);

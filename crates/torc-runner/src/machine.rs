@@ -13,6 +13,7 @@ pub fn detect() -> (Capacity, Vec<String>) {
         num_gpus: i64::try_from(gpus.len()).unwrap_or(0),
         num_nodes: 1,
         max_parallel_jobs: None,
+        ignore_resources: false,
     };
     (capacity, gpus)
 }

@@ -2,6 +2,8 @@
 //! business.
 
 use crate::cgroup::{Cgroups, Group, JOIN_SCRIPT};
+use crate::long::{self, Files};
+use crate::outputs::Before;
 use crate::plain::{self, Plain};
 use crate::procfs::TAG;
 use crate::sys::{self, Program, SpawnError, Strings};
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use torc_fence::{Mark, Owner};
+use torc_model::plan::Shell;
 
 /// What to run and within which limits.
 #[derive(Clone, Debug)]
@@ -41,6 +44,31 @@ pub struct Order {
     pub time_limit: Option<Duration>,
     /// It is killed when it uses more.
     pub memory_limit: Option<u64>,
+    /// Shell text runs after `set -euo pipefail`.
+    pub shell: Shell,
+    /// Whatever else few processes have.
+    pub rest: Option<Box<OrderRest>>,
+}
+
+/// What must be done before a process starts.
+#[derive(Clone, Debug, Default)]
+pub struct OrderRest {
+    /// What goes by file.
+    pub files: Files,
+    /// Output files to look at.
+    pub outputs: Option<Arc<Before>>,
+    /// Its memory limit may end a part of it.
+    pub tolerates_oom: bool,
+}
+
+impl OrderRest {
+    /// None if there is nothing in it.
+    pub fn boxed(self) -> Option<Box<Self>> {
+        let Self { files, outputs, tolerates_oom } = &self;
+        let is_needed =
+            *tolerates_oom || outputs.is_some() || files.dir.is_some() || !files.lists.is_empty();
+        is_needed.then(|| Box::new(self))
+    }
 }
 
 /// Where a stream of output goes.
@@ -161,6 +189,14 @@ impl LaunchError {
 
 /// Starts a process in a group of its own. Blocks until its program runs.
 pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
+    let long;
+    let (order, prelude) = match prepare(setup, order)? {
+        Some(values) => {
+            long = Order { env: values.env, ..order.clone() };
+            (&long, values.prelude)
+        }
+        None => (order, String::new()),
+    };
     let (stdout, stderr) = open_sinks(order)?;
     let stdin = match &order.stdin {
         Some(path) => {
@@ -176,7 +212,11 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
         stderr.as_ref().unwrap_or(&setup.null).as_fd(),
     ];
     let group = match (&setup.cgroups, order.memory_limit) {
-        (Some(cgroups), Some(limit)) => match cgroups.create(&format!("p{}", order.id), limit) {
+        (Some(cgroups), Some(limit)) => match cgroups.create(
+            &format!("p{}", order.id),
+            limit,
+            order.rest.as_ref().is_some_and(|rest| rest.tolerates_oom),
+        ) {
             Ok(group) => Some(group),
             Err(error) => {
                 tracing::warn!(%error, "can not make a control group; memory is watched by sampling");
@@ -187,7 +227,7 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
     };
     let started = (Instant::now(), time::now_ms());
     torc_failpoint::hit("runner.before_spawn");
-    match start(setup, order, group.as_ref(), stdio) {
+    match start(setup, order, &prelude, group.as_ref(), stdio) {
         Ok((pid, pidfd)) => {
             torc_failpoint::hit("runner.after_spawn");
             let pidfd = pidfd.or_else(|| sys::pidfd_open(pid).ok());
@@ -203,11 +243,26 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
     }
 }
 
+/// Looks at output files and writes what goes by file; the environment if that has changed.
+fn prepare(setup: &Setup, order: &Order) -> Result<Option<long::Values>, LaunchError> {
+    let Some(rest) = &order.rest else { return Ok(None) };
+    if let Some(outputs) = &rest.outputs {
+        outputs.look(&setup.working_dir);
+    }
+    long::write_lists(&rest.files.lists)
+        .map_err(|error| LaunchError::new("cannot write a list of input files", &error))?;
+    let Some(dir) = &rest.files.dir else { return Ok(None) };
+    let values = long::values(&order.env, dir)
+        .map_err(|error| LaunchError::new("cannot write a long value to a file", &error))?;
+    Ok(Some(values))
+}
+
 type Started = (i32, Option<OwnedFd>);
 
 fn start(
     setup: &Setup,
     order: &Order,
+    prelude: &str,
     group: Option<&Group>,
     stdio: [BorrowedFd<'_>; 3],
 ) -> Result<Started, LaunchError> {
@@ -217,9 +272,29 @@ fn start(
     let env = environment(setup, order, &[])
         .map_err(|error| LaunchError::new("can not start", &error))?;
     let dir = order.dir.as_ref().unwrap_or(&setup.working_dir);
+    let script = script(order, prelude)?;
     let shell = setup.shell.as_os_str();
     let arguments: Vec<&OsStr> = match order.argv.as_slice() {
-        [] => vec![shell, OsStr::new("-c"), OsStr::new(&order.text)],
+        [] => {
+            let strict: &[&str] = match order.shell {
+                Shell::Default => &[],
+                Shell::Strict if !is_bash(&setup.shell) => {
+                    return Err(LaunchError {
+                        message: format!(
+                            "`shell: strict` needs bash, and there is only `{}`",
+                            setup.shell.display()
+                        ),
+                        return_code: 127,
+                    });
+                }
+                Shell::Strict => &["-euo", "pipefail"],
+            };
+            let what = match &script {
+                Some(script) => vec![script.as_os_str()],
+                None => vec![OsStr::new("-c"), OsStr::new(&order.text)],
+            };
+            [shell].into_iter().chain(strict.iter().map(OsStr::new)).chain(what).collect()
+        }
         argv => argv.iter().map(OsStr::new).collect(),
     };
     // Where nothing is found the name itself is tried, so that the error is the kernel's.
@@ -233,10 +308,43 @@ fn start(
         SpawnError::Directory(error) => {
             LaunchError::new(&format!("can not start in `{}`", dir.display()), &error)
         }
+        SpawnError::Program(error) if error.raw_os_error() == Some(libc::E2BIG) => {
+            LaunchError::new(&too_long(order, &program), &error)
+        }
         SpawnError::Program(error) => {
             LaunchError::new(&format!("can not start `{}`", program.display()), &error)
         }
     })
+}
+
+/// Which part of an order is too long for the kernel although long ones went by file.
+fn too_long(order: &Order, program: &Path) -> String {
+    let values: usize = order.env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let words: usize = order.argv.iter().map(String::len).sum();
+    let kib = |bytes: usize| bytes.div_ceil(1024);
+    format!(
+        "cannot start `{}`: its arguments have {} KiB and the job's own environment variables {} KiB, \
+         more than the kernel takes",
+        program.display(),
+        kib(words),
+        kib(values)
+    )
+}
+
+/// A file with the shell text, if that is too long for an argument or values must be read first.
+fn script(order: &Order, prelude: &str) -> Result<Option<PathBuf>, LaunchError> {
+    let is_long = order.text.len() > long::LONGEST || !prelude.is_empty();
+    let dir = order.rest.as_ref().and_then(|rest| rest.files.dir.as_ref());
+    let Some(dir) = dir.filter(|_| is_long && order.argv.is_empty()) else { return Ok(None) };
+    // Lines of the text keep their numbers.
+    let text = format!("{prelude}{}", order.text);
+    long::script(&text, dir)
+        .map(Some)
+        .map_err(|error| LaunchError::new("cannot write a long command to a file", &error))
+}
+
+fn is_bash(shell: &Path) -> bool {
+    shell.file_name() == Some(OsStr::new("bash"))
 }
 
 /// Runs the command's program without a shell if a shell would do the same; None if one is needed

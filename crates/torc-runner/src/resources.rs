@@ -48,16 +48,13 @@ impl Free {
         let nodes = if packet.num_nodes > 1 { packet.num_nodes } else { 0 };
         let memory_bytes = packet.memory_bytes.unwrap_or(0);
         let gpu_count = usize::try_from(packet.num_gpus).unwrap_or(0);
-        let fits = match self.capacity.max_parallel_jobs {
-            Some(limit) => self.running < limit,
-            None => {
-                packet.num_cpus <= self.cpus
-                    && (memory_bytes <= self.memory_bytes || self.capacity.memory_bytes == 0)
-                    && gpu_count <= self.gpus.len()
-                    && nodes <= self.nodes
-            }
-        };
-        if !fits && self.running > 0 {
+        let has_place = self.capacity.max_parallel_jobs.is_none_or(|most| self.running < most);
+        let has_room = self.capacity.ignore_resources
+            || (packet.num_cpus <= self.cpus
+                && (memory_bytes <= self.memory_bytes || self.capacity.memory_bytes == 0)
+                && gpu_count <= self.gpus.len()
+                && nodes <= self.nodes);
+        if !(has_place && has_room) && self.running > 0 {
             return None;
         }
         self.running += 1;
@@ -90,6 +87,7 @@ mod tests {
             num_gpus: 2,
             num_nodes: 2,
             max_parallel_jobs: None,
+            ignore_resources: false,
         }
     }
 
@@ -128,8 +126,20 @@ mod tests {
     }
 
     #[test]
-    fn queue_mode_counts_jobs_only() {
-        let mut free = Free::new(Capacity { max_parallel_jobs: Some(2), ..capacity() }, Vec::new());
+    fn a_cap_on_jobs_is_on_top_of_the_resources() {
+        let capped = Capacity { max_parallel_jobs: Some(2), ..capacity() };
+        let mut free = Free::new(capped.clone(), Vec::new());
+        assert!(free.take(&need(3, 100, 0, 1)).is_some());
+        assert_eq!(free.take(&need(3, 100, 0, 1)), None, "the CPUs are gone");
+        assert!(free.take(&need(1, 100, 0, 1)).is_some());
+        assert_eq!(free.take(&need(0, 0, 0, 1)), None, "two run");
+    }
+
+    #[test]
+    fn resources_that_are_ignored_hold_nothing_back() {
+        let ignoring =
+            Capacity { max_parallel_jobs: Some(2), ignore_resources: true, ..capacity() };
+        let mut free = Free::new(ignoring, Vec::new());
         let first = free.take(&need(100, 100_000, 9, 9)).unwrap();
         assert_eq!(first.gpus.len(), 2);
         assert!(free.take(&need(100, 100_000, 9, 9)).is_some());

@@ -139,9 +139,10 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// It ended by itself and well.
+    /// It ended by itself and well, and the kernel killed no part of it.
     pub fn is_clean(&self) -> bool {
-        self.how == How::Code(0) && self.stop.is_none()
+        let kills = self.memory.map_or(0, |memory| memory.oom_kills);
+        self.how == How::Code(0) && self.stop.is_none() && kills == 0
     }
 }
 

@@ -651,7 +651,14 @@ impl Server {
             Wish::Disable(index) => self.apply(flow, now, |w, _, at| w.disable(*index, at))?,
             Wish::Adjust(index, memory, priority) => {
                 self.apply(flow, now, |w, _, _| {
-                    w.adjust(*index, Some(*memory), None, Some(*priority))
+                    w.adjust(
+                        *index,
+                        torc_model::core::Adjustment {
+                            memory: Some(*memory),
+                            priority: Some(*priority),
+                            ..Default::default()
+                        },
+                    )
                 })?;
                 self.put(Write::Adjusted(flow, *index as usize, Some(*memory), Some(*priority)))?;
                 Ok(())

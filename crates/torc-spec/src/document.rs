@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use torc_model::plan::{Rule, Stdio};
+use torc_model::plan::{Rule, Shell, Stdio};
 use torc_model::sparse::Sparse;
 use torc_model::status::Trigger;
 use torc_model::units::{Memory, Runtime};
@@ -23,6 +23,8 @@ pub(crate) struct Document {
     pub project: Option<String>,
     pub metadata: Option<Value>,
     pub env: BTreeMap<String, String>,
+    pub shell: Option<Shell>,
+    pub enforce_runtime: bool,
     pub parameters: Map<String, Value>,
     pub parameter_mode: Mode,
     pub use_pending_failed: bool,
@@ -194,6 +196,10 @@ pub(crate) struct JobRest {
     pub uses: Vec<String>,
     pub label: Option<String>,
     pub stdio: Option<Stdio>,
+    pub shell: Option<Shell>,
+    pub enforce_runtime: Option<bool>,
+    pub tolerate_oom: bool,
+    pub accept_existing_outputs: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

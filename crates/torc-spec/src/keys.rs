@@ -196,6 +196,16 @@ pub static WORKFLOW: Object = Object {
         ),
         field("env", ENVIRONMENT, "Environment variables of every job; a job's own win."),
         field(
+            "shell",
+            SHELL,
+            "How shell text is run: `strict` means after `set -euo pipefail` in bash; `default` unless set.",
+        ),
+        field(
+            "enforce_runtime",
+            Shape::Bool,
+            "`runtime` ends attempts like `timeout`, instead of only planning; false unless set.",
+        ),
+        field(
             "limits",
             Shape::Map(KeyRule::Name, &Shape::Int(0, 1_000_000)),
             "How many jobs may use something at once, where the server does not say so already; see `uses`.",
@@ -404,6 +414,26 @@ pub static JOB: Object = Object {
         field("env", ENVIRONMENT, "Its environment variables."),
         field("timeout", Shape::Timeout, "An attempt is ended after this long."),
         field(
+            "enforce_runtime",
+            Shape::Bool,
+            "Its `runtime` ends an attempt, too; as the workflow says unless set.",
+        ),
+        field(
+            "shell",
+            SHELL,
+            "`strict` or `default`, as for the workflow, whose setting it has unless set.",
+        ),
+        field(
+            "tolerate_oom",
+            Shape::Bool,
+            "It may succeed although the kernel killed a process of it at its memory limit; false unless set.",
+        ),
+        field(
+            "accept_existing_outputs",
+            Shape::Bool,
+            "Output files that were there before and did not change count as made; false unless set.",
+        ),
+        field(
             "max_lost_retries",
             Shape::Int(0, 1_000_000),
             "How often it starts again after its runner was lost; 3 unless set.",
@@ -477,7 +507,7 @@ static REQUIREMENTS: Object = Object {
         field(
             "runtime",
             Shape::Runtime,
-            "Longest time an attempt may take, such as `2h`; no limit unless set.",
+            "How long an attempt is expected to take, such as `2h`. Plans only: `timeout` and `enforce_runtime` end it.",
         ),
     ],
 };
@@ -592,6 +622,7 @@ static RESOURCE_MONITOR: Object = Object {
     ],
 };
 
+const SHELL: Shape = Shape::Word(|| vec!["default", "strict"]);
 const GRANULARITY: Shape = Shape::Word(|| vec!["summary", "time_series"]);
 
 static MONITOR_JOBS: Object = Object {

@@ -2,7 +2,7 @@
 
 use super::{AttemptRef, CompletionReport, ReportResult, StartReport};
 use crate::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
-use crate::plan::{Execution, OnScriptFailure, ResourceMonitor, Stdio};
+use crate::plan::{Execution, OnScriptFailure, ResourceMonitor, Stdio, Strictness};
 use crate::status::{Cause, RunnerKind, RunnerState, Trigger};
 use crate::steps::StepEvent;
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,12 @@ pub struct Capacity {
     pub num_gpus: i64,
     /// Nodes.
     pub num_nodes: i64,
-    /// Queue mode: at most this many jobs at once, whatever they need.
+    /// At most this many jobs at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_jobs: Option<i64>,
+    /// Jobs start whatever they need; only `max_parallel_jobs` holds them back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_resources: bool,
 }
 
 /// A runner introduces itself. Repeating it with the same `key` answers with the same id.
@@ -196,6 +199,14 @@ pub struct AttemptPacket {
     /// Files that must be there after exit 0: name and path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output_files: Vec<FileRef>,
+    /// Lists of paths that the runner writes to files before the attempt starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Vec<String>>)]
+    pub lists: Vec<Vec<String>>,
+    /// What counts as success, where the job says something of its own.
+    #[serde(default, skip_serializing_if = "Strictness::is_default")]
+    #[schema(value_type = Object)]
+    pub strictness: Strictness,
     /// Runs first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryScript>,

@@ -247,6 +247,9 @@ pub struct ReinitializeRequest {
     /// An edited spec with the same jobs, taken over first: what it changes runs again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<Value>,
+    /// The run that the caller has seen; refused when another caller has begun the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<i64>,
 }
 
 /// Asks to run jobs again.
@@ -261,6 +264,9 @@ pub struct ResetRequest {
     pub dry_run: bool,
     /// Go on although jobs are running.
     pub force: bool,
+    /// The run that the caller has seen; refused when another caller has begun the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<i64>,
 }
 
 /// Changes what a workflow says about itself; absent fields stay.

@@ -58,6 +58,7 @@ impl Action {
         match self.trigger {
             Trigger::OnJobsReady => {
                 !matches!(status, JobStatus::Uninitialized | JobStatus::Blocked)
+                    && !Self::never_ready(status)
             }
             Trigger::OnJobsComplete => status.is_final(),
             Trigger::OnWorkflowStart
@@ -66,6 +67,11 @@ impl Action {
             | Trigger::OnWorkerComplete
             | Trigger::AutoScheduleOnReadyJobs => false,
         }
+    }
+
+    /// It ended without ever becoming ready, unless it is opened again.
+    const fn never_ready(status: JobStatus) -> bool {
+        matches!(status, JobStatus::Canceled | JobStatus::Disabled)
     }
 
     /// Looks after this job whenever it is tried again. Without a list it looks after all.
@@ -125,12 +131,35 @@ impl Workflow {
                 self.trigger(i);
                 continue;
             }
-            if !action.is_about_jobs() || !action.counts(status) {
+            let is_about_it = action.is_about_jobs() && action.open.contains(&index);
+            if !is_about_it || !(action.counts(status) || Action::never_ready(status)) {
                 continue;
             }
-            if action.open.remove(&index) && action.open.is_empty() {
+            if action.counts(status) {
+                action.open.remove(&index);
+            }
+            if self.is_due(i) {
                 self.trigger(i);
             }
+        }
+    }
+
+    /// Everything that a trigger about jobs waits for has happened. Jobs that can no longer become
+    /// ready are not waited for, but when there are only such jobs and ended ones, nothing is left
+    /// that the action could be for.
+    fn is_due(&self, i: usize) -> bool {
+        let action = &self.actions[i];
+        if !action.is_about_jobs() || action.jobs.is_empty() {
+            return false;
+        }
+        let status = |index: &u32| self.jobs[*index as usize].status;
+        match action.trigger {
+            Trigger::OnJobsReady if !action.open.is_empty() => {
+                // The first job that may still become ready ends the search.
+                action.open.iter().all(|index| Action::never_ready(status(index)))
+                    && action.jobs.iter().any(|index| !status(index).is_final())
+            }
+            _ => action.open.is_empty(),
         }
     }
 
@@ -138,8 +167,7 @@ impl Workflow {
         for i in 0..self.actions.len() {
             let action = &self.actions[i];
             let waits = action.state == ActionState::Waiting;
-            let over = action.is_about_jobs() && action.open.is_empty() && !action.jobs.is_empty();
-            if waits && (action.trigger == Trigger::OnWorkflowStart || over) {
+            if waits && (action.trigger == Trigger::OnWorkflowStart || self.is_due(i)) {
                 self.trigger(i);
             }
         }
@@ -326,9 +354,8 @@ impl Workflow {
             .copied()
             .filter(|j| !action.counts(self.jobs[*j as usize].status))
             .collect();
-        let over = action.is_about_jobs() && open.is_empty();
         self.actions[i].open = open;
-        if over {
+        if self.is_due(i) {
             self.trigger(i);
         }
     }

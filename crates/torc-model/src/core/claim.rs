@@ -144,7 +144,7 @@ impl Workflow {
                 limit.used += 1;
             }
         }
-        let (memory, time_limit) = (self.classes[class].memory, self.classes[class].runtime);
+        let (memory, time_limit) = (self.classes[class].memory, self.classes[class].time_limit());
         let job = &mut self.jobs[index as usize];
         let attempt = job.live.expect("a ready job has a queued attempt");
         debug_assert!(AttemptState::Queued.after(AttemptEvent::Claimed).is_ok());

@@ -5,6 +5,8 @@ use crate::words;
 
 /// A resource that is measured and not counted.
 const MEMORY: &str = "memory";
+/// Places of a runner that runs at most so many jobs at once.
+const JOBS: &str = "job";
 
 /// What a job needs and where it may run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -17,14 +19,30 @@ pub struct Class {
     pub nodes: u32,
     /// Bytes.
     pub memory: Option<u64>,
-    /// Seconds; also what must be left of a runner's time.
+    /// Seconds it is planned for: what must be left of a runner's time.
     pub runtime: Option<u64>,
+    /// Seconds after which an attempt is ended.
+    pub timeout: Option<u64>,
+    /// `runtime` ends an attempt, too.
+    pub enforces_runtime: bool,
     /// Slurm scheduler it was assigned to.
     pub scheduler: Option<i64>,
     /// Only for runners with this label.
     pub label: Option<String>,
     /// Named limits it takes one unit of.
     pub uses: Vec<String>,
+}
+
+impl Class {
+    /// Seconds after which an attempt is really ended: the shorter of the limits that act.
+    pub fn time_limit(&self) -> Option<u64> {
+        time_limit(self.timeout, self.runtime, self.enforces_runtime)
+    }
+}
+
+/// The limit that ends an attempt: `timeout`, and `runtime` only where it is enforced.
+pub fn time_limit(timeout: Option<u64>, runtime: Option<u64>, enforced: bool) -> Option<u64> {
+    timeout.into_iter().chain(runtime.filter(|_| enforced)).min()
 }
 
 /// What a runner still has to give.
@@ -34,8 +52,10 @@ pub struct Room {
     gpus: i64,
     nodes: i64,
     memory: i64,
-    /// Queue mode: only this counts.
+    /// At most this many more jobs.
     jobs: Option<i64>,
+    /// Only the number of jobs counts.
+    ignores_resources: bool,
 }
 
 impl Room {
@@ -47,15 +67,13 @@ impl Room {
             nodes: capacity.num_nodes.max(1),
             memory: capacity.memory_bytes,
             jobs: capacity.max_parallel_jobs,
+            ignores_resources: capacity.ignore_resources,
         }
     }
 
     /// Room for one more of this class?
     pub fn fits(&self, class: &Class) -> bool {
-        match self.jobs {
-            Some(jobs) => jobs >= 1,
-            None => self.lack(class).is_none(),
-        }
+        self.lack(class).is_none()
     }
 
     /// What is missing for one more of this class, in words.
@@ -65,6 +83,7 @@ impl Room {
             MEMORY => {
                 format!("{} MiB of {MEMORY} (free: {})", want.div_ceil_mib(), have.div_ceil_mib())
             }
+            JOBS => "a free place: as many jobs run as its `-j` allows".into(),
             _ => format!("{} (free: {})", words::count(want, what), have.max(0)),
         })
     }
@@ -72,6 +91,12 @@ impl Room {
     /// What is missing, how much is wanted, and how much is there.
     fn lack(&self, class: &Class) -> Option<(&'static str, i64, i64)> {
         let nodes = if class.nodes > 1 { i64::from(class.nodes) } else { 0 };
+        if let Some(jobs) = self.jobs.filter(|jobs| *jobs < 1) {
+            return Some((JOBS, 1, jobs));
+        }
+        if self.ignores_resources {
+            return None;
+        }
         let rows = [
             ("CPU", i64::from(class.cpus), self.cpus),
             ("GPU", i64::from(class.gpus), self.gpus),
@@ -115,7 +140,7 @@ mod tests {
             memory_bytes: 8 << 30,
             num_gpus: 1,
             num_nodes: 1,
-            max_parallel_jobs: None,
+            ..Capacity::default()
         })
     }
 
@@ -136,11 +161,39 @@ mod tests {
     }
 
     #[test]
-    fn queue_mode_counts_jobs_only() {
-        let mut room = Room::of(&Capacity { max_parallel_jobs: Some(1), ..Capacity::default() });
+    fn a_cap_on_jobs_leaves_the_resources_counted() {
+        let capacity = Capacity { num_cpus: 4, max_parallel_jobs: Some(2), ..Capacity::default() };
+        let large = Class { cpus: 64, nodes: 1, ..Class::default() };
+        let small = Class { cpus: 1, nodes: 1, ..Class::default() };
+        let mut room = Room::of(&capacity);
+        assert_eq!(room.lacking(&large).as_deref(), Some("64 CPUs (free: 4)"));
+        for _ in 0..2 {
+            assert!(room.fits(&small));
+            room.take(&small);
+        }
+        let full = "a free place: as many jobs run as its `-j` allows";
+        assert_eq!(room.lacking(&small).as_deref(), Some(full));
+    }
+
+    #[test]
+    fn resources_that_are_ignored_hold_nothing_back() {
+        let capacity =
+            Capacity { max_parallel_jobs: Some(1), ignore_resources: true, ..Capacity::default() };
+        let mut room = Room::of(&capacity);
         let class = Class { cpus: 64, nodes: 1, ..Class::default() };
         assert!(room.fits(&class));
         room.take(&class);
         assert!(!room.fits(&class));
+        let mut room = Room::of(&Capacity { ignore_resources: true, ..Capacity::default() });
+        room.take(&class);
+        assert!(room.fits(&class));
+    }
+
+    #[test]
+    fn runtime_plans_and_only_ends_an_attempt_where_it_is_enforced() {
+        let class = Class { runtime: Some(60), timeout: Some(90), ..Class::default() };
+        assert_eq!(class.time_limit(), Some(90));
+        assert_eq!(Class { enforces_runtime: true, ..class.clone() }.time_limit(), Some(60));
+        assert_eq!(Class { timeout: None, ..class }.time_limit(), None);
     }
 }

@@ -36,14 +36,14 @@ mod tests;
 pub use actions::{Action, NewAction};
 pub use change::{Change, End, NewAttempt};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
-pub use class::{Class, Room};
+pub use class::{Class, Room, time_limit};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts};
 pub use liveness::{Allocation, Life, Process, RunnerLife};
 pub use machine::{AttemptEvent, IllegalEvent, JobEvent};
 pub use maps::{MapJob, Tally, limit_name};
 pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
-pub use reset::{Reason, Seeds};
+pub use reset::{Adjustment, Reason, Seeds};
 pub use restore::{EndedRow, JobRow, LiveRow, Rows};
 pub use rules::{
     CompiledHandler, Failure, RuleError, Verdict, signal_name, signal_names, signal_number,

@@ -48,6 +48,19 @@ impl fmt::Display for Reason {
     }
 }
 
+/// What a job gets from its next attempt on; what is absent stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Adjustment {
+    /// Bytes.
+    pub memory: Option<u64>,
+    /// Seconds it is planned for.
+    pub runtime: Option<u64>,
+    /// Seconds after which an attempt is ended.
+    pub timeout: Option<u64>,
+    /// Higher runs first.
+    pub priority: Option<i64>,
+}
+
 impl Workflow {
     /// The jobs that would run again, in the order of the workflow, each with its first reason.
     /// Descendants of a job that runs again run again.
@@ -276,8 +289,13 @@ impl Workflow {
             });
         }
         if i64::from(job.attempt) >= max {
-            let message =
-                format!("job {} is at attempt {} of {max}; no more retries", job.id, job.attempt);
+            let message = match i64::from(job.attempt) == max {
+                true => format!("job {} is at attempt {max} of {max}; no more retries", job.id),
+                false => format!(
+                    "job {} is at attempt {}, and retries are allowed up to attempt {max} only",
+                    job.id, job.attempt
+                ),
+            };
             return Err(Refused::new(ErrorCode::MaxRetriesExceeded, message));
         }
         Ok(())
@@ -512,16 +530,12 @@ impl Workflow {
     }
 
     /// Gives a job other needs or another priority, from its next attempt on.
-    pub fn adjust(
-        &mut self,
-        index: u32,
-        memory: Option<u64>,
-        runtime: Option<u64>,
-        priority: Option<i64>,
-    ) {
+    pub fn adjust(&mut self, index: u32, by: Adjustment) {
+        let Adjustment { memory, runtime, timeout, priority } = by;
         let mut class = self.next_class_of(index).clone();
         class.memory = memory.or(class.memory);
         class.runtime = runtime.or(class.runtime);
+        class.timeout = timeout.or(class.timeout);
         let class = self.class_of(class);
         self.dequeue(index);
         let job = &mut self.jobs[index as usize];

@@ -216,7 +216,12 @@ impl World {
                 } else if pick.is_multiple_of(3) {
                     let _ = self.workflow.enable(index, self.now);
                 } else {
-                    self.workflow.adjust(index, Some(1 << 20), None, Some((pick % 7) as i64));
+                    let by = super::Adjustment {
+                        memory: Some(1 << 20),
+                        priority: Some((pick % 7) as i64),
+                        ..Default::default()
+                    };
+                    self.workflow.adjust(index, by);
                 }
             }
             19 => {

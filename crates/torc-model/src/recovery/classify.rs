@@ -39,7 +39,7 @@ pub struct Asked {
 }
 
 /// How the job stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Standing {
     /// What its next attempt would get.
     pub current: Current,
@@ -188,6 +188,7 @@ mod tests {
                 runtime_seconds: Some(600),
                 timeout_seconds: None,
                 peak_memory_bytes: None,
+                ..Current::default()
             },
             caps: Caps { memory_bytes: Some(6 * GB), runtime_seconds: None },
             is_repeated: false,

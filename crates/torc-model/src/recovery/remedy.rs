@@ -76,7 +76,7 @@ impl Caps {
 }
 
 /// What the job has now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Current {
     /// Memory for its next attempt.
     pub memory_bytes: Option<u64>,
@@ -84,6 +84,10 @@ pub struct Current {
     pub runtime_seconds: Option<u64>,
     /// Its own `timeout`, which ends an attempt whatever `runtime` says.
     pub timeout_seconds: Option<u64>,
+    /// `runtime` ends an attempt, too.
+    pub enforces_runtime: bool,
+    /// How long the failed attempt ran.
+    pub exec_seconds: Option<f64>,
     /// Highest memory use of the failed attempt.
     pub peak_memory_bytes: Option<u64>,
 }
@@ -172,7 +176,7 @@ impl Remedy {
         match diagnosis.kind {
             Kind::Oom if diagnosis.is_sure() => more_memory(current, caps, policy),
             Kind::Timeout if diagnosis.is_sure() => more_time(current, caps, policy),
-            Kind::Walltime => Self::new(Action::Again, "its runner's time was over, not its own"),
+            Kind::Walltime => more_planned_time(current, caps, policy),
             Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Stopped | Kind::Checkpoint => {
                 Self::new(Action::Again, format!("not its fault: {}", diagnosis.kind.title()))
             }
@@ -253,9 +257,32 @@ fn more_memory(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
     Remedy { action: Action::MoreMemory, changes: vec![Change::new("memory", had, to)], why }
 }
 
+/// After the end of its runner's time: a job that ran as long as it was planned for needs a plan
+/// that is longer, or it begins in too short an allocation again.
+fn more_planned_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
+    let again = || Remedy::new(Action::Again, "its runner's time was over, not its own");
+    let (Some(planned), Some(ran)) = (current.runtime_seconds, current.exec_seconds) else {
+        return again();
+    };
+    if ran < planned as f64 {
+        return again();
+    }
+    let wanted = Runtime(planned.max(ran as u64)).scaled(policy.runtime_multiplier).0;
+    let to = caps.runtime_seconds.map_or(wanted, |cap| wanted.min(cap));
+    if to <= planned {
+        return again();
+    }
+    let why = format!(
+        "its runner's time was over, and it had run for longer than its `runtime` of {}",
+        Runtime(planned).friendly()
+    );
+    let changes = vec![Change::new("runtime", Some(planned), to)];
+    Remedy { action: Action::MoreTime, changes, why }
+}
+
 fn more_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
-    let limit =
-        current.runtime_seconds.into_iter().chain(current.timeout_seconds).min().filter(|s| *s > 0);
+    let runtime = current.runtime_seconds.filter(|_| current.enforces_runtime);
+    let limit = runtime.into_iter().chain(current.timeout_seconds).min().filter(|s| *s > 0);
     let Some(limit) = limit else {
         return Remedy::new(Action::Again, "it ran too long, but has no limit of its own to raise");
     };
@@ -288,9 +315,8 @@ fn more_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
     let raise = |field: &str, had: Option<u64>| {
         had.filter(|had| *had < to).map(|had| Change::new(field, Some(had), to))
     };
-    let changes = raise("runtime", current.runtime_seconds)
-        .into_iter()
-        .chain(raise("timeout", current.timeout_seconds));
+    let changes =
+        raise("runtime", runtime).into_iter().chain(raise("timeout", current.timeout_seconds));
     Remedy { action: Action::MoreTime, changes: changes.collect(), why }
 }
 
@@ -362,13 +388,38 @@ mod tests {
         };
         let remedy = choose(&timeout, current, Caps::default());
         assert_eq!(remedy.changes, [Change::new("timeout", Some(10), 15)]);
-        let both =
-            Current { runtime_seconds: Some(60), timeout_seconds: Some(50), ..Current::default() };
+        let both = Current {
+            runtime_seconds: Some(60),
+            timeout_seconds: Some(50),
+            enforces_runtime: true,
+            ..Current::default()
+        };
         let remedy = choose(&timeout, both, Caps::default());
         assert_eq!(
             remedy.changes,
             [Change::new("runtime", Some(60), 75), Change::new("timeout", Some(50), 75)]
         );
+    }
+
+    #[test]
+    fn a_runtime_that_only_plans_is_not_raised_after_a_timeout_but_after_a_walltime() {
+        let current = Current {
+            runtime_seconds: Some(60),
+            timeout_seconds: Some(50),
+            exec_seconds: Some(70.5),
+            ..Current::default()
+        };
+        let timeout = Diagnosis { kind: Kind::Timeout, ..oom(0.99) };
+        let remedy = choose(&timeout, current, Caps::default());
+        assert_eq!(remedy.changes, [Change::new("timeout", Some(50), 75)]);
+        let walltime = Diagnosis { kind: Kind::Walltime, ..oom(0.99) };
+        let remedy = choose(&walltime, current, Caps::default());
+        assert_eq!(remedy.changes, [Change::new("runtime", Some(60), 105)]);
+        assert_eq!(remedy.action, Action::MoreTime);
+        let early = Current { exec_seconds: Some(30.0), ..current };
+        assert_eq!(choose(&walltime, early, Caps::default()).action, Action::Again);
+        let capped = Caps { runtime_seconds: Some(60), ..Caps::default() };
+        assert_eq!(choose(&walltime, current, capped).action, Action::Again);
     }
 
     #[test]

@@ -16,8 +16,6 @@ pub struct Kind {
     pub scheduler: SlurmScheduler,
     /// Options for every allocation name GPUs.
     pub gpus_by_default: bool,
-    /// Runners in it take this many jobs, whatever they need.
-    pub max_parallel_jobs: Option<i64>,
     /// What a runner in such an allocation had.
     pub seen: Option<Capacity>,
 }
@@ -49,7 +47,6 @@ impl Kind {
                     None => "its runners take no job".into(),
                 })
             }
-            None if self.max_parallel_jobs.is_some() => None,
             None => self.was_not_asked_for(class),
         }
     }
@@ -91,13 +88,7 @@ mod tests {
             mem: Some("4g".into()),
             ..SlurmScheduler::default()
         };
-        Kind {
-            scheduler_id: 7,
-            scheduler,
-            gpus_by_default: false,
-            max_parallel_jobs: None,
-            seen: None,
-        }
+        Kind { scheduler_id: 7, scheduler, gpus_by_default: false, seen: None }
     }
 
     fn small() -> Class {

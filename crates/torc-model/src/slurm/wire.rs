@@ -42,7 +42,7 @@ pub struct AllocationView {
     pub action_id: Option<ActionId>,
     /// One runner on each node.
     pub start_one_worker_per_node: bool,
-    /// Queue mode.
+    /// At most this many jobs at once in each runner.
     pub max_parallel_jobs: Option<i64>,
     /// Asked for, ms since 1970.
     pub created_ms: i64,
@@ -76,7 +76,7 @@ pub struct ScheduleNodes {
     pub key: String,
     /// One runner on each node.
     pub start_one_worker_per_node: bool,
-    /// Queue mode.
+    /// At most this many jobs at once in each runner.
     pub max_parallel_jobs: Option<i64>,
 }
 
@@ -125,7 +125,7 @@ pub struct SubmissionOrder {
     pub defaults: BTreeMap<String, Value>,
     /// One runner on each node.
     pub start_one_worker_per_node: bool,
-    /// Queue mode.
+    /// At most this many jobs at once in each runner.
     pub max_parallel_jobs: Option<i64>,
     /// Where the workflow was created.
     pub directory: Option<String>,

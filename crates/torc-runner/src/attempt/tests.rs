@@ -28,6 +28,8 @@ fn packet() -> AttemptPacket {
         time_limit_seconds: Some(60),
         stdio: None,
         output_files: Vec::new(),
+        lists: Vec::new(),
+        strictness: Default::default(),
         recovery: None,
     }
 }
@@ -106,6 +108,12 @@ fn the_kernels_figure_counts_when_it_killed_for_memory() {
     assert_eq!(peak_memory(&with(8000, 1)), Some(8000));
 }
 
+fn judged(exit: &Exit, checkpoint: Option<i64>) -> Verdict {
+    let execution = Execution::default();
+    let rules = Rules { execution: &execution, checkpoint, tolerates_oom: false };
+    judge(exit, &rules, &Lacking::default())
+}
+
 #[test]
 fn verdicts_follow_the_strongest_evidence() {
     let sent = |signal, after| Sent { signal, after: Duration::from_millis(after) };
@@ -144,8 +152,7 @@ fn verdicts_follow_the_strongest_evidence() {
         Exit { machine_oom: true, ..exit(How::Signal(9)) },
         Exit { survivors: vec![5], ..exit(How::Code(1)) },
     ];
-    let lines: Vec<String> =
-        cases.iter().map(|e| line(&judge(e, &Execution::default(), Some(85), &[]))).collect();
+    let lines: Vec<String> = cases.iter().map(|e| line(&judged(e, Some(85)))).collect();
     let kernel = "kernel: the kernel killed 2 of its processes for exceeding the limit; highest use 999 bytes";
     assert_eq!(
         lines,
@@ -171,7 +178,10 @@ fn verdicts_follow_the_strongest_evidence() {
                 .into(),
             format!("137 Some(9) oom | used more memory than its limit | {kernel}; exit: ended by SIGKILL"),
             format!("137 None oom | used more memory than its limit | {kernel}; exit: exit code 137"),
-            "0 None success |  | kernel: the kernel killed 2 of its processes for exceeding the memory limit".into(),
+            format!(
+                "137 None oom | exit code 0, but a part of it used more memory than its limit | {kernel}; \
+                 exit: exit code 0"
+            ),
             "137 Some(9) canceled | canceled | journal: we sent SIGKILL after 0.0 s; exit: ended by SIGKILL".into(),
             "137 Some(9) oom | killed because the machine ran out of memory | kernel: the machine's count of \
              out-of-memory kills rose when it died of SIGKILL; exit: ended by SIGKILL"
@@ -185,7 +195,10 @@ fn verdicts_follow_the_strongest_evidence() {
 #[test]
 fn missing_outputs_are_named_and_a_few_are_enough() {
     let missing: Vec<String> = (0..12).map(|n| format!("`f{n}`")).collect();
-    let verdict = judge(&exit(How::Code(0)), &Execution::default(), None, &missing);
+    let execution = Execution::default();
+    let rules = Rules { execution: &execution, checkpoint: None, tolerates_oom: false };
+    let lacking = Lacking { missing, old: Vec::new() };
+    let verdict = judge(&exit(How::Code(0)), &rules, &lacking);
     assert_eq!((verdict.return_code, verdict.cause), (1, Some(Cause::MissingOutput)));
     let error = verdict.error.unwrap();
     assert!(error.ends_with("`f8`, `f9` and 2 more"), "{error}");
@@ -326,6 +339,7 @@ fn the_report_looks_at_files() {
         stage: Stage::Command,
         script: None,
         exit: exit(how),
+        outputs: None,
     };
 
     std::fs::write(&log, [b"x".repeat(20_000), b"\xff\0end\n".to_vec()].concat()).unwrap();
@@ -368,6 +382,7 @@ fn logs_of_a_success_may_be_removed() {
         stage: Stage::Command,
         script: None,
         exit: exit(how),
+        outputs: None,
     };
     std::fs::write(&log, "e").unwrap();
     let report = finish(How::Code(1)).report(&context);
@@ -394,23 +409,32 @@ fn a_state_saved_when_the_time_was_over_is_a_checkpoint() {
         (StopReason::Timeout { limit }, Cause::Timeout),
     ] {
         let saved = Exit { stop: Some(stop.clone()), ..exit(How::Code(85)) };
-        let verdict = judge(&saved, &Execution::default(), Some(85), &[]);
+        let verdict = judged(&saved, Some(85));
         assert_eq!((verdict.cause, verdict.return_code), (Some(Cause::Checkpoint), 85), "{stop:?}");
         let other = Exit { stop: Some(stop), ..exit(How::Code(1)) };
-        assert_eq!(judge(&other, &Execution::default(), Some(85), &[]).cause, Some(cause));
+        assert_eq!(judged(&other, Some(85)).cause, Some(cause));
     }
     // A person's word is stronger.
     let canceled = Exit { stop: Some(StopReason::Canceled), ..exit(How::Code(85)) };
-    assert_eq!(judge(&canceled, &Execution::default(), Some(85), &[]).cause, Some(Cause::Canceled));
+    assert_eq!(judged(&canceled, Some(85)).cause, Some(Cause::Canceled));
 }
 
 #[test]
-fn a_success_with_a_killed_child_is_a_success_with_evidence() {
+fn a_success_with_a_killed_child_is_one_only_where_the_job_says_so() {
     let memory = Some(KernelMemory { oom_kills: 1, peak_bytes: Some(7) });
-    let verdict = judge(&Exit { memory, ..exit(How::Code(0)) }, &Execution::default(), None, &[]);
+    let ended = Exit { memory, ..exit(How::Code(0)) };
+    let verdict = judged(&ended, None);
+    assert_eq!((verdict.cause, verdict.return_code), (Some(Cause::Oom), 137));
+    let execution = Execution::default();
+    let rules = Rules { execution: &execution, checkpoint: None, tolerates_oom: true };
+    let verdict = judge(&ended, &rules, &Lacking::default());
     assert_eq!((verdict.cause, verdict.return_code), (None, 0));
     assert_eq!(
         verdict.evidence.iter().map(|e| e.source).collect::<Vec<_>>(),
         [EvidenceSource::Kernel]
     );
+    let failed = Exit { memory, ..exit(How::Code(3)) };
+    assert_eq!(judge(&failed, &rules, &Lacking::default()).cause, Some(Cause::Oom));
+    let lacking = Lacking { missing: vec!["`f`".into()], old: Vec::new() };
+    assert_eq!(judge(&ended, &rules, &lacking).cause, Some(Cause::MissingOutput));
 }

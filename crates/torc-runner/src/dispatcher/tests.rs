@@ -24,6 +24,8 @@ pub fn packet(id: i64) -> AttemptPacket {
         time_limit_seconds: None,
         stdio: None,
         output_files: Vec::new(),
+        lists: Vec::new(),
+        strictness: Default::default(),
         recovery: None,
     }
 }

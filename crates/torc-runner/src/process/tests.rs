@@ -54,6 +54,8 @@ impl World {
             stderr: Sink::Create(self.dir.path().join("e")),
             time_limit: None,
             memory_limit: None,
+            shell: Default::default(),
+            rest: None,
         }
     }
 

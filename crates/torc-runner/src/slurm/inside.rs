@@ -40,7 +40,7 @@ pub struct Inside {
     pub work_dir: PathBuf,
     /// Where output goes.
     pub output_dir: PathBuf,
-    /// Queue mode.
+    /// At most this many jobs at once.
     pub max_parallel_jobs: Option<i64>,
 }
 

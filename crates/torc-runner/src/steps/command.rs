@@ -5,7 +5,9 @@ use super::failure::{Failure, LIMIT_SLACK, Place, Stop, Tried};
 use super::outputs;
 use super::run::Run;
 use super::turns::{Answer, Ask};
-use crate::process::{Order, Sink};
+use crate::attempt::{Lacking, Rules};
+use crate::long::{self, Files};
+use crate::process::{Order, OrderRest, Sink};
 use crate::supervisor::{Exit, How, StopReason};
 use std::fs::File;
 use std::path::PathBuf;
@@ -130,7 +132,18 @@ impl Run {
         env.extend(exports);
         env.extend(self.envs.iter().flatten().cloned());
         let limit = self.packet.memory_bytes.filter(|_| self.context.execution.limit_resources);
+        let rest = OrderRest {
+            files: Files {
+                lists: Vec::new(),
+                dir: long::is_long(&text, &env)
+                    .then(|| crate::attempt::long_dir(&self.context, &self.packet)),
+            },
+            outputs: None,
+            tolerates_oom: self.packet.strictness.tolerate_oom,
+        };
         Order {
+            shell: self.packet.strictness.shell.unwrap_or(self.context.execution.shell),
+            rest: rest.boxed(),
             id: 0,
             tag: String::new(),
             text,
@@ -183,6 +196,7 @@ impl Run {
         order.time_limit = [limit, left].into_iter().flatten().min();
         let is_enclosing = left.is_some_and(|left| limit.is_none_or(|limit| left < limit));
         let dir = order.dir.clone().unwrap_or_default();
+        let long_dir = order.rest.as_ref().and_then(|rest| rest.files.dir.clone());
         let exit = match self.port.ask(Ask::Run(Box::new(order))).await {
             Answer::Ended(exit) => exit,
             Answer::Stop(reason) => return Err(Stop::Interrupted(None, Some(reason))),
@@ -195,6 +209,9 @@ impl Run {
                 )));
             }
         };
+        if let Some(dir) = long_dir {
+            long::remove(&dir);
+        }
         self.usage.add(&exit);
         let is_stopped = exit.stop.as_ref().is_some_and(|stop| {
             !matches!(stop, StopReason::Timeout { .. } | StopReason::Memory { .. })
@@ -244,7 +261,11 @@ impl Run {
 
     /// Kind, code and a sentence about a process that did not end well.
     pub(super) fn judge(&self, exit: &Exit) -> Option<(ErrorKind, i64, String)> {
-        let verdict = crate::attempt::judge(exit, &self.context.execution, None, &[]);
+        let verdict = crate::attempt::judge(
+            exit,
+            &Rules { checkpoint: None, ..Rules::of(&self.context, &self.packet) },
+            &Lacking::default(),
+        );
         verdict.cause?;
         let sentence = verdict.error.unwrap_or_default();
         Some(match (&exit.stop, &exit.how) {

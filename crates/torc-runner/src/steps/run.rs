@@ -7,6 +7,7 @@ use super::run_report;
 use super::scope::Scope;
 use super::turns::Port;
 use crate::attempt::{Attempt, Context};
+use crate::outputs::Before;
 use crate::time::now_ms;
 use serde_json::json;
 use std::collections::HashMap;
@@ -27,6 +28,7 @@ pub struct Plan {
     env: Vec<(String, String)>,
     script: Option<ScriptResult>,
     tree: Result<Tree, String>,
+    outputs: Option<Arc<Before>>,
     /// Fails in the place of the first try.
     pub(super) rehearsal: Option<Step>,
 }
@@ -35,9 +37,9 @@ impl Plan {
     /// Reads the tree of an attempt.
     pub fn of(attempt: Attempt, context: &Context) -> Self {
         let env = attempt.env(context, attempt.packet.attempt_id);
-        let Attempt { mut packet, script, .. } = attempt;
+        let Attempt { mut packet, script, outputs, .. } = attempt;
         let tree = Tree::from_value(packet.steps.take().unwrap_or_default());
-        Self { packet, env, script, tree, rehearsal: None }
+        Self { packet, env, script, tree, outputs, rehearsal: None }
     }
 
     /// One plain shell step: nothing to keep track of.
@@ -52,17 +54,22 @@ impl Plan {
             && *step == plain
             && *tree == whole
             && self.packet.output_files.is_empty()
+            && self.packet.lists.is_empty()
     }
 }
 
 /// Runs an attempt's steps and makes the report.
 pub async fn attempt(plan: Plan, context: Arc<Context>, port: Port) -> Box<CompletionReport> {
     let is_light = plan.is_light();
-    let Plan { packet, env, script, tree, rehearsal } = plan;
+    let Plan { packet, env, script, tree, outputs, rehearsal } = plan;
     let mut run = Run::new(packet, env, script, context, port, is_light);
     run.rehearsal = rehearsal;
+    run.outputs = outputs;
     let end = match tree {
         Ok(tree) => {
+            if let Some(outputs) = &run.outputs {
+                outputs.look(&run.context.working_dir);
+            }
             let tree = Arc::new(tree);
             run.all(&tree).await
         }
@@ -95,6 +102,8 @@ pub struct Run {
     pub(super) agent: Option<torc_model::steps::Agent>,
     pub(super) journal: Journal,
     pub files: Vec<PathBuf>,
+    /// Output files as they were before, unless those count as its own.
+    pub(super) outputs: Option<Arc<Before>>,
     /// What people should hear besides the failure, if it comes to one.
     pub remarks: Vec<String>,
     /// Fails in the place of the first try.
@@ -135,6 +144,7 @@ impl Run {
             agent: None,
             journal,
             files: Vec::new(),
+            outputs: None,
             remarks: Vec::new(),
             rehearsal: None,
         }
@@ -142,6 +152,12 @@ impl Run {
 
     /// The job is a group like any other: its steps, then its handler or what follows success.
     async fn all(&mut self, tree: &Arc<Tree>) -> Result<Option<Box<Failure>>, Stop> {
+        let lists = crate::attempt::lists(&self.context, &self.packet);
+        if let Err(error) = crate::long::write_lists(&lists) {
+            let message = format!("cannot write a list of input files: {error}");
+            return Ok(Some(self.failure(ErrorKind::Spawn, 127, message, &Place::root())));
+        }
+        self.files.extend(lists.into_iter().map(|(path, _)| path));
         if let Err(message) = self.set_variables(tree) {
             return Ok(Some(self.failure(ErrorKind::Variable, 1, message, &Place::root())));
         }
@@ -163,6 +179,10 @@ impl Run {
         }
         let root = Place::root();
         let done = if tree.resume == Resume::Step { self.done_before(tree) } else { 0 };
+        if done > 0 {
+            // The steps that are not repeated may have written them.
+            self.outputs = None;
+        }
         let group = Step {
             action: Action::Steps(Vec::new()),
             on_failure: tree.on_failure.clone(),

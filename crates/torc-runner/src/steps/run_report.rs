@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, Stop};
 use super::run::Run;
-use crate::attempt::{judge, missing_files, peak_memory, sinks, stdio, tail, to_i64};
+use crate::attempt::{Lacking, Rules, judge, peak_memory, sinks, stdio, tail, to_i64};
 use crate::process::Sink;
 use crate::supervisor::{Exit, How, StopReason};
 use crate::time::now_ms;
@@ -132,11 +132,11 @@ fn success() -> Verdict {
 }
 
 fn missing(run: &Run) -> Verdict {
-    let missing = missing_files(&run.context, &run.packet);
-    if missing.is_empty() {
+    let lacking = Lacking::find(&run.context, &run.packet, run.outputs.as_deref());
+    if lacking.is_empty() {
         return success();
     }
-    let text = format!("all steps succeeded, but output files are missing: {}", missing.join(", "));
+    let text = format!("all steps succeeded, but {}", lacking.sentence());
     let evidence = vec![Evidence { source: EvidenceSource::Output, text: text.clone() }];
     Verdict {
         return_code: 1,
@@ -153,7 +153,7 @@ fn of_failure(run: &Run, failure: &Failure) -> Verdict {
     let checked = failure
         .exit
         .as_ref()
-        .map(|exit| judge(exit, execution, run.context.checkpoint_exit_code, &[]));
+        .map(|exit| judge(exit, &Rules::of(&run.context, &run.packet), &Lacking::default()));
     let evidence = checked.as_ref().map(|verdict| verdict.evidence.clone()).unwrap_or_default();
     let cause = match failure.kind {
         ErrorKind::Timeout | ErrorKind::Walltime => Cause::Timeout,
@@ -207,7 +207,7 @@ fn of_stop(run: &Run, exit: Option<&Exit>, reason: Option<&StopReason>) -> Verdi
             &stopped
         }
     };
-    let verdict = judge(exit, &run.context.execution, run.context.checkpoint_exit_code, &[]);
+    let verdict = judge(exit, &Rules::of(&run.context, &run.packet), &Lacking::default());
     Verdict {
         return_code: verdict.return_code,
         signal: verdict.signal,

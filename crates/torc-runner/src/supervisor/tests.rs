@@ -58,6 +58,8 @@ impl Bench {
             stderr: Sink::Create(self.path(&format!("{id}.e"))),
             time_limit: None,
             memory_limit: None,
+            shell: Default::default(),
+            rest: None,
         }
     }
 

@@ -169,6 +169,8 @@ impl FakeServer {
             time_limit_seconds: None,
             stdio: None,
             output_files: Vec::new(),
+            lists: Vec::new(),
+            strictness: Default::default(),
             recovery: None,
         };
         change(&mut packet);

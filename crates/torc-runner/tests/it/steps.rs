@@ -72,6 +72,8 @@ impl Place {
             time_limit_seconds: None,
             stdio: None,
             output_files: Vec::new(),
+            lists: Vec::new(),
+            strictness: Default::default(),
             recovery: None,
         };
         let local = LocalRun {

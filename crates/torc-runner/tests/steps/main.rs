@@ -40,6 +40,8 @@ impl Test {
             time_limit_seconds: self.limit,
             stdio: None,
             output_files: Vec::new(),
+            lists: Vec::new(),
+            strictness: Default::default(),
             recovery: None,
         };
         let local = LocalRun {

@@ -12,7 +12,7 @@ use axum::extract::State;
 use torc_model::api::{AttemptView, JobView, WhyView};
 use torc_model::core::Explanation;
 use torc_model::ids::JobId;
-use torc_model::recovery::{Diagnosis, Facts, Kind, diagnose};
+use torc_model::recovery::{Action, Diagnosis, Facts, RecoverJob, diagnose};
 use torc_model::status::{AttemptState, Cause, JobStatus, Origin, StatusReason};
 
 /// Why a job is where it is.
@@ -55,7 +55,11 @@ pub async fn get_why(
     let mut details = blockers(&app, &explanation).await?;
     details.extend(ended.as_ref().map(ending).unwrap_or_default());
     details.extend(explanation.details.iter().cloned());
-    let mut hints = hints(&job, diagnosis.as_ref());
+    let remedy = match job.status.is_bad_end() || job.status == JobStatus::PendingFailed {
+        true => app.store().remedy(job.workflow_id, job.id).await?,
+        false => None,
+    };
+    let mut hints = hints(&job, diagnosis.as_ref(), remedy.as_ref());
     if job.status == JobStatus::Blocked
         && let Some((blocker, _)) =
             explanation.because_of.iter().find(|(_, s)| *s == JobStatus::PendingFailed)
@@ -139,7 +143,7 @@ fn ending(attempt: &AttemptView) -> Vec<String> {
     [line].into_iter().chain(step).chain(attempt.decision.clone()).collect()
 }
 
-fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
+fn hints(job: &JobView, diagnosis: Option<&Diagnosis>, remedy: Option<&RecoverJob>) -> Vec<String> {
     let (id, workflow) = (job.id, job.workflow_id);
     let logs = format!("`torc logs {id}` shows its output");
     let advice = diagnosis.and_then(|d| d.kind.advice()).map(str::to_owned);
@@ -153,14 +157,14 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
         ],
         JobStatus::Failed | JobStatus::Terminated => {
             let as_it_is = || format!("`torc jobs retry {id}` runs it again as it is");
-            let repair = repair(job, diagnosis).unwrap_or_else(as_it_is);
+            let repair = repair(job, remedy).unwrap_or_else(as_it_is);
             advice.into_iter().chain([repair, logs]).collect()
         }
         JobStatus::PendingFailed => {
             let verdict = format!(
                 "it waits for a verdict: `torc jobs classify {id} --retry`, or `--fail` to give up"
             );
-            advice.into_iter().chain(repair(job, diagnosis)).chain([verdict, logs]).collect()
+            advice.into_iter().chain(repair(job, remedy)).chain([verdict, logs]).collect()
         }
         JobStatus::Canceled => {
             vec![format!(
@@ -177,15 +181,15 @@ fn hints(job: &JobView, diagnosis: Option<&Diagnosis>) -> Vec<String> {
     }
 }
 
-/// What recovery would do about it.
-fn repair(job: &JobView, diagnosis: Option<&Diagnosis>) -> Option<String> {
-    let what = match diagnosis.filter(|d| d.is_sure())?.kind {
-        Kind::Oom => "gives it more memory and runs it again",
-        Kind::Timeout => "gives it more time and runs it again",
-        Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Walltime | Kind::Stopped => {
-            "runs it again"
-        }
-        _ => return None,
+/// What recovery would do about it, or why it can do nothing.
+fn repair(job: &JobView, remedy: Option<&RecoverJob>) -> Option<String> {
+    let remedy = remedy?;
+    let what = match remedy.action {
+        Action::MoreMemory => "gives it more memory and runs it again",
+        Action::MoreTime => "gives it more time and runs it again",
+        Action::Again => "runs it again",
+        Action::Impossible => return Some(remedy.reason.clone()),
+        Action::Skip => return None,
     };
     Some(format!("`torc recover {}` {what}", job.workflow_id))
 }

@@ -242,6 +242,8 @@ pub struct ReinitializeQuery {
     pub dry_run: bool,
     /// Go on although input files are missing.
     pub force: bool,
+    /// The run that the caller has seen; refused when another caller has begun the next one.
+    pub run_id: Option<i64>,
 }
 
 /// Starts a run with what has changed since the last one.
@@ -264,6 +266,7 @@ pub async fn reinitialize(
         dry_run: query.dry_run || body.dry_run,
         force: query.force || body.force,
         spec: body.spec,
+        run_id: query.run_id.or(body.run_id),
     };
     Ok(Json(app.store().reinitialize(WorkflowId(id), request).await?))
 }
@@ -283,6 +286,8 @@ pub struct ResetQuery {
     pub job: Vec<String>,
     /// Only these jobs, by id, and what follows them. May be repeated.
     pub job_id: Vec<i64>,
+    /// The run that the caller has seen; refused when another caller has begun the next one.
+    pub run_id: Option<i64>,
 }
 
 /// Resets jobs, so that they run again.
@@ -311,6 +316,7 @@ pub async fn reset_status(
         jobs,
         dry_run: query.dry_run || body.dry_run,
         force: query.force || body.force,
+        run_id: query.run_id.or(body.run_id),
     };
     Ok(Json(app.store().reset_status(WorkflowId(id), request).await?))
 }

@@ -244,6 +244,8 @@ fn engine_job(plan: &Plan, job: &Job, index: usize, first: i64, schedulers: &[i6
             nodes: needs.num_nodes,
             memory: needs.memory.map(|m| m.0),
             runtime: needs.runtime.map(|t| t.0),
+            timeout: job.extra.timeout.map(|t| t.0),
+            enforces_runtime: plan.settings.execution.enforces_runtime(&job.extra),
             scheduler: job.scheduler.map(|s| schedulers[s]),
             label: job.extra.label.clone(),
             uses: job.extra.uses.clone(),

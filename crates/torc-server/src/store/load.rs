@@ -8,7 +8,7 @@ use torc_model::core::{
     Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
-use torc_model::plan::{ActionKind, JobExtra, Rule, Settings};
+use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
 use torc_model::status::{ActionState, AttemptState, JobStatus, Outcome, StatusReason, Trigger};
 
 /// What the writer must know before the first request: counters and live runners. Workflows come on
@@ -107,7 +107,7 @@ pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Work
     let settings: Settings = parse(&settings)?;
     let (handlers, handler_index) = handlers(db, id)?;
     let default_handler = settings.default_failure_handler.map(|h| h as u32);
-    let jobs = jobs(db, id, &handler_index, default_handler)?;
+    let jobs = jobs(db, id, &handler_index, default_handler, &settings.execution)?;
     let (live, ended) = (live(db, id)?, ended(db, id, run)?);
     let actions = actions(db, id, &jobs)?;
     let rows = Rows { id, run, canceled, settings, handlers, jobs, live, ended, actions };
@@ -142,6 +142,7 @@ fn jobs(
     id: WorkflowId,
     handlers: &HashMap<i64, u32>,
     default_handler: Option<u32>,
+    execution: &Execution,
 ) -> rusqlite::Result<Vec<JobRow>> {
     let mut ids = Vec::new();
     let mut statement =
@@ -186,7 +187,7 @@ fn jobs(
             id: JobId(row.get(0)?),
             priority: row.get(3)?,
             position: row.get(4)?,
-            class: class(row, &extra)?,
+            class: class(row, &extra, execution)?,
             handler: handler.and_then(|h| handlers.get(&h).copied()).or(default_handler),
             cancel_on_failure: row.get(7)?,
             max_lost: extra.max_lost(),
@@ -205,13 +206,15 @@ fn jobs(
     Ok(stored)
 }
 
-fn class(row: &Row<'_>, extra: &JobExtra) -> rusqlite::Result<Class> {
+fn class(row: &Row<'_>, extra: &JobExtra, execution: &Execution) -> rusqlite::Result<Class> {
     Ok(Class {
         cpus: row.get(13)?,
         gpus: row.get(14)?,
         nodes: row.get(15)?,
         memory: row.get::<_, Option<i64>>(16)?.map(|v| v as u64),
         runtime: row.get::<_, Option<i64>>(17)?.map(|v| v as u64),
+        timeout: extra.timeout.map(|t| t.0),
+        enforces_runtime: execution.enforces_runtime(extra),
         scheduler: row.get(6)?,
         label: extra.label.clone(),
         uses: extra.uses.clone(),

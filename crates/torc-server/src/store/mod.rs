@@ -51,7 +51,9 @@ use torc_model::api::{
 };
 use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
-use torc_model::recovery::{ClassifyRequest, ClassifyView, RecoverRequest, RecoverView};
+use torc_model::recovery::{
+    ClassifyRequest, ClassifyView, RecoverJob, RecoverRequest, RecoverView,
+};
 use torc_model::slurm::wire::{
     Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
     ScheduleNodes, SubmissionOrders, SubmissionReport,
@@ -137,6 +139,11 @@ impl Store {
         id: WorkflowId,
         request: ReinitializeRequest,
     ) -> Result<ResetView, Refusal> {
+        // Looking at files takes a while: a second caller may begin the next run meanwhile.
+        let seen = match request.run_id {
+            Some(run) => run,
+            None => self.writer.call(move |tx| Ok(tx.workflow(id)?.run)).await?,
+        };
         let (edited, files) = match request.spec {
             Some(spec) => {
                 let directory = self.writer.call(move |tx| people::directory(tx, id)).await?;
@@ -154,7 +161,10 @@ impl Store {
         };
         refuse_missing(&files, request.force)?;
         self.writer
-            .call(move |tx| people::reinitialize(tx, id, files, edited, request.dry_run))
+            .call(move |tx| {
+                people::refuse_other_run(tx, id, Some(seen))?;
+                people::reinitialize(tx, id, files, edited, request.dry_run)
+            })
             .await
     }
 
@@ -361,6 +371,11 @@ impl Store {
         request: RecoverRequest,
     ) -> Result<RecoverView, Refusal> {
         self.writer.call(move |tx| recover::recover(tx, id, &request)).await
+    }
+
+    /// What a recovery would do about one job.
+    pub async fn remedy(&self, id: WorkflowId, job: JobId) -> Result<Option<RecoverJob>, Refusal> {
+        self.writer.call(move |tx| recover::remedy(tx, id, job)).await
     }
 
     /// Takes verdicts on jobs that wait for one, all or none.

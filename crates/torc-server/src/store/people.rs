@@ -11,7 +11,7 @@ use torc_model::api::{
     CreateFailureHandler, ErrorCode, ResetJob, ResetRequest, ResetView, RetryOne,
     UpdateFailureHandler, UpdateJob, UpdateWorkflow,
 };
-use torc_model::core::{Change, CompiledHandler, Limits, Reason, Seeds};
+use torc_model::core::{Adjustment, Change, CompiledHandler, Limits, Reason, Seeds};
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Plan, Rule};
@@ -128,6 +128,21 @@ pub fn initialize(
     view(tx, id, &fresh, &from, false)
 }
 
+/// The run that a caller has seen must still be the one. Of two callers who ask for the next run at
+/// the same time, the second would find nothing left to do and take that for its own success.
+pub fn refuse_other_run(tx: &mut Tx<'_>, id: WorkflowId, seen: Option<i64>) -> Result<(), Failed> {
+    let run = tx.workflow(id)?.run;
+    match seen {
+        Some(seen) if seen != run => Err(Refusal::conflict(
+            ErrorCode::RunChanged,
+            format!("another call has begun run {run} of workflow {id}; this one was made for run {seen}"),
+        )
+        .hint(format!("`torc status {id}` shows what runs; call again if that is not enough"))
+        .into()),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Sends jobs back to uninitialized.
 pub fn reset_status(
     tx: &mut Tx<'_>,
@@ -135,6 +150,7 @@ pub fn reset_status(
     request: &ResetRequest,
 ) -> Result<ResetView, Failed> {
     refuse_archived(tx, id)?;
+    refuse_other_run(tx, id, request.run_id)?;
     let seeds = if request.failed_only {
         Seeds::FailedOnly
     } else if request.jobs.is_empty() {
@@ -535,7 +551,8 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
     }
     if let Some(priority) = update.priority {
         tx.apply(id, |workflow, _, _| {
-            workflow.adjust(index, None, None, Some(priority));
+            workflow
+                .adjust(index, Adjustment { priority: Some(priority), ..Adjustment::default() });
             Ok(())
         })?;
         tx.db

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use serde_json::json;
 use std::collections::BTreeSet;
 use torc_model::api::{Capacity, ErrorCode, Evidence};
-use torc_model::core::Change as Row;
+use torc_model::core::{Adjustment, Change as Row};
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
@@ -53,7 +53,7 @@ pub fn recover(
             .hint(format!("`torc recover {id}` recovers it all the same"))
             .into());
     }
-    let failures = failures(tx, id)?;
+    let failures = failures(tx, id, None)?;
     if failures.is_empty() {
         return Err(nothing_failed(tx, id)?.into());
     }
@@ -178,8 +178,25 @@ fn rounds(tx: &mut Tx<'_>, id: WorkflowId) -> Result<i64, Failed> {
     Ok(tx.db.prepare_cached(sql)?.query_row([id.0, run], |row| row.get(0))?)
 }
 
-fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
-    let mut statement = tx.db.prepare_cached(
+/// What a recovery would do about one job; None if there is nothing to recover.
+pub fn remedy(tx: &mut Tx<'_>, id: WorkflowId, job: JobId) -> Result<Option<RecoverJob>, Failed> {
+    let request = RecoverRequest::default();
+    let policy = policy(&request)?;
+    let caps = caps(tx.db, id, &request)?;
+    let failure = failures(tx, id, Some(job))?.pop();
+    Ok(failure.map(|failure| plan(failure, &caps, &policy)))
+}
+
+/// The jobs of a workflow that ended badly, or one of them.
+fn failures(tx: &mut Tx<'_>, id: WorkflowId, only: Option<JobId>) -> Result<Vec<Failure>, Failed> {
+    let execution = tx.workflow(id)?.settings.execution.clone();
+    // One job is found by its key, without a look at all the others.
+    let which = if only.is_some() {
+        "j.id = ?3 AND j.workflow_id = ?1"
+    } else {
+        "j.workflow_id = ?1 AND ?3 IS NULL"
+    };
+    let mut statement = tx.db.prepare_cached(&format!(
         "SELECT j.id, j.name, j.status, j.status_reason, j.extra,
                 coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
                 a.attempt_id, a.return_code, a.signal, a.cause, a.error, a.evidence, a.exec_seconds,
@@ -188,10 +205,10 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          LEFT JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
             ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
-         WHERE j.workflow_id = ?1 AND j.status IN (6, 8, 10) AND j.status_reason IS NOT ?2 ORDER BY j.id",
-    )?;
+         WHERE {which} AND j.status IN (6, 8, 10) AND j.status_reason IS NOT ?2 ORDER BY j.id",
+    ))?;
     // A map that failed because of its items follows them.
-    let mut rows = statement.query(params![id.0, StatusReason::TooManyItemsFailed.as_str()])?;
+    let mut rows = statement.query(params![id.0, StatusReason::TooManyItemsFailed.as_str(), only.map(|job| job.0)])?;
     let mut failures = Vec::new();
     while let Some(row) = rows.next()? {
         let status = JobStatus::from_code(row.get(2)?).unwrap_or(JobStatus::Failed);
@@ -237,6 +254,8 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Failure>, Failed> {
                 memory_bytes: unsigned(row.get(5)?),
                 runtime_seconds: unsigned(row.get(6)?),
                 timeout_seconds: extra.timeout.map(|t| t.0),
+                enforces_runtime: execution.enforces_runtime(&extra),
+                exec_seconds: facts.exec_seconds,
                 peak_memory_bytes: unsigned(peak),
             },
             diagnosis,
@@ -382,16 +401,18 @@ pub fn adjust(
     let run = tx.workflow(id)?.run;
     for change in changes {
         let to = u64::try_from(change.to).ok();
-        let (memory, runtime) = match change.field.as_str() {
-            "memory" => (to, None),
-            "runtime" => (None, to),
-            _ => (None, None),
+        let adjustment = match change.field.as_str() {
+            "memory" => Adjustment { memory: to, ..Adjustment::default() },
+            "runtime" => Adjustment { runtime: to, ..Adjustment::default() },
+            "timeout" => Adjustment { timeout: to, ..Adjustment::default() },
+            _ => Adjustment::default(),
         };
+        tx.apply(id, |workflow, _, _| {
+            workflow.adjust(index, adjustment);
+            Ok(())
+        })?;
+        let Adjustment { memory, runtime, .. } = adjustment;
         if memory.is_some() || runtime.is_some() {
-            tx.apply(id, |workflow, _, _| {
-                workflow.adjust(index, memory, runtime, None);
-                Ok(())
-            })?;
             tx.db
                 .prepare_cached(
                     "UPDATE job SET memory_bytes = coalesce(?2, memory_bytes),

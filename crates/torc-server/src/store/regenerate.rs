@@ -180,7 +180,7 @@ fn keep(
     let mut found = 0;
     for scheduler in schedulers {
         // Jobs that were given more than such a node has will never run there.
-        let kind = unneeded::kind(tx, id, *scheduler, None)?;
+        let kind = unneeded::kind(tx, id, *scheduler)?;
         if !classes.iter().all(|class| kind.could_run(class)) {
             continue;
         }

@@ -395,7 +395,6 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
             None => JobExtra::default(),
         };
         let steps: Option<String> = row.get(3)?;
-        let timeout = extra.timeout.map(|t| t.0 as i64);
         let role = extra.map;
         let packet = AttemptPacket {
             id: claimed.attempt,
@@ -412,9 +411,11 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
             num_gpus: i64::from(class.gpus),
             num_nodes: i64::from(class.nodes),
             memory_bytes: signed(class.memory),
-            time_limit_seconds: timeout.into_iter().chain(signed(class.runtime)).min(),
+            time_limit_seconds: signed(class.time_limit()),
             stdio: extra.stdio,
             output_files: Vec::new(),
+            lists: extra.lists,
+            strictness: extra.strictness,
             recovery: None,
         };
         Ok((packet, row.get::<_, bool>(5)?, role))

@@ -35,13 +35,13 @@ pub fn release(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
     }
     for (id, rows) in by_workflow {
         let remaining = remaining_classes(tx, id)?;
-        let mut needed: BTreeMap<(i64, Option<i64>), bool> = BTreeMap::new();
+        let mut needed: BTreeMap<i64, bool> = BTreeMap::new();
         for row in rows {
-            let key = (row.scheduler_id, row.max_parallel_jobs);
+            let key = row.scheduler_id;
             let is_needed = match needed.get(&key) {
                 Some(known) => *known,
                 None => {
-                    let kind = kind(tx, id, row.scheduler_id, row.max_parallel_jobs)?;
+                    let kind = kind(tx, id, row.scheduler_id)?;
                     let answer = remaining.iter().any(|class| kind.could_run(class));
                     needed.insert(key, answer);
                     answer
@@ -68,12 +68,7 @@ fn remaining_classes(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Class>, Fail
 }
 
 /// What is known of allocations of this scheduler.
-pub fn kind(
-    tx: &Tx<'_>,
-    id: WorkflowId,
-    scheduler_id: i64,
-    max_parallel_jobs: Option<i64>,
-) -> Result<Kind, Failed> {
+pub fn kind(tx: &Tx<'_>, id: WorkflowId, scheduler_id: i64) -> Result<Kind, Failed> {
     let (definition, settings): (String, String) = tx
         .db
         .prepare_cached(
@@ -95,7 +90,6 @@ pub fn kind(
         scheduler_id,
         scheduler: parse::<SlurmScheduler>(&definition)?,
         gpus_by_default: settings.slurm_defaults.keys().any(names_gpus),
-        max_parallel_jobs,
         seen: seen.as_deref().map(parse::<Capacity>).transpose()?,
     })
 }

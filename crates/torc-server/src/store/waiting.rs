@@ -77,6 +77,7 @@ pub fn waiting(
                 runtime_seconds: unsigned(row.get(4)?),
                 timeout_seconds: extra.timeout.map(|t| t.0),
                 peak_memory_bytes: unsigned(row.get(8)?),
+                ..Current::default()
             },
             fingerprint,
             is_repeated: row.get::<_, i64>(15)? > 1,

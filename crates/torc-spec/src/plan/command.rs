@@ -6,7 +6,7 @@ use crate::diagnostic::nearest;
 use crate::shell::{Quotes, Scanner, special};
 use crate::template::{Quoting, Template, TemplateError};
 use serde_json::Value;
-use torc_model::plan::user_data_variable;
+use torc_model::plan::{list_variable, user_data_variable};
 
 /// A shell text cut at its references.
 #[derive(Debug)]
@@ -24,10 +24,19 @@ enum Piece {
 #[derive(Debug)]
 struct Reference {
     kind: ReferenceKind,
+    /// Without [`LIST`].
     name: Template,
+    /// It ends with [`LIST`].
+    is_list: bool,
     written: String,
     quotes: Quotes,
 }
+
+/// After the name of a file: a file with the paths, one per line, instead of the paths themselves.
+const LIST: &str = ".list";
+
+/// Linux takes no single argument of this many bytes or more.
+const LONGEST_ARGUMENT: usize = 128 << 10;
 
 /// What a reference names, and in which role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +71,8 @@ pub struct Filled {
     pub text: String,
     /// What it reads and writes, as indexes into the catalog.
     pub references: Vec<(ReferenceKind, u32)>,
+    /// Paths that go into files of their own.
+    pub lists: Vec<Vec<String>>,
     /// What is doubtful.
     pub doubts: Vec<Doubt>,
 }
@@ -90,10 +101,14 @@ impl Command {
             scanner.advance(before);
             pieces.push(Piece::Text(Template::parse(before, parameters, Quoting::Plain)?));
             let written = &from[..length];
-            let name = Template::parse(&written[prefix..length - 1], parameters, Quoting::Plain)?;
+            let name = &written[prefix..length - 1];
+            let stem = name.strip_suffix(LIST).filter(|_| kind.is_file());
+            let is_list = stem.is_some();
+            let name = Template::parse(stem.unwrap_or(name), parameters, Quoting::Plain)?;
             pieces.push(Piece::Reference(Reference {
                 kind,
                 name,
+                is_list,
                 written: written.into(),
                 quotes: scanner.quotes(),
             }));
@@ -120,9 +135,14 @@ impl Command {
     }
 
     /// Fills in the rows of one instance: text from the first, references from all of them,
-    /// separated by spaces.
-    pub fn fill(&self, rows: &[Vec<&Value>], catalog: &Catalog) -> Result<Filled, Doubt> {
-        let mut out = Filled::default();
+    /// separated by spaces. The job has these lists already.
+    pub fn fill(
+        &self,
+        rows: &[Vec<&Value>],
+        catalog: &Catalog,
+        lists: Vec<Vec<String>>,
+    ) -> Result<Filled, Doubt> {
+        let mut out = Filled { lists, ..Filled::default() };
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.text.push_str(
@@ -257,6 +277,13 @@ impl Reference {
                 break;
             }
         }
+        if self.is_list {
+            let is_a_name = |name: &String| catalog.file(&format!("{name}{LIST}")).is_some();
+            if !names.iter().any(is_a_name) {
+                return self.fill_list(&names, catalog, out);
+            }
+            names.iter_mut().for_each(|name| name.push_str(LIST));
+        }
         for (position, name) in names.iter().enumerate() {
             if position > 0 {
                 out.text.push(' ');
@@ -265,6 +292,39 @@ impl Reference {
                 self.fill_file(name, catalog, out)?;
             } else {
                 self.fill_user_data(name, catalog, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The runner writes the paths to a file and tells its name in a variable.
+    fn fill_list(
+        &self,
+        names: &[String],
+        catalog: &Catalog,
+        out: &mut Filled,
+    ) -> Result<(), Doubt> {
+        let mut paths = Vec::with_capacity(names.len());
+        for name in names {
+            let index = catalog
+                .file(name)
+                .ok_or_else(|| self.unknown("file", name, catalog.nearest_file(name)))?;
+            paths.push(catalog.files[index as usize].path.clone());
+            out.references.push((self.kind, index));
+        }
+        out.lists.push(paths);
+        let variable = list_variable(out.lists.len());
+        match self.quotes {
+            Quotes::None => out.text.push_str(&format!("\"${{{variable}}}\"")),
+            Quotes::Double => out.text.push_str(&format!("${{{variable}}}")),
+            Quotes::Single => {
+                out.text.push_str(&format!("${{{variable}}}"));
+                out.doubts.push(Doubt {
+                    written: self.written.clone(),
+                    message: "between single quotes only a nested shell will see the list".into(),
+                    help: Some("use double quotes".into()),
+                    fatal: false,
+                });
             }
         }
         Ok(())
@@ -326,6 +386,18 @@ impl Reference {
             return Ok(());
         };
         let text = data.to_string();
+        if text.len() >= LONGEST_ARGUMENT {
+            out.doubts.push(Doubt {
+                written: self.written.clone(),
+                message: format!(
+                    "the value of `{name}` has {} KiB, and no program takes an argument of {} KiB or more",
+                    text.len() >> 10,
+                    LONGEST_ARGUMENT >> 10
+                ),
+                help: Some(format!("the file that `${variable}_FILE` names has the value, too")),
+                fatal: false,
+            });
+        }
         let scalar = matches!(data, Value::String(_))
             && special(&text, Quotes::Single).is_none()
             && !text.contains(['$', '`', '\\']);

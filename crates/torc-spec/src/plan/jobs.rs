@@ -11,7 +11,7 @@ use crate::node::At;
 use crate::template::{Quoting, Template};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use torc_model::plan::{Job, JobExtra, JobRest};
+use torc_model::plan::{Job, JobExtra, JobRest, Strictness};
 use torc_model::sparse::Sparse;
 
 /// Expanded texts may take this much memory in all.
@@ -115,6 +115,10 @@ pub const LISTS: [ListKey; 10] = [
         get: |job| &job.output_user_data_regexes,
     },
 ];
+
+/// Commands beyond this may name more files than a program takes arguments: half of Linux's usual
+/// limit of 2 MiB, which the environment shares.
+const LONG_COMMAND: usize = 1 << 20;
 
 /// The texts of which a job has at most one each.
 type Single = (&'static str, fn(&JobSpec) -> &Option<String>);
@@ -302,9 +306,11 @@ impl Planner<'_> {
             return None;
         }
         let mut references = Vec::new();
-        let command = self.shell(making, &template.command, "command", &mut references)?;
-        let invocation_script =
-            self.shell(making, &template.invocation_script, "invocation_script", &mut references)?;
+        let mut lists = Vec::new();
+        let mut shell =
+            |template, key| self.shell(making, template, key, &mut references, &mut lists);
+        let command = shell(&template.command, "command")?;
+        let invocation_script = shell(&template.invocation_script, "invocation_script")?;
         let mut singles: [Option<String>; 5] = Default::default();
         for ((single, template), (key, _)) in singles.iter_mut().zip(&template.singles).zip(SINGLES)
         {
@@ -356,6 +362,13 @@ impl Planner<'_> {
                 uses,
                 label,
                 stdio: definition.stdio,
+                enforce_runtime: definition.enforce_runtime,
+                strictness: Strictness {
+                    shell: definition.shell,
+                    tolerate_oom: definition.tolerate_oom,
+                    accept_existing_outputs: definition.accept_existing_outputs,
+                },
+                lists,
                 parameters,
                 map: None,
             }
@@ -408,13 +421,24 @@ impl Planner<'_> {
         command: &Option<Command>,
         key: &str,
         references: &mut Vec<(ReferenceKind, u32)>,
+        lists: &mut Vec<Vec<String>>,
     ) -> Option<Option<String>> {
         let Some(command) = command else { return Some(None) };
         let place = making.at.key(key);
-        match command.fill(&making.rows, making.catalog) {
+        match command.fill(&making.rows, making.catalog, std::mem::take(lists)) {
             Ok(filled) => {
                 filled.doubts.into_iter().for_each(|doubt| self.doubt(doubt, &place));
                 references.extend(filled.references);
+                *lists = filled.lists;
+                if making.first && filled.text.len() > LONG_COMMAND {
+                    let message = format!(
+                        "the command of job `{}` has {} KiB; a program takes at most about 2 MiB of arguments",
+                        making.name,
+                        filled.text.len() >> 10
+                    );
+                    let help = "`${files.input.NAME.list}` is a file with the paths, one per line";
+                    self.report(&place, "", Diagnostic::warning(message).help(help));
+                }
                 Some(Some(filled.text))
             }
             Err(doubt) => {

@@ -320,5 +320,7 @@ fn execution(document: &Document) -> Execution {
         termination_signal: spec.termination_signal.clone().unwrap_or(default.termination_signal),
         timeout_exit_code: spec.timeout_exit_code.unwrap_or(default.timeout_exit_code),
         oom_exit_code: spec.oom_exit_code.unwrap_or(default.oom_exit_code),
+        shell: document.shell.unwrap_or(default.shell),
+        enforce_runtime: document.enforce_runtime,
     }
 }

@@ -72,6 +72,10 @@ pub struct Cli {
     #[command(flatten)]
     global: Global,
 
+    /// The options on this very command line that say which server is meant.
+    #[arg(skip)]
+    given: Vec<String>,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -253,6 +257,20 @@ fn block_on_one_worker<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     finish(runtime, work)
 }
 
+/// What the command line, not the environment, says about the server: hints repeat it.
+fn given(matches: &clap::ArgMatches) -> Vec<String> {
+    let mut given = Vec::new();
+    for (id, option) in [("url", "--url"), ("token_file", "--token-file"), ("dir", "--dir")] {
+        if matches.value_source(id) == Some(ValueSource::CommandLine)
+            && let Some(mut raw) = matches.get_raw(id)
+            && let Some(value) = raw.next().and_then(std::ffi::OsStr::to_str)
+        {
+            given.extend([option.to_owned(), value.to_owned()]);
+        }
+    }
+    given
+}
+
 /// How the server is found, as the user said it.
 #[derive(Clone, Debug)]
 pub struct Locator {
@@ -291,6 +309,7 @@ impl Cli {
         let matches = Self::command().try_get_matches_from(arguments)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_from = |id, source| matches.value_source(id) == Some(source);
+        cli.given = given(&matches);
         // What the user says here and now counts more than what the environment says: inside a job
         // it names the server of the workflow.
         if is_from("dir", ValueSource::CommandLine) && !is_from("url", ValueSource::CommandLine) {
@@ -303,6 +322,7 @@ impl Cli {
 
     /// Runs the command.
     pub fn execute(self) -> Result<Exit> {
+        crate::output::set_given(&self.given);
         let Global { format, url, token_file, dir, quiet, verbose } = self.global;
         logging::start(quiet, verbose);
         let context = Context {

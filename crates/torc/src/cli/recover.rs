@@ -10,7 +10,7 @@ use crate::output::{Field, Table, escape, human};
 use serde_json::json;
 use std::path::Path;
 use tokio::process::Command;
-use torc_client::Client;
+use torc_client::{Client, discovery};
 use torc_model::api::{ErrorCode, ErrorInfo, WorkflowView};
 use torc_model::ids::WorkflowId;
 use torc_model::recovery::{
@@ -295,7 +295,7 @@ impl Options {
                         "{failures} without a known remedy: running `{}`",
                         escape::line(hook)
                     ));
-                    if let Some(failed) = run_hook(hook, id).await? {
+                    if let Some(failed) = run_hook(hook, client, id).await? {
                         return Ok(Outcome::HookFailed(failed));
                     }
                 }
@@ -312,8 +312,9 @@ pub async fn would_help(client: &Client, id: WorkflowId) -> bool {
     client.recover(id, &request).await.is_ok_and(|view| !view.jobs_to_retry.is_empty())
 }
 
-/// Runs the hook; answers with a sentence when it failed.
-async fn run_hook(hook: &str, id: WorkflowId) -> Result<Option<String>> {
+/// Runs the hook; answers with a sentence when it failed. Calls of `torc` in it reach the server
+/// that this call is about, wherever it was named.
+async fn run_hook(hook: &str, client: &Client, id: WorkflowId) -> Result<Option<String>> {
     let program = hook.split_whitespace().next().unwrap_or_default();
     // A script that lies here is meant, although a shell would only look for it on PATH.
     let here = if !program.contains('/') && Path::new(program).is_file() { "./" } else { "" };
@@ -323,6 +324,10 @@ async fn run_hook(hook: &str, id: WorkflowId) -> Result<Option<String>> {
         .arg("recovery-hook")
         .arg(id.to_string())
         .env("TORC_WORKFLOW_ID", id.to_string())
+        .env(discovery::ENV_URL, client.url())
+        .env(discovery::ENV_TOKEN, client.token())
+        // A file would count more than the token itself, and it may be another server's.
+        .env_remove(discovery::ENV_TOKEN_FILE)
         .status()
         .await
         .map_err(Error::io("run", hook))?;

@@ -14,23 +14,27 @@ const OUTPUT_DIR: &str = "output";
 #[derive(clap::Args, Debug, Clone)]
 #[command(next_help_heading = "Runner options")]
 pub struct RunnerOptions {
-    /// Run at most N jobs at once, whatever they need
+    /// Run at most N jobs at once, as long as there are CPUs and memory for them
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub max_parallel_jobs: Option<i64>,
 
-    /// CPUs to share out [default: all of this machine]
+    /// Start jobs whatever CPUs, memory and GPUs they ask for
+    #[arg(long)]
+    pub ignore_resources: bool,
+
+    /// CPUs that jobs may use [default: all of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub num_cpus: Option<i64>,
 
-    /// Memory to share out, such as `16g` [default: all of this machine]
+    /// Memory that jobs may use, such as `16g` [default: all of this machine]
     #[arg(long, value_name = "SIZE", value_parser = Memory::parse)]
     pub memory: Option<Memory>,
 
-    /// Memory to share out, in GiB
+    /// Memory that jobs may use, in GiB
     #[arg(long, value_name = "N", conflicts_with = "memory", value_parser = gigabytes, allow_negative_numbers = true)]
     pub memory_gb: Option<Memory>,
 
-    /// GPUs to share out [default: all of this machine]
+    /// GPUs that jobs may use [default: all of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub num_gpus: Option<i64>,
 
@@ -117,6 +121,7 @@ impl RunnerOptions {
         config.time_left = self.time_limit.map(|limit| std::time::Duration::from_secs(limit.0));
         let capacity = &mut config.capacity;
         capacity.max_parallel_jobs = self.max_parallel_jobs;
+        capacity.ignore_resources = self.ignore_resources;
         capacity.num_cpus = self.num_cpus.unwrap_or(capacity.num_cpus);
         capacity.num_gpus = self.num_gpus.unwrap_or(capacity.num_gpus);
         if let Some(memory) = self.memory.or(self.memory_gb) {
@@ -141,6 +146,9 @@ impl RunnerOptions {
         add("work-dir", self.work_dir.as_ref().map(|dir| dir.display().to_string()));
         add("time-limit", self.time_limit.map(|t| t.to_string()));
         add("label", self.label.clone());
+        if self.ignore_resources {
+            args.push("--ignore-resources".into());
+        }
         args
     }
 }

@@ -9,6 +9,7 @@ use crate::output::{escape, human};
 use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use torc_client::discovery;
 use torc_server::{Options, Server, StartError, doctor};
 
 /// Run a server by itself, back it up, show its token
@@ -31,7 +32,7 @@ enum Command {
     Run(Run),
     /// Copy the database, also while a server uses it
     Backup(Backup),
-    /// Look the database over, and repair it
+    /// Check the database, and repair it
     Doctor(Doctor),
     /// Print the token of the server
     Token(Token),
@@ -155,7 +156,7 @@ impl Backup {
     fn execute(self, context: &Context) -> Result<Exit> {
         let database = match self.database {
             Some(file) => file,
-            None => session::state_dir(&context.locator, Access::Existing)?.join(Options::DATABASE),
+            None => own_state(context, "backup")?.join(Options::DATABASE),
         };
         torc_server::backup(&database, &self.file).map_err(|error| match error {
             StartError::Io { doing: _, path, source } => Error::Io { doing: "write", path, source },
@@ -174,7 +175,7 @@ impl Doctor {
     fn execute(self, context: &Context) -> Result<Exit> {
         let database = match &self.database {
             Some(file) => file.clone(),
-            None => session::state_dir(&context.locator, Access::Existing)?.join(Options::DATABASE),
+            None => own_state(context, "doctor")?.join(Options::DATABASE),
         };
         if !database.is_file() {
             return Err(Error::usage(format!("there is no database `{}`", database.display())));
@@ -218,13 +219,39 @@ impl Doctor {
         if can_repair && !self.repair {
             context.output.talk("hint: stop the server, then `torc server doctor --repair`");
         } else if !examined.problems.is_empty() {
-            context.output.talk("hint: `torc server backup` made copies that can take its place");
+            context.output.talk(
+                "hint: if you have a backup made with `torc server backup`, put it in its place",
+            );
         }
     }
 }
 
+/// The state directory on this machine. A server that was named by its address must be the one
+/// that owns it: another server's data would be mistaken for that server's.
+fn own_state(context: &Context, command: &str) -> Result<PathBuf> {
+    let dir = session::state_dir(&context.locator, Access::Existing);
+    let Some(url) = &context.locator.url else { return dir };
+    let origin = |url: &str| {
+        let url = url.trim().trim_end_matches('/');
+        url.strip_suffix(torc_model::api::BASE_PATH).unwrap_or(url).to_owned()
+    };
+    let serves = |dir: &PathBuf| {
+        discovery::read_server_file(dir).is_ok_and(|file| origin(&file.url) == origin(url))
+    };
+    dir.ok().filter(serves).ok_or_else(|| {
+        Error::usage_hint(
+            format!(
+                "`torc server {command}` works on a state directory of this machine, and none here \
+                 belongs to the server at {url}"
+            ),
+            "run it on the machine of that server, with `--dir` and its state directory; `TORC_API_URL` \
+             counts like `--url`",
+        )
+    })
+}
+
 fn token(context: &Context) -> Result<Exit> {
-    let dir = session::state_dir(&context.locator, Access::Existing)?;
+    let dir = own_state(context, "token")?;
     let token = torc_server::read_token(&dir).map_err(|error| cannot_start(&dir, error))?;
     let Some(token) = token else {
         return Err(Error::usage_hint(

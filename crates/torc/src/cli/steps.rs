@@ -169,6 +169,8 @@ fn packet(job: &str, tree: Tree) -> AttemptPacket {
         time_limit_seconds: None,
         stdio: None,
         output_files: Vec::new(),
+        lists: Vec::new(),
+        strictness: Default::default(),
         recovery: None,
     }
 }

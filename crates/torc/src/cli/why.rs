@@ -77,7 +77,7 @@ fn render(why: &WhyView) -> String {
         }
     }
     for hint in &why.hints {
-        card.line("hint", hint);
+        card.line("hint", crate::output::as_called(hint));
     }
     card.render()
 }

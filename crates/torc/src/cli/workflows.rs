@@ -279,7 +279,12 @@ impl Reinitialize {
             Some(path) => Some(super::spec::load(context, path)?.value()),
             None => None,
         };
-        let body = ReinitializeRequest { dry_run: self.dry_run, force: self.force, spec };
+        let body = ReinitializeRequest {
+            dry_run: self.dry_run,
+            force: self.force,
+            spec,
+            run_id: Some(workflow.run_id),
+        };
         let reset = client.reinitialize_workflow(workflow.id, &body).await?;
         print_reset(context, &reset)?;
         if !context.output.is_json() {
@@ -300,6 +305,7 @@ impl Reset {
             jobs: self.job,
             dry_run: self.dry_run,
             force: self.force,
+            run_id: Some(workflow.run_id),
         };
         let reset = client.reset_status(workflow.id, &body).await?;
         print_reset(context, &reset)

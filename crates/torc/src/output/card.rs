@@ -49,7 +49,7 @@ impl Card {
     pub fn block(&mut self, label: &str, text: &str) -> &mut Self {
         let _ = writeln!(self.out, "  {label}");
         for line in escape::block(text).trim_end().lines() {
-            let _ = writeln!(self.out, "    | {line}");
+            let _ = writeln!(self.out, "    | {}", shortened(line));
         }
         self
     }
@@ -60,9 +60,30 @@ impl Card {
     }
 }
 
+/// Longest line of a block: what a person still reads. Whole lines are in the files.
+const LINE: usize = 1000;
+
+/// A line of a program that never ends its lines, cut in the middle.
+fn shortened(line: &str) -> std::borrow::Cow<'_, str> {
+    let length = line.chars().count();
+    if length <= LINE {
+        return line.into();
+    }
+    let begin: String = line.chars().take(LINE / 2).collect();
+    let end: String = line.chars().skip(length - LINE / 2).collect();
+    format!("{begin} ... ({} characters) ... {end}", length - LINE).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_endless_line_is_cut() {
+        let cut = shortened(&"x".repeat(50_000)).into_owned();
+        assert!(cut.len() < 1100 && cut.contains("(49000 characters)"), "{}", cut.len());
+        assert_eq!(shortened("short"), "short");
+    }
 
     #[test]
     fn a_card_lines_up_and_escapes() {

@@ -11,6 +11,7 @@ pub mod table;
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 pub use table::{Field, Table};
 
 /// How data is printed.
@@ -141,5 +142,48 @@ pub fn stdout_is_terminal() -> bool {
 
 /// A closed standard error must not stop the work, so failures are ignored here on purpose.
 fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = match GIVEN.get() {
+        Some(_) => writeln!(io::stderr().lock(), "{}", as_called(&line.to_string())),
+        None => writeln!(io::stderr().lock(), "{line}"),
+    };
+}
+
+/// Options of this call that say which server it is about; calls in hints need them, too.
+static GIVEN: OnceLock<String> = OnceLock::new();
+
+/// Commands that work without a server, or on this machine only.
+const LOCAL: [&str; 5] = ["check ", "completions ", "new ", "server ", "steps "];
+
+/// Remembers the options with which this call named its server.
+pub fn set_given(options: &[String]) {
+    if !options.is_empty() {
+        let quoted: Vec<String> = options.iter().map(|option| quoted(option)).collect();
+        // Set once, by `main`'s only call.
+        let _ = GIVEN.set(format!("{} ", quoted.join(" ")));
+    }
+}
+
+/// A text whose `torc ...` calls name the server as this call did.
+pub fn as_called(text: &str) -> String {
+    const CALL: &str = "`torc ";
+    let Some(given) = GIVEN.get() else { return text.to_owned() };
+    let mut pieces = text.split(CALL);
+    let mut whole = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let names_server = LOCAL.iter().any(|word| piece.starts_with(word))
+            || ["--url", "--dir"].iter().any(|option| piece.starts_with(option));
+        whole += CALL;
+        whole += if names_server { "" } else { given };
+        whole += piece;
+    }
+    whole
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }

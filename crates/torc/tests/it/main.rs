@@ -3,6 +3,7 @@
 mod actions;
 mod agents;
 mod basics;
+mod calls;
 mod chaos;
 mod commands;
 mod crash;
@@ -26,4 +27,5 @@ mod servers;
 mod step_faults;
 mod steps;
 mod strangers;
+mod success;
 mod support;

@@ -562,7 +562,7 @@ fn one_job_can_be_reset_while_another_runs() {
 fn why_leads_from_a_blocked_job_to_the_recovery_of_what_waits_for_a_verdict() {
     let test = Test::new().spec(
         "name: slow\nuse_pending_failed: true\nresource_requirements: [{name: brief, runtime: PT1S}]\njobs:\n  \
-         - {name: a, command: sleep 60, resource_requirements: brief}\n  - {name: b, command: 'true', depends_on: [a]}\n",
+         - {name: a, command: sleep 60, enforce_runtime: true, resource_requirements: brief}\n  - {name: b, command: 'true', depends_on: [a]}\n",
     );
     test.run().expect(1);
     assert_eq!(test.statuses(), ["a pending_failed", "b blocked"]);

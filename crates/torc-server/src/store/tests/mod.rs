@@ -156,6 +156,7 @@ fn capacity() -> Capacity {
         num_gpus: 0,
         num_nodes: 1,
         max_parallel_jobs: None,
+        ignore_resources: false,
     }
 }
 

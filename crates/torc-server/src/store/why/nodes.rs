@@ -87,7 +87,7 @@ fn slurm(
     let mut fitting = BTreeSet::new();
     let mut misfits = Vec::new();
     for (scheduler, name) in schedulers {
-        match unneeded::kind(tx, id, *scheduler, None)?.why_not(&class) {
+        match unneeded::kind(tx, id, *scheduler)?.why_not(&class) {
             Some(why) => misfits.push(format!("scheduler `{name}`: {why}")),
             None => {
                 fitting.insert(*scheduler);

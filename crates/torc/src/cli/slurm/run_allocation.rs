@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     output_dir: PathBuf,
 
-    /// Queue mode
+    /// At most this many jobs at once
     #[arg(long)]
     max_parallel_jobs: Option<i64>,
 }

@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long)]
     start_one_worker_per_node: bool,
 
-    /// Run at most this many jobs at once in each, whatever they need
+    /// Run at most this many jobs at once in each, as long as they fit
     #[arg(short = 'j', long, value_name = "N")]
     max_parallel_jobs: Option<i64>,
 
