@@ -53,6 +53,8 @@ words! {
         JobRunning = "job_running",
         /// The job has had all attempts that it may have.
         MaxRetriesExceeded = "max_retries_exceeded",
+        /// Another caller has begun the next run.
+        RunChanged = "run_changed",
         /// The route does not know this method.
         MethodNotAllowed = "method_not_allowed",
         /// Input files are not there.

@@ -208,7 +208,11 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId, only: Option<JobId>) -> Result<Vec<
          WHERE {which} AND j.status IN (6, 8, 10) AND j.status_reason IS NOT ?2 ORDER BY j.id",
     ))?;
     // A map that failed because of its items follows them.
-    let mut rows = statement.query(params![id.0, StatusReason::TooManyItemsFailed.as_str(), only.map(|job| job.0)])?;
+    let mut rows = statement.query(params![
+        id.0,
+        StatusReason::TooManyItemsFailed.as_str(),
+        only.map(|job| job.0)
+    ])?;
     let mut failures = Vec::new();
     while let Some(row) = rows.next()? {
         let status = JobStatus::from_code(row.get(2)?).unwrap_or(JobStatus::Failed);
