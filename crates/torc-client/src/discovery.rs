@@ -13,6 +13,8 @@ pub const ENV_URL: &str = "TORC_API_URL";
 pub const ENV_TOKEN: &str = "TORC_TOKEN";
 /// File that holds the token.
 pub const ENV_TOKEN_FILE: &str = "TORC_TOKEN_FILE";
+/// PEM file of certificates to trust for an encrypted server, instead of the system's.
+pub const ENV_TLS_CA: &str = "TORC_TLS_CA";
 /// Directory that holds the state of a local server.
 pub const STATE_DIR: &str = ".torc";
 /// What a running server writes there.
@@ -65,7 +67,11 @@ pub struct Found {
 pub fn find() -> Result<Option<Found>, Error> {
     if let Some(url) = variable(ENV_URL)? {
         return Ok(Some(Found {
-            client: Client::new(&url, &environment_token()?)?,
+            client: Client::with_ca(
+                &url,
+                &environment_token()?,
+                variable(ENV_TLS_CA)?.as_deref().map(Path::new),
+            )?,
             state_dir: None,
         }));
     }
@@ -133,6 +139,7 @@ mod tests {
         ServerFile {
             url: "http://127.0.0.1:1".into(),
             token: "secret".into(),
+            tls_ca: None,
             embedded: false,
             pid: 1,
             hostname: "h".into(),

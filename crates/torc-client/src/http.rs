@@ -2,26 +2,25 @@
 
 use crate::Error;
 use crate::inside::{Body, Inside, boxed};
-use crate::peer::{Connector, Peer};
+use crate::peer::Peer;
 use crate::single::{Single, in_origin_form};
 use crate::successor::Successor;
+use crate::tls::{self, Connector};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use torc_model::api::{BASE_PATH, ErrorBody, ErrorInfo, ServerFile};
 
 /// Long enough for any ordinary call on a busy machine, short enough to notice a server that hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// An address that does not answer a connect at all is soon known to be wrong.
-pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// No answer of ours comes near this; whatever sends more is not a Torc server.
 const MAX_ANSWER_BYTES: usize = 512 << 20;
 
@@ -51,67 +50,70 @@ enum Transport {
 
 struct Inner {
     transport: Transport,
-    /// `http://host:port`, without the base path.
+    connector: Connector,
+    /// `http://host:port` or `https://host:port`, perhaps with a prefix; without the base path.
     origin: String,
+    /// Certificates to trust instead of the system's.
+    ca: Option<PathBuf>,
     token: String,
     authorization: HeaderValue,
-    /// Whose process the server must be.
-    peer: Peer,
 }
 
 impl Client {
-    /// Makes a client; nothing is sent yet. `base_url` is `http://host:port`, with or without the
-    /// base path.
+    /// Makes a client; nothing is sent yet. `base_url` is `http://host:port` or `https://host:port`,
+    /// with or without the base path. A prefix before the base path is the part of a proxy's
+    /// address space that leads to the server.
     pub fn new(base_url: &str, token: &str) -> Result<Self, Error> {
-        Self::connecting(base_url, token, Peer::Anyone)
+        Self::with_ca(base_url, token, None)
+    }
+
+    /// The same, for an `https` server whose certificate was signed by an authority in the PEM file
+    /// `ca`. Without it, the authorities that the system trusts are asked.
+    pub fn with_ca(base_url: &str, token: &str, ca: Option<&Path>) -> Result<Self, Error> {
+        Self::connecting(base_url, token, ca, Peer::Anyone)
     }
 
     /// A client for the server of this user that a file of this user names. Sends nothing to a
     /// process of another user that listens at the address now.
     pub fn local(file: &ServerFile) -> Result<Self, Error> {
-        Self::connecting(&file.url, &file.token, Peer::Ours)
+        Self::connecting(&file.url, &file.token, file.tls_ca.as_deref(), Peer::Ours)
     }
 
-    fn connecting(base_url: &str, token: &str, peer: Peer) -> Result<Self, Error> {
-        let config =
-            |message: String, hint: &str| Error::Config { message, hint: Some(hint.into()) };
+    fn connecting(
+        base_url: &str,
+        token: &str,
+        ca: Option<&Path>,
+        peer: Peer,
+    ) -> Result<Self, Error> {
+        let config = |message: String| Error::Config {
+            message,
+            hint: Some("write it as http://host:port or https://host:port".into()),
+        };
         let trimmed = base_url.trim().trim_end_matches('/');
-        let origin = trimmed.strip_suffix(BASE_PATH).unwrap_or(trimmed);
-        let uri: Uri = origin.parse().map_err(|e| {
-            config(format!("`{base_url}` is not an address: {e}"), "write it as http://host:port")
-        })?;
-        match uri.scheme_str() {
-            Some("http") => {}
+        let origin = trimmed.strip_suffix(BASE_PATH).unwrap_or(trimmed).trim_end_matches('/');
+        let uri: Uri =
+            origin.parse().map_err(|e| config(format!("`{base_url}` is not an address: {e}")))?;
+        let is_secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             Some(other) => {
-                return Err(config(
-                    format!("can not speak `{other}` to `{base_url}`"),
-                    "write it as http://host:port",
-                ));
+                return Err(config(format!("`{other}` is not supported in `{base_url}`")));
             }
-            None => {
-                return Err(config(
-                    format!("`{base_url}` has no scheme"),
-                    "write it as http://host:port",
-                ));
-            }
+            None => return Err(config(format!("`{base_url}` has no scheme"))),
+        };
+        if uri.query().is_some() {
+            return Err(config(format!("`{base_url}` has a query")));
         }
-        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err(config(
-                format!("`{base_url}` has a path that is not `{BASE_PATH}`"),
-                "write it as http://host:port",
-            ));
-        }
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_LIMIT));
-        let pool = Pool::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(60))
-            .build(Connector { http: connector, peer });
-        Self::with(Transport::Pool(pool), origin, token, peer)
+        let connector = tls::connector(is_secure, ca, peer)?;
+        Self::with(connector, origin, token, ca.map(Into::into))
     }
 
-    fn with(transport: Transport, origin: &str, token: &str, peer: Peer) -> Result<Self, Error> {
+    fn with(
+        connector: Connector,
+        origin: &str,
+        token: &str,
+        ca: Option<PathBuf>,
+    ) -> Result<Self, Error> {
         let token = token.trim();
         let mut authorization =
             HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Config {
@@ -119,9 +121,30 @@ impl Client {
                 hint: Some("check the token file".into()),
             })?;
         authorization.set_sensitive(true);
-        let inner =
-            Inner { transport, origin: origin.into(), token: token.into(), authorization, peer };
+        let transport = Transport::Pool(pool(connector.clone()));
+        let inner = Inner {
+            transport,
+            connector,
+            origin: origin.into(),
+            ca,
+            token: token.into(),
+            authorization,
+        };
         Ok(Self { inner: Arc::new(inner), time_limit: TIME_LIMIT, inside: None, successor: None })
+    }
+
+    /// The same server and token over another transport.
+    fn over(&self, transport: Transport) -> Self {
+        let Inner { connector, origin, ca, token, authorization, .. } = &*self.inner;
+        let inner = Inner {
+            transport,
+            connector: connector.clone(),
+            origin: origin.clone(),
+            ca: ca.clone(),
+            token: token.clone(),
+            authorization: authorization.clone(),
+        };
+        Self { inner: Arc::new(inner), time_limit: self.time_limit, inside: None, successor: None }
     }
 
     /// Tells it that the server is in this very process: see [`Client::single`].
@@ -130,24 +153,19 @@ impl Client {
     }
 
     /// The same server and token with connections of its own, for use on another runtime.
-    pub fn detached(&self) -> Result<Self, Error> {
-        Ok(Self {
-            time_limit: self.time_limit,
-            ..Self::connecting(&self.inner.origin, &self.inner.token, self.inner.peer)?
-        })
+    pub fn detached(&self) -> Self {
+        self.over(Transport::Pool(pool(self.inner.connector.clone())))
     }
 
     /// The same server and token over one connection of its own, for a thread that makes one
     /// request after the other on a runtime that stands still in between: no other task is needed
     /// to hand the connection back. A server in the same process needs no connection: the thread
-    /// does the server's work itself, and nobody has to be woken.
-    pub fn single(&self) -> Result<Self, Error> {
-        let Inner { origin, token, peer, .. } = &*self.inner;
-        let transport = match &self.inside {
+    /// does the server's work itself, so that no other thread has to be woken.
+    pub fn single(&self) -> Self {
+        self.over(match &self.inside {
             Some(inside) => Transport::Inside(inside.clone()),
-            None => Transport::Single(Single::new(*peer)),
-        };
-        Ok(Self { time_limit: self.time_limit, ..Self::with(transport, origin, token, *peer)? })
+            None => Transport::Single(Single::new(self.inner.connector.clone())),
+        })
     }
 
     /// The same client with another time limit per call.
@@ -167,6 +185,12 @@ impl Client {
     /// `http://host:port`, as jobs get it in `TORC_API_URL`.
     pub fn url(&self) -> &str {
         &self.inner.origin
+    }
+
+    /// The file of certificates that are trusted instead of the system's, as jobs get it in
+    /// `TORC_TLS_CA`.
+    pub fn ca(&self) -> Option<&Path> {
+        self.inner.ca.as_deref()
     }
 
     /// `GET`.
@@ -340,6 +364,13 @@ impl Client {
     }
 }
 
+fn pool(connector: Connector) -> Pool<Connector, Full<Bytes>> {
+    Pool::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(60))
+        .build(connector)
+}
+
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Without the token.
@@ -446,14 +477,7 @@ mod tests {
 
     #[test]
     fn bad_addresses_are_refused_with_a_hint() {
-        for text in [
-            "",
-            "localhost:8080",
-            "https://h:1",
-            "http://h:1/other",
-            "http://h:1/?x=1",
-            "http://h h",
-        ] {
+        for text in ["", "localhost:8080", "ftp://h:1", "http://h:1/?x=1", "http://h h"] {
             let error = Client::new(text, "t").unwrap_err();
             assert!(matches!(error, Error::Config { hint: Some(_), .. }), "{text}: {error}");
         }

@@ -62,7 +62,7 @@ mod tests {
         let client = Client::new("http://127.0.0.1:9", "secret").unwrap();
         let has_ended = Arc::new(AtomicBool::new(false));
         let client = client.with_inside(echo(&has_ended));
-        let single = client.single().unwrap();
+        let single = client.single();
         let answer: serde_json::Value = single.post("/claims?x=1", &[7]).await.unwrap();
         let asked = ["/torc-service/v1/claims?x=1", "127.0.0.1:9", "Bearer secret"];
         assert_eq!(answer, serde_json::json!({"asked": asked, "said": "[7]"}));

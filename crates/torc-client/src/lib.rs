@@ -15,6 +15,7 @@ mod single;
 mod slurm;
 mod stream;
 mod successor;
+mod tls;
 mod triage;
 
 pub use error::Error;

@@ -1,28 +1,26 @@
 //! One connection that is kept, for requests that come one after the other.
 
-use crate::http::CONNECT_LIMIT;
-use crate::peer::{self, Peer};
+use crate::tls::Connector;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tower::ServiceExt as _;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The connection, once there is one.
 pub struct Single {
+    connector: Connector,
     sender: Mutex<Option<SendRequest<Full<Bytes>>>>,
-    peer: Peer,
 }
 
 impl Single {
-    /// Connects with the first request.
-    pub fn new(peer: Peer) -> Self {
-        Self { sender: Mutex::default(), peer }
+    /// Nothing is connected yet.
+    pub fn new(connector: Connector) -> Self {
+        Self { connector, sender: Mutex::default() }
     }
 
     /// Sends a request; a connection that was closed meanwhile is replaced as long as nothing has
@@ -45,10 +43,19 @@ impl Single {
                 },
             }
         }
-        let mut sender = connect(&uri, self.peer).await?;
+        let mut sender = self.connect(uri).await?;
         let answer = sender.send_request(request).await?;
         *kept = Some(sender);
         Ok(answer)
+    }
+
+    async fn connect(&self, uri: Uri) -> Result<SendRequest<Full<Bytes>>, Failure> {
+        let stream = self.connector.clone().oneshot(uri).await?;
+        let (sender, connection) = handshake(stream).await?;
+        // It ends when the sender is dropped or the server closes it; the next request meets the
+        // error.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(sender)
     }
 }
 
@@ -60,23 +67,6 @@ pub fn in_origin_form(mut request: Request<Full<Bytes>>) -> Result<Request<Full<
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     *request.uri_mut() = path.parse()?;
     Ok(request)
-}
-
-async fn connect(uri: &Uri, peer: Peer) -> Result<SendRequest<Full<Bytes>>, Failure> {
-    let host = uri.host().ok_or("an address without a host")?.trim_matches(['[', ']']);
-    let address = (host, uri.port_u16().unwrap_or(80));
-    let too_slow = |_| format!("no connection within {} s", CONNECT_LIMIT.as_secs());
-    let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(address))
-        .await
-        .map_err(too_slow)??;
-    if peer == Peer::Ours {
-        peer::check(&stream)?;
-    }
-    stream.set_nodelay(true)?;
-    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-    // It ends when the sender is dropped or the server closes it; whoever sends next hears why.
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
 }
 
 #[cfg(test)]
@@ -104,7 +94,7 @@ mod tests {
         let connections = Arc::new(AtomicUsize::new(0));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let client = Client::new(&format!("http://{address}"), "t").unwrap().single().unwrap();
+        let client = Client::new(&format!("http://{address}"), "t").unwrap().single();
 
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(serve(listener, connections.clone(), stopped));

@@ -43,6 +43,8 @@ pub struct Context {
     pub token_file: PathBuf,
     /// The server.
     pub api_url: String,
+    /// Certificates to trust when `api_url` is encrypted, instead of the system's.
+    pub tls_ca: Option<PathBuf>,
     /// Environment for every job.
     pub env: BTreeMap<String, String>,
     /// How to treat output and limits.
@@ -63,12 +65,14 @@ impl Context {
 
     /// The variables of everything that this runner starts.
     pub fn common_env(&self) -> Vec<(String, String)> {
-        vec![
+        let mut env = vec![
             ("TORC_WORKFLOW_ID".into(), self.workflow_id.to_string()),
             ("TORC_OUTPUT_DIR".into(), self.output_dir.display().to_string()),
             ("TORC_API_URL".into(), self.api_url.clone()),
             ("TORC_TOKEN_FILE".into(), self.token_file.display().to_string()),
-        ]
+        ];
+        env.extend(self.tls_ca.iter().map(|ca| ("TORC_TLS_CA".into(), ca.display().to_string())));
+        env
     }
 
     /// A file of this attempt beside its logs.

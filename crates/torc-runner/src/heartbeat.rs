@@ -52,7 +52,7 @@ pub fn start(
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Its own connections: those of another runtime stand still when that runtime is busy.
-    let client = line.client.detached().map_err(io::Error::other)?;
+    let client = line.client.detached();
     let line = Line { client, ..line.clone() };
     std::thread::Builder::new().name("torc-heartbeat".into()).stack_size(512 << 10).spawn(
         move || {

@@ -83,7 +83,7 @@ pub struct Exchange {
 impl Exchange {
     /// A connection of its own; nothing is sent yet.
     pub fn open(line: &Line) -> io::Result<Self> {
-        let client = line.client.single().map_err(io::Error::other)?;
+        let client = line.client.single();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self {
             line: Line { client, ..line.clone() },

@@ -130,6 +130,7 @@ impl Runner {
             working_dir,
             token_file: presence.token_file.clone(),
             api_url: config.client.url().into(),
+            tls_ca: config.client.ca().map(Into::into),
             env: registered.env.clone(),
             execution: registered.execution.clone(),
             checkpoint_exit_code: registered.checkpoint_exit_code,

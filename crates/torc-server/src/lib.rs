@@ -12,5 +12,6 @@ mod slow_files;
 pub mod store;
 
 pub use boot::{
-    Options, RunningServer, Server, StartError, backup, doctor, last_was_embedded, read_token,
+    Options, RunningServer, Server, StartError, TlsFiles, backup, doctor, last_was_embedded,
+    read_token,
 };

@@ -28,6 +28,10 @@ pub struct ServerFile {
     pub url: String,
     /// Good for everything.
     pub token: String,
+    /// Certificates that clients on this machine trust when the address is encrypted, instead of
+    /// the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_ca: Option<std::path::PathBuf>,
     /// It lives inside a `torc run` and ends with it; another one may then take its place.
     #[serde(default)]
     pub embedded: bool,

@@ -43,6 +43,7 @@ fn context(dir: &Path) -> Context {
         working_dir: dir.into(),
         token_file: dir.join("token"),
         api_url: "http://h:1".into(),
+        tls_ca: None,
         env: BTreeMap::from([("A".into(), "workflow".into()), ("B".into(), "b".into())]),
         execution: Execution::default(),
         checkpoint_exit_code: Some(85),

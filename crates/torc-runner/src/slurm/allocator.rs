@@ -175,6 +175,9 @@ impl Allocator {
             vec![self.program.display().to_string(), "slurm".into(), "run-allocation".into()];
         let mut add = |name: &str, value: String| command.push(format!("--{name}={value}"));
         add("url", self.client.url().to_owned());
+        if let Some(ca) = self.client.ca() {
+            add("tls-ca", ca.display().to_string());
+        }
         add("token-file", token.display().to_string());
         add("workflow", order.workflow_id.to_string());
         add("allocation", order.name.clone());

@@ -161,8 +161,7 @@ async fn find_allocation(
 /// Sends further allocations that actions of the workflow ask for, and takes back what nothing
 /// needs any more, in case nobody else can.
 async fn submit_more(client: Client, inside: Inside) {
-    let Ok(client) = client.detached() else { return };
-    let allocator = match Allocator::new(client, Some(inside.output_dir.clone())) {
+    let allocator = match Allocator::new(client.detached(), Some(inside.output_dir.clone())) {
         Ok(allocator) => allocator,
         Err(error) => {
             tracing::warn!(%error, "further allocations can not be asked for from here");

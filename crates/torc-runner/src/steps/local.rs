@@ -52,6 +52,7 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
         working_dir: local.working_dir.clone(),
         token_file: PathBuf::from("/dev/null"),
         api_url: String::new(),
+        tls_ca: None,
         env: Default::default(),
         execution: Execution::default(),
         checkpoint_exit_code: None,

@@ -107,6 +107,13 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// A certificate or its key cannot be used.
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
     /// The operating system gave no randomness.
     NoRandomness {
         /// Why.
@@ -125,6 +132,10 @@ impl StartError {
                 "free some space, or choose another place with `--dir`".into()
             }
             Self::Io { .. } | Self::Store { .. } | Self::NoRandomness { .. } => return None,
+            Self::Tls { .. } => {
+                "`--tls-cert` takes a PEM file with the certificate and its chain, `--tls-key` its key"
+                    .into()
+            }
             Self::NotOurs { .. } => "run as its owner, or choose another place with `--dir`".into(),
             Self::Writable { path, .. } => {
                 format!("if you trust its content: `chmod 600 {}`", path.display())
@@ -238,6 +249,9 @@ impl fmt::Display for StartError {
             }
             Self::Listen { address, source } => {
                 write!(f, "can not listen on `{address}`: {source}")
+            }
+            Self::Tls { path, message } => {
+                write!(f, "cannot use `{}` for TLS: {message}", path.display())
             }
             Self::NoRandomness { message } => write!(f, "can not make a token: {message}"),
         }

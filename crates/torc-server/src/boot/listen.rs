@@ -1,5 +1,6 @@
 //! Accepts connections and serves them, within limits, until it is told to stop.
 
+use super::tls::Tls;
 use crate::api::Front;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -8,6 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +29,7 @@ const MAX_BUFFER_BYTES: usize = 128 << 10;
 /// Serves until `stop`; then lets requests in flight end, for a while.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<Tls>,
     front: Arc<Front>,
     max_connections: usize,
     stop: CancellationToken,
@@ -46,7 +49,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = serve_connection(stream, front.clone(), stop.clone());
+                let connection = serve_stream(stream, tls.clone(), front.clone(), stop.clone());
                 let cut = cut.clone();
                 connections.spawn(async move {
                     let _permit = permit;
@@ -71,10 +74,28 @@ pub async fn serve(
     }
 }
 
-async fn serve_connection(stream: TcpStream, front: Arc<Front>, stop: CancellationToken) {
+async fn serve_stream(
+    stream: TcpStream,
+    tls: Option<Tls>,
+    front: Arc<Front>,
+    stop: CancellationToken,
+) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "can not set TCP_NODELAY");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let Some(tls) = tls else { return serve_connection(stream, front, stop).await };
+    match tokio::time::timeout(FIRST_REQUEST, tls.accept(stream)).await {
+        Ok(Ok(stream)) => serve_connection(stream, front, stop).await,
+        // A client that speaks plain HTTP, distrusts the certificate or scans ports.
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+async fn serve_connection<S>(stream: S, front: Arc<Front>, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let spoke = Arc::new(AtomicBool::new(false));
     let service = {
         let spoke = spoke.clone();

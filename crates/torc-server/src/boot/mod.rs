@@ -19,8 +19,10 @@ mod listen;
 mod lock;
 mod migrate;
 mod options;
+mod own_certificate;
 mod private;
 mod server;
+mod tls;
 
 pub use backup::backup;
 pub use database::{Database, Journal};
@@ -33,3 +35,4 @@ pub use lock::Owner;
 pub(crate) use migrate::create as create_schema;
 pub use options::Options;
 pub use server::{RunningServer, Server, last_was_embedded, read_token};
+pub use tls::TlsFiles;

@@ -1,6 +1,7 @@
 //! How a server is to be started.
 
 use super::file_system::{self, FileSystem};
+use super::tls::TlsFiles;
 use std::path::{Path, PathBuf};
 
 /// How a server is to be started.
@@ -17,6 +18,10 @@ pub struct Options {
     pub port: u16,
     /// Further names that clients may use for this machine (in the `Host` header).
     pub allowed_hosts: Vec<String>,
+    /// Certificate and key; without them the server speaks plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// Serve plain HTTP on an address that other machines can reach.
+    pub insecure: bool,
     /// Lives inside `torc run` and ends with it; `server.json` says so.
     pub embedded: bool,
     /// Tell others in `server.json` where it is. One that only answers its own process for a moment
@@ -40,6 +45,8 @@ impl Options {
             host: None,
             port: 0,
             allowed_hosts: Vec::new(),
+            tls: None,
+            insecure: false,
             embedded: false,
             announce: true,
             max_connections: 4096,

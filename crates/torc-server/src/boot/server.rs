@@ -5,7 +5,8 @@ use super::error::StartError;
 use super::inside::Inside;
 use super::lock::Lock;
 use super::options::Options;
-use super::{backup, identity, listen, private};
+use super::tls::Tls;
+use super::{backup, identity, listen, own_certificate, private};
 use crate::api::{App, Front, Hosts};
 use crate::clock::now_ms;
 use crate::secret;
@@ -50,11 +51,17 @@ pub struct RunningServer {
 impl Server {
     /// Takes the state directory, opens the database, takes up the state in it and serves. When
     /// this returns, the server answers and `server.json` says where (if it is to be announced).
-    pub async fn start(options: Options) -> Result<RunningServer, StartError> {
+    pub async fn start(mut options: Options) -> Result<RunningServer, StartError> {
         let (listener, host) = bind(&options).await?;
         let address = listener
             .local_addr()
             .map_err(|source| StartError::Listen { address: host.clone(), source })?;
+        if options.tls.is_none() && !options.insecure && !address.ip().is_loopback() {
+            private::ensure_directory(&options.state_dir)?;
+            let names = own_names(&host, address, &options.allowed_hosts);
+            options.tls = Some(own_certificate::files(&options.state_dir, &names)?);
+        }
+        let tls = options.tls.as_ref().map(Tls::load).transpose()?;
         let opened = tokio::task::spawn_blocking({
             let options = options.clone();
             move || open(&options)
@@ -70,8 +77,12 @@ impl Server {
         app.set_open(false);
         let front = Arc::new(Front::new(app.clone()));
         let inside = Inside::new(&front, stop.clone());
-        let serving = listen::serve(listener, front, options.max_connections, stop.clone());
+        let serving =
+            listen::serve(listener, tls.clone(), front, options.max_connections, stop.clone());
         let serving = tokio::spawn(serving);
+        if let Some(tls) = tls {
+            tokio::spawn(tls.watch(stop.clone()));
+        }
         // Before anybody can claim: what died with an earlier server or runner is settled first.
         let found = match store.recover(Trigger::Boot).await {
             Ok(found) => found,
@@ -89,8 +100,9 @@ impl Server {
         tokio::spawn(crate::courier::run(store.clone(), stop.clone()));
         tokio::spawn(execute_schedules(store.clone(), stop.clone()));
         let file = ServerFile {
-            url: url(&host, address),
+            url: url(&host, address, &options),
             token,
+            tls_ca: options.tls.as_ref().and_then(|files| files.ca.clone()),
             embedded: options.embedded,
             pid: i64::from(std::process::id()),
             hostname: identity::hostname(),
@@ -150,6 +162,11 @@ impl RunningServer {
     /// Scheme, address and port, without the base path.
     pub fn url(&self) -> &str {
         &self.file.url
+    }
+
+    /// Certificates that clients on this machine trust, if not the system's.
+    pub fn tls_ca(&self) -> Option<&Path> {
+        self.file.tls_ca.as_deref()
     }
 
     /// The token that is good for everything.
@@ -371,18 +388,34 @@ fn note_last(state_dir: &Path, port: u16, is_embedded: bool) -> std::io::Result<
     private::write_file(&state_dir.join(PORT_FILE), text.as_bytes())
 }
 
+/// What a certificate of our own names: everything that a client may call this server.
+fn own_names(host: &str, address: SocketAddr, allowed: &[String]) -> Vec<String> {
+    let mut names = allowed.to_vec();
+    names.extend([identity::hostname(), "localhost".into(), "127.0.0.1".into()]);
+    if !address.ip().is_unspecified() {
+        names.extend([host.to_owned(), address.ip().to_string()]);
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
 /// The address that others can use: a server that listens everywhere is known by its machine's
 /// name.
-fn url(host: &str, address: SocketAddr) -> String {
+///
+/// The name in an encrypted address must be one that the certificate names, so a name that was given
+/// with `--allowed-host` goes first there.
+fn url(host: &str, address: SocketAddr, options: &Options) -> String {
     let port = address.port();
-    if address.ip().is_unspecified() {
-        return format!("http://{}:{port}", identity::hostname());
-    }
-    if host.contains(':') {
-        format!("http://[{host}]:{port}")
-    } else {
-        format!("http://{host}:{port}")
-    }
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let named = options.allowed_hosts.first().filter(|_| options.tls.is_some());
+    let host = match named {
+        Some(name) => name.clone(),
+        None if address.ip().is_unspecified() => identity::hostname(),
+        None if host.contains(':') => format!("[{host}]"),
+        None => host.into(),
+    };
+    format!("{scheme}://{host}:{port}")
 }
 
 /// The token in a state directory, if a server ever ran there.

@@ -161,6 +161,10 @@ struct Global {
     )]
     token_file: Option<PathBuf>,
 
+    /// PEM file of certificates to trust for an `https` server (default: the system's)
+    #[arg(long, global = true, env = "TORC_TLS_CA", value_name = "FILE", hide_env_values = true)]
+    tls_ca: Option<PathBuf>,
+
     /// Directory of the local state
     #[arg(long, global = true, env = "TORC_DIR", value_name = "DIR", hide_env_values = true)]
     dir: Option<PathBuf>,
@@ -260,7 +264,9 @@ fn block_on_one_worker<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 /// What the command line, not the environment, says about the server: hints repeat it.
 fn given(matches: &clap::ArgMatches) -> Vec<String> {
     let mut given = Vec::new();
-    for (id, option) in [("url", "--url"), ("token_file", "--token-file"), ("dir", "--dir")] {
+    for (id, option) in
+        [("url", "--url"), ("token_file", "--token-file"), ("tls_ca", "--tls-ca"), ("dir", "--dir")]
+    {
         if matches.value_source(id) == Some(ValueSource::CommandLine)
             && let Some(mut raw) = matches.get_raw(id)
             && let Some(value) = raw.next().and_then(std::ffi::OsStr::to_str)
@@ -278,6 +284,8 @@ pub struct Locator {
     pub url: Option<String>,
     /// `--token-file`.
     pub token_file: Option<PathBuf>,
+    /// `--tls-ca`.
+    pub tls_ca: Option<PathBuf>,
     /// `--dir`.
     pub dir: Option<PathBuf>,
 }
@@ -293,6 +301,7 @@ impl Locator {
         };
         add("--url", self.url.as_ref().map(std::ffi::OsStr::new));
         add("--token-file", self.token_file.as_ref().map(|file| file.as_os_str()));
+        add("--tls-ca", self.tls_ca.as_ref().map(|file| file.as_os_str()));
         add("--dir", self.dir.as_ref().map(|dir| dir.as_os_str()));
         args
     }
@@ -323,13 +332,14 @@ impl Cli {
     /// Runs the command.
     pub fn execute(self) -> Result<Exit> {
         crate::output::set_given(&self.given);
-        let Global { format, url, token_file, dir, quiet, verbose } = self.global;
+        let Global { format, url, token_file, tls_ca, dir, quiet, verbose } = self.global;
         logging::start(quiet, verbose);
         let context = Context {
             output: Output { format, quiet },
             locator: Locator {
                 url: url.filter(|u| !u.trim().is_empty()),
                 token_file: token_file.filter(|f| !f.as_os_str().is_empty()),
+                tls_ca: tls_ca.filter(|f| !f.as_os_str().is_empty()),
                 dir: dir.filter(|d| !d.as_os_str().is_empty()),
             },
         };

@@ -10,14 +10,14 @@ use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use torc_client::discovery;
-use torc_server::{Options, Server, StartError, doctor};
+use torc_server::{Options, Server, StartError, TlsFiles, doctor};
 
 /// Run a server by itself, back it up, show its token
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   torc server run                               on this machine only, at any free port
-  torc server run --host 0.0.0.0 --port 8080    for other machines
+  torc server run --host 0.0.0.0 --port 8080    for other machines, with a certificate of its own
   torc server backup copy.db                    while it runs or not
   torc server doctor                            is everything in the database as it must be?
   torc server token                             for `--token-file` on other machines")]
@@ -55,6 +55,18 @@ struct Run {
     /// Another place for the database
     #[arg(long, value_name = "FILE")]
     database: Option<PathBuf>,
+
+    /// Serve HTTPS with this certificate (PEM, with its chain); read again when it changes
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Serve plain HTTP although other machines can reach the address: the network sees the token
+    #[arg(long, conflicts_with = "tls_cert")]
+    insecure: bool,
 
     /// A further name that clients use for this machine; may be repeated
     #[arg(long, value_name = "NAME")]
@@ -112,6 +124,13 @@ impl Run {
         options.port = self.port;
         options.database = self.database;
         options.allowed_hosts = self.allowed_host;
+        options.insecure = self.insecure;
+        if let (Some(cert), Some(key)) = (self.tls_cert, self.tls_key) {
+            // Clients read `server.json` in other directories.
+            let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+            let ca = context.locator.tls_ca.clone().map(whole);
+            options.tls = Some(TlsFiles { cert, key, ca });
+        }
         // Before there are threads, because they take after this one.
         torc_runner::prefer_short_turns();
         block_on(async {
@@ -120,15 +139,26 @@ impl Run {
                 Server::start(options).await.map_err(|error| cannot_start(&state_dir, error))?;
             let token_file = state_dir.join("token");
             if context.output.is_json() {
-                context.output.json(&json!({ "url": server.url(), "token_file": token_file }))?;
+                context.output.json(&json!({
+                    "url": server.url(),
+                    "token_file": token_file,
+                    "tls_ca": server.tls_ca(),
+                }))?;
             } else {
                 context.output.data(&format!("{}\n", server.url()))?;
+                if let Some(ca) = server.tls_ca() {
+                    context.output.talk(format_args!(
+                        "clients elsewhere need `--tls-ca` with a copy of `{}`",
+                        ca.display()
+                    ));
+                }
                 context.output.talk(format_args!(
                     "the token is in `{}`; Ctrl-C stops the server",
                     token_file.display()
                 ));
             }
-            let client = torc_client::Client::new(server.url(), server.token())?;
+            let client =
+                torc_client::Client::with_ca(server.url(), server.token(), server.tls_ca())?;
             let allocations = server.allocations();
             let mut slurm = std::pin::pin!(async {
                 crate::slurm_service::run(client, allocations).await;

@@ -170,10 +170,7 @@ impl Context {
                     "start one that stays with `torc server run`, or do this while `torc run` is at work",
                 )),
                 // A server of our own could not take its place.
-                false => match session.client.detached() {
-                    Ok(client) => work(&client).await,
-                    Err(error) => Err(error.into()),
-                },
+                false => work(&session.client.detached()).await,
             };
             session.close().await;
             result
@@ -185,10 +182,11 @@ impl Context {
 /// address.
 fn client_for(locator: &Locator, url: &str) -> Result<Client> {
     if let Some(file) = &locator.token_file {
-        return Ok(Client::new(url, &discovery::read_token_file(file)?)?);
+        let token = discovery::read_token_file(file)?;
+        return Ok(Client::with_ca(url, &token, locator.tls_ca.as_deref())?);
     }
     if let Some(token) = std::env::var(discovery::ENV_TOKEN).ok().filter(|t| !t.trim().is_empty()) {
-        return Ok(Client::new(url, &token)?);
+        return Ok(Client::with_ca(url, &token, locator.tls_ca.as_deref())?);
     }
     let local = state_dir(locator, Access::Existing)
         .ok()

@@ -29,3 +29,4 @@ mod steps;
 mod strangers;
 mod success;
 mod support;
+mod tls;

@@ -32,7 +32,7 @@ pub fn drive(
     runtime.block_on(async {
         let mut all = Vec::new();
         for _ in 0..runners {
-            all.push(Simulated::register(&client.detached()?, workflow, slots).await?);
+            all.push(Simulated::register(&client.detached(), workflow, slots).await?);
         }
         let begun = Instant::now();
         let tasks: Vec<_> = all.into_iter().map(|runner| tokio::spawn(runner.work())).collect();

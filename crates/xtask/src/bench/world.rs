@@ -132,7 +132,7 @@ impl<'a> Server<'a> {
             let file = discovery::read_server_file(&dir.join(discovery::STATE_DIR));
             let found = file.ok().filter(|f| f.pid == i64::from(child.id()));
             if let Some(file) = found {
-                let client = Client::new(&file.url, &file.token)?;
+                let client = Client::local(&file)?;
                 if arena.runtime.block_on(client.health()).is_ok() {
                     break client.with_time_limit(Duration::from_secs(600));
                 }
