@@ -34,7 +34,7 @@ async fn the_token_is_sent_and_a_refusal_is_told_with_its_hint() {
     let error = client.health().await.unwrap_err();
     assert_eq!(error.status(), Some(401));
     assert_eq!(error.code(), Some(ErrorCode::Unauthorized));
-    assert_eq!(error.to_string(), "unknown token\nhint: log in");
+    assert_eq!(error.to_string(), "unknown token (hint: log in)");
     assert!(!error.is_temporary());
 }
 
