@@ -186,9 +186,13 @@ pub fn make_private_dir(dir: &Path) -> io::Result<()> {
 
 /// A new private file with this content; an old file in its place is an error.
 pub fn write_new_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    create_private(path)?.write_all(content)
+}
+
+/// A new private file, open for writing; an old file in its place is an error.
+pub fn create_private(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
-    File::from(file).write_all(content)
+    Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 /// Opens a private file to write at its end; makes it if it is not there.

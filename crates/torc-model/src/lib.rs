@@ -16,5 +16,6 @@ pub mod slurm;
 pub mod sparse;
 pub mod status;
 pub mod steps;
+pub mod token;
 pub mod units;
 pub mod words;

@@ -5,9 +5,11 @@ use crate::long::{self, Files};
 use crate::process::{Order, OrderRest, Sink};
 use crate::supervisor::{Exit, How};
 use crate::sys;
+use crate::token_files::TokenFile;
 use torc_model::api::ActionPacket;
 use torc_model::ids::ActionId;
 use torc_model::plan::ActionKind;
+use torc_model::token::Grant;
 
 /// An action that is being executed.
 #[derive(Debug)]
@@ -15,6 +17,7 @@ pub struct Action {
     id: ActionId,
     commands: Vec<String>,
     next: usize,
+    token: TokenFile,
 }
 
 /// How an action went.
@@ -42,7 +45,12 @@ impl Action {
     pub fn begin(packet: ActionPacket, context: &Context, id: u64) -> (Option<Self>, Next) {
         match packet.what {
             ActionKind::RunCommands { commands } => {
-                let mut action = Self { id: packet.id, commands, next: 0 };
+                let token = context.tokens.issue(&Grant::Action {
+                    workflow: context.workflow_id,
+                    runner: context.runner_id,
+                    action: packet.id,
+                });
+                let mut action = Self { id: packet.id, commands, next: 0, token };
                 let next = action.advance(context, id);
                 (matches!(next, Next::Run(_)).then_some(action), next)
             }
@@ -81,7 +89,7 @@ impl Action {
                 .join(format!("actions/action_wf{}_{}{ending}", context.workflow_id, self.id))
         };
         let env: Vec<(String, String)> =
-            context.env.clone().into_iter().chain(context.common_env()).collect();
+            context.env.clone().into_iter().chain(context.common_env(&self.token)).collect();
         let dir = long::is_long(command, &env).then(|| path("_long"));
         let rest = OrderRest { files: Files { lists: Vec::new(), dir }, ..OrderRest::default() };
         let sink = |path| if self.next == 0 { Sink::Create(path) } else { Sink::Append(path) };

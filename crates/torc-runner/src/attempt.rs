@@ -9,17 +9,19 @@ use crate::process::{Order, OrderRest, Sink};
 use crate::steps::Live;
 use crate::supervisor::{Exit, How, StopReason};
 use crate::sys;
+use crate::token_files::{TokenFile, TokenFiles};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use torc_model::api::{
     AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP,
 };
-use torc_model::ids::WorkflowId;
+use torc_model::ids::{RunnerId, WorkflowId};
 use torc_model::plan::{Execution, OnScriptFailure, Shell, Stdio, StdioMode, list_variable};
 use torc_model::status::{Cause, EndDetail, EvidenceSource};
+use torc_model::token::Grant;
 
 /// How much of the end of standard error a failure's report carries.
 const TAIL_BYTES: u64 = 8 << 10;
@@ -39,8 +41,10 @@ pub struct Context {
     pub output_dir: PathBuf,
     /// Where relative paths of files start.
     pub working_dir: PathBuf,
-    /// Holds the jobs' token.
-    pub token_file: PathBuf,
+    /// This runner, as the server calls it.
+    pub runner_id: RunnerId,
+    /// Where attempts find their tokens.
+    pub tokens: TokenFiles,
     /// The server.
     pub api_url: String,
     /// Certificates to trust when `api_url` is encrypted, instead of the system's.
@@ -64,12 +68,12 @@ impl Context {
     }
 
     /// The variables of everything that this runner starts.
-    pub fn common_env(&self) -> Vec<(String, String)> {
+    pub fn common_env(&self, token: &TokenFile) -> Vec<(String, String)> {
         let mut env = vec![
             ("TORC_WORKFLOW_ID".into(), self.workflow_id.to_string()),
             ("TORC_OUTPUT_DIR".into(), self.output_dir.display().to_string()),
             ("TORC_API_URL".into(), self.api_url.clone()),
-            ("TORC_TOKEN_FILE".into(), self.token_file.display().to_string()),
+            ("TORC_TOKEN_FILE".into(), token.path().to_owned()),
         ];
         env.extend(self.tls_ca.iter().map(|ca| ("TORC_TLS_CA".into(), ca.display().to_string())));
         env
@@ -93,6 +97,8 @@ pub struct Attempt {
     has_started: bool,
     /// Output files as they were before, unless those count as its own.
     pub(crate) outputs: Option<Arc<Before>>,
+    /// Written with the first process.
+    token: OnceLock<TokenFile>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,7 +135,15 @@ impl Attempt {
         let is_watched =
             !packet.output_files.is_empty() && !packet.strictness.accept_existing_outputs;
         let outputs = is_watched.then(|| Arc::new(Before::new(&packet.output_files)));
-        Self { packet, gpus, stage, script: None, has_started: false, outputs }
+        Self {
+            packet,
+            gpus,
+            stage,
+            script: None,
+            has_started: false,
+            outputs,
+            token: OnceLock::new(),
+        }
     }
 
     /// What was seen of it, as a line of the time series.
@@ -235,6 +249,17 @@ impl Attempt {
         rest.boxed()
     }
 
+    fn token(&self, context: &Context) -> &TokenFile {
+        self.token.get_or_init(|| {
+            context.tokens.issue(&Grant::Job {
+                workflow: context.workflow_id,
+                runner: context.runner_id,
+                job: self.packet.job_id,
+                attempt: self.packet.id,
+            })
+        })
+    }
+
     /// The variables of its processes.
     pub fn env(&self, context: &Context, attempt_id: i64) -> Vec<(String, String)> {
         let pairs = |map: &BTreeMap<String, String>| {
@@ -242,7 +267,7 @@ impl Attempt {
         };
         let mut env = pairs(&context.env);
         env.extend(pairs(&self.packet.env));
-        env.extend(context.common_env());
+        env.extend(context.common_env(self.token(context)));
         env.push(("TORC_JOB_ID".into(), self.packet.job_id.to_string()));
         env.push(("TORC_JOB_NAME".into(), self.packet.job_name.clone()));
         env.push(("TORC_RUN_ID".into(), self.packet.run_id.to_string()));

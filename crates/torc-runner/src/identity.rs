@@ -11,6 +11,7 @@ use std::time::Duration;
 
 const DIR: &str = ".torc_runners";
 const MAX_BYTES: u64 = 64 << 10;
+const TOKENS: &str = "tokens";
 
 /// Names a process for ever, on any host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -58,35 +59,39 @@ impl Identity {
 /// The files by which a runner is known to later ones; removed when it leaves in order.
 pub struct Presence {
     record: PathBuf,
-    /// Holds the jobs' token; readable by its owner only.
-    pub token_file: PathBuf,
+    /// Where the attempts' tokens are; only this user may enter it.
+    pub token_dir: PathBuf,
 }
 
 impl Presence {
-    /// Leaves word that this runner works here, and the token for its jobs.
-    pub fn announce(
-        output_dir: &Path,
-        key: &str,
-        own: &Identity,
-        job_token: &str,
-    ) -> io::Result<Self> {
+    /// Leaves word that this runner works here, and makes a place for the tokens of its jobs.
+    pub fn announce(output_dir: &Path, key: &str, own: &Identity) -> io::Result<Self> {
         let dir = output_dir.join(DIR);
         torc_fs::make_private_dir(&dir)?;
         let presence = Self {
             record: dir.join(format!("{key}.json")),
-            token_file: dir.join(format!("{key}.token")),
+            token_dir: dir.join(format!("{key}.{TOKENS}")),
         };
-        torc_fs::write_new_private(&presence.token_file, job_token.as_bytes())?;
+        torc_fs::make_private_dir(&presence.token_dir)?;
         torc_fs::write_new_private(&presence.record, &serde_json::to_vec(own)?)?;
         Ok(presence)
     }
 
     /// Takes it all back.
     pub fn withdraw(self) {
-        for path in [&self.token_file, &self.record] {
-            if let Err(error) = fs::remove_file(path) {
-                tracing::warn!(path = %path.display(), %error, "can not remove a file of this runner");
-            }
+        remove(&self.record, &self.token_dir);
+    }
+}
+
+/// Removes the files of a runner. The tokens first: the record tells the next runner of them.
+fn remove(record: &Path, token_dir: &Path) {
+    for (path, removed) in
+        [(token_dir, fs::remove_dir_all(token_dir)), (record, fs::remove_file(record))]
+    {
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "cannot remove a file of a runner");
         }
     }
 }
@@ -119,13 +124,7 @@ pub fn end_leftovers(output_dir: &Path) -> usize {
                 continue;
             }
         }
-        for path in [record.with_extension("token"), record] {
-            if let Err(error) = fs::remove_file(&path)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                tracing::warn!(path = %path.display(), %error, "can not remove a file of a dead runner");
-            }
-        }
+        remove(&record, &record.with_extension(TOKENS));
     }
     killed
 }
@@ -151,13 +150,11 @@ mod tests {
         let dead = Identity { pid_start: 1, ..Identity::own() };
         let (gone, here) =
             (format!("gone{}", std::process::id()), format!("here{}", std::process::id()));
-        Presence::announce(dir.path(), &gone, &dead, "t").unwrap();
-        let presence = Presence::announce(dir.path(), &here, &Identity::own(), "t").unwrap();
-        let mode = fs::metadata(&presence.token_file).unwrap().permissions().mode();
-        assert_eq!(
-            (mode & 0o777, fs::read_to_string(&presence.token_file).unwrap()),
-            (0o600, "t".into())
-        );
+        Presence::announce(dir.path(), &gone, &dead).unwrap();
+        let presence = Presence::announce(dir.path(), &here, &Identity::own()).unwrap();
+        let mode = fs::metadata(&presence.token_dir).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        fs::write(dir.path().join(DIR).join(format!("{gone}.{TOKENS}/1")), "t").unwrap();
 
         let spawn = |key: &str| {
             Command::new("setsid")

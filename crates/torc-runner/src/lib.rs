@@ -50,6 +50,7 @@ mod supervisor;
 mod sys;
 mod tasks;
 mod time;
+mod token_files;
 
 pub(crate) use torc_fence::procfs;
 

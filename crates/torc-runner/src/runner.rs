@@ -20,6 +20,7 @@ use crate::steps::Live;
 use crate::supervisor::{Done, Rules, StopReason, Supervisor};
 use crate::sys;
 use crate::tasks::Tasks;
+use crate::token_files::TokenFiles;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,23 +71,16 @@ impl Runner {
         let blocking_dir = output_dir.clone();
         let leftovers =
             tokio::task::spawn_blocking(move || identity::end_leftovers(&blocking_dir)).await;
-        let key = random_key().map_err(|e| Error::system("get random numbers", e))?;
+        // Known to this process and the server only: whoever has it may speak as this runner.
+        let secret = random_key().map_err(|e| Error::system("get random numbers", e))?;
         let own = Identity::own();
         let tell = Teller { events: config.events.clone() };
-        // Before there is anything to guard: its program gets ready while the server writes us
-        // down.
-        let guard = start_guard(&config, &key, &tell);
         torc_failpoint::hit("runner.before_register");
-        let registered = match register(&config, &key, &own, &output_dir).await {
-            Ok(registered) => registered,
-            Err(error) => {
-                if let Some(guard) = guard {
-                    guard.dismiss();
-                }
-                return Err(error);
-            }
-        };
+        let registered = register(&config, &secret, &own, &output_dir).await?;
         torc_failpoint::hit("runner.after_register");
+        let key = registered.tag.clone();
+        // Before there is anything to guard: its program gets ready while we ask for work.
+        let guard = start_guard(&config, &key, &tell);
         tell.tell(|| RunnerEvent::Registered {
             runner_id: registered.id,
             run_id: registered.run_id,
@@ -104,7 +98,7 @@ impl Runner {
                 format!("delivered {} of an earlier runner", words::count(delivered, "result"));
             tell.tell(|| RunnerEvent::Warning { message });
         }
-        let presence = Presence::announce(&output_dir, &key, &own, &registered.job_token)
+        let presence = Presence::announce(&output_dir, &key, &own)
             .map_err(|e| Error::io("write to", &output_dir, e))?;
         torc_failpoint::hit("runner.after_announce");
 
@@ -128,7 +122,8 @@ impl Runner {
             key: key.clone(),
             output_dir: output_dir.clone(),
             working_dir,
-            token_file: presence.token_file.clone(),
+            runner_id: registered.id,
+            tokens: TokenFiles::new(&presence.token_dir, registered.job_key.clone()),
             api_url: config.client.url().into(),
             tls_ca: config.client.ca().map(Into::into),
             env: registered.env.clone(),

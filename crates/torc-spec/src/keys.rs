@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use torc_model::status::{Cause, Trigger};
 
+/// A job's priority is one of these.
+pub const PRIORITIES: std::ops::RangeInclusive<i64> = -1_000_000_000..=1_000_000_000;
+
 /// What a value may look like and what it becomes in the canonical form.
 #[derive(Clone, Copy)]
 pub enum Shape {
@@ -408,7 +411,7 @@ pub static JOB: Object = Object {
         ),
         field(
             "priority",
-            Shape::Int(-1_000_000_000, 1_000_000_000),
+            Shape::Int(*PRIORITIES.start(), *PRIORITIES.end()),
             "Higher runs first; 0 unless set.",
         ),
         field("env", ENVIRONMENT, "Its environment variables."),

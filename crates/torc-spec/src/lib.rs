@@ -32,6 +32,8 @@ mod write;
 
 pub use analysis::{Analysis, Checked, Graph, GraphNode, Machine, Site, Stage};
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Place, Severity, nearest};
+pub use keys::PRIORITIES;
+pub use read::{MAX_NAME, check_name};
 pub use recovery::Recovery;
 pub use schema::json_schema;
 pub use source::{Format, Source};

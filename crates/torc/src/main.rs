@@ -15,6 +15,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // A core dump would hold tokens, and so would the memory of a process that a debugger attaches
+    // to. The kernel resets this for what is executed: jobs keep the user's limits.
+    let dumpable = rustix::process::DumpableBehavior::NotDumpable;
+    // Where the kernel does not know it there is nothing to turn off.
+    let _ = rustix::process::set_dumpable_behavior(dumpable);
     // Not a command for people, and it must be small: nothing else of the program is set up for it.
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(torc_runner::guard::WORD) {

@@ -97,6 +97,8 @@ words! {
         Superseded = "superseded",
         /// The request took too long.
         Timeout = "timeout",
+        /// The workflow would have more allocations than one may have.
+        TooManyAllocations = "too_many_allocations",
         /// The token is missing or unknown.
         Unauthorized = "unauthorized",
         /// Not now.

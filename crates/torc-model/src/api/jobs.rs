@@ -266,7 +266,7 @@ pub struct ItemView {
     /// What identifies it.
     pub key: String,
     /// The item.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub item: Value,
     /// Where its job stands.
     pub status: JobStatus,

@@ -5,6 +5,7 @@ use crate::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::{Execution, OnScriptFailure, ResourceMonitor, Stdio, Strictness};
 use crate::status::{Cause, RunnerKind, RunnerState, Trigger};
 use crate::steps::StepEvent;
+use crate::token::Key;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -35,7 +36,8 @@ pub struct Capacity {
 pub struct RegisterRunner {
     /// The workflow it works for.
     pub workflow_id: WorkflowId,
-    /// Made by the runner, once per process: makes a repeat harmless.
+    /// Made by the runner, once per process, and told to nobody else: makes a repeat harmless, and
+    /// proves that it is the same runner.
     pub key: String,
     /// Host name.
     pub hostname: String,
@@ -90,8 +92,12 @@ pub struct RunnerRegistered {
     /// Exit code that means "continue me".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_exit_code: Option<i64>,
-    /// A token good for this workflow only, for the jobs.
-    pub job_token: String,
+    /// Names the runner's processes and files. The server makes it, so that it can end the
+    /// processes of its own runners only.
+    pub tag: String,
+    /// With it the runner makes the tokens of its attempts and actions.
+    #[schema(value_type = String)]
+    pub job_key: Key,
 }
 
 /// Asks for work, and says in the same breath what has happened since the last request.

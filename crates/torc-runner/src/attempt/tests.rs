@@ -8,6 +8,7 @@ use crate::supervisor::Sent;
 use torc_model::api::{FileRef, RecoveryScript};
 use torc_model::ids::{AttemptId, JobId};
 use torc_model::status::EvidenceSource;
+use torc_model::token::Key;
 
 fn packet() -> AttemptPacket {
     AttemptPacket {
@@ -41,7 +42,8 @@ fn context(dir: &Path) -> Context {
         key: "k".into(),
         output_dir: dir.into(),
         working_dir: dir.into(),
-        token_file: dir.join("token"),
+        runner_id: RunnerId(1),
+        tokens: TokenFiles::new(dir, Key::of_server("o", "d")),
         api_url: "http://h:1".into(),
         tls_ca: None,
         env: BTreeMap::from([("A".into(), "workflow".into()), ("B".into(), "b".into())]),
@@ -207,7 +209,9 @@ fn missing_outputs_are_named_and_a_few_are_enough() {
 
 #[test]
 fn the_job_environment_wins_over_the_workflow_s_and_ours_over_both() {
-    let context = context(Path::new("/out"));
+    let dir = tempfile::tempdir().unwrap();
+    let tokens = TokenFiles::new(dir.path(), Key::of_server("o", "d"));
+    let context = Context { tokens, ..context(Path::new("/out")) };
     let order = Attempt::new(packet(), vec!["0".into(), "2".into()]).order(&context, 9);
     assert_eq!((last(&order, "A"), last(&order, "B")), (Some("job"), Some("b")));
     assert_eq!(
@@ -224,7 +228,7 @@ fn the_job_environment_wins_over_the_workflow_s_and_ours_over_both() {
     );
     assert_eq!(
         (last(&order, "TORC_API_URL"), last(&order, "TORC_TOKEN_FILE")),
-        (Some("http://h:1"), Some("/out/token"))
+        (Some("http://h:1"), dir.path().join("1").to_str())
     );
     assert_eq!(
         (last(&order, "CUDA_VISIBLE_DEVICES"), last(&order, "TORC_RETURN_CODE")),

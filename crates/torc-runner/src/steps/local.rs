@@ -6,6 +6,7 @@ use crate::mailbox::mailbox;
 use crate::process::Setup;
 use crate::supervisor::{ProcessEvent, Rules, Supervisor};
 use crate::tasks::Tasks;
+use crate::token_files::TokenFiles;
 use rustix::process::Signal;
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use torc_model::api::{AttemptPacket, CompletionReport};
-use torc_model::ids::WorkflowId;
+use torc_model::ids::{RunnerId, WorkflowId};
 use torc_model::plan::Execution;
 use torc_model::steps::Step;
 
@@ -50,7 +51,8 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
         key: format!("local-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed)),
         output_dir: local.output_dir,
         working_dir: local.working_dir.clone(),
-        token_file: PathBuf::from("/dev/null"),
+        runner_id: RunnerId(0),
+        tokens: TokenFiles::none(),
         api_url: String::new(),
         tls_ca: None,
         env: Default::default(),

@@ -15,6 +15,7 @@ use torc_client::Client;
 use torc_model::api::*;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Execution, ResourceMonitor};
+use torc_model::token::Key;
 
 /// Everything it knows.
 pub struct Inner {
@@ -224,6 +225,7 @@ async fn register(
     Json(body): Json<RegisterRunner>,
 ) -> Json<RunnerRegistered> {
     let mut inner = shared.inner.lock().unwrap();
+    let body_key = body.key.clone();
     inner.registered.push(body);
     let id = i64::try_from(inner.registered.len()).unwrap();
     Json(RunnerRegistered {
@@ -238,7 +240,8 @@ async fn register(
         idle_seconds: 0,
         ignore_completion: false,
         checkpoint_exit_code: None,
-        job_token: "job-token".into(),
+        tag: format!("fake{}-{id}", body_key),
+        job_key: Key::of_server("server-token", "fake"),
     })
 }
 

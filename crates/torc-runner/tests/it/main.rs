@@ -131,7 +131,7 @@ async fn jobs_run_and_are_reported_once() {
 async fn jobs_see_their_environment_and_a_token_file_but_not_our_token() {
     let lab = Lab::new();
     lab.server.change(|s| drop(s.env.insert("GREETING".into(), "hello".into())));
-    let job = "env | sort | grep -e ^TORC_ -e ^GREETING; cat $TORC_TOKEN_FILE; stat -c %a $TORC_TOKEN_FILE; pwd";
+    let job = "env | sort | grep -e ^TORC_ -e ^GREETING; echo $(cat $TORC_TOKEN_FILE); stat -c %a $TORC_TOKEN_FILE; pwd";
     lab.server.job(job);
     lab.run().await;
     let output = lab.log("job_wf1_j1_r1_a1.o");
@@ -145,11 +145,17 @@ async fn jobs_see_their_environment_and_a_token_file_but_not_our_token() {
         "TORC_ATTEMPT_ID=1",
         &format!("TORC_API_URL={}", lab.server.client().url()),
         &format!("TORC_OUTPUT_DIR={}", root.join("output").display()),
-        "job-token600",
         root.to_str().unwrap(),
     ] {
         assert!(output.lines().any(|line| line == expected), "no `{expected}` in:\n{output}");
     }
+    let token = output.lines().find(|line| line.starts_with("job.")).expect("a token");
+    let server = torc_model::token::Key::of_server("server-token", "fake");
+    let key = server.of_runner(torc_model::ids::RunnerId(1));
+    // The fake gives out its own key; a real server gives each runner one that is derived from it.
+    assert_eq!(key.read(token), None);
+    assert!(token.starts_with("job.1.1.1.1."), "{token}");
+    assert!(output.lines().any(|line| line == "600"), "{output}");
     assert!(!output.contains("server-token"));
 }
 
@@ -480,7 +486,8 @@ async fn actions_run_in_order_and_are_reported() {
     });
     lab.run().await;
     assert_eq!(lab.text("seen"), "1\ntwo\n");
-    assert_eq!(lab.text("output/actions/action_wf1_1.o"), "out\njob-token");
+    let output = lab.text("output/actions/action_wf1_1.o");
+    assert!(output.starts_with("out\naction.1.1.1."), "its own token: {output}");
     assert!(lab.dir.path().join("last").exists() && !lab.dir.path().join("never").exists());
     let inner = lab.server.lock();
     let report =

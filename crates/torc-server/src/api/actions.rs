@@ -31,7 +31,7 @@ list_query! {
     tag = "actions",
     params(("id" = i64, Path, description = "The workflow."), ListActions),
     responses((status = 200, description = "One page of actions.", body = Page<ActionView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_actions(
     State(app): State<App>,
@@ -64,7 +64,7 @@ pub async fn list_actions(
     params(("id" = i64, Path, description = "The action.")),
     request_body = ActionReport,
     responses((status = 200, description = "It is recorded.", body = Value), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn complete_action(
     State(app): State<App>,

@@ -15,6 +15,7 @@ use torc_model::slurm::wire::{
     RegeneratedView, ScheduleNodes, SubmissionOrders, SubmissionReport,
 };
 use torc_model::status::AllocationStatus;
+use torc_model::token::Grant;
 
 list_query! {
     /// Which allocations.
@@ -41,7 +42,7 @@ list_query! {
     tag = "allocations",
     params(ListAllocations),
     responses((status = 200, description = "One page of allocations.", body = Page<AllocationView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_allocations(
     State(app): State<App>,
@@ -76,7 +77,7 @@ pub async fn list_allocations(
     tag = "allocations",
     params(("id" = i64, Path, description = "The allocation.")),
     responses((status = 200, description = "The allocation.", body = AllocationView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_allocation(
     State(app): State<App>,
@@ -97,7 +98,7 @@ pub async fn get_allocation(
     tag = "allocations",
     request_body = ScheduleNodes,
     responses((status = 200, description = "The allocations.", body = Allocations), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn create_allocations(
     State(app): State<App>,
@@ -116,7 +117,7 @@ pub async fn create_allocations(
     tag = "allocations",
     request_body = BeginSubmission,
     responses((status = 200, description = "What to send now.", body = SubmissionOrders), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn begin_submission(
     State(app): State<App>,
@@ -124,7 +125,15 @@ pub async fn begin_submission(
     Body(mut request): Body<BeginSubmission>,
 ) -> Answer<SubmissionOrders> {
     request.workflow_id = caller.narrow(request.workflow_id)?;
-    Ok(Json(app.store().begin_submission(request).await?))
+    let mut orders = app.store().begin_submission(request).await?;
+    for order in &mut orders.items {
+        order.token = app
+            .inner
+            .auth
+            .key()
+            .sign(&Grant::Runner { workflow: order.workflow_id, allocation: order.name.clone() });
+    }
+    Ok(Json(orders))
 }
 
 /// Tells how sending went.
@@ -135,7 +144,7 @@ pub async fn begin_submission(
     tag = "allocations",
     request_body = SubmissionReport,
     responses((status = 200, description = "The allocations of that name.", body = Allocations), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn report_submission(
     State(app): State<App>,
@@ -154,7 +163,7 @@ pub async fn report_submission(
     tag = "allocations",
     request_body = Observations,
     responses((status = 200, description = "What followed.", body = ObservedView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn observe_allocations(
     State(app): State<App>,

@@ -19,7 +19,7 @@ use torc_model::ids::AttemptId;
     tag = "attempts",
     request_body = StartBatch,
     responses((status = 200, description = "One answer per report, in order.", body = ReportResults), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn start(
     State(app): State<App>,
@@ -38,7 +38,7 @@ pub async fn start(
     tag = "attempts",
     request_body = CompletionBatch,
     responses((status = 200, description = "One answer per report, in order.", body = ReportResults), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn complete(
     State(app): State<App>,
@@ -57,7 +57,7 @@ pub async fn complete(
     tag = "attempts",
     request_body = Heartbeat,
     responses((status = 200, description = "What it must do about them.", body = HeartbeatAnswer), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn heartbeat(
     State(app): State<App>,
@@ -76,7 +76,7 @@ pub async fn heartbeat(
     tag = "attempts",
     params(("id" = i64, Path, description = "The attempt's row.")),
     responses((status = 200, description = "The attempt.", body = AttemptView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_attempt(
     State(app): State<App>,

@@ -1,35 +1,78 @@
 //! Who is asking: one check before every route, closed unless it opens.
 //!
-//! A token is good for everything, or for the calls that one workflow's runners and jobs make.
-//! Which calls those are is said by each route itself, in its `security`; see `openapi.rs`.
+//! The owner's token is good for everything. Every other token says what it is for and proves it by
+//! an HMAC (see `torc_model::token`); it counts while what it is for lives. Which routes those are
+//! is said by each route itself, in its `security`; see `openapi.rs`.
 
 use super::App;
 use super::error::ApiError;
 use super::openapi::{Access, Rules};
+use crate::clock::now_ms;
 use crate::secret::{self, Hash};
-use crate::store::read::{Reader, TokenScope};
+use crate::store::read::Reader;
 use axum::extract::{FromRequestParts, MatchedPath};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
-use tokio::sync::Semaphore;
-use torc_model::ids::{ActionId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
+use torc_model::token::{Grant, Key};
 
 /// Beyond this many remembered answers the memory is emptied; asking the database again is cheap.
 const MAX_REMEMBERED: usize = 10_000;
+/// So long a runner's token counts as good without another look whether its workflow and allocation
+/// are still there. Runners ask many times a second.
+const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// Knows the tokens.
 pub struct Auth {
-    master: Hash,
+    owner: Hash,
+    key: Key,
     reader: Reader,
-    /// Scopes of tokens and workflows of runners never change, so they are looked up once.
-    tokens: Mutex<HashMap<Hash, TokenScope>>,
+    /// Tokens of runners that were looked up lately, and until when that counts.
+    recent: Mutex<HashMap<Hash, (WorkflowId, Instant)>>,
+    /// Workflows of runners never change, so they are looked up once.
     runners: Mutex<HashMap<RunnerId, WorkflowId>>,
-    /// Unknown tokens are looked up one at a time: strangers must not keep the readers busy.
-    strangers: Semaphore,
 }
+
+/// What a token is good for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Everything.
+    Owner,
+    /// What the runners of a workflow do.
+    Runner(WorkflowId),
+    /// To read a workflow, and to write the user data that this job declares.
+    Job(WorkflowId, JobId),
+    /// To read a workflow, and to write its user data.
+    Action(WorkflowId),
+}
+
+impl Scope {
+    /// The one workflow it is limited to.
+    fn workflow(self) -> Option<WorkflowId> {
+        match self {
+            Self::Owner => None,
+            Self::Runner(id) | Self::Job(id, _) | Self::Action(id) => Some(id),
+        }
+    }
+
+    /// In the words of a refusal.
+    fn whose(self) -> &'static str {
+        match self {
+            Self::Owner => "the server's owner",
+            Self::Runner(_) => "runners",
+            Self::Job(..) => "a job",
+            Self::Action(_) => "an action",
+        }
+    }
+}
+
+/// Marks an answer to a request with a good token.
+#[derive(Clone, Copy, Debug)]
+pub struct Authenticated;
 
 /// Who is asking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,43 +80,58 @@ pub enum Caller {
     /// Nobody known; only where a route is open.
     Stranger,
     /// Somebody with a token.
-    Known(TokenScope),
+    Known(Scope),
 }
 
 impl Auth {
-    /// `master` is the hash of the token that is good for everything.
-    pub fn new(master: Hash, reader: Reader) -> Self {
+    /// `owner_token` is good for everything; the others are derived from it and the id of the
+    /// database.
+    pub fn new(owner_token: &str, database: &str, reader: Reader) -> Self {
         Self {
-            master,
+            owner: secret::hash(owner_token),
+            key: Key::of_server(owner_token, database),
             reader,
-            tokens: Mutex::default(),
+            recent: Mutex::default(),
             runners: Mutex::default(),
-            strangers: Semaphore::new(1),
         }
     }
 
-    async fn scope(&self, token: &str) -> Result<Option<TokenScope>, ApiError> {
+    /// Gives runners their keys and allocations their tokens.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// What a token is good for now. The database is asked only about tokens with a good HMAC:
+    /// strangers cannot keep its readers busy.
+    async fn scope(&self, token: &str) -> Result<Option<Scope>, ApiError> {
         let hash = secret::hash(token);
         if let Some(scope) = self.remembered(&hash) {
             return Ok(Some(scope));
         }
-        let _turn = self.strangers.acquire().await;
-        let found = self.reader.find_token(hash).await?;
-        if let Some(scope) = found {
-            remember(&self.tokens, hash, scope);
+        let Some(grant) = self.key.read(token) else { return Ok(None) };
+        if !self.reader.is_good(grant.clone(), now_ms()).await? {
+            return Ok(None);
         }
-        Ok(found)
+        Ok(Some(match grant {
+            Grant::Runner { workflow, .. } => {
+                remember(&self.recent, hash, (workflow, Instant::now() + GOOD_FOR));
+                Scope::Runner(workflow)
+            }
+            Grant::Job { workflow, job, .. } => Scope::Job(workflow, job),
+            Grant::Action { workflow, .. } => Scope::Action(workflow),
+        }))
     }
 
-    fn remembered(&self, hash: &Hash) -> Option<TokenScope> {
-        match bool::from(hash.ct_eq(&self.master)) {
-            true => Some(TokenScope::All),
-            false => recall(&self.tokens, hash),
+    fn remembered(&self, hash: &Hash) -> Option<Scope> {
+        if bool::from(hash.ct_eq(&self.owner)) {
+            return Some(Scope::Owner);
         }
+        let (workflow, until) = recall(&self.recent, hash)?;
+        (Instant::now() < until).then_some(Scope::Runner(workflow))
     }
 
     /// What the token of a request is good for, if that is in memory.
-    pub(super) fn known(&self, headers: &HeaderMap) -> Option<TokenScope> {
+    pub(super) fn known(&self, headers: &HeaderMap) -> Option<Scope> {
         self.remembered(&secret::hash(bearer(headers).ok()?))
     }
 
@@ -102,24 +160,31 @@ fn remember<K: std::hash::Hash + Eq, V>(memory: &Mutex<HashMap<K, V>>, key: K, v
 /// Who makes this request, if they may; otherwise 401 or 403.
 pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller, ApiError> {
     let access = access(rules, head);
-    let caller = match bearer(&head.headers) {
-        Ok(token) => auth.scope(token).await?.map(Caller::Known).ok_or("the token is not known"),
+    let scope = match bearer(&head.headers) {
+        Ok(token) => auth.scope(token).await?.ok_or("the token is not known, or has ended"),
         Err(problem) => Err(problem),
     };
-    let caller = match (caller, access) {
-        (Ok(caller), _) => caller,
-        (Err(_), Access::Open) => Caller::Stranger,
-        (Err(problem), Access::Workflow | Access::All) => {
-            return Err(ApiError::unauthorized(problem));
-        }
+    let (scope, runner, job) = match (scope, access) {
+        (Ok(scope), Access::Open) => return Ok(Caller::Known(scope)),
+        (Err(_), Access::Open) => return Ok(Caller::Stranger),
+        (Err(problem), Access::Roles { .. }) => return Err(ApiError::unauthorized(problem)),
+        (Ok(scope), Access::Roles { runner, job }) => (scope, runner, job),
     };
-    match (caller, access) {
-        (Caller::Known(TokenScope::Workflow(id)), Access::All) => Err(ApiError::forbidden(
-            format!("this token is good for runners and jobs of workflow {id} only"),
-        )
-        .hint("use the token of the server's owner")),
-        _ => Ok(caller),
+    let is_allowed = match scope {
+        Scope::Owner => true,
+        Scope::Runner(_) => runner,
+        Scope::Job(..) | Scope::Action(_) => job,
+    };
+    if is_allowed {
+        return Ok(Caller::Known(scope));
     }
+    let message = format!("the token of {} is not good for this", scope.whose());
+    let hint = if runner {
+        "use the token of a runner or of the server's owner"
+    } else {
+        "use the token of the server's owner"
+    };
+    Err(ApiError::forbidden(message).hint(hint))
 }
 
 /// Unknown routes are as closed as the most closed one.
@@ -127,7 +192,7 @@ fn access(rules: &Rules, head: &Parts) -> Access {
     let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
     match head.extensions.get::<MatchedPath>() {
         Some(path) => rules.access(method, path.as_str()),
-        None => Access::All,
+        None => Access::OWNER,
     }
 }
 
@@ -155,32 +220,46 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 }
 
 impl Caller {
-    /// May speak about this workflow.
-    pub fn check(self, workflow: WorkflowId) -> Result<(), ApiError> {
+    fn scope(self) -> Result<Scope, ApiError> {
         match self {
-            Self::Known(TokenScope::All) => Ok(()),
-            Self::Known(TokenScope::Workflow(own)) if own == workflow => Ok(()),
-            Self::Known(TokenScope::Workflow(own)) => {
-                Err(ApiError::forbidden(format!("this token is good for workflow {own} only")))
-            }
+            Self::Known(scope) => Ok(scope),
             Self::Stranger => Err(ApiError::unauthorized("a token is needed")),
         }
     }
 
-    /// The filter of a list: what was asked for, if allowed; a workflow token sees its own workflow
-    /// only.
+    /// May speak about this workflow.
+    pub fn check(self, workflow: WorkflowId) -> Result<(), ApiError> {
+        match self.scope()?.workflow() {
+            Some(own) if own != workflow => {
+                Err(ApiError::forbidden(format!("this token is good for workflow {own} only")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The job whose attempt is asking.
+    pub fn job(self) -> Option<JobId> {
+        match self {
+            Self::Known(Scope::Job(_, job)) => Some(job),
+            Self::Known(Scope::Owner | Scope::Runner(_) | Scope::Action(_)) | Self::Stranger => {
+                None
+            }
+        }
+    }
+
+    /// The filter of a list: what was asked for, if allowed; other tokens than the owner's see their
+    /// own workflow only.
     pub fn narrow(self, asked: Option<i64>) -> Result<Option<i64>, ApiError> {
-        match (self, asked) {
-            (Self::Known(TokenScope::Workflow(own)), None) => Ok(Some(own.0)),
+        match (self.scope()?.workflow(), asked) {
+            (Some(own), None) => Ok(Some(own.0)),
             (_, Some(id)) => self.check(WorkflowId(id)).map(|()| asked),
-            (Self::Known(TokenScope::All), None) => Ok(None),
-            (Self::Stranger, None) => Err(ApiError::unauthorized("a token is needed")),
+            (None, None) => Ok(None),
         }
     }
 
     /// May speak about everything, so that nothing needs to be looked up.
     fn is_owner(self) -> bool {
-        self == Self::Known(TokenScope::All)
+        self == Self::Known(Scope::Owner)
     }
 }
 

@@ -52,7 +52,7 @@ list_query! {
     tag = "events",
     params(("id" = i64, Path, description = "The workflow."), ListEvents),
     responses((status = 200, description = "One page of events.", body = Page<EventView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_events(
     State(app): State<App>,
@@ -92,7 +92,7 @@ pub struct StreamEvents {
     tag = "events",
     params(("id" = i64, Path, description = "The workflow."), StreamEvents),
     responses((status = 200, description = "A stream without end.", body = String, content_type = "text/event-stream"), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn stream_events(
     State(app): State<App>,

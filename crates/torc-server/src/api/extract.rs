@@ -166,6 +166,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let text = parts.uri.query().unwrap_or_default();
+        refuse_empty(text)?;
         let reader = serde_html_form::Deserializer::from_bytes(text.as_bytes());
         serde_path_to_error::deserialize(reader).map(Self).map_err(|error| {
             let message = match error.inner().to_string() {
@@ -180,6 +181,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
                 path => refusal.field(path),
             }
         })
+    }
+}
+
+/// `?limit=` says nothing: it is refused instead of being taken for a filter that was not given.
+fn refuse_empty(query: &str) -> Result<(), ApiError> {
+    let empty = query
+        .split('&')
+        .find(|pair| !pair.is_empty() && !pair.contains('=') || pair.ends_with('='));
+    match empty.map(|pair| pair.trim_end_matches('=')) {
+        Some(name) => Err(ApiError::bad_query(name, format!("`{name}` has no value"))
+            .hint("leave it out, or give it a value")),
+        None => Ok(()),
     }
 }
 

@@ -29,7 +29,7 @@ list_query! {
     tag = "failure handlers",
     params(ListFailureHandlers),
     responses((status = 200, description = "One page of failure handlers.", body = Page<FailureHandlerView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_failure_handlers(
     State(app): State<App>,
@@ -50,7 +50,7 @@ pub async fn list_failure_handlers(
     tag = "failure handlers",
     params(("id" = i64, Path, description = "The failure handler.")),
     responses((status = 200, description = "The failure handler.", body = FailureHandlerView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_failure_handler(
     State(app): State<App>,

@@ -36,7 +36,7 @@ list_query! {
     tag = "files",
     params(ListFiles),
     responses((status = 200, description = "One page of files.", body = Page<FileView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_files(
     State(app): State<App>,
@@ -63,7 +63,7 @@ pub async fn list_files(
     tag = "files",
     params(("id" = i64, Path, description = "The file.")),
     responses((status = 200, description = "The file.", body = FileView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_file(
     State(app): State<App>,

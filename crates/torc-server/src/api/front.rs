@@ -6,7 +6,7 @@
 //! takes far more than finding it there, for its many small steps all have left the processor's
 //! caches since the last time.
 
-use super::auth::Caller;
+use super::auth::{Authenticated, Caller};
 use super::{App, guard, router};
 use crate::clock::now_ms;
 use axum::body::{Body, Bytes, HttpBody};
@@ -62,6 +62,7 @@ fn at_once(app: &App, head: &Parts) -> Option<Response> {
     let text = app.reader().remembered_status(id, now_ms(), app.store().progress(id)?)?;
     let mut answer = Response::new(Body::from(text));
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer.extensions_mut().insert(Authenticated);
     Some(answer)
 }
 

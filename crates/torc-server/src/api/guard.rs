@@ -84,7 +84,11 @@ async fn guarded(
     head.extensions.insert(caller);
     limit_time(time_limit(&head), async {
         wait_until_open(app, &head).await?;
-        Ok(next.run(Request::from_parts(head, body)).await)
+        let mut answer = next.run(Request::from_parts(head, body)).await;
+        if matches!(caller, auth::Caller::Known(_)) {
+            answer.extensions_mut().insert(auth::Authenticated);
+        }
+        Ok(answer)
     })
     .await
 }

@@ -48,7 +48,7 @@ list_query! {
     tag = "jobs",
     params(ListJobs),
     responses((status = 200, description = "One page of jobs.", body = Page<JobView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_jobs(
     State(app): State<App>,
@@ -92,7 +92,7 @@ fn statuses(texts: &[String]) -> Result<Vec<JobStatus>, ApiError> {
     tag = "jobs",
     params(("id" = i64, Path, description = "The job.")),
     responses((status = 200, description = "The job.", body = JobView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_job(
     State(app): State<App>,
@@ -136,7 +136,7 @@ list_query! {
     tag = "jobs",
     params(("id" = i64, Path, description = "The job."), ListAttempts),
     responses((status = 200, description = "One page of attempts.", body = Page<AttemptView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_attempts(
     State(app): State<App>,

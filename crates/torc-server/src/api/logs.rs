@@ -54,7 +54,7 @@ pub struct GetLogs {
     tag = "jobs",
     params(("id" = i64, Path, description = "The job."), GetLogs),
     responses((status = 200, description = "A piece of the output.", body = LogView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_logs(
     State(app): State<App>,

@@ -5,7 +5,7 @@
 //! [`Store`]; handlers translate and check scopes, nothing else.
 //!
 //! To add a noun: write its file with `#[utoipa::path]` handlers and add one line to `router.rs`. A
-//! route is closed to workflow tokens unless its `security` says otherwise.
+//! route is closed to all but the owner unless its `security` says otherwise.
 
 mod actions;
 mod allocations;
@@ -40,11 +40,11 @@ mod webhooks;
 mod why;
 mod workflows;
 
+pub use auth::Authenticated;
 pub use front::Front;
 pub use guard::Hosts;
 pub use openapi::document;
 
-use crate::secret::Hash;
 use crate::store::Store;
 use crate::store::read::Reader;
 use auth::Auth;
@@ -72,16 +72,16 @@ struct Inner {
 }
 
 impl App {
-    /// Puts the parts together. `token` is the hash of the token that is good for everything;
-    /// `stop` ends streams and waiting claims.
+    /// Puts the parts together. `token` is the owner's, which is good for everything; `stop` ends
+    /// streams and waiting claims.
     pub fn new(
         store: Store,
         reader: Reader,
-        token: Hash,
+        token: &str,
         hosts: Hosts,
         stop: CancellationToken,
     ) -> Self {
-        let auth = Auth::new(token, reader.clone());
+        let auth = Auth::new(token, store.database_id(), reader.clone());
         let (started_ms, is_open) = (crate::clock::now_ms(), watch::Sender::new(true));
         Self { inner: Arc::new(Inner { store, reader, auth, hosts, stop, started_ms, is_open }) }
     }

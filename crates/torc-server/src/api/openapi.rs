@@ -15,18 +15,28 @@ use utoipa::{IntoResponses, Modify, OpenApi as _};
 
 /// The name of our security scheme; also used by the `security` of each route.
 const SCHEME: &str = "token";
-/// The role in `security` that a workflow token has.
-const WORKFLOW_ROLE: &str = "workflow";
+/// The roles in `security` of tokens other than the owner's.
+const RUNNER_ROLE: &str = "runner";
+const JOB_ROLE: &str = "job";
 
-/// Who may call a route.
+/// Who may call a route. The owner may call every route. That a runner's or job's token is of the
+/// right workflow is for the handler to check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Everybody.
     Open,
-    /// Every token; the handler checks that it is the right workflow's.
-    Workflow,
-    /// Only tokens that are good for everything.
-    All,
+    /// The owner, and tokens with one of these roles.
+    Roles {
+        /// Tokens of runners.
+        runner: bool,
+        /// Tokens of attempts and actions.
+        job: bool,
+    },
+}
+
+impl Access {
+    /// Only the owner.
+    pub const OWNER: Self = Self::Roles { runner: false, job: false };
 }
 
 /// Who may call what.
@@ -60,7 +70,7 @@ impl Rules {
     pub fn access(&self, method: &Method, path: &str) -> Access {
         let rule =
             self.by_path.get(path).and_then(|rules| rules.iter().find(|(of, _)| of == method));
-        let Some((_, rule)) = rule else { return Access::All };
+        let Some((_, rule)) = rule else { return Access::OWNER };
         *rule.access.get_or_init(|| {
             // The document's own structs keep their content private; their JSON does not.
             let security = serde_json::to_value((rule.operation)().security).unwrap_or_default();
@@ -82,18 +92,20 @@ fn method_of(method: &HttpMethod) -> Method {
     }
 }
 
-/// `[]` or `[{}]`: open. A list of roles with ours: workflow tokens. Everything else: closed.
+/// `[]` or `[{}]`: open. A list of roles: those too. Everything else: the owner.
 fn access_of(security: &serde_json::Value) -> Access {
     let Some(requirements) = security.as_array() else {
-        return Access::All;
+        return Access::OWNER;
     };
     if requirements.iter().all(|r| r.as_object().is_some_and(serde_json::Map::is_empty)) {
         return Access::Open;
     }
-    let has_role = |r: &serde_json::Value| {
-        r[SCHEME].as_array().is_some_and(|roles| roles.contains(&WORKFLOW_ROLE.into()))
+    let has_role = |role: &str| {
+        requirements
+            .iter()
+            .all(|r| r[SCHEME].as_array().is_some_and(|roles| roles.contains(&role.into())))
     };
-    if requirements.iter().all(has_role) { Access::Workflow } else { Access::All }
+    Access::Roles { runner: has_role(RUNNER_ROLE), job: has_role(JOB_ROLE) }
 }
 
 #[derive(utoipa::OpenApi)]
@@ -109,8 +121,9 @@ struct TokenScheme;
 
 impl Modify for TokenScheme {
     fn modify(&self, document: &mut OpenApi) {
-        let text = "The token in `server.json`, or one that is limited to a workflow. \
-                    Routes that a workflow's token may call have the role `workflow`.";
+        let text = "The owner's token, which is in `server.json` and good for every route, or one \
+                    that is limited to a workflow. Routes that runners may call have the role \
+                    `runner`; those that jobs and actions may call while they run, `job`.";
         let scheme =
             HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(text)).build();
         document
@@ -160,7 +173,7 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
     operation_id = "get_openapi",
     tag = "server",
     responses((status = 200, description = "This document.", body = Object), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_openapi() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], TEXT.as_str())

@@ -53,7 +53,7 @@ list_query! {
     tag = "workflows",
     params(("id" = i64, Path, description = "The workflow."), ListAdjustments),
     responses((status = 200, description = "One page of changes.", body = Page<AdjustmentView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_adjustments(
     State(app): State<App>,

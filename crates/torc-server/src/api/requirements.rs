@@ -30,7 +30,7 @@ list_query! {
     tag = "resource requirements",
     params(ListRequirements),
     responses((status = 200, description = "One page of requirements.", body = Page<RequirementsView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_requirements(
     State(app): State<App>,
@@ -54,7 +54,7 @@ pub async fn list_requirements(
     tag = "resource requirements",
     params(("id" = i64, Path, description = "The requirements.")),
     responses((status = 200, description = "The requirements.", body = RequirementsView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_requirements(
     State(app): State<App>,

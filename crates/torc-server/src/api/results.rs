@@ -41,7 +41,7 @@ list_query! {
     tag = "attempts",
     params(ListResults),
     responses((status = 200, description = "One page of ended attempts.", body = Page<AttemptView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_results(
     State(app): State<App>,

@@ -36,7 +36,7 @@ list_query! {
     tag = "compute nodes",
     params(ListRunners),
     responses((status = 200, description = "One page of runners.", body = Page<RunnerView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_runners(
     State(app): State<App>,
@@ -60,7 +60,7 @@ pub async fn list_runners(
     tag = "compute nodes",
     params(("id" = i64, Path, description = "The runner.")),
     responses((status = 200, description = "The runner.", body = RunnerView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_runner(
     State(app): State<App>,
@@ -80,7 +80,7 @@ pub async fn get_runner(
     tag = "compute nodes",
     request_body = RegisterRunner,
     responses((status = 200, description = "What it must know.", body = RunnerRegistered), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn register_runner(
     State(app): State<App>,
@@ -88,7 +88,9 @@ pub async fn register_runner(
     Body(request): Body<RegisterRunner>,
 ) -> Answer<RunnerRegistered> {
     caller.check(request.workflow_id)?;
-    Ok(Json(app.store().register_runner(request).await?))
+    let mut registered = app.store().register_runner(request).await?;
+    registered.job_key = app.inner.auth.key().of_runner(registered.id);
+    Ok(Json(registered))
 }
 
 /// A runner leaves. Safe to repeat.
@@ -100,7 +102,7 @@ pub async fn register_runner(
     params(("id" = i64, Path, description = "The runner.")),
     request_body = Goodbye,
     responses((status = 200, description = "What it must still do.", body = GoodbyeAnswer), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn goodbye(
     State(app): State<App>,
@@ -121,7 +123,7 @@ pub async fn goodbye(
     params(("id" = i64, Path, description = "The workflow.")),
     request_body = ClaimRequest,
     responses((status = 200, description = "The attempts it now owns.", body = ClaimResponse), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner"]))
 )]
 pub async fn claim(
     State(app): State<App>,

@@ -28,7 +28,7 @@ list_query! {
     tag = "slurm schedulers",
     params(ListSchedulers),
     responses((status = 200, description = "One page of Slurm schedulers.", body = Page<SlurmSchedulerView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_schedulers(
     State(app): State<App>,
@@ -49,7 +49,7 @@ pub async fn list_schedulers(
     tag = "slurm schedulers",
     params(("id" = i64, Path, description = "The Slurm scheduler.")),
     responses((status = 200, description = "The Slurm scheduler.", body = SlurmSchedulerView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_scheduler(
     State(app): State<App>,

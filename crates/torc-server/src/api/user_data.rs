@@ -2,6 +2,7 @@
 
 use super::Json;
 use super::auth::Caller;
+use super::error::ApiError;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
@@ -34,7 +35,7 @@ list_query! {
     tag = "user data",
     params(ListUserData),
     responses((status = 200, description = "One page of user data.", body = Page<UserDataView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_user_data(
     State(app): State<App>,
@@ -60,7 +61,7 @@ pub async fn list_user_data(
     tag = "user data",
     params(("id" = i64, Path, description = "The piece of user data.")),
     responses((status = 200, description = "The piece of user data.", body = UserDataView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_user_data(
     State(app): State<App>,
@@ -81,7 +82,7 @@ pub async fn get_user_data(
     params(("id" = i64, Path, description = "The piece of user data.")),
     request_body = UpdateUserData,
     responses((status = 200, description = "As it is now.", body = UserDataView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["job"]))
 )]
 pub async fn update_user_data(
     State(app): State<App>,
@@ -90,6 +91,13 @@ pub async fn update_user_data(
     Body(request): Body<UpdateUserData>,
 ) -> Answer<UserDataView> {
     caller.check(app.reader().get_user_data(id).await?.workflow_id)?;
+    if let Some(job) = caller.job()
+        && !app.reader().declares(job, id).await?
+    {
+        let message = format!("job {job} does not declare this user data as its output");
+        return Err(ApiError::forbidden(message)
+            .hint("name it in the job's `output_user_data`, or use the owner's token"));
+    }
     app.store().update_user_data(id, request.data).await?;
     Ok(Json(app.reader().get_user_data(id).await?))
 }

@@ -23,7 +23,7 @@ use torc_model::status::{AttemptState, Cause, JobStatus, Origin, StatusReason};
     tag = "jobs",
     params(("id" = i64, Path, description = "The job.")),
     responses((status = 200, description = "Why it is where it is.", body = WhyView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_why(
     State(app): State<App>,

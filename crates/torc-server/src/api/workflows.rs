@@ -47,7 +47,7 @@ list_query! {
     tag = "workflows",
     params(ListWorkflows),
     responses((status = 200, description = "One page of workflows.", body = Page<WorkflowView>), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn list_workflows(
     State(app): State<App>,
@@ -91,7 +91,7 @@ pub async fn create_workflow(
     tag = "workflows",
     params(("id" = i64, Path, description = "The workflow.")),
     responses((status = 200, description = "The workflow.", body = WorkflowView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_workflow(
     State(app): State<App>,
@@ -156,7 +156,7 @@ pub async fn delete_workflow(
     tag = "workflows",
     params(("id" = i64, Path, description = "The workflow.")),
     responses((status = 200, description = "The spec, as it was read.", body = Value), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_spec(
     State(app): State<App>,
@@ -175,7 +175,7 @@ pub async fn get_spec(
     tag = "workflows",
     params(("id" = i64, Path, description = "The workflow.")),
     responses((status = 200, description = "Its progress.", body = StatusView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_status(
     State(app): State<App>,
@@ -195,7 +195,7 @@ pub async fn get_status(
     tag = "workflows",
     params(("id" = i64, Path, description = "The workflow.")),
     responses((status = 200, description = "Whether it is complete.", body = IsCompleteView), Refusals),
-    security(("token" = ["workflow"]))
+    security(("token" = ["runner", "job"]))
 )]
 pub async fn get_is_complete(
     State(app): State<App>,

@@ -1,13 +1,14 @@
 //! Accepts connections and serves them, within limits, until it is told to stop.
 
 use super::tls::Tls;
-use crate::api::Front;
+use crate::api::{Authenticated, Front};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -36,20 +37,26 @@ pub async fn serve(
 ) {
     let connections = TaskTracker::new();
     let permits = Arc::new(Semaphore::new(max_connections.max(1)));
+    let strangers = Arc::new(Strangers::new(most_strangers(max_connections)));
     let cut = CancellationToken::new();
     loop {
-        let accept = async {
-            // Never closed, so a permit always comes.
-            let permit = permits.clone().acquire_owned().await.ok();
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = serve_stream(stream, tls.clone(), front.clone(), stop.clone());
+                if permits.available_permits() == 0 {
+                    strangers.evict();
+                }
+                let permit = tokio::select! {
+                    () = stop.cancelled() => break,
+                    // Never closed, so a permit always comes.
+                    permit = permits.clone().acquire_owned() => permit.ok(),
+                };
+                let stranger = Stranger::enter(&strangers);
+                let connection =
+                    serve_stream(stream, tls.clone(), front.clone(), stop.clone(), stranger);
                 let cut = cut.clone();
                 connections.spawn(async move {
                     let _permit = permit;
@@ -62,6 +69,7 @@ pub async fn serve(
             Err(error) => {
                 tracing::warn!(%error, "can not accept a connection");
                 // Out of file descriptors, most likely: others must close first.
+                strangers.evict();
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -74,35 +82,117 @@ pub async fn serve(
     }
 }
 
+/// Most connections that have shown no good token yet. They must leave room for others, and
+/// descriptors for the database and for logs.
+fn most_strangers(max_connections: usize) -> usize {
+    const MOST: u64 = 1024;
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let by_descriptors = usize::try_from(descriptors.map_or(MOST, |all| (all / 4).min(MOST)));
+    by_descriptors.unwrap_or(usize::MAX).min(max_connections.div_ceil(2)).max(1)
+}
+
+/// Connections that have shown no good token yet, the oldest first. When there are too many, the
+/// oldest is closed for a new one: a client that has a token shows it at once, so that it is the
+/// idle ones that go.
+struct Strangers {
+    most: usize,
+    list: Mutex<BTreeMap<u64, CancellationToken>>,
+    next: AtomicU64,
+}
+
+impl Strangers {
+    fn new(most: usize) -> Self {
+        Self { most, list: Mutex::default(), next: AtomicU64::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, CancellationToken>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the oldest.
+    fn evict(&self) {
+        if let Some((_, oldest)) = self.lock().pop_first() {
+            oldest.cancel();
+        }
+    }
+}
+
+/// A connection in the list of [`Strangers`], until it shows a good token or ends.
+struct Stranger {
+    id: u64,
+    list: Arc<Strangers>,
+    is_evicted: CancellationToken,
+}
+
+impl Stranger {
+    fn enter(list: &Arc<Strangers>) -> Self {
+        if list.lock().len() >= list.most {
+            list.evict();
+        }
+        let (id, is_evicted) =
+            (list.next.fetch_add(1, Ordering::Relaxed), CancellationToken::new());
+        list.lock().insert(id, is_evicted.clone());
+        Self { id, list: list.clone(), is_evicted }
+    }
+
+    fn leave(&self) {
+        self.list.lock().remove(&self.id);
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
 async fn serve_stream(
     stream: TcpStream,
     tls: Option<Tls>,
     front: Arc<Front>,
     stop: CancellationToken,
+    stranger: Stranger,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let Some(tls) = tls else { return serve_connection(stream, front, stop).await };
+    let Some(tls) = tls else { return serve_connection(stream, front, stop, stranger).await };
     match tokio::time::timeout(FIRST_REQUEST, tls.accept(stream)).await {
-        Ok(Ok(stream)) => serve_connection(stream, front, stop).await,
+        Ok(Ok(stream)) => serve_connection(stream, front, stop, stranger).await,
         // A client that speaks plain HTTP, distrusts the certificate or scans ports.
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
 }
 
-async fn serve_connection<S>(stream: S, front: Arc<Front>, stop: CancellationToken)
-where
+async fn serve_connection<S>(
+    stream: S,
+    front: Arc<Front>,
+    stop: CancellationToken,
+    stranger: Stranger,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let spoke = Arc::new(AtomicBool::new(false));
+    let is_evicted = stranger.is_evicted.clone();
+    let stranger = Arc::new(stranger);
+    let is_known = Arc::new(AtomicBool::new(false));
     let service = {
         let spoke = spoke.clone();
         hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
             spoke.store(true, Ordering::Relaxed);
             let answer = front.answer(request);
-            async move { Ok::<_, Infallible>(answer.await) }
+            let (stranger, is_known) = (stranger.clone(), is_known.clone());
+            async move {
+                let answer = answer.await;
+                if !is_known.load(Ordering::Relaxed)
+                    && answer.extensions().get::<Authenticated>().is_some()
+                {
+                    is_known.store(true, Ordering::Relaxed);
+                    stranger.leave();
+                }
+                Ok::<_, Infallible>(answer)
+            }
         })
     };
     let connection = http1::Builder::new()
@@ -122,6 +212,7 @@ where
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = silence => return,
+        () = is_evicted.cancelled() => return,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await

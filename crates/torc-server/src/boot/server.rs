@@ -73,7 +73,7 @@ impl Server {
         let names =
             options.allowed_hosts.iter().cloned().chain([host.clone(), identity::hostname()]);
         let hosts = Hosts::new(address.ip(), names);
-        let app = App::new(store.clone(), reader, secret::hash(&token), hosts, stop.clone());
+        let app = App::new(store.clone(), reader, &token, hosts, stop.clone());
         app.set_open(false);
         let front = Arc::new(Front::new(app.clone()));
         let inside = Inside::new(&front, stop.clone());

@@ -38,6 +38,8 @@ const QUIET_MS: i64 = 30_000;
 /// Most allocations of one request.
 const MAX_COUNT: i64 = 1000;
 
+/// Most allocations of a workflow that have not ended.
+const MAX_OPEN: i64 = 1000;
 /// Most batch jobs that one submitter takes up at a time.
 pub const MAX_ORDERS: usize = 20;
 
@@ -95,6 +97,25 @@ fn list_by_key(tx: &Tx<'_>, workflow: i64, key: &str) -> Result<Vec<AllocationVi
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// A runner that asks again and again must not fill the batch system.
+fn refuse_too_many(tx: &Tx<'_>, id: WorkflowId, more: i64) -> Result<(), Failed> {
+    let open: i64 = tx
+        .db
+        .prepare_cached(
+            "SELECT count(*) FROM scheduled_compute_node WHERE workflow_id = ?1 AND ended_ms IS NULL",
+        )?
+        .query_row([id.0], |row| row.get(0))?;
+    if open + more <= MAX_OPEN {
+        return Ok(());
+    }
+    let message = format!(
+        "workflow {id} has {open} allocations that have not ended; with {more} more it would have over {MAX_OPEN}"
+    );
+    Err(Refusal::conflict(ErrorCode::TooManyAllocations, message)
+        .hint("wait until some have ended, or cancel them")
+        .into())
+}
+
 /// Writes down that allocations are wanted. `nonce` makes their name unique in Slurm.
 pub fn schedule(
     tx: &mut Tx<'_>,
@@ -114,6 +135,7 @@ pub fn schedule(
     if !(1..=MAX_COUNT).contains(&request.count) {
         return Err(Refusal::invalid("count", format!("must be between 1 and {MAX_COUNT}")).into());
     }
+    refuse_too_many(tx, id, request.count)?;
     let scheduler: Option<i64> = tx
         .db
         .prepare_cached("SELECT id FROM slurm_scheduler WHERE workflow_id = ?1 AND name = ?2")?
@@ -307,11 +329,7 @@ pub fn usable_of(
 }
 
 /// Gives a submitter what waits to be sent. Nobody else gets it until the submitter's time is over.
-pub fn begin(
-    tx: &mut Tx<'_>,
-    request: &BeginSubmission,
-    tokens: &[String],
-) -> Result<SubmissionOrders, Failed> {
+pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission) -> Result<SubmissionOrders, Failed> {
     if request.submitter.is_empty() {
         return Err(Refusal::invalid(
             "submitter",
@@ -327,7 +345,7 @@ pub fn begin(
          WHERE (status = 'planned' OR status = 'submitting' AND submit_until_ms <= ?1) AND (?2 IS NULL OR workflow_id = ?2)
          GROUP BY name ORDER BY min(id) LIMIT ?3",
     )?;
-    let limit = tokens.len().min(MAX_ORDERS) as i64;
+    let limit = MAX_ORDERS as i64;
     let rows = statement.query_map(params![tx.now, request.workflow_id, limit], |row| {
         Ok((
             row.get::<_, String>(0)?,
@@ -342,22 +360,13 @@ pub fn begin(
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
     drop(statement);
     let mut orders = SubmissionOrders::default();
-    for (
-        (name, workflow, count, look_first, scheduler_id, one_per_node, max_parallel_jobs),
-        token,
-    ) in rows.into_iter().zip(tokens)
-    {
+    for (name, workflow, count, look_first, scheduler_id, one_per_node, max_parallel_jobs) in rows {
         tx.db
             .prepare_cached(
                 "UPDATE scheduled_compute_node SET status = 'submitting', submitter = ?2, submit_until_ms = ?3
                  WHERE name = ?1 AND status IN ('planned', 'submitting')",
             )?
             .execute(params![name, request.submitter, tx.now + SUBMIT_LEASE_MS])?;
-        tx.db
-            .prepare_cached(
-                "INSERT INTO token (hash, workflow_id, scope, created_ms, note) VALUES (?1, ?2, 'workflow', ?3, ?4)",
-            )?
-            .execute(params![crate::secret::hash_text(token), workflow, tx.now, format!("runners of {name}")])?;
         let (definition, settings, directory): (String, String, Option<String>) = tx
             .db
             .prepare_cached(
@@ -377,7 +386,8 @@ pub fn begin(
             start_one_worker_per_node: one_per_node,
             max_parallel_jobs,
             directory,
-            token: token.clone(),
+            // The API puts it in: the store knows no secrets.
+            token: String::new(),
         });
     }
     Ok(orders)

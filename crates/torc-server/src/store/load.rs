@@ -11,6 +11,21 @@ use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
 use torc_model::status::{ActionState, AttemptState, JobStatus, Outcome, StatusReason, Trigger};
 
+/// The id of the database; a new database gets one.
+pub fn database_id(db: &Connection) -> rusqlite::Result<String> {
+    db.execute(
+        "INSERT INTO meta (key, value) VALUES ('database_id', lower(hex(randomblob(16)))) ON CONFLICT (key) DO NOTHING",
+        [],
+    )?;
+    db.query_row("SELECT value FROM meta WHERE key = 'database_id'", [], |row| row.get(0))
+}
+
+/// Names a runner's processes and files: unique among all servers.
+pub fn runner_tag(database_id: &str, runner: RunnerId) -> String {
+    let short = database_id.get(..12).unwrap_or(database_id);
+    format!("{short}-{runner}")
+}
+
 /// What the writer must know before the first request: counters and live runners. Workflows come on
 /// first use.
 pub fn boot(db: &Connection) -> rusqlite::Result<State> {
@@ -31,6 +46,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
         |row| row.get(0),
     )?;
     let mut state = State {
+        database_id: database_id(db)?,
         next_attempt: next("attempt")?,
         next_job: next("job")?.max(stored("next_job_id")?),
         next_event: next_event.max(stored("next_event_id")?),

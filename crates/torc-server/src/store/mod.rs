@@ -9,6 +9,7 @@ mod last_words;
 mod leftovers;
 mod load;
 mod map;
+mod names;
 mod people;
 mod persist;
 pub mod read;
@@ -68,12 +69,19 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Store {
     writer: Handle,
+    database_id: Arc<str>,
 }
 
 impl Store {
     /// Takes over an open database.
     pub fn open(db: Connection) -> rusqlite::Result<Self> {
-        Ok(Self { writer: Handle::start(db)? })
+        let database_id = load::database_id(&db)?.into();
+        Ok(Self { writer: Handle::start(db)?, database_id })
+    }
+
+    /// Random, made with the database: tokens of another database do not count in this one.
+    pub fn database_id(&self) -> &str {
+        &self.database_id
     }
 
     /// Waits until everything that was asked before is on disk.
@@ -542,9 +550,7 @@ impl Store {
         &self,
         request: BeginSubmission,
     ) -> Result<SubmissionOrders, Refusal> {
-        let tokens =
-            (0..allocations::MAX_ORDERS).map(|_| new_token()).collect::<Result<Vec<_>, _>>()?;
-        self.writer.call(move |tx| allocations::begin(tx, &request, &tokens)).await
+        self.writer.call(move |tx| allocations::begin(tx, &request)).await
     }
 
     /// A submitter tells how it went.
@@ -575,9 +581,7 @@ impl Store {
         &self,
         request: RegisterRunner,
     ) -> Result<RunnerRegistered, Refusal> {
-        let token = crate::secret::new_token()
-            .map_err(|_| Refusal::internal("the system has no randomness to give"))?;
-        self.writer.call(move |tx| runners::register(tx, &request, &token)).await
+        self.writer.call(move |tx| runners::register(tx, &request)).await
     }
 
     /// Gives work to a runner; waits for some if it asked to.

@@ -2,6 +2,7 @@
 
 use super::create::definition_hash;
 use super::facts::{self, FileFact};
+use super::names;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use super::{persist, reapply, recover};
@@ -470,6 +471,12 @@ pub fn update_workflow(
     id: WorkflowId,
     update: &UpdateWorkflow,
 ) -> Result<(), Failed> {
+    if let Some(name) = &update.name {
+        names::check_name("name", name)?;
+    }
+    for (field, text) in [("user", &update.user), ("project", &update.project)] {
+        names::check_line(field, text.as_deref().unwrap_or_default())?;
+    }
     let changed = tx
         .db
         .prepare_cached(
@@ -540,6 +547,10 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
     if let Some((field, _)) = zeros.iter().find(|(_, is_zero)| *is_zero) {
         return Err(Refusal::invalid(field, format!("`{field}` must be more than zero")).into());
     }
+    if let Some(priority) = update.priority {
+        names::check_priority(priority)?;
+    }
+    names::check_line("by", update.by.as_deref().unwrap_or_default())?;
     if let Some(status) = update.status {
         set_status(tx, id, index, status, update.reason.as_deref())?;
     }
@@ -674,6 +685,7 @@ fn reload(tx: &mut Tx<'_>, id: WorkflowId) {
 /// A new failure handler.
 pub fn create_handler(tx: &mut Tx<'_>, new: &CreateFailureHandler) -> Result<i64, Failed> {
     tx.workflow(new.workflow_id)?;
+    names::check_name("name", &new.name)?;
     check_rules(&new.name, &new.rules)?;
     refuse_taken(tx, new.workflow_id, &new.name, None)?;
     let row = tx
@@ -718,6 +730,7 @@ pub fn update_handler(
         check_rules(update.name.as_deref().unwrap_or(&name), rules)?;
     }
     if let Some(name) = &update.name {
+        names::check_name("name", name)?;
         refuse_taken(tx, id, name, Some(row))?;
     }
     tx.db

@@ -95,7 +95,7 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
             boot_id: row.get(3)?,
             pid: row.get(4)?,
             pid_start: row.get(5)?,
-            key: row.get(6)?,
+            key: load::runner_tag(&tx.state.database_id, RunnerId(row.get(0)?)),
             heard: tx.state.boot,
             disown: row.get::<_, Option<i64>>(7)?.unwrap_or(2400).saturating_mul(1000),
             in_allocation: row.get(8)?,

@@ -116,6 +116,7 @@ pub fn create(
     token: &str,
 ) -> Result<ReservationView, Failed> {
     check_scope(tx, &request.scope)?;
+    super::names::check_line("reserved_by", &request.reserved_by)?;
     let ttl = ttl_ms(request.ttl_seconds)?;
     if let Some(old) = tx.state.reservations.get(&request.scope).cloned() {
         if old.until > tx.uptime {
@@ -300,9 +301,7 @@ pub fn set_limit(tx: &mut Tx<'_>, name: &str, max: i64) -> Result<LimitView, Fai
     if max < 0 {
         return Err(Refusal::invalid("max", "must not be negative").into());
     }
-    if name.is_empty() || name.len() > 128 {
-        return Err(Refusal::invalid("name", "must have 1 to 128 characters").into());
-    }
+    super::names::check_name("name", name)?;
     tx.db
         .prepare_cached(
             "INSERT INTO named_limit (name, max) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET max = ?2",

@@ -19,6 +19,7 @@ use torc_model::plan::{ActionKind, JobExtra, Settings};
 use torc_model::status::{
     ActionState, AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Outcome, Trigger,
 };
+use torc_model::token::Key;
 use torc_model::words;
 
 /// A runner is shown as out of contact after this long without a word.
@@ -31,11 +32,8 @@ const FORGOTTEN_MS: i64 = 30_000;
 const MAX_CLAIM: i64 = 1000;
 
 /// A runner introduces itself.
-pub fn register(
-    tx: &mut Tx<'_>,
-    request: &RegisterRunner,
-    token: &str,
-) -> Result<RunnerRegistered, Failed> {
+pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegistered, Failed> {
+    check_registration(request)?;
     let id = request.workflow_id;
     let (run_id, settings) = {
         let workflow = tx.workflow(id)?;
@@ -44,16 +42,12 @@ pub fn register(
     let known: Option<(i64, i64)> = tx
         .db
         .prepare_cached("SELECT id, workflow_id FROM compute_node WHERE register_key = ?1")?
-        .query_row([&request.key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([kept_key(request)], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let runner = match known {
-        Some((known, workflow)) if workflow == id.0 => {
-            forget_older_tokens(tx, RunnerId(known))?;
-            RunnerId(known)
-        }
-        Some((known, _)) => {
-            let message =
-                format!("runner {known} registered with the same key for another workflow");
+        Some((known, workflow)) if workflow == id.0 => RunnerId(known),
+        Some(_) => {
+            let message = "a runner of another workflow registered with the same key";
             return Err(Refusal::conflict(ErrorCode::WrongWorkflow, message)
                 .hint("use a new key")
                 .into());
@@ -65,31 +59,38 @@ pub fn register(
             insert_runner(tx, request)?
         }
     };
-    tx.db
-        .prepare_cached(
-            "INSERT INTO token (hash, workflow_id, scope, created_ms, note) VALUES (?1, ?2, 'workflow', ?3, ?4)",
-        )?
-        .execute(params![crate::secret::hash_text(token), id.0, tx.now, token_note(runner)])?;
     let workflow_name = tx
         .db
         .prepare_cached("SELECT name FROM workflow WHERE id = ?1")?
         .query_row([id.0], |row| row.get(0))?;
-    Ok(welcome(runner, run_id, &settings, workflow_name, token))
+    let tag = super::load::runner_tag(&tx.state.database_id, runner);
+    Ok(welcome(runner, run_id, &settings, workflow_name, tag))
 }
 
-fn token_note(runner: RunnerId) -> String {
-    format!("jobs of compute node {runner}")
+/// Whoever knows the key may speak as the runner, so that the database holds its hash only.
+fn kept_key(request: &RegisterRunner) -> String {
+    crate::secret::hash_text(&request.key)
 }
 
-/// A repeat whose first answer was lost gets a token of its own. The one before stays good, in case
-/// it was the other answer that was lost; older ones go, so that repeats do not add up.
-fn forget_older_tokens(tx: &Tx<'_>, runner: RunnerId) -> Result<(), Failed> {
-    tx.db
-        .prepare_cached(
-            "DELETE FROM token WHERE note = ?1 AND hash NOT IN
-             (SELECT hash FROM token WHERE note = ?1 ORDER BY created_ms DESC, hash LIMIT 1)",
-        )?
-        .execute([token_note(runner)])?;
+/// Shorter keys could be guessed.
+const KEY_LENGTH: std::ops::RangeInclusive<usize> = 1..=256;
+
+fn check_registration(request: &RegisterRunner) -> Result<(), Failed> {
+    if !KEY_LENGTH.contains(&request.key.len()) {
+        return Err(Refusal::invalid("key", "the key has 1 to 256 characters").into());
+    }
+    if !std::path::Path::new(&request.output_dir).is_absolute() {
+        let message = format!("`{}` is not an absolute path", request.output_dir);
+        return Err(Refusal::invalid("output_dir", message).into());
+    }
+    let texts = [
+        ("hostname", Some(&request.hostname)),
+        ("boot_id", Some(&request.boot_id)),
+        ("label", request.label.as_ref()),
+    ];
+    for (field, text) in texts {
+        super::names::check_line(field, text.map_or("", |text| text))?;
+    }
     Ok(())
 }
 
@@ -108,7 +109,7 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         )?
         .insert(params![
             request.workflow_id.0,
-            request.key,
+            kept_key(request),
             request.hostname,
             request.boot_id,
             request.pid,
@@ -161,7 +162,7 @@ fn welcome(
     run_id: i64,
     settings: &Settings,
     workflow_name: String,
-    token: &str,
+    tag: String,
 ) -> RunnerRegistered {
     RunnerRegistered {
         id,
@@ -175,7 +176,9 @@ fn welcome(
         idle_seconds: settings.idle_seconds as i64,
         ignore_completion: settings.ignore_completion,
         checkpoint_exit_code: settings.checkpoint_exit_code.map(i64::from),
-        job_token: token.to_owned(),
+        tag,
+        // The API puts it in: the store knows no secrets.
+        job_key: Key::of_server("", ""),
     }
 }
 

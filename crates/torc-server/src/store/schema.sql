@@ -279,14 +279,6 @@ CREATE TABLE workflow_action (
 ) STRICT;
 CREATE INDEX workflow_action_by_workflow ON workflow_action (workflow_id);
 
-CREATE TABLE token (
-    hash TEXT PRIMARY KEY,
-    workflow_id INTEGER REFERENCES workflow(id) ON DELETE CASCADE,
-    scope TEXT NOT NULL CHECK (scope IN ('all', 'workflow')),
-    created_ms INTEGER NOT NULL,
-    note TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-
 -- Named limits that jobs take one unit of (`uses`), over all workflows and runners.
 CREATE TABLE named_limit (
     name TEXT PRIMARY KEY,

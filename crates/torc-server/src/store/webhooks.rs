@@ -177,6 +177,12 @@ fn check(new: &CreateWebhook) -> Result<(), Refusal> {
     let parsed: Result<axum::http::Uri, _> = new.url.parse();
     let uri =
         parsed.map_err(|e| Refusal::invalid("url", format!("`{}` is not a URL: {e}", new.url)))?;
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        // It would be shown in lists and kept in the database as it is.
+        let message = "the URL holds a user or a password, which would be shown to others";
+        return Err(Refusal::invalid("url", message)
+            .hint("leave it out: deliveries are signed with the webhook's secret"));
+    }
     match (uri.scheme_str(), uri.host()) {
         (Some("https"), Some(_)) => Ok(()),
         (Some("http"), Some(_)) if new.allow_private => Ok(()),

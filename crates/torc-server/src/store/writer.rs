@@ -117,6 +117,8 @@ pub struct Quarantine {
 /// Everything the writer knows besides the database.
 #[derive(Default)]
 pub struct State {
+    /// See `load::database_id`.
+    pub(super) database_id: String,
     pub(super) workflows: HashMap<WorkflowId, Workflow>,
     pub(super) runners: HashMap<RunnerId, Runner>,
     pub(super) limits: Limits,

@@ -1,6 +1,6 @@
 //! Who may call what: every route of the table, with every kind of token.
 
-use crate::world::{OWNER, Operation, World, operations, request};
+use crate::world::{OWNER, Operation, World, completion, operations, registration, request};
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use serde_json::json;
@@ -17,58 +17,183 @@ async fn only_health_is_open() {
     assert_eq!(open, ["get_health"]);
 }
 
-/// Opening a route to runners and jobs is a decision: it must be made here as well.
+/// What a job's token may read, and a runner's as well. Opening a route is a decision: it must be
+/// made here too.
+const READS: &[&str] = &[
+    "get_attempt",
+    "get_compute_node",
+    "get_failure_handler",
+    "get_file",
+    "get_job",
+    "get_job_logs",
+    "get_job_why",
+    "get_openapi",
+    "get_resource_requirements",
+    "get_scheduled_compute_node",
+    "get_slurm_scheduler",
+    "get_user_data",
+    "get_workflow",
+    "get_workflow_spec",
+    "get_workflow_status",
+    "is_workflow_complete",
+    "list_actions",
+    "list_adjustments",
+    "list_compute_nodes",
+    "list_events",
+    "list_failure_handlers",
+    "list_files",
+    "list_job_attempts",
+    "list_jobs",
+    "list_resource_requirements",
+    "list_results",
+    "list_scheduled_compute_nodes",
+    "list_slurm_schedulers",
+    "list_user_data",
+    "list_workflows",
+    "stream_events",
+];
+/// What only runners and the owner may do.
+const RUNNERS: &[&str] = &[
+    "begin_submission",
+    "claim",
+    "complete_action",
+    "complete_attempts",
+    "create_scheduled_compute_nodes",
+    "goodbye",
+    "heartbeat",
+    "observe_scheduled_compute_nodes",
+    "register_compute_node",
+    "report_submission",
+    "start_attempts",
+];
+/// What only jobs, actions and the owner may do.
+const JOBS: &[&str] = &["update_user_data"];
+
+fn runner_may(operation: &Operation) -> bool {
+    [READS, RUNNERS].iter().any(|list| list.contains(&operation.id.as_str()))
+}
+
+fn job_may(operation: &Operation) -> bool {
+    [READS, JOBS].iter().any(|list| list.contains(&operation.id.as_str()))
+}
+
 #[tokio::test]
-async fn workflow_tokens_may_call_exactly_these() {
-    let mut open: Vec<String> =
-        operations().into_iter().filter(Operation::is_for_workflows).map(|o| o.id).collect();
-    open.sort();
-    let expected = [
-        "begin_submission",
-        "claim",
-        "complete_action",
-        "complete_attempts",
-        "create_scheduled_compute_nodes",
-        "get_attempt",
-        "get_compute_node",
-        "get_failure_handler",
-        "get_file",
-        "get_job",
-        "get_job_logs",
-        "get_job_why",
-        "get_openapi",
-        "get_resource_requirements",
-        "get_scheduled_compute_node",
-        "get_slurm_scheduler",
-        "get_user_data",
-        "get_workflow",
-        "get_workflow_spec",
-        "get_workflow_status",
-        "goodbye",
-        "heartbeat",
-        "is_workflow_complete",
-        "list_actions",
-        "list_adjustments",
-        "list_compute_nodes",
-        "list_events",
-        "list_failure_handlers",
-        "list_files",
-        "list_job_attempts",
-        "list_jobs",
-        "list_resource_requirements",
-        "list_results",
-        "list_scheduled_compute_nodes",
-        "list_slurm_schedulers",
-        "list_user_data",
-        "list_workflows",
-        "observe_scheduled_compute_nodes",
-        "register_compute_node",
-        "report_submission",
-        "start_attempts",
-        "stream_events",
-        "update_user_data",
-    ];
-    assert_eq!(open, expected);
+async fn the_document_says_what_the_table_says() {
+    let all = operations();
+    for operation in &all {
+        assert_eq!(operation.is_for_runners(), runner_may(operation), "{operation:?}");
+        assert_eq!(operation.is_for_jobs(), job_may(operation), "{operation:?}");
+    }
+    for id in [READS, RUNNERS, JOBS].concat() {
+        assert!(all.iter().any(|operation| operation.id == id), "there is no {id}");
+    }
+}
+
+/// Every route with every kind of token, against one table.
+#[tokio::test]
+async fn each_token_may_do_what_the_table_says_and_nothing_else() {
+    for operation in operations().iter().filter(|o| ends(o)) {
+        // Each in a world of its own: some of them destroy it.
+        let world = World::new().await;
+        let ids = &world.first;
+        let stranger = if operation.is_open() { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+        for token in [None, Some("wrong")] {
+            let answer = world.send(operation.request(ids, token)).await;
+            assert_eq!(answer.status, stranger, "{operation:?} with {token:?}: {answer:?}");
+        }
+        let known = [
+            ("job", ids.job_token.as_str(), job_may(operation)),
+            ("runner", ids.token.as_str(), runner_may(operation)),
+            ("owner", OWNER, true),
+        ];
+        for (who, token, may) in known {
+            let answer = world.send(operation.request(ids, Some(token))).await;
+            let is_refused = answer.status == StatusCode::FORBIDDEN;
+            assert_eq!(is_refused, !may && !operation.is_open(), "{who} {operation:?}: {answer:?}");
+            assert_ne!(answer.status, StatusCode::UNAUTHORIZED, "{who} {operation:?}");
+            answer.check_form();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_jobs_token_ends_with_its_attempt_and_its_workflow() {
+    let world = World::new().await;
+    let ids = &world.first;
+    let read = format!("/workflows/{}", ids.workflow);
+    let ask = async |token: &str| world.call(Method::GET, &read, Some(token), None).await.status;
+    assert_eq!(ask(&ids.job_token).await, StatusCode::OK);
+    let ended = json!({"runner_id": ids.runner, "items": [completion(&ids.running, 0)]});
+    world.post("/attempts/complete", &ended).await.ok();
+    assert_eq!(ask(&ids.job_token).await, StatusCode::UNAUTHORIZED);
+
+    let other = &world.second;
+    for token in [&other.job_token, &other.token] {
+        let known = world.call(Method::GET, "/openapi.json", Some(token), None).await;
+        assert_eq!(known.status, StatusCode::OK);
+    }
+    world.delete(&format!("/workflows/{}?force=true", other.workflow)).await;
+    world.delete(&format!("/workflows/{}", other.workflow)).await;
+    let gone = world.get(&format!("/workflows/{}", other.workflow)).await;
+    assert_eq!(gone.status, StatusCode::NOT_FOUND);
+    let job = world.call(Method::GET, "/openapi.json", Some(&other.job_token), None).await;
+    assert_eq!(job.status, StatusCode::UNAUTHORIZED);
+    // A runner's token that was just used counts a moment longer without another look.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let runner = world.call(Method::GET, "/openapi.json", Some(&other.token), None).await;
+    assert_eq!(runner.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_job_writes_the_user_data_that_it_declares_only() {
+    let world = World::new().await;
+    let ids = &world.first;
+    let path = format!("/user_data/{}", ids.user_data);
+    let body = json!({"data": 5});
+    let token = Some(ids.job_token.as_str());
+    world.call(Method::PUT, &path, token, Some(&body)).await.ok();
+    world.database().execute("DELETE FROM job_item WHERE kind = 'output_user_data'", []).unwrap();
+    let answer = world.call(Method::PUT, &path, token, Some(&body)).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN, "{answer:?}");
+    assert!(answer.body.to_string().contains("output_user_data"), "{answer:?}");
+}
+
+/// A client that knows another runner's public name can neither speak as it nor name processes that
+/// this server did not start.
+#[tokio::test]
+async fn a_runner_is_known_by_a_secret_and_named_by_the_server() {
+    let world = World::new().await;
+    let ids = &world.first;
+    let listed = world.get("/compute_nodes").await.ok().to_string();
+    let again = world.post("/compute_nodes", &registration(ids.workflow, "first")).await.ok();
+    assert_eq!(again["id"], json!(ids.runner), "a repeat with the same secret is the same runner");
+    let tag = again["tag"].as_str().unwrap();
+    assert!(!listed.contains("\"key\""), "{listed}");
+    let other = world.post("/compute_nodes", &registration(ids.workflow, tag)).await.ok();
+    assert_ne!(other["id"], json!(ids.runner), "the public name is not the secret");
+    assert_ne!(other["tag"], again["tag"]);
+    let kept: String = world
+        .database()
+        .query_row("SELECT group_concat(register_key) FROM compute_node", [], |row| row.get(0))
+        .unwrap();
+    assert!(!kept.contains("first"), "the database holds hashes only: {kept}");
+    let elsewhere = World::new().await;
+    let foreign = elsewhere.post("/compute_nodes", &registration(1, tag)).await.ok();
+    assert_ne!(foreign["tag"], again["tag"], "each server names its own runners");
+}
+
+#[tokio::test]
+async fn nodes_are_asked_for_within_a_bound() {
+    let world = World::new().await;
+    let ids = &world.first;
+    let token = Some(ids.token.as_str());
+    let ask = async |key: &str| {
+        let body = json!({"workflow_id": ids.workflow, "scheduler": "s", "count": 999, "key": key});
+        world.call(Method::POST, "/scheduled_compute_nodes", token, Some(&body)).await
+    };
+    ask("one").await.ok();
+    let refused = ask("two").await;
+    assert_eq!((refused.status, refused.code()), (StatusCode::CONFLICT, "too_many_allocations"));
 }
 
 #[tokio::test]
@@ -124,26 +249,12 @@ async fn no_method_is_a_way_around() {
 }
 
 #[tokio::test]
-async fn owner_may_call_everything() {
-    for operation in operations().iter().filter(|o| ends(o)) {
-        // Each in a world of its own: some of them destroy it.
-        let world = World::new().await;
-        let answer = world.send(operation.request(&world.first, Some(OWNER))).await;
-        let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-        assert!(
-            !refused.contains(&answer.status) && !answer.status.is_server_error(),
-            "{operation:?}: {answer:?}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn workflow_token_is_good_for_its_own_workflow_only() {
+async fn a_runners_token_is_good_for_its_own_workflow_only() {
     let world = World::new().await;
     for operation in operations().iter().filter(|o| ends(o)) {
         let token = Some(world.first.token.as_str());
         let own = world.send(operation.request(&world.first, token)).await;
-        let has_way_in = operation.is_for_workflows() || operation.is_open();
+        let has_way_in = runner_may(operation) || operation.is_open();
         assert_eq!(
             own.status == StatusCode::FORBIDDEN,
             !has_way_in,
@@ -162,13 +273,13 @@ async fn workflow_token_is_good_for_its_own_workflow_only() {
 }
 
 #[tokio::test]
-async fn workflow_token_sees_its_own_workflow_only_in_lists() {
+async fn a_runners_token_sees_its_own_workflow_only_in_lists() {
     let world = World::new().await;
     let token = Some(world.first.token.as_str());
     let lists =
         operations().into_iter().filter(|o| o.method == Method::GET && !o.path.contains('{'));
     let mut seen = 0;
-    for operation in lists.filter(|o| o.id.starts_with("list_") && o.is_for_workflows()) {
+    for operation in lists.filter(|o| o.id.starts_with("list_") && runner_may(o)) {
         let all = world.get(&operation.path).await.ok();
         let own = world.call(Method::GET, &operation.path, token, None).await.ok();
         let key = if operation.id == "list_workflows" { "id" } else { "workflow_id" };

@@ -119,7 +119,15 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { max_connections: 1, ..Options::new(dir.path()) };
     let server = Server::start(options).await.unwrap();
-    let first = TcpStream::connect(server.address()).await.unwrap();
+    let mut first = TcpStream::connect(server.address()).await.unwrap();
+    // It shows a good token, so that it is not closed for others.
+    let hello = format!(
+        "GET {BASE}/health HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+        server.address(),
+        server.token()
+    );
+    first.write_all(hello.as_bytes()).await.unwrap();
+    assert!(first.read(&mut [0; 4096]).await.unwrap() > 0);
     let request = head(&server, &format!("GET {BASE}/health"), "");
     let mut second = Box::pin(exchange(&server, request.as_bytes()));
     let early = tokio::time::timeout(Duration::from_millis(200), second.as_mut()).await;
@@ -127,6 +135,24 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     drop(first);
     assert!(second.as_mut().await.starts_with("HTTP/1.1 200"));
     drop(second);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn idle_connections_without_a_token_do_not_keep_others_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { max_connections: 8, ..Options::new(dir.path()) };
+    let server = Server::start(options).await.unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..32 {
+        idle.push(TcpStream::connect(server.address()).await.unwrap());
+    }
+    let request = head(&server, &format!("GET {BASE}/health"), "");
+    let answer =
+        tokio::time::timeout(Duration::from_secs(10), exchange(&server, request.as_bytes()));
+    let answer = answer.await.expect("served long before idle connections time out");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    drop(idle);
     server.shutdown().await;
 }
 

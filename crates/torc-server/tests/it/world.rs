@@ -5,9 +5,10 @@ use axum::http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::token::{Grant, Key};
 use torc_server::api::{App, Front, Hosts};
 use torc_server::boot::{Database, Options};
-use torc_server::secret;
 use torc_server::store::Store;
 use torc_server::store::read::Reader;
 
@@ -61,8 +62,10 @@ pub struct Ids {
     pub failure_handler: i64,
     pub scheduler: i64,
     pub allocation: i64,
-    /// A token good for this workflow only.
+    /// A token of this workflow's runners.
     pub token: String,
+    /// The token of the running attempt.
+    pub job_token: String,
     /// A running attempt and the token that proves the right to it.
     pub running: Value,
 }
@@ -72,6 +75,8 @@ pub struct World {
     pub first: Ids,
     pub second: Ids,
     pub stop: CancellationToken,
+    /// The server's key.
+    pub key: Key,
     /// Keeps the lock.
     database: Database,
     pub dir: tempfile::TempDir,
@@ -90,7 +95,7 @@ pub fn spec(name: &str) -> Value {
         "jobs": [
             {"name": "fails", "command": "exit 1", "resource_requirements": "small", "failure_handler": "h",
              "output_files": ["f"]},
-            {"name": "runs", "command": "sleep 1", "input_user_data": ["u"]},
+            {"name": "runs", "command": "sleep 1", "output_user_data": ["u"]},
             {"name": "waits", "command": "true", "depends_on": ["runs"], "scheduler": "s"}
         ],
         "actions": [{"trigger_type": "on_worker_start", "action_type": "run_commands", "commands": ["true"],
@@ -130,12 +135,14 @@ impl World {
         let reader = Reader::open(&database.path).unwrap();
         let stop = CancellationToken::new();
         let hosts = Hosts::new("127.0.0.1".parse().unwrap(), []);
-        let app = App::new(store, reader, secret::hash(OWNER), hosts, stop.clone());
+        let key = Key::of_server(OWNER, store.database_id());
+        let app = App::new(store, reader, OWNER, hosts, stop.clone());
         let mut world = Self {
             front: Front::new(app),
             first: Ids::nothing(),
             second: Ids::nothing(),
             stop,
+            key,
             database,
             dir,
         };
@@ -150,6 +157,8 @@ impl World {
         let workflow = created["id"].as_i64().unwrap();
         let registered = self.post("/compute_nodes", &registration(workflow, name)).await.ok();
         let runner = registered["id"].as_i64().unwrap();
+        let job_key: Key = serde_json::from_value(registered["job_key"].clone()).unwrap();
+        assert_eq!(job_key, self.key.of_runner(RunnerId(runner)));
         let claimed = self
             .post(&format!("/workflows/{workflow}/claim"), &claim(runner, &format!("{name}-1")))
             .await
@@ -184,7 +193,16 @@ impl World {
             failure_handler: first_of("/failure_handlers").await,
             scheduler: first_of("/slurm_schedulers").await,
             allocation,
-            token: registered["job_token"].as_str().unwrap().to_string(),
+            token: self.key.sign(&Grant::Runner {
+                workflow: WorkflowId(workflow),
+                allocation: allocations["items"][0]["name"].as_str().unwrap().into(),
+            }),
+            job_token: job_key.sign(&Grant::Job {
+                workflow: WorkflowId(workflow),
+                runner: RunnerId(runner),
+                job: JobId(attempts[1]["job_id"].as_i64().unwrap()),
+                attempt: AttemptId(attempts[1]["id"].as_i64().unwrap()),
+            }),
             running: attempts[1].clone(),
         }
     }
@@ -273,6 +291,7 @@ impl Ids {
             scheduler: 0,
             allocation: 0,
             token: String::new(),
+            job_token: String::new(),
             running: Value::Null,
         }
     }
@@ -409,8 +428,17 @@ impl Operation {
         self.security == Some(json!([{}]))
     }
 
-    pub fn is_for_workflows(&self) -> bool {
-        self.security == Some(json!([{"token": ["workflow"]}]))
+    fn has_role(&self, role: &str) -> bool {
+        let roles = self.security.as_ref().and_then(|s| s[0]["token"].as_array());
+        roles.is_some_and(|roles| roles.contains(&json!(role)))
+    }
+
+    pub fn is_for_runners(&self) -> bool {
+        self.has_role("runner")
+    }
+
+    pub fn is_for_jobs(&self) -> bool {
+        self.has_role("job")
     }
 
     /// A good request to this operation, about this workflow's things.

@@ -36,7 +36,6 @@ pub use pool::{ReadError, Reader};
 pub use requirements::RequirementsFilter;
 pub use runners::RunnerFilter;
 pub use schedulers::SchedulerFilter;
-pub use tokens::TokenScope;
 pub use user_data::UserDataFilter;
 pub use workflows::WorkflowFilter;
 

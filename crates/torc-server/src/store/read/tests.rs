@@ -277,24 +277,6 @@ async fn smaller_lists_are_filtered_too() {
 }
 
 #[tokio::test]
-async fn tokens_have_the_scope_of_their_row() {
-    let Fixture { reader, database, .. } = &fixture();
-    let sql =
-        "INSERT INTO token (hash, workflow_id, scope, created_ms, note) VALUES (?, ?, ?, 0, '')";
-    let add = |token: &str, workflow: Option<i64>, scope: &str| {
-        database.writer.execute(sql, (crate::secret::hash_text(token), workflow, scope)).unwrap();
-    };
-    add("one", Some(1), "workflow");
-    add("every", None, "all");
-    add("odd", None, "workflow");
-    let scope = async |token: &str| reader.find_token(crate::secret::hash(token)).await.unwrap();
-    assert_eq!(scope("one").await, Some(TokenScope::Workflow(WorkflowId(1))));
-    assert_eq!(scope("every").await, Some(TokenScope::All));
-    assert_eq!(scope("odd").await, None);
-    assert_eq!(scope("other").await, None);
-}
-
-#[tokio::test]
 async fn a_read_can_not_write() {
     let Fixture { reader, .. } = &fixture();
     let write =
