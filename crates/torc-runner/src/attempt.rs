@@ -4,6 +4,7 @@
 
 use crate::long::{self, Files};
 use crate::monitor::Sample;
+use crate::observe;
 use crate::outputs::Before;
 use crate::process::{Order, OrderRest, Sink};
 use crate::steps::Live;
@@ -400,6 +401,8 @@ impl Finish {
         let tail_of = if stderr == Sink::SameAsStdout { stdout.path() } else { stderr.path() };
         let (stderr_tail, stderr_tail_start) =
             tail_of.filter(|_| !is_success).and_then(tail).unzip();
+        let observed =
+            (!is_success).then(|| observe::observed(Some(&exit), stdout.path(), tail_of));
         if is_success && stdio(context, &packet).delete_on_success {
             let lists: Vec<PathBuf> = lists(context, &packet).into_iter().map(|(p, _)| p).collect();
             let logs = [stdout.path(), stderr.path()].into_iter().flatten();
@@ -435,6 +438,7 @@ impl Finish {
             stderr_path: text(stderr_path),
             stderr_tail,
             stderr_tail_start,
+            observed,
             script,
             steps: None,
         }
@@ -468,6 +472,7 @@ pub fn unstarted_report(
         stderr_path: None,
         stderr_tail: None,
         stderr_tail_start: None,
+        observed: None,
         script: None,
         steps: None,
     }
@@ -781,10 +786,14 @@ fn own_words(how: &How) -> Option<Evidence> {
 /// The highest memory that is known. Too short to be sampled and smaller than we are: unknown, not
 /// nothing.
 pub fn peak_memory(exit: &Exit) -> Option<u64> {
-    // The kernel counts file cache too, so its figure says nothing about most programs; but one
-    // that it killed had used all of that.
-    let kernel =
-        exit.memory.filter(|memory| memory.oom_kills > 0).and_then(|memory| memory.peak_bytes);
+    let kernel = exit.memory.and_then(|memory| {
+        // The kernel counts file cache too. What it killed had used all of that; of the others,
+        // what is charged when all processes are gone is cache, and the rest was theirs together.
+        match memory.oom_kills > 0 {
+            true => memory.peak_bytes,
+            false => memory.peak_bytes?.checked_sub(memory.cache_bytes?),
+        }
+    });
     Some(exit.peak_memory_bytes.max(kernel.unwrap_or(0))).filter(|peak| *peak > 0)
 }
 

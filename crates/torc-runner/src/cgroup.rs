@@ -148,6 +148,20 @@ impl Group {
         fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
     }
 
+    /// Use at this moment.
+    pub fn current_bytes(&self) -> Option<u64> {
+        let file = match self.version {
+            Version::V1 => "memory.usage_in_bytes",
+            Version::V2 => "memory.current",
+        };
+        fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
+    }
+
+    /// Nobody is in it now.
+    pub fn is_empty(&self) -> bool {
+        self.pids().is_empty()
+    }
+
     /// Who is in it now.
     pub fn pids(&self) -> Vec<i32> {
         let text = fs::read_to_string(self.procs_file()).unwrap_or_default();

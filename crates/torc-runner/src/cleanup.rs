@@ -48,6 +48,8 @@ pub struct KernelMemory {
     pub oom_kills: u64,
     /// Highest use, file cache included.
     pub peak_bytes: Option<u64>,
+    /// What was still charged when its processes were gone: file cache.
+    pub cache_bytes: Option<u64>,
 }
 
 /// What was found after a process had ended.
@@ -91,6 +93,7 @@ pub fn clean_up(scanner: &Scanner, owner: &Owner, ended: Ended) -> Remains {
         remains.memory = Some(KernelMemory {
             oom_kills: group.oom_kills().unwrap_or(0),
             peak_bytes: group.peak_bytes(),
+            cache_bytes: group.is_empty().then(|| group.current_bytes()).flatten(),
         });
         drain_cgroup(group, deadline, &mut remains);
     }

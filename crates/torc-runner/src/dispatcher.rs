@@ -758,7 +758,9 @@ impl Dispatcher {
     fn count_reports(&self) -> usize {
         // Written as JSON, a byte of output may become six.
         let size = |report: &CompletionReport| {
-            1000 + 6 * report.stderr_tail.as_ref().map_or(0, String::len)
+            let excerpts = report.observed.iter().flat_map(|observed| &observed.excerpts);
+            let kept: usize = excerpts.map(|excerpt| excerpt.text.len()).sum();
+            1000 + 6 * (report.stderr_tail.as_ref().map_or(0, String::len) + kept)
         };
         let sizes = self.completed.iter().map(size).scan(0, |sum, size| {
             *sum += size;

@@ -38,6 +38,7 @@ mod long;
 mod machine;
 mod mailbox;
 mod monitor;
+mod observe;
 mod outputs;
 mod plain;
 mod process;

@@ -15,6 +15,7 @@
 use crate::cleanup::{self, Ended, KernelMemory, Remains, Scanner, Strangers, SweepOrder};
 use crate::mailbox::Mailbox;
 use crate::monitor::{self, Sample, Usage, Watched};
+use crate::observe::{self, Look, Recent};
 use crate::process::{LaunchError, Launched, Order, Setup, launch};
 use crate::procfs::Table;
 use crate::sys::{self, Poller, Reap, Reaped};
@@ -136,6 +137,8 @@ pub struct Exit {
     pub machine_oom: bool,
     /// Processes that did not die.
     pub survivors: Vec<i32>,
+    /// What it did in the last part of its time, where a limit on that ended it.
+    pub recent: Option<Recent>,
 }
 
 impl Exit {
@@ -194,6 +197,9 @@ struct Live {
     journal: Vec<Sent>,
     usage: Usage,
     alarm: Option<Instant>,
+    /// At half of its time, if that is limited.
+    look: Option<Look>,
+    recent: Option<Recent>,
 }
 
 enum State {
@@ -310,6 +316,8 @@ impl Supervisor {
             journal: Vec::new(),
             usage: Usage::default(),
             alarm: None,
+            look: None,
+            recent: None,
         };
         self.live.insert(id, live);
         self.plan_sample(&order, now);
@@ -503,11 +511,12 @@ impl Supervisor {
     ) {
         let pid = launched.pid;
         let Some(live) = self.live.get_mut(&id) else { return };
-        let deadline = live.order.time_limit.map(|limit| launched.started + limit);
+        // First at half of its time: what it does from then on tells whether it is still at work.
+        let half = live.order.time_limit.map(|limit| launched.started + limit / 2);
         out.push(ProcessEvent::Started { id, pid, at_ms: launched.started_ms });
         live.state = State::Running(launched);
         match &live.stop {
-            None => self.set_alarm(id, deadline),
+            None => self.set_alarm(id, half),
             Some(stop) => {
                 let signal =
                     if stop.kill_at <= now { Signal::KILL } else { self.rules.termination };
@@ -533,6 +542,7 @@ impl Supervisor {
             memory: None,
             machine_oom: false,
             survivors: Vec::new(),
+            recent: None,
         })));
     }
 
@@ -674,6 +684,7 @@ impl Supervisor {
             memory: remains.memory,
             machine_oom: gone.machine_oom,
             survivors: remains.survivors,
+            recent: live.recent,
         })));
     }
 
@@ -701,8 +712,13 @@ impl Supervisor {
         let must_kill =
             live.stop.as_ref().is_some_and(|stop| stop.is_killed || stop.kill_at <= now);
         match (&mut live.state, live.order.time_limit) {
-            (State::Running(_), Some(limit)) if live.stop.is_none() => {
-                self.stop(&[id], &StopReason::Timeout { limit }, now);
+            (State::Running(launched), Some(limit)) if live.stop.is_none() => {
+                let (pid, deadline) = (launched.pid, launched.started + limit);
+                self.look(id, pid, now);
+                match now < deadline {
+                    true => self.set_alarm(id, Some(deadline)),
+                    false => self.stop(&[id], &StopReason::Timeout { limit }, now),
+                }
             }
             (State::Running(_), _) => self.signal(id, Signal::KILL, &mut None, now),
             (State::Lingering(launched, gone), _) => {
@@ -723,6 +739,18 @@ impl Supervisor {
                 }
             }
             (State::Starting | State::CleaningUp(..), _) => {}
+        }
+    }
+
+    /// Looks at what a process with a limit on its time has done so far.
+    fn look(&mut self, id: u64, pid: i32, now: Instant) {
+        let Ok(table) = self.scanner.table_since(now) else { return };
+        let tree = observe::tree(&table, &self.setup.owner, id, pid);
+        let look = Look::at(&tree, table.taken);
+        let Some(live) = self.live.get_mut(&id) else { return };
+        match &live.look {
+            None => live.look = Some(look),
+            Some(earlier) => live.recent = Some(look.since(earlier, &tree)),
         }
     }
 

@@ -166,6 +166,7 @@ fn report(attempt: AttemptRef) -> CompletionReport {
         stderr_path: Some("/home/user/output/job_stdio/job_wf1_j1_r1_a1.e".into()),
         stderr_tail: None,
         stderr_tail_start: None,
+        observed: None,
         script: None,
         steps: None,
     }

@@ -3,6 +3,7 @@
 
 mod bench;
 mod counts;
+mod recovery;
 
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ enum Xtask {
     Bench(bench::Args),
     /// Count the instructions of the hot paths and compare them with the record
     Counts(counts::Args),
+    /// Decide failures whose right action is known, and compare with simpler deciders
+    Recovery(recovery::Args),
 }
 
 /// What ended a task early, for people.
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
     let result = match Xtask::parse() {
         Xtask::Bench(args) => args.execute(),
         Xtask::Counts(args) => args.execute(),
+        Xtask::Recovery(args) => args.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

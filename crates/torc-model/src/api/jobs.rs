@@ -137,6 +137,9 @@ pub struct AttemptView {
     pub stderr_tail: Option<String>,
     /// Where that end begins in the file, in bytes.
     pub stderr_tail_start: Option<i64>,
+    /// What its runner saw of a failure beside that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<crate::recovery::Observed>,
     /// What the rules decided.
     pub outcome: Option<Outcome>,
     /// The decision in one sentence.

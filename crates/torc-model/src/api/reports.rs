@@ -1,6 +1,7 @@
 //! What a runner reports of its attempts, and what it is answered.
 
 use crate::ids::{AttemptId, RunnerId};
+use crate::recovery::Observed;
 use crate::status::{Cause, EndDetail, EvidenceSource, JobStatus, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -83,6 +84,9 @@ pub struct CompletionReport {
     /// Where that end begins in the file, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_tail_start: Option<i64>,
+    /// What was seen of a failure beside that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
     /// How the recovery script went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<ScriptResult>,

@@ -165,6 +165,8 @@ pub struct End {
     pub stderr_tail: Option<String>,
     /// Where that end begins in the file, in bytes.
     pub stderr_tail_start: Option<i64>,
+    /// What its runner saw of a failure beside that.
+    pub observed: Option<crate::recovery::Observed>,
     /// How the recovery script went.
     pub script: Option<ScriptResult>,
     /// What the steps did.
@@ -202,6 +204,7 @@ impl End {
             stderr_path: None,
             stderr_tail: None,
             stderr_tail_start: None,
+            observed: None,
             script: None,
             steps: None,
             outcome: None,

@@ -109,7 +109,7 @@ fn digest(parts: &[&str]) -> String {
 }
 
 /// The program that a command line runs: its name, and the script of an interpreter.
-fn program(command: &str) -> String {
+pub(super) fn program(command: &str) -> String {
     const STARTERS: [&str; 12] = [
         "env", "exec", "time", "nice", "nohup", "srun", "mpirun", "mpiexec", "stdbuf", "timeout",
         "command", "sudo",

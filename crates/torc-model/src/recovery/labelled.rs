@@ -120,8 +120,8 @@ const CASES: &[Case] = &[
         )],
     )),
     acting(with_memory(killed("SIGKILL at 99 % of its memory", Kind::Oom, 9, ""), 507, 512)),
-    with_memory(killed("SIGKILL at 20 % of its memory", Kind::Killed, 9, ""), 100, 512),
-    killed("SIGKILL, memory not known", Kind::Killed, 9, ""),
+    acting(with_memory(killed("SIGKILL at 20 % of its memory", Kind::Killed, 9, ""), 100, 512)),
+    acting(killed("SIGKILL, memory not known", Kind::Killed, 9, "")),
     acting(with_memory(
         exit(
             "shell saw SIGKILL at the limit",
@@ -132,7 +132,7 @@ const CASES: &[Case] = &[
         510,
         512,
     )),
-    with_memory(
+    acting(with_memory(
         exit(
             "shell saw SIGKILL far from the limit",
             Kind::Killed,
@@ -141,7 +141,7 @@ const CASES: &[Case] = &[
         ),
         40,
         512,
-    ),
+    )),
     exit("prints Killed and exits 1", Kind::ProgramError, 1, "step 3\nKilled\n"),
     acting(with_memory(
         exit(
@@ -163,30 +163,25 @@ const CASES: &[Case] = &[
         30,
         512,
     ),
-    acting(killed(
+    killed(
         "C++ bad_alloc aborts",
         Kind::Oom,
         6,
         "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
-    )),
-    acting(exit(
+    ),
+    exit(
         "java heap",
         Kind::Oom,
         1,
         "Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space\n\tat A.main(A.java:4)\n",
-    )),
-    acting(exit(
+    ),
+    exit(
         "R vector",
         Kind::Oom,
         1,
         "Error: cannot allocate vector of size 14.9 Gb\nExecution halted\n",
-    )),
-    acting(killed(
-        "rust allocation",
-        Kind::Oom,
-        6,
-        "memory allocation of 68719476736 bytes failed\n",
-    )),
+    ),
+    killed("rust allocation", Kind::Oom, 6, "memory allocation of 68719476736 bytes failed\n"),
     exit(
         "out of memory was survived, then its own bug",
         Kind::ProgramError,
@@ -305,8 +300,8 @@ const CASES: &[Case] = &[
         511,
         512,
     ),
-    killed("SIGTERM from outside", Kind::Killed, 15, ""),
-    killed("SIGHUP from outside", Kind::Killed, 1, ""),
+    acting(killed("SIGTERM from outside", Kind::Killed, 15, "")),
+    acting(killed("SIGHUP from outside", Kind::Killed, 1, "")),
     // --- crashes
     killed("segfault", Kind::Crash, 11, ""),
     exit(
@@ -390,40 +385,50 @@ const CASES: &[Case] = &[
     ),
     exit("quota", Kind::Quota, 1, "cp: error writing 'b': Disk quota exceeded\n"),
     killed("file size limit", Kind::Quota, 25, ""),
-    exit(
+    acting(exit(
         "connection refused",
         Kind::Network,
         7,
         "curl: (7) Failed to connect to localhost port 9 after 0 ms: Connection refused\n",
-    ),
+    )),
     exit("connection refused, then its own bug", Kind::ProgramError, 1, concat_refused()),
-    exit("name resolution", Kind::Network, 6, "curl: (6) Could not resolve host: data.example\n"),
-    exit(
+    acting(exit(
+        "name resolution",
+        Kind::Network,
+        6,
+        "curl: (6) Could not resolve host: data.example\n",
+    )),
+    acting(exit(
         "requests, raised from a refused connection",
         Kind::Network,
         1,
         "Traceback (most recent call last):\n  File \"u.py\", line 1, in f\nConnectionRefusedError: [Errno 111] Connection refused\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n  File \"r.py\", line 3, in <module>\nRuntimeError: download failed\n",
-    ),
+    )),
     exit(
         "retries that helped, then a bug",
         Kind::ProgramError,
         1,
         "connection refused, retrying in 1 s\nconnected\nAssertionError: 3 != 4\n",
     ),
-    exit("stale file handle", Kind::FileSystem, 1, "ls: cannot access 'x': Stale file handle\n"),
-    exit("input/output error", Kind::FileSystem, 1, "cat: data.bin: Input/output error\n"),
+    acting(exit(
+        "stale file handle",
+        Kind::FileSystem,
+        1,
+        "ls: cannot access 'x': Stale file handle\n",
+    )),
+    acting(exit("input/output error", Kind::FileSystem, 1, "cat: data.bin: Input/output error\n")),
     exit(
         "too many open files",
         Kind::ProcessLimit,
         1,
         "OSError: [Errno 24] Too many open files: 'a'\n",
     ),
-    exit(
+    acting(exit(
         "no licence",
         Kind::License,
         1,
         "ANSYS: License checkout failed: no licenses available for feature `solver`\n",
-    ),
+    )),
     // --- programs
     exit("python traceback", Kind::ProgramError, 1, KEY_ERROR),
     exit(
@@ -506,7 +511,7 @@ fn labelled_failures_are_diagnosed() {
             peak_memory_bytes: case.memory.map(|(p, _)| p * MIB),
             memory_bytes: case.memory.map(|(_, l)| l * MIB),
             stderr_tail: case.stderr,
-            stderr_tail_start: None,
+            ..Facts::default()
         };
         let diagnosis = diagnose(&facts).expect("a failure has a diagnosis");
         let current = Current {

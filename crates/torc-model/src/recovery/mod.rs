@@ -11,8 +11,13 @@ mod classify;
 mod diagnosis;
 mod fingerprint;
 mod kind;
+mod limits;
+mod nature;
+mod observed;
+mod progress;
 mod record;
 mod remedy;
+mod rules;
 mod text;
 mod triage;
 pub mod untrusted;
@@ -24,12 +29,15 @@ mod labelled;
 
 pub use bad_node::{Health, Verdict as NodeVerdict};
 pub use classify::{Asked, Author, Ruling, Standing, rule};
-pub use diagnosis::{Diagnosis, Facts, Proof, diagnose};
+pub use diagnosis::{Diagnosis, Facts, Place, Proof, diagnose};
 pub use fingerprint::Fingerprint;
 pub use kind::Kind;
+pub use nature::Nature;
+pub use observed::Observed;
 pub use record::{Counts, Record};
 pub use remedy::{Action, Caps, Change, Current, LARGEST_MULTIPLIER, Policy, Remedy};
-pub use text::{Found, terminal_error};
+pub use rules::{Rule, RuleSpec, Rules};
+pub use text::{Excerpt, Found, Stream, may_matter, terminal_error};
 pub use triage::{
     Classification, ClassificationState, ClassificationView, ClassifyJob, ClassifyRequest,
     ClassifyView, FailureGroup, MemoryRequest, PendingExample, PendingFailures, ResolveRequest,

@@ -3,6 +3,7 @@
 
 use super::diagnosis::Diagnosis;
 use super::kind::Kind;
+use super::nature::Nature;
 use super::view::NodeShape;
 use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
@@ -11,24 +12,38 @@ use utoipa::ToSchema;
 /// A use this far beyond the limit is no matter of measuring: the limit was not enforced.
 const BEYOND: f64 = 1.25;
 
+/// What passes by itself is tried again at this confidence: one more attempt costs little.
+const WORTH_A_TRY: f64 = 0.5;
+
 /// Multipliers beyond this are a slip of the finger.
 pub const LARGEST_MULTIPLIER: f64 = 100.0;
 
+/// Memory grows to this many times what it was where nothing tells how much is needed. Of the needs
+/// of real programs that had too little, five of six are below.
+const MEMORY_STEP: f64 = 2.0;
+
+/// Time grows to this many times what it was where nothing tells how much is needed. A limit that is
+/// too high costs nothing while the job ends before it; a second timeout costs all of its time.
+const TIME_STEP: f64 = 4.0;
+
+/// A plan grows by this: what is asked of the batch system makes jobs wait.
+const PLANNED_STEP: f64 = 1.5;
+
+/// By how much an estimate from progress is exceeded to be safe.
+const TIME_MARGIN: f64 = 1.3;
+
+/// An estimate may raise time at least and at most to this many times what it was.
+const ESTIMATED: (f64, f64) = (2.0, 20.0);
+
 /// How far recovery may go.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Policy {
-    /// Memory after an out-of-memory kill, times this.
-    pub memory_multiplier: f64,
-    /// Runtime after a timeout, times this.
-    pub runtime_multiplier: f64,
+    /// Memory after an out-of-memory kill, times this; else by what was measured.
+    pub memory_multiplier: Option<f64>,
+    /// Time after a timeout, times this; else by what was measured.
+    pub runtime_multiplier: Option<f64>,
     /// Failures without a known remedy are tried again as they are.
     pub retry_unknown: bool,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self { memory_multiplier: 1.5, runtime_multiplier: 1.5, retry_unknown: false }
-    }
 }
 
 /// The most there is to give.
@@ -174,13 +189,20 @@ impl Remedy {
     /// Chooses what to do about a diagnosed failure.
     pub fn choose(diagnosis: &Diagnosis, current: &Current, caps: &Caps, policy: &Policy) -> Self {
         match diagnosis.kind {
-            Kind::Oom if diagnosis.is_sure() => more_memory(current, caps, policy),
-            Kind::Timeout if diagnosis.is_sure() => more_time(current, caps, policy),
+            _ if diagnosis.nature == Nature::Memory && diagnosis.is_sure() => {
+                more_memory(diagnosis, current, caps, policy)
+            }
+            _ if diagnosis.nature == Nature::Time && diagnosis.is_sure() => {
+                more_time(diagnosis, current, caps, policy)
+            }
             Kind::Walltime => more_planned_time(current, caps, policy),
             Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Stopped | Kind::Checkpoint => {
                 Self::new(Action::Again, format!("not its fault: {}", diagnosis.kind.title()))
             }
             Kind::Canceled => Self::new(Action::Skip, "somebody canceled it on purpose"),
+            _ if diagnosis.nature == Nature::Transient && diagnosis.confidence >= WORTH_A_TRY => {
+                Self::new(Action::Again, format!("this passes: {}", diagnosis.kind.title()))
+            }
             Kind::Oom
             | Kind::Timeout
             | Kind::GpuOom
@@ -216,7 +238,7 @@ impl Remedy {
     }
 }
 
-fn more_memory(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
+fn more_memory(diagnosis: &Diagnosis, current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
     // Without enforcement an attempt may have used much more than it asked for; then that is what
     // it needs at least.
     let peak = current
@@ -229,7 +251,17 @@ fn more_memory(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
             "cannot be recovered because it asks for no memory and nothing tells how much it used",
         );
     };
-    let wanted = Memory(base).scaled(policy.memory_multiplier).0.max(base);
+    let factor = policy.memory_multiplier.unwrap_or(MEMORY_STEP);
+    let mut wanted = Memory(base).scaled(factor).0.max(base);
+    let mut why = format!("out of memory; {} x {factor}", Memory(base));
+    let asked = diagnosis.needs.memory_bytes.and_then(|n| u64::try_from(n).ok());
+    if let Some(asked) = asked.filter(|_| policy.memory_multiplier.is_none()) {
+        let enough = Memory(asked).scaled(1.2).0;
+        if enough > wanted {
+            (wanted, why) =
+                (enough, format!("out of memory; it asked for {} in all", Memory(asked)));
+        }
+    }
     let had = current.memory_bytes;
     let (to, why) = match caps.memory_bytes {
         Some(cap) if base >= cap => {
@@ -243,15 +275,11 @@ fn more_memory(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
         Some(cap) if wanted > cap => {
             (cap, format!("out of memory; the largest node known has {}", Memory(cap)))
         }
-        Some(_) | None => {
-            (wanted, format!("out of memory; {} x {}", Memory(base), policy.memory_multiplier))
-        }
+        Some(_) | None => (wanted, why),
     };
     if had.is_some_and(|had| to <= had) {
-        let why = format!(
-            "cannot be recovered because a multiplier of {} gives no more memory",
-            policy.memory_multiplier
-        );
+        let why =
+            format!("cannot be recovered because a multiplier of {factor} gives no more memory");
         return Remedy::new(Action::Impossible, why);
     }
     Remedy { action: Action::MoreMemory, changes: vec![Change::new("memory", had, to)], why }
@@ -267,7 +295,8 @@ fn more_planned_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy 
     if ran < planned as f64 {
         return again();
     }
-    let wanted = Runtime(planned.max(ran as u64)).scaled(policy.runtime_multiplier).0;
+    let factor = policy.runtime_multiplier.unwrap_or(PLANNED_STEP);
+    let wanted = Runtime(planned.max(ran as u64)).scaled(factor).0;
     let to = caps.runtime_seconds.map_or(wanted, |cap| wanted.min(cap));
     if to <= planned {
         return again();
@@ -280,13 +309,26 @@ fn more_planned_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy 
     Remedy { action: Action::MoreTime, changes, why }
 }
 
-fn more_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
+fn more_time(diagnosis: &Diagnosis, current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
     let runtime = current.runtime_seconds.filter(|_| current.enforces_runtime);
     let limit = runtime.into_iter().chain(current.timeout_seconds).min().filter(|s| *s > 0);
     let Some(limit) = limit else {
         return Remedy::new(Action::Again, "it ran too long, but has no limit of its own to raise");
     };
-    let wanted = Runtime(limit).scaled(policy.runtime_multiplier).0;
+    let (factor, why) = match (policy.runtime_multiplier, diagnosis.needs.seconds) {
+        (Some(factor), _) => {
+            (factor, format!("ran too long; {} x {factor}", Runtime(limit).friendly()))
+        }
+        (None, Some(seconds)) => {
+            let factor = (seconds * TIME_MARGIN / limit as f64).clamp(ESTIMATED.0, ESTIMATED.1);
+            let needs = Runtime(seconds.ceil() as u64).friendly();
+            (factor, format!("ran too long; by its progress it needs about {needs}"))
+        }
+        (None, None) => {
+            (TIME_STEP, format!("ran too long; {} x {TIME_STEP}", Runtime(limit).friendly()))
+        }
+    };
+    let wanted = Runtime(limit).scaled(factor).0;
     let (to, why) = match caps.runtime_seconds {
         Some(cap) if limit >= cap => {
             let why = format!(
@@ -299,16 +341,11 @@ fn more_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy {
         Some(cap) if wanted > cap => {
             (cap, format!("ran too long; no more than {} is to be had", Runtime(cap).friendly()))
         }
-        Some(_) | None => (
-            wanted,
-            format!("ran too long; {} x {}", Runtime(limit).friendly(), policy.runtime_multiplier),
-        ),
+        Some(_) | None => (wanted, why),
     };
     if to <= limit {
-        let why = format!(
-            "cannot be recovered because a multiplier of {} gives no more time",
-            policy.runtime_multiplier
-        );
+        let why =
+            format!("cannot be recovered because a multiplier of {factor} gives no more time");
         return Remedy::new(Action::Impossible, why);
     }
     // Whichever limit is in the way is raised, and none is ever lowered.
@@ -329,8 +366,11 @@ mod tests {
     fn oom(confidence: f64) -> Diagnosis {
         Diagnosis {
             kind: Kind::Oom,
+            nature: Nature::Memory,
             confidence,
             summary: String::new(),
+            rule: None,
+            needs: Default::default(),
             proof: vec![],
             doubts: vec![],
         }
@@ -351,14 +391,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_grows_by_half_and_is_never_lowered() {
+    fn memory_doubles_and_is_never_lowered() {
         let gib = GIB as i64;
-        assert_eq!(to(&memory(Some(4 * GIB), Some(4 * GIB), None)), Some(6 * gib));
+        assert_eq!(to(&memory(Some(4 * GIB), Some(4 * GIB), None)), Some(8 * gib));
         // The sampled peak is lower than what was asked for: the request still counts.
-        assert_eq!(to(&memory(Some(10 * GIB), Some(4 * GIB), None)), Some(15 * gib));
+        assert_eq!(to(&memory(Some(10 * GIB), Some(4 * GIB), None)), Some(20 * gib));
         // It used more than it asked for.
-        assert_eq!(to(&memory(Some(GIB), Some(3 * GIB), None)), Some(9 * gib / 2));
-        assert_eq!(to(&memory(None, Some(2 * GIB), None)), Some(3 * gib));
+        assert_eq!(to(&memory(Some(GIB), Some(3 * GIB), None)), Some(6 * gib));
+        assert_eq!(to(&memory(None, Some(2 * GIB), None)), Some(4 * gib));
         assert_eq!(memory(None, None, None).action, Action::Impossible);
     }
 
@@ -380,14 +420,14 @@ mod tests {
 
     #[test]
     fn the_limit_that_was_in_the_way_is_raised() {
-        let timeout = Diagnosis { kind: Kind::Timeout, ..oom(0.99) };
+        let timeout = Diagnosis { kind: Kind::Timeout, nature: Nature::Time, ..oom(0.99) };
         let current = Current {
             runtime_seconds: Some(3600),
             timeout_seconds: Some(10),
             ..Current::default()
         };
         let remedy = choose(&timeout, current, Caps::default());
-        assert_eq!(remedy.changes, [Change::new("timeout", Some(10), 15)]);
+        assert_eq!(remedy.changes, [Change::new("timeout", Some(10), 40)]);
         let both = Current {
             runtime_seconds: Some(60),
             timeout_seconds: Some(50),
@@ -397,7 +437,7 @@ mod tests {
         let remedy = choose(&timeout, both, Caps::default());
         assert_eq!(
             remedy.changes,
-            [Change::new("runtime", Some(60), 75), Change::new("timeout", Some(50), 75)]
+            [Change::new("runtime", Some(60), 200), Change::new("timeout", Some(50), 200)]
         );
     }
 
@@ -409,10 +449,10 @@ mod tests {
             exec_seconds: Some(70.5),
             ..Current::default()
         };
-        let timeout = Diagnosis { kind: Kind::Timeout, ..oom(0.99) };
+        let timeout = Diagnosis { kind: Kind::Timeout, nature: Nature::Time, ..oom(0.99) };
         let remedy = choose(&timeout, current, Caps::default());
-        assert_eq!(remedy.changes, [Change::new("timeout", Some(50), 75)]);
-        let walltime = Diagnosis { kind: Kind::Walltime, ..oom(0.99) };
+        assert_eq!(remedy.changes, [Change::new("timeout", Some(50), 200)]);
+        let walltime = Diagnosis { kind: Kind::Walltime, nature: Nature::Transient, ..oom(0.99) };
         let remedy = choose(&walltime, current, Caps::default());
         assert_eq!(remedy.changes, [Change::new("runtime", Some(60), 105)]);
         assert_eq!(remedy.action, Action::MoreTime);
@@ -438,7 +478,7 @@ mod tests {
     fn every_kind_has_an_answer_and_a_cancel_is_never_undone() {
         let policy = Policy { retry_unknown: true, ..Policy::default() };
         for kind in Kind::ALL {
-            let diagnosis = Diagnosis { kind: *kind, ..oom(0.99) };
+            let diagnosis = Diagnosis { kind: *kind, nature: Nature::Permanent, ..oom(0.99) };
             let current = Current {
                 memory_bytes: Some(GIB),
                 runtime_seconds: Some(60),

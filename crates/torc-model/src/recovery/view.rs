@@ -14,10 +14,12 @@ use utoipa::ToSchema;
 pub struct RecoverRequest {
     /// Only tell what would happen.
     pub dry_run: bool,
-    /// Memory after an out-of-memory kill, times this.
-    pub memory_multiplier: f64,
-    /// Runtime after a timeout, times this.
-    pub runtime_multiplier: f64,
+    /// Memory after an out-of-memory kill, times this; else by what was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_multiplier: Option<f64>,
+    /// Runtime after a timeout, times this; else by what was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_multiplier: Option<f64>,
     /// Try failures without a known remedy again as they are.
     pub retry_unknown: bool,
     /// Who asks, for the record.
@@ -78,10 +80,12 @@ pub struct RecoverView {
     pub run_id: i64,
     /// Nothing was changed.
     pub dry_run: bool,
-    /// Memory after an out-of-memory kill was multiplied by this.
-    pub memory_multiplier: f64,
-    /// Runtime after a timeout was multiplied by this.
-    pub runtime_multiplier: f64,
+    /// Memory after an out-of-memory kill was multiplied by this; else by what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_multiplier: Option<f64>,
+    /// Runtime after a timeout was multiplied by this; else by what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_multiplier: Option<f64>,
     /// Automatic rounds in this run, this one included.
     pub rounds: i64,
     /// What the check for dead runners found first.

@@ -69,6 +69,7 @@ fn exit(how: How) -> Exit {
         memory: None,
         machine_oom: false,
         survivors: Vec::new(),
+        recent: None,
     }
 }
 
@@ -101,7 +102,7 @@ fn line(verdict: &Verdict) -> String {
 #[test]
 fn the_kernels_figure_counts_when_it_killed_for_memory() {
     let with = |peak_memory_bytes, oom_kills| {
-        let memory = Some(KernelMemory { oom_kills, peak_bytes: Some(7000) });
+        let memory = Some(KernelMemory { oom_kills, peak_bytes: Some(7000), cache_bytes: None });
         Exit { peak_memory_bytes, memory, ..exit(How::Signal(9)) }
     };
     assert_eq!(peak_memory(&exit(How::Code(0))), Some(5000));
@@ -120,7 +121,7 @@ fn judged(exit: &Exit, checkpoint: Option<i64>) -> Verdict {
 #[test]
 fn verdicts_follow_the_strongest_evidence() {
     let sent = |signal, after| Sent { signal, after: Duration::from_millis(after) };
-    let oom = Some(KernelMemory { oom_kills: 2, peak_bytes: Some(999) });
+    let oom = Some(KernelMemory { oom_kills: 2, peak_bytes: Some(999), cache_bytes: None });
     let stopped = |how, stop, journal: &[Sent]| Exit {
         stop: Some(stop),
         journal: journal.into(),
@@ -426,7 +427,7 @@ fn a_state_saved_when_the_time_was_over_is_a_checkpoint() {
 
 #[test]
 fn a_success_with_a_killed_child_is_one_only_where_the_job_says_so() {
-    let memory = Some(KernelMemory { oom_kills: 1, peak_bytes: Some(7) });
+    let memory = Some(KernelMemory { oom_kills: 1, peak_bytes: Some(7), cache_bytes: None });
     let ended = Exit { memory, ..exit(How::Code(0)) };
     let verdict = judged(&ended, None);
     assert_eq!((verdict.cause, verdict.return_code), (Some(Cause::Oom), 137));

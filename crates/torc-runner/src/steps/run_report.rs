@@ -3,6 +3,7 @@
 use super::failure::{Failure, Stop};
 use super::run::Run;
 use crate::attempt::{Lacking, Rules, judge, peak_memory, sinks, stdio, tail, to_i64};
+use crate::observe;
 use crate::process::Sink;
 use crate::supervisor::{Exit, How, StopReason};
 use crate::time::now_ms;
@@ -76,6 +77,7 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
     let (mut stdout, mut stderr) = sinks(&run.context, &run.packet);
     let tail_of = if stderr == Sink::SameAsStdout { stdout.path() } else { stderr.path() };
     let (stderr_tail, stderr_tail_start) = tail_of.filter(|_| !is_success).and_then(tail).unzip();
+    let observed = (!is_success).then(|| observe::observed(None, stdout.path(), tail_of));
     if is_success && stdio(&run.context, &run.packet).delete_on_success {
         let own = [stdout.path(), stderr.path()].into_iter().flatten();
         for path in own.chain(run.files.iter().map(std::path::PathBuf::as_path)) {
@@ -115,6 +117,7 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
         stderr_path: text(stderr_path),
         stderr_tail,
         stderr_tail_start,
+        observed,
         script: run.script,
         steps,
     })
@@ -203,6 +206,7 @@ fn of_stop(run: &Run, exit: Option<&Exit>, reason: Option<&StopReason>) -> Verdi
                 memory: None,
                 machine_oom: false,
                 survivors: Vec::new(),
+                recent: None,
             };
             &stopped
         }
@@ -256,6 +260,7 @@ mod tests {
             memory: None,
             machine_oom: false,
             survivors: Vec::new(),
+            recent: None,
         };
         let mut sum = Sum::default();
         sum.add(&exit);

@@ -51,7 +51,10 @@ pub async fn get_why(
     // What was canceled before it started shows nothing by itself; the summary says what is known.
     let tells =
         |ended: &&AttemptView| ended.started_ms.is_some() || ended.cause != Some(Cause::Canceled);
-    let diagnosis = ended.as_ref().filter(tells).and_then(|ended| diagnose(&Facts::from(ended)));
+    let diagnosis = ended
+        .as_ref()
+        .filter(tells)
+        .and_then(|ended| diagnose(&Facts { command: &job.command, ..Facts::from(ended) }));
     let mut details = blockers(&app, &explanation).await?;
     details.extend(ended.as_ref().map(ending).unwrap_or_default());
     details.extend(explanation.details.iter().cloned());

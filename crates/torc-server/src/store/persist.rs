@@ -171,7 +171,7 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
          peak_memory_bytes = ?12, avg_memory_bytes = ?13, peak_cpu_percent = ?14, avg_cpu_percent = ?15,
          stdout_path = ?16, stderr_path = ?17, stderr_tail = ?18, script = ?19, steps = ?20, outcome = ?21,
          decision = ?22, rule = ?23, stderr_tail_start = ?24, pid = coalesce(pid, ?25),
-         ended_by = ?26, detail = ?27 WHERE id = ?1",
+         ended_by = ?26, detail = ?27, observed = ?28 WHERE id = ?1",
     )?
     .execute(params![
         id.0,
@@ -201,6 +201,7 @@ fn end(db: &Connection, id: AttemptId, end: &End) -> rusqlite::Result<()> {
         end.pid,
         end.by.as_str(),
         end.detail.map(EndDetail::as_str),
+        json(end.observed.as_ref())?,
     ])?;
     Ok(())
 }

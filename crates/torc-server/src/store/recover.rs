@@ -14,8 +14,8 @@ use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
-    Action, Caps, Change, Current, Diagnosis, Facts, Kind, LARGEST_MULTIPLIER, Policy, RecoverJob,
-    RecoverRequest, RecoverView, Remedy, diagnose,
+    Action, Caps, Change, Current, Diagnosis, Facts, Kind, LARGEST_MULTIPLIER, Observed, Policy,
+    RecoverJob, RecoverRequest, RecoverView, Remedy, diagnose,
 };
 use torc_model::status::{Cause, EndDetail, JobStatus, Origin, RunnerKind, StatusReason};
 use torc_model::units::Runtime;
@@ -105,6 +105,7 @@ fn policy(request: &RecoverRequest) -> Result<Policy, Refusal> {
         ("runtime_multiplier", request.runtime_multiplier),
     ];
     for (field, value) in fields {
+        let Some(value) = value else { continue };
         if !(1.0..=LARGEST_MULTIPLIER).contains(&value) {
             return Err(Refusal::invalid(
                 field,
@@ -201,7 +202,8 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId, only: Option<JobId>) -> Result<Vec<
                 coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
                 a.attempt_id, a.return_code, a.signal, a.cause, a.error, a.evidence, a.exec_seconds,
                 a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.stderr_tail,
-                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), a.stderr_tail_start, a.detail
+                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), a.stderr_tail_start, a.detail,
+                j.command, a.cpu_seconds, a.observed
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          LEFT JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
             ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
@@ -228,6 +230,9 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId, only: Option<JobId>) -> Result<Vec<
         let cause: Option<String> = row.get(10)?;
         let (error, tail): (Option<String>, Option<String>) = (row.get(11)?, row.get(17)?);
         let peak: Option<i64> = row.get(15)?;
+        let command: String = row.get(22)?;
+        let observed: Option<Observed> =
+            row.get::<_, Option<String>>(24)?.as_deref().map(parse).transpose()?;
         let facts = Facts {
             // A job that failed without a word of its own still failed.
             cause: cause.as_deref().and_then(Cause::parse).or(Some(Cause::Exit)),
@@ -242,6 +247,9 @@ fn failures(tx: &mut Tx<'_>, id: WorkflowId, only: Option<JobId>) -> Result<Vec<
             memory_bytes: row.get(16)?,
             stderr_tail: tail.as_deref().unwrap_or(""),
             stderr_tail_start: row.get(20)?,
+            cpu_seconds: row.get(23)?,
+            command: &command,
+            observed: observed.as_ref(),
         };
         let Some(diagnosis) = diagnose(&facts) else { continue };
         let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok());
@@ -320,16 +328,17 @@ fn plan(failure: Failure, caps: &Caps, policy: &Policy) -> RecoverJob {
 
 /// It runs again although nobody knows a remedy.
 fn is_unknown(diagnosis: &Diagnosis) -> bool {
-    !matches!(
-        diagnosis.kind,
-        Kind::Lost
-            | Kind::Preempted
-            | Kind::NodeFail
-            | Kind::Stopped
-            | Kind::Checkpoint
-            | Kind::Walltime
-            | Kind::Timeout
-    )
+    !diagnosis.is_transient()
+        && !matches!(
+            diagnosis.kind,
+            Kind::Lost
+                | Kind::Preempted
+                | Kind::NodeFail
+                | Kind::Stopped
+                | Kind::Checkpoint
+                | Kind::Walltime
+                | Kind::Timeout
+        )
 }
 
 fn canceled(tx: &mut Tx<'_>, id: WorkflowId) -> Result<BTreeSet<JobId>, Failed> {

@@ -654,6 +654,7 @@ fn end_of(report: &CompletionReport, now: i64) -> End {
         stderr_path: report.stderr_path.clone(),
         stderr_tail: report.stderr_tail.clone(),
         stderr_tail_start: report.stderr_tail_start,
+        observed: report.observed.clone(),
         script: report.script.clone(),
         steps: report.steps.clone(),
         outcome: None,

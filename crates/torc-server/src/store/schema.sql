@@ -216,6 +216,8 @@ CREATE TABLE attempt (
     step_events INTEGER NOT NULL DEFAULT 0,
     -- Where the kept end of standard error begins in its file, so that evidence can name its place.
     stderr_tail_start INTEGER,
+    -- What its runner saw of a failure beside that, as JSON: parts of its streams, and whether it was at work.
+    observed TEXT,
     UNIQUE (job_id, run_id, attempt_id),
     CHECK ((ended_ms IS NULL) = (state = 'queued' OR state = 'claimed' OR state = 'running')),
     CHECK ((ended_ms IS NULL) = (ended_by IS NULL)),
@@ -242,7 +244,7 @@ CREATE TRIGGER attempt_guard BEFORE UPDATE OF
     recovery, compute_node_id, token, claim_key, cancel_requested, claimed_ms, started_ms,
     pid, memory_bytes, time_limit_seconds, ended_ms, ended_by, return_code, signal, detail, error, exec_seconds, cpu_seconds,
     peak_memory_bytes, avg_memory_bytes, peak_cpu_percent, avg_cpu_percent, stdout_path, stderr_path,
-    stderr_tail, outcome, decision, rule, script, steps, step_events, stderr_tail_start
+    stderr_tail, outcome, decision, rule, script, steps, step_events, stderr_tail_start, observed
 ON attempt
 WHEN OLD.ended_ms IS NOT NULL
   OR NEW.state = 'queued' AND OLD.state <> 'queued'

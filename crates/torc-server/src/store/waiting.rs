@@ -7,7 +7,7 @@ use torc_model::api::Evidence;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
-    Counts, Current, Diagnosis, Facts, Fingerprint, Kind, Record, diagnose,
+    Counts, Current, Diagnosis, Facts, Fingerprint, Kind, Observed, Record, diagnose,
 };
 use torc_model::status::{Cause, EndDetail};
 
@@ -106,10 +106,12 @@ pub struct Failed {
     detail: Option<EndDetail>,
     error: Option<String>,
     evidence: Vec<Evidence>,
+    cpu_seconds: Option<f64>,
+    observed: Option<Observed>,
 }
 
 const ENDED: &str = "SELECT a.id, a.job_id, a.run_id, a.retry_of, a.state, j.command, a.cause, a.return_code, a.signal, \
-    a.exec_seconds, a.stderr_tail, a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.error, a.evidence, a.stderr_tail_start, a.detail \
+    a.exec_seconds, a.stderr_tail, a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.error, a.evidence, a.stderr_tail_start, a.detail, a.cpu_seconds, a.observed \
     FROM attempt a JOIN job j ON j.id = a.job_id";
 
 /// An attempt by its row.
@@ -127,6 +129,7 @@ pub fn last_ended(db: &Connection, job: JobId) -> rusqlite::Result<Option<Failed
 
 fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
     let (cause, evidence): (Option<String>, Option<String>) = (row.get(6)?, row.get(15)?);
+    let observed: Option<String> = row.get(19)?;
     Ok(Failed {
         attempt: row.get(0)?,
         job: JobId(row.get(1)?),
@@ -146,6 +149,8 @@ fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
         detail: row.get::<_, Option<String>>(17)?.as_deref().and_then(EndDetail::parse),
         error: row.get(14)?,
         evidence: evidence.as_deref().map(parse).transpose()?.unwrap_or_default(),
+        cpu_seconds: row.get(18)?,
+        observed: observed.as_deref().map(parse).transpose()?,
     })
 }
 
@@ -165,6 +170,9 @@ impl Failed {
             memory_bytes: self.memory_bytes,
             stderr_tail: self.stderr_tail.as_deref().unwrap_or(""),
             stderr_tail_start: self.stderr_tail_start,
+            cpu_seconds: self.cpu_seconds,
+            command: &self.command,
+            observed: self.observed.as_ref(),
         }
     }
 

@@ -24,7 +24,7 @@ use torc_model::status::JobStatus;
 Examples:
   torc recover                             the latest workflow
   torc recover sweep --dry-run             show what would be done, change nothing
-  torc recover 3 --memory-multiplier 2     twice the memory instead of one and a half times
+  torc recover 3 --memory-multiplier 3     three times the memory instead of twice
   torc recover 3 --retry-unknown           also try again what has no known remedy
   torc recover 3 --recovery-hook ./fix.sh  run `./fix.sh 3` first if there are such failures
   torc recover 3 --ai-recovery             let an AI agent judge what waits for a verdict
@@ -55,13 +55,13 @@ pub struct Args {
 /// How far recovery may go: what `recover` and `watch` share.
 #[derive(clap::Args, Debug, Clone)]
 pub struct Options {
-    /// Memory after an out-of-memory kill, times this
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
-    memory_multiplier: f64,
+    /// Memory after an out-of-memory kill, times this; without it by what was measured, else times 2
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    memory_multiplier: Option<f64>,
 
-    /// Runtime after a timeout, times this
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = factor)]
-    runtime_multiplier: f64,
+    /// Time after a timeout, times this; without it by how far it had come, else times 4
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    runtime_multiplier: Option<f64>,
 
     /// Try failures without a known remedy again as they are
     #[arg(long)]

@@ -146,7 +146,7 @@ fn recover_repairs_what_it_can_and_leaves_the_rest() {
             "after_bug canceled"
         ]
     );
-    assert_eq!((memory(&test, "hungry"), memory(&test, "fine")), ("150m".into(), "100m".into()));
+    assert_eq!((memory(&test, "hungry"), memory(&test, "fine")), ("200m".into(), "100m".into()));
     test.torc(["run", "latest"]).done().expect(1);
     assert_eq!(
         test.statuses(),
@@ -164,7 +164,7 @@ fn recover_repairs_what_it_can_and_leaves_the_rest() {
         (&attempt["run_id"], &attempt["attempt_id"], &attempt["origin"]),
         (&1.into(), &2.into(), &"recovered".into())
     );
-    test.torc(["why", "hungry"]).success().says("memory 100m -> 150m");
+    test.torc(["why", "hungry"]).success().says("memory 100m -> 200m");
     // What is left has no known remedy.
     test.torc(["recover"]).done().expect(1).tells("nothing").tells("--retry-unknown");
 }
@@ -220,7 +220,7 @@ fn watch_recovers_with_a_runner_of_its_own_and_counts_its_rounds() {
          resource_requirements: r, command: './hog 200'}\n  - {name: after, command: 'true', depends_on: [hungry]}\n",
     );
     test.run().expect(1);
-    // 100m -> 150m is not enough, and one round is all there is, however often it is started.
+    // 100m -> 200m is not enough, and one round is all there is, however often it is started.
     let first = test
         .torc(["watch", "--recover", "--max-retries", "1", "--log-file", "w.log"])
         .done()
@@ -234,12 +234,12 @@ fn watch_recovers_with_a_runner_of_its_own_and_counts_its_rounds() {
         .expect(1)
         .tells("no recovery: 1 round of recovery");
     assert!(test.read("w.log").contains("recovery round 1 of 1"));
-    // 150m -> 225m is.
+    // 200m -> 400m is.
     test.torc(["watch", "--recover", "--max-retries", "2"])
         .done()
         .expect(0)
         .tells("2 of 2 jobs succeeded");
-    assert_eq!(memory(&test, "hungry"), "225m");
+    assert_eq!(memory(&test, "hungry"), "400m");
 }
 
 #[test]

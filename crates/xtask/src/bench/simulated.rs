@@ -225,6 +225,7 @@ fn end(packet: &AttemptPacket) -> CompletionReport {
         stderr_path: log("e"),
         stderr_tail: None,
         stderr_tail_start: None,
+        observed: None,
         script: None,
         steps: None,
     }

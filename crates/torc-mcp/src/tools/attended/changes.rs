@@ -49,8 +49,8 @@ pub async fn recover(call: Call) -> Result<Value, ToolError> {
     let request = RecoverRequest {
         // Nothing happens by a slip: a change must be asked for.
         dry_run: arguments.dry_run.unwrap_or(true),
-        memory_multiplier: arguments.memory_multiplier.unwrap_or(default.memory_multiplier),
-        runtime_multiplier: arguments.runtime_multiplier.unwrap_or(default.runtime_multiplier),
+        memory_multiplier: arguments.memory_multiplier,
+        runtime_multiplier: arguments.runtime_multiplier,
         retry_unknown: arguments.retry_unknown.unwrap_or(false),
         by: Some(format!("{} ({})", call.settings.by, call.settings.agent)),
         ..default

@@ -185,6 +185,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<AttemptView> {
         stderr_path: row.get("stderr_path")?,
         stderr_tail: row.get("stderr_tail")?,
         stderr_tail_start: row.get("stderr_tail_start")?,
+        observed: page::json(row, "observed")?,
         outcome: page::maybe_word(row, "outcome", Outcome::parse)?,
         decision: row.get("decision")?,
         rule: row.get("rule")?,

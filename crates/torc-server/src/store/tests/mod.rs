@@ -181,6 +181,7 @@ fn ended(packet: &torc_model::api::AttemptPacket, code: i64) -> CompletionReport
         stderr_path: None,
         stderr_tail: None,
         stderr_tail_start: None,
+        observed: None,
         script: None,
         steps: None,
     }

@@ -161,10 +161,10 @@ async fn only_what_can_be_repaired_runs_again_and_its_canceled_children_wait_aga
     f.restart();
     let work = f.claim(vec![]).await.attempts;
     let packet = |name: &str| work.iter().find(|p| p.job_name == name).expect("claimed").clone();
-    assert_eq!(packet("oom").memory_bytes, Some((GIB + GIB / 2) as i64));
+    assert_eq!(packet("oom").memory_bytes, Some(2 * GIB as i64));
     assert_eq!(
         (packet("slow").memory_bytes, packet("slow").time_limit_seconds),
-        (Some(GIB as i64), Some(90))
+        (Some(GIB as i64), Some(240))
     );
     assert_eq!((packet("oom").run_id, packet("oom").attempt_id), (1, 2), "the same run");
     assert_eq!(
@@ -221,9 +221,9 @@ async fn refusals_say_exactly_why() {
         f.store.recover_failed(f.id, request).await.expect_err("refused").code
     };
     assert_eq!(code(&f, RecoverRequest::default()).await, ErrorCode::NothingToRecover);
-    let lower = RecoverRequest { memory_multiplier: 0.5, ..RecoverRequest::default() };
+    let lower = RecoverRequest { memory_multiplier: Some(0.5), ..RecoverRequest::default() };
     assert_eq!(code(&f, lower).await, ErrorCode::Invalid);
-    let nan = RecoverRequest { runtime_multiplier: f64::NAN, ..RecoverRequest::default() };
+    let nan = RecoverRequest { runtime_multiplier: Some(f64::NAN), ..RecoverRequest::default() };
     assert_eq!(code(&f, nan).await, ErrorCode::Invalid);
     let work = f.claim(vec![]).await.attempts;
     f.store.cancel_workflow(f.id).await.expect("canceled");

@@ -1,0 +1,348 @@
+//! `cargo xtask recovery`: what would be done about failures of real programs whose right action is
+//! known, beside what simpler deciders would do, and without one source of evidence at a time.
+
+use crate::Result;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use torc_model::api::Evidence;
+use torc_model::recovery::{
+    Action, Caps, Current, Excerpt, Facts, Kind, Observed, Policy, Remedy, Stream, diagnose,
+};
+use torc_model::status::{Cause, EvidenceSource};
+
+/// Decide failures whose right action is known, and print how often that was right
+#[derive(clap::Args)]
+pub struct Args {
+    /// Also list every mistake
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+const MIB: i64 = 1 << 20;
+
+/// One failure.
+struct Case {
+    family: String,
+    name: String,
+    truth: String,
+    kinds: Vec<Kind>,
+    cause: Cause,
+    exit: Option<i64>,
+    signal: Option<i64>,
+    command: String,
+    memory: Option<i64>,
+    peak: Option<i64>,
+    limit: Option<u64>,
+    ran: f64,
+    cpu: f64,
+    observed: Observed,
+}
+
+/// Which evidence a decider sees.
+#[derive(Clone, Copy, PartialEq)]
+enum Sees {
+    All,
+    NoText,
+    NoMeasurement,
+}
+
+struct Answer {
+    action: String,
+    kind: Option<Kind>,
+    confidence: f64,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self) -> Result<()> {
+        let cases = read(&crate::root()?.join("crates/xtask/recovery"))?;
+        let families =
+            cases.iter().map(|c| c.family.as_str()).collect::<std::collections::BTreeSet<_>>();
+        println!("{} failures of {} files\n", cases.len(), families.len());
+        println!(
+            "{:<34} {:>9} {:>9} {:>12} {:>13} {:>11}",
+            "decider (all in %)",
+            "accuracy",
+            "macro-F1",
+            "false_retry",
+            "futile_rerun",
+            "false_fail"
+        );
+        type Decider = fn(&Case) -> Answer;
+        let deciders: [(&str, Decider); 8] = [
+            ("torc", |c| torc(c, Sees::All)),
+            ("torc without text", |c| torc(c, Sees::NoText)),
+            ("torc without measurement", |c| torc(c, Sees::NoMeasurement)),
+            ("never retry", |_| plain("fail")),
+            ("retry x3 blind", |_| plain("again")),
+            ("nf-core codes", |c| plain(if nf_core(c) { "again" } else { "fail" })),
+            ("seed words, permanent first", |c| plain(seed_words(c))),
+            ("oom/timeout only", |c| plain(resource(c))),
+        ];
+        let mut own = Vec::new();
+        for (name, decider) in deciders {
+            let answers: Vec<Answer> = cases.iter().map(decider).collect();
+            println!("{}", row(name, &cases, &answers));
+            if name == "torc" {
+                own = answers;
+            }
+        }
+        let with_kind: Vec<_> =
+            cases.iter().zip(&own).filter(|(c, _)| !c.kinds.is_empty()).collect();
+        let right = with_kind.iter().filter(|(c, a)| a.kind.is_some_and(|k| c.kinds.contains(&k)));
+        println!("\nkind right {:.1} %", 100.0 * right.count() as f64 / with_kind.len() as f64);
+        let right_action = |c: &Case, a: &Answer| a.action == c.truth;
+        let pairs: Vec<(f64, bool)> =
+            cases.iter().zip(&own).map(|(c, a)| (a.confidence, right_action(c, a))).collect();
+        println!("calibration error against the action {:.1} %", 100.0 * calibration(&pairs));
+        if self.verbose {
+            for (case, answer) in cases.iter().zip(&own) {
+                let kind = answer.kind.map_or("-", Kind::as_str);
+                if answer.action != case.truth {
+                    println!(
+                        "ACTION {}/{}: {} is said, {} is right ({kind}, {:.2})",
+                        case.family, case.name, answer.action, case.truth, answer.confidence
+                    );
+                } else if !case.kinds.is_empty()
+                    && !answer.kind.is_some_and(|k| case.kinds.contains(&k))
+                {
+                    println!(
+                        "kind   {}/{}: {kind} is said, {:?} are right",
+                        case.family, case.name, case.kinds
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn plain(action: &str) -> Answer {
+    Answer { action: action.into(), kind: None, confidence: 0.0 }
+}
+
+fn torc(case: &Case, sees: Sees) -> Answer {
+    let blank = Observed::default();
+    let observed = match sees {
+        Sees::NoText => Observed { excerpts: Vec::new(), ..case.observed.clone() },
+        Sees::NoMeasurement => Observed { excerpts: case.observed.excerpts.clone(), ..blank },
+        Sees::All => case.observed.clone(),
+    };
+    let measured = sees != Sees::NoMeasurement;
+    let kernel = [Evidence {
+        source: EvidenceSource::Kernel,
+        text: "the kernel killed 1 of its processes".into(),
+    }];
+    let facts = Facts {
+        cause: Some(case.cause),
+        return_code: case.exit,
+        signal: case.signal,
+        evidence: if case.cause == Cause::Oom { &kernel } else { &[] },
+        exec_seconds: Some(case.ran),
+        cpu_seconds: Some(case.cpu).filter(|_| measured),
+        peak_memory_bytes: case.peak.filter(|_| measured),
+        memory_bytes: case.memory,
+        command: &case.command,
+        observed: Some(&observed),
+        ..Facts::default()
+    };
+    let unsigned = |v: Option<i64>| v.and_then(|v| u64::try_from(v).ok());
+    let current = Current {
+        memory_bytes: unsigned(case.memory),
+        timeout_seconds: case.limit,
+        peak_memory_bytes: unsigned(case.peak.filter(|_| measured)),
+        ..Current::default()
+    };
+    let Some(diagnosis) = diagnose(&facts) else { return plain("fail") };
+    let remedy = Remedy::choose(&diagnosis, &current, &Caps::default(), &Policy::default());
+    let action = match remedy.action {
+        Action::Again => "again",
+        Action::MoreMemory => "more_memory",
+        Action::MoreTime => "more_time",
+        Action::Skip | Action::Impossible => "fail",
+    };
+    Answer { action: action.into(), kind: Some(diagnosis.kind), confidence: diagnosis.confidence }
+}
+
+fn resource(case: &Case) -> &'static str {
+    match case.cause {
+        Cause::Oom => "more_memory",
+        Cause::Timeout => "more_time",
+        _ => "fail",
+    }
+}
+
+/// nf-core's default: exit codes 130 to 145 and 104 are tried again.
+fn nf_core(case: &Case) -> bool {
+    let code = case.exit.or(case.signal.map(|s| 128 + s)).unwrap_or(match case.cause {
+        Cause::Oom => 137,
+        Cause::Timeout => 143,
+        _ => 1,
+    });
+    (130..=145).contains(&code) || code == 104
+}
+
+fn seed_words(case: &Case) -> &'static str {
+    const TRANSIENT: [&str; 9] = [
+        "Connection refused",
+        "Connection timed out",
+        "Network is unreachable",
+        "Service Unavailable",
+        "NCCL timeout",
+        "Input/output error",
+        "PREEMPTED",
+        "NODE_FAIL",
+        "TIMEOUT",
+    ];
+    const PERMANENT: [&str; 9] = [
+        "SyntaxError",
+        "ModuleNotFoundError",
+        "ImportError",
+        "NameError",
+        "TypeError",
+        "ValueError",
+        "FileNotFoundError",
+        "IndexError",
+        "KeyError",
+    ];
+    let text: String = case.observed.excerpts.iter().map(|e| e.text.as_str()).collect();
+    let has = |words: &[&str]| words.iter().any(|w| text.contains(w));
+    if has(&TRANSIENT) && !has(&PERMANENT) { "again" } else { "fail" }
+}
+
+fn row(name: &str, cases: &[Case], answers: &[Answer]) -> String {
+    let share = |of: usize, all: usize| 100.0 * of as f64 / all.max(1) as f64;
+    let pairs: Vec<(&Case, &Answer)> = cases.iter().zip(answers).collect();
+    let right = pairs.iter().filter(|(c, a)| a.action == c.truth).count();
+    let permanent: Vec<_> = pairs.iter().filter(|(c, _)| c.truth == "fail").collect();
+    let recoverable: Vec<_> = pairs.iter().filter(|(c, _)| c.truth != "fail").collect();
+    let f1: f64 = ["again", "more_memory", "more_time", "fail"]
+        .iter()
+        .map(|action| {
+            let hit =
+                pairs.iter().filter(|(c, a)| c.truth == **action && a.action == **action).count();
+            let said = pairs.iter().filter(|(_, a)| a.action == **action).count();
+            let meant = pairs.iter().filter(|(c, _)| c.truth == **action).count();
+            if said + meant == 0 { 0.0 } else { 2.0 * hit as f64 / (said + meant) as f64 }
+        })
+        .sum::<f64>()
+        / 4.0;
+    format!(
+        "{name:<34} {:>9.1} {:>9.1} {:>12.1} {:>13.1} {:>11.1}",
+        share(right, pairs.len()),
+        100.0 * f1,
+        share(permanent.iter().filter(|(_, a)| a.action == "again").count(), permanent.len()),
+        share(permanent.iter().filter(|(_, a)| a.action != "fail").count(), permanent.len()),
+        share(recoverable.iter().filter(|(_, a)| a.action == "fail").count(), recoverable.len()),
+    )
+}
+
+/// Mean distance between confidence and being right, over ten bins.
+fn calibration(pairs: &[(f64, bool)]) -> f64 {
+    let mut bins: BTreeMap<usize, Vec<(f64, bool)>> = BTreeMap::new();
+    for pair in pairs {
+        bins.entry(((pair.0 * 10.0) as usize).min(9)).or_default().push(*pair);
+    }
+    let distance = |bin: &Vec<(f64, bool)>| {
+        let n = bin.len() as f64;
+        let sure = bin.iter().map(|p| p.0).sum::<f64>() / n;
+        let right = bin.iter().filter(|p| p.1).count() as f64 / n;
+        n * (sure - right).abs()
+    };
+    bins.values().map(distance).sum::<f64>() / pairs.len().max(1) as f64
+}
+
+/// Every case of a directory; the format is explained there.
+fn read(dir: &Path) -> Result<Vec<Case>> {
+    let mut files: Vec<_> = fs::read_dir(dir)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "txt"))
+        .collect();
+    files.sort();
+    let mut cases = Vec::new();
+    for file in files {
+        let family =
+            file.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+        let text = fs::read_to_string(&file)?;
+        for block in text.split("\n=== ").flat_map(|b| b.strip_prefix("=== ").or(Some(b))) {
+            let (head, body) = block.split_once('\n').unwrap_or((block, ""));
+            cases.push(
+                one(&family, head, body).map_err(|why| format!("{family}: `{head}`: {why}"))?,
+            );
+        }
+    }
+    Ok(cases)
+}
+
+fn one(family: &str, head: &str, body: &str) -> Result<Case> {
+    let mut parts = head.split(" | ");
+    let mut next = |what: &str| parts.next().map(str::trim).ok_or(format!("`{what}` is missing"));
+    let (name, truth, kinds) = (next("name")?, next("action")?, next("kinds")?);
+    if !["again", "more_memory", "more_time", "fail"].contains(&truth) {
+        return Err(format!("unknown action `{truth}`").into());
+    }
+    let kinds: Option<Vec<Kind>> = kinds.split(',').map(|kind| Kind::parse(kind.trim())).collect();
+    let (stderr, stdout) = body.split_once("--- stdout\n").unwrap_or((body, ""));
+    let excerpt = |stream, text: &str| Excerpt { stream, start: 0, text: text.to_owned() };
+    let mut excerpts = vec![excerpt(Stream::Stderr, stderr)];
+    excerpts.push(excerpt(Stream::Stdout, stdout));
+    excerpts.retain(|e| !e.text.trim().is_empty());
+    let mut case = Case {
+        family: family.into(),
+        name: name.into(),
+        truth: truth.into(),
+        kinds: kinds.ok_or("unknown kind")?,
+        cause: Cause::Exit,
+        exit: None,
+        signal: None,
+        command: String::new(),
+        memory: None,
+        peak: None,
+        limit: None,
+        ran: 1.0,
+        cpu: 0.5,
+        observed: Observed { excerpts, ..Observed::default() },
+    };
+    for fact in parts {
+        let (key, value) = fact.trim().split_once(' ').ok_or("a fact without a value")?;
+        match key {
+            "exit" => case.exit = Some(value.parse()?),
+            "signal" => {
+                case.signal = Some(value.parse()?);
+                case.cause = Cause::Signal;
+            }
+            "cause" => case.cause = Cause::parse(value).ok_or("unknown cause")?,
+            "command" => case.command = value.into(),
+            "memory" => case.memory = Some(value.parse::<i64>()? * MIB),
+            "peak" => case.peak = Some(value.parse::<i64>()? * MIB),
+            "limit" => case.limit = Some(value.parse()?),
+            "ran" => case.ran = value.parse()?,
+            "cpu" => case.cpu = value.parse()?,
+            "silent" => case.observed.silent_seconds = Some(value.parse()?),
+            "io" => case.observed.recent_io_bytes = Some(value.parse()?),
+            other => return Err(format!("unknown fact `{other}`").into()),
+        }
+    }
+    if case.cause == Cause::Timeout {
+        case.observed.recent_seconds = Some(case.ran / 2.0);
+        case.observed.recent_cpu_seconds = Some(case.cpu / 2.0);
+    }
+    Ok(case)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_failures_get_the_right_action() {
+        let cases = read(&crate::root().unwrap().join("crates/xtask/recovery")).unwrap();
+        assert!(cases.len() >= 150, "{}", cases.len());
+        let right = cases.iter().filter(|c| torc(c, Sees::All).action == c.truth).count();
+        let bugs: Vec<_> = cases.iter().filter(|c| c.truth == "fail").collect();
+        let again = bugs.iter().filter(|c| torc(c, Sees::All).action == "again").count();
+        assert!(right as f64 >= cases.len() as f64 * 0.95, "{right} of {}", cases.len());
+        assert!(again as f64 <= bugs.len() as f64 * 0.02, "{again} of {} bugs", bugs.len());
+    }
+}
