@@ -90,11 +90,11 @@ fn search(top: &Path, found: &mut Vec<Found>, seen: &mut usize) {
     }
 }
 
-/// The key in the name of a runner's group: letters and digits as runners make them.
+/// The key in the name of a runner's group: letters, digits and hyphens as servers make them.
 fn key_of(name: &str) -> Option<&str> {
     let key = name.strip_prefix(PREFIX)?;
     let key = key.strip_suffix(RUNNER_SUFFIX).unwrap_or(key);
-    (!key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(key)
+    (!key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')).then_some(key)
 }
 
 fn subdirectories(dir: &Path) -> Vec<PathBuf> {
@@ -169,14 +169,14 @@ mod tests {
     #[test]
     fn groups_are_known_by_name_at_any_depth() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["a/b/torc-12ab/p1", "torc-12ab-runner", "torc-x y", "torc-", "other"] {
+        for name in ["a/b/torc-12ab-7/p1", "torc-12ab-7-runner", "torc-x y", "torc-", "other"] {
             fs::create_dir_all(dir.path().join(name)).unwrap();
         }
         let mut found = Vec::new();
         search(dir.path(), &mut found, &mut 0);
         let mut keys: Vec<&str> = found.iter().map(|f| f.key.as_str()).collect();
         keys.sort_unstable();
-        assert_eq!(keys, ["12ab", "12ab"]);
+        assert_eq!(keys, ["12ab-7", "12ab-7"]);
     }
 
     #[test]

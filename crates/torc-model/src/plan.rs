@@ -88,7 +88,7 @@ impl Default for Settings {
             use_pending_failed: false,
             default_failure_handler: None,
             env: BTreeMap::new(),
-            disown_seconds: 2400,
+            disown_seconds: 12 * 3600,
             checkpoint_exit_code: None,
             compare_contents: false,
             resource_monitor: ResourceMonitor::default(),

@@ -2,9 +2,11 @@
 //! lane can hold it up. It also keeps the time that matters when nobody answers.
 
 use crate::dispatcher::Event;
+use crate::guard::GuardClock;
 use crate::held::HeldList;
 use crate::lanes::Line;
 use crate::steps::Live;
+use crate::sys;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,18 +29,25 @@ pub struct Pulse {
 pub struct Rhythm {
     /// Between two heartbeats.
     pub interval: Duration,
-    /// After this long without an answer the runner ends its own jobs.
-    pub fence: Duration,
+    /// After this long without an answer the runner ends its own jobs; None: never.
+    pub fence: Option<Duration>,
+    /// After this long its guard does, in case the runner stands still.
+    pub guard: Option<Duration>,
 }
 
 impl Rhythm {
     /// From what the server asks for. The fence leaves time to end the jobs before the server gives
     /// them away.
-    pub fn new(lease_seconds: i64, disown_seconds: i64) -> Self {
+    pub fn new(lease_seconds: i64, disown_seconds: Option<i64>) -> Self {
         let seconds = |n: i64| Duration::from_secs(u64::try_from(n).unwrap_or(0));
-        let (lease, disown) = (seconds(lease_seconds), seconds(disown_seconds));
-        let margin = Duration::from_secs(60).min(disown / 3);
-        Self { interval: (lease / 3).max(Duration::from_millis(100)), fence: disown - margin }
+        let disown = disown_seconds.map(seconds);
+        let before =
+            |disown: Duration, part: u32| disown - (Duration::from_secs(60).min(disown / 3) / part);
+        Self {
+            interval: (seconds(lease_seconds) / 3).max(Duration::from_millis(100)),
+            fence: disown.map(|disown| before(disown, 1)),
+            guard: disown.map(|disown| before(disown, 2)),
+        }
     }
 }
 
@@ -48,6 +57,7 @@ pub fn start(
     held: Arc<HeldList>,
     live: Arc<Live>,
     rhythm: Rhythm,
+    guard: Option<GuardClock>,
 ) -> io::Result<Pulse> {
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -58,7 +68,7 @@ pub fn start(
         move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = beat(line, held, live, rhythm) => {}
+                    () = beat(line, held, live, rhythm, guard) => {}
                     _ = stopped => {}
                 }
             });
@@ -67,14 +77,27 @@ pub fn start(
     Ok(Pulse { _stop: stop })
 }
 
-async fn beat(line: Line, held: Arc<HeldList>, live: Arc<Live>, rhythm: Rhythm) {
+async fn beat(
+    line: Line,
+    held: Arc<HeldList>,
+    live: Arc<Live>,
+    rhythm: Rhythm,
+    guard: Option<GuardClock>,
+) {
+    let tell_guard = |since: Duration| {
+        if let (Some(guard), Some(time)) = (&guard, rhythm.guard) {
+            guard.set(since + time);
+        }
+    };
+    tell_guard(sys::boottime());
     let client = line.client.with_time_limit(rhythm.interval.max(Duration::from_secs(5)));
     let mut is_fenced = false;
     let mut pause = rhythm.interval;
     loop {
         // Not longer than until the fence, whatever the rhythm.
-        let to_fence =
-            rhythm.fence.saturating_sub(line.contact.silence()).max(Duration::from_millis(100));
+        let to_fence = rhythm.fence.map_or(pause, |fence| {
+            fence.saturating_sub(line.contact.silence()).max(Duration::from_millis(100))
+        });
         let due = tokio::time::Instant::now() + pause.min(to_fence);
         tokio::select! {
             () = tokio::time::sleep_until(due) => {}
@@ -91,10 +114,12 @@ async fn beat(line: Line, held: Arc<HeldList>, live: Arc<Live>, rhythm: Rhythm) 
             step_events: live.untold(),
         };
         torc_failpoint::hit("runner.before_heartbeat");
+        let asked = sys::boottime();
         let answer = line.contact.track(client.heartbeat(&body)).await;
         torc_failpoint::hit("runner.after_heartbeat");
         match answer {
             Ok(answer) => {
+                tell_guard(asked);
                 held.told(&body.gone);
                 live.told(&body.step_events);
                 pause = rhythm.interval;
@@ -111,7 +136,7 @@ async fn beat(line: Line, held: Arc<HeldList>, live: Arc<Live>, rhythm: Rhythm) 
                 return;
             }
         }
-        if !is_fenced && line.contact.silence() >= rhythm.fence {
+        if !is_fenced && rhythm.fence.is_some_and(|fence| line.contact.silence() >= fence) {
             is_fenced = true;
             line.events.send(Event::OutOfContact);
         }
@@ -124,16 +149,14 @@ mod tests {
 
     #[test]
     fn the_fence_comes_before_the_server_gives_up() {
-        let usual = Rhythm::new(60, 2400);
-        assert_eq!(
-            usual,
-            Rhythm { interval: Duration::from_secs(20), fence: Duration::from_secs(2340) }
-        );
-        let short = Rhythm::new(3, 30);
-        assert_eq!(
-            short,
-            Rhythm { interval: Duration::from_secs(1), fence: Duration::from_secs(20) }
-        );
-        assert_eq!(Rhythm::new(0, 0).interval, Duration::from_millis(100));
+        let rhythm = |interval, fence, guard| Rhythm {
+            interval: Duration::from_secs(interval),
+            fence: Some(Duration::from_secs(fence)),
+            guard: Some(Duration::from_secs(guard)),
+        };
+        assert_eq!(Rhythm::new(60, Some(2400)), rhythm(20, 2340, 2370));
+        assert_eq!(Rhythm::new(3, Some(30)), rhythm(1, 20, 25));
+        assert_eq!(Rhythm::new(0, Some(0)).interval, Duration::from_millis(100));
+        assert_eq!(Rhythm::new(60, None).fence, None, "seen by the server: no deadline");
     }
 }

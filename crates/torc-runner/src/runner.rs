@@ -114,7 +114,8 @@ impl Runner {
         let held = Arc::new(HeldList::default());
         let rhythm = Rhythm::new(registered.lease_seconds, registered.disown_seconds);
         let live = Arc::new(Live::default());
-        let pulse = heartbeat::start(&line, held.clone(), live.clone(), rhythm)
+        let clock = guard.as_ref().map(Guard::clock);
+        let pulse = heartbeat::start(&line, held.clone(), live.clone(), rhythm, clock)
             .map_err(|e| Error::system("start a thread", e))?;
         let context = Arc::new(Context {
             workflow_name: registered.workflow_name.clone(),

@@ -1,7 +1,7 @@
 //! The invariants. They look at rows, at the witness and at what clients were told, never at the
 //! engine alone.
 
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Sight};
 use crate::server::Server;
 use crate::tables::{AttemptRow, ReservationRow, Tables, Write};
 use crate::wire::Scope;
@@ -365,7 +365,8 @@ impl Checker {
             let is_gone = self.ended.contains_key(&(owner.slot, owner.incarnation));
             let heard = self.heard.get(&runner).copied().unwrap_or(0).max(server.booted);
             let disown = self.scenario.flows[owner.flow].disown();
-            if !is_gone && now - heard < disown {
+            let is_blind = self.scenario.slots[owner.slot].sight == Sight::Remote;
+            if !is_gone && !(is_blind && now - heard >= disown) {
                 let silent = (now - heard) / 1000;
                 return Err(format!(
                     "unknown is not dead: attempt {} was given up after {silent} s of silence",

@@ -654,6 +654,10 @@ impl World {
     }
 
     fn fence(&mut self, slot: usize) {
+        // Who can be seen from elsewhere is never given up by time, and has no deadline.
+        if self.scenario.slots[slot].sight != Sight::Remote {
+            return;
+        }
         let flow = self.scenario.slots[slot].flow;
         let due = self.runners[slot].contact + self.scenario.flows[flow].disown() - FENCE_MARGIN;
         if self.now >= due

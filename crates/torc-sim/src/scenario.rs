@@ -160,7 +160,7 @@ fn flow(
     let rules = rules(rng);
     let settings = Settings {
         use_pending_failed: rng.chance(300),
-        disown_seconds: rng.pick(&[100, 150, 300, 2400]),
+        disown_seconds: rng.pick(&[75, 75, 100, 150, 300, 2400]),
         ..Settings::default()
     };
     let edges = rng.pick(&[0, 300, 700]);
@@ -247,7 +247,7 @@ fn rules(rng: &mut Rng) -> Vec<Rule> {
 }
 
 fn slot(rng: &mut Rng, flow: usize) -> Slot {
-    let sight = rng.pick(&[Sight::Local, Sight::Remote, Sight::Slurm]);
+    let sight = rng.pick(&[Sight::Local, Sight::Remote, Sight::Remote, Sight::Slurm]);
     let capacity = Capacity {
         num_cpus: rng.range(2, 4),
         memory_bytes: 1 << 30,

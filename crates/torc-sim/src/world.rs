@@ -726,7 +726,10 @@ impl World {
                 last_seen: if by_wall { known.heard_wall } else { known.heard },
                 server_boot: if by_wall { 0 } else { server.booted },
                 lease: LEASE,
-                disown: if self.sabotage == Some(Sabotage::LeaseKills) { LEASE } else { disown },
+                disown: Some(match self.sabotage {
+                    Some(Sabotage::LeaseKills) => LEASE,
+                    _ => disown,
+                }),
                 process: if at_boot && self.sabotage == Some(Sabotage::BootKills) {
                     Process::Gone
                 } else {

@@ -73,8 +73,10 @@ pub struct RunnerRegistered {
     pub run_id: i64,
     /// It is shown as out of contact after this long without a word.
     pub lease_seconds: i64,
-    /// It must have ended its own jobs after this long without contact.
-    pub disown_seconds: i64,
+    /// It must have ended its own jobs after this long without contact. Absent: silence never ends
+    /// it, because the server or the batch system can see whether it lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disown_seconds: Option<i64>,
     /// The workflow's name.
     pub workflow_name: String,
     /// Environment for every job.

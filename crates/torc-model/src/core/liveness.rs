@@ -1,8 +1,10 @@
 //! Is a runner alive? Three answers, because "unknown" is not "dead".
 //!
 //! Silence proves nothing: after the lease a runner is shown as out of contact and nothing happens
-//! to its jobs. Evidence of death acts at once. Without evidence a runner is given up only after
-//! the disown deadline, before which a runner that was cut off has ended its own jobs.
+//! to its jobs. Evidence of death acts at once. A runner whose process can be looked at, or that
+//! lives in an allocation of a batch system, is never given up by time: there the evidence comes.
+//! Any other runner is given up only after the disown deadline, before which it has ended its own
+//! jobs.
 
 use super::report::Lost;
 use crate::api::Evidence;
@@ -12,10 +14,12 @@ use crate::words;
 /// What is known about a runner's process, from its own host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Process {
-    /// It is there: same pid, same start time.
+    /// It is there: same pid, same start time. It may stand still.
     Alive,
     /// It is not: no such pid, or the pid belongs to a process that started at another time.
     Gone,
+    /// It is gone, but some of the processes that it started are not, or it cannot be told.
+    Lingering,
     /// Its host was started again since.
     Rebooted,
     /// It is on another host, or can not be seen from here.
@@ -49,12 +53,13 @@ pub struct RunnerLife<'a> {
     pub pid: i64,
     /// Last word from it, ms since 1970.
     pub last_seen: i64,
-    /// This server began to listen at this time; before, nobody could have been heard.
+    /// This server began to listen at this time, or woke after standing still: before, no runner
+    /// could have been heard.
     pub server_boot: i64,
     /// Its lease, in ms.
     pub lease: i64,
-    /// Its disown deadline, in ms.
-    pub disown: i64,
+    /// Its disown deadline, in ms; None: it was promised that silence never ends it.
+    pub disown: Option<i64>,
     /// Its process.
     pub process: Process,
     /// Its allocation.
@@ -100,11 +105,12 @@ impl RunnerLife<'_> {
                     format!("{}, where it ran, was started again", self.host),
                 );
             }
-            Process::Alive | Process::Unknown => {}
+            Process::Alive | Process::Lingering | Process::Unknown => {}
         }
-        // A runner that can be seen running is slow, stopped or cut off; its own clock ends its
-        // jobs in time.
-        if silent_for > self.disown {
+        // A runner that can be seen is slow, stopped or cut off: what it runs is there to see, and
+        // must be gone before any of it starts elsewhere. Of an allocation the batch system tells.
+        let is_blind = self.process == Process::Unknown && self.allocation == Allocation::None;
+        if is_blind && self.disown.is_some_and(|disown| silent_for > disown) {
             let text = format!(
                 "nothing was heard from its runner on {} for {} s",
                 self.host,
@@ -127,7 +133,7 @@ mod tests {
             last_seen: 100_000,
             server_boot: 0,
             lease: 60_000,
-            disown: 2_400_000,
+            disown: Some(2_400_000),
             process: Process::Unknown,
             allocation: Allocation::None,
         }
@@ -138,6 +144,19 @@ mod tests {
         assert_eq!(life().judge(150_000), Life::Alive);
         assert_eq!(life().judge(200_000), Life::Silent { silent_for: 100_000 });
         assert!(matches!(life().judge(2_500_001), Life::Dead(_)));
+    }
+
+    #[test]
+    fn silence_never_ends_a_runner_that_can_be_looked_at_or_was_promised_so() {
+        let year = 365 * 86_400_000;
+        let silent = Life::Silent { silent_for: year - 100_000 };
+        for process in [Process::Alive, Process::Lingering] {
+            assert_eq!(RunnerLife { process, ..life() }.judge(year), silent, "{process:?}");
+        }
+        for allocation in [Allocation::Alive, Allocation::Unknown] {
+            assert_eq!(RunnerLife { allocation, ..life() }.judge(year), silent);
+        }
+        assert_eq!(RunnerLife { disown: None, ..life() }.judge(year), silent);
     }
 
     #[test]

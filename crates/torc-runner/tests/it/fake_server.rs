@@ -232,7 +232,7 @@ async fn register(
         id: RunnerId(id),
         run_id: 1,
         lease_seconds: inner.lease_seconds,
-        disown_seconds: inner.disown_seconds,
+        disown_seconds: Some(inner.disown_seconds),
         workflow_name: "fake".into(),
         env: inner.env.clone(),
         resource_monitor: inner.resource_monitor.clone(),

@@ -22,6 +22,11 @@ pub fn process_space() -> Option<String> {
     }
 }
 
+/// Whether the processes of this host and space can be seen from here.
+pub fn can_see(host: &str, space: &str) -> bool {
+    host == hostname() && process_space().is_some_and(|own| own == space)
+}
+
 /// When a process began, in clock ticks since boot; None when there is no such process (or no way
 /// to tell), or when it has ended and only waits for its parent to notice.
 pub fn pid_start(pid: u32) -> Option<u64> {

@@ -54,7 +54,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     };
     let mut statement = db.prepare(
         "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler_config_id, label, quarantine,
-                quarantine_until_ms
+                quarantine_until_ms, pid
          FROM compute_node WHERE ended_ms IS NULL",
     )?;
     let runners = statement.query_map([], |row| {
@@ -74,6 +74,8 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             given: VecDeque::new(),
             unsure_of_actions: true,
             health: Default::default(),
+            holdup: None,
+            pid: row.get(9)?,
             quarantine: row
                 .get::<_, Option<String>>(7)?
                 .zip(row.get(8)?)

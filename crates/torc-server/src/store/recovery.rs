@@ -8,13 +8,14 @@ use super::leftovers;
 use super::load;
 use super::reservations;
 use super::runners::{self, LEASE_SECONDS};
-use super::writer::{Failed, Tx};
+use super::writer::{Failed, Holdup, Tx};
 use crate::boot::identity;
 use crate::slow_files;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::core::{
     Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow,
@@ -56,10 +57,13 @@ pub struct Suspect {
     pid_start: i64,
     /// Last word from it, or this server's begin; by the clock that nobody can set.
     heard: i64,
-    disown: i64,
+    /// In ms; None: it was promised that silence never ends it.
+    disown: Option<i64>,
     /// It lives in an allocation of a batch system, which knows better why it ended.
     in_allocation: bool,
     process: Process,
+    /// Why nothing follows, if nothing does.
+    holdup: Option<Holdup>,
     /// Where its logs are, and what it kept for a server that did not answer.
     output_dir: String,
     /// Results that it wrote down and could not deliver.
@@ -78,13 +82,29 @@ impl Suspect {
 /// The batch system has this long to say why a runner in an allocation is gone, before "gone" is
 /// all there is.
 const SCHEDULER_FIRST_MS: i64 = LEASE_SECONDS * 1000;
+/// A process that hangs in the kernel is waited for in the next sweep.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two sweeps lie seconds. After more than this the server, or its machine, stood still.
+const GAP_MS: i64 = 30_000;
+
+/// While the server stood still no runner could be heard: all of them get a full lease again.
+fn note_absence(tx: &mut Tx<'_>) {
+    let gap = tx.uptime - tx.state.last_look;
+    if gap > GAP_MS {
+        tracing::warn!(seconds = gap / 1000, "this server stood still; every lease begins again");
+        tx.state.boot = tx.uptime;
+    }
+    tx.state.last_look = tx.uptime;
+}
 
 /// Runners that may be dead.
 pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspect>, Failed> {
+    note_absence(tx);
     let mut statement = tx.db.prepare_cached(
-        "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.register_key, w.settings ->> 'disown_seconds',
+        "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.register_key, c.disown_seconds,
             c.allocation_id IS NOT NULL, c.output_dir
-         FROM compute_node c JOIN workflow w ON w.id = c.workflow_id
+         FROM compute_node c
          WHERE c.ended_ms IS NULL AND (?1 IS NULL OR c.workflow_id = ?1) ORDER BY c.id",
     )?;
     let rows = statement.query_map([scope.map(|id| id.0)], |row| {
@@ -97,9 +117,10 @@ pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspec
             pid_start: row.get(5)?,
             key: load::runner_tag(&tx.state.database_id, RunnerId(row.get(0)?)),
             heard: tx.state.boot,
-            disown: row.get::<_, Option<i64>>(7)?.unwrap_or(2400).saturating_mul(1000),
+            disown: row.get::<_, Option<i64>>(7)?.map(|seconds| seconds.saturating_mul(1000)),
             in_allocation: row.get(8)?,
             process: Process::Unknown,
+            holdup: None,
             output_dir: row.get(9)?,
             spooled: Vec::new(),
             unbegun: Vec::new(),
@@ -125,8 +146,17 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
             Some(boot) if suspect.host == host => see(boot, suspect),
             _ => Process::Unknown,
         };
-        if suspect.in_allocation && now - suspect.heard < SCHEDULER_FIRST_MS {
+        suspect.holdup = match suspect.process {
+            Process::Alive if is_stopped(suspect.pid) => Some(Holdup::Stopped),
+            Process::Unknown => Some(
+                suspect.disown.map_or(Holdup::NoDeadline, |d| Holdup::Deadline(suspect.heard + d)),
+            ),
+            _ => None,
+        };
+        let is_over = matches!(suspect.process, Process::Gone | Process::Rebooted);
+        if suspect.in_allocation && is_over && now - suspect.heard < SCHEDULER_FIRST_MS {
             suspect.process = Process::Unknown;
+            suspect.holdup = Some(Holdup::Scheduler);
         }
     }
     let round = slow_files::Round::begin();
@@ -135,16 +165,32 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
     {
         read_spool(suspect, &round);
     }
-    let gone = || suspects.iter().filter(|s| s.process == Process::Gone).map(|s| s.key.clone());
-    let keys: Vec<String> = gone().collect();
+    let gone = || suspects.iter().filter(|s| s.process == Process::Gone);
+    let keys: Vec<&str> = gone().map(|s| s.key.as_str()).collect();
     if dry_run || keys.is_empty() {
         return;
     }
-    let alive = leftovers::end(&keys);
-    for suspect in suspects.iter_mut().filter(|s| alive.contains(&s.key)) {
-        tracing::warn!(runner = %suspect.id, "a dead runner's processes do not end");
-        suspect.process = Process::Unknown;
+    let mut ended = torc_fence::end_runners(&keys, PATIENCE);
+    for suspect in suspects.iter_mut().filter(|s| s.process == Process::Gone) {
+        let ended = ended.remove(&suspect.key).unwrap_or_default();
+        if !ended.killed.is_empty() {
+            let (runner, pids) = (suspect.id, &ended.killed);
+            tracing::info!(%runner, ?pids, "ended processes that a dead runner left");
+        }
+        suspect.holdup = match ended.survivors {
+            _ if !ended.was_seen => Some(Holdup::Unproved),
+            pids if !pids.is_empty() => Some(Holdup::Processes(pids)),
+            _ => continue,
+        };
+        suspect.process = Process::Lingering;
+        tracing::warn!(runner = %suspect.id, holdup = ?suspect.holdup, "a dead runner's processes do not end");
     }
+}
+
+/// The process stands still by a signal.
+fn is_stopped(pid: i64) -> bool {
+    let process = i32::try_from(pid).ok().and_then(torc_fence::procfs::find_process);
+    process.is_some_and(|process| process.is_stopped)
 }
 
 /// What a runner was given and has not said to have started, where a log file would tell that it
@@ -263,8 +309,10 @@ pub fn judge(
     dry_run: bool,
     view: &mut RecoveryView,
 ) -> Result<(), Failed> {
+    note_absence(tx);
     // It may have said something or left since it was listed.
-    let Some(known) = tx.state.runners.get(&suspect.id) else { return Ok(()) };
+    let Some(known) = tx.state.runners.get_mut(&suspect.id) else { return Ok(()) };
+    known.holdup.clone_from(&suspect.holdup);
     let life = RunnerLife {
         host: &suspect.host,
         pid: suspect.pid,
@@ -273,17 +321,20 @@ pub fn judge(
         lease: LEASE_SECONDS * 1000,
         disown: suspect.disown,
         process: suspect.process,
-        allocation: Allocation::None,
+        allocation: if suspect.in_allocation { Allocation::Unknown } else { Allocation::None },
     };
     match life.judge(tx.uptime) {
         Life::Alive => {}
         Life::Silent { silent_for } => {
             view.runners_silent += 1;
+            let why =
+                suspect.holdup.as_ref().map(|holdup| format!(" ({})", holdup.text(suspect.pid)));
             let line = format!(
-                "runner {} on {} has been silent for {} s; nothing was done",
+                "runner {} on {} has been silent for {} s; nothing was done{}",
                 suspect.id,
                 suspect.host,
-                silent_for / 1000
+                silent_for / 1000,
+                why.unwrap_or_default()
             );
             view.details.push(line);
         }

@@ -4,6 +4,7 @@ use super::load::parse;
 use super::persist::{json, signed};
 use super::refusal::Refusal;
 use super::writer::{Failed, Runner, Tx};
+use crate::boot::identity;
 use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet, VecDeque};
 use torc_model::api::{
@@ -44,6 +45,10 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
         .prepare_cached("SELECT id, workflow_id FROM compute_node WHERE register_key = ?1")?
         .query_row([kept_key(request)], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
+    // A runner that is seen from here, or by a batch system, needs no deadline: see `liveness`.
+    let is_seen = identity::can_see(&request.hostname, &request.boot_id)
+        || request.scheduler.as_ref().is_some_and(|s| s.allocation_id.is_some());
+    let disown = (!is_seen).then_some(settings.disown_seconds as i64);
     let runner = match known {
         Some((known, workflow)) if workflow == id.0 => RunnerId(known),
         Some(_) => {
@@ -56,7 +61,7 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
             if let Some(scheduler) = &request.scheduler {
                 super::allocations::runner_arrived(tx, id, scheduler)?;
             }
-            insert_runner(tx, request)?
+            insert_runner(tx, request, disown)?
         }
     };
     let workflow_name = tx
@@ -64,7 +69,7 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
         .prepare_cached("SELECT name FROM workflow WHERE id = ?1")?
         .query_row([id.0], |row| row.get(0))?;
     let tag = super::load::runner_tag(&tx.state.database_id, runner);
-    Ok(welcome(runner, run_id, &settings, workflow_name, tag))
+    Ok(welcome(runner, run_id, disown, &settings, workflow_name, tag))
 }
 
 /// Whoever knows the key may speak as the runner, so that the database holds its hash only.
@@ -94,7 +99,11 @@ fn check_registration(request: &RegisterRunner) -> Result<(), Failed> {
     Ok(())
 }
 
-fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, Failed> {
+fn insert_runner(
+    tx: &mut Tx<'_>,
+    request: &RegisterRunner,
+    disown: Option<i64>,
+) -> Result<RunnerId, Failed> {
     let none = RunnerScheduler::default();
     let scheduler = request.scheduler.as_ref().unwrap_or(&none);
     let stop_by =
@@ -104,8 +113,8 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         .prepare_cached(
             "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, label,
              capacity, output_dir, started_ms, last_seen_ms, stop_by_ms, allocation_id, scheduler_config_id, slurm_job_id,
-             node, node_name)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+             node, node_name, disown_seconds)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
         )?
         .insert(params![
             request.workflow_id.0,
@@ -125,6 +134,7 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
             scheduler.slurm_job_id,
             scheduler.node,
             scheduler.node_name,
+            disown,
         ])?;
     let id = RunnerId(row);
     let runner = Runner {
@@ -144,6 +154,8 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
         unsure_of_actions: false,
         health: Default::default(),
         quarantine: None,
+        holdup: None,
+        pid: request.pid,
     };
     tx.state.runners.insert(id, runner);
     // Whoever was alone hears that somebody else could do what it holds.
@@ -160,6 +172,7 @@ fn insert_runner(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerId, 
 fn welcome(
     id: RunnerId,
     run_id: i64,
+    disown: Option<i64>,
     settings: &Settings,
     workflow_name: String,
     tag: String,
@@ -168,7 +181,7 @@ fn welcome(
         id,
         run_id,
         lease_seconds: LEASE_SECONDS,
-        disown_seconds: settings.disown_seconds as i64,
+        disown_seconds: disown,
         workflow_name,
         env: settings.env.clone(),
         resource_monitor: settings.resource_monitor.clone(),

@@ -156,6 +156,8 @@ CREATE TABLE compute_node (
     started_ms INTEGER NOT NULL,
     last_seen_ms INTEGER NOT NULL,
     stop_by_ms INTEGER,
+    -- What it was promised: it is given up after so much silence; NULL: never by silence.
+    disown_seconds INTEGER,
     ended_ms INTEGER,
     end_reason TEXT,
     -- Why, and until when, the runner gets no work although it is there.

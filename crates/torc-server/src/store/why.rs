@@ -5,10 +5,46 @@ mod nodes;
 use super::people;
 use super::refusal::Refusal;
 use super::reservations;
-use super::writer::{Failed, Tx};
+use super::runners::LEASE_SECONDS;
+use super::writer::{Failed, Holdup, Runner, Tx};
 use torc_model::core::{Claim, Explanation, NO_RUNNER, RunnerFacts};
-use torc_model::ids::JobId;
+use torc_model::ids::{JobId, RunnerId};
 use torc_model::status::JobStatus;
+
+/// What a retry waits for whose runner is gone or silent.
+fn explain_holdup(
+    holdup: &Holdup,
+    runner: RunnerId,
+    known: &Runner,
+    silent: i64,
+    uptime: i64,
+    explanation: &mut Explanation,
+) {
+    let what = holdup.text(known.pid);
+    let host = &known.host;
+    match holdup {
+        // A runner that speaks is not in anybody's way.
+        Holdup::Deadline(_) | Holdup::NoDeadline if silent < LEASE_SECONDS => {}
+        Holdup::Stopped => {
+            explanation.details.push(format!("runner {runner} on {host} stands still: {what}"));
+            explanation.hints.push(format!("`kill -CONT {}` lets it go on", known.pid));
+        }
+        Holdup::Processes(_) | Holdup::Unproved | Holdup::Scheduler => {
+            explanation.summary =
+                format!("it waits for proof that its attempt on {host} has ended");
+            explanation.details.push(format!("runner {runner}: {what}"));
+        }
+        Holdup::Deadline(at) => {
+            let left = (at - uptime).max(0) / 1000;
+            explanation.details.push(format!(
+                "runner {runner} on {host} has been silent for {silent} s: {what}; after another {left} s it is given up"
+            ));
+        }
+        Holdup::NoDeadline => explanation
+            .details
+            .push(format!("runner {runner} on {host} has been silent for {silent} s: {what}")),
+    }
+}
 
 /// Asks the engine.
 pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
@@ -44,6 +80,13 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
         && let Some(paused) = reservations::paused(&state.reservations, id, uptime)
     {
         explanation.summary = paused;
+    }
+    let holder = workflow.jobs[index as usize].held.as_ref().map(|held| held.runner);
+    if let Some((runner, known)) = holder.and_then(|id| Some((id, state.runners.get(&id)?)))
+        && let Some(holdup) = &known.holdup
+    {
+        let silent = (uptime - known.heard.unwrap_or(state.boot).max(state.boot)) / 1000;
+        explain_holdup(holdup, runner, known, silent, uptime, &mut explanation);
     }
     let is_ready = workflow.jobs[index as usize].status == JobStatus::Ready;
     let label = workflow.label_of(index);

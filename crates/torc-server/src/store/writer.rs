@@ -98,11 +98,53 @@ pub struct Runner {
     pub unsure_of_actions: bool,
     /// What its latest attempts tell about its machine.
     pub health: Health,
+    /// Its process, on its host.
+    pub pid: i64,
     /// It gets no work for now.
     pub quarantine: Option<Quarantine>,
+    /// What stands in the way of an end of what it holds, as the last sweep saw it.
+    pub holdup: Option<Holdup>,
     /// It gives back what it was stopped in and wants nothing more, although an earlier request of
     /// it may still wait.
     pub leaving: bool,
+}
+
+/// Why a runner that is silent or gone still holds its attempts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Holdup {
+    /// Its process was stopped by a signal.
+    Stopped,
+    /// It is gone, and these processes of its attempts do not end.
+    Processes(Vec<i32>),
+    /// It is gone, and the process table cannot be read.
+    Unproved,
+    /// It is gone; the batch system has not said why.
+    Scheduler,
+    /// It cannot be seen from here and is given up at this time, by the clock that cannot be set.
+    Deadline(i64),
+    /// It cannot be seen from here and was promised not to be given up by time.
+    NoDeadline,
+}
+
+impl Holdup {
+    /// One clause for people; `pid` is the runner's.
+    pub fn text(&self, pid: i64) -> String {
+        match self {
+            Self::Stopped => format!("its process {pid} was stopped by a signal"),
+            Self::Processes(pids) => {
+                let list: Vec<String> = pids.iter().map(ToString::to_string).collect();
+                format!("it is gone, but processes that it started do not end: {}", list.join(", "))
+            }
+            Self::Unproved => {
+                "it is gone, but whether its processes are cannot be told: the process table cannot be read".into()
+            }
+            Self::Scheduler => "it is gone; the batch system has not said why".into(),
+            Self::Deadline(_) => "it cannot be seen from here".into(),
+            Self::NoDeadline => {
+                "it cannot be seen from here, and only evidence of its end counts".into()
+            }
+        }
+    }
 }
 
 /// A runner's machine is not trusted for a while.
@@ -126,8 +168,11 @@ pub struct State {
     pub(super) webhooks: Vec<Endpoint>,
     /// The verdict of each job whose retry has not told yet how it went.
     pub(super) judged: HashMap<torc_model::ids::JobId, i64>,
-    /// This server began at this time, by the clock that nobody can set.
+    /// This server began at this time, or woke after standing still, by the clock that cannot be
+    /// set.
     pub(super) boot: i64,
+    /// It last looked for dead runners at this time, by the same clock.
+    pub(super) last_look: i64,
     pub(super) next_attempt: i64,
     pub(super) next_job: i64,
     pub(super) next_event: i64,
@@ -243,7 +288,11 @@ pub struct Tx<'a> {
 impl Handle {
     /// Starts the writer thread. It ends when the last handle is gone.
     pub fn start(db: Connection) -> rusqlite::Result<Self> {
-        let state = State { boot: crate::clock::boottime_ms(), ..load::boot(&db)? };
+        let state = State {
+            boot: crate::clock::boottime_ms(),
+            last_look: crate::clock::boottime_ms(),
+            ..load::boot(&db)?
+        };
         db.set_prepared_statement_cache_capacity(128);
         let (sender, receiver) = channel();
         let (events, _) = broadcast::channel(8192);
@@ -678,7 +727,7 @@ impl State {
                         *runner = known;
                     }
                 }
-                *self = Self { boot: self.boot, ..fresh };
+                *self = Self { boot: self.boot, last_look: self.last_look, ..fresh };
             }
             Err(error) => tracing::error!(%error, "the state could not be loaded again"),
         }
