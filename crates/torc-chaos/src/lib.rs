@@ -15,6 +15,7 @@
 
 mod client;
 mod history;
+mod kinds;
 mod oracle;
 mod plan;
 mod receiver;
@@ -23,7 +24,8 @@ mod witness;
 mod workload;
 mod world;
 
-pub use report::Report;
+pub use kinds::run as fence;
+pub use report::{Fenced, Report};
 
 use std::path::PathBuf;
 use std::time::Duration;

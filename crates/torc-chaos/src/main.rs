@@ -14,6 +14,7 @@ use std::time::Duration;
 Examples:
   cargo build -p torc && cargo run -p torc-chaos -- --kills 10000
   cargo run -p torc-chaos -- --seed 42 --kills 60     the plan of one world again
+  cargo run -p torc-chaos -- --fence --kills 200      runners and guards killed under jobs that hide
 
 Exits with 1 when something was violated; the directory of that world is kept."
 )]
@@ -38,6 +39,10 @@ struct Args {
     #[arg(long)]
     dir: Option<PathBuf>,
 
+    /// Kill runners and guards under jobs that hide, instead: `env -i`, daemons, renames and others
+    #[arg(long)]
+    fence: bool,
+
     /// The program has no failpoints (a release build)
     #[arg(long)]
     no_failpoints: bool,
@@ -59,6 +64,19 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let dir = args.dir.unwrap_or_else(std::env::temp_dir);
+    if args.fence {
+        return match torc_chaos::fence(&torc, &dir, args.kills, tell) {
+            Ok(report) => {
+                println!("{report}");
+                report.violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
+                if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
+            Err(error) => {
+                tell(&format!("error: {error}"));
+                ExitCode::from(2)
+            }
+        };
+    }
     let options = torc_chaos::Options {
         torc,
         dir,

@@ -85,3 +85,34 @@ impl fmt::Display for Report {
         )
     }
 }
+
+/// What became of jobs of every kind whose runner was killed.
+#[derive(Clone, Default, Debug)]
+pub struct Fenced {
+    /// How often a runner was killed.
+    pub kills: u64,
+    /// Jobs that ran at these moments, all kinds together.
+    pub jobs: u64,
+    /// Processes that were alive three seconds later.
+    pub survivors: u64,
+    /// Jobs of which two attempts were alive at once.
+    pub overlaps: u64,
+    /// Files that were put into place after the kill.
+    pub published: u64,
+    /// The time until nothing was alive, of the last kill.
+    pub last_ms: u64,
+    /// The longest such time.
+    pub longest_ms: u64,
+    /// One line each.
+    pub violations: Vec<String>,
+}
+
+impl fmt::Display for Fenced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} kills under {} jobs: {} survivors, {} overlaps, {} published; nothing alive after {} ms at most",
+            self.kills, self.jobs, self.survivors, self.overlaps, self.published, self.longest_ms
+        )
+    }
+}

@@ -37,3 +37,18 @@ fn other_kills_lose_nothing_either() {
     let report = campaign(1000, 150);
     assert!(report.kills() >= 150 && report.lost_attempts > 0 && report.scripts > 0, "{report}");
 }
+
+#[test]
+fn nothing_of_a_killed_runner_survives_overlaps_or_publishes_whatever_its_jobs_hide_behind() {
+    if !std::path::Path::new("/usr/bin/perl").exists() {
+        return eprintln!("skipped: the jobs of this test are written in perl");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    // Open to a plain user too: half of the worlds run as one when this is root.
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("permissions");
+    let tell = |line: &str| eprintln!("{line}");
+    let report =
+        torc_chaos::fence(std::path::Path::new(TORC), dir.path(), 6, tell).expect("worlds");
+    assert!(report.violations.is_empty(), "{report}\n{:#?}", report.violations);
+}
