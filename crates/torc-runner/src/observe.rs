@@ -29,6 +29,7 @@ pub struct Look {
     at: Instant,
     cpu_seconds: f64,
     io_bytes: u64,
+    wakeups: u64,
 }
 
 /// What they did between two looks, and where they stood at the second.
@@ -37,6 +38,8 @@ pub struct Recent {
     seconds: f64,
     cpu_seconds: f64,
     io_bytes: u64,
+    wakeups: u64,
+    was_runnable: bool,
     stands: Vec<String>,
 }
 
@@ -44,7 +47,12 @@ impl Look {
     /// At these processes.
     pub fn at(tree: &[Process], at: Instant) -> Self {
         let cpu_seconds = tree.iter().map(|p| p.ticks).sum::<u64>() as f64 / TICKS_PER_SECOND;
-        Self { at, cpu_seconds, io_bytes: tree.iter().filter_map(|p| io_bytes(p.pid)).sum() }
+        Self {
+            at,
+            cpu_seconds,
+            io_bytes: tree.iter().filter_map(|p| io_bytes(p.pid)).sum(),
+            wakeups: tree.iter().map(|p| wakeups(p.pid)).sum(),
+        }
     }
 
     /// What was done since an earlier look.
@@ -53,6 +61,8 @@ impl Look {
             seconds: self.at.saturating_duration_since(earlier.at).as_secs_f64(),
             cpu_seconds: (self.cpu_seconds - earlier.cpu_seconds).max(0.0),
             io_bytes: self.io_bytes.saturating_sub(earlier.io_bytes),
+            wakeups: self.wakeups.saturating_sub(earlier.wakeups),
+            was_runnable: tree.iter().any(|p| state(p.pid) == Some('R')),
             stands: tree.iter().take(STANDS).filter_map(|p| stand(p.pid)).collect(),
         }
     }
@@ -67,12 +77,29 @@ fn io_bytes(pid: i32) -> Option<u64> {
     Some(number("rchar:")? + number("wchar:")?)
 }
 
+/// How often the threads of a process have waited for something and were woken.
+fn wakeups(pid: i32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok())
+        .filter_map(|text| {
+            let key = "voluntary_ctxt_switches:";
+            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok())
+        })
+        .sum()
+}
+
+/// The kernel's letter for what a process does.
+fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim().chars().next()
+}
+
 /// Where a process stands: its name, what it waits for in the kernel, and its last open files.
 fn stand(pid: i32) -> Option<String> {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let name = read("comm")?;
-    let state =
-        read("stat").and_then(|stat| stat.rsplit(')').next()?.trim().chars().next()).unwrap_or('?');
+    let state = state(pid).unwrap_or('?');
     let waits = read("wchan").filter(|w| !w.trim().is_empty() && w.trim() != "0");
     let waits = waits.map_or_else(String::new, |w| format!(", waits in {}", w.trim()));
     let mut open: Vec<String> = fs::read_dir(format!("/proc/{pid}/fd"))
@@ -115,6 +142,8 @@ pub fn observed(exit: Option<&Exit>, stdout: Option<&Path>, stderr: Option<&Path
         observed.recent_seconds = Some(recent.seconds);
         observed.recent_cpu_seconds = Some(recent.cpu_seconds);
         observed.recent_io_bytes = i64::try_from(recent.io_bytes).ok();
+        observed.recent_wakeups = i64::try_from(recent.wakeups).ok();
+        observed.was_runnable = recent.was_runnable;
         observed.stands = recent.stands.clone();
     }
     observed

@@ -325,6 +325,7 @@ fn one(family: &str, head: &str, body: &str) -> Result<Case> {
         }
     }
     if case.cause == Cause::Timeout {
+        case.observed.recent_wakeups = Some(0);
         case.observed.recent_seconds = Some(case.ran / 2.0);
         case.observed.recent_cpu_seconds = Some(case.cpu / 2.0);
     }

@@ -451,11 +451,13 @@ fn timeout(facts: &Facts<'_>, excerpts: &[Excerpt]) -> Diagnosis {
 /// It had done nothing for most of its time: more of it would not help.
 fn hang(facts: &Facts<'_>) -> Option<String> {
     /// Less of a CPU than this is no work.
-    const IDLE: f64 = 0.1;
+    const IDLE: f64 = 0.05;
     /// Without a word for this share of the time.
     const SILENT: f64 = 0.6;
     /// Less than this a second is no more than a heartbeat.
     const IO_PER_SECOND: f64 = 64.0;
+    /// Woken more often than this a second, something reaches it.
+    const WAKEUPS_PER_SECOND: f64 = 2.0;
     let (observed, seconds) = (facts.observed?, facts.exec_seconds?);
     let silent = observed.silent_seconds?;
     if seconds <= 0.0 || silent < seconds * SILENT {
@@ -464,7 +466,9 @@ fn hang(facts: &Facts<'_>) -> Option<String> {
     let recent = observed.recent_seconds.filter(|s| *s > 0.0)?;
     let cpu = observed.recent_cpu_seconds? / recent;
     let io = observed.recent_io_bytes? as f64 / recent;
-    (cpu < IDLE && io < IO_PER_SECOND).then(|| {
+    let wakeups = observed.recent_wakeups? as f64 / recent;
+    let is_still = cpu < IDLE && io < IO_PER_SECOND && wakeups < WAKEUPS_PER_SECOND;
+    (is_still && !observed.was_runnable).then(|| {
         format!("for the last {recent:.1} s it used no CPU, read and wrote nothing: it hangs")
     })
 }

@@ -22,6 +22,12 @@ pub struct Observed {
     /// CPU time that they used in that part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recent_cpu_seconds: Option<f64>,
+    /// How often one of them waited for something and was woken in that part: what gets data from a
+    /// socket now and then does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recent_wakeups: Option<i64>,
+    /// One of them was ready to run at the end of it, and had no CPU to do so.
+    pub was_runnable: bool,
     /// How long that part was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recent_seconds: Option<f64>,
