@@ -1,19 +1,19 @@
 //! Numbers that look random and are always the same for the same seed.
 
 /// Spreads a seed over all bits (the last step of splitmix64).
-pub(crate) fn mix(seed: u64) -> u64 {
+pub fn mix(seed: u64) -> u64 {
     let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
 /// A number in 0..1.
-pub(crate) fn unit(seed: u64) -> f64 {
+pub fn unit(seed: u64) -> f64 {
     (mix(seed) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// The seed of the `n`th number from one seed.
-pub(crate) fn nth(seed: u64, n: u64) -> u64 {
+pub fn nth(seed: u64, n: u64) -> u64 {
     seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

@@ -1,4 +1,5 @@
-//! The pure heart of Torc: words, states and decisions.
+//! The pure vocabulary of Torc: words, units, plans, wire types, diagnosis, steps and Slurm's texts. The engine is
+//! `torc-engine`.
 //!
 //! Nothing in this crate does I/O, reads a clock or draws a random number. Time is an argument, ids
 //! are handed out by the state itself, and every change a caller must make durable comes back as a
@@ -6,12 +7,13 @@
 //! functions.
 
 pub mod api;
-mod chance;
-pub mod core;
+pub mod chance;
+pub mod class;
 pub mod event;
 pub mod ids;
 pub mod plan;
 pub mod recovery;
+pub mod signal;
 pub mod slurm;
 pub mod sparse;
 pub mod status;

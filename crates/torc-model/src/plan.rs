@@ -475,6 +475,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    /// Milliseconds to wait before the `n`th retry by this rule. `unit` in 0..1 decides within the
+    /// jitter.
+    pub fn wait_ms(&self, n: u32, unit: f64) -> i64 {
+        let grown = self.delay_seconds * self.factor.powi(n.saturating_sub(1).min(1000) as i32);
+        let capped = grown.min(self.max_seconds.unwrap_or(f64::INFINITY)).min(365.0 * 86_400.0);
+        (capped * (1.0 + self.jitter * (2.0 * unit - 1.0)) * 1000.0) as i64
+    }
+
     const fn default_factor() -> f64 {
         2.0
     }

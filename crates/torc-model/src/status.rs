@@ -364,6 +364,18 @@ words! {
 }
 
 words! {
+    /// What recovery may change for the next attempts of a job.
+    Adjustable {
+        /// Its memory.
+        Memory = "memory",
+        /// Its planned runtime.
+        Runtime = "runtime",
+        /// Its time limit.
+        Timeout = "timeout",
+    }
+}
+
+words! {
     /// How it is known that an allocation is over.
     AllocationEnd {
         /// The batch system said so.

@@ -603,8 +603,7 @@ pub struct Verdict {
 
 impl Verdict {
     fn blame_the_script(&mut self) {
-        if let Some(error) = &mut self.error {
-            *error = format!("the recovery script failed: {error}");
+        if self.cause.is_some() {
             self.detail = self.detail.or(Some(EndDetail::RecoveryScript));
         }
     }

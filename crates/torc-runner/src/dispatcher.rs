@@ -557,7 +557,13 @@ impl Dispatcher {
             attempt_id: active.attempt_id,
             return_code: report.return_code,
             cause: report.cause,
-            error: report.error.clone(),
+            error: match report.detail {
+                Some(EndDetail::RecoveryScript) => report
+                    .error
+                    .as_ref()
+                    .map(|error| format!("the recovery script failed: {error}")),
+                _ => report.error.clone(),
+            },
             seconds: report.exec_seconds,
         }));
         if !active.is_ours {

@@ -8,7 +8,7 @@ use crate::wire::Scope;
 use crate::witness::Witness;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_model::core::{Change, End, Workflow};
+use torc_engine::{Change, End, Workflow};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{ActionState, AttemptState, EndedBy, JobStatus, Origin, Outcome};
 
@@ -522,7 +522,7 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
         return Err("memory and rows differ about the workflow".into());
     }
     for (a, b) in memory.jobs.iter().zip(&restored.jobs) {
-        let class = |w: &Workflow, j: &torc_model::core::Job| {
+        let class = |w: &Workflow, j: &torc_engine::Job| {
             w.classes[j.next_class.unwrap_or(j.class) as usize].clone()
         };
         // The last attempt matters only to jobs that can be retried.
@@ -558,7 +558,7 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
             ));
         }
     }
-    let action = |a: &torc_model::core::Action| (a.id, a.state, a.by);
+    let action = |a: &torc_engine::Action| (a.id, a.state, a.by);
     if !memory.actions.iter().map(action).eq(restored.actions.iter().map(action)) {
         return Err(format!(
             "memory and rows differ about actions:\n  {:?}\n  {:?}",

@@ -5,7 +5,7 @@
 //! ```text
 //!   people ─┐                      ┌─ tables (rows of the engine's changes, constraints of the schema)
 //!   runners ┼─ network ─► server ──┤
-//!   faults ─┘      ▲               └─ engine: torc_model::core, the real one
+//!   faults ─┘      ▲               └─ engine: torc_engine, the real one
 //!                  │
 //!   witness: which processes ran when     checker: invariants, after every step
 //! ```

@@ -2,7 +2,7 @@
 
 use crate::wire::{Request, Scope, Wish};
 use crate::world::{Client, Event, World};
-use torc_model::core::Seeds;
+use torc_engine::Seeds;
 use torc_model::status::JobStatus;
 
 /// Between two looks of the person who tends the workflows.

@@ -10,8 +10,8 @@ use crate::tables::{ReservationRow, RunnerRow, Tables, Write};
 use crate::wire::{Answer, Completion, Named, Packet, Request, Scope, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use torc_engine::{Change, Claim, End, Limits, Lost, Refused, Workflow};
 use torc_model::api::{ErrorCode, Evidence, ReportVerdict, ScriptResult};
-use torc_model::core::{Change, Claim, End, Limits, Lost, Refused, Workflow};
 use torc_model::ids::{ActionId, AttemptId, RunnerId};
 use torc_model::status::{ActionState, Cause, EndedBy, EvidenceSource, JobStatus};
 
@@ -653,7 +653,7 @@ impl Server {
                 self.apply(flow, now, |w, _, _| {
                     w.adjust(
                         *index,
-                        torc_model::core::Adjustment {
+                        torc_engine::Adjustment {
                             memory: Some(*memory),
                             priority: Some(*priority),
                             ..Default::default()

@@ -3,8 +3,8 @@
 
 use crate::scenario::Scenario;
 use crate::wire::Scope;
+use torc_engine::{Change, EndedRow, Held, JobRow, LiveRow, NewAction, Rows};
 use torc_model::api::RecoveryScript;
-use torc_model::core::{Change, EndedRow, Held, JobRow, LiveRow, NewAction, Rows};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{
     ActionState, AttemptState, Cause, EndedBy, JobStatus, Origin, Outcome, StatusReason,

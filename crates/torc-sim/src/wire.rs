@@ -1,7 +1,7 @@
 //! What travels between runners, people and the server.
 
+use torc_engine::Seeds;
 use torc_model::api::ReportVerdict;
-use torc_model::core::Seeds;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{Cause, JobStatus};
 

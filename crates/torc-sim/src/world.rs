@@ -12,7 +12,7 @@ use crate::witness::Witness;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
-use torc_model::core::{Allocation, Change, Life, Process, RunnerLife};
+use torc_engine::{Allocation, Change, Life, Process, RunnerLife};
 use torc_model::ids::RunnerId;
 use torc_model::status::{Cause, JobStatus};
 

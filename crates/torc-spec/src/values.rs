@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{excerpt, suggest};
 use serde_json::{Number, Value};
-use torc_model::core::{signal_name, signal_names, signal_number};
+use torc_model::signal;
 use torc_model::units::{Memory, Runtime};
 
 /// What is wrong with a value, and what to write instead.
@@ -239,11 +239,11 @@ pub fn slurm_option(key: &str) -> Result<String, String> {
 
 /// `SIGSEGV`, `segv` or `11`, as `SIGSEGV`.
 pub fn signal(text: &str) -> Result<String, String> {
-    let known = signal_number(text)
-        .map(signal_name)
-        .filter(|name| signal_names().any(|known| known == name));
+    let known = signal::number(text)
+        .map(signal::name)
+        .filter(|name| signal::names().any(|known| known == name));
     known.ok_or_else(|| {
-        let help = suggest(&text.trim().to_ascii_uppercase(), signal_names()).unwrap_or_default();
+        let help = suggest(&text.trim().to_ascii_uppercase(), signal::names()).unwrap_or_default();
         format!("`{}` is not a signal; {help}", excerpt(text))
     })
 }

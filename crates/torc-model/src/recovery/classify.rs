@@ -3,6 +3,7 @@
 
 use super::remedy::{Caps, Change, Current};
 use super::triage::Verdict;
+use crate::status::Adjustable;
 use crate::units::{Memory, Runtime};
 use crate::words;
 
@@ -106,18 +107,18 @@ fn changes(asked: &Asked, standing: &Standing) -> Result<Vec<Change>, String> {
         let to = raised("memory", memory.0, current.memory_bytes, base, caps.memory_bytes, |v| {
             Memory(v).to_string()
         })?;
-        changes.extend(to.map(|to| Change::new("memory", current.memory_bytes, to)));
+        changes.extend(to.map(|to| Change::new(Adjustable::Memory, current.memory_bytes, to)));
     }
     if let Some(runtime) = asked.runtime {
         let (now, cap) = (current.runtime_seconds, caps.runtime_seconds);
         let to = raised("runtime", runtime.0, now, now.or(current.timeout_seconds), cap, |v| {
             Runtime(v).friendly()
         })?;
-        changes.extend(to.map(|to| Change::new("runtime", current.runtime_seconds, to)));
+        changes.extend(to.map(|to| Change::new(Adjustable::Runtime, current.runtime_seconds, to)));
         // A `timeout` of its own would end it all the same.
         if let (Some(to), Some(timeout)) = (to, current.timeout_seconds.filter(|t| *t < runtime.0))
         {
-            changes.push(Change::new("timeout", Some(timeout), to));
+            changes.push(Change::new(Adjustable::Timeout, Some(timeout), to));
         }
     }
     Ok(changes)
@@ -216,7 +217,7 @@ mod tests {
     fn limits_are_raised_within_bounds_and_never_lowered() {
         let memory = |gb: u64| Asked { memory: Some(Memory(gb * GB)), ..retry() };
         let ruling = rule(&memory(3), AGENT, &standing()).unwrap();
-        assert_eq!(ruling.changes, [Change::new("memory", Some(2 * GB), 3 * GB)]);
+        assert_eq!(ruling.changes, [Change::new(Adjustable::Memory, Some(2 * GB), 3 * GB)]);
         assert!(rule(&memory(1), AGENT, &standing()).unwrap_err().contains("never lowered"));
         assert!(rule(&memory(7), AGENT, &standing()).unwrap_err().contains("more than there is"));
         assert!(rule(&memory(2), AGENT, &standing()).unwrap().changes.is_empty());

@@ -22,7 +22,7 @@ use super::progress::{progress, stagnation};
 use super::rules::Rules;
 use super::text::{Excerpt, Found, Stream, terminal_error, terminal_error_of};
 use crate::api::{AttemptView, Evidence};
-use crate::core::signal_name;
+use crate::signal;
 use crate::status::{Cause, EndDetail, EvidenceSource};
 use crate::units::Memory;
 use serde::{Deserialize, Serialize};
@@ -503,7 +503,7 @@ fn signal(facts: &Facts<'_>, number: i64, certainty: f64, text: Option<&Found>) 
             Diagnosis::new(found.kind, found.confidence, format!("Slurm says: {}", found.line));
         return said.nature(found.nature);
     }
-    let name = signal_name(number);
+    let name = signal::name(number);
     let gave_up = text.filter(|f| f.rule.is_some() && f.nature == Nature::Permanent);
     match number {
         // Its last words are about an error of its own: it has ended itself.
@@ -760,7 +760,7 @@ fn exit(rules: &Rules, facts: &Facts<'_>, text: Option<&Found>) -> Diagnosis {
             let mut diagnosis = signal(facts, number, 0.85, found);
             diagnosis.proof.push(Proof::new(
                 EvidenceSource::Exit,
-                format!("exit code {code}: a shell saw {} end its child", signal_name(number)),
+                format!("exit code {code}: a shell saw {} end its child", signal::name(number)),
             ));
             diagnosis
         }

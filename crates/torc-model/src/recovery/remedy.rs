@@ -5,6 +5,7 @@ use super::diagnosis::Diagnosis;
 use super::kind::Kind;
 use super::nature::Nature;
 use super::view::NodeShape;
+use crate::status::Adjustable;
 use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -110,8 +111,8 @@ pub struct Current {
 /// A number that changes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Change {
-    /// `memory`, `runtime` or `timeout`.
-    pub field: String,
+    /// Which.
+    pub field: Adjustable,
     /// Before, in bytes or seconds; absent when there was no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<i64>,
@@ -121,17 +122,17 @@ pub struct Change {
 
 impl Change {
     /// From one value to another, in bytes or seconds.
-    pub fn new(field: &str, from: Option<u64>, to: u64) -> Self {
+    pub fn new(field: Adjustable, from: Option<u64>, to: u64) -> Self {
         let signed = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
-        Self { field: field.into(), from: from.map(signed), to: signed(to) }
+        Self { field, from: from.map(signed), to: signed(to) }
     }
 
     /// A value of this field as people write it.
     pub fn written(&self, value: i64) -> String {
         let value = value.max(0).unsigned_abs();
-        match self.field.as_str() {
-            "memory" => Memory(value).to_string(),
-            _ => Runtime(value).friendly(),
+        match self.field {
+            Adjustable::Memory => Memory(value).to_string(),
+            Adjustable::Runtime | Adjustable::Timeout => Runtime(value).friendly(),
         }
     }
 }
@@ -282,7 +283,11 @@ fn more_memory(diagnosis: &Diagnosis, current: &Current, caps: &Caps, policy: &P
             format!("cannot be recovered because a multiplier of {factor} gives no more memory");
         return Remedy::new(Action::Impossible, why);
     }
-    Remedy { action: Action::MoreMemory, changes: vec![Change::new("memory", had, to)], why }
+    Remedy {
+        action: Action::MoreMemory,
+        changes: vec![Change::new(Adjustable::Memory, had, to)],
+        why,
+    }
 }
 
 /// After the end of its runner's time: a job that ran as long as it was planned for needs a plan
@@ -305,7 +310,7 @@ fn more_planned_time(current: &Current, caps: &Caps, policy: &Policy) -> Remedy 
         "its runner's time was over, and it had run for longer than its `runtime` of {}",
         Runtime(planned).friendly()
     );
-    let changes = vec![Change::new("runtime", Some(planned), to)];
+    let changes = vec![Change::new(Adjustable::Runtime, Some(planned), to)];
     Remedy { action: Action::MoreTime, changes, why }
 }
 
@@ -349,11 +354,12 @@ fn more_time(diagnosis: &Diagnosis, current: &Current, caps: &Caps, policy: &Pol
         return Remedy::new(Action::Impossible, why);
     }
     // Whichever limit is in the way is raised, and none is ever lowered.
-    let raise = |field: &str, had: Option<u64>| {
+    let raise = |field: Adjustable, had: Option<u64>| {
         had.filter(|had| *had < to).map(|had| Change::new(field, Some(had), to))
     };
-    let changes =
-        raise("runtime", runtime).into_iter().chain(raise("timeout", current.timeout_seconds));
+    let changes = raise(Adjustable::Runtime, runtime)
+        .into_iter()
+        .chain(raise(Adjustable::Timeout, current.timeout_seconds));
     Remedy { action: Action::MoreTime, changes: changes.collect(), why }
 }
 
@@ -427,7 +433,7 @@ mod tests {
             ..Current::default()
         };
         let remedy = choose(&timeout, current, Caps::default());
-        assert_eq!(remedy.changes, [Change::new("timeout", Some(10), 40)]);
+        assert_eq!(remedy.changes, [Change::new(Adjustable::Timeout, Some(10), 40)]);
         let both = Current {
             runtime_seconds: Some(60),
             timeout_seconds: Some(50),
@@ -437,7 +443,10 @@ mod tests {
         let remedy = choose(&timeout, both, Caps::default());
         assert_eq!(
             remedy.changes,
-            [Change::new("runtime", Some(60), 200), Change::new("timeout", Some(50), 200)]
+            [
+                Change::new(Adjustable::Runtime, Some(60), 200),
+                Change::new(Adjustable::Timeout, Some(50), 200)
+            ]
         );
     }
 
@@ -451,10 +460,10 @@ mod tests {
         };
         let timeout = Diagnosis { kind: Kind::Timeout, nature: Nature::Time, ..oom(0.99) };
         let remedy = choose(&timeout, current, Caps::default());
-        assert_eq!(remedy.changes, [Change::new("timeout", Some(50), 200)]);
+        assert_eq!(remedy.changes, [Change::new(Adjustable::Timeout, Some(50), 200)]);
         let walltime = Diagnosis { kind: Kind::Walltime, nature: Nature::Transient, ..oom(0.99) };
         let remedy = choose(&walltime, current, Caps::default());
-        assert_eq!(remedy.changes, [Change::new("runtime", Some(60), 105)]);
+        assert_eq!(remedy.changes, [Change::new(Adjustable::Runtime, Some(60), 105)]);
         assert_eq!(remedy.action, Action::MoreTime);
         let early = Current { exec_seconds: Some(30.0), ..current };
         assert_eq!(choose(&walltime, early, Caps::default()).action, Action::Again);

@@ -2,7 +2,7 @@
 
 use super::script::{memory_bytes, walltime_seconds};
 use crate::api::Capacity;
-use crate::core::{Class, Room};
+use crate::class::{Class, Room};
 use crate::plan::SlurmScheduler;
 use crate::units::{Memory, Runtime};
 use crate::words;

@@ -7,7 +7,7 @@ use crate::process::LaunchError;
 use crate::supervisor::Sent;
 use torc_model::api::{FileRef, RecoveryScript};
 use torc_model::ids::{AttemptId, JobId};
-use torc_model::status::EvidenceSource;
+use torc_model::status::{EndDetail, EvidenceSource};
 use torc_model::token::Key;
 
 fn packet() -> AttemptPacket {
@@ -308,7 +308,8 @@ fn a_script_that_must_not_fail_fails_the_attempt_and_a_stop_is_no_failure_of_it(
     let (_, next) = attempt(OnScriptFailure::Fail).on_exit(&context, exit(How::Code(4)), None, 2);
     let failed = report(next);
     assert_eq!((failed.return_code, failed.cause), (4, Some(Cause::Exit)));
-    assert_eq!(failed.error.as_deref(), Some("the recovery script failed: exit code 4"));
+    assert_eq!(failed.error.as_deref(), Some("exit code 4"));
+    assert_eq!(failed.detail, Some(EndDetail::RecoveryScript));
     assert!(failed.stderr_path.unwrap().ends_with("_recovery.e"));
 
     let canceled = Exit { stop: Some(StopReason::Canceled), ..exit(How::Signal(15)) };

@@ -15,8 +15,8 @@ use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::json as value;
 use std::collections::BTreeMap;
+use torc_engine::{Change, Lost};
 use torc_model::api::{ErrorCode, Evidence, Goodbye, RunnerScheduler};
-use torc_model::core::{Change, Lost};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Settings, SlurmScheduler};
@@ -539,7 +539,7 @@ pub(super) fn complete(
         vec![Change::Event { kind: EventKind::AllocationEnded, job: None, data }],
     )?;
     // One that could do nothing gets no successor by itself: that would go on for ever.
-    let looks_after = |a: &torc_model::core::Action| a.trigger == Trigger::AutoScheduleOnReadyJobs;
+    let looks_after = |a: &torc_engine::Action| a.trigger == Trigger::AutoScheduleOnReadyJobs;
     if tx.workflow(row.workflow_id)?.actions.iter().any(looks_after) && did_work(tx, row)? {
         tx.apply(row.workflow_id, |workflow, _, _| {
             workflow.look_after_ready_jobs();

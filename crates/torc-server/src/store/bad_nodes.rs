@@ -5,7 +5,7 @@ use super::runners::LEASE_SECONDS;
 use super::writer::{Failed, Quarantine, Runner, Tx};
 use rusqlite::{OptionalExtension, params};
 use serde_json::json;
-use torc_model::core::Change;
+use torc_engine::Change;
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::NodeVerdict;

@@ -11,15 +11,15 @@ use super::writer::{Failed, State, Tx};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use torc_engine::Change as Row;
 use torc_model::api::{ErrorCode, EventView};
-use torc_model::core::Change as Row;
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
     Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest,
     ClassifyView, Record, RecoverRequest, RetryOutcome, Ruling, Standing, Verdict, rule, untrusted,
 };
-use torc_model::status::{Cause, JobStatus};
+use torc_model::status::{Adjustable, Cause, JobStatus};
 use torc_model::units::{Memory, Runtime};
 
 /// More verdicts in one request are a mistake of whoever makes them.
@@ -460,14 +460,14 @@ fn held_row(tx: &Tx<'_>, row: i64) -> Result<HeldRow, Failed> {
         return Err(Refusal::conflict(ErrorCode::WrongStatus, message).into());
     }
     let changes: Vec<Change> = parse(&changes)?;
-    let to = |field: &str| {
+    let to = |field: Adjustable| {
         changes.iter().find(|c| c.field == field).and_then(|c| u64::try_from(c.to).ok())
     };
     let action = Verdict::parse(&action).unwrap_or(Verdict::Fail);
     let asked = Asked {
         action,
-        memory: to("memory").map(Memory),
-        runtime: to("runtime").map(Runtime),
+        memory: to(Adjustable::Memory).map(Memory),
+        runtime: to(Adjustable::Runtime).map(Runtime),
         confidence,
     };
     Ok(HeldRow { workflow: WorkflowId(workflow), job: JobId(job), attempt, asked, by })
@@ -607,10 +607,10 @@ fn learn(db: &Connection, row: i64, ended: &waiting::Failed, now: i64) -> rusqli
         return Ok(true);
     }
     let changes: Vec<Change> = parse(&changes)?;
-    let action = match changes.first().map(|c| c.field.as_str()) {
+    let action = match changes.first().map(|c| c.field) {
         None => "again",
-        Some("memory") => "more_memory",
-        Some(_) => "more_time",
+        Some(Adjustable::Memory) => "more_memory",
+        Some(Adjustable::Runtime | Adjustable::Timeout) => "more_time",
     };
     db.prepare_cached(
         "INSERT INTO failure_memory (fingerprint, action, family, tries, succeeded, failed_same, failed_other, day)

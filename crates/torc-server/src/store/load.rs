@@ -3,7 +3,7 @@
 use super::writer::{Quarantine, Runner, State};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::{HashMap, VecDeque};
-use torc_model::core::{
+use torc_engine::{
     Class, CompiledHandler, EndedRow, Held, JobRow, Limits, LiveRow, NewAction, NewJob, Rows,
     Workflow,
 };
@@ -107,7 +107,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
 pub fn limits(db: &Connection) -> rusqlite::Result<Limits> {
     let mut statement = db.prepare("SELECT name, max FROM named_limit")?;
     let rows = statement.query_map([], |row| {
-        Ok((row.get(0)?, torc_model::core::LimitUse { max: row.get(1)?, ..Default::default() }))
+        Ok((row.get(0)?, torc_engine::LimitUse { max: row.get(1)?, ..Default::default() }))
     })?;
     rows.collect()
 }

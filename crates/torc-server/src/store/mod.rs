@@ -42,6 +42,7 @@ use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
+use torc_engine::Explanation;
 use torc_model::api::{
     ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler,
     CreateReservation, CreateWebhook, DeliveryView, ErrorCode, EventView, Goodbye, GoodbyeAnswer,
@@ -50,7 +51,6 @@ use torc_model::api::{
     RetryJobs, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
     WebhookView, WorkflowCreated,
 };
-use torc_model::core::Explanation;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::{
     ClassifyRequest, ClassifyView, RecoverJob, RecoverRequest, RecoverView,

@@ -8,16 +8,16 @@ use super::writer::{Failed, Tx};
 use super::{persist, reapply, recover};
 use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
+use torc_engine::{Adjustment, Change, CompiledHandler, Limits, Reason, Seeds};
 use torc_model::api::{
     CreateFailureHandler, ErrorCode, ResetJob, ResetRequest, ResetView, RetryOne,
     UpdateFailureHandler, UpdateJob, UpdateWorkflow,
 };
-use torc_model::core::{Adjustment, Change, CompiledHandler, Limits, Reason, Seeds};
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Plan, Rule};
 use torc_model::recovery::{Change as Limit, Verdict};
-use torc_model::status::JobStatus;
+use torc_model::status::{Adjustable, JobStatus};
 use torc_model::units::{Memory, Runtime};
 use torc_model::words::count;
 
@@ -587,8 +587,8 @@ fn adjust_by_hand(
     let (job, attempt) =
         (workflow.jobs[index as usize].id, i64::from(workflow.jobs[index as usize].attempt));
     let now = workflow.next_class_of(index);
-    let memory = update.memory.map(|m| Limit::new("memory", now.memory, m.0));
-    let runtime = update.runtime.map(|r| Limit::new("runtime", now.runtime, r.0));
+    let memory = update.memory.map(|m| Limit::new(Adjustable::Memory, now.memory, m.0));
+    let runtime = update.runtime.map(|r| Limit::new(Adjustable::Runtime, now.runtime, r.0));
     let changes: Vec<Limit> =
         memory.into_iter().chain(runtime).filter(|c| c.from != Some(c.to)).collect();
     let why = update.reason.as_deref().unwrap_or("changed by hand");

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, params};
 use serde::Serialize;
+use torc_engine::{Change, End, NewAttempt};
 use torc_model::api::EventView;
-use torc_model::core::{Change, End, NewAttempt};
 use torc_model::ids::{AttemptId, WorkflowId};
 use torc_model::status::{ActionState, EndDetail, JobStatus, StatusReason};
 

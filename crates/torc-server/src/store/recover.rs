@@ -8,8 +8,8 @@ use super::writer::{Failed, Tx};
 use rusqlite::{Connection, params};
 use serde_json::json;
 use std::collections::BTreeSet;
+use torc_engine::{Adjustment, Change as Row};
 use torc_model::api::{Capacity, ErrorCode, Evidence};
-use torc_model::core::{Adjustment, Change as Row};
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
@@ -17,7 +17,9 @@ use torc_model::recovery::{
     Action, Caps, Change, Current, Diagnosis, Facts, Kind, LARGEST_MULTIPLIER, Observed, Policy,
     RecoverJob, RecoverRequest, RecoverView, Remedy, diagnose,
 };
-use torc_model::status::{Cause, EndDetail, JobStatus, Origin, RunnerKind, StatusReason};
+use torc_model::status::{
+    Adjustable, Cause, EndDetail, JobStatus, Origin, RunnerKind, StatusReason,
+};
 use torc_model::units::Runtime;
 use torc_model::words;
 
@@ -414,11 +416,10 @@ pub fn adjust(
     let run = tx.workflow(id)?.run;
     for change in changes {
         let to = u64::try_from(change.to).ok();
-        let adjustment = match change.field.as_str() {
-            "memory" => Adjustment { memory: to, ..Adjustment::default() },
-            "runtime" => Adjustment { runtime: to, ..Adjustment::default() },
-            "timeout" => Adjustment { timeout: to, ..Adjustment::default() },
-            _ => Adjustment::default(),
+        let adjustment = match change.field {
+            Adjustable::Memory => Adjustment { memory: to, ..Adjustment::default() },
+            Adjustable::Runtime => Adjustment { runtime: to, ..Adjustment::default() },
+            Adjustable::Timeout => Adjustment { timeout: to, ..Adjustment::default() },
         };
         tx.apply(id, |workflow, _, _| {
             workflow.adjust(index, adjustment);
@@ -432,7 +433,7 @@ pub fn adjust(
                      runtime_seconds = coalesce(?3, runtime_seconds) WHERE id = ?1",
                 )?
                 .execute(params![job.0, memory.map(|_| change.to), runtime.map(|_| change.to)])?;
-        } else if change.field == "timeout" {
+        } else if change.field == Adjustable::Timeout {
             raise_timeout(tx.db, job, change.to)?;
         }
         tx.db
@@ -440,7 +441,7 @@ pub fn adjust(
                 "INSERT INTO adjustment (workflow_id, job_id, run_id, attempt_id, field, from_value, to_value, why,
                  made_by, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
-            .execute(params![id.0, job.0, run, attempt, change.field, change.from, change.to, why, by, tx.now])?;
+            .execute(params![id.0, job.0, run, attempt, change.field.as_str(), change.from, change.to, why, by, tx.now])?;
         let data = json!({"field": change.field, "from": change.from.map(|v| change.written(v)),
                           "to": change.written(change.to), "why": why, "by": by});
         tx.write(id, vec![Row::Event { kind: EventKind::JobAdjusted, job: Some(job), data }])?;

@@ -16,15 +16,11 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use torc_engine::{Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow};
 use torc_model::api::{CompletionReport, RecoveryView};
-use torc_model::core::{
-    Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow,
-};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Stdio, StdioMode};
-use torc_model::status::{
-    AttemptState, Cause, EndDetail, EndedBy, EvidenceSource, ReservationStatus,
-};
+use torc_model::status::{AttemptState, Cause, EndDetail, EndedBy, EvidenceSource};
 use torc_model::words::count;
 
 /// Why to recover.
@@ -581,10 +577,8 @@ pub fn expire_reservations(
         .extend(due.iter().map(|r| {
             format!("reservation {} of `{}` by {} expired", r.id, r.scope, r.reserved_by)
         }));
-    if !dry_run {
-        for reservation in due {
-            reservations::end(tx, reservation.id, &reservation.scope, ReservationStatus::Expired)?;
-        }
+    if !dry_run && !due.is_empty() {
+        reservations::expire(tx, boot)?;
     }
     Ok(())
 }

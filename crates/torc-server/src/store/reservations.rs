@@ -4,81 +4,62 @@
 use super::read::page;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::BTreeMap;
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use torc_engine::{LimitUse, Refused, Reservation, ReservationChange, Reservations, Scope};
 use torc_model::api::{CreateReservation, ErrorCode, LimitView, ReservationToken, ReservationView};
-use torc_model::core::LimitUse;
 use torc_model::ids::WorkflowId;
 use torc_model::status::{JobStatus, ReservationStatus};
 
+const ROWS: &str =
+    "SELECT id, scope, reserved_by, reserved_ms, expires_ms, ended_ms, status FROM reservation";
 const DEFAULT_TTL_SECONDS: i64 = 600;
 const MAX_TTL_SECONDS: i64 = 86_400;
 /// Most names in one message.
 const MAX_NAMED: usize = 10;
 
-/// An active reservation, as far as claims need it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Active {
-    /// Its row.
-    pub id: i64,
-    /// Who holds it.
-    pub reserved_by: String,
-    /// Until when at most, by the clock that nobody can set: its life is bounded whatever happens
-    /// to the other one.
-    pub until: i64,
-}
-
-/// Active reservations by scope.
-pub type Reservations = BTreeMap<String, Active>;
-
 /// The active ones. At boot recovery ends them all; after a failed commit they get what is left of
 /// their time.
 pub fn load(db: &Connection) -> rusqlite::Result<Reservations> {
     let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
+    let next =
+        db.query_row("SELECT coalesce(max(id), 0) + 1 FROM reservation", [], |r| r.get(0))?;
     let mut statement = db.prepare(
-        "SELECT scope, id, reserved_by, expires_ms FROM reservation WHERE status = 'ACTIVE'",
+        "SELECT scope, id, reserved_by, expires_ms, token_hash FROM reservation WHERE status = 'ACTIVE'",
     )?;
     let rows = statement.query_map([], |row| {
         let left = (row.get::<_, i64>(3)? - now).clamp(0, MAX_TTL_SECONDS * 1000);
-        Ok((
-            row.get(0)?,
-            Active { id: row.get(1)?, reserved_by: row.get(2)?, until: uptime + left },
-        ))
+        let reservation = Reservation {
+            id: row.get(1)?,
+            reserved_by: row.get(2)?,
+            token_hash: row.get(4)?,
+            until: uptime + left,
+        };
+        Ok((page::word(row, "scope", Scope::parse)?, reservation))
     })?;
-    rows.collect()
+    Ok(Reservations::new(rows.collect::<rusqlite::Result<Vec<_>>>()?, next))
 }
 
 /// Why claims of this workflow are paused.
 pub fn paused(reservations: &Reservations, id: WorkflowId, uptime: i64) -> Option<String> {
-    if reservations.is_empty() {
-        return None;
-    }
-    ["all".to_owned(), format!("workflow:{id}")].iter().find_map(|scope| {
-        let active = reservations.get(scope).filter(|r| r.until > uptime)?;
-        let left = (active.until - uptime).max(0) / 1000;
-        Some(format!(
-            "claims are paused by reservation {} of {} for at most {left} s",
-            active.id, active.reserved_by
-        ))
-    })
+    let active = reservations.pausing(id, uptime)?;
+    let left = (active.until - uptime).max(0) / 1000;
+    Some(format!(
+        "claims are paused by reservation {} of {} for at most {left} s",
+        active.id, active.reserved_by
+    ))
 }
 
-fn check_scope(tx: &mut Tx<'_>, scope: &str) -> Result<(), Failed> {
-    let wrong = || {
-        Refusal::invalid("scope", format!("`{scope}` is not `all`, `workflow:ID` or `limit:NAME`"))
-    };
-    match scope.split_once(':') {
-        None if scope == "all" => Ok(()),
-        Some(("workflow", id)) => {
-            let id = id.parse().map_err(|_| wrong())?;
-            tx.workflow(WorkflowId(id)).map(|_| ())
-        }
-        Some(("limit", name)) if !name.is_empty() => match tx.state.limits.contains_key(name) {
-            true => Ok(()),
-            false => Err(no_limit(tx, name).into()),
-        },
-        Some(_) | None => Err(wrong().into()),
+fn check_scope(tx: &mut Tx<'_>, text: &str) -> Result<Scope, Failed> {
+    let scope = Scope::parse(text).ok_or_else(|| {
+        Refusal::invalid("scope", format!("`{text}` is not `all`, `workflow:ID` or `limit:NAME`"))
+    })?;
+    match &scope {
+        Scope::All => {}
+        Scope::Workflow(id) => _ = tx.workflow(*id)?,
+        Scope::Limit(name) if tx.state.limits.contains_key(name) => {}
+        Scope::Limit(name) => return Err(no_limit(tx, name).into()),
     }
+    Ok(scope)
 }
 
 /// There is no limit of this name, but perhaps one that was meant.
@@ -115,53 +96,80 @@ pub fn create(
     request: &CreateReservation,
     token: &str,
 ) -> Result<ReservationView, Failed> {
-    check_scope(tx, &request.scope)?;
+    let scope = check_scope(tx, &request.scope)?;
     super::names::check_line("reserved_by", &request.reserved_by)?;
-    let ttl = ttl_ms(request.ttl_seconds)?;
-    if let Some(old) = tx.state.reservations.get(&request.scope).cloned() {
-        if old.until > tx.uptime {
-            let message =
-                format!("reservation {} of {} holds `{}`", old.id, old.reserved_by, request.scope);
-            let hint = format!("it ends in {} s at the latest", (old.until - tx.uptime) / 1000);
-            return Err(Refusal::conflict(ErrorCode::Reserved, message).hint(hint).into());
-        }
-        end(tx, old.id, &request.scope, ReservationStatus::Expired)?;
-    }
-    let expires = tx.now + ttl;
-    let id = tx
-        .db
-        .prepare_cached(
-            "INSERT INTO reservation (scope, reserved_by, token_hash, reserved_ms, expires_ms, status)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'ACTIVE')",
-        )?
-        .insert(params![request.scope, request.reserved_by, crate::secret::hash_text(token), tx.now, expires])?;
-    let active = Active { id, reserved_by: request.reserved_by.clone(), until: tx.uptime + ttl };
-    tx.state.reservations.insert(request.scope.clone(), active);
-    pause_limits(tx);
-    let mut view = get(tx, id)?;
+    let (ttl, clocks) = (ttl_ms(request.ttl_seconds)?, tx.clocks());
+    let holder = (request.reserved_by.as_str(), crate::secret::hash_text(token));
+    apply(tx, |all| all.begin(scope.clone(), holder, ttl, clocks))?;
+    let mut view = get_by(tx, "scope = ?1 AND status = 'ACTIVE'", &scope.to_string())?
+        .ok_or_else(|| Refusal::internal("the reservation was not written"))?;
     view.token = Some(token.to_owned());
     Ok(view)
 }
 
+/// Changes reservations in memory and in their rows, or in neither.
+fn apply(
+    tx: &mut Tx<'_>,
+    change: impl FnOnce(&mut Reservations) -> Result<Vec<ReservationChange>, Refused>,
+) -> Result<(), Failed> {
+    let before = tx.state.reservations.clone();
+    let changes = change(&mut tx.state.reservations)?;
+    let written = write(tx, changes);
+    if written.is_err() {
+        tx.state.reservations = before;
+    }
+    written
+}
+
+/// Writes what happened to reservations; claims that waited for their end look again.
+fn write(tx: &mut Tx<'_>, changes: Vec<ReservationChange>) -> Result<(), Failed> {
+    let mut has_ended = false;
+    for change in changes {
+        match change {
+            ReservationChange::Began { id, scope, reserved_by, token_hash, at, expires } => tx
+                .db
+                .prepare_cached(
+                    "INSERT INTO reservation (id, scope, reserved_by, token_hash, reserved_ms, expires_ms, status)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'ACTIVE')",
+                )?
+                .execute(params![id, scope.to_string(), reserved_by, token_hash, at, expires])?,
+            ReservationChange::Renewed { id, expires } => tx
+                .db
+                .prepare_cached("UPDATE reservation SET expires_ms = ?2 WHERE id = ?1")?
+                .execute([id, expires])?,
+            ReservationChange::Ended { id, status, at } => {
+                has_ended = true;
+                tx.db
+                    .prepare_cached("UPDATE reservation SET status = ?2, ended_ms = ?3 WHERE id = ?1")?
+                    .execute(params![id, status.as_str(), at])?
+            }
+        };
+    }
+    pause_limits(tx);
+    if has_ended {
+        tx.wake_all();
+    }
+    Ok(())
+}
+
 /// A reservation with what still runs in its scope.
 pub fn get(tx: &mut Tx<'_>, id: i64) -> Result<ReservationView, Failed> {
-    let row = tx
-        .db
-        .prepare_cached(
-            "SELECT id, scope, reserved_by, reserved_ms, expires_ms, ended_ms, status FROM reservation WHERE id = ?1",
-        )?
-        .query_row([id], view)
-        .optional()?;
-    let mut view = row.ok_or_else(|| Refusal::not_found("reservation", id))?;
-    view.still_running = Some(running_in(tx, &view.scope));
-    Ok(view)
+    get_by(tx, "id = ?1", &id)?.ok_or_else(|| Refusal::not_found("reservation", id).into())
+}
+
+fn get_by(
+    tx: &mut Tx<'_>,
+    condition: &str,
+    value: &dyn ToSql,
+) -> Result<Option<ReservationView>, Failed> {
+    let sql = format!("{ROWS} WHERE {condition}");
+    let row = tx.db.prepare_cached(&sql)?.query_row([value], view).optional()?;
+    Ok(row.map(|view| ReservationView { still_running: Some(running_in(tx, &view.scope)), ..view }))
 }
 
 /// The newest reservations.
 pub fn list(tx: &Tx<'_>) -> Result<Vec<ReservationView>, Failed> {
-    let mut statement = tx.db.prepare_cached(
-        "SELECT id, scope, reserved_by, reserved_ms, expires_ms, ended_ms, status FROM reservation ORDER BY id DESC LIMIT 1000",
-    )?;
+    let mut statement = tx.db.prepare_cached(&format!("{ROWS} ORDER BY id DESC LIMIT 1000"))?;
     Ok(statement.query_map([], view)?.collect::<Result<_, _>>()?)
 }
 
@@ -180,13 +188,11 @@ fn view(row: &rusqlite::Row<'_>) -> rusqlite::Result<ReservationView> {
 }
 
 fn running_in(tx: &Tx<'_>, scope: &str) -> i64 {
-    let held = |w: &torc_model::core::Workflow| i64::from(w.held_count());
-    match scope.split_once(':') {
-        Some(("workflow", id)) => {
-            id.parse().ok().and_then(|id| tx.state.workflows.get(&WorkflowId(id))).map_or(0, held)
-        }
-        Some(("limit", name)) => tx.state.limits.get(name).map_or(0, |l| l.used),
-        Some(_) | None => tx.state.workflows.values().map(held).sum(),
+    let held = |w: &torc_engine::Workflow| i64::from(w.held_count());
+    match Scope::parse(scope) {
+        Some(Scope::Workflow(id)) => tx.state.workflows.get(&id).map_or(0, held),
+        Some(Scope::Limit(name)) => tx.state.limits.get(&name).map_or(0, |limit| limit.used),
+        Some(Scope::All) | None => tx.state.workflows.values().map(held).sum(),
     }
 }
 
@@ -196,8 +202,12 @@ pub fn release(
     id: i64,
     token: &ReservationToken,
 ) -> Result<ReservationView, Failed> {
-    let scope = active_scope(tx, id, &token.token)?;
-    end(tx, id, &scope, ReservationStatus::Released)?;
+    let known = get(tx, id)?;
+    let (hash, clocks) = (crate::secret::hash_text(&token.token), tx.clocks());
+    apply(tx, |all| {
+        let released = all.release(id, &hash, clocks).map_err(|refused| ended_as(refused, &known));
+        released.map(|change| vec![change])
+    })?;
     get(tx, id)
 }
 
@@ -207,89 +217,45 @@ pub fn renew(
     id: i64,
     token: &ReservationToken,
 ) -> Result<ReservationView, Failed> {
-    let scope = active_scope(tx, id, &token.token)?;
+    let known = get(tx, id)?;
+    let (hash, clocks) = (crate::secret::hash_text(&token.token), tx.clocks());
     let ttl = ttl_ms(token.ttl_seconds)?;
-    let expires = tx.now + ttl;
-    tx.db
-        .prepare_cached("UPDATE reservation SET expires_ms = ?2 WHERE id = ?1")?
-        .execute([id, expires])?;
-    if let Some(active) = tx.state.reservations.get_mut(&scope) {
-        active.until = tx.uptime + ttl;
-    }
+    apply(tx, |all| {
+        let renewed =
+            all.renew(id, &hash, ttl, clocks).map_err(|refused| ended_as(refused, &known));
+        renewed.map(|change| vec![change])
+    })?;
     get(tx, id)
 }
 
-fn active_scope(tx: &mut Tx<'_>, id: i64, token: &str) -> Result<String, Failed> {
-    let row: Option<(String, String, String)> = tx
-        .db
-        .prepare_cached("SELECT scope, token_hash, status FROM reservation WHERE id = ?1")?
-        .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
-    let (scope, hash, status) = row.ok_or_else(|| Refusal::not_found("reservation", id))?;
-    if hash != crate::secret::hash_text(token) {
-        return Err(Refusal::conflict(
-            ErrorCode::WrongToken,
-            format!("the token is not that of reservation {id}"),
-        )
-        .into());
+/// Says also how a reservation ended.
+fn ended_as(mut refused: Refused, known: &ReservationView) -> Refused {
+    if refused.code == ErrorCode::ReservationEnded {
+        let how = match known.status {
+            ReservationStatus::Active => ReservationStatus::Expired,
+            ended => ended,
+        };
+        refused.message = format!("{} ({how})", refused.message);
     }
-    let live = tx.state.reservations.get(&scope).is_some_and(|r| r.id == id && r.until > tx.uptime);
-    let is_active = ReservationStatus::parse(&status) == Some(ReservationStatus::Active);
-    if !is_active || !live {
-        let message = format!(
-            "reservation {id} has ended ({})",
-            if is_active { ReservationStatus::Expired.as_str() } else { &status }
-        );
-        return Err(Refusal::conflict(ErrorCode::ReservationEnded, message)
-            .hint("make a new one")
-            .into());
-    }
-    Ok(scope)
+    refused
 }
 
 /// Reservations to expire: those whose time has come, or all.
-pub fn due(tx: &Tx<'_>, all: bool) -> Result<Vec<ReservationView>, Failed> {
-    if tx.state.reservations.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut statement = tx.db.prepare_cached(
-        "SELECT id, scope, reserved_by, reserved_ms, expires_ms, ended_ms, status FROM reservation
-         WHERE status = 'ACTIVE' ORDER BY id",
-    )?;
-    let active: Vec<ReservationView> = statement.query_map([], view)?.collect::<Result<_, _>>()?;
-    let is_over = |r: &ReservationView| {
-        tx.state
-            .reservations
-            .get(&r.scope)
-            .is_none_or(|known| known.id != r.id || known.until <= tx.uptime)
-    };
-    Ok(active.into_iter().filter(|r| all || is_over(r)).collect())
+pub fn due(tx: &mut Tx<'_>, all: bool) -> Result<Vec<ReservationView>, Failed> {
+    let due = tx.state.reservations.due(tx.uptime, all);
+    due.into_iter().map(|(id, _)| get(tx, id)).collect()
 }
 
-/// Ends a reservation; claims that waited for it look again.
-pub fn end(tx: &mut Tx<'_>, id: i64, scope: &str, status: ReservationStatus) -> Result<(), Failed> {
-    tx.db
-        .prepare_cached(
-            "UPDATE reservation SET status = ?2, ended_ms = ?3 WHERE id = ?1 AND status = 'ACTIVE'",
-        )?
-        .execute(params![id, status.as_str(), tx.now])?;
-    tx.state.reservations.remove(scope);
-    pause_limits(tx);
-    tx.wake_all();
-    Ok(())
+/// Ends those whose time has come, or all.
+pub fn expire(tx: &mut Tx<'_>, all: bool) -> Result<(), Failed> {
+    let clocks = tx.clocks();
+    apply(tx, |reservations| Ok(reservations.expire(clocks, all)))
 }
 
 /// Tells the limits which of them are reserved.
 fn pause_limits(tx: &mut Tx<'_>) {
-    let reserved: Vec<String> = tx
-        .state
-        .reservations
-        .keys()
-        .filter_map(|s| s.strip_prefix("limit:"))
-        .map(str::to_owned)
-        .collect();
     for (name, limit) in &mut tx.state.limits {
-        limit.paused = reserved.contains(name);
+        limit.paused = tx.state.reservations.pauses_limit(name);
     }
 }
 
@@ -314,8 +280,8 @@ pub fn set_limit(tx: &mut Tx<'_>, name: &str, max: i64) -> Result<LimitView, Fai
     Ok(LimitView { name: name.to_owned(), max, used })
 }
 
-fn uses(workflow: &torc_model::core::Workflow, name: &str) -> i64 {
-    let takes = |j: &&torc_model::core::Job| {
+fn uses(workflow: &torc_engine::Workflow, name: &str) -> i64 {
+    let takes = |j: &&torc_engine::Job| {
         j.held.is_some() && workflow.classes[j.class as usize].uses.iter().any(|u| u == name)
     };
     let held = [JobStatus::Pending, JobStatus::Running];

@@ -7,13 +7,13 @@ use super::writer::{Failed, Runner, Tx};
 use crate::boot::identity;
 use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet, VecDeque};
+use torc_engine::{Change, Claim, Claimed, End, Lost};
 use torc_model::api::{
     ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse,
     CompletionReport, ErrorCode, Evidence, FileRef, Goodbye, GoodbyeAnswer, Heartbeat,
     HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered,
     RunnerScheduler, StartReport,
 };
-use torc_model::core::{Change, Claim, Claimed, End, Lost};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Settings};
@@ -275,7 +275,7 @@ fn is_alone(runners: &HashMap<RunnerId, Runner>, id: WorkflowId, runner: RunnerI
 /// None of the ready jobs is for the runner that asks, nor for another one that is there.
 fn nobody_takes(
     runners: &HashMap<RunnerId, Runner>,
-    workflow: &torc_model::core::Workflow,
+    workflow: &torc_engine::Workflow,
     id: WorkflowId,
     request: &ClaimRequest,
 ) -> bool {
@@ -321,7 +321,7 @@ fn reports(
     Ok((started, completed))
 }
 
-fn reason(workflow: &torc_model::core::Workflow, response: &ClaimResponse) -> String {
+fn reason(workflow: &torc_engine::Workflow, response: &ClaimResponse) -> String {
     if response.workflow_complete {
         "the workflow is complete".into()
     } else if workflow.has_ready() && response.idle {
@@ -491,7 +491,7 @@ fn claim_actions(
         given.iter().any(|(_, action, at)| *action == id && *at > uptime - ACTION_FORGOTTEN_MS)
     };
     let workflow = tx.workflow(id)?;
-    let again = |a: &&torc_model::core::Action| {
+    let again = |a: &&torc_engine::Action| {
         let is_its_own = a.state == ActionState::Claimed && a.by == Some(runner);
         (is_its_own && (unsure || !is_fresh(a.id)))
             || ((is_its_own || a.persistent) && is_repeated(a.id))

@@ -2,8 +2,8 @@
 
 use super::writer::{Failed, Tx};
 use serde_json::Value;
+use torc_engine::Change;
 use torc_model::api::StepEvents;
-use torc_model::core::Change;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::steps::StepEvent;
 

@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::reservations;
 use super::runners::LEASE_SECONDS;
 use super::writer::{Failed, Holdup, Runner, Tx};
-use torc_model::core::{Claim, Explanation, NO_RUNNER, RunnerFacts};
+use torc_engine::{Claim, Explanation, NO_RUNNER, RunnerFacts};
 use torc_model::ids::{JobId, RunnerId};
 use torc_model::status::JobStatus;
 

@@ -14,7 +14,6 @@
 //! the next job of a chain waits for.
 
 use super::refusal::Refusal;
-use super::reservations::Reservations;
 use super::webhooks::{self, Endpoint};
 use super::{load, persist};
 use rusqlite::Connection;
@@ -24,8 +23,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, broadcast, oneshot, watch};
+use torc_engine::{Clocks, Limits, Reservations, Workflow};
 use torc_model::api::EventView;
-use torc_model::core::{Limits, Workflow};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::recovery::Health;
@@ -62,8 +61,8 @@ impl From<Refusal> for Failed {
     }
 }
 
-impl From<torc_model::core::Refused> for Failed {
-    fn from(refused: torc_model::core::Refused) -> Self {
+impl From<torc_engine::Refused> for Failed {
+    fn from(refused: torc_engine::Refused) -> Self {
         Self::Refused(Refusal::conflict(refused.code, refused.message).maybe_hint(refused.hint))
     }
 }
@@ -506,8 +505,7 @@ impl Writer {
         let (now, uptime) = (crate::clock::now_ms(), crate::clock::boottime_ms());
         let delayed =
             self.state.workflows.values().filter_map(Workflow::next_due).map(|due| due - now);
-        let reserved =
-            self.state.reservations.values().map(|r| r.until - uptime).filter(|left| *left > 0);
+        let reserved = self.state.reservations.next_end(uptime).map(|end| end - uptime);
         let wait = delayed.chain(reserved).min().unwrap_or(3_600_000);
         Duration::from_millis(wait.clamp(1, 3_600_000) as u64)
     }
@@ -515,7 +513,7 @@ impl Writer {
     fn wake_due(&mut self) {
         let now = crate::clock::now_ms();
         let uptime = crate::clock::boottime_ms();
-        if self.state.reservations.values().any(|r| r.until <= uptime) {
+        if !self.state.reservations.due(uptime, false).is_empty() {
             self.state.workflows.keys().for_each(|id| wake(&self.wakes, *id));
         }
         for (id, workflow) in &mut self.state.workflows {
@@ -756,6 +754,11 @@ impl State {
 }
 
 impl Tx<'_> {
+    /// The time of the request.
+    pub fn clocks(&self) -> Clocks {
+        Clocks { now: self.now, uptime: self.uptime }
+    }
+
     /// The engine's copy of a workflow, loaded if need be.
     pub fn workflow(&mut self, id: WorkflowId) -> Result<&mut Workflow, Failed> {
         if !self.state.workflows.contains_key(&id) {
@@ -772,7 +775,7 @@ impl Tx<'_> {
     pub fn apply<T>(
         &mut self,
         id: WorkflowId,
-        step: impl FnOnce(&mut Workflow, &mut Limits, i64) -> Result<T, torc_model::core::Refused>,
+        step: impl FnOnce(&mut Workflow, &mut Limits, i64) -> Result<T, torc_engine::Refused>,
     ) -> Result<T, Failed> {
         let mut limits = std::mem::take(&mut self.state.limits);
         let next_attempt = self.state.next_attempt;
@@ -798,7 +801,7 @@ impl Tx<'_> {
     pub fn write(
         &mut self,
         id: WorkflowId,
-        changes: Vec<torc_model::core::Change>,
+        changes: Vec<torc_engine::Change>,
     ) -> Result<(), Failed> {
         let known = self.new_events.len();
         let wakes = persist::write(

@@ -6,6 +6,7 @@ use rusqlite::Row;
 use torc_model::api::Page;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{AdjustmentView, Change};
+use torc_model::status::Adjustable;
 
 const LIST: List = List {
     rows: "SELECT d.*, j.name AS job_name FROM adjustment d JOIN job j ON j.id = d.job_id",
@@ -41,7 +42,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<AdjustmentView> {
         run_id: row.get("run_id")?,
         attempt_id: row.get("attempt_id")?,
         change: Change {
-            field: row.get("field")?,
+            field: page::word(row, "field", Adjustable::parse)?,
             from: row.get("from_value")?,
             to: row.get("to_value")?,
         },

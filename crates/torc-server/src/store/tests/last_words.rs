@@ -3,8 +3,8 @@
 use super::allocations::plan;
 use super::*;
 use crate::store::writer::Tx;
+use torc_engine::Lost;
 use torc_model::api::{CompletionBatch, Evidence};
-use torc_model::core::Lost;
 use torc_model::slurm::wire::{Observation, Observations, ObservedView, SubmissionOutcome};
 use torc_model::slurm::{Ending, Verdict, state};
 use torc_model::status::{EndDetail, EvidenceSource, Trigger};

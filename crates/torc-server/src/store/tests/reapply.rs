@@ -107,7 +107,7 @@ async fn a_longer_timeout_of_a_recovery_stays() {
     for (asked, given) in [(10, 15), (12, 15), (30, 30)] {
         let mut f = Fixture::new(timed(10, "true")).await;
         let id = f.id;
-        let change = Change::new("timeout", Some(10), 15);
+        let change = Change::new(torc_model::status::Adjustable::Timeout, Some(10), 15);
         f.store
             .writer
             .call(move |tx| {

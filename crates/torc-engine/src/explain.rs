@@ -1,11 +1,11 @@
 //! Why is a job where it is? Answered by the code that decides, so that the answer is true.
 
 use super::claim::{Claim, Limits, why_not};
-use super::class::Room;
 use super::workflow::Workflow;
-use crate::api::Capacity;
-use crate::ids::JobId;
-use crate::status::{AttemptState, JobStatus, StatusReason};
+use torc_model::api::Capacity;
+use torc_model::class::Room;
+use torc_model::ids::JobId;
+use torc_model::status::{AttemptState, JobStatus, StatusReason};
 
 /// An answer for people. Job names are for the caller to fill in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -189,9 +189,9 @@ impl Workflow {
     /// Attempts a runner holds that have not started yet.
     pub fn claimed_before(
         &self,
-        runner: crate::ids::RunnerId,
+        runner: torc_model::ids::RunnerId,
         time: i64,
-    ) -> Vec<crate::ids::AttemptId> {
+    ) -> Vec<torc_model::ids::AttemptId> {
         self.held_by(runner)
             .filter_map(|index| {
                 let job = &self.jobs[index as usize];

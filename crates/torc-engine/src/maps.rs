@@ -9,13 +9,13 @@ use super::change::Change;
 use super::claim::{LimitUse, Limits};
 use super::machine::JobEvent;
 use super::workflow::{Refused, Workflow};
-use crate::api::ErrorCode;
-use crate::event::EventKind;
-use crate::ids::JobId;
-use crate::status::{JobStatus, Origin, StatusReason};
-use crate::steps::Tolerate;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use torc_model::api::ErrorCode;
+use torc_model::event::EventKind;
+use torc_model::ids::JobId;
+use torc_model::status::{JobStatus, Origin, StatusReason};
+use torc_model::steps::Tolerate;
 
 /// What ties a map to its items.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -401,8 +401,8 @@ impl Workflow {
 mod tests {
     use super::super::{Change, Class, NewJob, Reason, Seeds};
     use super::*;
-    use crate::ids::WorkflowId;
-    use crate::plan::Settings;
+    use torc_model::ids::WorkflowId;
+    use torc_model::plan::Settings;
 
     fn jobs(number: i64) -> Workflow {
         let mut workflow = Workflow::new(WorkflowId(1), Settings::default(), Vec::new());

@@ -1,14 +1,14 @@
 //! Claims: which ready jobs a runner gets.
 
 use super::change::Change;
-use super::class::{Class, Room};
-use super::machine::{AttemptEvent, JobEvent};
+use super::machine::{AttemptEvent, JobEvent, Machine};
 use super::workflow::{Held, Workflow};
-use crate::api::Capacity;
-use crate::chance;
-use crate::ids::{AttemptId, JobId, RunnerId};
-use crate::status::AttemptState;
 use std::collections::BTreeMap;
+use torc_model::api::Capacity;
+use torc_model::chance;
+use torc_model::class::{Class, Room};
+use torc_model::ids::{AttemptId, JobId, RunnerId};
+use torc_model::status::AttemptState;
 
 /// How much of a named limit is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -2,12 +2,12 @@
 //! after every step.
 
 use super::*;
-use crate::api::{Capacity, ErrorCode, Evidence};
-use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use crate::plan::{Rule, Settings};
-use crate::status::{AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
+use torc_model::api::{Capacity, ErrorCode, Evidence};
+use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::plan::{Rule, Settings};
+use torc_model::status::{AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin};
 
 /// What the changes say, kept apart from the engine: the database of the test.
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl World {
             ..Rule::default()
         };
         let handlers = if rules {
-            let backoff = crate::plan::Backoff {
+            let backoff = torc_model::plan::Backoff {
                 delay_seconds: 5.0,
                 factor: 2.0,
                 max_seconds: None,

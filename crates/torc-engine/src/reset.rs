@@ -1,15 +1,15 @@
 //! What people do to jobs: initialize, reset, retry, classify, cancel, hold, disable, adjust.
 
 use super::change::Change;
-use super::machine::JobEvent;
+use super::machine::{JobEvent, Machine};
 use super::workflow::{Next, Refused, Workflow};
-use crate::api::ErrorCode;
-use crate::event::EventKind;
-use crate::ids::AttemptId;
-use crate::status::{JobStatus, Origin, StatusReason};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use torc_model::api::ErrorCode;
+use torc_model::event::EventKind;
+use torc_model::ids::AttemptId;
+use torc_model::status::{JobStatus, Origin, StatusReason};
 
 /// Which jobs shall run again.
 #[derive(Clone, PartialEq, Debug)]
@@ -524,7 +524,7 @@ impl Workflow {
     }
 
     /// What the next attempt of a job needs.
-    pub fn next_class_of(&self, index: u32) -> &super::Class {
+    pub fn next_class_of(&self, index: u32) -> &crate::Class {
         let job = &self.jobs[index as usize];
         &self.classes[job.next_class.unwrap_or(job.class) as usize]
     }

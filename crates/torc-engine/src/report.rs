@@ -2,20 +2,20 @@
 
 use super::change::{Change, End};
 use super::claim::Limits;
-use super::machine::{AttemptEvent, JobEvent};
+use super::machine::{AttemptEvent, JobEvent, Machine};
 use super::rules::{Failure, Verdict};
 use super::shy::PREFERENCE_MS;
 use super::workflow::{Next, Workflow};
-use crate::api::{Evidence, RecoveryScript};
-use crate::chance;
-use crate::event::EventKind;
-use crate::ids::{AttemptId, RunnerId};
-use crate::plan::Rule;
-use crate::status::{
+use serde_json::json;
+use torc_model::api::{Evidence, RecoveryScript};
+use torc_model::chance;
+use torc_model::event::EventKind;
+use torc_model::ids::{AttemptId, RunnerId};
+use torc_model::plan::Rule;
+use torc_model::status::{
     AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome, StatusReason,
 };
-use crate::words;
-use serde_json::json;
+use torc_model::words;
 
 /// A recovery script is killed after this long unless its rule says otherwise.
 const SCRIPT_TIMEOUT_SECONDS: i64 = 600;
@@ -550,7 +550,7 @@ fn describe(failure: &Failure<'_>) -> String {
         Cause::Signal => {
             format!(
                 "{} (code {})",
-                super::rules::signal_name(failure.signal.unwrap_or(0)),
+                torc_model::signal::name(failure.signal.unwrap_or(0)),
                 failure.return_code
             )
         }

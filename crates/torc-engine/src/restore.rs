@@ -5,10 +5,10 @@ use super::actions::NewAction;
 use super::claim::Limits;
 use super::rules::CompiledHandler;
 use super::workflow::{Held, NewJob, Workflow};
-use crate::api::RecoveryScript;
-use crate::ids::{AttemptId, JobId, WorkflowId};
-use crate::plan::Settings;
-use crate::status::{JobStatus, Outcome, StatusReason};
+use torc_model::api::RecoveryScript;
+use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::plan::Settings;
+use torc_model::status::{JobStatus, Outcome, StatusReason};
 
 /// A job and where its row says it stands.
 #[derive(Clone, PartialEq, Debug)]

@@ -7,9 +7,9 @@
 //! jobs.
 
 use super::report::Lost;
-use crate::api::Evidence;
-use crate::status::{Cause, EvidenceSource};
-use crate::words;
+use torc_model::api::Evidence;
+use torc_model::status::{Cause, EvidenceSource};
+use torc_model::words;
 
 /// What is known about a runner's process, from its own host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

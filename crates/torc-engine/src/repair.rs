@@ -8,13 +8,13 @@ use super::claim::Limits;
 use super::machine::JobEvent;
 use super::report::Lost;
 use super::workflow::Workflow;
-use crate::api::Evidence;
-use crate::event::EventKind;
-use crate::ids::{AttemptId, RunnerId};
-use crate::status::{AttemptState, Cause, EvidenceSource, JobStatus, Origin, StatusReason};
-use crate::words;
 use serde_json::json;
 use std::collections::HashMap;
+use torc_model::api::Evidence;
+use torc_model::event::EventKind;
+use torc_model::ids::{AttemptId, RunnerId};
+use torc_model::status::{AttemptState, Cause, EvidenceSource, JobStatus, Origin, StatusReason};
+use torc_model::words;
 
 /// The newest ended attempt of a job in this run, as its row says.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,8 +1,8 @@
 //! The two state machines as pure functions over (state, event). Every pair is written down: no
 //! wildcard.
 
-use crate::status::{AttemptState, JobStatus};
 use std::fmt;
+use torc_model::status::{AttemptState, JobStatus};
 
 /// Something that happened to a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,9 +81,19 @@ impl<S: fmt::Display, E: fmt::Debug> fmt::Display for IllegalEvent<S, E> {
     }
 }
 
-impl JobStatus {
-    /// The status after an event.
-    pub fn after(self, event: JobEvent) -> Result<Self, IllegalEvent<Self, JobEvent>> {
+/// A state that events move.
+pub trait Machine: Sized {
+    /// What can happen.
+    type Event;
+
+    /// The state after an event.
+    fn after(self, event: Self::Event) -> Result<Self, IllegalEvent<Self, Self::Event>>;
+}
+
+impl Machine for JobStatus {
+    type Event = JobEvent;
+
+    fn after(self, event: JobEvent) -> Result<Self, IllegalEvent<Self, JobEvent>> {
         use JobEvent as E;
         let illegal = Err(IllegalEvent { state: self, event });
         match self {
@@ -274,9 +284,11 @@ pub enum AttemptEvent {
     Ended(AttemptState),
 }
 
-impl AttemptState {
-    /// The state after an event. Ended attempts never move.
-    pub fn after(self, event: AttemptEvent) -> Result<Self, IllegalEvent<Self, AttemptEvent>> {
+/// Ended attempts never move.
+impl Machine for AttemptState {
+    type Event = AttemptEvent;
+
+    fn after(self, event: AttemptEvent) -> Result<Self, IllegalEvent<Self, AttemptEvent>> {
         use AttemptEvent as E;
         match (self, event) {
             (Self::Queued, E::Claimed) => Ok(Self::Claimed),

@@ -15,7 +15,6 @@
 mod actions;
 mod change;
 mod claim;
-mod class;
 mod edges;
 mod explain;
 mod liveness;
@@ -24,6 +23,7 @@ mod maps;
 mod queue;
 mod repair;
 mod report;
+mod reservations;
 mod reset;
 mod restore;
 mod rules;
@@ -36,16 +36,15 @@ mod tests;
 pub use actions::{Action, NewAction};
 pub use change::{Change, End, NewAttempt};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
-pub use class::{Class, Room, time_limit};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts};
 pub use liveness::{Allocation, Life, Process, RunnerLife};
-pub use machine::{AttemptEvent, IllegalEvent, JobEvent};
+pub use machine::{AttemptEvent, IllegalEvent, JobEvent, Machine};
 pub use maps::{MapJob, Tally, limit_name};
 pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
+pub use reservations::{Clocks, Reservation, ReservationChange, Reservations, Scope};
 pub use reset::{Adjustment, Reason, Seeds};
 pub use restore::{EndedRow, JobRow, LiveRow, Rows};
-pub use rules::{
-    CompiledHandler, Failure, RuleError, Verdict, signal_name, signal_names, signal_number,
-};
+pub use rules::{CompiledHandler, Failure, RuleError, Verdict};
+pub use torc_model::class::{Class, Room, time_limit};
 pub use workflow::{Held, Job, NewJob, Refused, Workflow};

@@ -3,11 +3,11 @@
 
 use super::change::Change;
 use super::workflow::Workflow;
-use crate::event::EventKind;
-use crate::ids::{ActionId, RunnerId};
-use crate::status::{ActionState, JobStatus, Trigger};
 use serde_json::json;
 use std::collections::BTreeSet;
+use torc_model::event::EventKind;
+use torc_model::ids::{ActionId, RunnerId};
+use torc_model::status::{ActionState, JobStatus, Trigger};
 
 /// An action and how far its trigger has come.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,8 +1,8 @@
 //! Retries prefer another machine: for a short while the one on which an attempt failed does not
 //! get the next.
 
-use crate::ids::RunnerId;
 use std::collections::{BTreeSet, HashMap};
+use torc_model::ids::RunnerId;
 
 /// How long another machine has the first chance. Longer would cost more than the preference is
 /// worth.

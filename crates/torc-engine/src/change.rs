@@ -1,12 +1,12 @@
 //! What a method of the engine did, for the store to write down.
 
-use crate::api::{Evidence, RecoveryScript, ScriptResult};
-use crate::event::EventKind;
-use crate::ids::{ActionId, AttemptId, JobId, RunnerId};
-use crate::status::{
+use serde_json::Value;
+use torc_model::api::{Evidence, RecoveryScript, ScriptResult};
+use torc_model::event::EventKind;
+use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
+use torc_model::status::{
     ActionState, AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome, StatusReason,
 };
-use serde_json::Value;
 
 /// One row to write. The order matters: rows are written as they come.
 #[derive(Clone, PartialEq, Debug)]
@@ -166,7 +166,7 @@ pub struct End {
     /// Where that end begins in the file, in bytes.
     pub stderr_tail_start: Option<i64>,
     /// What its runner saw of a failure beside that.
-    pub observed: Option<crate::recovery::Observed>,
+    pub observed: Option<torc_model::recovery::Observed>,
     /// How the recovery script went.
     pub script: Option<ScriptResult>,
     /// What the steps did.

@@ -2,22 +2,22 @@
 
 use super::actions::Action;
 use super::change::{Change, End, NewAttempt};
-use super::class::Class;
 use super::edges::Edges;
-use super::machine::JobEvent;
+use super::machine::{JobEvent, Machine};
 use super::queue::{Key, Queue};
 use super::rules::CompiledHandler;
 use super::shy::Shy;
-use crate::api::{ErrorCode, RecoveryScript};
-use crate::event::EventKind;
-use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
-use crate::plan::Settings;
-use crate::sparse::Sparse;
-use crate::status::{AttemptState, Cause, EndedBy, JobStatus, Origin, StatusReason};
-use crate::words;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use torc_model::api::{ErrorCode, RecoveryScript};
+use torc_model::class::Class;
+use torc_model::event::EventKind;
+use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::plan::Settings;
+use torc_model::sparse::Sparse;
+use torc_model::status::{AttemptState, Cause, EndedBy, JobStatus, Origin, StatusReason};
+use torc_model::words;
 
 /// A request that can not be granted. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,7 +113,7 @@ pub struct Rare {
     pub script: Option<RecoveryScript>,
 }
 
-crate::plain!(Rare);
+torc_model::plain!(Rare);
 
 impl std::ops::Deref for Job {
     type Target = Rare;

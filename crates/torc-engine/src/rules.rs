@@ -1,9 +1,10 @@
 //! Failure handlers: which rule speaks of a failure, and whether it still has a retry to give.
 
-use crate::plan::{Backoff, Rule};
-use crate::status::Cause;
 use regex::{Regex, RegexBuilder};
 use std::fmt;
+use torc_model::plan::{Backoff, Rule};
+use torc_model::signal;
+use torc_model::status::Cause;
 
 /// What is known about a failed attempt.
 #[derive(Clone, PartialEq, Debug)]
@@ -63,62 +64,6 @@ pub enum Verdict<'a> {
 
 /// The compiled size of one regex is bounded: specs come from other people.
 const REGEX_LIMIT: usize = 1 << 20;
-
-/// Numbers of the signals that rules may name.
-const SIGNALS: &[(&str, i64)] = &[
-    ("SIGHUP", 1),
-    ("SIGINT", 2),
-    ("SIGQUIT", 3),
-    ("SIGILL", 4),
-    ("SIGTRAP", 5),
-    ("SIGABRT", 6),
-    ("SIGBUS", 7),
-    ("SIGFPE", 8),
-    ("SIGKILL", 9),
-    ("SIGUSR1", 10),
-    ("SIGSEGV", 11),
-    ("SIGUSR2", 12),
-    ("SIGPIPE", 13),
-    ("SIGALRM", 14),
-    ("SIGTERM", 15),
-    ("SIGSTKFLT", 16),
-    ("SIGCHLD", 17),
-    ("SIGCONT", 18),
-    ("SIGSTOP", 19),
-    ("SIGTSTP", 20),
-    ("SIGTTIN", 21),
-    ("SIGTTOU", 22),
-    ("SIGURG", 23),
-    ("SIGXCPU", 24),
-    ("SIGXFSZ", 25),
-    ("SIGVTALRM", 26),
-    ("SIGPROF", 27),
-    ("SIGWINCH", 28),
-    ("SIGIO", 29),
-    ("SIGPWR", 30),
-    ("SIGSYS", 31),
-];
-
-/// The number of a signal written as `SIGSEGV`, `segv` or `11`.
-pub fn signal_number(text: &str) -> Option<i64> {
-    let upper = text.trim().to_ascii_uppercase();
-    let full = if upper.starts_with("SIG") { upper.clone() } else { format!("SIG{upper}") };
-    let by_number = || upper.parse().ok().filter(|n| (1..=64).contains(n));
-    SIGNALS.iter().find(|(name, _)| *name == full).map(|(_, n)| *n).or_else(by_number)
-}
-
-/// The names of all signals.
-pub fn signal_names() -> impl Iterator<Item = &'static str> + Clone {
-    SIGNALS.iter().map(|(name, _)| *name)
-}
-
-/// The name of a signal, `SIGSEGV`, or `signal 42`.
-pub fn signal_name(number: i64) -> String {
-    SIGNALS
-        .iter()
-        .find(|(_, n)| *n == number)
-        .map_or_else(|| format!("signal {number}"), |(name, _)| (*name).to_owned())
-}
 
 impl CompiledHandler {
     /// Checks and compiles a list of rules.
@@ -197,7 +142,9 @@ fn compile(index: usize, rule: &Rule) -> Result<CompiledRule, RuleError> {
     let signals = rule
         .signals
         .iter()
-        .map(|s| signal_number(s).ok_or_else(|| error("signals", format!("`{s}` is not a signal"))))
+        .map(|s| {
+            signal::number(s).ok_or_else(|| error("signals", format!("`{s}` is not a signal")))
+        })
         .collect::<Result<_, _>>()?;
     let stderr = rule
         .stderr_matches
@@ -227,16 +174,6 @@ fn check_backoff(backoff: &Backoff) -> Result<(), String> {
         return Err("`jitter` must be between 0 and 1".into());
     }
     Ok(())
-}
-
-impl Backoff {
-    /// Milliseconds to wait before the `n`th retry by this rule. `unit` in 0..1 decides within the
-    /// jitter.
-    pub fn wait_ms(&self, n: u32, unit: f64) -> i64 {
-        let grown = self.delay_seconds * self.factor.powi(n.saturating_sub(1).min(1000) as i32);
-        let capped = grown.min(self.max_seconds.unwrap_or(f64::INFINITY)).min(365.0 * 86_400.0);
-        (capped * (1.0 + self.jitter * (2.0 * unit - 1.0)) * 1000.0) as i64
-    }
 }
 
 #[cfg(test)]
