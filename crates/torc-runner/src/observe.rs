@@ -39,7 +39,7 @@ pub struct Recent {
     cpu_seconds: f64,
     io_bytes: u64,
     wakeups: u64,
-    was_runnable: bool,
+    would_go_on: bool,
     stands: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Look {
             cpu_seconds: (self.cpu_seconds - earlier.cpu_seconds).max(0.0),
             io_bytes: self.io_bytes.saturating_sub(earlier.io_bytes),
             wakeups: self.wakeups.saturating_sub(earlier.wakeups),
-            was_runnable: tree.iter().any(|p| state(p.pid) == Some('R')),
+            would_go_on: tree.iter().any(|p| would_go_on(p.pid)),
             stands: tree.iter().take(STANDS).filter_map(|p| stand(p.pid)).collect(),
         }
     }
@@ -87,6 +87,15 @@ fn wakeups(pid: i32) -> u64 {
             text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok())
         })
         .sum()
+}
+
+/// It is ready to run, or sleeps for a set time; the kernel names the function it waits in.
+fn would_go_on(pid: i32) -> bool {
+    let sleeps = || {
+        let wchan = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+        wchan.contains("nanosleep")
+    };
+    state(pid) == Some('R') || sleeps()
 }
 
 /// The kernel's letter for what a process does.
@@ -143,7 +152,7 @@ pub fn observed(exit: Option<&Exit>, stdout: Option<&Path>, stderr: Option<&Path
         observed.recent_cpu_seconds = Some(recent.cpu_seconds);
         observed.recent_io_bytes = i64::try_from(recent.io_bytes).ok();
         observed.recent_wakeups = i64::try_from(recent.wakeups).ok();
-        observed.was_runnable = recent.was_runnable;
+        observed.would_go_on = recent.would_go_on;
         observed.stands = recent.stands.clone();
     }
     observed

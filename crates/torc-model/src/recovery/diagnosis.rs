@@ -468,7 +468,7 @@ fn hang(facts: &Facts<'_>) -> Option<String> {
     let io = observed.recent_io_bytes? as f64 / recent;
     let wakeups = observed.recent_wakeups? as f64 / recent;
     let is_still = cpu < IDLE && io < IO_PER_SECOND && wakeups < WAKEUPS_PER_SECOND;
-    (is_still && !observed.was_runnable).then(|| {
+    (is_still && !observed.would_go_on).then(|| {
         format!("for the last {recent:.1} s it used no CPU, read and wrote nothing: it hangs")
     })
 }

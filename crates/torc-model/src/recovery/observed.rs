@@ -26,8 +26,9 @@ pub struct Observed {
     /// socket now and then does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recent_wakeups: Option<i64>,
-    /// One of them was ready to run at the end of it, and had no CPU to do so.
-    pub was_runnable: bool,
+    /// One of them would have gone on by itself at the end of it: it was ready to run and had no
+    /// CPU, or it slept for a set time.
+    pub would_go_on: bool,
     /// How long that part was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recent_seconds: Option<f64>,
