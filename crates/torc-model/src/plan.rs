@@ -42,6 +42,8 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// Named limits that the server gets unless it has them.
     pub limits: BTreeMap<String, i64>,
+    /// Names of the families, by number; see [`crate::family`].
+    pub families: Vec<String>,
     /// The canonical spec this plan was made from as JSON text, for export and for re-reading.
     pub spec: String,
 }
@@ -210,6 +212,8 @@ pub struct Job {
     pub cancel_on_blocking_job_failure: bool,
     /// Higher runs first.
     pub priority: i64,
+    /// Index into [`Plan::families`].
+    pub family: u32,
     /// Everything a runner must know that few jobs set.
     pub extra: Sparse<JobExtra>,
     /// What takes no room in a job that stands alone; its fields can be used like the job's own.

@@ -23,6 +23,8 @@ words! {
         Busy = "busy",
         /// The workflow is canceled.
         Canceled = "canceled",
+        /// The link to the page was used before, or is too old.
+        CodeUsed = "code_used",
         /// The failure handler is the default of its workflow.
         DefaultHandler = "default_handler",
         /// An allocation has this name already.

@@ -58,6 +58,12 @@ pub struct JobView {
     pub extra: Option<Value>,
     /// The last attempt's return code.
     pub return_code: Option<i64>,
+    /// The entry of the spec it came from.
+    #[serde(default)]
+    pub family: String,
+    /// The newest attempt in short (only in lists that ask for it).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<super::LastAttempt>,
     /// Steps of the last attempt that failed and were recovered.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub recovered_steps: i64,

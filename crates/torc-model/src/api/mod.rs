@@ -6,6 +6,7 @@
 mod code;
 mod jobs;
 mod operations;
+mod pages;
 mod reports;
 mod runners;
 mod workflows;
@@ -13,6 +14,7 @@ mod workflows;
 pub use code::ErrorCode;
 pub use jobs::*;
 pub use operations::*;
+pub use pages::*;
 pub use reports::*;
 pub use runners::*;
 pub use workflows::*;

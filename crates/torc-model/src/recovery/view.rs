@@ -37,6 +37,9 @@ pub struct RecoverRequest {
     /// The kinds of nodes that can be had, when the caller knows a cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shapes: Vec<NodeShape>,
+    /// Only these jobs; empty: all that failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub job_ids: Vec<JobId>,
 }
 
 /// A kind of node that can be had, and for how long.
@@ -67,6 +70,7 @@ impl Default for RecoverRequest {
             max_memory_bytes: None,
             max_runtime_seconds: None,
             shapes: Vec::new(),
+            job_ids: Vec::new(),
         }
     }
 }

@@ -7,6 +7,8 @@
 use super::App;
 use super::error::ApiError;
 use super::openapi::{Access, Rules};
+use super::page_access::page_may;
+use super::sessions::Sessions;
 use crate::clock::now_ms;
 use crate::secret::{self, Hash};
 use crate::store::read::Reader;
@@ -17,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
+use torc_model::api::PageScope;
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::token::{Grant, Key};
 
@@ -35,6 +38,8 @@ pub struct Auth {
     recent: Mutex<HashMap<Hash, (WorkflowId, Instant)>>,
     /// Workflows of runners never change, so they are looked up once.
     runners: Mutex<HashMap<RunnerId, WorkflowId>>,
+    /// Sessions of the page, and codes for them.
+    pub(super) sessions: Sessions,
 }
 
 /// What a token is good for.
@@ -48,13 +53,15 @@ pub enum Scope {
     Job(WorkflowId, JobId),
     /// To read a workflow, and to write its user data.
     Action(WorkflowId),
+    /// What a page in a browser does, for every workflow.
+    Page(PageScope),
 }
 
 impl Scope {
     /// The one workflow it is limited to.
     fn workflow(self) -> Option<WorkflowId> {
         match self {
-            Self::Owner => None,
+            Self::Owner | Self::Page(_) => None,
             Self::Runner(id) | Self::Job(id, _) | Self::Action(id) => Some(id),
         }
     }
@@ -66,6 +73,7 @@ impl Scope {
             Self::Runner(_) => "runners",
             Self::Job(..) => "a job",
             Self::Action(_) => "an action",
+            Self::Page(_) => "a page",
         }
     }
 }
@@ -93,6 +101,7 @@ impl Auth {
             reader,
             recent: Mutex::default(),
             runners: Mutex::default(),
+            sessions: Sessions::default(),
         }
     }
 
@@ -107,6 +116,9 @@ impl Auth {
         let hash = secret::hash(token);
         if let Some(scope) = self.remembered(&hash) {
             return Ok(Some(scope));
+        }
+        if let Some(scope) = self.sessions.scope(&self.reader, &hash).await? {
+            return Ok(Some(Scope::Page(scope)));
         }
         let Some(grant) = self.key.read(token) else { return Ok(None) };
         if !self.reader.is_good(grant.clone(), now_ms()).await? {
@@ -174,6 +186,11 @@ pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller
         Scope::Owner => true,
         Scope::Runner(_) => runner,
         Scope::Job(..) | Scope::Action(_) => job,
+        Scope::Page(page) => {
+            let path = head.extensions.get::<MatchedPath>().map_or("", |path| path.as_str());
+            page_may(page, &head.method, path)?;
+            true
+        }
     };
     if is_allowed {
         return Ok(Caller::Known(scope));
@@ -196,7 +213,13 @@ fn access(rules: &Rules, head: &Parts) -> Access {
     }
 }
 
+/// The header of the page: proxies of Open OnDemand and JupyterHub use `Authorization` themselves.
+const PAGE_HEADER: &str = "x-torc-token";
+
 fn bearer(headers: &HeaderMap) -> Result<&str, &'static str> {
+    if let Some(value) = headers.get(PAGE_HEADER) {
+        return value.to_str().map(str::trim).map_err(|_| "the token is not text");
+    }
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = match (values.next(), values.next()) {
         (Some(value), None) => value,
@@ -241,9 +264,8 @@ impl Caller {
     pub fn job(self) -> Option<JobId> {
         match self {
             Self::Known(Scope::Job(_, job)) => Some(job),
-            Self::Known(Scope::Owner | Scope::Runner(_) | Scope::Action(_)) | Self::Stranger => {
-                None
-            }
+            Self::Known(Scope::Owner | Scope::Runner(_) | Scope::Action(_) | Scope::Page(_))
+            | Self::Stranger => None,
         }
     }
 
@@ -287,4 +309,9 @@ impl App {
             false => caller.check(self.reader().get_action(action).await?.workflow_id),
         }
     }
+}
+
+/// The hash of the token of a request.
+pub(super) fn token_hash(headers: &HeaderMap) -> Option<Hash> {
+    Some(secret::hash(bearer(headers).ok()?))
 }

@@ -7,7 +7,7 @@
 //! caches since the last time.
 
 use super::auth::{Authenticated, Caller};
-use super::{App, guard, router};
+use super::{App, guard, page, router};
 use crate::clock::now_ms;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::request::Parts;
@@ -37,14 +37,18 @@ impl Front {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        page::strip_prefix(&mut head);
+        let is_browser = page::is_browser(&head);
         let answer = at_once(&self.app, &head)
+            .or_else(|| page::answer(&self.app, &head))
             .ok_or_else(|| self.routes.clone().oneshot(Request::from_parts(head, Body::new(body))));
         async move {
-            match answer {
+            let answer = match answer {
                 Ok(answer) => answer,
                 Err(routes) => routes.await.unwrap_or_else(|never| match never {}),
-            }
+            };
+            if is_browser { page::guarded(answer) } else { answer }
         }
     }
 }

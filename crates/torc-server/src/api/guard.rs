@@ -116,8 +116,8 @@ async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
     }
 }
 
-/// Refuses requests under a foreign name and requests that a foreign page made.
-pub(super) fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
+/// Refuses requests under a foreign name.
+pub(super) fn check_name(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
     let known = authority(&head.headers, &head.uri).is_some_and(|authority| hosts.allow(authority));
     if !known {
         return Err(ApiError::new(
@@ -127,6 +127,12 @@ pub(super) fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
         )
         .hint("use the address in `server.json`, or start the server with `--allowed-host NAME`"));
     }
+    Ok(())
+}
+
+/// Refuses requests under a foreign name and requests that a foreign page made.
+pub(super) fn check_host(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
+    check_name(hosts, head)?;
     if is_cross_site(&head.headers, hosts) {
         return Err(ApiError::forbidden("requests from other sites are not served"));
     }

@@ -12,6 +12,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use std::collections::HashSet;
 use torc_model::api::{AttemptView, CancelJobs, CanceledJobs, JobView, Page, RetryJobs, UpdateJob};
+use torc_model::filter::Filter;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::status::JobStatus;
 use utoipa::IntoParams;
@@ -37,6 +38,12 @@ list_query! {
         held: Option<bool>,
         /// Say what each of them depends on.
         include_depends_on: Option<bool>,
+        /// In the filter language, such as `status:failed cause:oom time>1h`.
+        r#where: Option<String>,
+        /// With an id above this one, in the order of ids: the next page, however long the list is.
+        after: Option<i64>,
+        /// Tell of the newest attempt of each.
+        include_last: Option<bool>,
     }
 }
 
@@ -56,6 +63,9 @@ pub async fn list_jobs(
     Query(query): Query<ListJobs>,
 ) -> Answer<Page<JobView>> {
     let paging = query.paging()?;
+    if query.after.is_some() && paging.sort_by.as_deref().is_some_and(|key| key != "id") {
+        return Err(ApiError::bad_query("after", "`after` goes with the order of ids only"));
+    }
     let filter = JobFilter {
         workflow_id: caller.narrow(query.workflow_id)?,
         status: statuses(&query.status)?,
@@ -66,9 +76,20 @@ pub async fn list_jobs(
         compute_node_id: query.active_compute_node_id,
         held: query.held,
         with_dependencies: query.include_depends_on.unwrap_or_default(),
+        matching: matching(query.r#where.as_deref())?,
+        after: query.after,
+        with_last: query.include_last.unwrap_or_default(),
     };
     let known = filter.workflow_id.and_then(|id| app.store().progress(WorkflowId(id)));
     Ok(Json(app.reader().list_jobs(filter, paging, known).await?))
+}
+
+/// A filter as people write it.
+pub fn matching(text: Option<&str>) -> Result<Filter, ApiError> {
+    Filter::parse(text.unwrap_or_default()).map_err(|error| {
+        ApiError::bad_query("where", error.to_string())
+            .hint("words, and terms such as `status:failed`, `cause:oom`, `time>1h` or `name~_7$`")
+    })
 }
 
 /// Names, or the integers that users know.

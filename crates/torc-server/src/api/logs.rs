@@ -103,6 +103,14 @@ pub fn place(logs: &AttemptLogs) -> PathBuf {
     logs.output_dir.as_deref().map_or_else(PathBuf::new, PathBuf::from)
 }
 
+/// The file of a stream, by its name in the API.
+pub fn open_stream(job: JobId, logs: &AttemptLogs, stream: Option<&str>) -> Result<File, ApiError> {
+    let stream = stream.map_or(Ok(Stream::Stdout), |text| {
+        word("stream", text, Stream::parse, Stream::ALL, Stream::as_str)
+    })?;
+    open(job, logs, stream).map(|(_, file)| file)
+}
+
 /// The last bytes of an attempt's standard error, however large it is; or why they can not be had.
 pub fn end_of_stderr(job: JobId, logs: &AttemptLogs, bytes: i64) -> Result<String, String> {
     let (path, file) =

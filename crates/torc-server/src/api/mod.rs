@@ -7,6 +7,7 @@
 //! To add a noun: write its file with `#[utoipa::path]` handlers and add one line to `router.rs`. A
 //! route is closed to all but the owner unless its `security` says otherwise.
 
+mod act;
 mod actions;
 mod allocations;
 mod attempts;
@@ -24,8 +25,12 @@ mod items;
 mod jobs;
 mod json;
 mod limits;
+mod log_search;
 mod logs;
 mod openapi;
+pub mod page;
+mod page_access;
+mod pages;
 mod query;
 mod recover;
 mod recovery;
@@ -35,6 +40,8 @@ mod results;
 mod router;
 mod runners;
 mod schedulers;
+mod sessions;
+mod shown;
 mod user_data;
 mod webhooks;
 mod why;
@@ -64,6 +71,8 @@ struct Inner {
     store: Store,
     reader: Reader,
     auth: Auth,
+    shown: shown::Shown,
+    socket: Option<std::path::PathBuf>,
     hosts: Hosts,
     stop: CancellationToken,
     started_ms: i64,
@@ -83,7 +92,28 @@ impl App {
     ) -> Self {
         let auth = Auth::new(token, store.database_id(), reader.clone());
         let (started_ms, is_open) = (crate::clock::now_ms(), watch::Sender::new(true));
-        Self { inner: Arc::new(Inner { store, reader, auth, hosts, stop, started_ms, is_open }) }
+        let (shown, socket) = (shown::Shown::default(), None);
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                reader,
+                auth,
+                shown,
+                socket,
+                hosts,
+                stop,
+                started_ms,
+                is_open,
+            }),
+        }
+    }
+
+    /// The page can also be reached through this Unix socket; told before the first request.
+    pub fn with_socket(mut self, socket: Option<std::path::PathBuf>) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.socket = socket;
+        }
+        self
     }
 
     /// While it is closed, only `/health` is answered; everything else waits.

@@ -6,9 +6,10 @@
 
 use super::openapi::Rules;
 use super::{
-    App, actions, allocations, attempts, classifications, events, failure_handlers, files, guard,
-    health, items, jobs, limits, logs, openapi, recover, recovery, requirements, reservations,
-    results, runners, schedulers, user_data, webhooks, why, workflows,
+    App, act, actions, allocations, attempts, classifications, events, failure_handlers, files,
+    guard, health, items, jobs, limits, log_search, logs, openapi, pages, recover, recovery,
+    requirements, reservations, results, runners, schedulers, sessions, user_data, webhooks, why,
+    workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -103,6 +104,19 @@ pub(super) fn table() -> Vec<Route> {
         route!(jobs::retry_job),
         route!(why::get_why),
         route!(logs::get_logs),
+        route!(log_search::search_logs),
+        route!(act::act),
+        route!(pages::get_families),
+        route!(pages::stream_pulse),
+        route!(pages::list_failures),
+        route!(pages::list_resources),
+        route!(pages::get_graph),
+        route!(pages::get_critical_path),
+        route!(pages::get_timeline),
+        route!(sessions::create_code),
+        route!(sessions::list_sessions, sessions::create_session),
+        route!(sessions::get_current_session, sessions::delete_current_session),
+        route!(sessions::delete_session),
         route!(runners::list_runners, runners::register_runner),
         route!(runners::get_runner),
         route!(runners::goodbye),

@@ -94,14 +94,14 @@ fn most_strangers(max_connections: usize) -> usize {
 /// Connections that have shown no good token yet, the oldest first. When there are too many, the
 /// oldest is closed for a new one: a client that has a token shows it at once, so that it is the
 /// idle ones that go.
-struct Strangers {
+pub(super) struct Strangers {
     most: usize,
     list: Mutex<BTreeMap<u64, CancellationToken>>,
     next: AtomicU64,
 }
 
 impl Strangers {
-    fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self { most, list: Mutex::default(), next: AtomicU64::new(0) }
     }
 
@@ -118,14 +118,14 @@ impl Strangers {
 }
 
 /// A connection in the list of [`Strangers`], until it shows a good token or ends.
-struct Stranger {
+pub(super) struct Stranger {
     id: u64,
     list: Arc<Strangers>,
     is_evicted: CancellationToken,
 }
 
 impl Stranger {
-    fn enter(list: &Arc<Strangers>) -> Self {
+    pub(super) fn enter(list: &Arc<Strangers>) -> Self {
         if list.lock().len() >= list.most {
             list.evict();
         }
@@ -165,7 +165,8 @@ async fn serve_stream(
     }
 }
 
-async fn serve_connection<S>(
+/// Serves one connection of any kind until it ends or `stop`.
+pub(super) async fn serve_connection<S>(
     stream: S,
     front: Arc<Front>,
     stop: CancellationToken,

@@ -22,6 +22,7 @@ mod options;
 mod own_certificate;
 mod private;
 mod server;
+mod socket;
 mod tls;
 
 pub use backup::backup;

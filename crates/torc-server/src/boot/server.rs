@@ -6,7 +6,7 @@ use super::inside::Inside;
 use super::lock::Lock;
 use super::options::Options;
 use super::tls::Tls;
-use super::{backup, identity, listen, own_certificate, private};
+use super::{backup, identity, listen, own_certificate, private, socket};
 use crate::api::{App, Front, Hosts};
 use crate::clock::now_ms;
 use crate::secret;
@@ -73,12 +73,24 @@ impl Server {
         let names =
             options.allowed_hosts.iter().cloned().chain([host.clone(), identity::hostname()]);
         let hosts = Hosts::new(address.ip(), names);
-        let app = App::new(store.clone(), reader, &token, hosts, stop.clone());
+        let socket = if options.announce { socket::bind(&options.state_dir) } else { None };
+        let app = App::new(store.clone(), reader, &token, hosts, stop.clone())
+            .with_socket(socket.as_ref().map(|(_, path)| path.clone()));
         app.set_open(false);
         let front = Arc::new(Front::new(app.clone()));
         let inside = Inside::new(&front, stop.clone());
+        let on_socket = socket.map(|s| socket::serve(s, front.clone(), stop.clone()));
         let serving =
             listen::serve(listener, tls.clone(), front, options.max_connections, stop.clone());
+        // Both end before the lock is given up: the next server makes a socket of the same name.
+        let serving = async {
+            let on_socket = async {
+                if let Some(serving) = on_socket {
+                    serving.await;
+                }
+            };
+            tokio::join!(serving, on_socket);
+        };
         let serving = tokio::spawn(serving);
         if let Some(tls) = tls {
             tokio::spawn(tls.watch(stop.clone()));

@@ -56,6 +56,7 @@ pub fn create(
         return Ok(WorkflowCreated { warnings, ..known });
     }
     let id = insert_workflow(tx, request, &plan)?;
+    super::families::insert(tx.db, id, &plan.families)?;
     let requirements = insert_requirements(tx.db, id, &plan)?;
     let handlers = insert_handlers(tx.db, id, &plan)?;
     let schedulers = insert_schedulers(tx.db, id, &plan)?;
@@ -267,7 +268,7 @@ fn insert_jobs(
     let mut insert = db.prepare_cached(
         "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, status_reason, priority,
          position, resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, extra,
-         input_hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+         input_hash, family) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
     )?;
     let mut depend = db.prepare_cached(
         "INSERT OR IGNORE INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
@@ -303,6 +304,7 @@ fn insert_jobs(
             job.cancel_on_blocking_job_failure,
             extra,
             hash,
+            job.family,
         ])?;
         for parent in &job.depends_on {
             depend.execute([id.0, row, ids.first + *parent as i64])?;

@@ -413,10 +413,10 @@ fn insert_items(
     let mut insert = db.prepare_cached(
         "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, priority, position,
              resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes,
-             runtime_seconds, extra, input_hash)
+             runtime_seconds, extra, input_hash, family)
          SELECT ?1, workflow_id, ?3, '', NULL, NULL, 0, priority, position, resource_requirements_id,
              failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes, runtime_seconds, ?4,
-             input_hash FROM job WHERE id = ?2",
+             input_hash, family FROM job WHERE id = ?2",
     )?;
     let mut depend = db.prepare_cached(
         "INSERT INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",

@@ -1,15 +1,18 @@
 //! The store: all state, behind one writer and a few readers. No SQL outside this folder.
 
+mod act;
 mod allocations;
 mod bad_nodes;
 mod classify;
 mod create;
 mod facts;
+mod families;
 mod last_words;
 mod leftovers;
 mod load;
 mod map;
 mod names;
+mod page_sessions;
 mod people;
 mod persist;
 pub mod read;
@@ -31,6 +34,7 @@ mod writer;
 mod tests;
 
 pub use create::Creation;
+pub use families::FamilyCounts;
 pub use recovery::Trigger;
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;

@@ -149,6 +149,7 @@ pub fn apply(tx: &Tx<'_>, id: WorkflowId, mut plan: Plan) -> Result<(), Failed> 
         plan.jobs.iter().filter_map(|job| stored.get(&job.name)).map(|then| then.id).collect();
     map::set_limits(&mut plan.jobs, |index| rows[index]);
     let said = said(tx, id)?;
+    super::families::insert(tx.db, id, &plan.families)?;
     let requirements = take_requirements(tx, id, &plan)?;
     let handlers = take_handlers(tx, id, &plan)?;
     let schedulers = take_schedulers(tx, id, &plan)?;
@@ -157,7 +158,7 @@ pub fn apply(tx: &Tx<'_>, id: WorkflowId, mut plan: Plan) -> Result<(), Failed> 
     let mut update = tx.db.prepare_cached(
         "UPDATE job SET command = ?2, invocation_script = ?3, steps = ?4, priority = ?5, extra = ?6, position = ?7,
          resource_requirements_id = ?8, failure_handler_id = ?9, scheduler_id = ?10,
-         cancel_on_blocking_job_failure = ?11, memory_bytes = ?12, runtime_seconds = ?13 WHERE id = ?1",
+         cancel_on_blocking_job_failure = ?11, memory_bytes = ?12, runtime_seconds = ?13, family = ?14 WHERE id = ?1",
     )?;
     let mut forget = tx.db.prepare_cached("DELETE FROM job_item WHERE job_id = ?1")?;
     let mut item = tx.db.prepare_cached(
@@ -184,6 +185,7 @@ pub fn apply(tx: &Tx<'_>, id: WorkflowId, mut plan: Plan) -> Result<(), Failed> 
             job.cancel_on_blocking_job_failure,
             own_value(then.memory, memory),
             own_value(then.runtime, runtime),
+            job.family,
         ])?;
         if items(&plan, job) == then.items {
             continue;

@@ -55,7 +55,11 @@ pub fn recover(
             .hint(format!("`torc recover {id}` recovers it all the same"))
             .into());
     }
-    let failures = failures(tx, id, None)?;
+    let mut failures = failures(tx, id, None)?;
+    if !request.job_ids.is_empty() {
+        let wanted: BTreeSet<JobId> = request.job_ids.iter().copied().collect();
+        failures.retain(|failure| wanted.contains(&failure.job));
+    }
     if failures.is_empty() {
         return Err(nothing_failed(tx, id)?.into());
     }

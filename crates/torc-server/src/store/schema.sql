@@ -91,8 +91,18 @@ CREATE TABLE job (
     is_gone INTEGER NOT NULL DEFAULT 0 CHECK (is_gone IN (0, 1)),
     -- What the last completed attempt was made from; reinitialize compares it.
     input_hash TEXT,
+    -- Number of its family.
+    family INTEGER NOT NULL DEFAULT 0,
     UNIQUE (workflow_id, name)
 ) STRICT;
+
+-- The entries of the spec that jobs came from; numbers begin with 0.
+CREATE TABLE family (
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    PRIMARY KEY (workflow_id, number)
+) STRICT, WITHOUT ROWID;
 
 -- Jobs of a workflow, in the order of their ids; those that a runner holds; those that people look for.
 CREATE INDEX job_by_workflow ON job (workflow_id);
@@ -282,6 +292,16 @@ CREATE TABLE workflow_action (
     error TEXT
 ) STRICT;
 CREATE INDEX workflow_action_by_workflow ON workflow_action (workflow_id);
+
+-- Sessions of the page. Only hashes of their tokens are kept.
+CREATE TABLE ui_session (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    hash TEXT NOT NULL UNIQUE,
+    scope TEXT NOT NULL CHECK (scope IN ('read', 'act')),
+    label TEXT,
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL
+) STRICT;
 
 -- Named limits that jobs take one unit of (`uses`), over all workflows and runners.
 CREATE TABLE named_limit (

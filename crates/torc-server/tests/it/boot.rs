@@ -118,9 +118,19 @@ async fn everything_in_the_state_directory_is_private() {
     names.sort();
     assert_eq!(
         names,
-        ["port", "server.json", "token", "torc.db", "torc.db-shm", "torc.db-wal", "torc.db.lock"]
+        [
+            "port",
+            "server.json",
+            "token",
+            "torc.db",
+            "torc.db-shm",
+            "torc.db-wal",
+            "torc.db.lock",
+            "ui.sock"
+        ]
     );
     server.shutdown().await;
+    assert!(!state.join("ui.sock").exists(), "the socket goes with its server");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod front;
 mod fuzz;
 mod limits;
 mod openapi;
+mod page;
 mod refusals;
 mod reservations;
 mod triage;

@@ -313,7 +313,7 @@ impl Ids {
             "slurm_schedulers" => self.scheduler,
             "scheduled_compute_nodes" => self.allocation,
             // There is none; who may not ask is refused all the same.
-            "reservations" | "webhooks" | "deliveries" | "classifications" => 1,
+            "reservations" | "webhooks" | "deliveries" | "classifications" | "ui_sessions" => 1,
             other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
         };
         let path = template
@@ -378,6 +378,11 @@ impl Ids {
             "classify_from_memory" => json!({"dry_run": true}),
             "accept_classification" | "reject_classification" => json!({"by": "test"}),
             "retry_items" | "drop_items" => json!({"job": "map"}),
+            "act_on_jobs" => {
+                json!({"workflow_id": self.workflow, "where": "status:failed", "action": "retry", "dry_run": true})
+            }
+            "create_ui_code" => json!({"scope": "read"}),
+            "create_ui_session" => json!({"code": "none"}),
             "create_webhook" => json!({"url": "https://example.org/hook"}),
             other => panic!("the test knows no body for `{other}`: add it to `Ids::body`"),
         }
@@ -387,6 +392,7 @@ impl Ids {
     pub fn query(&self, operation: &str) -> &'static str {
         match operation {
             "retry_job" => "?max_retries=3",
+            "search_job_logs" => "?text=x",
             _ => "",
         }
     }

@@ -11,6 +11,7 @@ use crate::node::At;
 use crate::template::{Quoting, Template};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use torc_model::family::Families;
 use torc_model::plan::{Job, JobExtra, JobRest, Strictness};
 use torc_model::sparse::Sparse;
 
@@ -24,6 +25,8 @@ pub struct Expanded {
     pub jobs: Vec<Job>,
     /// For each job, its references, still by name.
     pub drafts: Vec<Draft>,
+    /// Names of the families, by number.
+    pub families: Vec<String>,
     index: Index,
 }
 
@@ -162,16 +165,21 @@ impl Planner<'_> {
     pub fn expand_jobs(&mut self, catalog: &Catalog) -> Expanded {
         let mut expanded = Expanded::default();
         let mut text = 0usize;
+        let mut families = Families::new(self.spec.document.job_count());
         for (origin, job) in self.spec.document.jobs().enumerate() {
+            let family = families.assign(&job.name);
+            let first = expanded.jobs.len();
             self.attempt("job", &job.name, |planner| {
                 planner.expand_job(origin, &job, catalog, &mut expanded, &mut text);
             });
+            expanded.jobs[first..].iter_mut().for_each(|job| job.family = family);
             if text > MAX_TEXT {
                 // Nobody knows which of the others there would be.
                 self.lost.entry("job").or_default().push("{}".into());
                 break;
             }
         }
+        expanded.families = families.into_names();
         expanded
     }
 

@@ -52,7 +52,8 @@ pub(crate) fn plan(spec: &Spec, text: String) -> Result<Planned, Diagnostics> {
     let mut plan = planner.frame();
     plan.spec = text;
     let catalog = planner.catalog();
-    let jobs = planner.expand_jobs(&catalog);
+    let mut jobs = planner.expand_jobs(&catalog);
+    plan.families = std::mem::take(&mut jobs.families);
     let (jobs, origins) = planner.resolve_jobs(jobs, &catalog);
     let (jobs, origins) = planner.expand_maps(jobs, origins);
     plan.actions = planner.actions(&jobs);

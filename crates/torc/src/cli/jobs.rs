@@ -21,6 +21,8 @@ use torc_spec::nearest;
 Examples:
   torc jobs list                       the jobs of the latest workflow
   torc jobs list sweep -s failed       the failed jobs of the workflow `sweep`
+  torc jobs list --where 'status:failed cause:oom time>1h'
+  torc jobs act recover --where 'family:train cause:oom' --dry-run
   torc jobs attempts train_3           every try of a job, with code, time and memory
   torc jobs hold train_4 train_5       keep jobs from starting until `torc jobs release`")]
 pub struct Args {
@@ -52,6 +54,8 @@ enum Command {
     Retry(Many),
     /// Change what a job's next attempts get
     Update(Update),
+    /// Do something with all jobs that a filter finds
+    Act(super::act::Args),
     Classify(super::classify::Args),
 }
 
@@ -64,6 +68,10 @@ struct List {
     /// Only jobs with this status; may be repeated
     #[arg(short, long, value_parser = parse_status)]
     status: Vec<JobStatus>,
+
+    /// Only jobs that this filter finds, such as `status:failed cause:oom time>1h name~_7$`
+    #[arg(long = "where", value_name = "FILTER", value_parser = super::act::parse_filter)]
+    filter: Option<String>,
 
     #[command(flatten)]
     paging: Paging,
@@ -129,6 +137,7 @@ impl Args {
                 Command::Release(args) => args.change(context, client, "released", release).await,
                 Command::Retry(args) => args.retry(context, client).await,
                 Command::Update(args) => args.execute(context, client).await,
+                Command::Act(args) => args.execute(context, client).await,
                 Command::Classify(args) => args.execute(context, client).await,
             }?;
             Ok(Exit::Success)
@@ -144,6 +153,7 @@ impl List {
             let names: Vec<&str> = self.status.iter().map(|s| s.as_str()).collect();
             query = query.add("status", names.join(","));
         }
+        query = query.maybe("where", self.filter.as_ref());
         let page: Page<JobView> = self.paging.fetch(client, "/jobs", query).await?;
         context.output.list("jobs", &page.items, page.total_count, || jobs_table(&page.items))
     }

@@ -1,6 +1,7 @@
 //! The command line: one file per command. Each turns its arguments into calls and the answers into
 //! output.
 
+mod act;
 mod ai;
 mod cancel;
 mod check;
@@ -14,6 +15,7 @@ mod direct;
 mod drive;
 mod events;
 mod exec;
+mod export;
 mod failure_handlers;
 mod hpc;
 mod interrupt;
@@ -31,6 +33,7 @@ mod person;
 mod plot;
 mod recover;
 mod references;
+mod report;
 mod reports;
 mod reservations;
 mod results;
@@ -45,6 +48,8 @@ mod status;
 mod status_watch;
 mod steps;
 mod submit;
+mod timeline;
+mod ui;
 mod user_data;
 mod watch;
 mod webhooks;
@@ -99,6 +104,9 @@ Look:
   logs              Print what a job wrote to standard output and standard error
   events            Show what happened in a workflow
   results           Show how attempts ended: code, cause, time, CPU and memory
+  ui                Open the page: see every workflow, and act on its jobs
+  report            Write a workflow as one HTML file that needs no server
+  export            Write a workflow for other programs
   reports           Sum up failures, and what jobs used against what they asked for
   plot              Draw what jobs used over time
 
@@ -186,6 +194,7 @@ enum Command {
     Create(create::Args),
     Events(events::Args),
     Exec(exec::Args),
+    Export(export::Args),
     FailureHandlers(failure_handlers::Args),
     Hpc(hpc::Args),
     Items(items::Args),
@@ -196,6 +205,7 @@ enum Command {
     New(new::Args),
     Plot(plot::Args),
     Recover(recover::Args),
+    Report(report::Args),
     Reports(reports::Args),
     Reservations(reservations::Args),
     Results(results::Args),
@@ -206,6 +216,7 @@ enum Command {
     Status(status::Args),
     Submit(submit::Args),
     Steps(steps::Args),
+    Ui(ui::Args),
     UserData(user_data::Args),
     Watch(watch::Args),
     Webhooks(webhooks::Args),
@@ -356,6 +367,7 @@ impl Cli {
             Command::Create(args) => args.execute(&context),
             Command::Events(args) => args.execute(&context),
             Command::Exec(args) => args.execute(&context),
+            Command::Export(args) => args.execute(&context),
             Command::FailureHandlers(args) => args.execute(&context),
             Command::Hpc(args) => args.execute(&context),
             Command::Items(args) => args.execute(&context),
@@ -366,6 +378,7 @@ impl Cli {
             Command::New(args) => args.execute(&context),
             Command::Plot(args) => args.execute(&context),
             Command::Recover(args) => args.execute(&context),
+            Command::Report(args) => args.execute(&context),
             Command::Reports(args) => args.execute(&context),
             Command::Reservations(args) => args.execute(&context),
             Command::Results(args) => args.execute(&context),
@@ -376,6 +389,7 @@ impl Cli {
             Command::Status(args) => args.execute(&context),
             Command::Submit(args) => args.execute(&context),
             Command::Steps(args) => args.execute(&context),
+            Command::Ui(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),
             Command::Watch(args) => args.execute(&context),
             Command::Webhooks(args) => args.execute(&context),

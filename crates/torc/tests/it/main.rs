@@ -18,6 +18,8 @@ mod hostile;
 mod life;
 mod mcp;
 mod outcomes;
+mod page;
+mod page_walk;
 mod places;
 mod real_agents;
 mod real_clients;

@@ -1,13 +1,13 @@
 //! Jobs, with the names of what they point to.
 
 use super::page::{self, Filter, List, Paging, containing};
-use super::{ReadError, Reader};
+use super::{ReadError, Reader, matching};
 use crate::store::Progress;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 use std::collections::HashMap;
-use torc_model::api::{JobView, Page};
+use torc_model::api::{JobView, LastAttempt, Page};
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::status::{JobStatus, StatusReason};
+use torc_model::status::{Cause, JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 
 const LIST: List = List {
@@ -17,6 +17,7 @@ const LIST: List = List {
            coalesce(r.num_nodes, 1) AS num_nodes, coalesce(j.memory_bytes, r.memory_bytes) AS memory_bytes, \
            coalesce(j.runtime_seconds, r.runtime_seconds) AS runtime_seconds, \
            h.name AS failure_handler, s.name AS scheduler, \
+           coalesce((SELECT f.name FROM family f WHERE f.workflow_id = j.workflow_id AND f.number = j.family), 'jobs') AS family, \
            (SELECT a.return_code FROM attempt a WHERE a.job_id = j.id AND a.ended_ms IS NOT NULL \
             ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1) AS return_code, \
            (SELECT json_array(a.steps ->> 'recovered', a.steps ->> 'ignored') FROM attempt a \
@@ -58,6 +59,12 @@ pub struct JobFilter {
     pub held: Option<bool>,
     /// Say what each of them depends on.
     pub with_dependencies: bool,
+    /// In the filter language.
+    pub matching: torc_model::filter::Filter,
+    /// With an id above this one: the next page of a list in the order of ids.
+    pub after: Option<i64>,
+    /// Tell of the newest attempt of each.
+    pub with_last: bool,
 }
 
 /// Statuses with an index of their own, word for word as its condition says it.
@@ -82,10 +89,16 @@ impl JobFilter {
             compute_node_id: None,
             held: None,
             with_dependencies: _,
+            matching,
+            after: None,
+            with_last: _,
         } = self
         else {
             return None;
         };
+        if !matching.terms.is_empty() {
+            return None;
+        }
         let wanted = |s: &&JobStatus| status.is_empty() || status.contains(s);
         let counts = known?.0.counts;
         Some(JobStatus::ALL.iter().filter(wanted).map(|s| i64::from(counts[*s as usize])).sum())
@@ -101,13 +114,18 @@ impl Reader {
         known: Option<(Progress, u64)>,
     ) -> Result<Page<JobView>, ReadError> {
         self.read(move |connection| {
-            let with_dependencies = filter.with_dependencies;
+            let (with_dependencies, with_last) = (filter.with_dependencies, filter.with_last);
             let count = filter.count(known);
             let mut page = LIST.page_of(connection, conditions(filter), &paging, count, view)?;
             if with_dependencies {
                 for job in &mut page.items {
                     job.depends_on_job_ids =
                         Some(dependencies(connection, job.workflow_id, job.id)?);
+                }
+            }
+            if with_last {
+                for job in &mut page.items {
+                    job.last = last_attempt(connection, job.id)?;
                 }
             }
             Ok(page)
@@ -167,7 +185,8 @@ fn conditions(filter: JobFilter) -> Filter {
         Some((_, condition)) => Filter::default().always(condition),
         None => Filter::default(),
     };
-    all.with("j.workflow_id = ?", filter.workflow_id)
+    let all = all
+        .with("j.workflow_id = ?", filter.workflow_id)
         .with("j.status IN (SELECT value FROM json_each(?))", status)
         .with("j.name = ?", filter.name)
         .with("j.name LIKE ? ESCAPE '\\'", filter.search.as_deref().map(containing))
@@ -186,6 +205,29 @@ fn conditions(filter: JobFilter) -> Filter {
             filter.compute_node_id,
         )
         .with("j.held = ?", filter.held)
+        .with("j.id > ?", filter.after);
+    matching::conditions(all, &filter.matching)
+}
+
+fn last_attempt(connection: &Connection, job: JobId) -> rusqlite::Result<Option<LastAttempt>> {
+    let sql = "SELECT a.run_id, a.attempt_id, a.started_ms, a.ended_ms, a.exec_seconds, a.peak_memory_bytes, \
+               a.memory_bytes, n.hostname, a.cause FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
+               WHERE a.job_id = ? AND a.state <> 'queued' ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_row([job.0], |row| {
+        Ok(LastAttempt {
+            run_id: row.get(0)?,
+            attempt_id: row.get(1)?,
+            started_ms: row.get(2)?,
+            ended_ms: row.get(3)?,
+            exec_seconds: row.get(4)?,
+            peak_memory_bytes: row.get(5)?,
+            memory_bytes: row.get(6)?,
+            hostname: row.get(7)?,
+            cause: page::maybe_word(row, "cause", Cause::parse)?,
+        })
+    });
+    found.optional()
 }
 
 fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
@@ -218,6 +260,8 @@ fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
         depends_on_job_ids: None,
         extra: None,
         return_code: row.get("return_code")?,
+        family: row.get("family")?,
+        last: None,
         recovered_steps: counts[0].unwrap_or(0),
         ignored_steps: counts[1].unwrap_or(0),
     })

@@ -63,11 +63,27 @@ impl Filter {
         self
     }
 
+    /// Adds a condition with one `?` that was put together from texts of our own.
+    pub fn and(mut self, condition: &str, value: Value) -> Self {
+        self.push(condition);
+        self.values.push(value);
+        self
+    }
+
+    /// The conditions, with ` WHERE ` in front, and their values.
+    pub fn into_parts(self) -> (String, Vec<Value>) {
+        (self.sql, self.values)
+    }
+
     /// Adds a condition without a value.
     pub fn always(mut self, condition: &'static str) -> Self {
+        self.push(condition);
+        self
+    }
+
+    fn push(&mut self, condition: &str) {
         self.sql.push_str(if self.sql.is_empty() { " WHERE " } else { " AND " });
         self.sql.push_str(condition);
-        self
     }
 }
 

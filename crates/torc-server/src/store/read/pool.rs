@@ -141,6 +141,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // In KiB when negative.
     connection.pragma_update(None, "cache_size", -16_384)?;
+    super::matching::add_functions(&connection)?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }

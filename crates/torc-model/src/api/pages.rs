@@ -1,0 +1,449 @@
+//! What the page shows: families, pulse, failures, resources, graph, and what it can do.
+//!
+//! Everything is bounded: a view of a hundred thousand jobs is as small as one of a hundred.
+
+use crate::ids::{JobId, WorkflowId};
+use crate::recovery::{Action, Change, Kind, Proof};
+use crate::status::words;
+use crate::status::{Cause, JobStatus};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use utoipa::ToSchema;
+
+/// A workflow by families.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FamiliesView {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Its name.
+    pub name: String,
+    /// The current run.
+    pub run_id: i64,
+    /// As of this time, ms since 1970.
+    pub at_ms: i64,
+    /// The run began at.
+    pub started_ms: Option<i64>,
+    /// The last attempt ended at.
+    pub last_end_ms: Option<i64>,
+    /// Every job is final.
+    pub is_complete: bool,
+    /// Somebody canceled it.
+    pub is_canceled: bool,
+    /// Jobs per status that occurs.
+    pub counts: BTreeMap<String, i64>,
+    /// Number of jobs.
+    pub total: i64,
+    /// In the order of the spec.
+    pub families: Vec<FamilyView>,
+    /// CPUs of the jobs that run.
+    pub busy_cpus: i64,
+    /// CPUs of the runners that are there.
+    pub cpus: i64,
+    /// Runners that are there.
+    pub runners: i64,
+    /// Runners that have been silent for too long.
+    pub lost_contact_runners: i64,
+    /// How attempts ended over the run.
+    pub pace: PaceView,
+}
+
+/// One family.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FamilyView {
+    /// Number in the workflow, from 0.
+    pub number: i64,
+    /// Name: that of the entry of the spec, without parameters.
+    pub name: String,
+    /// Number of jobs.
+    pub total: i64,
+    /// Jobs per status that occurs.
+    pub counts: BTreeMap<String, i64>,
+}
+
+/// How many attempts ended, over time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct PaceView {
+    /// The first slot begins at, ms since 1970.
+    pub begin_ms: i64,
+    /// Length of a slot.
+    pub slot_ms: i64,
+    /// Attempts that ended in each slot.
+    pub ended: Vec<i64>,
+    /// Of those, attempts that ended badly.
+    pub failed: Vec<i64>,
+}
+
+/// One frame of the pulse: what has changed, small whatever the rate of jobs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PulseView {
+    /// As of this time, ms since 1970.
+    pub at_ms: i64,
+    /// The current run.
+    pub run_id: i64,
+    /// Every job is final.
+    pub is_complete: bool,
+    /// Somebody canceled it.
+    pub is_canceled: bool,
+    /// Jobs per status, by the status' integer.
+    pub counts: Vec<i64>,
+    /// Number of each family with its jobs per status, by the status' integer; trailing zeros are
+    /// left out. Families that do not fit into a frame are left out: ask for `/families`.
+    pub families: Vec<(i64, Vec<i64>)>,
+    /// CPUs of the jobs that run.
+    pub busy_cpus: i64,
+    /// CPUs of the runners that are there.
+    pub cpus: i64,
+    /// Runners that are there.
+    pub runners: i64,
+    /// Attempts that ended in the last minute.
+    pub ended_last_minute: i64,
+}
+
+/// Failures that have their family, cause and exit code in common.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FailureGroup {
+    /// The family.
+    pub family: String,
+    /// Why the attempts ended.
+    pub cause: Option<Cause>,
+    /// Their return code.
+    pub return_code: Option<i64>,
+    /// The signal that ended them.
+    pub signal: Option<i64>,
+    /// What happened, by the diagnosis of the newest of them.
+    pub kind: Kind,
+    /// How sure that is, 0..1.
+    pub confidence: f64,
+    /// One sentence.
+    pub summary: String,
+    /// What decided, strongest first; of the job `sample`.
+    pub proof: Vec<Proof>,
+    /// Jobs of the group.
+    pub jobs: i64,
+    /// Of those, jobs that wait for a verdict.
+    pub waiting: i64,
+    /// Jobs that were canceled because of them.
+    pub blocked: i64,
+    /// A job of the group.
+    pub sample: JobId,
+    /// Its name.
+    pub sample_name: String,
+    /// Its attempt.
+    pub sample_attempt: i64,
+    /// Its run.
+    pub sample_run: i64,
+    /// The end of its standard error.
+    pub tail: String,
+    /// Hosts, with how many of the jobs failed there; the five with the most.
+    pub nodes: Vec<(String, i64)>,
+    /// First and last end, ms since 1970.
+    pub first_ms: Option<i64>,
+    /// Last end.
+    pub last_ms: Option<i64>,
+    /// What recovery would do about the sample.
+    pub action: Action,
+    /// What would change for its next attempts.
+    pub changes: Vec<Change>,
+    /// Why that.
+    pub why: String,
+    /// The filter that finds exactly these jobs.
+    #[serde(rename = "where")]
+    pub filter: String,
+}
+
+/// What jobs of a family asked for and used.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FamilyResources {
+    /// The family's number.
+    pub number: i64,
+    /// Its name.
+    pub name: String,
+    /// Attempts that succeeded in this run.
+    pub attempts: i64,
+    /// Median of their time.
+    pub seconds_median: Option<f64>,
+    /// Longest time.
+    pub seconds_max: Option<f64>,
+    /// All their time together.
+    pub seconds_sum: f64,
+    /// Longest time that was asked for.
+    pub seconds_asked: Option<i64>,
+    /// CPUs that were asked for.
+    pub cpus_asked: i64,
+    /// CPUs that were used on average.
+    pub cpus_used: Option<f64>,
+    /// Most memory that was asked for.
+    pub memory_asked: Option<i64>,
+    /// Median of the highest memory use.
+    pub memory_median: Option<i64>,
+    /// Highest memory use.
+    pub memory_max: Option<i64>,
+    /// CPU hours that were asked for and not used.
+    pub wasted_cpu_hours: f64,
+    /// GiB hours that were asked for and not used.
+    pub wasted_gib_hours: f64,
+    /// Memory that would have been enough for all of them, with a fifth to spare.
+    pub memory_proposed: Option<i64>,
+    /// At most 120 attempts: seconds and highest memory use.
+    pub dots: Vec<(f64, i64)>,
+}
+
+/// A graph to draw.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct GraphView {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// `family` or `job`: what a node stands for.
+    pub group: String,
+    /// The nodes, with their places.
+    pub nodes: Vec<GraphNode>,
+    /// The edges, from what comes first to what waits for it.
+    pub edges: Vec<GraphEdge>,
+    /// Nodes that were left out.
+    pub left_out: i64,
+}
+
+/// A node of a graph.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct GraphNode {
+    /// Number of the family, or id of the job.
+    pub id: i64,
+    /// Name.
+    pub name: String,
+    /// Jobs it stands for.
+    pub total: i64,
+    /// Jobs per status that occurs.
+    pub counts: BTreeMap<String, i64>,
+    /// Longest way from a node that waits for nothing.
+    pub rank: i64,
+    /// Place across the rank; ranks are centred around 0.
+    pub across: f64,
+}
+
+/// An edge of a graph.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct GraphEdge {
+    /// Id of the node that comes first.
+    pub from: i64,
+    /// Id of the node that waits for it.
+    pub to: i64,
+    /// Dependencies between their jobs.
+    pub count: i64,
+    /// `1:1`, `all` or `n:m`.
+    pub kind: String,
+}
+
+/// The jobs that decide when a run can end.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CriticalPathView {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// From the first to the last; the first 200 of them.
+    pub jobs: Vec<CriticalJob>,
+    /// How many there are.
+    pub length: i64,
+    /// Their time together: the run cannot take less with any number of CPUs.
+    pub seconds: f64,
+    /// CPU time that was asked for by all attempts that succeeded, in CPU seconds.
+    pub work_cpu_seconds: f64,
+    /// Time of attempts that failed or were lost.
+    pub lost_seconds: f64,
+    /// Time that attempts waited between being ready and being started, on average.
+    pub waited_seconds: f64,
+    /// How long the run has taken so far.
+    pub elapsed_seconds: f64,
+}
+
+/// A job on the critical path.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CriticalJob {
+    /// The job.
+    pub job_id: JobId,
+    /// Its name.
+    pub name: String,
+    /// Its status.
+    pub status: JobStatus,
+    /// How long it took, or has taken so far.
+    pub seconds: f64,
+}
+
+words! {
+    /// What can be done with many jobs at once.
+    ActWord {
+        /// Try them again as they are.
+        Retry = "retry",
+        /// Try them again with what their diagnosis asks for: more memory, more time, or the same.
+        Recover = "recover",
+        /// Cancel them and what depends on them.
+        Cancel = "cancel",
+        /// Keep them from starting.
+        Hold = "hold",
+        /// Let them start.
+        Release = "release",
+        /// Let failures that wait for a verdict fail for good.
+        Fail = "fail",
+        /// Change their priority to `value`.
+        Priority = "priority",
+        /// Give their next attempts the memory `value`.
+        Memory = "memory",
+        /// Give their next attempts the time `value`.
+        Runtime = "runtime",
+    }
+}
+
+/// Does something with all jobs that a filter finds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ActRequest {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Which jobs, in the filter language.
+    #[serde(rename = "where", default)]
+    pub filter: String,
+    /// What to do.
+    pub action: ActWord,
+    /// For `priority`, `memory` and `runtime`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Only tell what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Who asks, for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// What was done, or would be.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ActView {
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// Jobs that the filter finds.
+    pub matched: i64,
+    /// Jobs that it was done with.
+    pub done: i64,
+    /// Jobs that it cannot be done with, by reason.
+    pub skipped: Vec<(String, i64)>,
+    /// Other jobs that change with them: opened again, or canceled.
+    pub others: i64,
+    /// What changes, in sentences.
+    pub notes: Vec<String>,
+    /// The first jobs, by name.
+    pub names: Vec<String>,
+    /// The command that does the same.
+    pub command: String,
+}
+
+/// What a search in a log found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LogSearchView {
+    /// Lines in which it was found, in all.
+    pub total: i64,
+    /// The first of them.
+    pub hits: Vec<LogHit>,
+    /// Lines of the file.
+    pub lines: i64,
+    /// Size of the file, in bytes.
+    pub size: i64,
+    /// Bytes that were looked at; less than the size when the search took too long.
+    pub searched: i64,
+}
+
+/// A line in which something was found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LogHit {
+    /// Number of the line, from 1.
+    pub line: i64,
+    /// Where the line begins, in bytes.
+    pub offset: i64,
+    /// The line, or the part of it around the place.
+    pub text: String,
+}
+
+words! {
+    /// What a page session may do.
+    PageScope {
+        /// Look only.
+        Read = "read",
+        /// Look, and act on jobs and workflows.
+        Act = "act",
+    }
+}
+
+/// Asks for a code that opens the page.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreateUiCode {
+    /// What the page may do.
+    pub scope: PageScope,
+    /// Who it is for, for the list of sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+}
+
+/// A code that is good once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UiCode {
+    /// The code.
+    pub code: String,
+    /// Good until, ms since 1970.
+    pub expires_ms: i64,
+    /// The Unix socket on which the page is served as well, if there is one.
+    pub socket: Option<String>,
+}
+
+/// Exchanges a code for a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreateUiSession {
+    /// The code.
+    pub code: String,
+    /// Keep it for a week instead of half a day.
+    #[serde(default)]
+    pub remember: bool,
+}
+
+/// A new session of the page.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UiSessionCreated {
+    /// Goes into the header `X-Torc-Token`.
+    pub token: String,
+    /// The session.
+    pub session: UiSessionView,
+}
+
+/// A session of the page.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UiSessionView {
+    /// Id.
+    pub id: i64,
+    /// What it may do.
+    pub scope: PageScope,
+    /// Who it is for.
+    pub label: Option<String>,
+    /// Since when, ms since 1970.
+    pub created_ms: i64,
+    /// Good until.
+    pub expires_ms: i64,
+}
+
+/// The newest attempt of a job, in short.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LastAttempt {
+    /// The run.
+    pub run_id: i64,
+    /// 1, 2, 3... in the run.
+    pub attempt_id: i64,
+    /// Started at, ms since 1970.
+    pub started_ms: Option<i64>,
+    /// Ended at.
+    pub ended_ms: Option<i64>,
+    /// Wall time.
+    pub exec_seconds: Option<f64>,
+    /// Highest memory use.
+    pub peak_memory_bytes: Option<i64>,
+    /// Memory it was given.
+    pub memory_bytes: Option<i64>,
+    /// Its host.
+    pub hostname: Option<String>,
+    /// Why it failed.
+    pub cause: Option<Cause>,
+}

@@ -1,0 +1,50 @@
+// Failures by cause: what happened, the evidence, and one click that helps.
+// @ts-check
+import { act, actionTitle } from "./act.js";
+import { canAct, get } from "./api.js";
+import { h, put } from "./dom.js";
+import { clock, count, kindTitle, num } from "./format.js";
+import { evidence } from "./job.js";
+import { every } from "./live.js";
+import { remedy } from "./overview.js";
+
+/** @param {import("./app.js").Place} place */
+export function failures(place) {
+  const id = place.workflow;
+  const list = h("div.cards");
+  put(place.main, h("h1", null, "Failures"), list);
+  let shown = "";
+  async function load() {
+    const groups = (await get(`/workflows/${id}/failures`)).items;
+    const now = JSON.stringify(groups.map((/** @type {any} */ g) => [g.where, g.jobs, g.waiting, g.blocked, g.sample]));
+    if (now === shown) return;
+    shown = now;
+    put(list, groups.length ? groups.map((/** @type {any} */ group) => card(group)) : h("p.fine", null, "✓ No job has failed."));
+  }
+
+  /** @param {any} group */
+  function card(group) {
+    const run = (/** @type {string} */ action) => async () => { if (await act({ workflow: id, where: group.where, action })) { shown = ""; load(); } };
+    const most = group.nodes[0];
+    const oneNode = most && group.jobs > 3 && most[1] / group.jobs > 0.8 && group.nodes.length > 1;
+    return h("article.card.failure", null,
+      h("div.row", null, h("h2", null, `${num(group.jobs)} × ${kindTitle(group.kind)}`), h("span", null, "in ", place.link(`w/${id}/jobs?where=${encodeURIComponent(group.where)}`, group.family)),
+        h("span.push.quiet", null, `${Math.round(group.confidence * 100)}% sure`)),
+      h("p", null, group.summary),
+      evidence(place, group.proof, group.sample, { run_id: group.sample_run, attempt_id: group.sample_attempt }),
+      h("p.quiet", null,
+        group.blocked ? `${count(group.blocked, "job")} canceled behind them · ` : "",
+        group.waiting ? `${num(group.waiting)} wait for a verdict · ` : "",
+        group.nodes.length ? `on ${group.nodes.map((/** @type {[string, number]} */ [host, n]) => `${host} (${num(n)})`).join(", ")} · ` : "",
+        group.first_ms ? `${clock(group.first_ms)}${group.last_ms !== group.first_ms ? " – " + clock(group.last_ms) : ""}` : ""),
+      oneNode ? h("p.warn", null, `⚠ ${num(most[1])} of ${num(group.jobs)} on ${most[0]}: the node may be to blame`) : null,
+      group.tail ? h("details", null, h("summary", null, `Last lines of ${group.sample_name}`), h("pre.tail", null, group.tail)) : null,
+      h("p.quiet", null, `Recovery would: ${group.why}`),
+      h("div.row.buttons", null, place.link(`j/${group.sample}?run=${group.sample_run}&attempt=${group.sample_attempt}&stream=stderr`, "Open the log"),
+        canAct() ? [h("button.primary", { type: "button", onclick: run("recover") }, remedy(group)),
+          (group.changes.length ? ["retry", "memory", "runtime"] : ["memory", "runtime"]).map((action) => h("button", { type: "button", onclick: run(action) }, actionTitle(action))),
+          group.waiting ? h("button", { type: "button", onclick: run("fail") }, actionTitle("fail")) : null] : null));
+  }
+  place.leave(every(load, 4000));
+  return load();
+}

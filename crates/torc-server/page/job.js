@@ -1,0 +1,98 @@
+// One job: why it is where it is, its attempts, its log, its neighbours.
+// @ts-check
+import { act, actionTitle } from "./act.js";
+import { canAct, get, REPORT } from "./api.js";
+import { command, h, put } from "./dom.js";
+import { badge, bytes, clock, dur, kindTitle, num } from "./format.js";
+import { log } from "./log.js";
+
+/** @typedef {import("./app.js").Place} Place */
+
+/** @param {Place} place */
+export async function job(place) {
+  const id = place.job;
+  const why = await get(`/jobs/${id}/why`);
+  const one = why.job;
+  await place.inWorkflow(one.workflow_id);
+  const attempts = (await get(`/jobs/${id}/attempts`, { limit: 100 })).items;
+  const begun = attempts.filter((/** @type {any} */ attempt) => attempt.started_ms);
+  const asked = Number(place.params.get("attempt"));
+  const shown = begun.find((/** @type {any} */ a) => a.attempt_id === asked && (!place.params.has("run") || a.run_id === Number(place.params.get("run")))) || begun[begun.length - 1];
+  const isFailed = shown && shown.cause;
+  const stream = place.params.get("stream") || (isFailed ? "stderr" : "stdout");
+  const at = place.params.has("at") ? Number(place.params.get("at")) : null;
+  const address = (/** @type {any} */ a, /** @type {string} */ name) => `j/${id}?run=${a.run_id}&attempt=${a.attempt_id}&stream=${name}`;
+  const reload = () => place.go(`j/${id}`);
+
+  const actions = canAct() ? ["recover", "retry", "cancel", one.held ? "release" : "hold", "memory", "runtime"].filter((action) => fits(action, one.status)) : [];
+  put(place.main,
+    h("div.row", null, h("h1", null, one.name), badge(one.status), one.held ? h("span.quiet", null, "held") : null,
+      h("span.push.row", null, actions.map((action) => h("button.small", { type: "button", onclick: async () => { if (await act({ workflow: one.workflow_id, where: `id:${id}`, action })) reload(); } }, actionTitle(action))))),
+    h("div.two.wide-left", null, card(place, why), facts(place, one, shown)),
+    attempts.length > 1 ? h("div.tabs", { role: "tablist", "aria-label": "Attempts" }, begun.map((/** @type {any} */ a) => h("button.tab", { type: "button", role: "tab", "aria-selected": String(a === shown), onclick: () => place.go(address(a, stream)) },
+      `${a.run_id > 1 ? `run ${a.run_id}, ` : ""}attempt ${a.attempt_id}`, h("span.quiet", null, ` ${a.cause || a.state} ${dur(a.exec_seconds)}`)))) : null,
+    shown ? log(place, one, {
+      run_id: shown.run_id, attempt_id: shown.attempt_id, stream, at,
+      running: !shown.ended_ms && !REPORT, hasScript: !!shown.recovery, to: (name) => place.go(address(shown, name)),
+    }) : h("p.empty", null, "It has not started, so there is no output yet."),
+    await neighbours(place, one),
+    h("details", null, h("summary", null, "Command"), h("pre", null, one.command || "(steps)")));
+}
+
+/** @param {string} action @param {string} status */
+function fits(action, status) {
+  const bad = ["failed", "terminated", "pending_failed"].includes(status);
+  const isFinal = ["completed", "failed", "canceled", "terminated", "disabled"].includes(status);
+  if (action === "retry") return bad && status !== "pending_failed";
+  if (action === "recover") return bad;
+  if (action === "cancel" || action === "hold" || action === "release") return !isFinal;
+  return status !== "completed";
+}
+
+/** @param {Place} place @param {any} why */
+function card(place, why) {
+  const found = why.diagnosis;
+  const attempt = why.attempt;
+  return h("section.card", { "aria-label": "Why" },
+    h("p.big", null, why.summary),
+    found ? h("p.quiet", null, `${kindTitle(found.kind)}, ${Math.round(found.confidence * 100)}% sure`) : null,
+    found ? evidence(place, found.proof, why.job.id, attempt) : null,
+    why.details.length ? h("ul", null, why.details.map((/** @type {string} */ line) => h("li", null, line))) : null,
+    why.adjustments && why.adjustments.length ? h("ul", null, why.adjustments.map((/** @type {any} */ a) => h("li.quiet", null, `${a.field} raised to ${a.field === "memory" ? bytes(a.to) : dur(a.to)}: ${a.why}`))) : null,
+    why.hints.map((/** @type {string} */ hint) => h("p.quiet", null, hint)));
+}
+
+/** What decided, strongest first; text opens the log at its bytes. @param {Place} place @param {any[]} proof @param {number} id @param {any} attempt */
+export function evidence(place, proof, id, attempt) {
+  return h("ul.evidence", null, proof.slice(0, 5).map((one) => h("li", null, h("span.source", null, one.source),
+    one.start !== undefined && attempt ? place.link(`j/${id}?run=${attempt.run_id}&attempt=${attempt.attempt_id}&stream=stderr&at=${one.start}`, h("code", null, one.text)) : one.text)));
+}
+
+/** @param {Place} place @param {any} one @param {any} a */
+function facts(place, one, a) {
+  /** @type {[string, any][]} */
+  const rows = [
+    ["Family", place.link(`w/${one.workflow_id}/jobs?where=family:${encodeURIComponent(/\s/.test(one.family) ? `"${one.family}"` : one.family)}`, one.family)],
+    ["Asks for", `${num(one.num_cpus)} CPU${one.num_cpus === 1 ? "" : "s"}${one.num_gpus ? `, ${num(one.num_gpus)} GPUs` : ""}${one.memory ? `, ${one.memory}` : ""}${one.runtime ? `, ${one.runtime.replace(/^P(.*?)T/, "$1 ").trim().toLowerCase()}` : ""}`],
+    ["Priority", num(one.priority)],
+  ];
+  if (a) {
+    rows.push(["Started", clock(a.started_ms)], ["Time", dur(a.exec_seconds ?? (a.ended_ms ? null : (Date.now() - a.started_ms) / 1000))],
+      ["CPU time", dur(a.cpu_seconds)], ["Peak memory", `${bytes(a.peak_memory_bytes)}${a.memory_bytes ? ` of ${bytes(a.memory_bytes)}` : ""}`],
+      ["Node", a.hostname || "–"], ["Exit", a.signal ? `signal ${a.signal}` : String(a.return_code ?? "–")]);
+  }
+  return h("dl.facts", null, rows.map(([key, value]) => [h("dt", null, key), h("dd", null, value)]));
+}
+
+/** @param {Place} place @param {any} one */
+async function neighbours(place, one) {
+  if (REPORT) return null;
+  const graph = await get(`/workflows/${one.workflow_id}/graph`, { focus: one.id, hops: 1 }).catch(() => null);
+  if (!graph) return null;
+  const names = new Map(graph.nodes.map((/** @type {any} */ node) => [node.id, node]));
+  const list = (/** @type {string} */ title, /** @type {number[]} */ ids) => ids.length ? h("div", null, h("h3", null, `${title} (${num(ids.length)})`), h("ul.plainlist", null, ids.slice(0, 12).map((id) => h("li", null, badge(Object.keys(names.get(id).counts)[0]), " ", place.link(`j/${id}`, names.get(id).name))), ids.length > 12 ? h("li.quiet", null, `and ${num(ids.length - 12)} more`) : null)) : null;
+  const before = graph.edges.filter((/** @type {any} */ e) => e.to === one.id).map((/** @type {any} */ e) => e.from);
+  const behind = graph.edges.filter((/** @type {any} */ e) => e.from === one.id).map((/** @type {any} */ e) => e.to);
+  if (!before.length && !behind.length) return null;
+  return h("section", null, h("div.row", null, h("h2", null, "Neighbours"), place.link(`w/${one.workflow_id}/graph?focus=${one.id}`, "in the graph")), h("div.two", null, list("Depends on", before), list("Needed by", behind)), h("details", null, h("summary", null, "The same in a terminal"), command(`torc why ${one.id}`)));
+}

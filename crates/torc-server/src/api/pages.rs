@@ -1,0 +1,446 @@
+//! What the page shows of a workflow. Each answer is small however many jobs there are, and made
+//! once for all pages that ask.
+
+use super::Json;
+use super::auth::Caller;
+use super::error::ApiError;
+use super::extract::{Path, Query};
+use super::openapi::Refusals;
+use super::{Answer, App};
+use crate::clock::now_ms;
+use crate::store::read::{FamilyIndex, Surroundings};
+use crate::store::{FamilyCounts, Progress};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use torc_model::api::{
+    CriticalPathView, FailureGroup, FamiliesView, FamilyResources, FamilyView, GraphNode,
+    GraphView, Page, PulseView,
+};
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::status::JobStatus;
+use utoipa::IntoParams;
+
+/// At most two frames a second.
+const BEAT: Duration = Duration::from_millis(500);
+/// A frame comes at least this often, so that a page can tell silence from a lost server.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A frame is at most this long.
+const MAX_FRAME: usize = 8 << 10;
+const MAX_HOPS: i64 = 10;
+
+impl App {
+    async fn family_index(&self, id: WorkflowId) -> Result<Arc<FamilyIndex>, ApiError> {
+        let workflow = self.reader().get_workflow(id).await?;
+        // Jobs are added by maps, families change with an edited spec, which starts the next run.
+        let stamp = workflow.job_count + (workflow.run_id << 32);
+        let make = async { Ok(self.reader().family_index(id).await?) };
+        self.inner.shown.index.get(id, stamp, make).await
+    }
+
+    /// Jobs per family and status: from the engine's memory, or from the database when the workflow
+    /// is not there.
+    async fn family_counts(
+        &self,
+        id: WorkflowId,
+    ) -> Result<(Arc<FamilyIndex>, Arc<FamilyCounts>), ApiError> {
+        let index = self.family_index(id).await?;
+        let stamp = self.reader().last_event_id(id).await?;
+        let make = async {
+            if self.store().progress(id).is_none() {
+                return Ok(self.reader().count_families(id, index.names.len()).await?);
+            }
+            let families = Arc::new(index.of_jobs.clone());
+            if let Some(counts) = self.store().count_families(id, families).await? {
+                return Ok(counts);
+            }
+            self.inner.shown.index.forget(id);
+            Ok(self.reader().count_families(id, index.names.len()).await?)
+        };
+        let counts = self.inner.shown.counts.get(id, stamp, make).await?;
+        Ok((index, counts))
+    }
+
+    /// The newest event: as long as it is the same, nothing has happened.
+    async fn stamp(&self, id: WorkflowId) -> Result<i64, ApiError> {
+        self.reader().get_workflow(id).await?;
+        Ok(self.reader().last_event_id(id).await?)
+    }
+}
+
+fn named(counts: &[u32; 11]) -> BTreeMap<String, i64> {
+    let named = |status: &JobStatus| {
+        let count = i64::from(counts[*status as usize]);
+        (count > 0).then(|| (status.as_str().to_owned(), count))
+    };
+    JobStatus::ALL.iter().filter_map(named).collect()
+}
+
+fn summed(counts: &FamilyCounts) -> [u32; 11] {
+    let mut all = [0u32; 11];
+    for family in counts {
+        all.iter_mut().zip(family).for_each(|(sum, count)| *sum += count);
+    }
+    all
+}
+
+fn sum(counts: &[u32; 11]) -> i64 {
+    counts.iter().copied().map(i64::from).sum()
+}
+
+/// A workflow by families: what jobs of each stand where, and how the run goes.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/families",
+    operation_id = "get_families",
+    tag = "page",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "The families.", body = FamiliesView), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn get_families(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<FamiliesView> {
+    let id = WorkflowId(id);
+    caller.check(id)?;
+    let (index, counts) = app.family_counts(id).await?;
+    let now = now_ms();
+    let around = app.reader().surroundings(id, now).await?;
+    let stamp = app.reader().last_event_id(id).await?;
+    let begin = around.started_ms.unwrap_or(now);
+    let end = if around.is_complete { around.last_end_ms.unwrap_or(now) } else { now };
+    let make = async { Ok(app.reader().pace(id, begin, end).await?) };
+    let pace = app.inner.shown.pace.get(id, stamp, make).await?;
+    let family = |(number, counts): (usize, &[u32; 11])| FamilyView {
+        number: number as i64,
+        name: index.names.get(number).cloned().unwrap_or_else(|| "jobs".into()),
+        total: sum(counts),
+        counts: named(counts),
+    };
+    let all = summed(&counts);
+    Ok(Json(FamiliesView {
+        workflow_id: id,
+        name: around.name,
+        run_id: around.run_id,
+        at_ms: now,
+        started_ms: around.started_ms,
+        last_end_ms: around.last_end_ms,
+        is_complete: around.is_complete,
+        is_canceled: around.is_canceled,
+        counts: named(&all),
+        total: sum(&all),
+        families: counts.iter().enumerate().map(family).collect(),
+        busy_cpus: around.busy_cpus,
+        cpus: around.cpus,
+        runners: around.runners,
+        lost_contact_runners: around.lost_contact_runners,
+        pace: (*pace).clone(),
+    }))
+}
+
+/// The progress of a workflow as server-sent events: at most two frames a second, each of 8 KB at
+/// most, at any rate of jobs.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/pulse",
+    operation_id = "stream_pulse",
+    tag = "page",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "A stream without end; each event `pulse` holds a `PulseView`.", body = PulseView, content_type = "text/event-stream"), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn stream_pulse(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    let workflow = WorkflowId(id);
+    caller.check(workflow)?;
+    app.reader().get_workflow(workflow).await?;
+    let beat = Beat { app, workflow, seen: None, sent: None };
+    let stream = unfold(beat, |mut beat| async move {
+        let event = beat.next().await?;
+        Some((Ok(event), beat))
+    });
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new()))
+}
+
+struct Beat {
+    app: App,
+    workflow: WorkflowId,
+    /// What the last frame told of.
+    seen: Option<(Progress, u64)>,
+    sent: Option<Instant>,
+}
+
+impl Beat {
+    /// The next frame. A clock asks for changes, not every event: at two thousand jobs a second
+    /// there are thousands of events between two frames.
+    async fn next(&mut self) -> Option<Event> {
+        let stop = self.app.inner.stop.clone();
+        loop {
+            let progress = self.app.store().progress(self.workflow);
+            let is_due = match self.sent {
+                None => true,
+                Some(sent) => sent.elapsed() >= LONGEST_PAUSE || progress != self.seen,
+            };
+            if is_due {
+                (self.seen, self.sent) = (progress, Some(Instant::now()));
+                let text = self.frame().await.ok()?;
+                // The pause counts from the beginning of a frame, and the next one waits for it.
+                return Some(Event::default().event("pulse").data(text));
+            }
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                () = tokio::time::sleep(BEAT) => {}
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> Result<String, ApiError> {
+        if let Some(sent) = self.sent {
+            tokio::time::sleep_until(sent + BEAT).await;
+        }
+        let (_, counts) = self.app.family_counts(self.workflow).await?;
+        let around = self.app.reader().surroundings(self.workflow, now_ms()).await?;
+        Ok(frame(&counts, &around))
+    }
+}
+
+/// One frame as text, within its bound.
+fn frame(counts: &FamilyCounts, around: &Surroundings) -> String {
+    let compact = |counts: &[u32; 11]| {
+        let length = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        counts[..length].iter().copied().map(i64::from).collect::<Vec<_>>()
+    };
+    let families = counts.iter().enumerate().map(|(at, counts)| (at as i64, compact(counts)));
+    let mut pulse = PulseView {
+        at_ms: now_ms(),
+        run_id: around.run_id,
+        is_complete: around.is_complete,
+        is_canceled: around.is_canceled,
+        counts: summed(counts).iter().copied().map(i64::from).collect(),
+        families: families.collect(),
+        busy_cpus: around.busy_cpus,
+        cpus: around.cpus,
+        runners: around.runners,
+        ended_last_minute: around.ended_last_minute,
+    };
+    loop {
+        // Numbers always become JSON.
+        let text = serde_json::to_string(&pulse).unwrap_or_default();
+        if text.len() + 32 <= MAX_FRAME || pulse.families.is_empty() {
+            return text;
+        }
+        let keep = pulse.families.len() * (MAX_FRAME - 600) / text.len();
+        pulse.families.truncate(keep.min(pulse.families.len() - 1));
+    }
+}
+
+/// Failures of a workflow by cause, those with the most jobs lost first.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/failures",
+    operation_id = "list_failures",
+    tag = "page",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "At most 50 groups.", body = Page<FailureGroup>), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn list_failures(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<Page<FailureGroup>> {
+    let id = WorkflowId(id);
+    caller.check(id)?;
+    let make = async { Ok(app.reader().failure_groups(id).await?) };
+    let groups = app.inner.shown.failures.get(id, app.stamp(id).await?, make).await?;
+    Ok(Json(Page::whole((*groups).clone())))
+}
+
+/// What the families of a workflow asked for and used in its current run.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/resources",
+    operation_id = "list_family_resources",
+    tag = "page",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "One row per family in which an attempt succeeded.", body = Page<FamilyResources>), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn list_resources(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<Page<FamilyResources>> {
+    let id = WorkflowId(id);
+    caller.check(id)?;
+    let make = async { Ok(app.reader().family_resources(id).await?) };
+    let rows = app.inner.shown.resources.get(id, app.stamp(id).await?, make).await?;
+    Ok(Json(Page::whole((*rows).clone())))
+}
+
+/// Which graph.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetGraph {
+    /// The jobs around this one instead of the families.
+    pub focus: Option<i64>,
+    /// Up to this many steps away from it; 2 unless given.
+    #[param(minimum = 1, maximum = 10)]
+    pub hops: Option<i64>,
+}
+
+/// The graph of a workflow by families, or the jobs around one of them, laid out.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/graph",
+    operation_id = "get_graph",
+    tag = "page",
+    params(("id" = i64, Path, description = "The workflow."), GetGraph),
+    responses((status = 200, description = "Nodes with their places, and edges.", body = GraphView), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn get_graph(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Query(query): Query<GetGraph>,
+) -> Answer<GraphView> {
+    let id = WorkflowId(id);
+    caller.check(id)?;
+    let hops = query.hops.unwrap_or(2);
+    if !(1..=MAX_HOPS).contains(&hops) {
+        let message = format!("`hops` is {hops}; it goes from 1 to {MAX_HOPS}");
+        return Err(ApiError::bad_query("hops", message));
+    }
+    if let Some(job) = query.focus {
+        if app.reader().workflow_of_job(JobId(job)).await? != id {
+            return Err(ApiError::not_found(format!("workflow {id} has no job {job}")));
+        }
+        return Ok(Json(app.reader().graph_around(JobId(job), hops as usize).await?));
+    }
+    let (index, counts) = app.family_counts(id).await?;
+    let stamp = index.of_jobs.len() as i64;
+    let size = index.names.len();
+    let make = async { Ok(app.reader().family_graph(id, size).await?) };
+    let graph = app.inner.shown.graph.get(id, stamp, make).await?;
+    let node = |(number, name): (usize, &String)| {
+        let counts = counts.get(number).copied().unwrap_or_default();
+        let place = graph.places.get(number).copied().unwrap_or_default();
+        GraphNode {
+            id: number as i64,
+            name: name.clone(),
+            total: sum(&counts),
+            counts: named(&counts),
+            rank: i64::from(place.rank),
+            across: f64::from(place.across),
+        }
+    };
+    Ok(Json(GraphView {
+        workflow_id: id,
+        group: "family".into(),
+        nodes: index.names.iter().enumerate().map(node).collect(),
+        edges: graph.edges.clone(),
+        left_out: 0,
+    }))
+}
+
+/// The jobs that decide when the run can end, and where its time went.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/critical_path",
+    operation_id = "get_critical_path",
+    tag = "page",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "The path.", body = CriticalPathView), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn get_critical_path(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<CriticalPathView> {
+    let id = WorkflowId(id);
+    caller.check(id)?;
+    let make = async { Ok(app.reader().critical_path(id, now_ms()).await?) };
+    let path = app.inner.shown.critical_path.get(id, app.stamp(id).await?, make).await?;
+    Ok(Json((*path).clone()))
+}
+
+/// Which attempts.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetTimeline {
+    /// Of this run only.
+    pub run_id: Option<i64>,
+    /// After the attempt with this row id: `after` of an earlier answer.
+    pub after: Option<i64>,
+}
+
+/// Attempts over time, as columns of little-endian numbers.
+///
+/// The bytes: `TTL1`, u32 n, i64 base_ms, u32 flags (bit 0: more follow), u32 length of the JSON at
+/// the end; then n times u32 each of job id, start, length (u32::MAX: it runs), wait before the
+/// start (all in ms, starts since base_ms), and `runner << 16 | family << 4 | state`; then JSON with
+/// `runners` and `after`. States count queued, claimed, running, completed, failed, canceled,
+/// terminated from 0.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/timeline",
+    operation_id = "get_timeline",
+    tag = "page",
+    params(("id" = i64, Path, description = "The workflow."), GetTimeline),
+    responses((status = 200, description = "At most 300,000 attempts.", body = String, content_type = "application/octet-stream"), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn get_timeline(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Query(query): Query<GetTimeline>,
+) -> Result<Response, ApiError> {
+    let id = WorkflowId(id);
+    caller.check(id)?;
+    let stamp = app.stamp(id).await?;
+    let after = query.after.unwrap_or(0);
+    let bytes = match (query.run_id, after) {
+        (None, 0) => {
+            let make = async { Ok(app.reader().timeline(id, None, 0).await?) };
+            (*app.inner.shown.timeline.get(id, stamp, make).await?).clone()
+        }
+        (run, after) => app.reader().timeline(id, run, after).await?,
+    };
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_stays_within_its_bound_however_many_families_there_are() {
+        for families in [1usize, 60, 900, 5000] {
+            let counts = vec![[100_000u32; 11]; families];
+            let text = frame(&counts, &Surroundings::default());
+            assert!(text.len() <= MAX_FRAME, "{families} families: {} bytes", text.len());
+            let pulse: PulseView = serde_json::from_str(&text).unwrap();
+            assert_eq!(pulse.counts[5], 100_000 * families as i64);
+            assert_eq!(pulse.families.len() == families, families < 90, "{families}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The filter language as SQL: fixed texts with bound values, on the alias `j` of the table `job`.
+
+use super::page::{Filter, containing};
+use super::{ReadError, Reader};
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+use std::sync::Arc;
+use torc_model::filter::{Comparison, Number, Test};
+use torc_model::ids::{JobId, WorkflowId};
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// The newest attempt that a runner has or had. Attempts that wait in the queue say nothing yet.
+pub const NEWEST_ATTEMPT: &str = "(SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.state <> 'queued' \
+                                  ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)";
+
+/// Adds `name_matches(PATTERN, NAME)` to a connection. The compiled expression is kept for as long
+/// as a statement runs.
+pub fn add_functions(connection: &Connection) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_scalar_function("name_matches", 2, flags, |context| {
+        let regex: Arc<regex::Regex> = context
+            .get_or_create_aux(0, |value| Ok::<_, Error>(regex::Regex::new(value.as_str()?)?))?;
+        Ok(regex.is_match(context.get_raw(1).as_str().unwrap_or_default()))
+    })
+}
+
+/// Adds the conditions of a filter.
+pub fn conditions(mut to: Filter, filter: &torc_model::filter::Filter) -> Filter {
+    for term in &filter.terms {
+        let (condition, value) = condition(&term.test);
+        // What is not known of a job does not hold, and so its opposite does.
+        let condition = match term.is_negated {
+            true => format!("NOT coalesce(({condition}), 0)"),
+            false => condition,
+        };
+        to = to.and(&condition, value);
+    }
+    to
+}
+
+fn condition(test: &Test) -> (String, Value) {
+    let attempt = |condition: &str| {
+        format!(
+            "EXISTS (SELECT 1 FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
+                 WHERE a.id = {NEWEST_ATTEMPT} AND {condition})"
+        )
+    };
+    const IN: &str = "IN (SELECT value FROM json_each(?))";
+    match test {
+        Test::Contains(text) => (r"j.name LIKE ? ESCAPE '\'".into(), containing(text).into()),
+        Test::Name(names) => (format!("j.name {IN}"), json(names)),
+        Test::Matches(pattern) => ("name_matches(?, j.name)".into(), pattern.clone().into()),
+        Test::Id(ids) => (format!("j.id {IN}"), json(ids)),
+        Test::Status(statuses) => {
+            let codes: Vec<i64> = statuses.iter().map(|status| status.code()).collect();
+            (format!("j.status {IN}"), json(&codes))
+        }
+        Test::Family(names) => {
+            let found = "EXISTS (SELECT 1 FROM family f WHERE f.workflow_id = j.workflow_id \
+                         AND f.number = j.family AND f.name";
+            (format!("{found} {IN})"), json(names))
+        }
+        Test::Cause(causes) => {
+            let words: Vec<&str> = causes.iter().map(|cause| cause.as_str()).collect();
+            (attempt(&format!("a.cause {IN}")), json(&words))
+        }
+        Test::Node(names) => (attempt(&format!("n.hostname {IN}")), json(names)),
+        Test::Held(is_held) => ("j.held = ?".into(), i64::from(*is_held).into()),
+        Test::Number(number, comparison, value) => {
+            (compared(*number, *comparison, attempt), Value::Real(*value))
+        }
+    }
+}
+
+fn compared(number: Number, comparison: Comparison, attempt: impl Fn(&str) -> String) -> String {
+    let sign = comparison.sign();
+    let seconds = "coalesce(a.exec_seconds, unixepoch('subsec') - a.started_ms / 1000.0)";
+    match number {
+        Number::Attempt => format!("j.attempt_id {sign} ?"),
+        Number::Priority => format!("j.priority {sign} ?"),
+        Number::Exit => attempt(&format!("a.return_code {sign} ?")),
+        Number::Seconds => attempt(&format!("{seconds} {sign} ?")),
+        Number::Memory => attempt(&format!("a.peak_memory_bytes {sign} ?")),
+        Number::MemoryPercent => {
+            attempt(&format!("100.0 * a.peak_memory_bytes / a.memory_bytes {sign} ?"))
+        }
+    }
+}
+
+/// Any number of values as one value of one SQL text.
+fn json<T: serde::Serialize>(values: &[T]) -> Value {
+    // Texts and numbers always become JSON.
+    serde_json::to_string(values).unwrap_or_else(|_| "[]".into()).into()
+}
+
+impl Reader {
+    /// The jobs of a workflow that a filter finds, in the order of their ids.
+    pub async fn matching_jobs(
+        &self,
+        id: WorkflowId,
+        filter: torc_model::filter::Filter,
+    ) -> Result<Vec<JobId>, ReadError> {
+        self.read(move |connection| {
+            let all = Filter::default().with("j.workflow_id = ?", Some(id.0));
+            let (sql, values) = conditions(all, &filter).into_parts();
+            let sql = format!("SELECT j.id FROM job j{sql} ORDER BY j.id");
+            let mut statement = connection.prepare_cached(&sql)?;
+            let rows =
+                statement.query_map(params_from_iter(values), |row| row.get(0).map(JobId))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
+    }
+}

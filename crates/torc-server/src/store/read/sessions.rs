@@ -1,0 +1,30 @@
+//! Sessions of the page.
+
+use super::page;
+use super::{ReadError, Reader};
+use torc_model::api::{PageScope, UiSessionView};
+
+impl Reader {
+    /// Every session that is not over, with the hash of its token.
+    pub async fn page_sessions(
+        &self,
+        now_ms: i64,
+    ) -> Result<Vec<(String, UiSessionView)>, ReadError> {
+        self.read(move |connection| {
+            let sql = "SELECT * FROM ui_session WHERE expires_ms > ? ORDER BY id";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map([now_ms], |row| {
+                let session = UiSessionView {
+                    id: row.get("id")?,
+                    scope: page::word(row, "scope", PageScope::parse)?,
+                    label: row.get("label")?,
+                    created_ms: row.get("created_ms")?,
+                    expires_ms: row.get("expires_ms")?,
+                };
+                Ok((row.get("hash")?, session))
+            })?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
+    }
+}

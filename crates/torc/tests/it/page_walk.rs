@@ -1,0 +1,179 @@
+//! The page in a real browser.
+//!
+//! `scripts/page-lab` installs what is needed (Chromium, Playwright, axe, TypeScript).
+//! `TORC_PAGE_LAB` names a directory in which the packages are already, or is `none` where they
+//! cannot be fetched. Where they are missing these tests say so and are skipped; with `CI=true` that
+//! is a failure.
+
+use crate::support::{Running, Test};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the packages are; `None` where they cannot be had.
+fn lab() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let named = std::env::var_os("TORC_PAGE_LAB").map(PathBuf::from);
+    if named.as_deref() == Some(Path::new("none")) {
+        eprintln!("SKIPPED: the packages for the tests of the page cannot be fetched here");
+        return None;
+    }
+    let ready = named.unwrap_or_else(|| root.join("target/page-lab"));
+    if ready.join("installed").is_file() {
+        return Some(ready);
+    }
+    let how = "no browser for the tests of the page; `scripts/page-lab` installs it";
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{how}");
+    eprintln!("SKIPPED: {how}");
+    None
+}
+
+/// Does one part of `tests/page/walk.mjs` and gives what it measured. Everything that it finds
+/// wrong is a failure.
+fn walk(lab: &Path, mut task: Value) -> Value {
+    task["lab"] = json!(lab);
+    task["chromium"] = json!("/usr/bin/chromium");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/walk.mjs");
+    let done = Command::new("node").arg(script).arg(task.to_string()).output().expect("node");
+    let said = String::from_utf8_lossy(&done.stdout);
+    let wrong: Vec<&str> = said.lines().filter(|line| line.starts_with("WRONG")).collect();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(wrong.is_empty() && done.status.success(), "{}\n{errors}", wrong.join("\n"));
+    let figures = said.lines().find_map(|line| line.strip_prefix("FIGURES "));
+    figures.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
+}
+
+/// A workflow with what can go wrong, names and output that try to be markup, and long names.
+const SPEC: &str = r#"
+name: sweep
+files: [{name: f, path: "f.txt"}]
+user_data: [{name: u, data: {n: "</script><script>alert(1)</script>"}}]
+jobs:
+  - {name: prep, command: "true", output_files: [f], invocation_script: "touch f.txt"}
+  - name: "train_{i}"
+    command: "printf '\\033[31mred\\033[0m <img src=x onerror=alert(1)>\\n10%%\\r50%%\\r100%%\\n\\377\\376\\n'; if [ {i} = 3 ]; then echo 'ValueError: </script><script>alert(1)</script>' >&2; exit 4; fi"
+    depends_on: [prep]
+    parameters: {i: "1:12"}
+  - {name: "<script>alert(1)</script>", command: "echo ok"}
+  - {name: "a_very_long_name_without_any_place_to_break_it_that_is_longer_than_any_column_of_the_page_can_be", command: "true"}
+  - {name: "long_line", command: "head -c 10000000 /dev/zero | tr '\\0' x"}
+  - {name: report, command: "true", depends_on_regexes: ["train_.*"]}
+"#;
+
+fn ran() -> Test {
+    let test = Test::new().file("sweep.yaml", SPEC);
+    test.torc(["run", "sweep.yaml"]).exit(1);
+    test
+}
+
+fn served(test: &Test, more: &[&str]) -> (Running, String) {
+    let args: Vec<&str> = ["ui", "--no-browser"].iter().chain(more).copied().collect();
+    let mut page = test.torc(args).spawn();
+    let link = page.wait_for_stdout("http://127.0.0.1").trim().to_owned();
+    (page, link)
+}
+
+fn end(page: Running) {
+    page.signal("INT");
+    page.wait();
+}
+
+#[test]
+fn every_place_is_drawn_accessible_and_runs_nothing_of_the_jobs() {
+    let Some(lab) = lab() else { return };
+    let test = ran();
+    let (page, link) = served(&test, &[]);
+    let jobs =
+        test.torc(["-f", "json", "jobs", "list", "--where", "name:train_3"]).success().json();
+    let shots = std::env::var("TORC_PAGE_SHOTS").ok();
+    let task = json!({"do": "places", "link": link, "workflow": 1, "job": jobs["jobs"][0]["id"], "shots": shots});
+    walk(&lab, task);
+    end(page);
+}
+
+#[test]
+fn a_failed_job_is_recovered_with_the_keyboard_alone() {
+    let Some(lab) = lab() else { return };
+    let test = ran();
+    let (page, link) = served(&test, &[]);
+    walk(&lab, json!({"do": "keyboard", "link": link, "workflow": 1, "job": 1}));
+    let listed = test.torc(["-f", "json", "jobs", "list", "--where", "name:train_3"]).success();
+    assert_eq!(listed.json()["jobs"][0]["status"], "ready");
+    end(page);
+}
+
+#[test]
+fn seven_tabs_share_one_link_that_is_good_once() {
+    let Some(lab) = lab() else { return };
+    let test = ran();
+    let (page, link) = served(&test, &["--read-only"]);
+    walk(&lab, json!({"do": "tabs", "link": link, "workflow": 1, "job": 1}));
+    end(page);
+}
+
+#[test]
+fn a_report_opens_from_disk_without_a_network() {
+    let Some(lab) = lab() else { return };
+    let test = ran();
+    test.torc(["report", "-o", "run.html"]).success();
+    let shots = std::env::var("TORC_PAGE_SHOTS").ok();
+    walk(&lab, json!({"do": "report", "file": test.path("run.html"), "shots": shots}));
+}
+
+#[test]
+fn the_modules_of_the_page_have_no_type_errors() {
+    let Some(lab) = lab() else { return };
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../torc-server/page");
+    let files = std::fs::read_dir(page).unwrap().map(|entry| entry.unwrap().path());
+    let done = Command::new(lab.join("npm/node_modules/.bin/tsc"))
+        .args(["--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "es2022"])
+        .args(["--lib", "es2023,dom,dom.iterable", "--module", "esnext"])
+        .args(["--moduleResolution", "bundler"])
+        .args(files.filter(|path| path.extension().is_some_and(|end| end == "js")))
+        .output()
+        .expect("tsc");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+}
+
+/// A hundred thousand jobs that have run, made in the database: running them would take minutes.
+#[test]
+fn a_hundred_thousand_jobs_are_shown_within_the_budgets() {
+    let Some(lab) = lab() else { return };
+    let spec = "name: large\njobs:\n  - {name: prep, command: 'true'}\n  - {name: 'work_{i}', command: 'true', depends_on: [prep], parameters: {i: '1:100000'}}\n";
+    let test = Test::new().file("large.yaml", spec);
+    test.torc(["create", "large.yaml"]).success();
+    test.torc(["workflows", "initialize", "1"]).success();
+    fill(&test.path(".torc/torc.db"));
+    let (page, link) = served(&test, &[]);
+    // An unoptimized server on a machine that runs other tests; a release build has a fifth of it.
+    let budgets = json!({"overview": 4000, "rows": 2500, "filter": 4000, "scroll": 1500, "timeline": 6000, "frames": 10});
+    let wanted = json!({"all": "100,001 jobs", "some": "1,000 jobs"});
+    let task = json!({"do": "large", "link": link, "workflow": 1, "job": 1, "budgets": budgets, "wanted": wanted});
+    eprintln!("{}", walk(&lab, task));
+    end(page);
+    let written = test.torc(["-f", "json", "report", "-o", "run.html"]).success().json();
+    assert!(written["bytes"].as_i64().unwrap() <= 6 << 20, "{written}");
+    walk(&lab, json!({"do": "report", "file": test.path("run.html")}));
+}
+
+/// Attempts of all jobs on eight runners, one in a thousand failed.
+fn fill(database: &Path) {
+    let db = rusqlite::Connection::open(database).unwrap();
+    db.execute_batch(
+        "PRAGMA synchronous = OFF;
+         DELETE FROM attempt;
+         UPDATE workflow SET run_started_ms = 1700000000000, is_complete = 1;
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 8)
+         INSERT INTO compute_node (id, workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, capacity, output_dir,
+             started_ms, last_seen_ms, ended_ms, end_reason)
+         SELECT i, 1, 'k' || i, 'node' || i, 'b', i, i, 'local', '{\"num_cpus\":8,\"memory_bytes\":1000000000,\"num_gpus\":0,\"num_nodes\":1}', '/nowhere',
+             1700000000000, 1700000000000, 1700001000000, 'done' FROM n;
+         UPDATE job SET status = CASE WHEN id % 1000 = 0 THEN 6 ELSE 5 END;
+         INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, compute_node_id, token, claimed_ms,
+             started_ms, ended_ms, return_code, cause, exec_seconds, cpu_seconds, peak_memory_bytes, memory_bytes)
+         SELECT id, 1, id, 1, 1, CASE WHEN id % 1000 = 0 THEN 'failed' ELSE 'completed' END, 'initial', 1700000000000, 1 + id % 8, 't', 1700000000000,
+             1700000000000 + id * 5, 1700000000000 + id * 5 + 300 + (id * 7919) % 200, CASE WHEN id % 1000 = 0 THEN 1 ELSE 0 END,
+             CASE WHEN id % 1000 = 0 THEN 'exit' END, 0.3 + ((id * 7919) % 200) / 1000.0, 0.2, 1000000 + (id * 7919) % 9000000, 64000000 FROM job;",
+    )
+    .unwrap();
+}
