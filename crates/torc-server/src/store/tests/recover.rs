@@ -2,7 +2,7 @@
 
 use super::*;
 use torc_model::api::{AttemptPacket, ErrorCode, Evidence};
-use torc_model::plan::{JobExtra, Requirements};
+use torc_model::plan::{JobExtra, Requirements, Settings};
 use torc_model::recovery::{Action, RecoverRequest};
 use torc_model::status::{EvidenceSource, JobStatus};
 use torc_model::units::{Memory, Runtime};
@@ -38,6 +38,13 @@ fn lost(packet: &AttemptPacket) -> CompletionReport {
     CompletionReport { cause: Some(Cause::Lost), ..ended(packet, -128) }
 }
 
+/// Settings under which `runtime` ends attempts.
+fn enforcing() -> Settings {
+    let mut settings = Settings::default();
+    settings.execution.enforce_runtime = true;
+    settings
+}
+
 /// One job per cause, three of them with a child.
 fn mixed() -> Plan {
     let no_loss = JobExtra { max_lost_retries: Some(0), ..JobExtra::default() };
@@ -47,6 +54,7 @@ fn mixed() -> Plan {
     };
     Plan {
         name: "mixed".into(),
+        settings: enforcing(),
         resource_requirements: vec![
             needs("small", Some(GIB), Some(60)),
             needs("plain", None, None),
@@ -357,6 +365,7 @@ async fn a_thousand_jobs_with_mixed_causes_end_as_an_oracle_predicts() {
         ..job(&format!("j{i}"), &m.parents)
     });
     let plan = Plan {
+        settings: enforcing(),
         resource_requirements: vec![needs("all", Some(GIB), Some(60))],
         jobs: jobs.collect(),
         ..Plan::default()
