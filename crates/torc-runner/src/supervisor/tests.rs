@@ -236,10 +236,13 @@ fn what_can_not_be_started_is_told_and_harms_nobody() {
 }
 
 #[test]
-fn a_full_disk_fails_the_process_and_not_the_runner() {
+fn a_device_in_place_of_a_log_fails_the_process_and_not_the_runner() {
     let mut bench = Bench::new();
-    let mut order = bench.order("echo hello || exit 9");
+    let mut order = bench.order("echo hello");
     order.stdout = Sink::Append("/dev/full".into());
+    let How::NotStarted(error) = bench.run(order).how else { panic!("it was started") };
+    assert!(error.message.contains("not a regular file"), "{}", error.message);
+    let order = bench.order("echo hello > /dev/full || exit 9");
     assert_eq!(bench.run(order).how, How::Code(9));
 }
 

@@ -91,7 +91,8 @@ fn the_server_of_another_user_gets_no_command_and_its_jobs_do_not_run() {
         );
     }
     assert!(!test.exists("PWNED"), "a stranger's job ran as uid {}", test.read("PWNED"));
-    let created = as_nobody(&test, "shared", "../torc -f json workflows list").success().json();
+    let list = "chmod 700 .torc && ../torc -f json workflows list";
+    let created = as_nobody(&test, "shared", list).success().json();
     assert_eq!(created["total_count"], 1, "nothing of ours was created on the stranger's server");
     drop(evil);
 }

@@ -104,7 +104,7 @@ impl Fixture {
                 ..RunnerScheduler::default()
             }),
             label: None,
-            output_dir: "output".into(),
+            output_dir: "/output".into(),
         };
         self.store.register_runner(request).await.map(|r| r.id)
     }

@@ -39,7 +39,7 @@ async fn register_on(f: &Fixture, host: &str) -> RunnerId {
         kind: RunnerKind::Slurm,
         scheduler: None,
         label: None,
-        output_dir: "output".into(),
+        output_dir: "/output".into(),
     };
     f.store.register_runner(request).await.expect("registered").id
 }

@@ -89,7 +89,7 @@ impl Fixture {
             kind: RunnerKind::Local,
             scheduler: None,
             label: label.map(Into::into),
-            output_dir: "output".into(),
+            output_dir: "/output".into(),
         };
         self.runner = self.store.register_runner(request).await.expect("registered").id;
     }
