@@ -169,7 +169,7 @@ struct Global {
     )]
     token_file: Option<PathBuf>,
 
-    /// PEM file of certificates to trust for an `https` server (default: the system's)
+    /// PEM file of certificates to trust for `https`
     #[arg(long, global = true, env = "TORC_TLS_CA", value_name = "FILE", hide_env_values = true)]
     tls_ca: Option<PathBuf>,
 

@@ -175,7 +175,7 @@ fn the_record_decides_before_an_agent_is_asked() {
 name: record
 use_pending_failed: true
 jobs:
-  - {name: \"j{i}\", command: \"test -e fixed || { echo 'ConnectionError: refused by {i}' >&2; exit 1; }\", parameters: {i: \"1:6\"}}
+  - {name: \"j{i}\", command: \"test -e fixed || { echo 'StoreError: refused by {i}' >&2; exit 1; }\", parameters: {i: \"1:6\"}}
 ";
     let test = Test::new().spec(spec);
     with_agents(&test);

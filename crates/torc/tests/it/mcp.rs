@@ -12,7 +12,7 @@ use_pending_failed: true
 resource_requirements:
   - {name: small, num_cpus: 1, memory: 100m}
 jobs:
-  - {name: flaky, resource_requirements: small, command: \"test -e fixed || { echo 'ConnectionError: store 7 refused, token=abcdef123456' >&2; exit 1; }\"}
+  - {name: flaky, resource_requirements: small, command: \"test -e fixed || { echo 'StoreError: store 7 refused, token=abcdef123456' >&2; exit 1; }\"}
   - {name: broken, command: \"echo 'SyntaxError: invalid syntax' >&2; exit 1\"}
   - {name: after, command: \"true\", depends_on: [broken]}
   - {name: fine, command: \"true\"}
@@ -47,7 +47,7 @@ fn judge(test: &Test, mcp: &mut impl Mcp) {
     );
     let tail = text(&flaky["untrusted_stderr_tail"]);
     assert!(
-        tail.contains("ConnectionError: store 7 refused") && !tail.contains("abcdef123456"),
+        tail.contains("StoreError: store 7 refused") && !tail.contains("abcdef123456"),
         "{tail}"
     );
     assert!(text(&list["guidance"]).contains("Often transient"), "{list}");
