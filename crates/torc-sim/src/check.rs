@@ -366,7 +366,7 @@ impl Checker {
             let heard = self.heard.get(&runner).copied().unwrap_or(0).max(server.booted);
             let disown = self.scenario.flows[owner.flow].disown();
             let is_blind = self.scenario.slots[owner.slot].sight == Sight::Remote;
-            if !is_gone && !(is_blind && now - heard >= disown) {
+            if !(is_gone || is_blind && now - heard >= disown) {
                 let silent = (now - heard) / 1000;
                 return Err(format!(
                     "unknown is not dead: attempt {} was given up after {silent} s of silence",

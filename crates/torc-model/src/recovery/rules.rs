@@ -215,7 +215,7 @@ impl Rules {
     pub fn by_exit(&self, program: &str, code: i64) -> Option<&Rule> {
         let program = program.to_ascii_lowercase();
         let fits = |rule: &&Rule| rule.exits.contains(&code);
-        let own = |rule: &&Rule| rule.programs.iter().any(|p| *p == program);
+        let own = |rule: &&Rule| rule.programs.contains(&program);
         let of_program = self.rules.iter().filter(fits).find(own);
         of_program.or_else(|| self.rules.iter().filter(fits).find(|r| r.programs.is_empty()))
     }
