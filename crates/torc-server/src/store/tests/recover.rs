@@ -273,7 +273,7 @@ async fn a_timeout_of_its_own_is_raised_and_nothing_is_lowered() {
     f.claim(vec![timeout(&work[0])]).await;
     f.store.recover_failed(f.id, RecoverRequest::default()).await.expect("recovered");
     f.restart();
-    assert_eq!(f.claim(vec![]).await.attempts[0].time_limit_seconds, Some(15));
+    assert_eq!(f.claim(vec![]).await.attempts[0].time_limit_seconds, Some(40));
     assert_eq!(f.scalar("SELECT count(*) FROM job WHERE runtime_seconds IS NULL").await, 1);
 }
 
