@@ -74,7 +74,7 @@ jobs:
         ("stubborn", "timeout"),
         ("forgetful", "missing_output"),
         ("full_disk", "disk_full"),
-        ("says_killed", "program_error"),
+        ("says_killed", "unknown"),
         ("own_bug", "program_error"),
         ("refused", "network"),
         ("nearly_late", "unknown"),

@@ -242,8 +242,8 @@ jobs:
         let found = jobs.into_iter().find(|found| found["name"] == job).expect("the job");
         found["changes"].clone()
     };
-    assert_eq!(change("enforces"), serde_json::json!([{"field": "runtime", "from": 1, "to": 2}]));
-    assert_eq!(change("times_out"), serde_json::json!([{"field": "timeout", "from": 2, "to": 3}]));
+    assert_eq!(change("enforces"), serde_json::json!([{"field": "runtime", "from": 1, "to": 4}]));
+    assert_eq!(change("times_out"), serde_json::json!([{"field": "timeout", "from": 2, "to": 8}]));
     let test = Test::new().spec(
         "name: all\nenforce_runtime: true\nexecution_config: {sigterm_lead_seconds: 1}\nresource_requirements: [{name: r, runtime: 1s}]\n\
          jobs:\n  - {name: a, resource_requirements: r, command: 'sleep 60'}\n  - {name: b, resource_requirements: r, enforce_runtime: false, command: 'sleep 1.3'}\n",

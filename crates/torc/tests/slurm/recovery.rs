@@ -22,7 +22,7 @@ fn a_job_over_its_memory_gets_more_and_new_nodes() {
         eprintln!("skipped: this machine has no memory control groups");
         return;
     }
-    // 250 MB at once: more than 200m, less than one and a half times that.
+    // 250 MB at once: more than 200m, less than twice that.
     let hungry = format!("python3 -c \"x = bytearray(250 << 20)\" && {WITNESS}");
     let text = spec("main", 2, 0.2, "").replace(
         "actions:",
@@ -32,7 +32,7 @@ fn a_job_over_its_memory_gets_more_and_new_nodes() {
     cluster.wait("failed job", 60, || cluster.counts().get("failed") == Some(&1));
     cluster.wait("ended allocation", 120, || cluster.allocations()[0]["status"] == "complete");
     let plan = cluster.json(&["recover", "latest", "--dry-run"]);
-    assert_eq!(plan["jobs"][0]["changes"][0]["to"], 300 << 20, "{plan}");
+    assert_eq!(plan["jobs"][0]["changes"][0]["to"], 400 << 20, "{plan}");
     cluster.torc(&["recover", "latest"]);
     cluster.wait_for_success(3, 90);
     cluster.assert_witnessed_once(3);
@@ -92,11 +92,16 @@ fn after_a_verdict_the_proposal_is_what_is_asked_for() {
 #[test]
 fn nothing_is_raised_beyond_what_a_node_has() {
     let Some(cluster) = cluster() else { return };
+    if !has("SLURM_LAB_OOM") {
+        eprintln!("skipped: this machine has no memory control groups");
+        return;
+    }
     let text = spec("main", 1, 0.2, "")
         .replace("memory: 200m", "memory: 3500m")
         .replace("mem: 1500m", "mem: 3900m");
     let text = text.replace(&format!("sleep 0.2 && {WITNESS}"), "exec python3 hungry.py");
-    std::fs::write(cluster.dir.path().join("hungry.py"), "raise MemoryError()\n").expect("written");
+    std::fs::write(cluster.dir.path().join("hungry.py"), "x = bytearray(3600 << 20)\n")
+        .expect("written");
     cluster.submit(&text);
     cluster.wait("failed job", 60, || cluster.counts().get("failed") == Some(&1));
     let plan = cluster.json(&["recover", "latest", "--dry-run", "--memory-multiplier", "2"]);
