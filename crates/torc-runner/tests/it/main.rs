@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use torc_model::api::{ActionPacket, FileRef, RecoveryScript};
 use torc_model::ids::{ActionId, AttemptId, WorkflowId};
 use torc_model::plan::{ActionKind, OnScriptFailure, Stdio, StdioMode};
-use torc_model::status::{Cause, EvidenceSource, Trigger};
+use torc_model::status::{Cause, EndDetail, EvidenceSource, Trigger};
 use torc_runner::{Config, Error, LeaveReason, Runner, RunnerEvent, Shutdown, Summary};
 
 /// A fake server and runners that work for it in one directory.
@@ -449,7 +449,7 @@ async fn a_recovery_script_runs_before_its_attempt() {
     );
     let report = lab.server.report(fatal);
     assert_eq!((report.return_code, report.cause), (6, Some(Cause::Exit)));
-    assert!(report.error.unwrap().contains("recovery script"));
+    assert_eq!(report.detail, Some(EndDetail::RecoveryScript));
     assert!(!lab.dir.path().join("output/job_stdio/job_wf1_j2_r1_a2.o").exists());
     assert_eq!(lab.server.lock().started.len(), 2);
 }
