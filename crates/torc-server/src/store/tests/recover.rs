@@ -322,12 +322,11 @@ fn oracle(jobs: &[Made]) -> Vec<(i64, i64, Option<u64>, u64)> {
         }
         let (tries, memory, time, good) = match made.behaviour {
             0 => {
-                let (tries, memory, good) =
-                    grow(GIB, made.need, |m| (m * 3 / 2).div_ceil(1 << 20) << 20, 8 * GIB);
+                let (tries, memory, good) = grow(GIB, made.need, |m| m * 2, 8 * GIB);
                 (tries, memory, 60, good)
             }
             1 => {
-                let (tries, time, good) = grow(60, made.need, |t| (t * 3).div_ceil(2), u64::MAX);
+                let (tries, time, good) = grow(60, made.need, |t| t * 4, u64::MAX);
                 (tries, GIB, time, good)
             }
             2 => (2, GIB, 60, true),
@@ -426,5 +425,5 @@ async fn a_thousand_jobs_with_mixed_causes_end_as_an_oracle_predicts() {
         completed += i64::from(*status == 5);
     }
     println!("{completed} of 1000 jobs completed after {rounds} rounds of recovery");
-    assert!(completed > 500 && rounds > 3);
+    assert!(completed > 500 && rounds >= 3);
 }
