@@ -63,5 +63,5 @@ export async function spec(place) {
   put(place.main, h("div.row", null, h("h1", null, "Spec"), button, h("button.small", { type: "button", onclick: () => download(`${workflow.name}.json`, json, "application/json") }, "Download")),
     h("p.quiet", null, `created ${clock(workflow.created_ms)} by ${workflow.user}${workflow.directory ? ` in ${workflow.directory}` : ""}, run ${workflow.run_id}`),
     changes.length ? [h("h2", null, "Changed since"), grid(["Job", "What", "From", "To", "Why", "By"], changes.map((/** @type {any} */ c) => [c.job_name, c.field, c.from === undefined || c.from === null ? "–" : c.field === "memory" ? bytes(c.from) : `${c.from} s`, c.field === "memory" ? bytes(c.to) : `${c.to} s`, c.why, c.by]))] : null,
-    h("pre.spec", null, json.length > 200000 ? json.slice(0, 200000) + "\n… (download it to see all)" : json));
+    h("pre.spec", { tabindex: "0", role: "region", "aria-label": "Spec" }, json.length > 200000 ? json.slice(0, 200000) + "\n… (download it to see all)" : json));
 }

@@ -38,7 +38,7 @@ export function failures(place) {
         group.nodes.length ? `on ${group.nodes.map((/** @type {[string, number]} */ [host, n]) => `${host} (${num(n)})`).join(", ")} · ` : "",
         group.first_ms ? `${clock(group.first_ms)}${group.last_ms !== group.first_ms ? " – " + clock(group.last_ms) : ""}` : ""),
       oneNode ? h("p.warn", null, `⚠ ${num(most[1])} of ${num(group.jobs)} on ${most[0]}: the node may be to blame`) : null,
-      group.tail ? h("details", null, h("summary", null, `Last lines of ${group.sample_name}`), h("pre.tail", null, group.tail)) : null,
+      group.tail ? h("details", null, h("summary", null, `Last lines of ${group.sample_name}`), h("pre.tail", { tabindex: "0", role: "region", "aria-label": "Last lines" }, group.tail)) : null,
       h("p.quiet", null, `Recovery would: ${group.why}`),
       h("div.row.buttons", null, place.link(`j/${group.sample}?run=${group.sample_run}&attempt=${group.sample_attempt}&stream=stderr`, "Open the log"),
         canAct() ? [h("button.primary", { type: "button", onclick: run("recover") }, remedy(group)),

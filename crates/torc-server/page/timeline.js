@@ -117,20 +117,24 @@ export async function timeline(place) {
     // What is narrower than a pixel is drawn once for each row and pixel.
     const last = new Float64Array(laid.total).fill(-1);
     const wait = ink("--wait"), bad = ink("--bad");
+    // Setting a style costs more than drawing with it.
+    let used = "";
+    const use = (/** @type {string} */ next) => { if (next !== used) { c.fillStyle = next; used = next; } };
+    const scale = plot / (until - from);
     for (const i of laid.order) {
-      const [a, b] = [data.start[i], end(i)];
+      const a = data.start[i], b = data.length[i] === OPEN ? now : a + data.length[i];
       if (b < from || a > until) continue;
       const r = laid.slot[i];
-      const left = Math.max(LEFT, x(a)), right = Math.max(left + 1, x(b));
+      const left = Math.max(LEFT, LEFT + (a - from) * scale), right = Math.max(left + 1, LEFT + (b - from) * scale);
       if (right - last[r] < 1) continue;
       const y = TOP + r * row;
       const waited = Math.min(data.wait[i], a);
       const w = Math.max(LEFT, x(a - waited), last[r]);
-      if (left - w > 2 && row > 6) { c.fillStyle = wait; c.fillRect(w, y + row / 2 - 1, left - w, 2); }
+      if (left - w > 2 && row > 6) { use(wait); c.fillRect(w, y + row / 2 - 1, left - w, 2); }
       const state = data.meta[i] & 15;
-      c.fillStyle = color((data.meta[i] >>> 4) & 0xfff);
+      use(color((data.meta[i] >>> 4) & 0xfff));
       c.fillRect(left, y + 1, right - left, Math.max(1, row - 1));
-      if (state >= 4) { c.fillStyle = bad; if (right - left < 5) c.fillRect(left, y + 1, right - left, Math.max(1, row - 1)); else for (let s = left; s < right; s += 5) c.fillRect(s, y + 1, 2, Math.max(1, row - 1)); }
+      if (state >= 4) { use(bad); if (right - left < 5) c.fillRect(left, y + 1, right - left, Math.max(1, row - 1)); else for (let s = left; s < right; s += 5) c.fillRect(s, y + 1, 2, Math.max(1, row - 1)); }
       if (i === current) { c.strokeStyle = ink("--ink"); c.lineWidth = 2; c.strokeRect(left, y, right - left, row); }
       last[r] = right;
     }

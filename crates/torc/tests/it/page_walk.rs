@@ -165,14 +165,14 @@ fn fill(database: &Path) {
          UPDATE workflow SET run_started_ms = 1700000000000, is_complete = 1;
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 8)
          INSERT INTO compute_node (id, workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, capacity, output_dir,
-             started_ms, last_seen_ms, ended_ms, end_reason)
+             started_ms, last_seen_ms)
          SELECT i, 1, 'k' || i, 'node' || i, 'b', i, i, 'local', '{\"num_cpus\":8,\"memory_bytes\":1000000000,\"num_gpus\":0,\"num_nodes\":1}', '/nowhere',
-             1700000000000, 1700000000000, 1700001000000, 'done' FROM n;
+             1700000000000, 1700000000000 FROM n;
          UPDATE job SET status = CASE WHEN id % 1000 = 0 THEN 6 ELSE 5 END;
          INSERT INTO attempt (id, workflow_id, job_id, run_id, attempt_id, state, origin, created_ms, compute_node_id, token, claimed_ms,
-             started_ms, ended_ms, return_code, cause, exec_seconds, cpu_seconds, peak_memory_bytes, memory_bytes)
+             started_ms, ended_ms, ended_by, return_code, cause, exec_seconds, cpu_seconds, peak_memory_bytes, memory_bytes)
          SELECT id, 1, id, 1, 1, CASE WHEN id % 1000 = 0 THEN 'failed' ELSE 'completed' END, 'initial', 1700000000000, 1 + id % 8, 't', 1700000000000,
-             1700000000000 + id * 5, 1700000000000 + id * 5 + 300 + (id * 7919) % 200, CASE WHEN id % 1000 = 0 THEN 1 ELSE 0 END,
+             1700000000000 + id * 5, 1700000000000 + id * 5 + 300 + (id * 7919) % 200, 'runner', CASE WHEN id % 1000 = 0 THEN 1 ELSE 0 END,
              CASE WHEN id % 1000 = 0 THEN 'exit' END, 0.3 + ((id * 7919) % 200) / 1000.0, 0.2, 1000000 + (id * 7919) % 9000000, 64000000 FROM job;",
     )
     .unwrap();
