@@ -3,7 +3,7 @@
 
 use crate::monitor;
 use crate::supervisor::Exit;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::time::{Instant, SystemTime};
@@ -160,7 +160,9 @@ pub fn observed(exit: Option<&Exit>, stdout: Option<&Path>, stderr: Option<&Path
 
 /// The beginning and the end of a file, and lines between that may be about an error.
 fn excerpts(path: &Path, stream: Stream, tail_bytes: u64, out: &mut Vec<Excerpt>) {
-    let Ok(mut file) = File::open(path) else { return };
+    // A job may have put a FIFO or a link in its place: opening that must neither block nor lead
+    // elsewhere.
+    let Ok(mut file) = torc_fs::open(path, torc_fs::Trust::Log) else { return };
     let Ok(length) = file.metadata().map(|data| data.len()) else { return };
     let mut part = |start: u64, most: u64| -> Vec<u8> {
         let mut bytes = Vec::new();
