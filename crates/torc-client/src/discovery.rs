@@ -28,7 +28,7 @@ pub fn server_file_path(state_dir: &Path) -> PathBuf {
 }
 
 /// Reads the server file of a state directory. Both must be this user's and closed to writing by
-/// others: whoever may write there names the server that gets our commands and hands out jobs.
+/// others: a user who may write there names the server that gets our commands and hands out jobs.
 pub fn read_server_file(state_dir: &Path) -> Result<ServerFile, Error> {
     let path = server_file_path(state_dir);
     let text = torc_fs::read_private_in(state_dir, SERVER_FILE, MAX_BYTES)

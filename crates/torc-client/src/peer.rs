@@ -17,7 +17,7 @@ use tower_service::Service;
 /// Whether the server must be a process of this user or root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Peer {
-    /// The user named the address: whoever listens there is meant.
+    /// The user named the address: the process that listens there is meant.
     Anyone,
     /// The address is from a file of this user's server.
     Ours,

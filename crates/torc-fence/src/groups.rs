@@ -35,7 +35,7 @@ pub fn hold(dir: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Nobody holds the group any more.
+/// No living runner holds the lock of the group.
 pub fn is_abandoned(dir: &Path) -> bool {
     File::open(dir).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }

@@ -144,7 +144,7 @@ fn read_file(file: File, most: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A directory belongs to this user and nobody else may write to it. A link to one must be this
+/// A directory belongs to this user and no other user may write to it. A link to one must be this
 /// user's or root's.
 pub fn check_private_dir(dir: &Path) -> io::Result<()> {
     open_private_dir(dir).map(drop)

@@ -157,7 +157,7 @@ impl Group {
         fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
     }
 
-    /// Nobody is in it now.
+    /// No process is in it now.
     pub fn is_empty(&self) -> bool {
         self.pids().is_empty()
     }

@@ -71,7 +71,7 @@ impl Runner {
         let blocking_dir = output_dir.clone();
         let leftovers =
             tokio::task::spawn_blocking(move || identity::end_leftovers(&blocking_dir)).await;
-        // Known to this process and the server only: whoever has it may speak as this runner.
+        // Known to this process and the server only: a process that has it may speak as this runner.
         let secret = random_key().map_err(|e| Error::system("get random numbers", e))?;
         let own = Identity::own();
         let tell = Teller { events: config.events.clone() };

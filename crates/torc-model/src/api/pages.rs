@@ -28,7 +28,7 @@ pub struct FamiliesView {
     pub last_end_ms: Option<i64>,
     /// Every job is final.
     pub is_complete: bool,
-    /// Somebody canceled it.
+    /// A user canceled it.
     pub is_canceled: bool,
     /// Jobs per status that occurs.
     pub counts: BTreeMap<String, i64>,
@@ -83,7 +83,7 @@ pub struct PulseView {
     pub run_id: i64,
     /// Every job is final.
     pub is_complete: bool,
-    /// Somebody canceled it.
+    /// A user canceled it.
     pub is_canceled: bool,
     /// Jobs per status, by the status' integer.
     pub counts: Vec<i64>,

@@ -36,7 +36,7 @@ pub struct Capacity {
 pub struct RegisterRunner {
     /// The workflow it works for.
     pub workflow_id: WorkflowId,
-    /// Made by the runner, once per process, and told to nobody else: makes a repeat harmless, and
+    /// Made by the runner, once per process, and told to no other process: makes a repeat harmless, and
     /// proves that it is the same runner.
     pub key: String,
     /// Host name.

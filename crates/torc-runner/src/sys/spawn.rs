@@ -198,7 +198,7 @@ unsafe fn prepare(child: &Child) -> Step {
         if libc::setpgid(0, 0) != 0 {
             return Step::Prepare;
         }
-        // First of all: whoever looks for it after our death must find it. A kernel that refuses
+        // First of all: the guard or the server must find it after our death. A kernel that refuses
         // leaves the variable in its environment.
         if let Some((runner, process)) = child.mark {
             set_limit(libc::RLIMIT_LOCKS, runner);

@@ -54,7 +54,7 @@ files!(
 /// What stands in for the server in an offline report; not served.
 pub const REPORT_SCRIPT: &str = include_str!("../../page/report.js");
 
-/// Scripts and styles only from here, nothing from text, nothing to elsewhere, in nobody's frame.
+/// Scripts and styles only from here, nothing from text, nothing to elsewhere, in no other page's frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";

@@ -1,6 +1,6 @@
 //! Sessions of the page: a code that is good once is exchanged for a token that only the page has.
 //!
-//! The code travels in the fragment of a link, which browsers send to nobody. It is kept in memory
+//! The code travels in the fragment of a link, which browsers never send. It is kept in memory
 //! only: a restart makes it void, and `torc ui` makes another.
 
 use super::Json;

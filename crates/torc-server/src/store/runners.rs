@@ -72,7 +72,7 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
     Ok(welcome(runner, run_id, disown, &settings, workflow_name, tag))
 }
 
-/// Whoever knows the key may speak as the runner, so that the database holds its hash only.
+/// A process that knows the key may speak as the runner, so that the database holds its hash only.
 fn kept_key(request: &RegisterRunner) -> String {
     crate::secret::hash_text(&request.key)
 }

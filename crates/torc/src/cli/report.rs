@@ -1,4 +1,4 @@
-//! `torc report`: a workflow as one HTML file that opens from disk and asks nobody for anything.
+//! `torc report`: a workflow as one HTML file that opens from disk without a network.
 //!
 //! The summary is plain HTML. Behind it stand the modules of the page, made into one script, with
 //! the answers of the server packed beside them.

@@ -231,7 +231,7 @@ impl DeadMount {
         Some(Self { at: at.into(), device: Some(device) })
     }
 
-    /// Whoever waits for an answer gets an error.
+    /// A caller that waits for an answer gets an error.
     fn end(&mut self) {
         if let Some(device) = self.device.take() {
             drop(device);

@@ -163,7 +163,7 @@ fn view(
     })
 }
 
-/// What recovery would do; failures without a known remedy are tried again when somebody asks.
+/// What recovery would do; failures without a known remedy are tried again when a user asks.
 fn remedy(diagnosis: &torc_model::recovery::Diagnosis, current: &Current, caps: &Caps) -> Remedy {
     Remedy::choose(diagnosis, current, caps, &Policy { retry_unknown: true, ..Policy::default() })
 }

@@ -36,7 +36,7 @@ pub struct Surroundings {
     pub last_end_ms: Option<i64>,
     /// Every job is final.
     pub is_complete: bool,
-    /// Somebody canceled it.
+    /// A user canceled it.
     pub is_canceled: bool,
     /// CPUs of the jobs that run.
     pub busy_cpus: i64,
