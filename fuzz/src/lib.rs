@@ -37,7 +37,7 @@ pub fn hold(bytes: &[u8], format: Format) {
         let text = spec.write(format);
         let again = torc_spec::parse(&Source::new("written", text.as_bytes(), format));
         let again = again
-            .unwrap_or_else(|errors| panic!("{format} can not be read back: {errors}\n{text}"))
+            .unwrap_or_else(|errors| panic!("{format} cannot be read back: {errors}\n{text}"))
             .spec;
         assert_eq!(again, spec, "{format} reads back as another spec:\n{text}");
         match (&planned, again.plan()) {
@@ -45,8 +45,8 @@ pub fn hold(bytes: &[u8], format: Format) {
                 assert_eq!(plan, checked.plan, "{format} makes another plan:\n{text}")
             }
             (Err(_), Err(_)) => {}
-            (Ok(_), Err(errors)) => panic!("{format} can not be planned: {errors}\n{text}"),
-            (Err(_), Ok(_)) => panic!("{format} can be planned, the original can not:\n{text}"),
+            (Ok(_), Err(errors)) => panic!("{format} cannot be planned: {errors}\n{text}"),
+            (Err(_), Ok(_)) => panic!("{format} can be planned, the original cannot:\n{text}"),
         }
     }
 }

@@ -107,7 +107,7 @@ impl Watcher {
             }
             Err(error) if error.is_temporary() => {
                 self.history.answered += 1;
-                // Saying that it can not is allowed only while it comes up or goes down.
+                // Saying that it cannot is allowed only while it comes up or goes down.
                 if error.status() != Some(503) {
                     self.history.wrong.push(format!("{what}: {error}"));
                 }

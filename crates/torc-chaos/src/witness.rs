@@ -44,7 +44,7 @@ pub type JobKey = (i64, String);
 /// Everything that was witnessed, per job in the order it was written.
 pub type Records = BTreeMap<JobKey, Vec<Line>>;
 
-/// Reads all files. A line that can not be read is an error: nothing may be overlooked.
+/// Reads all files. A line that cannot be read is an error: nothing may be overlooked.
 pub fn read(dir: &Path) -> io::Result<Records> {
     let mut records = Records::new();
     let Ok(workflows) = std::fs::read_dir(dir.join("witness")) else { return Ok(records) };

@@ -353,7 +353,7 @@ impl<'a> World<'a> {
         let (alive, gone): (Vec<String>, Vec<String>) =
             pids.into_iter().partition(|pid| is_witness(pid));
         for pid in gone {
-            // Killed ones can not take themselves off the list.
+            // Killed ones cannot take themselves off the list.
             let _ = fs::remove_file(self.dir.join("live").join(pid));
         }
         let Some(pid) = alive.get(pick as usize % alive.len().max(1)) else { return false };
@@ -420,7 +420,7 @@ fn pid_of(child: &Child) -> Option<Pid> {
 }
 
 fn kill(child: &Child) {
-    // Not reaped yet, so that the number can not belong to anybody else.
+    // Not reaped yet, so that the number cannot belong to anybody else.
     if let Some(pid) = pid_of(child) {
         let _ = kill_process(pid, Signal::KILL);
     }

@@ -34,7 +34,7 @@ pub fn read_server_file(state_dir: &Path) -> Result<ServerFile, Error> {
     let text = torc_fs::read_private_in(state_dir, SERVER_FILE, MAX_BYTES)
         .map_err(|e| config(format!("cannot use `{}`: {e}", path.display())))?;
     serde_json::from_slice(&text)
-        .map_err(|e| config(format!("can not understand `{}`: {e}", path.display())))
+        .map_err(|e| config(format!("cannot understand `{}`: {e}", path.display())))
 }
 
 /// Writes the server file whole or not at all, readable by its owner only from the first byte on.
@@ -76,7 +76,7 @@ pub fn find() -> Result<Option<Found>, Error> {
         }));
     }
     let here = std::env::current_dir()
-        .map_err(|e| config(format!("can not tell the current directory: {e}")))?;
+        .map_err(|e| config(format!("cannot tell the current directory: {e}")))?;
     let Some(state_dir) = find_state_dir(&here) else { return Ok(None) };
     let file = read_server_file(&state_dir)?;
     Ok(Some(Found { client: Client::local(&file)?, state_dir: Some(state_dir) }))

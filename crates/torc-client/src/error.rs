@@ -28,7 +28,7 @@ pub enum Error {
         /// What was wrong with the answer.
         message: String,
     },
-    /// The call itself can not be made: a bad address, an unreadable token file, no server known.
+    /// The call itself cannot be made: a bad address, an unreadable token file, no server known.
     Config {
         /// What is wrong.
         message: String,

@@ -312,7 +312,7 @@ impl Client {
                 request.header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         request.body(Full::new(body)).map_err(|e| Error::Config {
-            message: format!("`{path}` can not be asked for: {e}"),
+            message: format!("`{path}` cannot be asked for: {e}"),
             hint: None,
         })
     }
@@ -380,7 +380,7 @@ impl std::fmt::Debug for Client {
 
 fn to_json(body: &(impl Serialize + ?Sized)) -> Result<Bytes, Error> {
     serde_json::to_vec(body).map(Bytes::from).map_err(|e| Error::Config {
-        message: format!("the request can not be written as JSON: {e}"),
+        message: format!("the request cannot be written as JSON: {e}"),
         hint: None,
     })
 }

@@ -201,7 +201,7 @@ impl Workflow {
         self.record(Change::Action { id: self.actions[i].id, state, by, error });
     }
 
-    /// Some action waits for a runner (of those that can not ask for nodes, if so said).
+    /// Some action waits for a runner (of those that cannot ask for nodes, if so said).
     pub fn has_triggered_action(&self, schedules_nodes: bool) -> bool {
         self.actions
             .iter()

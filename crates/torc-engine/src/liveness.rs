@@ -22,7 +22,7 @@ pub enum Process {
     Lingering,
     /// Its host was started again since.
     Rebooted,
-    /// It is on another host, or can not be seen from here.
+    /// It is on another host, or cannot be seen from here.
     Unknown,
 }
 

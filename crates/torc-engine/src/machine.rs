@@ -66,7 +66,7 @@ impl JobEvent {
     ];
 }
 
-/// An event that can not happen in this state.
+/// An event that cannot happen in this state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IllegalEvent<S, E> {
     /// Where it stood.
@@ -77,7 +77,7 @@ pub struct IllegalEvent<S, E> {
 
 impl<S: fmt::Display, E: fmt::Debug> fmt::Display for IllegalEvent<S, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{:?}` can not happen to one that is {}", self.event, self.state)
+        write!(f, "`{:?}` cannot happen to one that is {}", self.event, self.state)
     }
 }
 

@@ -275,7 +275,7 @@ impl Workflow {
         self.map(map).is_some_and(|map| map.gone.contains(&item))
     }
 
-    /// Whether a disabled job can be switched on: an item that no longer exists can not.
+    /// Whether a disabled job can be switched on: an item that no longer exists cannot.
     pub(super) fn may_enable(&self, index: u32) -> bool {
         !self.map_of(index).is_some_and(|map| self.is_gone(index, map))
     }

@@ -90,7 +90,7 @@ impl Workflow {
                 continue;
             }
             chosen.insert(index, reason);
-            // A map is what its items are: it can not end otherwise as long as they do not.
+            // A map is what its items are: it cannot end otherwise as long as they do not.
             open.extend(
                 self.bad_items(index).into_iter().map(|item| (item, Reason::Ended(status(item)))),
             );

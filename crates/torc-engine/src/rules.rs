@@ -36,7 +36,7 @@ struct CompiledRule {
     stderr: Vec<Regex>,
 }
 
-/// Why a rule can not be accepted.
+/// Why a rule cannot be accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleError {
     /// Number of the rule, from 0.

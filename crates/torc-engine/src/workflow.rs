@@ -19,7 +19,7 @@ use torc_model::sparse::Sparse;
 use torc_model::status::{AttemptState, Cause, EndedBy, JobStatus, Origin, StatusReason};
 use torc_model::words;
 
-/// A request that can not be granted. Nothing was changed.
+/// A request that cannot be granted. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// Stable word for programs.
@@ -642,7 +642,7 @@ impl Workflow {
         self.by_runner.entry(runner).or_default().insert(index);
     }
 
-    /// Ends an attempt that its job, being where it is, can not have.
+    /// Ends an attempt that its job, being where it is, cannot have.
     pub(super) fn drop_live(&mut self, index: u32, limits: &mut super::claim::Limits, now: i64) {
         if self.jobs[index as usize].held.is_none() {
             self.drop_queued(index, "crash recovery: its job had moved on", now);

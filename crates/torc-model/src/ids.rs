@@ -1,4 +1,4 @@
-//! Ids are types: a job's id can not be passed where a workflow's is meant.
+//! Ids are types: a job's id cannot be passed where a workflow's is meant.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

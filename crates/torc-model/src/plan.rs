@@ -1,7 +1,7 @@
 //! A plan: a workflow with every parameter expanded, every name resolved and every rule checked.
 //!
 //! The spec crate makes plans out of text; only a plan can be stored. References are indexes into
-//! the plan's own lists, so a plan can not name something that does not exist.
+//! the plan's own lists, so a plan cannot name something that does not exist.
 
 use crate::sparse::Sparse;
 use crate::status::{Cause, Trigger};

@@ -32,7 +32,7 @@ macro_rules! words {
             }
         }
 
-        // The derived schema would list the names of the variants: it can not see texts that come
+        // The derived schema would list the names of the variants: it cannot see texts that come
         // from a macro.
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
@@ -209,7 +209,7 @@ words! {
         CanceledByUser = "canceled_by_user",
         /// The user switched it off.
         DisabledByUser = "disabled_by_user",
-        /// A person or an agent judged its failure as one that another attempt can not mend.
+        /// A person or an agent judged its failure as one that another attempt cannot mend.
         ClassifiedPermanent = "classified_permanent",
     }
 }

@@ -55,7 +55,7 @@ impl Action {
                 (matches!(next, Next::Run(_)).then_some(action), next)
             }
             ActionKind::ScheduleNodes { .. } => {
-                let error = Some("this runner can not schedule nodes".into());
+                let error = Some("this runner cannot schedule nodes".into());
                 (None, Next::Done(ActionResult { id: packet.id, return_code: 1, error }))
             }
         }

@@ -408,7 +408,7 @@ impl Finish {
             let logs = [stdout.path(), stderr.path()].into_iter().flatten();
             for path in logs.chain(lists.iter().map(PathBuf::as_path)) {
                 if let Err(error) = std::fs::remove_file(path) {
-                    tracing::warn!(path = %path.display(), %error, "can not remove a log file");
+                    tracing::warn!(path = %path.display(), %error, "cannot remove a log file");
                 }
             }
             (stdout, stderr) = (Sink::Null, Sink::Null);

@@ -170,7 +170,7 @@ pub fn kill_orphans(
         Ok(table) if find(&table).is_empty() => return 0,
         Ok(_) => {}
         Err(error) => {
-            tracing::warn!(%error, "can not read the process table");
+            tracing::warn!(%error, "cannot read the process table");
             return 0;
         }
     }
@@ -259,7 +259,7 @@ pub fn has_orphans(known: i32) -> bool {
 
 /// Nobody descends from us but `known` and what other parts of this program started: there is
 /// nothing to sweep. Only for moments in which no process is started or waited for; false when it
-/// can not be told cheaply.
+/// cannot be told cheaply.
 pub fn is_clean(known: &HashSet<i32>) -> bool {
     let own_group = sys::own_group();
     let is_theirs = |pid: &i32| procfs::find_process(*pid).is_some_and(|p| p.group == own_group);

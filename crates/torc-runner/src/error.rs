@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// The server could not be reached or said no.
     Client(torc_client::Error),
-    /// A directory can not be used.
+    /// A directory cannot be used.
     Io {
         /// What was tried.
         what: &'static str,
@@ -44,9 +44,9 @@ impl fmt::Display for Error {
         match self {
             Self::Client(error) => error.fmt(f),
             Self::Io { what, path, source } => {
-                write!(f, "can not {what} `{}`: {source}", path.display())
+                write!(f, "cannot {what} `{}`: {source}", path.display())
             }
-            Self::System { what, source } => write!(f, "can not {what}: {source}"),
+            Self::System { what, source } => write!(f, "cannot {what}: {source}"),
             Self::Broken => f.write_str("the runner broke down; this is a bug"),
         }
     }

@@ -429,7 +429,7 @@ impl Executor {
         self.tasks.push(move || {
             let file = torc_fs::append_log(&path);
             if let Err(error) = file.and_then(|mut file| file.write_all(lines.as_bytes())) {
-                tracing::warn!(path = %path.display(), %error, "can not keep what attempts use");
+                tracing::warn!(path = %path.display(), %error, "cannot keep what attempts use");
             }
             News::Later
         });

@@ -172,7 +172,7 @@ impl Shared {
                 }
                 match self.spawn() {
                     Ok(child) => break child,
-                    Err(error) => tracing::warn!(%error, "can not start a guard"),
+                    Err(error) => tracing::warn!(%error, "cannot start a guard"),
                 }
             };
         }

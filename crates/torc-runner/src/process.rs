@@ -200,7 +200,7 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
     let (stdout, stderr) = open_sinks(order)?;
     let stdin = match &order.stdin {
         Some(path) => {
-            let what = || format!("can not read `{}`", path.display());
+            let what = || format!("cannot read `{}`", path.display());
             let file = torc_fs::open(path, torc_fs::Trust::Regular);
             Some(file.map_err(|error| LaunchError::new(&what(), &error))?)
         }
@@ -219,7 +219,7 @@ pub fn launch(setup: &Setup, order: &Order) -> Result<Launched, LaunchError> {
         ) {
             Ok(group) => Some(group),
             Err(error) => {
-                tracing::warn!(%error, "can not make a control group; memory is watched by sampling");
+                tracing::warn!(%error, "cannot make a control group; memory is watched by sampling");
                 None
             }
         },
@@ -269,8 +269,8 @@ fn start(
     if let Some(started) = start_plainly(setup, order, group, stdio) {
         return Ok(started);
     }
-    let env = environment(setup, order, &[])
-        .map_err(|error| LaunchError::new("can not start", &error))?;
+    let env =
+        environment(setup, order, &[]).map_err(|error| LaunchError::new("cannot start", &error))?;
     let dir = order.dir.as_ref().unwrap_or(&setup.working_dir);
     let script = script(order, prelude)?;
     let shell = setup.shell.as_os_str();
@@ -304,15 +304,15 @@ fn start(
     };
     let mark = setup.mark.map(|mark| mark.limits(order.id));
     run(&program, &arguments, &env, dir, group, mark, stdio).map_err(|error| match error {
-        SpawnError::Process(error) => LaunchError::new("can not make a process", &error),
+        SpawnError::Process(error) => LaunchError::new("cannot make a process", &error),
         SpawnError::Directory(error) => {
-            LaunchError::new(&format!("can not start in `{}`", dir.display()), &error)
+            LaunchError::new(&format!("cannot start in `{}`", dir.display()), &error)
         }
         SpawnError::Program(error) if error.raw_os_error() == Some(libc::E2BIG) => {
             LaunchError::new(&too_long(order, &program), &error)
         }
         SpawnError::Program(error) => {
-            LaunchError::new(&format!("can not start `{}`", program.display()), &error)
+            LaunchError::new(&format!("cannot start `{}`", program.display()), &error)
         }
     })
 }
@@ -442,7 +442,7 @@ fn open_sinks(order: &Order) -> Result<(Option<File>, Option<File>), LaunchError
         Sink::SameAsStdout => match &stdout {
             Some(file) => Some(
                 file.try_clone()
-                    .map_err(|e| LaunchError::new("can not share standard output", &e))?,
+                    .map_err(|e| LaunchError::new("cannot share standard output", &e))?,
             ),
             None => None,
         },

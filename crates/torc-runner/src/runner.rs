@@ -201,7 +201,7 @@ impl Runner {
     }
 }
 
-/// What the batch system said last about the end of what runs here. A log that can not be read
+/// What the batch system said last about the end of what runs here. A log that cannot be read
 /// tells nothing.
 fn why_stopped(log: &Path) -> Option<LastWord> {
     let mut file = torc_fs::open(log, torc_fs::Trust::Regular).ok()?;
@@ -473,7 +473,7 @@ impl Engine {
             }
             Effect::ClearSpool => {
                 if let Err(error) = self.spool.clear() {
-                    tracing::warn!(%error, "can not remove delivered results");
+                    tracing::warn!(%error, "cannot remove delivered results");
                 }
             }
             Effect::Goodbye(goodbye) => self.lanes.goodbye(goodbye),

@@ -140,7 +140,7 @@ pub async fn deliver_abandoned(
             match client.complete_attempts(&batch).await {
                 Ok(answer) => delivered += answer.results.len(),
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "can not deliver the results of an earlier runner");
+                    tracing::warn!(path = %path.display(), %error, "cannot deliver the results of an earlier runner");
                     // What the server refuses now it will refuse always; what it could not hear it
                     // may hear later.
                     is_done &= !error.is_temporary();
@@ -148,7 +148,7 @@ pub async fn deliver_abandoned(
             }
         }
         if is_done && let Err(error) = fs::remove_file(&path) {
-            tracing::warn!(path = %path.display(), %error, "can not remove delivered results");
+            tracing::warn!(path = %path.display(), %error, "cannot remove delivered results");
         }
     }
     delivered

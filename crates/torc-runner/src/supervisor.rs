@@ -427,7 +427,7 @@ impl Supervisor {
             None => sys::signal_group(pid, signal),
         };
         if let Err(error) = result {
-            tracing::warn!(pid, %error, "can not signal a process group");
+            tracing::warn!(pid, %error, "cannot signal a process group");
         }
         let is_lingering = matches!(live.state, State::Lingering(..));
         let at = match &mut live.stop {
@@ -495,7 +495,7 @@ impl Supervisor {
         };
         if let Err(error) = std::thread::Builder::new().stack_size(64 << 10).spawn(wait) {
             // Unwatched it would never end for us: better to end it now than to hang for ever.
-            tracing::error!(%error, "can not watch a process");
+            tracing::error!(%error, "cannot watch a process");
             let _ = sys::signal_group(pid, Signal::KILL);
             sys::wait_for_end(pid);
             self.answers.send(Done::LeaderEnded(id));
@@ -560,8 +560,8 @@ impl Supervisor {
         let keeps_grace =
             self.live.get(&id).and_then(|l| l.stop.as_ref()).is_some_and(|s| !s.is_killed);
         if !keeps_grace && let Err(error) = sys::signal_group(pid, Signal::KILL) {
-            // While the leader is not reaped its number can not belong to another group.
-            tracing::warn!(pid, %error, "can not end the rest of a process group");
+            // While the leader is not reaped its number cannot belong to another group.
+            tracing::warn!(pid, %error, "cannot end the rest of a process group");
         }
         let Reap::Ended(Reaped { status, cpu, max_rss_bytes, .. }) = sys::reap(pid) else {
             // Somebody else in this process has waited for it: nothing is known, which must not
@@ -781,7 +781,7 @@ impl Supervisor {
             let samples = match scanner.table_since(now) {
                 Ok(table) => monitor::sample(&table, &setup.owner, &watched),
                 Err(error) => {
-                    tracing::warn!(%error, "can not read the process table");
+                    tracing::warn!(%error, "cannot read the process table");
                     Vec::new()
                 }
             };

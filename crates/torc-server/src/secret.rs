@@ -26,7 +26,7 @@ pub fn hash_text(token: &str) -> String {
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string can not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

@@ -530,7 +530,7 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
             a.status,
             JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed
         );
-        // Waited for a verdict since an earlier run and was then canceled: the rows can not tell it
+        // Waited for a verdict since an earlier run and was then canceled: the rows cannot tell it
         // from one that never ran, and nothing depends on it.
         let from_before = a.status == JobStatus::Canceled && (a.attempt, b.attempt) == (1, 0);
         // Its time had come; whether it has come again after a jump of the clock does not matter.

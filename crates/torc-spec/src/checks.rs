@@ -189,7 +189,7 @@ pub fn action(reader: &mut Reader<'_>, node: &Node) {
         reader.report(span(node, "trigger_type"), Diagnostic::error(message));
     }
     if trigger == AUTO_SCHEDULE && kind == "run_commands" {
-        let message = format!("`{trigger}` asks for nodes and can not run commands");
+        let message = format!("`{trigger}` asks for nodes and cannot run commands");
         let help = "use `action_type: schedule_nodes`";
         reader.report(span(node, "action_type"), Diagnostic::error(message).help(help));
     }

@@ -197,7 +197,7 @@ impl Lint<'_> {
             plan.jobs.iter().flat_map(|job| &job.output_files).copied().collect();
         let read: BTreeSet<usize> =
             plan.jobs.iter().flat_map(|job| &job.input_files).copied().collect();
-        // A path that the shell will complete can not be looked up.
+        // A path that the shell will complete cannot be looked up.
         let is_plain = |path: &str| !path.contains('$') && !path.starts_with('~');
         let missing: Vec<&str> = read
             .difference(&written.into_iter().collect())

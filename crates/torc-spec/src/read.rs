@@ -574,7 +574,7 @@ fn template_name(text: &str) -> Result<(), String> {
 /// The longest name that is accepted, in bytes: what a file name may have.
 pub const MAX_NAME: usize = 255;
 
-/// Why a text can not be a name.
+/// Why a text cannot be a name.
 pub fn check_name(text: &str) -> Result<(), String> {
     let shown = excerpt(text);
     if text.is_empty() {
@@ -607,7 +607,7 @@ fn template_regex(text: &str) -> Result<(), String> {
 }
 
 impl KeyRule {
-    /// The canonical spelling of a key, or why it can not be one.
+    /// The canonical spelling of a key, or why it cannot be one.
     fn apply(self, key: &str) -> Result<String, String> {
         let shown = excerpt(key);
         match self {

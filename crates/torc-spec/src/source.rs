@@ -97,7 +97,7 @@ pub struct Source {
     pub bytes: Vec<u8>,
     /// How to read it.
     pub format: Format,
-    /// Directory that `parameters_file` is relative to; without one such files can not be read.
+    /// Directory that `parameters_file` is relative to; without one such files cannot be read.
     pub base_dir: Option<PathBuf>,
 }
 

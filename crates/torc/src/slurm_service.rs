@@ -22,7 +22,7 @@ pub async fn run(client: Client, mut planned: watch::Receiver<u64>) {
     let allocator = match Allocator::new(client, None) {
         Ok(allocator) => allocator,
         Err(error) => {
-            tracing::warn!(%error, "Slurm is here, but allocations can not be sent");
+            tracing::warn!(%error, "Slurm is here, but allocations cannot be sent");
             return;
         }
     };

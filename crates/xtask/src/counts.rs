@@ -98,9 +98,7 @@ fn callgrind(program: &Path, name: &str, rounds: usize) -> Result<u64> {
         .stdin(Stdio::null())
         .output()
         .map_err(|e| {
-            format!(
-                "can not start `valgrind`: {e}\nhint: `scripts/counts` installs it where it can"
-            )
+            format!("cannot start `valgrind`: {e}\nhint: `scripts/counts` installs it where it can")
         })?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {

@@ -54,7 +54,7 @@ fn build(root: &Path, what: &[&str]) -> Result<PathBuf> {
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
-        return Err("the program can not be built".into());
+        return Err("the program cannot be built".into());
     }
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     let messages =

@@ -119,5 +119,5 @@ impl From<torc_client::Error> for ToolError {
 /// A value of ours as JSON.
 pub(crate) fn to_value<T: serde::Serialize>(value: &T) -> Result<Value, ToolError> {
     serde_json::to_value(value)
-        .map_err(|error| ToolError::Torc(format!("the answer can not be written: {error}")))
+        .map_err(|error| ToolError::Torc(format!("the answer cannot be written: {error}")))
 }

@@ -39,7 +39,7 @@ words! {
         Internal = "internal",
         /// A value is wrong.
         Invalid = "invalid",
-        /// The body can not be read.
+        /// The body cannot be read.
         InvalidBody = "invalid_body",
         /// A field of the body is wrong.
         InvalidField = "invalid_field",

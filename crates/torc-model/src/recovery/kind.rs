@@ -104,7 +104,7 @@ impl Kind {
         }
     }
 
-    /// What a person can do about it that recovery can not.
+    /// What a person can do about it that recovery cannot.
     pub const fn advice(self) -> Option<&'static str> {
         match self {
             Self::GpuOom => Some(

@@ -360,15 +360,15 @@ const CASES: &[Case] = &[
             cause: Cause::SpawnError,
             ..exit("working directory is gone", Kind::CommandNotFound, 127, "")
         },
-        "can not start `bash`: No such file or directory (os error 2)",
+        "cannot start `bash`: No such file or directory (os error 2)",
     ),
     with_error(
         Case { cause: Cause::SpawnError, ..exit("no more processes", Kind::ProcessLimit, 126, "") },
-        "can not start `bash`: Resource temporarily unavailable (os error 11)",
+        "cannot start `bash`: Resource temporarily unavailable (os error 11)",
     ),
     with_error(
         Case { cause: Cause::SpawnError, ..exit("log disk is full", Kind::DiskFull, 126, "") },
-        "can not open the log file: No space left on device (os error 28)",
+        "cannot open the log file: No space left on device (os error 28)",
     ),
     // --- disks, networks, licences
     exit(

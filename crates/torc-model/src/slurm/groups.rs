@@ -182,7 +182,7 @@ impl Planned {
     }
 }
 
-/// Plans allocations for every group. All groups that can not be served are named in one error.
+/// Plans allocations for every group. All groups that cannot be served are named in one error.
 pub fn plan(
     jobs: &[PendingJob],
     profile: &Profile,
@@ -239,7 +239,7 @@ fn plan_group(
             })?;
             match found.lacking(needs, runtime) {
                 Some(lack) => {
-                    return Err(format!("partition `{name}` can not run `{}`: {lack}", needs.name));
+                    return Err(format!("partition `{name}` cannot run `{}`: {lack}", needs.name));
                 }
                 None => found,
             }

@@ -99,7 +99,7 @@ impl Partition {
         self.max_walltime.as_deref().and_then(|text| parse_clock(text).flatten())
     }
 
-    /// Why a job with these needs can not run here, if so.
+    /// Why a job with these needs cannot run here, if so.
     pub fn lacking(&self, needs: &Requirements, runtime: u64) -> Option<String> {
         let memory_mb = needs.memory.map_or(0, |m| m.0.div_ceil(1 << 20));
         let most = self.max_nodes.unwrap_or(u32::MAX);
@@ -136,7 +136,7 @@ impl Partition {
     }
 
     /// The longest runtime of a job here, in seconds; `None` is unlimited. A runner takes no job
-    /// that can not end before the allocation does, so a part of the limit is not for jobs.
+    /// that cannot end before the allocation does, so a part of the limit is not for jobs.
     pub fn longest_runtime(&self) -> Option<u64> {
         self.max_seconds().map(|max| max.saturating_sub(SPARE_SECONDS))
     }

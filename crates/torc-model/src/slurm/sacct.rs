@@ -104,7 +104,7 @@ pub fn read(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Answer {
         header.split('|').enumerate().map(|(i, name)| (name, i)).collect();
     if !columns.contains_key("JobID") || !columns.contains_key("State") {
         return Answer::Unavailable(format!(
-            "sacct printed a header that we can not read: `{header}`"
+            "sacct printed a header that we cannot read: `{header}`"
         ));
     }
     Answer::Records(

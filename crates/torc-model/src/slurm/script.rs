@@ -51,7 +51,7 @@ pub struct Submission<'a> {
     pub one_worker_per_node: bool,
 }
 
-/// A value that can not be handed to Slurm.
+/// A value that cannot be handed to Slurm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScriptError {
     /// The field, such as `partition`.
@@ -219,7 +219,7 @@ impl Lines {
         if value.is_empty() || !value.chars().all(is_plain) {
             return Err(bad(
                 option,
-                format!("`{}` has characters that Slurm can not take", value.escape_debug()),
+                format!("`{}` has characters that Slurm cannot take", value.escape_debug()),
             ));
         }
         self.push(option, value);
@@ -243,7 +243,7 @@ fn quoted(field: &str, value: &str) -> Result<String, ScriptError> {
     if value.chars().any(|c| c.is_control() || matches!(c, '"' | '\\' | '`' | '$')) {
         return Err(bad(
             field,
-            format!("`{}` has characters that Slurm can not take", value.escape_debug()),
+            format!("`{}` has characters that Slurm cannot take", value.escape_debug()),
         ));
     }
     Ok(format!("\"{value}\""))

@@ -68,7 +68,7 @@ pub fn read(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Answer {
             Some(row) => rows.push(row),
             None => {
                 return Answer::Unreachable(format!(
-                    "squeue printed a line that we can not read: `{line}`"
+                    "squeue printed a line that we cannot read: `{line}`"
                 ));
             }
         }

@@ -61,7 +61,7 @@ impl Role {
     /// Reads what a job keeps.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         Self::deserialize(value)
-            .map_err(|error| format!("the map settings can not be read: {error}"))
+            .map_err(|error| format!("the map settings cannot be read: {error}"))
     }
 
     /// As a job keeps it.
@@ -242,7 +242,7 @@ impl Source {
 /// The items that count, in their order, with their keys: `where`, then `sort`, then `limit`.
 pub fn prepare(settings: &MapSettings, items: Vec<Value>) -> Result<Vec<Item>, ItemError> {
     let expression = |what: &str, text: &str| {
-        Expr::parse(text).map_err(|error| ItemError(format!("`{what}` can not be read: {error}")))
+        Expr::parse(text).map_err(|error| ItemError(format!("`{what}` cannot be read: {error}")))
     };
     let mut kept = items;
     if let Some(text) = &settings.filter {

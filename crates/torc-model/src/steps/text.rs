@@ -48,7 +48,7 @@ pub enum TextError {
         /// Where.
         at: Range<usize>,
     },
-    /// The value can not be used here.
+    /// The value cannot be used here.
     Unusable {
         /// Which.
         path: Path,
@@ -63,7 +63,7 @@ impl fmt::Display for TextError {
             Self::Unknown { path, .. } => write!(f, "nothing is called `{path}` here"),
             Self::Missing(path) => write!(f, "`{path}` has no value"),
             Self::Malformed { text, .. } => write!(f, "`{text}` is not a variable"),
-            Self::Unusable { path, why } => write!(f, "`{path}` can not be used here: {why}"),
+            Self::Unusable { path, why } => write!(f, "`{path}` cannot be used here: {why}"),
         }
     }
 }

@@ -366,7 +366,7 @@ impl Tree {
     /// Reads the canonical JSON form.
     pub fn from_value(value: Value) -> Result<Self, String> {
         serde_json::from_value(value)
-            .map_err(|error| format!("the step tree can not be read: {error}"))
+            .map_err(|error| format!("the step tree cannot be read: {error}"))
     }
 
     /// The canonical JSON form.

@@ -254,5 +254,5 @@ fn a_program_is_found_on_the_path_of_the_process_relative_places_included() {
     order.argv = vec!["no_such_program".into()];
     let error = launch(&world.setup, &order).unwrap_err();
     assert_eq!(error.return_code, 127);
-    assert!(error.message.contains("can not start `no_such_program`"), "{error:?}");
+    assert!(error.message.contains("cannot start `no_such_program`"), "{error:?}");
 }

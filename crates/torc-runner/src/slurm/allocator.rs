@@ -152,7 +152,7 @@ impl Allocator {
 
     fn write_script(&self, order: &SubmissionOrder) -> Result<PathBuf, String> {
         let here = || {
-            std::env::current_dir().map_err(|e| format!("can not find the current directory: {e}"))
+            std::env::current_dir().map_err(|e| format!("cannot find the current directory: {e}"))
         };
         let work_dir = order.directory.as_ref().map(PathBuf::from).map_or_else(here, Ok)?;
         // Before the output directory is made, which would make this one as well.
@@ -165,7 +165,7 @@ impl Allocator {
         let output =
             work_dir.join(self.output_dir.as_deref().unwrap_or_else(|| Path::new("output")));
         let private = output.join("slurm");
-        let io = |e: std::io::Error| format!("can not write to `{}`: {e}", private.display());
+        let io = |e: std::io::Error| format!("cannot write to `{}`: {e}", private.display());
         std::fs::create_dir_all(&output).map_err(io)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&private).map_err(io)?;
         let token = private.join(format!("{}.token", order.name));

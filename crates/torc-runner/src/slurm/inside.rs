@@ -164,7 +164,7 @@ async fn submit_more(client: Client, inside: Inside) {
     let allocator = match Allocator::new(client.detached(), Some(inside.output_dir.clone())) {
         Ok(allocator) => allocator,
         Err(error) => {
-            tracing::warn!(%error, "further allocations can not be asked for from here");
+            tracing::warn!(%error, "further allocations cannot be asked for from here");
             return;
         }
     };

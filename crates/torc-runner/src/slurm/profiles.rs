@@ -35,7 +35,7 @@ pub fn all() -> Result<Vec<Profile>, String> {
 
 fn read(file: &Path, trust: Trust) -> Result<Profile, String> {
     let text = torc_fs::read_text(file, trust, MAX_BYTES)
-        .map_err(|e| format!("can not read `{}`: {e}", file.display()))?;
+        .map_err(|e| format!("cannot read `{}`: {e}", file.display()))?;
     Profile::parse(&text).map_err(|e| format!("`{}`: {e}", file.display()))
 }
 

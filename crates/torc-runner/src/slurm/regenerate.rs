@@ -50,7 +50,7 @@ pub async fn pending_jobs(
     Ok(all.into_iter().filter(|job| waits(job.status) || also.contains(&job.id)).collect())
 }
 
-/// Plans for these jobs. All that can not be served is named. `known` are the schedulers that they
+/// Plans for these jobs. All that cannot be served is named. `known` are the schedulers that they
 /// have now: what users added to one stays with its jobs.
 pub fn plan(
     jobs: Vec<JobView>,

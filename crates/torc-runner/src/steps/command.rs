@@ -80,7 +80,7 @@ impl Run {
             Ok(Ok(())) => {}
             Ok(Err(message)) => return Ok(Err(self.failure(ErrorKind::Agent, 1, message, place))),
             Err(error) => {
-                let message = format!("the agent's calls can not be counted: {error}");
+                let message = format!("the agent's calls cannot be counted: {error}");
                 return Ok(Err(self.failure(ErrorKind::Agent, 1, message, place)));
             }
         }
@@ -109,7 +109,7 @@ impl Run {
             Ok(Some(slot)) => return Ok(Ok(Some(slot))),
             Ok(None) => {}
             Err(error) => {
-                let message = format!("the agent's calls can not be counted: {error}");
+                let message = format!("the agent's calls cannot be counted: {error}");
                 return Ok(Err(self.failure(ErrorKind::Agent, 1, message, place)));
             }
         }

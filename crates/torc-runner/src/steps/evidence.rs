@@ -70,7 +70,7 @@ impl Run {
             };
             match outputs::capture(source, &ended) {
                 Ok(captured) => found.push((name, captured)),
-                Err(message) => wrong = Some(format!("`{name}` can not be captured: {message}")),
+                Err(message) => wrong = Some(format!("`{name}` cannot be captured: {message}")),
             }
         }
         for (name, captured) in found {
@@ -120,7 +120,7 @@ impl Run {
                 .and_then(|()| echo(&last.stderr, &stderr))
                 .and_then(|()| stderr.path().map_or(Ok(()), |path| outputs::note(path, &line)));
             if let Err(error) = told {
-                tracing::warn!(%error, "can not write the attempt's log");
+                tracing::warn!(%error, "cannot write the attempt's log");
             }
         }
         self.report.rows.push(row);
@@ -177,7 +177,7 @@ impl Run {
         let (stdout, stderr) = crate::attempt::sinks(&self.context, &self.packet);
         let log = if stderr == Sink::SameAsStdout { stdout } else { stderr };
         if let Some(Err(error)) = log.path().map(|path| outputs::note(path, line)) {
-            tracing::warn!(%error, "can not write the attempt's log");
+            tracing::warn!(%error, "cannot write the attempt's log");
         }
     }
 
@@ -195,7 +195,7 @@ impl Run {
         if !self.is_light
             && let Err(error) = self.journal.write(&line)
         {
-            tracing::warn!(%error, "can not keep what steps have done");
+            tracing::warn!(%error, "cannot keep what steps have done");
         }
     }
 }

@@ -13,9 +13,8 @@ pub fn items(
     printed: Option<&Path>,
 ) -> Result<Vec<Item>, String> {
     let read = |path: &Path| {
-        let bytes = torc_fs::read(path, torc_fs::Trust::Regular, MAX_BYTES).map_err(|error| {
-            format!("can not read the items from `{}`: {error}", path.display())
-        })?;
+        let bytes = torc_fs::read(path, torc_fs::Trust::Regular, MAX_BYTES)
+            .map_err(|error| format!("cannot read the items from `{}`: {error}", path.display()))?;
         String::from_utf8(bytes)
             .map_err(|_| format!("the items in `{}` are not UTF-8 text", path.display()))
     };

@@ -114,13 +114,13 @@ fn excerpt(text: &str) -> String {
 fn text(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let mut file = torc_fs::open(path, Trust::Regular)
-        .map_err(|error| format!("can not read `{shown}`: {error}"))?;
-    let length = file.metadata().map_err(|error| format!("can not read `{shown}`: {error}"))?.len();
+        .map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    let length = file.metadata().map_err(|error| format!("cannot read `{shown}`: {error}"))?.len();
     if length > READ_MAX {
         return Err(format!("`{shown}` has {length} bytes, more than a variable can hold"));
     }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| format!("can not read `{shown}`: {error}"))?;
+    file.read_to_end(&mut bytes).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -84,7 +84,7 @@ pub fn make(mut run: Run, end: Result<Option<Box<Failure>>, Stop>) -> Box<Comple
             if let Err(error) = std::fs::remove_file(path)
                 && error.kind() != std::io::ErrorKind::NotFound
             {
-                tracing::warn!(path = %path.display(), %error, "can not remove a log file");
+                tracing::warn!(path = %path.display(), %error, "cannot remove a log file");
             }
         }
         (stdout, stderr) = (Sink::Null, Sink::Null);

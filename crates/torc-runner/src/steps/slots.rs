@@ -44,7 +44,7 @@ impl Slots {
                 .stack_size(64 << 10)
                 .spawn(watch)
             {
-                tracing::warn!(%error, "can not wait for a slot of the agent");
+                tracing::warn!(%error, "cannot wait for a slot of the agent");
                 state.watched.remove(&path);
             }
         }
@@ -66,7 +66,7 @@ impl Slots {
                     return;
                 }
                 (Err(error), id) => {
-                    tracing::warn!(path = %path.display(), %error, "can not wait for a slot of the agent");
+                    tracing::warn!(path = %path.display(), %error, "cannot wait for a slot of the agent");
                     state.watched.remove(path);
                     // Another slot may be free for it.
                     id.into_iter().for_each(|id| state.waiting.push_front(id));

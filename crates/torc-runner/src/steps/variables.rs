@@ -65,7 +65,7 @@ impl Run {
     pub(super) fn keep_file(&mut self, ending: &str, text: &str) -> Result<String, String> {
         let path = self.context.log_path(&self.packet, ending);
         torc_fs::write_log(&path, text.as_bytes())
-            .map_err(|error| format!("can not write `{}`: {error}", path.display()))?;
+            .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
         Ok(path.display().to_string())
     }
 

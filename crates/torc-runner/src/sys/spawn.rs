@@ -76,9 +76,9 @@ pub struct Program<'a> {
 pub enum SpawnError {
     /// No process could be made.
     Process(io::Error),
-    /// The directory can not be entered.
+    /// The directory cannot be entered.
     Directory(io::Error),
-    /// The program can not be run.
+    /// The program cannot be run.
     Program(io::Error),
 }
 

@@ -99,7 +99,7 @@ mod tests {
             let own = turn(&own).unwrap();
             assert!(
                 own == "100000" || own == usual,
-                "{own}: neither short nor of a kernel that can not"
+                "{own}: neither short nor of a kernel that cannot"
             );
             assert_eq!(turn_of_child().unwrap(), usual);
         })

@@ -397,7 +397,7 @@ async fn what_can_not_start_fails_alone() {
     let broken = lab.server.job("true \0");
     let steps = lab.server.job_with("", |p| p.steps = Some(serde_json::json!("no tree")));
     let blocked = lab.server.job("true");
-    // Its log can not be made: something else has that name.
+    // Its log cannot be made: something else has that name.
     let name = format!("output/job_stdio/job_wf1_j{blocked}_r1_a1.o");
     std::fs::create_dir_all(lab.dir.path().join(name)).unwrap();
     let fine = lab.server.job("true");
@@ -497,7 +497,7 @@ async fn actions_run_in_order_and_are_reported() {
         (report(2).return_code, report(2).error.as_deref()),
         (4, Some("command `exit 4`: exit code 4"))
     );
-    assert_eq!(report(3).error.as_deref(), Some("this runner can not schedule nodes"));
+    assert_eq!(report(3).error.as_deref(), Some("this runner cannot schedule nodes"));
     assert_eq!(report(4).return_code, 0);
 }
 

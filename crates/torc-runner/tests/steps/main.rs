@@ -90,12 +90,12 @@ fn error_variables_tell_what_happened() {
         (json!({"shell": "echo oops >&2; exit 3"}), "exit|3||oops"),
         (json!({"shell": "kill -9 $$"}), "signal|137|9|killed by SIGKILL"),
         (json!({"shell": "echo part; sleep 60", "timeout": "PT1S"}), "timeout|124|15|part"),
-        (json!({"shell": "true", "dir": "no/such/dir"}), "spawn|127||can not start in"),
-        (json!({"claude": "hi"}), "agent|127||can not start"),
+        (json!({"shell": "true", "dir": "no/such/dir"}), "spawn|127||cannot start in"),
+        (json!({"claude": "hi"}), "agent|127||cannot start"),
         (json!({"shell": "true", "check": [{"shell": "echo bad; exit 4"}]}), "validation|4||bad"),
         (
             json!({"shell": "echo no", "capture": {"x": "json"}}),
-            "capture|1||`x` can not be captured",
+            "capture|1||`x` cannot be captured",
         ),
         (
             json!({"shell": "echo 5", "capture": {"n": "number"}, "expect": "n > 7"}),
@@ -497,6 +497,6 @@ fn items_are_found_in_files_and_by_commands() {
     assert_eq!((code, &found[1]), (0, &json!({"key": "b", "item": "b"})));
     let (code, _, error) = items(json!({"file": {"path": "none.json", "select": null}}));
     assert_eq!(code, 1);
-    assert!(error.unwrap().contains("can not read the items from"));
+    assert!(error.unwrap().contains("cannot read the items from"));
     assert_eq!(items(json!({"command": {"command": "exit 4", "select": null}})).0, 4);
 }

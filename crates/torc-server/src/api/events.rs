@@ -181,7 +181,7 @@ impl Feed {
 }
 
 fn message(event: &EventView) -> Event {
-    // Plain maps and texts can not fail to become JSON.
+    // Plain maps and texts cannot fail to become JSON.
     let data = serde_json::to_string(event).unwrap_or_default();
     Event::default().id(event.id.to_string()).event(event.kind.as_str()).data(data)
 }

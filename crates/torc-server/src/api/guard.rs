@@ -104,7 +104,7 @@ async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
         return Ok(());
     }
     let mut gate = app.inner.is_open.subscribe();
-    // The sender is in `app`, so it can not be gone: only the time can end this.
+    // The sender is in `app`, so it cannot be gone: only the time can end this.
     match tokio::time::timeout(RECOVERY_PATIENCE, gate.wait_for(|is_open| *is_open)).await {
         Ok(_) => Ok(()),
         Err(_) => {

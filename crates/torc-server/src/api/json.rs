@@ -21,7 +21,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
                     .into_response()
             }
             Err(error) => {
-                tracing::error!(%error, "an answer can not be written");
+                tracing::error!(%error, "an answer cannot be written");
                 ApiError::internal().into_response()
             }
         }

@@ -111,12 +111,12 @@ pub fn open_stream(job: JobId, logs: &AttemptLogs, stream: Option<&str>) -> Resu
     open(job, logs, stream).map(|(_, file)| file)
 }
 
-/// The last bytes of an attempt's standard error, however large it is; or why they can not be had.
+/// The last bytes of an attempt's standard error, however large it is; or why they cannot be had.
 pub fn end_of_stderr(job: JobId, logs: &AttemptLogs, bytes: i64) -> Result<String, String> {
     let (path, file) =
         open(job, logs, Stream::Stderr).map_err(|error| error.message().to_owned())?;
     let piece = read_piece(&file, -bytes, bytes)
-        .map_err(|e| format!("can not read `{}`: {e}", path.display()))?;
+        .map_err(|e| format!("cannot read `{}`: {e}", path.display()))?;
     Ok(piece.text)
 }
 
@@ -181,8 +181,8 @@ fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File
 }
 
 fn unreadable(path: &FilePath, error: &std::io::Error) -> ApiError {
-    ApiError::not_found(format!("can not read `{}`: {error}", path.display()))
-        .hint("it may be gone, or on a machine that the server can not see")
+    ApiError::not_found(format!("cannot read `{}`: {error}", path.display()))
+        .hint("it may be gone, or on a machine that the server cannot see")
 }
 
 struct Piece {

@@ -162,7 +162,7 @@ pub fn document() -> OpenApi {
 }
 
 static TEXT: LazyLock<String> = LazyLock::new(|| {
-    // A document of plain maps and texts can not fail to become JSON.
+    // A document of plain maps and texts cannot fail to become JSON.
     document().to_pretty_json().unwrap_or_default()
 });
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub enum StartError {
     /// Something with a file or directory failed.
     Io {
-        /// Fits after "can not".
+        /// Fits after "cannot".
         doing: &'static str,
         /// To what.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum StartError {
         /// Its mode.
         mode: u32,
     },
-    /// The token file holds something that can not be a token.
+    /// The token file holds something that cannot be a token.
     BadToken {
         /// The file.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum StartError {
         /// Who.
         owner: Box<Owner>,
     },
-    /// The file system can not lock files.
+    /// The file system cannot lock files.
     NoLocks {
         /// The lock file.
         lock: PathBuf,
@@ -88,7 +88,7 @@ pub enum StartError {
     },
     /// SQLite refused.
     Database {
-        /// Fits after "can not".
+        /// Fits after "cannot".
         doing: &'static str,
         /// The database.
         database: PathBuf,
@@ -100,7 +100,7 @@ pub enum StartError {
         /// Why.
         message: String,
     },
-    /// The address can not be listened on.
+    /// The address cannot be listened on.
     Listen {
         /// The address.
         address: String,
@@ -195,7 +195,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { doing, path, source } => {
-                write!(f, "can not {doing} `{}`: {source}", path.display())
+                write!(f, "cannot {doing} `{}`: {source}", path.display())
             }
             Self::NotOurs { path, uid } => {
                 write!(f, "`{}` belongs to another user (uid {uid})", path.display())
@@ -224,7 +224,7 @@ impl fmt::Display for StartError {
                 )
             }
             Self::NoLocks { lock, source } => {
-                write!(f, "can not lock `{}`: {source}", lock.display())
+                write!(f, "cannot lock `{}`: {source}", lock.display())
             }
             Self::NewerSchema { database, found, known } => write!(
                 f,
@@ -242,18 +242,18 @@ impl fmt::Display for StartError {
                 write!(f, "`{}` is not a database of torc", database.display())
             }
             Self::Database { doing, database, source } => {
-                write!(f, "can not {doing} the database `{}`: {source}", database.display())
+                write!(f, "cannot {doing} the database `{}`: {source}", database.display())
             }
             Self::Store { message } => {
-                write!(f, "can not take up the state in the database: {message}")
+                write!(f, "cannot take up the state in the database: {message}")
             }
             Self::Listen { address, source } => {
-                write!(f, "can not listen on `{address}`: {source}")
+                write!(f, "cannot listen on `{address}`: {source}")
             }
             Self::Tls { path, message } => {
                 write!(f, "cannot use `{}` for TLS: {message}", path.display())
             }
-            Self::NoRandomness { message } => write!(f, "can not make a token: {message}"),
+            Self::NoRandomness { message } => write!(f, "cannot make a token: {message}"),
         }
     }
 }

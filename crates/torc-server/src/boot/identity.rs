@@ -1,4 +1,4 @@
-//! Which process this is, in a way that a reboot or a reused process id can not fake.
+//! Which process this is, in a way that a reboot or a reused process id cannot fake.
 
 use std::path::Path;
 

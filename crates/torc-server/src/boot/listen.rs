@@ -67,7 +67,7 @@ pub async fn serve(
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "can not accept a connection");
+                tracing::warn!(%error, "cannot accept a connection");
                 // Out of file descriptors, most likely: others must close first.
                 strangers.evict();
                 tokio::time::sleep(Duration::from_millis(100)).await;

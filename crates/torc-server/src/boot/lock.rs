@@ -2,7 +2,7 @@
 //!
 //! The lock file stands beside the database. The operating system's lock on it says whether an
 //! owner lives; its content says who. The file is never removed, only emptied, so that two servers
-//! can not hold locks on two files of the same name.
+//! cannot hold locks on two files of the same name.
 //!
 //! On a network file system the lock may hold on one machine only. There the content counts as
 //! well: a record of another machine that was not emptied is respected until a person deletes the

@@ -31,7 +31,7 @@ const SERVER_FILE: &str = "server.json";
 /// server has ended.
 const PORT_FILE: &str = "port";
 const EMBEDDED: &str = "embedded";
-/// Fewer characters can not hold enough randomness; more is not ours.
+/// Fewer characters cannot hold enough randomness; more is not ours.
 const TOKEN_LENGTH: std::ops::RangeInclusive<usize> = 32..=512;
 
 /// Starts servers.
@@ -134,7 +134,7 @@ impl Server {
             && let Err(error) = note_last(&options.state_dir, address.port(), options.embedded)
         {
             // Only a convenience: without it the next server may listen elsewhere.
-            tracing::warn!(%error, "can not note the port");
+            tracing::warn!(%error, "cannot note the port");
         }
         tracing::info!(url = file.url, database = %database.path.display(), "serving");
         let allocations = store.allocations();
@@ -359,7 +359,7 @@ impl Ending {
         }
         drop(self.store);
         if let Err(error) = remove_server_file(&self.path, &self.ours) {
-            tracing::warn!(%error, path = %self.path.display(), "can not remove");
+            tracing::warn!(%error, path = %self.path.display(), "cannot remove");
         }
         // Last: the next owner finds everything else done.
         drop(self.locks);

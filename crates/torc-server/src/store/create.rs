@@ -344,7 +344,7 @@ fn insert_first_attempts(tx: &Tx<'_>, workflow: &Workflow) -> rusqlite::Result<(
     Ok(())
 }
 
-/// What some job writes changes with every run; it can not be a reason to run again.
+/// What some job writes changes with every run; it cannot be a reason to run again.
 pub(super) fn produced_user_data(plan: &Plan) -> Vec<bool> {
     let mut produced = vec![false; plan.user_data.len()];
     for index in plan.jobs.iter().flat_map(|j| &j.output_user_data) {

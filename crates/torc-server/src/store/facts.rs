@@ -111,7 +111,7 @@ pub fn look(files: &mut [FileFact]) {
                 .ok()
                 .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
                 .unwrap_or_default();
-            // What can not be read is told by its time, like everything else.
+            // What cannot be read is told by its time, like everything else.
             let hash =
                 if file.by_content && file.is_source { hash(&file.place).ok() } else { None };
             Found { mtime_ms: modified.as_millis() as i64, size: meta.len() as i64, hash }

@@ -233,7 +233,7 @@ pub fn reinitialize(
     let Some(plan) = edited else { return run_changed(tx, id, &files, &[], dry_run) };
     let edited = reapply::edited(tx, id, &plan)?;
     let limits = plan.limits.clone();
-    // A dry run takes the spec over as well, for as long as it looks: it can not tell anything else
+    // A dry run takes the spec over as well, for as long as it looks: it cannot tell anything else
     // than what happens.
     tx.db.execute_batch("SAVEPOINT edited_spec")?;
     let outcome = reapply::apply(tx, id, plan).and_then(|()| {
@@ -502,7 +502,7 @@ pub fn retry(tx: &mut Tx<'_>, job: JobId, run_id: i64, max_retries: i64) -> Resu
     tx.apply(id, |workflow, _, now| workflow.retry(index, run_id, max_retries, now))
 }
 
-/// One more attempt of each of these jobs, or of none: what can not be retried is told of all of
+/// One more attempt of each of these jobs, or of none: what cannot be retried is told of all of
 /// them.
 pub fn retry_jobs(tx: &mut Tx<'_>, jobs: &[RetryOne]) -> Result<(), Failed> {
     let mut wanted: Vec<(WorkflowId, u32, RetryOne)> = Vec::with_capacity(jobs.len());
@@ -646,7 +646,7 @@ fn set_status(
         | JobStatus::Completed
         | JobStatus::Terminated
         | JobStatus::PendingFailed => {
-            let message = format!("a job's status can not be set to `{status}`");
+            let message = format!("a job's status cannot be set to `{status}`");
             Err(Refusal::invalid("status", message)
                 .hint("`ready` or `failed` out of pending_failed, `disabled`, `canceled` or `uninitialized`")
                 .into())
@@ -749,7 +749,7 @@ pub fn delete_handler(tx: &mut Tx<'_>, row: i64) -> Result<(), Failed> {
     if default {
         return Err(Refusal::conflict(
             ErrorCode::DefaultHandler,
-            "the workflow has a default failure handler; its list can not shrink",
+            "the workflow has a default failure handler; its list cannot shrink",
         )
         .into());
     }

@@ -422,7 +422,7 @@ fn said(tx: &Tx<'_>, id: WorkflowId) -> Result<Said, Failed> {
         .db
         .prepare_cached("SELECT spec FROM workflow WHERE id = ?1")?
         .query_row([id.0], |row| row.get(0))?;
-    // Of one that can not be read nobody knows what it said; then the new one is right in
+    // Of one that cannot be read nobody knows what it said; then the new one is right in
     // everything.
     Ok(serde_json::from_str(&text).unwrap_or_default())
 }

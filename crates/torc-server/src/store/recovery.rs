@@ -275,7 +275,7 @@ pub fn is_gone(tx: &mut Tx<'_>, id: RunnerId, workflow: WorkflowId) -> Result<bo
 }
 
 fn see(boot: &str, suspect: &Suspect) -> Process {
-    // Written as `BOOT` or `BOOT/NAMESPACE`: a process of another pid namespace can not be seen
+    // Written as `BOOT` or `BOOT/NAMESPACE`: a process of another pid namespace cannot be seen
     // from here.
     let split = |text: &str| match text.split_once('/') {
         Some((boot, space)) => (boot.to_owned(), Some(space.to_owned())),

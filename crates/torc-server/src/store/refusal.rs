@@ -34,7 +34,7 @@ impl Refusal {
         Self::new(404, ErrorCode::NotFound, message)
     }
 
-    /// It can not be done in the present state.
+    /// It cannot be done in the present state.
     pub fn conflict(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::new(409, code, message)
     }

@@ -29,7 +29,7 @@ pub const LEASE_SECONDS: i64 = 60;
 /// A claimed attempt that its runner does not list after this long never reached it.
 const FORGOTTEN_MS: i64 = 30_000;
 
-/// Most attempts that one claim may take, so that one request can not make a commit endless.
+/// Most attempts that one claim may take, so that one request cannot make a commit endless.
 const MAX_CLAIM: i64 = 1000;
 
 /// A runner introduces itself.

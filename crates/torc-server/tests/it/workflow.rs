@@ -185,7 +185,7 @@ async fn output_is_read_in_pieces() {
     assert_eq!(
         stolen.status,
         StatusCode::NOT_FOUND,
-        "a report can not make the server read other files: {stolen:?}"
+        "a report cannot make the server read other files: {stolen:?}"
     );
     assert_eq!(world.get(&format!("{logs}?stream=other")).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(world.get(&format!("{logs}?limit=2000000")).await.status, StatusCode::BAD_REQUEST);

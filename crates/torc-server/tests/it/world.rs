@@ -320,7 +320,7 @@ impl Ids {
             .replace("{id}", &id.to_string())
             .replace("{run_id}", "1")
             .replace("{name}", "licence");
-        assert!(!path.contains('{'), "the test can not fill `{template}`");
+        assert!(!path.contains('{'), "the test cannot fill `{template}`");
         path
     }
 
@@ -388,7 +388,7 @@ impl Ids {
         }
     }
 
-    /// The query an operation can not do without.
+    /// The query an operation cannot do without.
     pub fn query(&self, operation: &str) -> &'static str {
         match operation {
             "retry_job" => "?max_retries=3",
@@ -416,7 +416,7 @@ pub fn operations() -> Vec<Operation> {
             });
         }
     }
-    assert!(operations.len() > 40, "the table can not be that small: {}", operations.len());
+    assert!(operations.len() > 40, "the table cannot be that small: {}", operations.len());
     operations
 }
 

@@ -27,7 +27,7 @@ pub struct Builder<'a> {
     pub errors: Diagnostics,
 }
 
-/// Reading can not go on; the reason has been pushed to [`Builder::errors`].
+/// Reading cannot go on; the reason has been pushed to [`Builder::errors`].
 #[derive(Debug)]
 pub struct Stop;
 

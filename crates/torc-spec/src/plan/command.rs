@@ -86,7 +86,7 @@ pub struct Doubt {
     pub message: String,
     /// What to do.
     pub help: Option<String>,
-    /// The command can not be used.
+    /// The command cannot be used.
     pub fatal: bool,
 }
 
@@ -237,7 +237,7 @@ fn slip(path: &str, right: Option<&str>, is_read_by_the_shell: bool) -> Doubt {
     let shown =
         if path.ends_with('.') { format!("{written}...}}") } else { format!("{written}}}") };
     let Some(right) = right else {
-        let message = format!("the shell can not read `{shown}`: a name has no dots");
+        let message = format!("the shell cannot read `{shown}`: a name has no dots");
         let help = "references are `${files.input.NAME}`, `${user_data.input.NAME}` and the same with `output`; \
                     `\\${` keeps the shell from reading it";
         return Doubt { written, message, help: Some(help.into()), fatal: false };

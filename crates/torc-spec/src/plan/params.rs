@@ -20,7 +20,7 @@ pub enum RowsError {
     Unknown { index: usize, name: String },
     /// Lists of different lengths side by side.
     Lengths { first: (String, usize), other: (String, usize) },
-    /// The values of one parameter can not be read.
+    /// The values of one parameter cannot be read.
     Value { name: String, error: values::ValueError },
     /// Too many combinations.
     Many,

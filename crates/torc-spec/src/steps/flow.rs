@@ -180,7 +180,7 @@ impl Flow {
             && step.expect.is_none()
             && !handler.commands.is_empty()
         {
-            let message = "this handler is never reached: the step can not fail";
+            let message = "this handler is never reached: the step cannot fail";
             self.say(&at.join("on_failure"), "", Diagnostic::warning(message));
         }
     }

@@ -238,7 +238,7 @@ fn expression(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
     checked(reader, node, "an expression", |text| {
         Expr::parse(text)
             .map(|_| ())
-            .map_err(|error| format!("`{}` can not be read: {error}", excerpt(text)))
+            .map_err(|error| format!("`{}` cannot be read: {error}", excerpt(text)))
     })
 }
 
@@ -471,14 +471,14 @@ fn capture(reader: &mut Reader<'_>, node: Node) -> Option<Node> {
         let is_name = entry.key.starts_with(|c: char| c.is_ascii_lowercase())
             && entry.key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         if !is_name {
-            let message = format!("`{}` can not be the name of a variable", excerpt(&entry.key));
+            let message = format!("`{}` cannot be the name of a variable", excerpt(&entry.key));
             let help = "use small letters, digits and `_`, and begin with a letter";
             reader.report(entry.key_span, Diagnostic::error(message).help(help));
             continue;
         }
         // `files` and `user_data` are groups of names; a capture beside them takes nothing away.
         if RESERVED.contains(&&*entry.key) && !matches!(&*entry.key, "files" | "user_data") {
-            let message = format!("`{}` exists already and can not be captured", entry.key);
+            let message = format!("`{}` exists already and cannot be captured", entry.key);
             reader.report(entry.key_span, Diagnostic::error(message).help("choose another name"));
             continue;
         }

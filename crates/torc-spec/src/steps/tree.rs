@@ -95,7 +95,7 @@ pub(crate) fn tree(
 fn broken(why: &str) -> BadReference {
     BadReference {
         written: String::new(),
-        message: format!("the steps passed all checks but can not be used: {why}"),
+        message: format!("the steps passed all checks but cannot be used: {why}"),
         help: None,
     }
 }

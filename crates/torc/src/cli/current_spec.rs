@@ -19,7 +19,7 @@ struct Changed {
 pub struct Changes {
     /// Those of which the spec has an entry of their own.
     jobs: BTreeMap<JobId, Changed>,
-    /// Names of the others: many jobs come from one entry with parameters, which can not say it.
+    /// Names of the others: many jobs come from one entry with parameters, which cannot say it.
     pub left_out: BTreeSet<String>,
 }
 

@@ -38,7 +38,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How often a runner whose server is gone looks whether it is to serve itself.
 const TAKE_OVER_AGAIN: Duration = Duration::from_secs(1);
-/// Jobs that can not run are explained, this many at most.
+/// Jobs that cannot run are explained, this many at most.
 const MAX_EXPLAINED: i64 = 3;
 
 /// A runner that has nothing to do for this long although jobs are ready says why, once.

@@ -38,7 +38,7 @@ impl Args {
         };
         let report = match &attempt.steps {
             Some(steps) => serde_json::from_value::<Report>(steps.clone()).map_err(|error| {
-                Error::usage(format!("what the steps did can not be read: {error}"))
+                Error::usage(format!("what the steps did cannot be read: {error}"))
             })?,
             // Where nothing is told of steps, the attempt itself tells all.
             None => Report::default(),

@@ -146,7 +146,7 @@ pub fn run_spec(
                         )
                     }
                     false => {
-                        "jobs or dependencies are others, so the old one can not take them over"
+                        "jobs or dependencies are others, so the old one cannot take them over"
                             .into()
                     }
                 };

@@ -263,7 +263,7 @@ impl Watch<'_> {
         {
             self.log = None;
             self.progress
-                .tell(format_args!("warning: the log file can not be written any more: {error}"));
+                .tell(format_args!("warning: the log file cannot be written any more: {error}"));
         }
     }
 
@@ -545,7 +545,7 @@ impl Watch<'_> {
                     ));
                 } else {
                     self.tell(format_args!(
-                        "{} can not be recovered",
+                        "{} cannot be recovered",
                         human::count(left, "failure")
                     ));
                 }

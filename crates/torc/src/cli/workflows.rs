@@ -256,7 +256,7 @@ fn confirm(workflows: &[WorkflowView]) -> Result<()> {
     let names: Vec<String> = workflows.iter().map(describe::workflow).collect();
     if !std::io::stdin().is_terminal() {
         return Err(Error::usage_hint(
-            format!("deleting {} can not be undone", names.join(", ")),
+            format!("deleting {} cannot be undone", names.join(", ")),
             "`--yes` says that you mean it",
         ));
     }

@@ -1,4 +1,4 @@
-//! Disks that fail and disks that are full: what can not be made durable is refused, what was
+//! Disks that fail and disks that are full: what cannot be made durable is refused, what was
 //! acknowledged stays, and the server goes on when the disk does.
 //!
 //! The faults come from a small library in front of the C library, so that they need neither root

@@ -1,4 +1,4 @@
-//! Runs every example in the documents, so that they can not disagree with the program.
+//! Runs every example in the documents, so that they cannot disagree with the program.
 //!
 //! Each document is run from top to bottom in a directory of its own:
 //!

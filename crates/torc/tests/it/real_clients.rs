@@ -2,7 +2,7 @@
 //!
 //! `scripts/mcp-lab` installs them (Python SDK, inspector) and the agent programs of
 //! `real_agents.rs`. `TORC_MCP_LAB` names a directory in which they are already, or is `none` where
-//! they can not be fetched. Where they are missing these tests say so and are skipped; with
+//! they cannot be fetched. Where they are missing these tests say so and are skipped; with
 //! `CI=true` that is a failure.
 
 use crate::mcp::waiting;
@@ -11,12 +11,12 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the clients are; `None` where they can not be had. In CI missing clients are a failure.
+/// Where the clients are; `None` where they cannot be had. In CI missing clients are a failure.
 pub fn lab() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let named = std::env::var_os("TORC_MCP_LAB").map(PathBuf::from);
     if named.as_deref() == Some(Path::new("none")) {
-        eprintln!("SKIPPED: the packages of the MCP clients can not be fetched here");
+        eprintln!("SKIPPED: the packages of the MCP clients cannot be fetched here");
         return None;
     }
     let ready = named.unwrap_or_else(|| root.join("target/mcp-lab"));

@@ -236,7 +236,7 @@ fn a_full_disk_fails_the_job_and_not_the_runner() {
     std::fs::create_dir(&disk).expect("a directory");
     let mounted = test.shell("mount -t tmpfs -o size=1m tmpfs disk").done();
     if mounted.code != Some(0) {
-        eprintln!("skipped: a small disk can not be mounted here: {}", mounted.stderr.trim());
+        eprintln!("skipped: a small disk cannot be mounted here: {}", mounted.stderr.trim());
         return;
     }
     let done = test.torc(["run", "workflow.yaml", "-o", "disk/out"]).done();

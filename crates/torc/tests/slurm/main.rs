@@ -117,7 +117,7 @@ fn a_runner_that_dies_with_its_allocation_is_found_by_asking_slurm() {
     let Some(cluster) = cluster() else { return };
     cluster.submit(&spec("main", 2, 8.0, ""));
     cluster.wait_for_running(2);
-    // No time for last words: the runner can not say that it leaves.
+    // No time for last words: the runner cannot say that it leaves.
     cluster.slurm("kill", &["-KILL", &cluster.runner_pid()]);
     cluster.wait("end in Slurm", 60, || {
         cluster.slurm("squeue", &["-h", "-o", "%i"]).trim().is_empty()

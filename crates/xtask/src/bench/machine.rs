@@ -36,7 +36,7 @@ impl Usage {
     }
 }
 
-/// What a process has used so far. What can not be read counts as nothing.
+/// What a process has used so far. What cannot be read counts as nothing.
 pub fn usage(pid: u32) -> Usage {
     Usage { cpu: cpu(pid), peak_bytes: status_bytes(pid, "VmHWM:"), written_bytes: written(pid) }
 }
@@ -93,7 +93,7 @@ impl Watched {
     /// Starts a process.
     pub fn start(command: &mut Command) -> Result<Self> {
         let begun = Instant::now();
-        let child = command.spawn().map_err(|e| format!("can not start `{command:?}`: {e}"))?;
+        let child = command.spawn().map_err(|e| format!("cannot start `{command:?}`: {e}"))?;
         let pid = child.id();
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();

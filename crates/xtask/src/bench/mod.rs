@@ -122,7 +122,7 @@ impl Args {
         let kept = out.join("results.json");
         if !self.publish {
             std::fs::create_dir_all(&out)
-                .map_err(|e| format!("can not make `{}`: {e}", out.display()))?;
+                .map_err(|e| format!("cannot make `{}`: {e}", out.display()))?;
             let mut results = Results::load(&kept);
             results.machine = machine::describe();
             results.shell = limit::shell().display().to_string();

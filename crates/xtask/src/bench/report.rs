@@ -177,7 +177,7 @@ const END: &str = "<!-- end of results -->\n";
 /// Puts the tables into the document.
 pub fn publish(results: &Results, document: &Path) -> Result<()> {
     let text = std::fs::read_to_string(document)
-        .map_err(|e| format!("can not read `{}`: {e}", document.display()))?;
+        .map_err(|e| format!("cannot read `{}`: {e}", document.display()))?;
     let (head, rest) = text.split_once(BEGIN).ok_or("the document has no place for results")?;
     let (_, tail) = rest.split_once(END).ok_or("the document's place for results has no end")?;
     std::fs::write(document, format!("{head}{BEGIN}\n{}\n{END}{tail}", results.markdown()))?;

@@ -86,7 +86,7 @@ impl Drop for Arena {
         if self.keep {
             eprintln!("everything is kept in {}", self.dir.display());
         } else if let Err(error) = std::fs::remove_dir_all(&self.dir) {
-            eprintln!("can not remove {}: {error}", self.dir.display());
+            eprintln!("cannot remove {}: {error}", self.dir.display());
         }
     }
 }
@@ -95,14 +95,14 @@ impl Drop for Arena {
 /// again.
 fn unused(parent: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(parent)
-        .map_err(|e| format!("can not make `{}`: {e}", parent.display()))?;
+        .map_err(|e| format!("cannot make `{}`: {e}", parent.display()))?;
     let mut n = 0;
     loop {
         let dir = parent.join(format!("torc-bench-{}-{n}", std::process::id()));
         match std::fs::create_dir(&dir) {
             Ok(()) => return Ok(dir),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => n += 1,
-            Err(error) => return Err(format!("can not make `{}`: {error}", dir.display()).into()),
+            Err(error) => return Err(format!("cannot make `{}`: {error}", dir.display()).into()),
         }
     }
 }
@@ -124,9 +124,8 @@ impl<'a> Server<'a> {
         let mut command = Command::new(&arena.torc);
         command.args(["server", "run"]).current_dir(&dir).env_clear().envs(machine::environment());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = command
-            .spawn()
-            .map_err(|e| format!("can not start `{}`: {e}", arena.torc.display()))?;
+        let child =
+            command.spawn().map_err(|e| format!("cannot start `{}`: {e}", arena.torc.display()))?;
         let begun = Instant::now();
         let client = loop {
             let file = discovery::read_server_file(&dir.join(discovery::STATE_DIR));

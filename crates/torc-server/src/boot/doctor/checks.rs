@@ -21,7 +21,7 @@ pub struct Check {
     pub remedy: Remedy,
 }
 
-/// All but the newest of several attempts that can not live beside each other end as lost.
+/// All but the newest of several attempts that cannot live beside each other end as lost.
 const END_DOUBLES: &str = "
     UPDATE attempt SET state = 'failed', ended_ms = created_ms, ended_by = 'recovery', return_code = -128, cause = 'lost', outcome = 'Error',
         error = 'crash recovery: another attempt of the same job was alive'

@@ -273,7 +273,7 @@ fn mend_rows(db: &Connection, repaired: &mut Vec<String>) -> rusqlite::Result<()
             return Err(rusqlite::Error::SqliteFailure(
                 rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT),
                 Some(format!(
-                    "the file is damaged and can not be repaired: {}; restore a backup",
+                    "the file is damaged and cannot be repaired: {}; restore a backup",
                     left[0]
                 )),
             ));

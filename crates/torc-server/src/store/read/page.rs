@@ -318,6 +318,6 @@ mod tests {
         let error = LIST
             .page(&table(), Filter::default(), &paging, |row| row.get::<_, i64>(0))
             .unwrap_err();
-        assert_eq!(error.to_string(), "can not sort by `x; DROP TABLE t` (known: id, name)");
+        assert_eq!(error.to_string(), "cannot sort by `x; DROP TABLE t` (known: id, name)");
     }
 }

@@ -41,9 +41,9 @@ impl std::fmt::Display for ReadError {
         match self {
             Self::NotFound { what, id } => write!(f, "{what} {id} not found"),
             Self::UnknownSort { asked, known } => {
-                write!(f, "can not sort by `{asked}` (known: {})", known.join(", "))
+                write!(f, "cannot sort by `{asked}` (known: {})", known.join(", "))
             }
-            Self::Database(error) => write!(f, "can not read the database: {error}"),
+            Self::Database(error) => write!(f, "cannot read the database: {error}"),
             Self::Gone => f.write_str("the read was interrupted"),
         }
     }

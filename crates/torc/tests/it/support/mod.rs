@@ -318,7 +318,7 @@ impl Running {
     }
 
     fn wait_for_exit(&mut self) -> ExitStatus {
-        // The pipes close with the program; reading them to their end is the wait, and it can not
+        // The pipes close with the program; reading them to their end is the wait, and it cannot
         // block the program.
         let deadline = Instant::now() + PATIENCE;
         for (pipe, seen) in
