@@ -72,12 +72,12 @@ impl Workflow {
             }
             JobStatus::Canceled if self.is_given_up(index) => StatusReason::GivenUp.text().into(),
             JobStatus::Canceled => "it was canceled".into(),
-            JobStatus::Terminated => "it was ended by a limit".into(),
+            JobStatus::Terminated => "it exceeded its time limit and was stopped".into(),
             JobStatus::Disabled => {
                 "it is disabled; jobs that depend on it do not wait for it".into()
             }
             JobStatus::PendingFailed => {
-                "it failed in a way no rule speaks of and waits for a verdict".into()
+                "it failed, no rule matches the failure, and it waits for a verdict".into()
             }
         };
         let because_of_count = blockers.len();

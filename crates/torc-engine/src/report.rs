@@ -351,7 +351,7 @@ impl Workflow {
             Some(handler) => (
                 Outcome::NoMatchingRule,
                 format!(
-                    "no rule of failure handler `{}` speaks of {}",
+                    "no rule of failure handler `{}` matches {}",
                     handler.name,
                     describe(&failure)
                 ),
@@ -391,7 +391,7 @@ impl Workflow {
                 format!("{} with `{}` in standard error", describe(failure), texts.join("` or `"))
             }
         };
-        let said = format!("rule {} of failure handler `{handler}` speaks of {what}", rule + 1);
+        let said = format!("matched rule {} of failure handler `{handler}` ({what})", rule + 1);
         // The number bounds the attempts, and the rule itself never gives more retries than it
         // says: not even when attempts that did not count would leave room for more.
         if number >= found.max_retries || uses >= found.max_retries {
@@ -424,8 +424,7 @@ impl Workflow {
             failed_attempt_id: i64::from(job.attempt),
             return_code: failure.return_code,
         });
-        let mut text =
-            format!("{said}; queued again as attempt {} of {}", number + 1, found.max_retries);
+        let mut text = format!("{said}; queued as attempt {} of {}", number + 1, found.max_retries);
         if let Some(ms) = wait {
             text += &format!(", not before {:.1} s from now", ms as f64 / 1000.0);
         }

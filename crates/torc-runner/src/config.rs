@@ -120,7 +120,7 @@ impl std::fmt::Display for LeaveReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Complete => f.write_str("the workflow is complete"),
-            Self::NothingToDo => f.write_str("nothing can run without outside help"),
+            Self::NothingToDo => f.write_str("none of the remaining jobs can start here"),
             Self::Idle => f.write_str("there was no work for too long"),
             Self::Stopped => f.write_str("it was told to stop"),
             Self::TimeUp => f.write_str("its time is over"),

@@ -29,7 +29,7 @@ export function failures(place) {
     const oneNode = most && group.jobs > 3 && most[1] / group.jobs > 0.8 && group.nodes.length > 1;
     return h("article.card.failure", null,
       h("div.row", null, h("h2", null, `${num(group.jobs)} × ${kindTitle(group.kind)}`), h("span", null, "in ", place.link(`w/${id}/jobs?where=${encodeURIComponent(group.where)}`, group.family)),
-        h("span.push.quiet", null, `${Math.round(group.confidence * 100)}% sure`)),
+        h("span.push.quiet", null, `${Math.round(group.confidence * 100)}% confidence`)),
       h("p", null, group.summary),
       evidence(place, group.proof, group.sample, { run_id: group.sample_run, attempt_id: group.sample_attempt }),
       h("p.quiet", null,

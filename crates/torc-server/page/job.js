@@ -55,7 +55,7 @@ function card(place, why) {
   const attempt = why.attempt;
   return h("section.card", { "aria-label": "Why" },
     h("p.big", null, why.summary),
-    found ? h("p.quiet", null, `${kindTitle(found.kind)}, ${Math.round(found.confidence * 100)}% sure`) : null,
+    found ? h("p.quiet", null, `${kindTitle(found.kind)}, ${Math.round(found.confidence * 100)}% confidence`) : null,
     found ? evidence(place, found.proof, why.job.id, attempt) : null,
     why.details.length ? h("ul", null, why.details.map((/** @type {string} */ line) => h("li", null, line))) : null,
     why.adjustments && why.adjustments.length ? h("ul", null, why.adjustments.map((/** @type {any} */ a) => h("li.quiet", null, `${a.field} raised to ${a.field === "memory" ? bytes(a.to) : dur(a.to)}: ${a.why}`))) : null,

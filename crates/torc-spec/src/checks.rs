@@ -201,7 +201,7 @@ pub fn action(reader: &mut Reader<'_>, node: &Node) {
             && node.get(key).is_some()
         {
             let message = format!("`{key}` has no effect at `{trigger}`");
-            let help = "only `on_jobs_ready`, `on_jobs_complete` and `auto_schedule_on_ready_jobs` speak of jobs";
+            let help = "only `on_jobs_ready`, `on_jobs_complete` and `auto_schedule_on_ready_jobs` name jobs";
             reader.report(span(node, key), Diagnostic::warning(message).help(help));
         }
     }

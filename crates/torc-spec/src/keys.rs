@@ -723,7 +723,7 @@ static ACTION: Object = Object {
         field("trigger_type", Shape::Word(triggers), "When.").required(),
         field("action_type", Shape::Word(|| vec!["run_commands", "schedule_nodes"]), "What.")
             .required(),
-        field("jobs", NAMES, "Jobs that the trigger speaks of.")
+        field("jobs", NAMES, "Jobs that the trigger watches.")
             .alias(&["job_names"])
             .kdl(&["jobs", "job"]),
         field("job_name_regexes", REGEXES, "The same, by regular expression.")

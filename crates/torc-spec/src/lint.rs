@@ -122,7 +122,7 @@ impl Lint<'_> {
                 }
                 if spec.document.limits.is_empty() {
                     let message = format!(
-                        "limit `{}` holds nobody back unless the server has it",
+                        "limit `{}` is not set here, so it has no effect unless the server has it",
                         excerpt(name)
                     );
                     let help = format!(
@@ -135,7 +135,7 @@ impl Lint<'_> {
                     continue;
                 }
                 let message =
-                    format!("limit `{}` is not in `limits`: it holds nobody back", excerpt(name));
+                    format!("limit `{}` is not in `limits`, so it has no effect", excerpt(name));
                 let help = suggest(name, known.clone()).unwrap_or_default();
                 let help = format!("{help} `torc limits set {name} N` sets one for all workflows");
                 self.say(

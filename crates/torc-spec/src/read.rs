@@ -222,8 +222,7 @@ impl<'a> Reader<'a> {
             Shape::Timeout => {
                 self.converted(node, "a duration", |text| match Runtime::parse(text) {
                     Ok(Runtime(0)) => {
-                        Err("nothing ends within no time: leave it out, or give it at least 1 s"
-                            .into())
+                        Err("a timeout must be at least 1 s; leave it out for none".into())
                     }
                     Ok(runtime) => Ok(runtime.to_string()),
                     Err(error) => Err(error.0),

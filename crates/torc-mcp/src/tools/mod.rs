@@ -95,7 +95,7 @@ impl fmt::Display for ToolError {
         match self {
             Self::Arguments(what) => write!(f, "the arguments are wrong: {what}"),
             Self::OtherWorkflow { bound } => {
-                write!(f, "this server speaks of workflow {bound} only")
+                write!(f, "this server only answers for workflow {bound}")
             }
             Self::Torc(what) => f.write_str(what),
         }

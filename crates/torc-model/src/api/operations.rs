@@ -151,7 +151,7 @@ pub struct RecoveryView {
 pub struct CreateWebhook {
     /// Where to post to, `https://...`.
     pub url: String,
-    /// Signs each delivery (`whsec_` and base64, or any text); made up unless given.
+    /// Signs each delivery (`whsec_` and base64, or any text); generated unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// Which events; empty: all. `job.run.completed`, `job.run.failed`, `job.run.skipped`,

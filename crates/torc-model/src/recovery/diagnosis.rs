@@ -782,7 +782,7 @@ fn exit(rules: &Rules, facts: &Facts<'_>, text: Option<&Found>) -> Diagnosis {
         (_, Some(found)) => by_words(facts, found),
         (_, None) => match by_code {
             Some(rule) => {
-                let summary = format!("exit code {code}, and nothing else says why");
+                let summary = format!("exit code {code}, and its output does not say why");
                 let diagnosis =
                     Diagnosis::new(rule.kind, rule.sure.min(0.8), summary).nature(rule.nature);
                 Diagnosis { rule: Some(rule.id.clone()), ..diagnosis }
@@ -790,7 +790,7 @@ fn exit(rules: &Rules, facts: &Facts<'_>, text: Option<&Found>) -> Diagnosis {
             None => Diagnosis::new(
                 Kind::Unknown,
                 0.75,
-                format!("it returned {code}, and nothing says why"),
+                format!("exit code {code}, and its output does not say why"),
             ),
         },
     }

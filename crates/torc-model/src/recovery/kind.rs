@@ -100,7 +100,7 @@ impl Kind {
             Self::MissingFile => "a file it reads is missing",
             Self::MpiAbort => "a parallel program aborted",
             Self::ProgramError => "the program reported an error",
-            Self::Unknown => "the cause is not known",
+            Self::Unknown => "cause unknown",
         }
     }
 

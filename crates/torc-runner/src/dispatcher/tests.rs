@@ -519,7 +519,7 @@ fn an_action_that_comes_too_late_is_reported_as_not_done() {
 fn runners_leave_when_they_are_of_no_more_use() {
     let stuck = || ClaimResponse { idle: true, ..ClaimResponse::default() };
     let mut local = Desk::listening();
-    assert_eq!(local.hear(stuck())[2], "goodbye: nothing can run without outside help");
+    assert_eq!(local.hear(stuck())[2], "goodbye: none of the remaining jobs can start here");
 
     let mut remote = Desk::new(|s| {
         s.leave_when_stuck = false;

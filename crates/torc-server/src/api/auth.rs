@@ -173,7 +173,7 @@ fn remember<K: std::hash::Hash + Eq, V>(memory: &Mutex<HashMap<K, V>>, key: K, v
 pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller, ApiError> {
     let access = access(rules, head);
     let scope = match bearer(&head.headers) {
-        Ok(token) => auth.scope(token).await?.ok_or("the token is not known, or has ended"),
+        Ok(token) => auth.scope(token).await?.ok_or("invalid or expired token"),
         Err(problem) => Err(problem),
     };
     let (scope, runner, job) = match (scope, access) {

@@ -123,7 +123,7 @@ pub(super) fn check_name(hosts: &Hosts, head: &Parts) -> Result<(), ApiError> {
         return Err(ApiError::new(
             StatusCode::MISDIRECTED_REQUEST,
             ErrorCode::UnknownHost,
-            "this server has another name",
+            "unknown host name",
         )
         .hint("use the address in `server.json`, or start the server with `--allowed-host NAME`"));
     }

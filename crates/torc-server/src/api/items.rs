@@ -1,4 +1,4 @@
-//! Items of maps: the desk where the dead ones wait.
+//! Items of maps, and the failed ones that wait for a user.
 
 use super::Json;
 use super::extract::{Body, Path, Query};
@@ -68,7 +68,7 @@ pub async fn retry_items(
     tag = "items",
     params(("id" = i64, Path, description = "The workflow.")),
     request_body = ItemsRequest,
-    responses((status = 200, description = "The items that count no more.", body = Page<ItemView>), Refusals)
+    responses((status = 200, description = "The items that no longer count.", body = Page<ItemView>), Refusals)
 )]
 pub async fn drop_items(
     State(app): State<App>,

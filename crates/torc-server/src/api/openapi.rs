@@ -148,7 +148,7 @@ impl IntoResponses for Refusals {
                 .into()
         };
         [
-            ("401".into(), body("No token, or one that is not known.")),
+            ("401".into(), body("No token, or an invalid one.")),
             ("403".into(), body("The token is not good for this.")),
             ("default".into(), body("Refused; the body says why.")),
         ]

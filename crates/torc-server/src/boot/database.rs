@@ -51,7 +51,7 @@ impl Database {
         })?;
         let lock = Lock::acquire(&path, &file_system)?;
         if let Some(previous) = &lock.previous {
-            tracing::info!(owner = %previous, "the last server did not end in good order");
+            tracing::info!(owner = %previous, "the last server was not shut down cleanly");
         }
         // SQLite gives the journal and the log the mode of the database.
         drop(private::open_file(&path)?);

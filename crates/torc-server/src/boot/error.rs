@@ -169,7 +169,7 @@ impl StartError {
                 "use the newer version of torc that wrote it, or restore a backup".into()
             }
             Self::ForeignSchema { .. } => {
-                "open it with the version of torc that made it, or move the file away to begin anew"
+                "open it with the version of torc that made it, or move the file away to start over"
                     .into()
             }
             Self::NotTorc { .. } => "choose another file with `--database`".into(),

@@ -736,7 +736,7 @@ fn refuse_missing(files: &[facts::FileFact], force: bool) -> Result<(), Refusal>
         names.join(", ")
     );
     Err(Refusal::conflict(ErrorCode::MissingFiles, message)
-        .hint("make them, or go on with `--force`"))
+        .hint("create them, or use `--force` to run anyway"))
 }
 
 fn new_token() -> Result<String, Refusal> {

@@ -173,7 +173,7 @@ fn nothing_failed(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Refusal, Failed> {
             Some(hint),
         )
     } else {
-        let hint = format!("`torc run {id}` goes on with it");
+        let hint = format!("`torc run {id}` resumes it");
         (format!("no job of workflow {id} has failed so far"), Some(hint))
     };
     Ok(Refusal::conflict(ErrorCode::NothingToRecover, message).maybe_hint(hint))

@@ -44,7 +44,7 @@ pub fn paused(reservations: &Reservations, id: WorkflowId, uptime: i64) -> Optio
     let active = reservations.pausing(id, uptime)?;
     let left = (active.until - uptime).max(0) / 1000;
     Some(format!(
-        "claims are paused by reservation {} of {} for at most {left} s",
+        "new jobs are paused by reservation {} ({}), at most {left} s more",
         active.id, active.reserved_by
     ))
 }

@@ -47,11 +47,14 @@ fn names_that_nobody_uses() {
 #[test]
 fn limits_that_nobody_sets() {
     let jobs = "jobs: [{name: a, command: 'true', uses: [lic]}, {name: b, command: 'true', uses: [lik]}]\n";
-    let expected = "warning: limit `lik` is not in `limits`: it holds nobody back";
+    let expected = "warning: limit `lik` is not in `limits`, so it has no effect";
     assert_eq!(doubts(&format!("name: w\nlimits: {{lic: 1}}\n{jobs}")), [expected]);
     // The server may have them.
-    let note =
-        |name: &str| format!("note: limit `{name}` holds nobody back unless the server has it");
+    let note = |name: &str| {
+        format!(
+            "note: limit `{name}` is not set here, so it has no effect unless the server has it"
+        )
+    };
     assert_eq!(doubts(&format!("name: w\n{jobs}")), [note("lic"), note("lik")]);
 }
 

@@ -95,7 +95,7 @@ async fn unset_limits(client: &Client, checked: &spec::Checked) -> Vec<String> {
         checked.unset_limits.iter().filter(|name| known.iter().all(|limit| limit.name != **name));
     unset
         .map(|name| {
-            format!("no limit `{name}` is set: it holds nobody back (`torc limits set {name} N`)")
+            format!("limit `{name}` is not set, so it has no effect (`torc limits set {name} N` sets it)")
         })
         .collect()
 }

@@ -40,7 +40,7 @@ pub fn run_in_background(
     } else {
         let (title, pid) = (run::title(workflow), child.id());
         context.output.talk(format_args!(
-            "{title} runs in the background as process {pid}; `{}` has its words",
+            "{title} runs in the background as process {pid}; log: {}",
             log.display()
         ));
     }

@@ -216,7 +216,7 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
     let conclude = async |client: &Client, status: StatusView| {
         if is_over && !status.is_complete {
             context.output.talk(format_args!(
-                "process {} has ended; `torc run {}` goes on",
+                "process {} has ended; resume with `torc run {}`",
                 runner.pid, workflow.id
             ));
         }
@@ -503,7 +503,7 @@ async fn explain(
     let waiting = count(status, JobStatus::PendingFailed);
     match reason {
         LeaveReason::Stopped | LeaveReason::TimeUp => {
-            context.output.talk(format_args!("stopped; `torc run {}` goes on", workflow.id));
+            context.output.talk(format_args!("stopped; resume with `torc run {}`", workflow.id));
         }
         _ if waiting > 0 => {
             let jobs = human::count(waiting, "job");
@@ -517,7 +517,7 @@ async fn explain(
         reason => {
             context
                 .output
-                .talk(format_args!("the runner left: {}", escape::line(&reason.to_string())));
+                .talk(format_args!("runner stopped: {}", escape::line(&reason.to_string())));
             let query = Query::new()
                 .add("workflow_id", workflow.id)
                 .add("status", "ready")
@@ -605,7 +605,7 @@ pub async fn finish(
             true => format!("`torc recover {id}` repairs what it can and runs it again"),
             false => {
                 format!(
-                    "`torc workflows reset-status {id} --failed-only` and `torc run {id}` run all of them again"
+                    "`torc workflows reset-status {id} --failed-only` and `torc run {id}` re-run the failed jobs"
                 )
             }
         };

@@ -1,4 +1,4 @@
-//! `torc items`: the items of a map, and the desk where the dead ones wait.
+//! `torc items`: the items of a map, and the failed ones that wait for a user.
 
 use super::Context;
 use super::references::WorkflowOption;
@@ -115,12 +115,12 @@ impl Args {
                     let workflow = args.choice.workflow.find(client).await?;
                     let request = ItemsRequest { item, ..args.choice.request() };
                     let page = client.retry_items(workflow.id, &request).await?;
-                    report(context, &page.items, "run again")?;
+                    report(context, &page.items, ("will run again", "will run again"))?;
                 }
                 Command::Drop(args) => {
                     let workflow = args.workflow.find(client).await?;
                     let page = client.drop_items(workflow.id, &args.request()).await?;
-                    report(context, &page.items, "count no more")?;
+                    report(context, &page.items, ("no longer counts", "no longer count"))?;
                 }
             }
             Ok(Exit::Success)
@@ -157,11 +157,13 @@ async fn list(
     Ok(client.list_items(workflow.id, &query).await?.items)
 }
 
-fn report(context: &Context, items: &[ItemView], what: &str) -> Result<()> {
+/// Says what happens to the items; `what` is the verb for one and for several.
+fn report(context: &Context, items: &[ItemView], what: (&str, &str)) -> Result<()> {
     if context.output.is_json() {
         return context.output.json(&items);
     }
-    context.output.talk(format_args!("{} {what}", human::count(items.len(), "item")));
+    let verb = if items.len() == 1 { what.0 } else { what.1 };
+    context.output.talk(format_args!("{} {verb}", human::count(items.len(), "item")));
     Ok(())
 }
 

@@ -46,7 +46,7 @@ impl Args {
         context.output.value(&report, |report| match &attempt.steps {
             Some(_) => render(&job.name, attempt.attempt_id, report),
             None => format!(
-                "{} attempt {}\n  a plain command: no steps to tell of\n",
+                "{} attempt {}\n  a plain command without steps\n",
                 escape::line(&job.name),
                 describe::attempt(attempt)
             ),

@@ -62,13 +62,13 @@ impl Args {
                 Command::Set { name, max } => {
                     let limit: LimitView = client.put(&path(&name)?, &SetLimit { max }).await?;
                     context.output.value(&limit, |l| {
-                        format!("limit `{}` is {}, {} in use\n", l.name, l.max, l.used)
+                        format!("set limit `{}` to {} ({} in use)\n", l.name, l.max, l.used)
                     })?;
                 }
                 Command::Delete { name } => {
                     client.delete::<serde_json::Value>(&path(&name)?).await?;
                     context.output.value(&json!({ "deleted": name }), |_| {
-                        format!("limit `{name}` is gone\n")
+                        format!("deleted limit `{name}`\n")
                     })?;
                 }
             }

@@ -108,7 +108,7 @@ Look:
   report            Write a workflow as one HTML file that needs no server
   export            Write a workflow for other programs
   reports           Sum up failures, and what jobs used against what they asked for
-  plot              Draw what jobs used over time
+  plot              Plot resource usage over time
 
 Change:
   cancel            Cancel a workflow: nothing new starts, what runs is stopped
@@ -177,11 +177,11 @@ struct Global {
     #[arg(long, global = true, env = "TORC_DIR", value_name = "DIR", hide_env_values = true)]
     dir: Option<PathBuf>,
 
-    /// Say nothing but errors and data
+    /// Print only errors and data
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
 
-    /// Say more; twice for everything
+    /// More output; twice for debugging
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }

@@ -18,7 +18,7 @@ use torc_model::api::{JobView, WorkflowView};
 /// Folder of the samples inside the output directory.
 const SAMPLES_DIR: &str = "resource_utilization";
 
-/// Draw what jobs used over time
+/// Plot resource usage over time
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Example:

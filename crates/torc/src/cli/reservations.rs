@@ -7,6 +7,7 @@ use crate::exit::Exit;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use torc_model::api::{CreateReservation, Page, ReservationToken, ReservationView};
+use torc_model::status::ReservationStatus;
 use torc_model::units::Runtime;
 
 /// Pause the start of new jobs for a while, to have something to yourself
@@ -115,10 +116,23 @@ fn table(reservations: &[ReservationView]) -> Table {
 
 fn describe(r: &ReservationView) -> String {
     let running = match r.still_running.unwrap_or(0) {
-        0 => "no job runs in it".to_owned(),
-        1 => "1 job still runs in it".to_owned(),
-        many => format!("{} still run in it", human::count(many, "job")),
+        0 => "no job runs in its scope".to_owned(),
+        1 => "1 job still runs in its scope".to_owned(),
+        many => format!("{} still run in its scope", human::count(many, "job")),
     };
     let token = r.token.as_ref().map(|t| format!("token {t}\n")).unwrap_or_default();
-    format!("reservation {} of `{}` is {}; {running}\n{token}", r.id, r.scope, r.status)
+    // The scope is `all`, `workflow:ID` or `limit:NAME`.
+    let scope = match r.scope.split_once(':') {
+        Some((what, which)) => format!(" of {what} `{which}`"),
+        None => String::new(),
+    };
+    let state = match r.status {
+        ReservationStatus::Active => {
+            let left = (r.expires_ms - r.reserved_ms.max(human::now_ms())).max(0) / 1000;
+            format!("is active: no new job{scope} starts for {left} s")
+        }
+        ReservationStatus::Released => "was released".to_owned(),
+        ReservationStatus::Expired => "has expired".to_owned(),
+    };
+    format!("reservation {} {state}; {running}\n{token}", r.id)
 }

@@ -30,7 +30,7 @@ const MAX_COMPARED: i64 = 50;
 Examples:
   torc run sweep.yaml                    create the workflow and run it to its end
   torc run sweep.yaml                    again, after a crash or Ctrl-C: goes on where it stopped
-  torc run sweep.yaml --new              begin anew
+  torc run sweep.yaml --new              start over
   torc run latest -j 4                   go on with the latest workflow, four jobs at once
   torc run sweep.yaml --num-cpus 8 --memory 16g
 

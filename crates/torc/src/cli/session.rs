@@ -266,7 +266,7 @@ fn no_answer(dir: &Path) -> Error {
             dir.display()
         ),
         hint: format!(
-            "start it again with `torc server run --database FILE`; to begin anew here, delete `{}`",
+            "start it again with `torc server run --database FILE`; to start over here, delete `{}`",
             discovery::server_file_path(dir).display()
         ),
         is_unsent: true,

@@ -300,7 +300,7 @@ impl Watch<'_> {
         };
         let word = match event.kind {
             EventKind::JobFailed => "failed",
-            EventKind::JobTerminated => "ended by a limit",
+            EventKind::JobTerminated => "stopped at its time limit",
             EventKind::JobPendingFailed => "failed, needs a verdict",
             EventKind::JobRetried => "retrying",
             EventKind::JobAdjusted => "changed",
@@ -587,7 +587,7 @@ impl Watch<'_> {
                     }
                     open => format!("{} on the way", human::count(open, "allocation")),
                 },
-                false => format!("`torc run {id}` goes on"),
+                false => format!("resume with `torc run {id}`"),
             };
             self.say_stuck(format!("no runner is active for {title}; {how}"));
         } else if waiting > 0 {

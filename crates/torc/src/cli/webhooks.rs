@@ -37,7 +37,7 @@ enum Command {
         /// Only of this workflow, by id
         #[arg(long)]
         workflow: Option<i64>,
-        /// Signs each delivery; made up unless given
+        /// Signs each delivery; generated unless given
         #[arg(long, env = "TORC_WEBHOOK_SECRET", hide_env_values = true)]
         secret: Option<String>,
         /// Loopback and private addresses, and plain http, are allowed
@@ -88,7 +88,7 @@ impl Args {
                 Command::Delete { id } => {
                     client.delete::<serde_json::Value>(&format!("/webhooks/{id}")).await?;
                     let gone = serde_json::json!({ "deleted": id });
-                    context.output.value(&gone, |_| format!("webhook {id} is gone\n"))?;
+                    context.output.value(&gone, |_| format!("deleted webhook {id}\n"))?;
                 }
                 Command::Deliveries { id, state } => {
                     let query = Query::new().maybe("state", state);

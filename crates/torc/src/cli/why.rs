@@ -47,7 +47,7 @@ fn render(why: &WhyView) -> String {
         let sure = (diagnosis.confidence * 100.0).round();
         card.line(
             "what",
-            format!("{} ({sure} % sure): {}", diagnosis.kind.title(), diagnosis.summary),
+            format!("{} ({sure}% confidence): {}", diagnosis.kind.title(), diagnosis.summary),
         );
         for proof in &diagnosis.proof {
             let place = match (proof.start, proof.end) {

@@ -257,7 +257,7 @@ fn confirm(workflows: &[WorkflowView]) -> Result<()> {
     if !std::io::stdin().is_terminal() {
         return Err(Error::usage_hint(
             format!("deleting {} cannot be undone", names.join(", ")),
-            "`--yes` says that you mean it",
+            "use `--yes` to confirm",
         ));
     }
     let mut err = std::io::stderr();
@@ -341,7 +341,7 @@ impl Export {
             let jobs = human::count(changes.left_out.len() as i64, "job");
             let first = crate::output::escape::line(first);
             context.output.warn(format_args!(
-                "what was changed of {jobs} is not in it, because no entry is for one of them alone: {first} first"
+                "changes to {jobs} ({first} first) were not exported: the spec has one entry for several jobs"
             ));
         }
         let by_name = self.output.as_deref().and_then(torc_spec::Format::from_path);

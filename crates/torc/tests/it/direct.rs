@@ -70,7 +70,9 @@ fn a_reservation_needs_a_server_that_stays() {
     test.torc(["reservations", "create", "all"]).exit(2).tells("torc server run");
     assert!(reservations(&test).is_empty());
     let _server = serve(&test);
-    test.torc(["reservations", "create", "all"]).success().says("is ACTIVE");
+    test.torc(["reservations", "create", "all"])
+        .success()
+        .says("reservation 1 is active: no new job starts for ");
     assert_eq!(reservations(&test), ["all ACTIVE"]);
 }
 

@@ -102,7 +102,7 @@ fn what_is_wrong_is_said_and_repaired() {
         ),
         (
             "DROP INDEX attempt_one_retry; DROP TRIGGER attempt_guard".to_owned(),
-            "the schema is whole: index `attempt_one_retry` is missing",
+            "the schema is complete: index `attempt_one_retry` is missing",
             ["a failed", "b completed", "c completed"],
         ),
         (
@@ -181,7 +181,7 @@ fn what_can_not_be_repaired_is_said_and_left_alone() {
     assert!(bytes.len() > 40_000, "{}", bytes.len());
     bytes[16_384..32_768].fill(0xa5);
     std::fs::write(&path, &bytes).expect("damaged");
-    examine(&test).expect(1).says("the file is whole: ");
+    examine(&test).expect(1).says("the file is intact: ");
     test.torc(["server", "doctor", "--repair"]).exit(3).tells("restore a backup");
     assert_eq!(std::fs::read(&path).expect("the database"), bytes, "it was not made worse");
 }
@@ -204,7 +204,7 @@ fn a_damaged_index_is_made_again() {
     )
     .expect("damaged");
     drop(db);
-    examine(&test).expect(1).says("the file is whole: ").says("job_by_workflow");
+    examine(&test).expect(1).says("the file is intact: ").says("job_by_workflow");
     test.torc(["server", "doctor", "--repair"]).success().says("all indexes were made again");
     examine(&test).expect(0).tells("nothing is wrong");
 }

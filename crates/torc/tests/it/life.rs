@@ -78,7 +78,7 @@ jobs:
     wait_for_status(&test, "work", "job_started");
     run.signal("INT");
     run.wait_for_stderr("stopping");
-    run.wait().expect(1).tells("`torc run 1` goes on");
+    run.wait().expect(1).tells("resume with `torc run 1`");
     assert_eq!(test.read("asked.txt"), "asked\n");
     assert_eq!(test.statuses(), ["work ready"]);
     test.run().expect(0).tells("going on with gentle (workflow 1)");
@@ -294,7 +294,8 @@ fn in_the_background_it_outlives_the_call() {
 fn time_is_up_after_the_limit() {
     let test = Test::new().spec(GATED);
     test.gate("gate");
-    let done = test.torc(["run", "workflow.yaml", "--time-limit", "1s"]).exit(1).tells("goes on");
+    let done =
+        test.torc(["run", "workflow.yaml", "--time-limit", "1s"]).exit(1).tells("resume with");
     assert!(done.stderr.contains("not complete"), "{}", done.stderr);
     assert_eq!(test.statuses()[1], "second blocked");
 }

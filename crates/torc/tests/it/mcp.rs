@@ -65,7 +65,7 @@ fn judge(test: &Test, mcp: &mut impl Mcp) {
         assert!(refused.as_ref().is_err_and(|e| e.contains(message)), "{message}: {refused:?}");
     }
     let refused = mcp.call("list_pending_failed_jobs", json!({"workflow_id": 2}));
-    assert!(refused.is_err_and(|e| e.contains("speaks of workflow 1 only")));
+    assert!(refused.is_err_and(|e| e.contains("only answers for workflow 1")));
     assert!(
         mcp.call("recover_workflow", json!({"workflow_id": 1}))
             .is_err_and(|e| e.contains("no tool"))

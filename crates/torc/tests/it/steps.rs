@@ -265,7 +265,7 @@ fn a_retried_item_completes_its_map_and_releases_the_reduce() {
     test.torc(["items", "show", "types", "bad"]).success().says("failed");
     test.torc(["items", "retry", "types", "nothing"]).exit(2).tells("no item `nothing`");
     test.write("fixed", "");
-    test.torc(["items", "retry", "types"]).success().tells("1 item run again");
+    test.torc(["items", "retry", "types"]).success().tells("1 item will run again");
     test.torc(["run", "latest"]).success();
     assert_eq!(
         test.statuses(),
@@ -336,7 +336,7 @@ fn a_map_that_could_not_find_its_items_looks_again() {
 fn a_dropped_item_counts_no_more() {
     let test = Test::new().spec(&format!("name: w{}", MAP.replace("TOLERATE", "0")));
     test.run().expect(1);
-    test.torc(["items", "drop", "types", "bad"]).success().tells("1 item count no more");
+    test.torc(["items", "drop", "types", "bad"]).success().tells("1 item no longer counts");
     test.torc(["run", "latest"]).success();
     assert_eq!(test.read("report"), "2/2 dead 0\n");
 }

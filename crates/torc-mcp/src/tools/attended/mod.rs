@@ -99,7 +99,7 @@ pub fn tools() -> Vec<Tool> {
         ),
         tool(
             "list_failed_jobs",
-            "Lists jobs of a workflow that failed, were ended by a limit, or wait for a verdict.",
+            "Lists jobs of a workflow that failed, were stopped at a limit, or wait for a verdict.",
             true,
             of_workflow,
             |call| Box::pin(look::failed_jobs(call)),

@@ -71,14 +71,14 @@ fn look_over(db: &Connection) -> rusqlite::Result<Examined> {
     let damage = integrity(db)?;
     let is_deep = |line: &String| !is_about_an_index(line) && !is_about_a_row(line);
     let is_readable = !damage.iter().any(is_deep);
-    damage.iter().for_each(|line| problem("the file is whole", line.clone(), is_readable));
+    damage.iter().for_each(|line| problem("the file is intact", line.clone(), is_readable));
     if !is_readable {
         // What pages say that are not whole proves nothing.
         found.checks = 1;
         return Ok(found);
     }
     for (kind, name, _) in missing_schema(db)? {
-        problem("the schema is whole", format!("{kind} `{name}` is missing"), true);
+        problem("the schema is complete", format!("{kind} `{name}` is missing"), true);
     }
     for reference in broken_references(db)? {
         problem("references hold", reference.to_string(), true);
