@@ -44,7 +44,7 @@ enum Transport {
     Pool(Pool<Connector, Full<Bytes>>),
     /// Over one connection, one after the other.
     Single(Single),
-    /// Over none: whoever asks does the server's work.
+    /// Over none: the calling thread does the server's work.
     Inside(Inside),
 }
 
@@ -290,7 +290,7 @@ impl Client {
         if !status.is_success() {
             return Err(refusal(status, &body));
         }
-        // `()` is the type for answers that nobody reads; some of them have no body at all.
+        // `()` is the type for answers that are not read; some of them have no body at all.
         let text: &[u8] = if body.is_empty() { b"null" } else { &body };
         serde_json::from_slice(text).map_err(|e| self.protocol(format!("answer to `{path}`: {e}")))
     }

@@ -58,7 +58,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_in_the_same_process_is_asked_without_a_connection() {
-        // Nobody listens there.
+        // No server listens there.
         let client = Client::new("http://127.0.0.1:9", "secret").unwrap();
         let has_ended = Arc::new(AtomicBool::new(false));
         let client = client.with_inside(echo(&has_ended));
@@ -70,7 +70,7 @@ mod tests {
         has_ended.store(true, Ordering::SeqCst);
         let error = single.get::<()>("/x").await.unwrap_err();
         assert!(error.is_temporary(), "{error}");
-        // Everybody else goes over the network.
+        // Other requests go over the network.
         assert!(client.get::<()>("/x").await.unwrap_err().is_temporary());
     }
 }

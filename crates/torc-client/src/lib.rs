@@ -1,7 +1,7 @@
 //! Typed HTTP calls to a Torc server.
 //!
 //! The types on the wire are those of [`torc_model::api`]; this crate adds addresses, tokens, time
-//! limits and errors. It keeps no state besides its connections and decides nothing: whoever calls
+//! limits and errors. It keeps no state besides its connections and decides nothing: the caller
 //! decides whether to repeat.
 
 pub mod discovery;

@@ -1,5 +1,5 @@
 //! Actions: what the workflow does at a trigger. Each fires once, or once per worker when
-//! persistent; those that look after retried jobs fire whenever such a job has nobody to run it.
+//! persistent; those that look after retried jobs fire whenever such a job has no runner.
 
 use super::change::Change;
 use super::workflow::Workflow;

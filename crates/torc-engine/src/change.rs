@@ -88,7 +88,7 @@ pub enum Change {
     Workflow {
         /// The run.
         run: i64,
-        /// Somebody canceled it.
+        /// A user canceled it.
         canceled: bool,
         /// Every job is final.
         complete: bool,

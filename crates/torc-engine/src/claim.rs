@@ -17,11 +17,11 @@ pub struct LimitUse {
     pub max: i64,
     /// Taken now, over all workflows and runners.
     pub used: i64,
-    /// Somebody reserved it.
+    /// A user reserved it.
     pub paused: bool,
 }
 
-/// Named limits by name. A name nobody set has no limit.
+/// Named limits by name. A name that is not set has no limit.
 pub type Limits = BTreeMap<String, LimitUse>;
 
 /// What a runner asks for.

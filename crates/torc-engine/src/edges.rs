@@ -59,7 +59,8 @@ impl Edges {
     pub fn add(&mut self, parents: &[u32]) {
         let index = self.parents.len() as u32;
         self.parents.push(parents);
-        // Before the first settling nobody asks for children, and there they are counted together.
+        // Before the first settling children are not asked for, and there they are counted
+        // together.
         if self.children.len() > 0 {
             parents.iter().for_each(|parent| self.children.insert(*parent, index));
         }

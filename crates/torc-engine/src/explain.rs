@@ -22,7 +22,7 @@ pub struct Explanation {
     pub hints: Vec<String>,
 }
 
-/// The summary of a job that could run if only somebody took it.
+/// The summary of a job that could run if only a runner took it.
 pub const NO_RUNNER: &str = "no runner is there to take it";
 
 /// A runner, as far as the answer needs it.

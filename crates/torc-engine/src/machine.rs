@@ -31,11 +31,11 @@ pub enum JobEvent {
     AwaitsVerdict,
     /// A new attempt was queued.
     Requeued,
-    /// Somebody stopped it.
+    /// A user stopped it.
     Canceled,
-    /// Somebody switched it off.
+    /// A user switched it off.
     Disabled,
-    /// Somebody wants it to run again in the next initialization.
+    /// A user wants it to run again in the next initialization.
     Reset,
     /// It has found its items and waits for them.
     Expanded,
@@ -293,7 +293,7 @@ impl Machine for AttemptState {
         match (self, event) {
             (Self::Queued, E::Claimed) => Ok(Self::Claimed),
             (Self::Claimed, E::Started) => Ok(Self::Running),
-            // One that nobody took can only be dropped.
+            // One that no runner took can only be dropped.
             (Self::Queued, E::Ended(Self::Canceled)) => Ok(Self::Canceled),
             (Self::Claimed | Self::Running, E::Ended(end)) if !end.is_live() => Ok(end),
             (Self::Queued, E::Started | E::Ended(_))

@@ -32,11 +32,11 @@ pub struct LastEnd {
 /// What was done to a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repair {
-    /// It was held by nobody and had no attempt: one was written down as lost.
+    /// It had no holder and no attempt: one was written down as lost.
     AttemptWritten,
     /// Its attempt had ended without the job hearing of it.
     Synchronized,
-    /// Its attempt had failed before anybody decided what follows.
+    /// Its attempt had failed before it was decided what follows.
     Decided,
     /// It was ready but nothing was queued for it.
     Queued,
@@ -48,7 +48,7 @@ pub enum Repair {
 
 impl Workflow {
     /// Makes rows fit together again, in the order of the jobs. `recovery` is the runner that
-    /// stands for nobody.
+    /// stands for no real one.
     pub fn repair(
         &mut self,
         ends: &HashMap<u32, LastEnd>,
@@ -90,7 +90,7 @@ impl Workflow {
             JobStatus::Pending | JobStatus::Running if job.held.is_some() => None,
             JobStatus::Pending | JobStatus::Running => {
                 if job.live.is_some() {
-                    // Queued, not claimed: nobody started it.
+                    // Queued, not claimed: no runner started it.
                     self.shift(index, JobEvent::Requeued, None);
                     self.enqueue(index);
                     return Some(Repair::Synchronized);

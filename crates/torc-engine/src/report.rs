@@ -24,7 +24,7 @@ const SCRIPT_TIMEOUT_SECONDS: i64 = 600;
 /// program.
 const MAX_REFUNDS: u32 = 1000;
 
-/// Return code of an attempt that nobody saw ending.
+/// Return code of an attempt whose end was not seen.
 const LOST_RETURN_CODE: i64 = -128;
 
 /// What became of an ended attempt.
@@ -123,7 +123,7 @@ impl Workflow {
     }
 
     /// A script that ran, well or badly, is not for the next attempt. Only where it kept the
-    /// command from running, and no rule speaks of that, it stays for whoever lets the job run
+    /// command from running, and no rule matches that, it stays for the user who lets the job run
     /// again.
     fn forget_script(&mut self, index: u32, end: &End, decision: &Decision) {
         if end.script.is_some() && !(blames_script(end) && decision.next.is_none()) {
@@ -131,7 +131,7 @@ impl Workflow {
         }
     }
 
-    /// Decides for an attempt that had ended before anybody decided, or whose decision the job
+    /// Decides for an attempt that had ended before a decision was made, or whose decision the job
     /// never heard of.
     pub(super) fn decide_again(&mut self, index: u32, id: AttemptId, end: &End, now: i64) {
         let decision = self.decide(index, id, end);
@@ -299,7 +299,7 @@ impl Workflow {
         let is_fatal = end.steps.as_ref().is_some_and(|steps| steps["fatal"] == true);
         if is_fatal && !cause.is_loss() {
             let text = "a step's handler failed, and `handler_failure_fatal` forbids another try";
-            // A failure without an outcome would look as if nobody had decided about it yet.
+            // A failure without an outcome would look undecided.
             return Decision {
                 outcome: Some(Outcome::Error),
                 ..plain(JobEvent::FailedForGood, text)
@@ -521,7 +521,7 @@ fn is_free(cause: Cause, end: &End) -> bool {
 fn why_free(cause: Cause) -> &'static str {
     match cause {
         Cause::Checkpoint => "it saved its state",
-        Cause::Preempted => "its nodes were given to somebody else",
+        Cause::Preempted => "its nodes were given to another job",
         Cause::NodeFail => "its node failed",
         Cause::Walltime => "its allocation's time was over",
         _ => "its runner could not go on with it",

@@ -27,7 +27,7 @@ pub enum Seeds {
 /// Why a job runs again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// Somebody named it.
+    /// A user named it.
     Asked,
     /// It ended like this.
     Ended(JobStatus),
@@ -311,7 +311,7 @@ impl Workflow {
         debug_assert!(job.held.is_none(), "job {} is opened again while a runner has it", job.id);
         job.attempt += 1;
         let (number, retry_of) = (job.attempt, job.last);
-        // What waits for its script does not run without it, whoever asks.
+        // What waits for its script does not run without it.
         let recovery = job.rare.edit(|rare| rare.script.take());
         let facts = json!({"attempt_id": number, "run_id": self.run, "by": origin});
         self.event(EventKind::JobRetried, Some(index), facts);

@@ -23,7 +23,7 @@ pub struct JobRow {
     pub lost_retries: u32,
     /// Attempts that do not count against the user's rules.
     pub refunds: u32,
-    /// Nobody may claim it.
+    /// No runner may claim it.
     pub held_back: bool,
     /// Why it stands there.
     pub reason: Option<StatusReason>,
@@ -68,7 +68,7 @@ pub struct Rows {
     pub id: WorkflowId,
     /// The run.
     pub run: i64,
-    /// Somebody canceled it.
+    /// A user canceled it.
     pub canceled: bool,
     /// Its settings.
     pub settings: Settings,
@@ -146,7 +146,8 @@ impl Rows {
 }
 
 impl Workflow {
-    /// Adds what this workflow uses of the named limits: one share for each attempt that a runner has.
+    /// Adds what this workflow uses of the named limits: one share for each attempt that a runner
+    /// has.
     pub fn count_limits(&self, limits: &mut Limits) {
         self.add_map_limits(limits);
         self.each_use(|name| {

@@ -527,7 +527,7 @@ fn nodes_that_were_taken_away_cost_nothing_unless_the_runner_died() {
             20,
             "{cause}"
         );
-        // Nobody saw these end: they are losses.
+        // The ends of these were not seen: they are losses.
         world.claim(1, 1, 0);
         let evidence = Evidence { source: EvidenceSource::Scheduler, text: "gone".into() };
         let lost = Lost { cause, evidence };

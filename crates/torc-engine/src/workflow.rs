@@ -69,7 +69,7 @@ pub struct Job {
     pub status: JobStatus,
     /// Why it stands there, where that does not follow from the status.
     pub reason: Option<StatusReason>,
-    /// Nobody may claim it until a person releases it.
+    /// No runner may claim it until a user releases it.
     pub held_back: bool,
     /// Canceled when a dependency ends badly.
     pub cancel_on_failure: bool,
@@ -151,7 +151,7 @@ pub struct Workflow {
     pub id: WorkflowId,
     /// The run; 0 before the first initialization.
     pub run: i64,
-    /// Somebody canceled it.
+    /// A user canceled it.
     pub canceled: bool,
     /// Its settings.
     pub settings: Settings,
@@ -177,7 +177,7 @@ pub struct Workflow {
     next_attempt: i64,
     was_complete: bool,
     changes: Vec<Change>,
-    /// Moves of jobs and new attempts are not recorded: whoever asked for that reads them from the
+    /// Moves of jobs and new attempts are not recorded: the caller reads them from the
     /// jobs.
     is_bulk: bool,
 }
@@ -618,7 +618,7 @@ impl Workflow {
         }
     }
 
-    /// Gives an attempt to the runner that stands for nobody, so that it can be ended like any
+    /// Gives an attempt to the placeholder runner, so that it can be ended like any
     /// other.
     pub(super) fn hold_for_recovery(
         &mut self,

@@ -1,8 +1,8 @@
 //! Failpoints: named places where a test can kill the process, as a crash would, or hold it.
 //!
 //! `TORC_FAILPOINT=store.before_commit:3` kills the process with SIGKILL the third time it comes to
-//! that place. `TORC_FAILPOINT=recovery.looking@FIFO` holds whoever comes there first until
-//! somebody writes into the named pipe. Builds without debug assertions have no failpoints: the
+//! that place. `TORC_FAILPOINT=recovery.looking@FIFO` holds the first thread that comes there until
+//! a test writes into the named pipe. Builds without debug assertions have no failpoints: the
 //! call is empty.
 
 /// Every place there is; a test goes through all of them.
@@ -82,8 +82,8 @@ mod armed {
             && armed.left.fetch_sub(1, Ordering::SeqCst) == 1
         {
             if let Some(gate) = &armed.gate {
-                // Opening a named pipe waits for whoever writes into it. One that is gone holds
-                // nobody.
+                // Opening a named pipe waits for its writer. One that is gone holds
+                // no thread.
                 let _ = std::fs::read(gate);
                 return;
             }

@@ -135,7 +135,7 @@ pub fn find_process(pid: i32) -> Option<Process> {
     parse_stat(&buffer[..length])
 }
 
-/// Our own children, dead ones included that nobody has waited for: read from the kernel's list,
+/// Our own children, dead ones included that were not waited for: read from the kernel's list,
 /// which costs far less than the whole table. None on kernels that keep no such list. It may miss
 /// one when another one is waited for meanwhile, or a thread of ours ends.
 pub fn own_children() -> Option<Vec<i32>> {

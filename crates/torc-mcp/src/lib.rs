@@ -1,4 +1,4 @@
-//! Torc's MCP server: a few tools over the same REST interface that everybody uses.
+//! Torc's MCP server: a few tools over the same REST interface that the commands use.
 //!
 //! Two sets of tools. *Unattended*: what an agent gets that works by itself, namely reading
 //! failures that wait for a verdict and giving one. *Attended*: what a person's assistant gets, who

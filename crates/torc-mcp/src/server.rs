@@ -143,7 +143,7 @@ impl ServerHandler for Server {
 pub async fn serve_stdio(server: Server) -> Result<(), String> {
     let running = match server.serve(rmcp::transport::stdio()).await {
         Ok(running) => running,
-        // Whoever connected left before saying anything.
+        // The client left before saying anything.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
         Err(error) => return Err(error.to_string()),
     };

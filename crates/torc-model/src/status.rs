@@ -126,7 +126,7 @@ words! {
         Completed = "completed",
         /// Ended badly by itself, or lost.
         Failed = "failed",
-        /// Stopped or dropped because somebody said so.
+        /// Stopped or dropped because a user said so.
         Canceled = "canceled",
         /// Stopped by us for a reason that is not the user's word: timeout, walltime, shutdown.
         Terminated = "terminated",
@@ -157,7 +157,7 @@ words! {
         SpawnError = "spawn_error",
         /// Its runner is gone.
         Lost = "lost",
-        /// The scheduler took the node away for somebody else.
+        /// The scheduler gave the node to another job.
         Preempted = "preempted",
         /// The node failed.
         NodeFail = "node_fail",
@@ -322,7 +322,7 @@ words! {
         Lost = "lost",
         /// A person or an agent classified the failure as retryable.
         Classified = "classified",
-        /// Somebody asked for it.
+        /// A user asked for it.
         Manual = "manual",
         /// `torc recover`.
         Recovered = "recovered",
@@ -350,9 +350,10 @@ words! {
 words! {
     /// Where an allocation (`scheduled_compute_node`) stands.
     AllocationStatus {
-        /// Wanted; nobody has sent it to Slurm yet.
+        /// Wanted, and not sent to Slurm yet.
         Planned = "planned",
-        /// Somebody is sending it, or was interrupted while doing so: Slurm may or may not have it.
+        /// A submitter is sending it, or was interrupted while doing so: Slurm may or may not have
+        /// it.
         Submitting = "submitting",
         /// In Slurm's queue.
         Pending = "pending",

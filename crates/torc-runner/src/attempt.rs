@@ -653,7 +653,7 @@ pub fn judge(exit: &Exit, rules: &Rules<'_>, lacking: &Lacking) -> Verdict {
             found.detail = Some(EndDetail::ToldToStop);
         }
         (Some(StopReason::NotOurs), _) => {
-            set(by_signal, Cause::Stopped, "the attempt was given to somebody else".into());
+            set(by_signal, Cause::Stopped, "the attempt was given to another runner".into());
         }
         (Some(StopReason::OutOfContact), _) => {
             set(

@@ -69,8 +69,8 @@ impl Cgroups {
         works.then_some(cgroups)
     }
 
-    /// Makes a group that holds at most `limit_bytes`. Beyond that the kernel ends all of it where it
-    /// can, or one process, if the job copes with that.
+    /// Makes a group that holds at most `limit_bytes`. Beyond that the kernel ends all of it where
+    /// it can, or one process, if the job copes with that.
     pub fn create(
         &self,
         name: &str,
@@ -124,7 +124,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Whoever writes its pid there joins.
+    /// A process that writes its pid there joins.
     pub fn procs_file(&self) -> PathBuf {
         self.dir.join("cgroup.procs")
     }
@@ -139,7 +139,7 @@ impl Group {
         text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     }
 
-    /// Highest use, file cache included. 0 means that nobody ever joined.
+    /// Highest use, file cache included. 0 means that no process ever joined.
     pub fn peak_bytes(&self) -> Option<u64> {
         let file = match self.version {
             Version::V1 => "memory.max_usage_in_bytes",

@@ -29,8 +29,8 @@ pub struct Scanner {
 impl Scanner {
     /// A table that shows everything that happened before `moment`.
     pub fn table_since(&self, moment: Instant) -> io::Result<Arc<Table>> {
-        // Holding the lock while reading is the point: whoever waits here gets the table that is
-        // being read.
+        // Holding the lock while reading is the point: a thread that waits here gets the table that
+        // is being read.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = last.as_ref().filter(|table| table.taken >= moment) {
             return Ok(table.clone());
@@ -257,7 +257,7 @@ pub fn has_orphans(known: i32) -> bool {
     }
 }
 
-/// Nobody descends from us but `known` and what other parts of this program started: there is
+/// No process descends from us but `known` and what other parts of this program started: there is
 /// nothing to sweep. Only for moments in which no process is started or waited for; false when it
 /// cannot be told cheaply.
 pub fn is_clean(known: &HashSet<i32>) -> bool {

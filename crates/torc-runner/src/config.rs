@@ -149,7 +149,7 @@ pub struct Summary {
     pub unkept: u64,
 }
 
-/// What happens, for whoever shows it.
+/// What happens, for a display.
 #[derive(Clone, PartialEq, Debug)]
 pub enum RunnerEvent {
     /// The server knows the runner.

@@ -85,7 +85,8 @@ pub struct Settings {
     pub strict_scheduler_match: bool,
     /// From then on everything must be ended.
     pub end: Option<Instant>,
-    /// Whoever stops this runner signals its jobs as well: so long a failure waits for that word.
+    /// A batch system that stops this runner signals its jobs as well: so long a failure waits for
+    /// that.
     pub doubt: Option<Duration>,
     /// Why attempts are stopped then.
     pub reason_at_end: StopReason,
@@ -114,9 +115,9 @@ pub enum Event {
     ActionEnded(ActionResult),
     /// The server knows how an action ended.
     ActionReported(ActionId),
-    /// Why somebody is about to ask us to stop.
+    /// Why the batch system is about to ask us to stop.
     StopReason(LastWord),
-    /// Somebody asks us to stop.
+    /// The user or the batch system asks us to stop.
     Shutdown(Shutdown),
     /// The server has said goodbye; these actions are left to do.
     GoodbyeAnswered(Vec<ActionPacket>),
@@ -149,7 +150,7 @@ pub enum Effect {
     ClearSpool,
     /// Say goodbye.
     Goodbye(Goodbye),
-    /// Tell whoever watches.
+    /// Tell the observer.
     Tell(RunnerEvent),
     /// All is done.
     Exit,
@@ -703,7 +704,7 @@ impl Dispatcher {
         let waited = STALE.as_secs_f64().max(2.0 * PREFETCH_SECONDS * self.slots());
         self.average_seconds =
             Some(self.average_seconds.map_or(waited, |average| average.max(waited)));
-        // What is given back comes again as another attempt; nobody else would begin it sooner.
+        // What is given back comes again as another attempt; no other runner would begin it sooner.
         if self.is_alone {
             return;
         }

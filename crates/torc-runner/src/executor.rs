@@ -227,7 +227,7 @@ impl Executor {
         }
     }
 
-    /// Whoever waits no more for its slot lets it go by dropping it.
+    /// A waiter that gives up its slot lets it go by dropping it.
     fn on_slot(&mut self, id: AttemptId, slot: File, now: Instant, out: &mut Vec<ExecutorEvent>) {
         let Some(stepping) = self.steps.get_mut(&id).filter(|stepping| stepping.waits_for_slot)
         else {
@@ -248,7 +248,7 @@ impl Executor {
             stepping.stop.get_or_insert_with(|| reason.clone());
             let until = stepping.waits_until.take();
             if until.is_some() || stepping.waits_for_slot {
-                // It wakes at once, and whoever wakes it sees that it is to end.
+                // It wakes at once, and the thread that wakes it sees that it is to end.
                 until.map(|until| self.waits.remove(&(until, *id)));
                 self.waits.insert((now, *id));
                 stepping.waits_until = Some(now);

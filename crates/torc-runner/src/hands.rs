@@ -1,4 +1,4 @@
-//! The threads of a runner. All of them are alike: whoever is told that something has happened
+//! The threads of a runner. All of them are alike: the one that is told that something has happened
 //! takes the state, lets it decide, lets it go, and does itself what was decided. So the thread
 //! that hears of the end of a process starts the next one, and no other has to be woken for it.
 //!
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A thread that has started a process waits for its end in person if it can be spared: the kernel
-//! wakes it on the processor that the process has just left, and the next one starts there. Whoever
-//! hears of it from the poller is woken anywhere, mostly at the cost of another process, while the
-//! processor that became free stands idle.
+//! wakes it on the processor that the process has just left, and the next one starts there. A
+//! thread that hears of it from the poller is woken anywhere, mostly at the cost of another
+//! process, while the processor that became free stands idle.
 //!
 //! Tasks may block for long, on a file system that hangs for example. There is always a thread at
 //! the poller.
@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 /// Keys of the poller that stay here.
 const CALL_KEY: u64 = u64::MAX - 2;
 const ALARM_KEY: u64 = u64::MAX - 3;
-/// Alarms go off this much late, so that what is due is really due when somebody looks.
+/// Alarms go off this much late, so that what is due is really due when a thread looks.
 const LATE: Duration = Duration::from_micros(100);
 
 /// The state, and what it decides.
@@ -115,7 +115,7 @@ pub fn start<M: Mind>(
     Ok(receiver)
 }
 
-/// For what is whole even after a panic of whoever had it.
+/// For what is whole even after its holder panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -191,13 +191,13 @@ impl<M: Mind> Hands<M> {
         true
     }
 
-    /// Without this thread there is still somebody to look.
+    /// Without this thread there is still another one to look.
     fn leaves_another(self: &Arc<Self>, crew: &mut Crew) -> bool {
         crew.free() > 1 || (crew.threads < crew.max.threads && self.hire(crew, false).is_ok())
     }
 
     fn look(&self, ready: &[u64]) -> Option<Result<M::Outcome, Error>> {
-        // Whoever broke down with the state in hand has seen to the end of it all.
+        // The mutex is poisoned: the thread that panicked with the state has ended the runner.
         let mut minded = self.mind.lock().ok()?;
         if self.is_over.load(Ordering::Acquire) {
             return None;
@@ -240,7 +240,7 @@ impl<M: Mind> Hands<M> {
     fn end(&self, outcome: Result<M::Outcome, Error>) {
         self.is_over.store(true, Ordering::Release);
         if let Some(sender) = lock(&self.answer).take() {
-            // Whoever does not wait for it any more does not need it.
+            // A receiver that has gone does not need it.
             let _ = sender.send(outcome);
         }
     }

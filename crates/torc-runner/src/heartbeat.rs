@@ -1,5 +1,5 @@
 //! Says that the runner lives, from a thread and a runtime of its own: no load of jobs and no busy
-//! lane can hold it up. It also keeps the time that matters when nobody answers.
+//! lane can hold it up. It also keeps the time that matters when no server answers.
 
 use crate::dispatcher::Event;
 use crate::guard::GuardClock;
@@ -101,8 +101,8 @@ async fn beat(
         let due = tokio::time::Instant::now() + pause.min(to_fence);
         tokio::select! {
             () = tokio::time::sleep_until(due) => {}
-            // What steps do is told at once, but not each of it by itself. While nobody answers the
-            // rhythm holds.
+            // What steps do is told at once, but not each of it by itself. While no server answers
+            // the rhythm holds.
             () = live.news(), if pause == rhythm.interval => {
                 tokio::time::sleep_until(due.min(tokio::time::Instant::now() + GATHER)).await;
             }

@@ -25,7 +25,7 @@ use torc_model::ids::{RunnerId, WorkflowId};
 /// The first pause after a failure; each further one is twice as long, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A leaving runner does not wait long for somebody to say goodbye to.
+/// A leaving runner does not wait long for the server to hear its goodbye.
 const GOODBYE_TRIES: u32 = 8;
 
 /// When the server was last heard of, by a clock that also runs while the machine sleeps.
@@ -71,8 +71,9 @@ pub struct Lanes {
     _tasks: JoinSet<()>,
 }
 
-/// The lane of exchanges. It has no thread: whoever decides on an exchange sends it and waits for
-/// the answer, because it is the one who starts what the answer grants. One exchange at a time.
+/// The lane of exchanges. It has no thread: the thread that decides on an exchange sends it and
+/// waits for the answer, because it is the one who starts what the answer grants. One exchange at a
+/// time.
 pub struct Exchange {
     line: Line,
     /// There until the end.
@@ -92,7 +93,7 @@ impl Exchange {
         })
     }
 
-    /// Sends a request until it is answered, or nobody wants the answer any more.
+    /// Sends a request until it is answered, or the answer is no longer wanted.
     pub fn send(&self, request: &ClaimRequest) -> News {
         let (line, Some(runtime)) = (&self.line, &self.runtime) else { return News::Later };
         torc_failpoint::hit("runner.before_claim");
@@ -112,7 +113,7 @@ impl Exchange {
         News::Now
     }
 
-    /// Nobody wants an answer any more.
+    /// The answer is no longer wanted.
     pub fn close(&self) {
         self.is_closed.send_replace(true);
     }
@@ -120,7 +121,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        // Whoever is last may be a task of another runtime, which must not wait for this one to
+        // The last owner may be a task of another runtime, which must not wait for this one to
         // end.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

@@ -18,7 +18,7 @@
 //!
 //! It states facts and decides no retry. What it started does not outlive it or its attempt, it
 //! keeps its jobs running while the server is away, and it ends them before the server may give
-//! them to somebody else.
+//! them to another runner.
 
 mod actions;
 mod attempt;

@@ -1,4 +1,4 @@
-//! How other threads and tasks speak to whoever has the state.
+//! How other threads and tasks send messages to the thread that has the state.
 
 use crate::sys::{Poller, Wake};
 use std::io;
@@ -45,7 +45,7 @@ impl<T> Mailbox<T> {
         let _ = self.sender.send(message);
     }
 
-    /// Leaves a message. When the owner has gone there is nobody left whom it could concern.
+    /// Leaves a message. When the owner has gone the message is dropped.
     pub fn send(&self, message: T) {
         if self.sender.send(message).is_ok() && !self.bell.is_rung.swap(true, Ordering::AcqRel) {
             self.bell.wake.ring();
@@ -61,11 +61,11 @@ impl<T> Inbox<T> {
 
     /// Takes all messages that are there; `ready` is what the poller has just said.
     ///
-    /// The bell counts as heard only by whom the poller told: as long as somebody has yet to be
-    /// told, no sender need ring again.
+    /// The bell counts as heard only by the thread that the poller told: as long as one has yet to
+    /// be told, no sender need ring again.
     pub fn take(&self, ready: &[u64], messages: &mut Vec<T>) {
         if ready.contains(&self.key) {
-            // Before looking, so that whoever comes after the look rings again.
+            // Before looking, so that a sender after the look rings again.
             self.bell.is_rung.store(false, Ordering::Release);
         }
         messages.extend(self.receiver.try_iter());
@@ -104,7 +104,7 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(60), "stuck at {}", messages.len());
         }
         threads.into_iter().for_each(|t| t.join().unwrap());
-        // Whoever was overtaken has rung by now.
+        // A sender that was overtaken has rung by now.
         inbox.take(&wait(&poller, Duration::ZERO), &mut messages);
         assert!(wait(&poller, Duration::ZERO).is_empty(), "it rings although there is nothing");
     }

@@ -71,7 +71,8 @@ impl Runner {
         let blocking_dir = output_dir.clone();
         let leftovers =
             tokio::task::spawn_blocking(move || identity::end_leftovers(&blocking_dir)).await;
-        // Known to this process and the server only: a process that has it may speak as this runner.
+        // Known to this process and the server only: a process that has it may speak as this
+        // runner.
         let secret = random_key().map_err(|e| Error::system("get random numbers", e))?;
         let own = Identity::own();
         let tell = Teller { events: config.events.clone() };
@@ -165,7 +166,7 @@ impl Runner {
                     events.send(Event::StopReason(why));
                 }
                 events.send(Event::Shutdown(level));
-                // Nobody is left who could change their mind.
+                // No part is left that could change it.
                 if shutdown.changed().await.is_err() {
                     return;
                 }
@@ -304,7 +305,7 @@ fn rules(config: &Config, registered: &RunnerRegistered, tell: &Teller) -> Rules
 }
 
 fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: &str) -> Settings {
-    // Slurm kills what is left when its time is up; a limit that somebody gave on a terminal is
+    // Slurm kills what is left when its time is up; a limit that a user gave on a terminal is
     // when to begin to end.
     let (margin, reason_at_end) = match config.kind {
         RunnerKind::Slurm => (rules.grace + END_MARGIN, StopReason::RunnerTimeUp),
@@ -328,7 +329,7 @@ fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: 
     }
 }
 
-/// Tells whoever watches; makes nothing up when nobody does.
+/// Tells the observer, if there is one.
 #[derive(Clone)]
 struct Teller {
     events: Option<UnboundedSender<RunnerEvent>>,

@@ -1,7 +1,7 @@
 //! Keeps results on disk while the server does not answer, so that not even the death of the runner
 //! loses them.
 //!
-//! One file per runner, a line per result, synced before anybody relies on it; it exists only
+//! One file per runner, a line per result, synced before any part relies on it; it exists only
 //! during an outage. A file whose runner is gone is delivered by the next one that works in the
 //! same directory.
 
@@ -180,7 +180,7 @@ fn read_abandoned(path: &Path, workflow_id: WorkflowId) -> Option<Abandoned> {
     if header.workflow_id != workflow_id || !header.owner.is_dead() {
         return None;
     }
-    // The last line may be torn: its runner died while writing it, and nobody relied on it.
+    // The last line may be torn: its runner died while writing it, before anything relied on it.
     let reports = lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
     Some(Abandoned { path: path.into(), runner_id: header.runner_id, reports })
 }

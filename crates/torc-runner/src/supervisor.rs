@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!            start, stop                        tasks: launch, clean up, sample, sweep
-//! executor ──────────────▶ supervisor ────────────────────────────▶ whoever may block
+//! executor ──────────────▶ supervisor ────────────────────────────▶ threads that may block
 //!          ◀────────────── one at a time ◀───────────────────────── (answers by mailbox)
 //!            Started, Ended     ▲ pidfds, alarms
 //! ```
@@ -64,7 +64,7 @@ pub struct Rules {
 /// Why a process is ended by us.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StopReason {
-    /// Somebody canceled it.
+    /// A user canceled it.
     Canceled,
     /// The runner was told to stop.
     Stopped,
@@ -245,10 +245,10 @@ pub struct Supervisor {
     sweep_cost: Duration,
     strangers: Strangers,
     next_scan: Instant,
-    /// When to look for launches of which nobody has told aloud.
+    /// When to look for launches whose message rang no bell.
     next_look: Option<Instant>,
     newest: u64,
-    /// A child of ours that is nobody's leftover.
+    /// A child of ours that belongs to no attempt.
     guard: Arc<AtomicI32>,
 }
 
@@ -327,7 +327,7 @@ impl Supervisor {
         self.tasks.push(move || {
             let result = launch(&setup, &order);
             let child = result.as_ref().ok().map(|launched| (launched.pid, launched.pidfd.clone()));
-            // Before anybody can hear of the end.
+            // Before the end is sent.
             answers.send_quietly(Done::Launched(id, result));
             let Some((pid, pidfd)) = child else { return News::Now };
             let child = Child::new(pid, id, move || {
@@ -564,9 +564,9 @@ impl Supervisor {
             tracing::warn!(pid, %error, "cannot end the rest of a process group");
         }
         let Reap::Ended(Reaped { status, cpu, max_rss_bytes, .. }) = sys::reap(pid) else {
-            // Somebody else in this process has waited for it: nothing is known, which must not
+            // Another part of this process has waited for it: nothing is known, which must not
             // look like success.
-            tracing::error!(pid, "a child was reaped by somebody else");
+            tracing::error!(pid, "a child was reaped by another part of this process");
             let error = LaunchError {
                 message: format!("the end of process {pid} was missed"),
                 return_code: 127,
@@ -690,7 +690,7 @@ impl Supervisor {
 
     /// Does what is due.
     pub fn on_time(&mut self, now: Instant, out: &mut Vec<ProcessEvent>) {
-        // Whoever calls has just looked.
+        // The caller has just looked.
         self.next_look = self.next_look.filter(|at| *at > now);
         while let Some((at, id)) = self.alarms.first().copied().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, id));
@@ -858,7 +858,7 @@ impl Supervisor {
                 self.strangers = cleanup::sweep(&self.scanner, order);
             }
         }
-        // Not left to whoever drops it last: the process may be gone by then.
+        // Not left to its last owner: the process may be gone by then.
         if let Some(cgroups) = &self.setup.cgroups {
             cgroups.remove();
         }

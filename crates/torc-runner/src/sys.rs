@@ -170,7 +170,7 @@ impl Poller {
     }
 
     /// Waits for `fd` to become readable, too, and tells one of those who wait each time it does,
-    /// whether or not anybody reads. Closing `fd` takes it out again.
+    /// whether or not a thread reads. Closing `fd` takes it out again.
     pub fn add(&self, fd: impl AsFd, key: u64) -> io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), flags)?)

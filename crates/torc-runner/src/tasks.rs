@@ -1,8 +1,8 @@
 //! Work that may block: starting processes, looking at files, reading the process table, asking the
 //! server.
 //!
-//! Whoever has the state only says what is to be done; it is done after the state has been let go,
-//! because a file system may hang and a server may not answer.
+//! The thread that has the state only says what is to be done; it is done after the state has been
+//! let go, because a file system may hang and a server may not answer.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,18 +10,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// One piece of work. What it finds out goes into a mailbox, quietly.
 pub type Task = Box<dyn FnOnce() -> News + Send>;
 
-/// What whoever has done a task should do next.
+/// What a thread that has done a task should do next.
 #[derive(Debug)]
 pub enum News {
     /// Look: there is something in a mailbox.
     Now,
-    /// What is in a mailbox may wait until somebody looks for another reason.
+    /// What is in a mailbox may wait until a thread looks for another reason.
     Later,
     /// The same, and see to it that the end of this process is heard of.
     Child(Child),
 }
 
-/// A process that has just been started and that nobody watches yet.
+/// A process that has just been started and is not watched yet.
 pub struct Child {
     /// Its number.
     pub pid: i32,

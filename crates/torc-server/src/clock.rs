@@ -8,8 +8,8 @@ pub fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Milliseconds since this machine was started, sleep included. Nobody can set it: a lease is
-/// measured by it.
+/// Milliseconds since this machine was started, sleep included. No user or daemon can set it: a
+/// lease is measured by it.
 pub fn boottime_ms() -> i64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)

@@ -12,7 +12,7 @@ use torc_engine::{Change, End, Workflow};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{ActionState, AttemptState, EndedBy, JobStatus, Origin, Outcome};
 
-/// What was promised to somebody, and what is counted apart from the engine.
+/// What was promised to a client, and what is counted apart from the engine.
 pub struct Checker {
     scenario: Rc<Scenario>,
     /// Completions that a runner was told have counted.
@@ -29,7 +29,7 @@ pub struct Checker {
     touched: BTreeSet<usize>,
     /// Where actions stand, as far as it was written.
     actions: BTreeMap<ActionId, (ActionState, Option<RunnerId>)>,
-    /// When they were given to somebody.
+    /// When they were given to a runner.
     given: BTreeMap<ActionId, i64>,
     /// When runners heard that they must stop an attempt.
     pub ordered: BTreeMap<AttemptId, i64>,
@@ -206,7 +206,7 @@ impl Checker {
         }
         if origin == Origin::Handler {
             let Some(rule) = of.and_then(|a| durable.attempt(a)).and_then(|a| a.rule) else {
-                return Err(format!("job {job} was retried by a rule that nobody wrote down"));
+                return Err(format!("job {job} was retried by a rule that is not in its handler"));
             };
             let uses = self.rules.entry((job, run, rule)).or_default();
             *uses += 1;
@@ -267,7 +267,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Actions that were given to somebody before this time and are not reported: their owners
+    /// Actions that were given to a runner before this time and are not reported: their owners
     /// should know of them.
     pub fn given_before(&self, before: i64) -> Vec<(ActionId, RunnerId)> {
         let old = |id: &ActionId| self.given.get(id).is_some_and(|at| *at < before);
@@ -484,7 +484,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Nobody has an attempt for long after its death.
+    /// No runner has an attempt for long after its death.
     pub fn check_ghosts(
         &self,
         server: &Server,

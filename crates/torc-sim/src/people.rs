@@ -9,7 +9,7 @@ use torc_model::status::JobStatus;
 const LOOK: i64 = 20_000;
 
 impl World {
-    /// Somebody does something, sensible or not.
+    /// A user does something, sensible or not.
     pub(crate) fn intervene(&mut self) {
         let flow = self.rng.below(self.scenario.flows.len() as u64) as usize;
         let count = self.scenario.flows[flow].jobs.len() as u64;

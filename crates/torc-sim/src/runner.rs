@@ -174,8 +174,8 @@ impl World {
         self.plan_exchange(slot, 1);
     }
 
-    /// Once faults have stopped, whoever speaks with the server knows soon of the actions it was
-    /// given.
+    /// Once faults have stopped, a runner that speaks with the server knows soon of the actions it
+    /// was given.
     pub(crate) fn check_actions(&mut self) {
         for (action, owner) in self.checker.given_before(self.now - UNHEARD) {
             let slot = self
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Work became ready: whoever waits for it looks.
+    /// Work became ready: waiting claims look.
     pub(crate) fn wake_runners(&mut self) {
         for slot in 0..self.runners.len() {
             if self.runners[slot].is_alive && self.runners[slot].exchange.is_none() {
@@ -561,7 +561,7 @@ impl World {
             format!("slot {slot}: the process of attempt {attempt} ends, killed: {killed}")
         });
         match stop {
-            // Not ours any more: nobody wants to hear of it, only that it is gone.
+            // Not ours any more: its end is not reported, only that it is gone.
             Some(None) => {
                 let runner = &mut self.runners[slot];
                 runner.held.remove(&attempt);

@@ -40,7 +40,7 @@ pub enum Sabotage {
     WallClockLeases,
     /// A dead runner's attempts are queued again before its processes can be gone.
     EvidenceActsTooSoon,
-    /// Nobody looks for dead runners.
+    /// The server does not look for dead runners.
     NoSweep,
     /// A runner that is cut off lets its jobs run.
     NoSelfFence,
@@ -60,7 +60,7 @@ pub enum Sabotage {
     ReservationsIgnored,
     /// Reservations outlive the server that made them.
     ReservationsOutliveBoot,
-    /// Reservations end only when somebody releases them.
+    /// Reservations end only when they are released.
     ReservationsForEver,
 }
 

@@ -172,7 +172,7 @@ impl Server {
         self.limits.values_mut().for_each(|limit| limit.paused = paused);
     }
 
-    /// Somebody reserved the named limit.
+    /// A user reserved the named limit.
     pub fn is_limit_reserved(&self) -> bool {
         self.reserved.iter().any(|r| r.scope == Scope::Limit)
             && self.sabotage != Some(Sabotage::ReservationsIgnored)

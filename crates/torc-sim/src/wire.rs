@@ -106,7 +106,7 @@ pub enum Request {
     ActionDone(RunnerId, ActionId),
     /// A runner leaves.
     Goodbye(RunnerId),
-    /// Somebody wants something of a workflow.
+    /// A user wants something of a workflow.
     Person(usize, Wish),
 }
 

@@ -42,7 +42,7 @@ pub enum Client {
     Exchange(usize, u32),
     /// A runner's heartbeat.
     Beat(usize, u32),
-    /// Somebody.
+    /// A user.
     Person,
 }
 
@@ -79,9 +79,9 @@ pub enum Event {
     Stall,
     /// A runner leaves.
     Leave,
-    /// Somebody intervenes.
+    /// A user intervenes.
     People,
-    /// Somebody looks after what waits for people.
+    /// A user looks after what waits for people.
     Tend,
     /// Faults stop.
     Calm,
@@ -286,7 +286,7 @@ impl World {
         {
             if row.complete {
                 stuck.push(format!(
-                    "workflow {flow} has actions that nobody executes: {:?}",
+                    "workflow {flow} has actions that no runner executes: {:?}",
                     row.actions
                 ));
             }
@@ -315,7 +315,7 @@ impl World {
         }
     }
 
-    /// Writes a line of the trace, if somebody wants one.
+    /// Writes a line of the trace, if one is wanted.
     pub(crate) fn note(&mut self, line: impl FnOnce(&Self) -> String) {
         if self.trace.is_some() {
             let text = format!("{:>10.3} {}", self.now as f64 / 1000.0, line(self));

@@ -17,7 +17,7 @@ pub struct Machine {
     pub num_cpus: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// GPUs; none if nobody counted.
+    /// GPUs; none if they were not counted.
     pub num_gpus: Option<u32>,
 }
 

@@ -348,7 +348,7 @@ pub(crate) fn excerpt(text: &str) -> String {
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// More than this many are not collected; nobody reads them.
+    /// More than this many are not collected: no user reads them.
     pub const MAX: usize = 100;
 
     /// Adds one, unless there are too many already.
@@ -539,7 +539,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 pub struct Advice(Cell<usize>);
 
 impl Default for Advice {
-    /// As many comparisons as nobody notices.
+    /// As many comparisons as take no noticeable time.
     fn default() -> Self {
         Self(Cell::new(10_000))
     }

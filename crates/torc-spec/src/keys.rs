@@ -188,7 +188,7 @@ pub static WORKFLOW: Object = Object {
     check: Some(checks::workflow),
     fields: &[
         field("name", Shape::Name, "Name of the workflow.").required(),
-        field("user", Shape::Line, "Who it belongs to; whoever creates it unless set."),
+        field("user", Shape::Line, "Who it belongs to; the user who creates it unless set."),
         field("description", Shape::Text, "Free text."),
         field("project", Shape::Line, "Free text to group workflows by."),
         field("metadata", Shape::Metadata, "Any data to keep with the workflow."),

@@ -1,4 +1,4 @@
-//! Doubts that are no mistakes: names nobody uses, jobs that fit nowhere, rules that never match.
+//! Doubts that are no mistakes: unused names, jobs that fit nowhere, rules that never match.
 
 use crate::analysis::{Machine, Site};
 use crate::diagnostic::{Diagnostic, Diagnostics, excerpt, suggest};
@@ -108,7 +108,8 @@ impl Lint<'_> {
         }
     }
 
-    /// Limits that jobs take and nobody sets. A spec that sets none relies on those of the server.
+    /// Limits that jobs take and the spec does not set. A spec that sets none relies on those of
+    /// the server.
     fn unknown_limits(&mut self) {
         let (spec, plan) = (self.spec, self.plan);
         let known = spec.document.limits.keys().map(String::as_str);
@@ -146,7 +147,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Files and user data that no job touches, outputs that nobody reads, and two names for one
+    /// Files and user data that no job touches, outputs that no job reads, and two names for one
     /// path.
     fn unread(&mut self) {
         let plan = self.plan;
@@ -274,7 +275,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Somebody forgot the unit.
+    /// The unit was forgotten.
     fn tiny(&mut self) {
         const LEAST: Memory = Memory(1 << 20);
         for (index, wanted) in self.plan.resource_requirements.iter().enumerate() {
@@ -402,8 +403,8 @@ impl Lint<'_> {
         }
     }
 
-    /// Jobs that wait for a runner with a label. Only who starts a runner gives it one, and nobody
-    /// does so in Slurm.
+    /// Jobs that wait for a runner with a label. A label is given when a runner is started, and no
+    /// command starts one with a label in Slurm.
     fn labels(&mut self) {
         let plan = self.plan;
         let mut waiting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -433,7 +434,7 @@ impl Lint<'_> {
                     excerpt(scheduler),
                     excerpt(label)
                 );
-                let help = "leave out `label`, or `scheduler` if somebody starts `torc runner ... --label` for it";
+                let help = "leave out `label`, or `scheduler` if you start `torc runner ... --label` for it";
                 self.say(
                     &At::top("jobs").index(*origin).key("label"),
                     Diagnostic::warning(message).help(help),

@@ -2,7 +2,7 @@
 //! times the file.
 //!
 //! The elements stand one after the other as bytes, with their places, and are made into nodes one
-//! at a time whenever somebody looks. Only the list of jobs is ever kept like this, and only if it
+//! at a time whenever it is read. Only the list of jobs is ever kept like this, and only if it
 //! is long.
 
 use crate::keys;

@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         }
         for (position, field) in object.fields.iter().enumerate() {
             if misspelt.contains(&field.key) && !seen.iter().any(|(other, _)| *other == position) {
-                // Whoever meant this key by another word has been told so.
+                // The author who meant this key by another word has been told so.
                 canonical.push((position, wrong(field, span)));
             } else if field.required && !seen.iter().any(|(other, _)| *other == position) {
                 let message = format!("{} has no `{}`", object.name, field.key);

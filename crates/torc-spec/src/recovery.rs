@@ -89,7 +89,7 @@ fn list(
         by.extend(step.retry.as_ref().filter(|retry| retry.attempts > 1).map(retry_words));
         by.extend(step.on_failure.as_ref().map(handler_words));
         if by.is_empty() && step.continue_on_error {
-            by.push("nobody; the job goes on".into());
+            by.push("no handler; the job continues".into());
         }
         let outcome = outcome_of(step.on_failure.as_ref(), step.continue_on_error);
         add(Some(step.name.clone().unwrap_or_else(|| path.clone())), by, outcome);

@@ -263,7 +263,7 @@ fn names(tree: &Node, is_such: impl Fn(&Node) -> bool) -> usize {
 /// nothing that may follow from what is known already: entries with a mistake are not judged again,
 /// and nothing is if a mistake is about more than one entry.
 fn look_further(tree: Node, map: SourceMap, found: &mut Diagnostics) {
-    /// Nobody waits longer than that for more of the same.
+    /// No user waits longer than that for more of the same.
     const MAX_JOBS: usize = 100_000;
     let wrong: HashSet<String> = found
         .iter()

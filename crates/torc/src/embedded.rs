@@ -18,9 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the server is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// Answers this command and ends; nobody else may rely on it, so it does not say where it is.
+    /// Answers this command and ends; no other command may rely on it, so it does not say where it
+    /// is.
     Look,
-    /// Serves a run, and everybody who asks meanwhile.
+    /// Serves a run, and every command that asks meanwhile.
     Run {
         /// The port of a server whose place it takes, so that those who use it find it again.
         port: u16,

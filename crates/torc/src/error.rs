@@ -64,7 +64,7 @@ pub enum Error {
         /// Why it could not be told.
         error: Box<Error>,
     },
-    /// Nobody reads our output any more (`torc jobs list | head`).
+    /// The reader of our output has gone (`torc jobs list | head`).
     OutputClosed,
 }
 

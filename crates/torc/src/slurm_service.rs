@@ -1,5 +1,5 @@
 //! What a server does about Slurm when it can see it: sends what waits, looks at what runs, takes
-//! back what nobody needs. Uses the same API as everybody else.
+//! back what no job needs. Uses the same API as every client.
 
 use std::time::Duration;
 use tokio::sync::watch;
@@ -7,10 +7,11 @@ use tokio::time::Instant;
 use torc_client::Client;
 use torc_runner::slurm::{Allocator, Slurm};
 
-/// Whoever asks for nodes usually sends the request as well and tells its user; this is for what
-/// nobody sends.
+/// A command that asks for nodes usually sends the request as well and tells its user; this is for
+/// what was not sent.
 const LEAVE_TO_OTHERS: Duration = Duration::from_secs(2);
-/// Slurm tells nobody what becomes of jobs, so it is asked; one query answers for all allocations.
+/// Slurm sends no notice of what becomes of jobs, so it is asked; one query answers for all
+/// allocations.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Runs until the server ends; `planned` changes whenever allocations were planned. Does nothing

@@ -30,7 +30,7 @@ pub struct WorkflowView {
     pub created_ms: i64,
     /// The current run; 0 before the first initialize.
     pub run_id: i64,
-    /// Somebody canceled it.
+    /// A user canceled it.
     pub is_canceled: bool,
     /// Hidden from lists.
     pub is_archived: bool,
@@ -55,7 +55,7 @@ pub struct StatusView {
     pub total: i64,
     /// Every job is final.
     pub is_complete: bool,
-    /// Somebody canceled it.
+    /// A user canceled it.
     pub is_canceled: bool,
     /// Hidden from lists.
     pub is_archived: bool,
@@ -332,7 +332,7 @@ pub struct IsCompleteView {
     pub workflow_id: WorkflowId,
     /// Every job is final.
     pub is_complete: bool,
-    /// Somebody canceled it.
+    /// A user canceled it.
     pub is_canceled: bool,
 }
 

@@ -28,7 +28,7 @@ use crate::units::Memory;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Below this confidence nobody acts without being asked.
+/// Below this confidence nothing is done without being asked.
 pub const SURE_ENOUGH: f64 = 0.7;
 
 /// A process that used at least this share of its limit when it was killed was most likely killed
@@ -304,7 +304,7 @@ pub fn diagnose_with(rules: &Rules, facts: &Facts<'_>) -> Option<Diagnosis> {
             0.99,
             "the time of its allocation was over before it had ended",
         ),
-        Cause::Canceled => Diagnosis::new(Kind::Canceled, 0.99, "somebody canceled it"),
+        Cause::Canceled => Diagnosis::new(Kind::Canceled, 0.99, "a user canceled it"),
         Cause::Stopped => Diagnosis::new(Kind::Stopped, 0.99, "its runner was told to stop"),
         Cause::Checkpoint => {
             Diagnosis::new(Kind::Checkpoint, 0.99, "it saved its state and asked to be continued")
@@ -337,8 +337,8 @@ pub fn diagnose_with(rules: &Rules, facts: &Facts<'_>) -> Option<Diagnosis> {
     Some(diagnosis)
 }
 
-/// What the rules call `sure` is a judgement of one line. Measured on real failures the decision was
-/// wrong half as often as that says: the other evidence, and what is usual, agree with it.
+/// What the rules call `sure` is a judgement of one line. Measured on real failures the decision
+/// was wrong half as often as that says: the other evidence, and what is usual, agree with it.
 fn calibrated(sure: f64) -> f64 {
     ((1.0 - (1.0 - sure) * 0.5) * 1000.0).round() / 1000.0
 }
@@ -554,7 +554,7 @@ fn signal(facts: &Facts<'_>, number: i64, certainty: f64, text: Option<&Found>) 
         _ => Diagnosis::new(
             Kind::Killed,
             certainty.min(0.8),
-            format!("somebody else sent it {name}"),
+            format!("another process sent it {name}"),
         ),
     }
 }
@@ -566,7 +566,7 @@ fn killed(facts: &Facts<'_>, name: &str, certainty: f64) -> Diagnosis {
         return Diagnosis::new(
             Kind::Killed,
             certainty.min(0.75),
-            format!("somebody else sent it {name}"),
+            format!("another process sent it {name}"),
         );
     };
     let share = peak.0 as f64 / limit.0 as f64;
@@ -574,7 +574,7 @@ fn killed(facts: &Facts<'_>, name: &str, certainty: f64) -> Diagnosis {
         return Diagnosis::new(
             Kind::Killed,
             certainty.min(0.8),
-            format!("somebody else sent it {name}; it used {:.0}% of its memory", share * 100.0),
+            format!("another process sent it {name}; it used {:.0}% of its memory", share * 100.0),
         );
     }
     let summary = format!("{name}, and it used {:.0}% of its {limit} of memory", share * 100.0);
@@ -621,8 +621,8 @@ fn is_race(facts: &Facts<'_>, found: &Found) -> bool {
 }
 
 /// The program says that it was refused memory. More of ours helps only if ours was in the way: the
-/// kernel kills at our limit and refuses nothing, so a refusal comes from a limit of its own, unless
-/// the runtime sizes its heap by ours or its use came near.
+/// kernel kills at our limit and refuses nothing, so a refusal comes from a limit of its own,
+/// unless the runtime sizes its heap by ours or its use came near.
 fn memory_words(facts: &Facts<'_>, found: &Found) -> Diagnosis {
     /// Use that is near enough for a program that watches itself.
     const NEAR: f64 = 0.7;

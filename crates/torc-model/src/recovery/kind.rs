@@ -15,7 +15,7 @@ words! {
         Timeout = "timeout",
         /// The time of its runner or allocation was over first.
         Walltime = "walltime",
-        /// The scheduler gave its node to somebody else.
+        /// The scheduler gave its node to another job.
         Preempted = "preempted",
         /// Its node failed.
         NodeFail = "node_fail",
@@ -39,7 +39,7 @@ words! {
         RecoveryScript = "recovery_script",
         /// A step of it did not give what it should, although its program may have succeeded.
         Step = "step",
-        /// Somebody else killed it.
+        /// Another process killed it.
         Killed = "killed",
         /// A fault of the program at the level of the machine: SIGSEGV, SIGABRT and the like.
         Crash = "crash",
@@ -88,7 +88,7 @@ impl Kind {
             Self::SpawnError => "could not be started",
             Self::RecoveryScript => "its recovery script failed",
             Self::Step => "a step did not give what it should",
-            Self::Killed => "killed by somebody else",
+            Self::Killed => "killed from outside",
             Self::Crash => "crashed",
             Self::DiskFull => "the disk is full",
             Self::Quota => "the disk quota is used up",

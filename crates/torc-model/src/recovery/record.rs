@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 const ENOUGH_TRIES: i64 = 5;
 /// The chance of success must be at least this, with 90 % certainty.
 const GOOD_CHANCE: f64 = 0.7;
-/// Tries that failed the same way, without one that succeeded, after which nobody needs to be
-/// asked.
+/// Tries that failed the same way, without one that succeeded, after which no user or agent needs
+/// to be asked.
 const ENOUGH_FAILURES: i64 = 2;
 /// Outcomes count for deciding this long. Programs, machines and services change; what is older is
 /// shown, and decides nothing.
@@ -82,7 +82,7 @@ impl Record {
         Self::day(now_ms) - DAYS
     }
 
-    /// What the record alone decides, and why; `None` when somebody has to be asked.
+    /// What the record alone decides, and why; `None` when a user or agent has to be asked.
     pub fn verdict(&self) -> Option<(Verdict, String)> {
         let Counts { tries, succeeded, failed_same, .. } = self.again;
         if tries >= ENOUGH_TRIES && self.again.certain_chance() >= GOOD_CHANCE {

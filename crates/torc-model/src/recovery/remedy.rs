@@ -23,8 +23,8 @@ pub const LARGEST_MULTIPLIER: f64 = 100.0;
 /// of real programs that had too little, five of six are below.
 const MEMORY_STEP: f64 = 2.0;
 
-/// Time grows to this many times what it was where nothing tells how much is needed. A limit that is
-/// too high costs nothing while the job ends before it; a second timeout costs all of its time.
+/// Time grows to this many times what it was where nothing tells how much is needed. A limit that
+/// is too high costs nothing while the job ends before it; a second timeout costs all of its time.
 const TIME_STEP: f64 = 4.0;
 
 /// A plan grows by this: what is asked of the batch system makes jobs wait.
@@ -147,7 +147,7 @@ pub enum Action {
     MoreTime,
     /// Another attempt, nothing changed.
     Again,
-    /// Nothing, unless somebody asks for it.
+    /// Nothing, unless a user asks for it.
     Skip,
     /// Nothing can be done.
     Impossible,
@@ -200,7 +200,7 @@ impl Remedy {
             Kind::Lost | Kind::Preempted | Kind::NodeFail | Kind::Stopped | Kind::Checkpoint => {
                 Self::new(Action::Again, format!("not its fault: {}", diagnosis.kind.title()))
             }
-            Kind::Canceled => Self::new(Action::Skip, "somebody canceled it on purpose"),
+            Kind::Canceled => Self::new(Action::Skip, "a user canceled it on purpose"),
             _ if diagnosis.nature == Nature::Transient && diagnosis.confidence >= WORTH_A_TRY => {
                 Self::new(Action::Again, format!("this passes: {}", diagnosis.kind.title()))
             }

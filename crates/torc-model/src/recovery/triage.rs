@@ -44,7 +44,7 @@ words! {
         FailedSame = "failed_same",
         /// It failed in another way.
         FailedOther = "failed_other",
-        /// Somebody stopped it.
+        /// A user stopped it.
         Canceled = "canceled",
     }
 }
@@ -288,7 +288,7 @@ pub struct PendingExample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Runtime>,
     /// The last lines that the job wrote to standard error, escaped and masked. Written by the job:
-    /// nothing in it is an instruction to whoever reads it.
+    /// nothing in it is an instruction to its reader.
     pub untrusted_stderr_tail: String,
     /// Why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

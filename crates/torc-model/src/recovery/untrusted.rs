@@ -1,7 +1,7 @@
-//! Makes what a job wrote safe to hand to somebody who reads it: bounded, without control
+//! Makes what a job wrote safe to hand to a reader: bounded, without control
 //! characters, without secrets.
 //!
-//! Nothing here makes the words true or harmless. Whoever reads them must not be able to do more
+//! Nothing here makes the words true or harmless. A reader must not be able to do more
 //! than give a verdict.
 
 use regex::{Captures, Regex};

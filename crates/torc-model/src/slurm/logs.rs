@@ -122,7 +122,8 @@ pub fn scan(text: &str) -> Vec<Issue> {
 pub struct LastWord {
     /// One sentence.
     pub text: &'static str,
-    /// What that is for the jobs in it; none: somebody's decision, which Slurm does not explain.
+    /// What that is for the jobs in it; none: a user's or operator's decision, which Slurm does not
+    /// explain.
     pub cause: Option<Cause>,
 }
 

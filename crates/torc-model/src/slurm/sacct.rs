@@ -136,8 +136,8 @@ fn record(line: &str, columns: &BTreeMap<&str, usize>) -> Record {
 }
 
 /// The newest record of the job itself; ids are reused after a controller's crash, so the name must
-/// fit as well. A record without a name yet may be anybody's, so it counts only when there is none
-/// with the name.
+/// fit as well. A record without a name yet may be another user's, so it counts only when there is
+/// none with the name.
 pub fn newest<'a>(records: &'a [Record], id: &str, name: &str) -> Option<&'a Record> {
     let find =
         |fits: &dyn Fn(&Record) -> bool| records.iter().rev().find(|r| r.job_id == id && fits(r));

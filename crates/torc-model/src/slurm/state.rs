@@ -3,7 +3,7 @@
 use crate::status::Cause;
 use serde::{Deserialize, Serialize};
 
-/// What is known about an allocation. Not knowing is an answer of its own: nobody's job fails
+/// What is known about an allocation. Not knowing is an answer of its own: no job fails
 /// because of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
@@ -82,7 +82,7 @@ pub fn verdict(word: &str, reason: Option<&str>) -> Verdict {
         "COMPLETING" | "STAGE_OUT" => alive(Phase::Leaving),
         "COMPLETED" => ended(Cause::Lost, "the allocation's script has ended"),
         "FAILED" => ended(Cause::Lost, "the allocation's script failed"),
-        "CANCELLED" => ended(Cause::Lost, "somebody canceled the allocation"),
+        "CANCELLED" => ended(Cause::Lost, "a user canceled the allocation"),
         "REVOKED" => ended(Cause::Lost, "another cluster started it"),
         "TIMEOUT" => ended(Cause::Walltime, "the allocation reached its walltime"),
         "DEADLINE" => ended(Cause::Lost, "the allocation missed its deadline"),

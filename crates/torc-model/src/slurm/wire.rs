@@ -1,4 +1,4 @@
-//! What travels about allocations between the server and whoever can speak to Slurm.
+//! What travels about allocations between the server and the clients that reach Slurm.
 
 use super::state::{Ending, Verdict};
 use crate::ids::{ActionId, JobId, WorkflowId};
@@ -54,7 +54,7 @@ pub struct AllocationView {
     pub ended_ms: Option<i64>,
     /// Not found in Slurm since.
     pub missing_since_ms: Option<i64>,
-    /// Nothing needs it any more; whoever can speak to Slurm takes it back.
+    /// Nothing needs it any more; a client that reaches Slurm takes it back.
     pub unneeded_since_ms: Option<i64>,
     /// Its jobs ran until its time was over, and none of them came to an end of its own.
     pub was_too_short: bool,
@@ -113,7 +113,7 @@ pub struct SubmissionOrder {
     pub name: String,
     /// So many allocations.
     pub count: i64,
-    /// Somebody may have sent it already: look for the name first.
+    /// It may have been sent already: look for the name first.
     pub look_first: bool,
     /// How to ask for nodes.
     #[schema(value_type = Object)]
@@ -154,7 +154,7 @@ pub enum SubmissionOutcome {
     Submitted(String),
     /// Slurm refused it.
     Refused(String),
-    /// Nobody knows; whoever comes next looks first.
+    /// Unknown; the next submitter looks first.
     Unknown(String),
 }
 

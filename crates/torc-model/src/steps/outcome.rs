@@ -104,7 +104,7 @@ pub enum AfterHandler {
     Rerun,
     /// Nothing more is tried.
     GiveUp,
-    /// The job ends as failed, and nobody tries again by himself.
+    /// The job ends as failed, and no automatic retry follows.
     Fatal,
 }
 

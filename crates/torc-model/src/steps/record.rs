@@ -117,7 +117,7 @@ pub struct Report {
     pub recovered: u32,
     /// Steps whose failure was tolerated.
     pub ignored: u32,
-    /// A handler failed whose failure is fatal: nobody may try again by himself.
+    /// A handler failed whose failure is fatal: no automatic retry follows.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fatal: bool,
     /// The step that failed for good.

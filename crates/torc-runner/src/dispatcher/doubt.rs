@@ -12,7 +12,7 @@ use torc_model::status::{Cause, EndDetail, EvidenceSource};
 
 /// What is kept back, oldest first.
 pub(super) struct Doubts {
-    /// How long; `None`: nobody signals jobs but their runner.
+    /// How long; `None`: only their runner signals jobs.
     patience: Option<Duration>,
     waiting: VecDeque<(Instant, Active, CompletionReport)>,
 }

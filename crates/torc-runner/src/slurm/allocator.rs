@@ -276,7 +276,7 @@ impl Allocator {
         let mut unsettled = false;
         for (row, known) in open.iter().zip(&known) {
             let look = observe(known, &queue, accounting.as_ref(), now);
-            // Being sent right now, or interrupted while being sent: whoever sends it looks for it.
+            // Being sent right now, or interrupted while being sent: its submitter looks for it.
             if look.is_missing && row.status == AllocationStatus::Submitting {
                 continue;
             }

@@ -159,7 +159,7 @@ async fn find_allocation(
 }
 
 /// Sends further allocations that actions of the workflow ask for, and takes back what nothing
-/// needs any more, in case nobody else can.
+/// needs any more, in case no other client can.
 async fn submit_more(client: Client, inside: Inside) {
     let allocator = match Allocator::new(client.detached(), Some(inside.output_dir.clone())) {
         Ok(allocator) => allocator,
@@ -189,7 +189,7 @@ mod tests {
         let late = dir.path().join("late");
         let refused = wait_for_dir(&late, Duration::ZERO).await.expect_err("it is not there");
         assert!(refused.contains(&late.display().to_string()), "{refused}");
-        // Mounted late: whoever waits gets it.
+        // Mounted late: the waiting thread gets it.
         let waiting = tokio::spawn({
             let late = late.clone();
             async move { wait_for_dir(&late, MOUNT_PATIENCE).await }

@@ -39,7 +39,7 @@ pub fn slots(most: u64, dir: &Path, workflow: i64) -> Vec<PathBuf> {
     (0..most).map(|number| dir.join(format!("agent_wf{workflow}_slot{number}"))).collect()
 }
 
-/// A slot that nobody holds, held now; it is free again when the file is closed.
+/// A slot that was free, held now; it is free again when the file is closed.
 pub fn free_slot(paths: &[PathBuf]) -> io::Result<Option<File>> {
     for path in paths {
         let file = open_slot(path)?;

@@ -1,5 +1,5 @@
 //! Waits for slots of the agent on behalf of attempts: one thread for each slot that is waited for,
-//! asleep until whoever holds it, in this process or another, lets go. What it gets goes to the
+//! asleep until its holder, in this process or another, lets go. What it gets goes to the
 //! attempt that has waited longest.
 
 use super::agent;

@@ -1,7 +1,7 @@
 //! The executor of steps as a conversation: it asks for one thing at a time and goes on with the
 //! answer.
 //!
-//! The executor itself is straight code, an `async fn` that nobody but [`StepRun::advance`] polls:
+//! The executor itself is straight code, an `async fn` that only [`StepRun::advance`] polls:
 //! it needs no runtime and no thread of its own, and while it waits for a process it is only a
 //! value.
 
@@ -124,7 +124,7 @@ impl StepRun {
 
     /// Goes on with the answer to what it asked last. May look at files.
     pub fn advance(&mut self, answer: Answer) -> Ask {
-        // Nobody has asked for `Begin`: it must not be taken for the answer to the first question.
+        // `Begin` answers no question: it must not be taken for the answer to the first question.
         self.port.with(|slot| {
             slot.answer = Some(answer).filter(|answer| !matches!(answer, Answer::Begin))
         });

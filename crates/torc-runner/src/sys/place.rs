@@ -11,15 +11,16 @@ use rustix::io;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::sync::LazyLock;
 
-/// Every processor there may ever be. Whoever may use these gets those that are added later, too.
+/// Every processor there may ever be. A thread that may use these gets those that are added later,
+/// too.
 static EVERYWHERE: LazyLock<CpuSet> = LazyLock::new(|| {
     let mut all = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
     all
 });
 
-/// What the kernel makes of that here. Asked by a thread of its own, so that nobody else is changed
-/// by it.
+/// What the kernel makes of that here. Asked by a thread of its own, so that no other thread is
+/// changed by it.
 static WIDEST: LazyLock<Option<CpuSet>> = LazyLock::new(|| {
     let ask = || sched_setaffinity(None, &EVERYWHERE).and_then(|()| sched_getaffinity(None)).ok();
     std::thread::Builder::new().spawn(ask).ok()?.join().ok()?
@@ -29,7 +30,7 @@ static WIDEST: LazyLock<Option<CpuSet>> = LazyLock::new(|| {
 pub struct Place(());
 
 impl Place {
-    /// Keeps this thread where it is, if it may be everywhere else as well. One that somebody has
+    /// Keeps this thread where it is, if it may be everywhere else as well. One that a user has
     /// given a list of processors is left alone, and so are all while some are away: what is
     /// allowed now would become a list for good.
     pub fn keep() -> Option<Self> {

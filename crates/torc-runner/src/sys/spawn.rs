@@ -154,7 +154,7 @@ pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError
     if pid < 0 {
         return Err(SpawnError::Process(error));
     }
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor for us, and no other owner has it.
     let pidfd = (pidfd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
     // SAFETY: `child` is a live variable; the child process may have written it behind the
     // compiler's back.

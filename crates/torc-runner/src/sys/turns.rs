@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The shortest turn that the scheduler grants, in nanoseconds.
 const SHORT_TURN: u64 = 100_000;
 
-/// Somebody in this process has asked for short turns.
+/// A part of this process has asked for short turns.
 static ARE_SHORT: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -27,7 +27,7 @@ pub fn prefer_short_turns() {
 }
 
 /// A thread that starts jobs keeps its wish to itself. The new process must not say so itself:
-/// whoever changes its wish gives up its turn, and would wait for a whole one of somebody else's
+/// a thread that changes its wish gives up its turn, and would wait for a whole one of another's
 /// just before its program runs.
 pub(super) fn keep_to_this_thread() {
     if ARE_SHORT.load(Ordering::Relaxed) && !ARE_OWN.replace(true) {
@@ -43,8 +43,8 @@ fn ask(for_what: impl FnOnce(&mut libc::sched_attr)) {
     // thread.
     let is_known =
         unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut wish, size, 0) } == 0;
-    // Whoever chose another policy knows better, and whoever has precedence needs no more; jobs
-    // would lose it.
+    // A user who chose another policy knows better, and a thread with precedence needs no more;
+    // jobs would lose it.
     if is_known && wish.sched_policy == libc::SCHED_OTHER.cast_unsigned() && wish.sched_nice >= 0 {
         for_what(&mut wish);
         // SAFETY: the pointer is to a live variable that holds its size. What fails changes

@@ -91,7 +91,7 @@ impl Work {
 
 async fn until_file(path: &Path) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    // Made by a shell, which tells nobody.
+    // Made by a shell, which sends no notice.
     while !path.exists() {
         assert!(Instant::now() < deadline, "waited in vain for {}", path.display());
         tokio::time::sleep(Duration::from_millis(5)).await;

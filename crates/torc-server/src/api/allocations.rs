@@ -89,8 +89,8 @@ pub async fn get_allocation(
     Ok(Json(allocation))
 }
 
-/// Asks for allocations; whoever can speak to Slurm sends them. A repeat with the same key changes
-/// nothing.
+/// Asks for allocations; a submitter that reaches Slurm sends them. A repeat with the same key
+/// changes nothing.
 #[utoipa::path(
     post,
     path = "/scheduled_compute_nodes",
@@ -109,7 +109,7 @@ pub async fn create_allocations(
     Ok(Json(app.store().schedule_nodes(request).await?))
 }
 
-/// Takes up what waits to be sent to Slurm; nobody else gets it for two minutes.
+/// Takes up what waits to be sent to Slurm; no other submitter gets it for two minutes.
 #[utoipa::path(
     post,
     path = "/scheduled_compute_nodes/begin",

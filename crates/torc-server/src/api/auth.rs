@@ -85,9 +85,9 @@ pub struct Authenticated;
 /// Who is asking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Caller {
-    /// Nobody known; only where a route is open.
+    /// No token; only on routes that need none.
     Stranger,
-    /// Somebody with a token.
+    /// A caller with a token.
     Known(Scope),
 }
 
@@ -237,7 +237,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        // Without the layer nobody is known.
+        // Without the layer there is no identity.
         Ok(parts.extensions.get().copied().unwrap_or(Self::Stranger))
     }
 }
@@ -269,8 +269,8 @@ impl Caller {
         }
     }
 
-    /// The filter of a list: what was asked for, if allowed; other tokens than the owner's see their
-    /// own workflow only.
+    /// The filter of a list: what was asked for, if allowed; other tokens than the owner's see
+    /// their own workflow only.
     pub fn narrow(self, asked: Option<i64>) -> Result<Option<i64>, ApiError> {
         match (self.scope()?.workflow(), asked) {
             (Some(own), None) => Ok(Some(own.0)),

@@ -52,7 +52,7 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidQuery, message).field(field)
     }
 
-    /// No token, or one that nobody knows.
+    /// No token, or an invalid one.
     pub fn unauthorized(message: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthorized, message)
             .hint("send `Authorization: Bearer TOKEN`; `torc server token` prints the token")
@@ -145,7 +145,7 @@ impl From<Refusal> for ApiError {
     }
 }
 
-/// Refuses a page that nobody should ask for.
+/// Refuses a page that is larger than the bound.
 pub fn check_paging(offset: Option<i64>, limit: Option<i64>) -> Result<(i64, i64), ApiError> {
     let offset = offset.unwrap_or(0);
     let limit = limit.unwrap_or(Paging::DEFAULT_LIMIT);

@@ -53,7 +53,7 @@ impl Front {
     }
 }
 
-/// The status of a workflow, if that is what is asked for, by somebody who is known to have the
+/// The status of a workflow, if that is what is asked for, by a caller that is known to have the
 /// right to it, and if all of it is in memory. Refusals and everything else are left to the routes,
 /// so there is one place where they are made.
 fn at_once(app: &App, head: &Parts) -> Option<Response> {

@@ -23,7 +23,7 @@ const JOB_ROLE: &str = "job";
 /// right workflow is for the handler to check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Everybody.
+    /// No token is needed.
     Open,
     /// The owner, and tokens with one of these roles.
     Roles {

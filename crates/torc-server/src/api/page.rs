@@ -1,4 +1,4 @@
-//! The page: a static shell without data, which anybody may load, and the headers around it.
+//! The page: a static shell without data, which loads without a token, and the headers around it.
 //!
 //! Files are compiled in. Every other path below `/ui/` gets the shell, which finds out by itself
 //! what to show. The page works below any path prefix that a proxy puts in front.
@@ -54,7 +54,8 @@ files!(
 /// What stands in for the server in an offline report; not served.
 pub const REPORT_SCRIPT: &str = include_str!("../../page/report.js");
 
-/// Scripts and styles only from here, nothing from text, nothing to elsewhere, in no other page's frame.
+/// Scripts and styles only from here, nothing from text, nothing to elsewhere, in no other page's
+/// frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";

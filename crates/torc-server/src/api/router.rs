@@ -2,7 +2,7 @@
 //!
 //! A route is what its handlers say of themselves. The server needs little of that to begin; what
 //! the OpenAPI document has to say costs far more to put together than everything else about a
-//! route, and is made when somebody wants it.
+//! route, and is made on the first request for it.
 
 use super::openapi::Rules;
 use super::{

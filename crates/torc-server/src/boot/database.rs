@@ -25,7 +25,7 @@ pub enum Journal {
     Rollback,
 }
 
-/// An open database that nobody else owns.
+/// An open database whose lock this process holds.
 #[derive(Debug)]
 pub struct Database {
     /// The only connection that may write.

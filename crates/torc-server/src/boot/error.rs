@@ -16,7 +16,7 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
-    /// A file or directory belongs to somebody else.
+    /// A file or directory belongs to another user.
     NotOurs {
         /// Which.
         path: PathBuf,

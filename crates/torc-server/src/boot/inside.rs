@@ -1,7 +1,7 @@
-//! The way in for whoever lives in the same process: the same front, without a connection.
+//! The way in for callers in the same process: the same front, without a connection.
 //!
-//! The thread that asks does the work, as far as that is possible (see `store/writer.rs`). Nobody
-//! has to be woken for it, neither there nor back, and nothing is copied through the kernel.
+//! The thread that asks does the work, as far as that is possible (see `store/writer.rs`). No other
+//! thread has to be woken for it, neither there nor back, and nothing is copied through the kernel.
 
 use super::listen::GRACE;
 use crate::api::Front;
@@ -28,7 +28,7 @@ impl std::error::Error for Ended {}
 /// Asks the server of this process, as long as there is one. Cheap to clone.
 #[derive(Clone)]
 pub struct Inside {
-    /// Whoever asks must not keep the database open.
+    /// A caller must not keep the database open.
     front: Weak<Front>,
     stop: CancellationToken,
     askers: TaskTracker,
@@ -46,18 +46,18 @@ impl Inside {
         if self.stop.is_cancelled() {
             return Err(Ended);
         }
-        // The front itself is given back at once: the end must find nobody who has it.
+        // The front itself is given back at once: the shutdown must find no other owner.
         let answer = self.front.upgrade().ok_or(Ended)?.answer(request);
         let answer = answer.await;
         drop(asker);
         Ok(answer)
     }
 
-    /// Waits until nobody asks any more, for a while. To be called after the stop.
+    /// Waits, with a deadline, until the last caller has its answer. To be called after the stop.
     pub(super) async fn end(&self) {
         self.askers.close();
         if tokio::time::timeout(GRACE, self.askers.wait()).await.is_err() {
-            tracing::warn!("somebody in this process still waits for an answer");
+            tracing::warn!("a caller in this process still waits for an answer");
         }
     }
 }

@@ -220,7 +220,7 @@ pub(super) async fn serve_connection<S>(
         }
     };
     if let Err(error) = ended {
-        // A client that went away or broke a limit: nothing to do, and nobody to tell.
+        // A client that went away or broke a limit: nothing to do, and no one left to answer.
         tracing::debug!(%error, "a connection ended badly");
     }
 }

@@ -98,7 +98,7 @@ impl Lock {
                     return Err(StartError::NoLocks { lock: path, source });
                 }
             }
-            // Somebody may have deleted the file between opening and locking: then this lock
+            // Another process may have deleted the file between opening and locking: then this lock
             // protects nothing.
             if !is_still_at(&file, &path).map_err(io("look at"))? {
                 continue;
@@ -172,7 +172,8 @@ fn write_record(file: &mut File, owner: &Owner, file_system: &FileSystem) -> io:
     match file_system {
         // Other machines must see it.
         FileSystem::Network(_) => file.sync_all(),
-        // Whoever could be kept away sees it at once; when the machine stops, so does the owner.
+        // Processes that the lock keeps away see it at once; when the machine stops, so does the
+        // owner.
         FileSystem::Local => Ok(()),
     }
 }

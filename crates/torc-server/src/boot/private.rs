@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
 
-/// Makes sure that a directory exists, is ours, and is closed to everybody else.
+/// Makes sure that a directory exists, is ours, and is closed to other users.
 pub fn ensure_directory(path: &Path) -> Result<(), StartError> {
     let io = |doing| move |source| StartError::Io { doing, path: path.to_path_buf(), source };
     if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {

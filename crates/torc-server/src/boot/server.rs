@@ -95,7 +95,8 @@ impl Server {
         if let Some(tls) = tls {
             tokio::spawn(tls.watch(stop.clone()));
         }
-        // Before anybody can claim: what died with an earlier server or runner is settled first.
+        // Before the first claim is answered: what died with an earlier server or runner is settled
+        // first.
         let found = match store.recover(Trigger::Boot).await {
             Ok(found) => found,
             Err(error) => {
@@ -191,7 +192,7 @@ impl RunningServer {
         self.allocations.clone()
     }
 
-    /// The way to it for whoever is in the same process.
+    /// The way to it for callers in the same process.
     pub fn inside(&self) -> Inside {
         self.inside.clone()
     }
@@ -332,7 +333,7 @@ async fn execute_schedules(store: Store, stop: CancellationToken) {
     }
 }
 
-/// What is left to do when nobody is served any more.
+/// What is left to do when the last request has been answered.
 struct Ending {
     store: Store,
     database: PathBuf,
@@ -383,13 +384,13 @@ async fn bind(options: &Options) -> Result<(TcpListener, String), StartError> {
     }
 }
 
-/// Where the last server of this directory listened. Its runners ask there until somebody answers.
+/// Where the last server of this directory listened. Its runners ask there until a server answers.
 fn last_port(state_dir: &Path) -> Option<u16> {
     std::fs::read_to_string(state_dir.join(PORT_FILE)).ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// The last server that was announced for this directory lived inside another command, which has
-/// perhaps ended: nobody starts it again.
+/// perhaps ended: no process starts it again.
 pub fn last_was_embedded(state_dir: &Path) -> bool {
     std::fs::read_to_string(state_dir.join(PORT_FILE))
         .is_ok_and(|text| text.split_whitespace().nth(1) == Some(EMBEDDED))
@@ -415,8 +416,8 @@ fn own_names(host: &str, address: SocketAddr, allowed: &[String]) -> Vec<String>
 /// The address that others can use: a server that listens everywhere is known by its machine's
 /// name.
 ///
-/// The name in an encrypted address must be one that the certificate names, so a name that was given
-/// with `--allowed-host` goes first there.
+/// The name in an encrypted address must be one that the certificate names, so a name that was
+/// given with `--allowed-host` goes first there.
 fn url(host: &str, address: SocketAddr, options: &Options) -> String {
     let port = address.port();
     let scheme = if options.tls.is_some() { "https" } else { "http" };

@@ -1,7 +1,7 @@
 //! Allocations: what was asked for, what was sent to Slurm, what was seen of it, and what follows
 //! for runners.
 //!
-//! Whoever can speak to Slurm does the speaking; every decision and every record is made here, in
+//! A client that reaches Slurm speaks to it; every decision and every record is made here, in
 //! one transaction.
 
 use super::last_words;
@@ -28,7 +28,7 @@ use torc_model::slurm::wire::{
 use torc_model::slurm::{Ending, Phase, Verdict};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause, EvidenceSource, Trigger};
 
-/// Longer than any `sbatch` may take; after that somebody else may take over, looking first.
+/// Longer than any `sbatch` may take; after that another submitter may take over, looking first.
 const SUBMIT_LEASE_MS: i64 = 120_000;
 
 /// A runner that spoke within this time is alive, whatever Slurm thinks: a dead `slurmd` does not
@@ -328,7 +328,8 @@ pub fn usable_of(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Gives a submitter what waits to be sent. Nobody else gets it until the submitter's time is over.
+/// Gives a submitter what waits to be sent. No other submitter gets it until this one's time is
+/// over.
 pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission) -> Result<SubmissionOrders, Failed> {
     if request.submitter.is_empty() {
         return Err(Refusal::invalid(
@@ -563,7 +564,7 @@ fn did_work(tx: &Tx<'_>, row: &AllocationView) -> Result<bool, Failed> {
     Ok(tx.db.prepare_cached(sql)?.exists(params![row.workflow_id.0, row.id])?)
 }
 
-/// Takes in what somebody saw of allocations in Slurm. Not knowing changes nothing.
+/// Takes in what a client saw of allocations in Slurm. Not knowing changes nothing.
 pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Failed> {
     let mut view = ObservedView { dry_run: seen.dry_run, ..ObservedView::default() };
     for item in &seen.items {
@@ -706,7 +707,7 @@ fn end_runners(
         if view.dry_run {
             continue;
         }
-        // Of several jobs nobody can tell which one took the memory.
+        // Of several jobs it is unknown which one took the memory.
         let cause = if cause == Cause::Oom && held != 1 { Cause::Lost } else { cause };
         let job = row.slurm_job_id.as_deref().unwrap_or("?");
         let evidence = Evidence {

@@ -22,7 +22,7 @@ use torc_model::recovery::{
 use torc_model::status::{Adjustable, Cause, JobStatus};
 use torc_model::units::{Memory, Runtime};
 
-/// More verdicts in one request are a mistake of whoever makes them.
+/// More verdicts in one request are a mistake of the caller.
 const MAX_CLASSIFICATIONS: usize = 10_000;
 /// Mistakes that are told; the rest is counted.
 const MAX_TOLD: usize = 20;
@@ -132,7 +132,7 @@ pub fn by_hand(
 
 fn author(by: Option<&str>, agent: Option<&str>) -> String {
     let by = by.map(|by| untrusted::line(by, LONGEST_AUTHOR)).filter(|by| !by.is_empty());
-    by.or_else(|| agent.map(str::to_owned)).unwrap_or_else(|| "somebody".into())
+    by.or_else(|| agent.map(str::to_owned)).unwrap_or_else(|| "a user".into())
 }
 
 /// The workflow takes verdicts. Answers with its threshold.

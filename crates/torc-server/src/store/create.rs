@@ -86,7 +86,7 @@ pub fn create(
     super::map::tie(&plan, &mut workflow);
     workflow.add_map_limits(&mut tx.state.limits);
     for (name, max) in &plan.limits {
-        // What somebody set on the server holds for all its workflows.
+        // What a user set on the server holds for all its workflows.
         if !tx.state.limits.contains_key(name) {
             super::reservations::set_limit(tx, name, *max)?;
         }

@@ -250,7 +250,7 @@ pub fn reinitialize(
     }
     tx.db.execute_batch("RELEASE edited_spec")?;
     for (name, max) in limits {
-        // What somebody set on the server holds for all its workflows.
+        // What a user set on the server holds for all its workflows.
         if !tx.state.limits.contains_key(&name) {
             super::reservations::set_limit(tx, &name, max)?;
         }
@@ -439,7 +439,7 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
             .hint("cancel the workflow first")
             .into());
     }
-    // With their rows gone nobody would know that these are ours.
+    // With their rows gone the server could not tell that these are ours.
     let open: i64 = tx
         .db
         .prepare_cached(
@@ -457,7 +457,7 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
     // The engine's copy goes first: whatever follows, it must not outlive the rows.
     reload(tx, id);
     tx.state.runners.retain(|_, runner| runner.workflow != id);
-    // Whoever follows events by their numbers must never meet an old number again.
+    // A client that follows events by their numbers must never meet an old number again.
     persist::remember(tx.db, "next_event_id", tx.state.next_event)?;
     tx.db.prepare_cached("DELETE FROM attempt WHERE workflow_id = ?1")?.execute([id.0])?;
     tx.db.prepare_cached("DELETE FROM job WHERE workflow_id = ?1")?.execute([id.0])?;
@@ -599,7 +599,7 @@ fn adjust_by_hand(
         attempt.max(1),
         &changes,
         why,
-        update.by.as_deref().unwrap_or("somebody"),
+        update.by.as_deref().unwrap_or("a user"),
     )
 }
 

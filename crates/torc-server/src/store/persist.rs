@@ -10,7 +10,7 @@ use torc_model::status::{ActionState, EndDetail, JobStatus, StatusReason};
 /// Who waits at the server and should look again, and what else the writer should know.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Wakes {
-    /// There may be work; whoever made it ready may have taken it in the same breath.
+    /// There may be work, unless the runner that made it ready took it in the same transaction.
     pub work: bool,
     /// Something else to hear of: an order, an action, the end.
     pub news: bool,
@@ -21,7 +21,7 @@ pub struct Wakes {
     pub last_end: Option<i64>,
 }
 
-/// Writes the changes in order. Tells whether somebody who waits should look again.
+/// Writes the changes in order. Tells whether waiting claims should look again.
 pub fn write(
     db: &Connection,
     workflow: WorkflowId,

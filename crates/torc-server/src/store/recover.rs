@@ -332,7 +332,7 @@ fn plan(failure: Failure, caps: &Caps, policy: &Policy) -> RecoverJob {
     }
 }
 
-/// It runs again although nobody knows a remedy.
+/// It runs again although no remedy is known.
 fn is_unknown(diagnosis: &Diagnosis) -> bool {
     !diagnosis.is_transient()
         && !matches!(

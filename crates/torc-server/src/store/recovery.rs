@@ -29,9 +29,9 @@ pub enum Trigger {
     /// The server begins; rows may be from anywhere.
     Boot,
     /// Every few seconds. Does not look at the rows of jobs: while a server has the database,
-    /// nobody else writes to it, and to look would cost as much as there are jobs.
+    /// no other process writes to it, and to look would cost as much as there are jobs.
     Sweep,
-    /// Somebody asks, for one workflow.
+    /// A user asks, for one workflow.
     Request {
         /// The one to look at.
         workflow: WorkflowId,
@@ -40,7 +40,7 @@ pub enum Trigger {
     },
 }
 
-/// A runner whose end nobody has recorded, as its row says.
+/// A runner whose end is not recorded, as its row says.
 #[derive(Clone, Debug)]
 pub struct Suspect {
     id: RunnerId,
@@ -51,7 +51,7 @@ pub struct Suspect {
     key: String,
     pid: i64,
     pid_start: i64,
-    /// Last word from it, or this server's begin; by the clock that nobody can set.
+    /// Last word from it, or this server's begin; by the monotonic clock.
     heard: i64,
     /// In ms; None: it was promised that silence never ends it.
     disown: Option<i64>,
@@ -368,7 +368,7 @@ fn end_dead(
     }
     let mut delivered = 0;
     for report in &suspect.spooled {
-        // What it finished while nobody could hear it is no loss.
+        // What it finished while no server could hear it is no loss.
         if tx
             .workflow(suspect.workflow)?
             .may_report(report.attempt.id, suspect.id, &report.attempt.token)
@@ -472,14 +472,14 @@ fn describe(what: Repair) -> &'static str {
     match what {
         Repair::AttemptWritten => "it was running without an attempt; one was written down as lost",
         Repair::Synchronized => "its attempt had ended, the job had not heard of it",
-        Repair::Decided => "its attempt had failed before anybody decided what follows",
+        Repair::Decided => "its attempt had failed before it was decided what follows",
         Repair::Queued => "it was ready but nothing was queued for it",
         Repair::AttemptDropped => "it had an attempt that it could not have",
         Repair::Released => "it waited for what had already happened",
     }
 }
 
-/// Attempts whose runner has ended: nobody has them.
+/// Attempts whose runner has ended: they have no holder.
 fn end_ownerless(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -542,7 +542,7 @@ fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Faile
     Ok(ends)
 }
 
-/// A row that stands for the runner nobody knows, so that a lost attempt has an owner.
+/// A row that stands for an unknown runner, so that a lost attempt has an owner.
 fn stand_in(tx: &mut Tx<'_>, id: WorkflowId) -> Result<RunnerId, Failed> {
     let key = format!("crash-recovery-{id}");
     let known: Option<i64> = tx
@@ -557,14 +557,14 @@ fn stand_in(tx: &mut Tx<'_>, id: WorkflowId) -> Result<RunnerId, Failed> {
             .prepare_cached(
                 "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, capacity,
                  output_dir, started_ms, last_seen_ms, ended_ms, end_reason)
-                 VALUES (?1, ?2, 'unknown', '', 0, 0, 'recovery', '{}', '', ?3, ?3, ?3, 'stands for a runner nobody knows')",
+                 VALUES (?1, ?2, 'unknown', '', 0, 0, 'recovery', '{}', '', ?3, ?3, ?3, 'stands for an unknown runner')",
             )?
             .insert(params![id.0, key, tx.now])?,
     };
     Ok(RunnerId(row))
 }
 
-/// Ends reservations whose time has come, or all of them at boot: whoever held one was cut off.
+/// Ends reservations whose time has come, or all of them at boot: their holders were cut off.
 pub fn expire_reservations(
     tx: &mut Tx<'_>,
     boot: bool,

@@ -158,7 +158,7 @@ fn insert_runner(
         pid: request.pid,
     };
     tx.state.runners.insert(id, runner);
-    // Whoever was alone hears that somebody else could do what it holds.
+    // A runner that was alone hears that another one could do what it holds.
     tx.wake_all();
     let data =
         serde_json::json!({"runner_id": id, "hostname": request.hostname, "pid": request.pid});
@@ -282,8 +282,8 @@ fn nobody_takes(
     let label = runners.get(&request.runner_id).and_then(|runner| runner.label.as_deref());
     let is_for_others = match label {
         None => !workflow.has_ready_for(&request.capacity, None),
-        // Whoever has a label was started for certain jobs and may be there before those who do the
-        // rest.
+        // A runner with a label was started for certain jobs and may be there before those who do
+        // the rest.
         Some(_) => workflow.never_fits(&request.capacity),
     };
     is_for_others
@@ -468,10 +468,10 @@ const REMEMBERED_ACTIONS: usize = 64;
 /// An action that was not reported this long after it was given is given again.
 const ACTION_FORGOTTEN_MS: i64 = 30_000;
 
-/// What is triggered goes to whoever asks first. The answer may get lost: the repeat gets the same
-/// actions again, and so does the first claim after a restart of the server, and any claim after a
-/// while, for a claim may be answered twice and only one of the answers be heard. A runner does not
-/// begin what it is executing.
+/// What is triggered goes to the runner that asks first. The answer may get lost: the repeat gets
+/// the same actions again, and so does the first claim after a restart of the server, and any claim
+/// after a while, for a claim may be answered twice and only one of the answers be heard. A runner
+/// does not begin what it is executing.
 fn claim_actions(
     tx: &mut Tx<'_>,
     id: WorkflowId,

@@ -1,8 +1,8 @@
 //! Allocations that nothing needs any more: what was not sent never is, and what waits in Slurm is
 //! marked.
 //!
-//! The mark is written before anybody speaks to Slurm and outlives every crash; whoever can speak
-//! to Slurm takes marked allocations back until they are gone. A marked one does not count for jobs
+//! The mark is written before Slurm is asked and outlives every crash; a client that reaches
+//! Slurm takes marked allocations back until they are gone. A marked one does not count for jobs
 //! that come to need nodes later; should it start all the same, it is as good as any other.
 
 use super::allocations::{COLUMNS, complete, view};

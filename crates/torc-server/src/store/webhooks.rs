@@ -22,7 +22,7 @@ pub const EVENTS: [&str; 6] = [
     "workflow.completed",
 ];
 
-/// Waits between tries, in seconds. After the last one the delivery is dead until somebody asks for
+/// Waits between tries, in seconds. After the last one the delivery is dead until a user asks for
 /// it again.
 const BACKOFF_SECONDS: [i64; 6] = [5, 15, 45, 135, 405, 1215];
 
@@ -69,7 +69,7 @@ pub fn load(db: &Connection) -> rusqlite::Result<Vec<Endpoint>> {
 fn public_name(event: &EventView) -> Option<&'static str> {
     match event.kind {
         EventKind::JobCompleted => Some("job.run.completed"),
-        // Somebody asked for another attempt. If the last one had ended before, its end was told
+        // A user asked for another attempt. If the last one had ended before, its end was told
         // then.
         EventKind::JobRetried if event.data.get("will_retry").is_none() => None,
         EventKind::JobFailed | EventKind::JobTerminated | EventKind::JobRetried => {
@@ -83,7 +83,7 @@ fn public_name(event: &EventView) -> Option<&'static str> {
     }
 }
 
-/// Writes a delivery for everybody who wants to hear of this event. Tells whether there was one.
+/// Writes a delivery for every webhook that wants this event. Tells whether there was one.
 pub fn enqueue(
     db: &Connection,
     endpoints: &[Endpoint],

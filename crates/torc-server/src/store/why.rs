@@ -23,7 +23,7 @@ fn explain_holdup(
     let what = holdup.text(known.pid);
     let host = &known.host;
     match holdup {
-        // A runner that speaks is not in anybody's way.
+        // A runner that speaks holds nothing up.
         Holdup::Deadline(_) | Holdup::NoDeadline if silent < LEASE_SECONDS => {}
         Holdup::Stopped => {
             explanation.details.push(format!("runner {runner} on {host} stands still: {what}"));

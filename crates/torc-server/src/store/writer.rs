@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Requests that arrive while a commit is under way share the next one, so that one flush serves
-//! many; an idle server commits at once. Nobody hears anything before the commit is on disk. When a
-//! request's SQL fails, its savepoint is rolled back and the engine's copy of the workflow is
-//! thrown away: the next request loads it again.
+//! many; an idle server commits at once. No caller gets an answer before the commit is on disk.
+//! When a request's SQL fails, its savepoint is rolled back and the engine's copy of the workflow
+//! is thrown away: the next request loads it again.
 //!
 //! There is a thread for all this. A small request that is the only one, on a disk that is quick,
 //! is carried out by the caller itself: two threads less have to be woken, which is much of what
@@ -37,7 +37,7 @@ const GROUP: usize = 256;
 /// over.
 const QUICK: Duration = Duration::from_millis(5);
 
-/// Finished workflows that nobody asked for leave memory after this many others were loaded.
+/// Finished workflows without requests leave memory after this many others were loaded.
 const KEEP_COMPLETE: usize = 16;
 
 /// Why a request was not carried out.
@@ -84,7 +84,7 @@ pub struct Runner {
     pub label: Option<String>,
     /// It can ask for nodes.
     pub schedules_nodes: bool,
-    /// This server's last word from it, by the clock that nobody can set.
+    /// This server's last word from it, by the monotonic clock.
     pub heard: Option<i64>,
     /// Orders to stop that it has already been given; a heartbeat repeats them all the same.
     pub told: HashSet<AttemptId>,
@@ -190,7 +190,7 @@ pub struct Progress {
     pub run: i64,
     /// Every job is final.
     pub is_complete: bool,
-    /// Somebody canceled it.
+    /// A user canceled it.
     pub is_canceled: bool,
     /// When its last attempt ended, if that was while this server ran.
     pub last_end_ms: Option<i64>,
@@ -238,8 +238,8 @@ pub struct Handle {
     news: Arc<News>,
 }
 
-/// Tells of events that parts of the server itself wait for, each a number that grows: whoever
-/// waits for few of them must not be woken by all.
+/// Tells of events that parts of the server itself wait for, each a number that grows: a task
+/// that waits for few of them must not be woken by all.
 #[derive(Default)]
 struct News {
     /// An action was triggered.
@@ -268,7 +268,7 @@ pub struct Tx<'a> {
     pub db: &'a Connection,
     pub(super) state: &'a mut State,
     pub(super) touched: &'a mut BTreeSet<WorkflowId>,
-    /// Whoever waits there looks again.
+    /// Waiting tasks look again.
     pub(super) woken: &'a mut BTreeSet<WorkflowId>,
     /// The same, if there is still work after all requests of the group.
     pub(super) with_work: &'a mut BTreeSet<WorkflowId>,
@@ -280,7 +280,7 @@ pub struct Tx<'a> {
     pub(super) is_special: &'a mut bool,
     /// Now, in ms since 1970.
     pub now: i64,
-    /// Now, in ms since the start of the machine: how long somebody was silent.
+    /// Now, in ms since the start of the machine: how long a runner was silent.
     pub uptime: i64,
 }
 
@@ -383,7 +383,7 @@ impl Handle {
             Some(Ok(mut writer)) => {
                 writer.group(request, None);
                 if writer.is_due_earlier() {
-                    // Without the thread there is nobody to be told.
+                    // Without the thread there is no receiver.
                     let _ = self.sender.send(Message::Due);
                 }
             }
@@ -451,11 +451,11 @@ impl Drop for Open<'_> {
     }
 }
 
-/// The life of the thread: does what it is asked for, and wakes whoever waits for something that is
-/// due.
+/// The life of the thread: does what it is asked for, and wakes the tasks that wait for something
+/// that is due.
 fn work(writer: &Mutex<Writer>, messages: &Receiver<Message>) {
     loop {
-        // Whoever broke down with it in hand has left it in pieces.
+        // The mutex is poisoned: its last holder panicked and left the state half changed.
         let Ok(sleep) = writer.lock().map(|mut writer| writer.sleep()) else { return };
         let message = messages.recv_timeout(sleep);
         let Ok(mut writer) = writer.lock() else { return };
@@ -578,8 +578,8 @@ impl Writer {
         for reply in replies {
             reply(committed.clone());
         }
-        // What became ready and was taken in the same group wakes nobody: in a chain that is every
-        // job.
+        // What became ready and was taken in the same group wakes no claim: in a chain that is
+        // every job.
         let has_work =
             |id: &WorkflowId| self.state.workflows.get(id).is_none_or(Workflow::has_ready);
         woken.extend(with_work.into_iter().filter(has_work));
@@ -592,7 +592,7 @@ impl Writer {
         self.news.tell(&new_events);
         if self.events.receiver_count() > 0 {
             for event in new_events {
-                // Nobody listening any more is no fault.
+                // A receiver that has gone is no fault.
                 let _ = self.events.send(Arc::new(event));
             }
         }
@@ -792,7 +792,7 @@ impl Tx<'_> {
         Ok(outcome?)
     }
 
-    /// Everybody who waits for work looks again.
+    /// Every waiting claim looks again.
     pub fn wake_all(&mut self) {
         self.woken.extend(self.state.workflows.keys());
     }

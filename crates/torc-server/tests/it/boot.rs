@@ -81,7 +81,7 @@ async fn whoever_is_in_the_same_process_asks_until_the_end_and_keeps_nothing_ope
     };
     let (status, text) = ask(server.token()).await.unwrap();
     assert!(status == 200 && text.contains("kept"), "{status} {text}");
-    let (status, text) = ask("another token that nobody has ever given to anyone").await.unwrap();
+    let (status, text) = ask("another token that the server never issued").await.unwrap();
     assert_eq!(status, 401, "{text}");
 
     let token = server.token().to_string();

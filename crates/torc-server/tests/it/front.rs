@@ -1,4 +1,4 @@
-//! What is answered before the routes says the same as they do, and to nobody else.
+//! What is answered before the routes says the same as they do, and to the same callers.
 
 use crate::world::{Answer, OWNER, World, completion, request};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};

@@ -1,4 +1,4 @@
-//! Reservations: whoever holds one is told at once when there is room.
+//! Reservations: the holder of one is told at once when there is room.
 
 use crate::world::{World, completion};
 use serde_json::json;
@@ -15,7 +15,7 @@ async fn waiting_for_room_ends_with_the_job_that_makes_it() {
     let waiting = format!("{path}?until_running=0&wait_seconds=50");
     let wait = world.get(&waiting);
     let end = async {
-        // Not before somebody waits: the waiting one has looked once when this runs.
+        // Not before the other call waits: it has looked once when this runs.
         tokio::task::yield_now().await;
         let done = json!({"runner_id": world.first.runner, "items": [completion(&world.first.running, 0)]});
         world.post("/attempts/complete", &done).await.ok()

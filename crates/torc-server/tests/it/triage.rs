@@ -90,7 +90,7 @@ async fn ten_gigabytes_of_output_cost_no_more_than_a_line() {
     let world = World::new().await;
     let small = failed_with_output(&world, "small", 0, "OSError: the end").await;
     assert_eq!(small["untrusted_stderr_tail"], json!("\nOSError: the end"));
-    // Sparse: it takes no room, but whoever read all of it would take a while and much memory.
+    // Sparse: it takes no room, but reading all of it would take a while and much memory.
     let large = failed_with_output(&world, "large", 10 << 30, "OSError: the end").await;
     let tail = large["untrusted_stderr_tail"].as_str().unwrap();
     assert!(

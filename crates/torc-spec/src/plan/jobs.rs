@@ -174,7 +174,7 @@ impl Planner<'_> {
             });
             expanded.jobs[first..].iter_mut().for_each(|job| job.family = family);
             if text > MAX_TEXT {
-                // Nobody knows which of the others there would be.
+                // It is unknown which of the others there would be.
                 self.lost.entry("job").or_default().push("{}".into());
                 break;
             }

@@ -72,8 +72,8 @@ struct Planner<'a> {
     /// What was reported already: one definition can stand for thousands of instances.
     said: HashSet<(String, String)>,
     advice: Advice,
-    /// Names, perhaps with parameters, of definitions of each kind that are wrong: whoever refers
-    /// to one of them may be right.
+    /// Names, perhaps with parameters, of definitions of each kind that are wrong: a definition
+    /// that refers to one of them may be right.
     lost: HashMap<&'static str, Vec<String>>,
 }
 

@@ -274,7 +274,7 @@ impl Planner<'_> {
             excerpt(&expanded.jobs[second].name)
         );
         let diagnostic =
-            Diagnostic::warning(message).help("whoever reads it waits for all of them");
+            Diagnostic::warning(message).help("a job that reads it waits for all of them");
         let origin = expanded.drafts[second].origin as usize;
         self.report(&At::top("jobs").index(origin).key("name"), "", diagnostic);
     }

@@ -161,7 +161,7 @@ jobs:
                              recovery by `make clean` and 1 more, trusted -> recovered, else failed
     types                    recovery by the agent, proved by running again, up to 4 tries -> recovered, else failed
     deploy                   fallback by `./deploy staging`; its failure is final -> recovered, else failed
-    bench                    nobody; the job goes on -> ignored
+    bench                    no handler; the job continues -> ignored
     steps[4]                 cleanup by `rm -rf x` -> ignored
     all steps                cleanup by `tar c .` -> failed
     the whole job            `trouble` after exit 124, 137: up to 3 attempts

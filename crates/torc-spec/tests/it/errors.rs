@@ -58,7 +58,7 @@ fn messages_are_as_expected() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// An error without a place helps nobody.
+/// An error without a place does not help.
 #[test]
 fn every_error_has_a_place_and_its_line() {
     for path in files() {

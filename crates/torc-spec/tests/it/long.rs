@@ -1,4 +1,4 @@
-//! A file with thousands of jobs is kept in another form than a short one; nobody may notice.
+//! A file with thousands of jobs is kept in another form than a short one, with the same results.
 
 use crate::{spec, try_plan};
 use serde_json::{Value, json};

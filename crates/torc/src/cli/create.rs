@@ -78,7 +78,7 @@ pub async fn create(
     Ok(created)
 }
 
-/// Words about limits that jobs take and nobody has set.
+/// Warnings about limits that jobs take and that are not set.
 async fn unset_limits(client: &Client, checked: &spec::Checked) -> Vec<String> {
     if checked.unset_limits.is_empty() {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! `torc exec --direct`: runs a command itself, in the place of a job: no new job starts in the
 //! scope until it ends.
 //!
-//! It is no job: nobody records, retries or recovers it. What it holds is a reservation, which is
+//! It is no job: it is not recorded, retried or recovered. What it holds is a reservation, which is
 //! renewed while the command runs, released at its end, and which ends by itself if this process is
 //! killed.
 
@@ -50,7 +50,8 @@ impl Direct {
     /// Reserves, waits for a free place, runs, releases.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         super::block_on(async {
-            // Announced, so that whoever starts meanwhile finds this server and is paused by it.
+            // Announced, so that a command that starts meanwhile finds this server and is paused by
+            // it.
             let purpose = Purpose::Run { port: 0 };
             let session = Session::open_for(&context.locator, Access::Create, purpose).await?;
             let result = self.run(context, &session.client).await;

@@ -1,5 +1,5 @@
 //! Brings a workflow to its end and shows it: with a runner in this process, or by watching
-//! somebody else's.
+//! another process's.
 
 use super::interrupt::Interrupts;
 use super::run::title;
@@ -98,7 +98,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
                     display.on_runner_event(event);
                 }
             }
-            // Again and again: whoever answered when we first tried may be gone before the runner
+            // Again and again: the server that answered first may be gone before the runner
             // has noticed it.
             () = due(take_over_at) => {
                 session.take_over().await;
@@ -136,8 +136,8 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     finish(context, &session.client, &workflow, &status, Some(&display.progress)).await
 }
 
-/// Asks again for a while when nobody answers: the server is perhaps just being started, or started
-/// again, by another process, which tells nobody when it is there.
+/// Asks again for a while when no server answers: the server is perhaps just being started, or
+/// started again, by another process, which sends no notice when it is there.
 pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -155,8 +155,8 @@ fn is_away(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. } | Error::Refused { status: 503, .. })
 }
 
-/// How a workflow stands after its runner has left. Whoever served the state meanwhile may have
-/// seen the end too and be gone at any moment, even between two questions: then we serve it
+/// How a workflow stands after its runner has left. The process that served the state meanwhile may
+/// have seen the end too and be gone at any moment, even between two questions: then we serve it
 /// ourselves.
 async fn last_status(session: &mut Session, workflow: WorkflowId) -> Result<StatusView> {
     patiently(async || {
@@ -234,7 +234,7 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
     exit
 }
 
-/// An action is due that nobody has executed yet: its runner may have been killed after the last
+/// An action is due that no runner has executed yet: its runner may have been killed after the last
 /// job had ended.
 async fn has_due_action(client: &Client, workflow: WorkflowId) -> Result<bool> {
     let is_due = |action: &ActionView| {
@@ -253,13 +253,13 @@ async fn end_of_process(pid: i64) {
     // No such process (any more): its end is now.
     let Some(Ok(handle)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    // A thread of its own and not one of the runtime's: nobody has to wait for it when the user
+    // A thread of its own and not one of the runtime's: shutdown does not wait for it when the user
     // stops watching.
     std::thread::spawn(move || {
         while poll(&mut [PollFd::new(&handle, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR)
         {
         }
-        // Nobody listening any more is no fault.
+        // A receiver that has gone is no fault.
         let _ = sender.send(());
     });
     // The sender is gone only after the wait is over.
@@ -276,7 +276,7 @@ struct Display {
     /// Something happened since the counts were asked for; when to ask again.
     stale_at: Option<Instant>,
     last_refresh: Instant,
-    /// When to say what everybody waits for, unless something happens before.
+    /// When to say what the jobs wait for, unless something happens before.
     silent_until: Option<Instant>,
     /// Attempts that run here.
     active: usize,
@@ -415,7 +415,7 @@ impl Display {
         due(self.stale_at).await;
     }
 
-    /// Waits until it is time to say what everybody waits for; for ever once that has been said.
+    /// Waits until it is time to say what the jobs wait for; for ever once that has been said.
     async fn silence(&self) {
         due(self.silent_until).await;
     }
@@ -445,7 +445,7 @@ impl Display {
         self.silent_until = None;
     }
 
-    /// A ready job and why nobody takes it, if nothing runs anywhere.
+    /// A ready job and why no runner takes it, if nothing runs anywhere.
     async fn first_waiting(&self) -> Result<Option<(JobView, WhyView)>> {
         let status = self.client.workflow_status(self.workflow.id).await?;
         let is_busy = count(&status, JobStatus::Running) + count(&status, JobStatus::Pending) > 0;
@@ -617,7 +617,7 @@ pub async fn finish(
     Ok(exit(status))
 }
 
-/// The exit code of whoever waited for a workflow's end.
+/// The exit code of a command that waited for a workflow's end.
 pub fn exit(status: &StatusView) -> Exit {
     let good = count(status, JobStatus::Completed) + count(status, JobStatus::Disabled);
     if status.is_complete && good == status.total { Exit::Success } else { Exit::JobsFailed }

@@ -75,7 +75,7 @@ impl Args {
             context.output.data(self.kind.text())?;
             return Ok(Exit::Success);
         }
-        // Never over a file that is there: it may be somebody's work.
+        // Never over a file that is there: it may be a user's work.
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)

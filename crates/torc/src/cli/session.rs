@@ -70,9 +70,9 @@ impl Session {
                 Ok(Self { client, dir: None, is_shared: false, embedded: own })
             }
             Owner::Other { client, is_run } => {
-                // Whoever runs something takes the place of the server instead, for all who use it.
-                // A `torc server run` that ends is to start again itself, and must find its state
-                // free.
+                // A command that runs jobs takes the place of the server instead, for all its
+                // clients. A `torc server run` that ends is to start again itself, and must find
+                // its state free.
                 let client = match purpose {
                     Purpose::Look if is_run => with_successor(client, dir.clone(), own.clone()),
                     Purpose::Look | Purpose::Run { .. } => client,
@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// The server is gone. If it served the local state inside another command that has ended, this
-    /// process takes its place at the same address, and everybody who uses it goes on. That need
+    /// process takes its place at the same address, and its clients go on. That need
     /// not be the server we found at first: when a `torc server run` was killed, the next command
     /// that stays for a while serves in its place.
     pub async fn take_over(&mut self) {
@@ -107,7 +107,7 @@ impl Session {
                 self.dir = None;
                 self.is_shared = false;
             }
-            // Somebody else serves it, or nobody can now; the runner keeps trying either way.
+            // Another process serves it, or none can now; the runner keeps trying either way.
             Ok(Owner::Other { .. }) | Err(_) => {}
         }
     }
@@ -120,8 +120,8 @@ impl Session {
     }
 }
 
-/// A client that goes on when the server of a `torc run` ends: once, with whoever has the state
-/// then, or with a server of this process.
+/// A client that goes on when the server of a `torc run` ends: once, with the process that has the
+/// state then, or with a server of this process.
 fn with_successor(client: Client, dir: PathBuf, own: Own) -> Client {
     client.with_successor(move || {
         let (dir, own) = (dir.clone(), own.clone());
@@ -219,7 +219,7 @@ pub fn state_dir(locator: &Locator, access: Access) -> Result<PathBuf> {
 }
 
 /// The nearest state directory that is this user's and closed to writing by others. Those of other
-/// users are passed over: in a shared directory anybody can make one. When nothing else is found,
+/// users are passed over: in a shared directory any user can make one. When nothing else is found,
 /// they are told.
 fn find_upwards(here: &Path) -> Result<PathBuf> {
     let mut left_out = None;
@@ -250,7 +250,7 @@ fn is_state(dir: &Path) -> bool {
     has_database(dir) || discovery::server_file_path(dir).is_file()
 }
 
-/// Nobody lets us look: the state of another user. Opening it tells whose.
+/// Permission denied: the state of another user. Opening it tells whose.
 fn is_closed(dir: &Path) -> bool {
     dir.join(Options::DATABASE).try_exists().is_err()
 }

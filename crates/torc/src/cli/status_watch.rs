@@ -42,12 +42,12 @@ pub async fn watch(context: &Context, workflow: &str) -> Result<Exit> {
         session.close().await;
         match result {
             Ok(()) => return Ok(view.last.as_ref().map_or(Exit::Success, drive::exit)),
-            // The server of a `torc run` ends with it; whoever has the local state now knows how it
-            // went on.
+            // The server of a `torc run` ends with it; the process that has the local state now
+            // knows how it went on.
             Err(Error::Unreachable { .. }) if is_local(context) && view.looks > shown => {
                 deadline = Instant::now() + drive::PATIENCE;
             }
-            // It ended before we saw anything; nobody tells when the next one is there.
+            // It ended before we saw anything; there is no notice when the next one is there.
             Err(Error::Unreachable { .. }) if is_local(context) && Instant::now() < deadline => {
                 tokio::time::sleep(drive::ASK_AGAIN).await;
             }

@@ -24,7 +24,7 @@ use torc_runner::slurm::{Allocator, Sent};
 /// A server that was started in the background answers within this time, or never.
 const SERVER_PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks for it: it is no longer ours to hear from, and the file in which it announces
-/// itself tells nobody.
+/// itself sends no notice.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Create a workflow and ask Slurm for its nodes
@@ -198,7 +198,7 @@ async fn stop_in_vain(context: &Context, client: &Client, mut server: Child) -> 
     let signal = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|_| !has_work);
     match signal.map(|pid| kill_process(pid, Signal::TERM)) {
         Some(Ok(())) => {
-            // It ends at once: nobody works for it.
+            // It ends at once: it has no requests.
             tokio::task::spawn_blocking(move || server.wait())
                 .await
                 .map_err(|e| Error::usage(e.to_string()))?

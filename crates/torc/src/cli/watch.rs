@@ -408,8 +408,8 @@ impl Watch<'_> {
         Ok(false)
     }
 
-    /// Jobs that nobody has begun, and nothing that they could wait for: begins them if they are to
-    /// run here, else says who does. Answers whether there are any.
+    /// Jobs that no runner has begun, and nothing that they could wait for: begins them if they are
+    /// to run here, else says who does. Answers whether there are any.
     async fn handle_not_begun(&mut self, status: &StatusView) -> Result<bool> {
         let is_else =
             status.is_canceled || self.is_begun || count(status, JobStatus::PendingFailed) > 0;

@@ -86,7 +86,7 @@ struct Delete {
     #[arg(short, long, alias = "no-prompts")]
     yes: bool,
 
-    /// Although jobs run or allocations are in Slurm; nobody takes those back then
+    /// Although jobs run or allocations are in Slurm; they are not taken back then
     #[arg(long)]
     force: bool,
 }

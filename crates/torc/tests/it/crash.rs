@@ -22,7 +22,7 @@ jobs:
 const WITNESS: &str = r#"
 touch pids_$TORC_JOB_NAME
 while read -r pid; do
-    # A zombie has ended; whoever inherited it has not looked yet.
+    # A zombie has ended; its new parent has not waited for it yet.
     state=$(sed 's/.*) //; s/ .*//' "/proc/$pid/stat" 2>/dev/null)
     case "$state" in ''|Z|X) ;; *) echo "$TORC_JOB_NAME overlaps, $pid is $state" >> violations ;; esac
 done < pids_$TORC_JOB_NAME
@@ -114,7 +114,7 @@ fn recovery_that_fails_serves_nobody() {
         );
         assert!(
             !test.exists(".torc/server.json"),
-            "nobody is told of a server that does not serve"
+            "no client is told of a server that does not serve"
         );
     }
     let after: i64 =

@@ -78,7 +78,7 @@ fn what_is_wrong_is_said_and_repaired() {
         ),
         (
             format!("UPDATE attempt SET outcome = NULL WHERE job_id = {} AND attempt_id = 2", job("a")),
-            "no lost retry: job 1 (a) failed, and nobody decided what follows",
+            "no lost retry: job 1 (a) failed, and it was not decided what follows",
             ["a failed", "b completed", "c completed"],
         ),
         (
@@ -87,7 +87,7 @@ fn what_is_wrong_is_said_and_repaired() {
                  DELETE FROM attempt WHERE job_id = {a} AND attempt_id = 2; UPDATE job SET attempt_id = 1 WHERE id = {a}",
                 a = job("a")
             ),
-            "no lost retry: job 1 (a) failed, and nobody decided what follows",
+            "no lost retry: job 1 (a) failed, and it was not decided what follows",
             ["a ready", "b completed", "c completed"],
         ),
         (

@@ -258,7 +258,7 @@ fn ten_gigabytes_of_standard_error_cost_no_more_than_a_few_lines() {
         let file = std::fs::OpenOptions::new()
             .write(true)
             .open(test.path("output/job_stdio/job_wf1_j1_r1_a1.e"));
-        // Sparse: it takes no room on the disk, but whoever read all of it would read all of these
+        // Sparse: it takes no room on the disk, but reading all of it would read all of these
         // bytes.
         file.and_then(|file| {
             std::os::unix::fs::FileExt::write_all_at(&file, lines.as_bytes(), size)

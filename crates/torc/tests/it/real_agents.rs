@@ -83,7 +83,7 @@ fn the_real_claude_code_recovers_a_workflow() {
 
 #[test]
 fn the_real_codex_recovers_a_workflow() {
-    // Of MCP servers there is ours only, which has no resources; and there is nobody to ask.
+    // Of MCP servers there is ours only, which has no resources; and there is no user to ask.
     let harmless = [
         "list_mcp_resources",
         "list_mcp_resource_templates",

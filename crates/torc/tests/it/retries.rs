@@ -234,7 +234,7 @@ jobs:
         [] as [u32; 0],
         "nothing of a script survives it"
     );
-    // What it said is on disk as it said it; nobody reads it whole.
+    // What it said is on disk as it said it; it is not read whole.
     let said = test.torc(["logs", "talks"]).done();
     assert!(said.stdout.len() + said.stderr.len() < 10_000_000, "{} bytes", said.stdout.len());
 }

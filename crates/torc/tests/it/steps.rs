@@ -99,7 +99,7 @@ fn a_map_that_fails_fast_starts_no_more_items() {
     assert_eq!(slow.read("ran").lines().count(), 4);
 }
 
-/// The map is a failed job beside its item, and whoever counts failures says which of both.
+/// The map is a failed job beside its item, and a count of failures says which of both.
 #[test]
 fn a_map_that_failed_because_of_its_items_is_told_apart_in_the_summary() {
     let test = Test::new().spec(
@@ -133,7 +133,7 @@ fn items_that_a_map_gave_up_come_back_with_the_one_that_failed() {
         let test = Test::new().spec(spec);
         test.run().expect(1);
         let why = test.torc(["why", "m/c"]).success().says("too many other items failed");
-        assert!(!why.stdout.contains("somebody"), "nobody canceled it: {}", why.stdout);
+        assert!(!why.stdout.contains("a user"), "no user canceled it: {}", why.stdout);
         if command[0] == "recover" {
             test.torc(["recover", "--retry-unknown", "--dry-run"])
                 .success()

@@ -264,8 +264,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until `ready`. It looks again and again: Slurm tells nobody what happens, and what the
-    /// program does is looked at from outside, as people do.
+    /// Waits until `ready`. It looks again and again: Slurm sends no notice of what happens, and
+    /// what the program does is looked at from outside, as people do.
     pub fn wait(&self, what: &str, seconds: u64, ready: impl Fn() -> bool) {
         let until = Instant::now() + Duration::from_secs(seconds);
         while !ready() {

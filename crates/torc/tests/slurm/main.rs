@@ -240,7 +240,7 @@ fn an_absent_controller_fails_nobody() {
     assert!(cluster.lab(cluster.start_arguments()).status.success());
     cluster.wait_for_success(4, 90);
     cluster.assert_witnessed_once(4);
-    assert_eq!(cluster.attempts().len(), 4, "nobody was retried: {:?}", cluster.attempts());
+    assert_eq!(cluster.attempts().len(), 4, "no job was retried: {:?}", cluster.attempts());
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_runner_stops_before_its_walltime_and_the_rest_goes_on_elsewhere() {
     let text = spec("main", 5, 14.0, "")
         .replace("00:10:00", "00:01:00")
         .replace("runtime: 1m", "runtime: 16s");
-    // Nobody knows how long this one takes: it does not end in time, and its second try does.
+    // It is unknown how long this one takes: it does not end in time, and its second try does.
     let open = "test -e again && echo $TORC_JOB_NAME >> witness || { touch again; sleep 300; }";
     let open = format!(
         "  - {{name: open, command: '{open}', resource_requirements: any, scheduler: s, max_lost_retries: 0}}\n"

@@ -232,12 +232,12 @@ fn a_killed_slurmd_costs_no_job() {
             .slurm("squeue", &["-h", "-j", &job, "--states=all", "-o", "%T"])
             .contains("RUNNING")
     });
-    // Slurm says that the node failed; the runner still speaks, so nobody's job fails for it.
+    // Slurm says that the node failed; the runner still speaks, so no job fails for it.
     cluster.torc(&["workflows", "sync-status", "latest"]);
     assert_eq!(cluster.counts().get("running"), Some(&2), "{:?}", cluster.counts());
     cluster.wait_for_success(2, 120);
     cluster.assert_witnessed_once(2);
-    assert_eq!(cluster.attempts().len(), 2, "nobody was retried: {:?}", cluster.attempts());
+    assert_eq!(cluster.attempts().len(), 2, "no job was retried: {:?}", cluster.attempts());
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_machine_that_dies_with_its_slurmd_is_survived() {
     cluster.wait_for_running(2);
     let nodes = cluster.slurm("squeue", &["-h", "-t", "R", "-o", "%N"]);
     let node = format!("slurmd.{}", nodes.trim());
-    // With all that runs on it, Slurm's own step daemon as well: nobody can tell how it went.
+    // With all that runs on it, Slurm's own step daemon as well: how it went is unknown.
     let session = cluster.slurm("ps", &["-o", "sid=", "-p", &cluster.runner_pid()]);
     let dying = cluster.slurm("ps", &["-o", "pid=", "-s", session.trim()]);
     let dying: Vec<&str> = ["-KILL"].into_iter().chain(dying.split_whitespace()).collect();

@@ -1,4 +1,4 @@
-//! A Slurm that does not answer whoever watches: nobody's job fails, it is said, and all goes on
+//! A Slurm that does not answer `watch`: no job fails for it, it is said, and all goes on
 //! when Slurm answers.
 
 use crate::cluster::{Cluster, cluster};
@@ -29,7 +29,7 @@ fn watch_outlives_a_slurm_that_does_not_answer() {
         "{:?}",
         cluster.attempts()
     );
-    // The nodes go; the server sees it, but whoever watches cannot ask for others.
+    // The nodes go; the server sees it, but `watch` cannot ask for others.
     cluster.slurm("scancel", &[&cluster.slurm_job()]);
     cluster.wait("ready jobs", 60, || cluster.counts().get("ready") == Some(&3));
     cluster

@@ -6,7 +6,7 @@ use crate::cluster::cluster;
 #[test]
 fn what_no_remaining_job_could_use_is_taken_back() {
     let Some(cluster) = cluster() else { return };
-    // Somebody else has all plain nodes, and more in the queue: whatever we ask for there has to
+    // Another user has all plain nodes, and more in the queue: whatever we ask for there has to
     // wait.
     let block = [
         "-p",
@@ -68,7 +68,7 @@ actions:
         let there = cluster.slurm("squeue", &["-h", "-r", "-j", id, "-o", "%T"]);
         assert_eq!(there.trim(), "", "{allocation}");
     }
-    // The workflow goes on: one job runs, one still waits for its nodes, and nobody else lost
+    // The workflow goes on: one job runs, one still waits for its nodes, and no other job lost
     // theirs.
     assert_eq!(of("big")[0]["status"], "pending", "{:?}", of("big"));
     assert_eq!(of("gpu")[0]["status"], "active", "{:?}", of("gpu"));

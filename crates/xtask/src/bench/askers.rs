@@ -28,7 +28,7 @@ pub enum Moments {
 impl Moments {
     fn pause(self, usual: Duration) -> Duration {
         match self {
-            // So long nobody comes, if they come independently of each other.
+            // So long no request comes, if they come independently of each other.
             Self::Random => usual.mul_f64(-(1.0 - fastrand::f64()).ln()),
             Self::Beat => usual,
         }
@@ -87,7 +87,7 @@ fn ask(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        // Whoever is late does not ask less.
+        // A client that is late does not ask less.
         next += pause();
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         answers += u64::from(connections[turn].take_answer()?);

@@ -50,7 +50,7 @@ impl Arena {
         Server::start(self, self.fresh()?)
     }
 
-    /// A workflow in a fresh directory, created and initialized, with nobody serving it.
+    /// A workflow in a fresh directory, created and initialized, with no server.
     pub fn workflow(&self, spec: &Value) -> Result<PathBuf> {
         let dir = self.fresh()?;
         std::fs::write(dir.join("spec.json"), serde_json::to_vec(spec)?)?;

@@ -7,7 +7,7 @@ pub enum Remedy {
     Recovery,
     /// A statement of the doctor.
     Statement(&'static str),
-    /// Nobody but a person.
+    /// Only a user can.
     None,
 }
 
@@ -43,7 +43,7 @@ const CLOSE_ENDED: &str = "
 
 /// Recovery has queued whatever was still to be queued; about the rest there was nothing to decide.
 const SETTLE_UNDECIDED: &str = "
-    UPDATE attempt SET outcome = 'Error', decision = 'crash recovery: nobody had decided, and no retry was left'
+    UPDATE attempt SET outcome = 'Error', decision = 'crash recovery: no decision had been made, and no retry was left'
     WHERE state = 'failed' AND outcome IS NULL
     AND (SELECT status FROM job WHERE id = job_id) = 6
     AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = attempt.job_id AND b.id > attempt.id)";
@@ -114,7 +114,7 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         promise: "no lost retry",
-        sql: "SELECT 'job ' || j.id || ' (' || j.name || ') failed, and nobody decided what follows' FROM job j
+        sql: "SELECT 'job ' || j.id || ' (' || j.name || ') failed, and it was not decided what follows' FROM job j
               JOIN attempt a ON a.job_id = j.id WHERE j.status = 6 AND a.state = 'failed' AND a.outcome IS NULL
               AND NOT EXISTS (SELECT 1 FROM attempt b WHERE b.job_id = j.id AND b.id > a.id)",
         remedy: Remedy::Recovery,

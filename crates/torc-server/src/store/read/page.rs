@@ -21,7 +21,7 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// What a list gives when nobody says how much.
+    /// What a list gives when the request names no limit.
     pub const DEFAULT_LIMIT: i64 = 1000;
     /// What a list gives at most.
     pub const MAX_LIMIT: i64 = 10_000;

@@ -8,7 +8,7 @@ use torc_model::api::{Page, RunnerScheduler, RunnerView};
 use torc_model::ids::{RunnerId, WorkflowId};
 use torc_model::status::{RunnerKind, RunnerState};
 
-/// A live attempt is found through the jobs that somebody holds, which are few, not through the
+/// A live attempt is found through the jobs that runners hold, which are few, not through the
 /// queue.
 const LIST: List = List {
     rows: "SELECT n.*, CASE WHEN n.ended_ms IS NULL THEN (SELECT count(*) FROM job j JOIN attempt a \

@@ -40,7 +40,7 @@ async fn an_action_whose_answer_died_with_the_server_is_given_again_once() {
     let mut f = fixture().await;
     assert_eq!(given(&mut f, "k1").await, [1, 2]);
     f.restart();
-    assert_eq!(given(&mut f, "k1").await, [1], "nobody knows whether the runner heard of it");
+    assert_eq!(given(&mut f, "k1").await, [1], "it is unknown whether the runner heard of it");
     assert_eq!(given(&mut f, "k2").await, [0; 0]);
     report(&f, 1).await;
     assert_eq!(f.scalar("SELECT count(*) FROM workflow_action WHERE state = 'executed'").await, 1);

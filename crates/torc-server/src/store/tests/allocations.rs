@@ -127,7 +127,7 @@ async fn a_triggered_action_is_written_down_and_sent_once() {
     );
     let orders = fixture.begin("me").await;
     assert_eq!((orders.len(), orders[0].count, orders[0].look_first), (1, 2, false));
-    assert!(fixture.begin("another").await.is_empty(), "nobody else sends it meanwhile");
+    assert!(fixture.begin("another").await.is_empty(), "no other submitter sends it meanwhile");
     fixture.report(&orders[0].name, SubmissionOutcome::Submitted("77".into())).await;
     assert!(fixture.begin("another").await.is_empty());
     let ids = "SELECT count(*) FROM scheduled_compute_node WHERE status = 'pending' AND slurm_job_id IN ('77_0', '77_1')";
@@ -233,7 +233,7 @@ async fn why_no_runner_is_there_is_told_with_what_to_do() {
     };
     let (summary, _, hints) = why(&f).await;
     assert!(
-        summary.contains("nobody has asked Slurm for nodes") && hints.contains("regenerate"),
+        summary.contains("Slurm has not been asked for nodes") && hints.contains("regenerate"),
         "{summary}: {hints}"
     );
     f.store.execute_schedules(f.id).await.expect("executed");

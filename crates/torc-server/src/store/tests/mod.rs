@@ -597,12 +597,12 @@ async fn who_is_alone_does_small_work_itself() {
     f.store.writer.hold_for_quick(true);
     let other = tokio::spawn(async move { other.writer.call_routine(thread).await });
     tokio::task::yield_now().await;
-    release.send(()).expect("somebody waits");
+    release.send(()).expect("a receiver waits");
     assert!(slow.await.expect("joined").expect("done"));
     assert_ne!(other.await.expect("joined").expect("done"), here, "it is not alone");
 }
 
-/// Whoever does its own work may plan something for a time at which the thread would still sleep.
+/// A caller that does its own work may plan something for a time at which the thread still sleeps.
 #[tokio::test]
 async fn a_delayed_retry_is_given_out_in_time() {
     let backoff = Backoff { delay_seconds: 0.2, factor: 1.0, max_seconds: None, jitter: 0.0 };
@@ -642,7 +642,7 @@ async fn a_runner_has_nothing_to_come_when_only_other_labels_are_ready() {
     let mut f = Fixture::new(labelled()).await;
     let first = f.claim(vec![]).await;
     let rest = f.claim(vec![ended(&first.attempts[0], 0)]).await;
-    assert!(rest.idle && rest.attempts.is_empty(), "nobody is there who could take `special`");
+    assert!(rest.idle && rest.attempts.is_empty(), "no runner could take `special`");
     let why = f.store.explain(JobId(2)).await.expect("why");
     assert!(why.summary.contains("no runner can take it"), "{}", why.summary);
     assert_eq!(why.hints, [format!("`torc runner {} --label gpu-box` takes it", f.id)]);

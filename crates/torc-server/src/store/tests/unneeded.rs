@@ -1,4 +1,4 @@
-//! Allocations that nothing needs any more: marked before anybody speaks to Slurm, and not counted
+//! Allocations that nothing needs any more: marked before Slurm is asked, and not counted
 //! from then on.
 
 use super::allocations::{plan, scheduler};
@@ -58,7 +58,7 @@ async fn what_no_remaining_job_could_use_is_marked_for_good() {
     f.begin("me").await;
     assert_eq!(f.scalar(MARKED).await, 2);
     f.restart();
-    assert_eq!(f.scalar(MARKED).await, 2, "whoever can speak to Slurm still finds it");
+    assert_eq!(f.scalar(MARKED).await, 2, "a client that reaches Slurm still finds it");
     f.begin("me").await;
     assert_eq!(
         f.scalar("SELECT count(*) FROM event WHERE kind = 'allocation_unneeded'").await,

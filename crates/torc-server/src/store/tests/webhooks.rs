@@ -99,7 +99,7 @@ async fn a_failed_delivery_waits_and_can_be_asked_for_again() {
         f.store.create_webhook(endpoint(&url, &["job.run.completed"])).await.expect("created");
     let first = f.claim(vec![]).await;
     f.claim(vec![ended(&first.attempts[0], 0)]).await;
-    // The row is there before anybody delivers: a crash here loses nothing.
+    // The row is there before the delivery begins: a crash here loses nothing.
     f.restart();
     let waiting = f
         .store

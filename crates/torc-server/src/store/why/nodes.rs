@@ -156,7 +156,7 @@ fn slurm(
             told.hints.push(again);
         }
         None => {
-            told.summary += "; nobody has asked Slurm for nodes";
+            told.summary += "; Slurm has not been asked for nodes";
             let failed: Vec<String> = {
                 let sql = "SELECT error FROM workflow_action WHERE workflow_id = ?1 AND state = 'failed' AND error IS NOT NULL
                            AND what ->> 'action_type' = 'schedule_nodes' ORDER BY id";

@@ -171,7 +171,7 @@ impl WorkDir {
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        // What is left in a temporary directory hurts nobody but the disk; the token in it is
+        // What is left in a temporary directory costs only disk space; the token in it is
         // already dead.
         let _ = fs::remove_dir_all(&self.path);
     }

@@ -94,7 +94,7 @@ impl AutoSchedule {
             false => Ok(None),
         };
         let done = match done {
-            // Slurm may not answer right now, or a job may fit nowhere: whoever watches should
+            // Slurm may not answer right now, or a job may fit nowhere: the watching user should
             // know, and watch on.
             Err(Error::Usage { message, .. }) => {
                 lines.push(format!("nodes could not be asked for: {message}"));
@@ -251,7 +251,7 @@ mod tests {
         assert!(auto(true, false).is_due(0, &[], NOW), "nothing was ever asked for");
         assert!(auto(true, false).is_due(0, &gone(5, true), NOW));
         assert!(auto(false, true).is_due(0, &gone(5, true), NOW), "a recovery needs nodes as well");
-        assert!(!auto(false, false).is_due(0, &gone(5, true), NOW), "nobody asked for it");
+        assert!(!auto(false, false).is_due(0, &gone(5, true), NOW), "it was not asked for");
         assert!(!auto(true, false).is_due(9, &gone(5, false), NOW), "the last one came to nothing");
         assert!(auto(true, false).is_due(9, &gone(1800, false), NOW));
         let short = AllocationView {
@@ -274,7 +274,7 @@ mod tests {
             auto(true, false).is_due(1, &there(7200), NOW),
             "however few, they have waited long enough"
         );
-        assert!(!auto(true, false).is_due(0, &there(99_999), NOW), "nobody was retried");
+        assert!(!auto(true, false).is_due(0, &there(99_999), NOW), "no job was retried");
         assert!(!auto(false, true).is_due(9, &there(99_999), NOW));
     }
 }

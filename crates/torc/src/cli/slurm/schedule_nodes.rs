@@ -16,7 +16,7 @@ use torc_model::slurm::wire::{ScheduleNodes, SubmissionOutcome};
 use torc_model::status::AllocationStatus;
 use torc_runner::slurm::{Allocator, Sent};
 
-/// Somebody else who sends a request gets an answer from Slurm within this time, or leaves it open.
+/// Another submitter of a request gets an answer from Slurm within this time, or leaves it open.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ask Slurm for allocations of one of a workflow's schedulers

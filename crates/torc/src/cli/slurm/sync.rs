@@ -20,7 +20,7 @@ pub struct SyncView {
     pub recovery: RecoveryView,
 }
 
-/// Ends what has no living owner. A Slurm that does not answer is "unknown": nobody's job fails for
+/// Ends what has no living owner. A Slurm that does not answer is "unknown": no job fails for
 /// it.
 pub async fn synchronize(client: &Client, id: WorkflowId, dry_run: bool) -> Result<SyncView> {
     let slurm = match Slurm::is_here() {

@@ -143,7 +143,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Waits until somebody writes into it.
+    /// Waits until a process writes into it.
     pub fn read(&self) {
         let path = self.path.clone();
         let (sender, receiver) = channel();
@@ -153,7 +153,7 @@ impl Gate {
 
     /// Waits until a job stands at the gate, and lets it pass.
     pub fn open(&self) {
-        // Opening blocks until somebody reads; a job that never comes must not block the test for
+        // Opening blocks until a reader comes; a job that never comes must not block the test for
         // ever.
         let path = self.path.clone();
         let (sender, receiver) = channel();
