@@ -129,14 +129,14 @@ impl Workflow {
                 let class = &self.classes[class as usize];
                 fits(class) && why_not(class, claim, limits, strict).is_none()
             },
-            |index| !neighbours.is_empty() && self.shy.avoids(index, neighbours, claim.now),
+            |index| !neighbours.is_empty() && self.avoidance.avoids(index, neighbours, claim.now),
         )?;
         Some(key.2)
     }
 
     fn give(&mut self, index: u32, claim: &Claim<'_>, nth: usize, limits: &mut Limits) -> Claimed {
         let token = token(claim.nonce, nth as u64);
-        self.shy.forget(index);
+        self.avoidance.forget(index);
         self.shift(index, JobEvent::Claimed, None);
         let class = self.jobs[index as usize].class as usize;
         for name in &self.classes[class].uses {

@@ -13,6 +13,7 @@
 //! ```
 
 mod actions;
+mod avoidance;
 mod change;
 mod claim;
 mod edges;
@@ -27,7 +28,6 @@ mod reservations;
 mod reset;
 mod restore;
 mod rules;
-mod shy;
 mod workflow;
 
 #[cfg(test)]

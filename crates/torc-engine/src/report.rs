@@ -1,10 +1,10 @@
 //! Reports: an attempt started, ended or was lost, and what follows from it.
 
+use super::avoidance::PREFERENCE_MS;
 use super::change::{Change, End};
 use super::claim::Limits;
 use super::machine::{AttemptEvent, JobEvent, Machine};
 use super::rules::{Failure, Verdict};
-use super::shy::PREFERENCE_MS;
 use super::workflow::{Next, Workflow};
 use serde_json::json;
 use torc_model::api::{Evidence, RecoveryScript};
@@ -109,7 +109,7 @@ impl Workflow {
             .as_ref()
             .is_some_and(|n| matches!(n.origin, Origin::Handler | Origin::Lost));
         if rather_elsewhere && self.by_runner.keys().any(|other| *other != runner) {
-            self.shy.avoid(index, runner, now + PREFERENCE_MS);
+            self.avoidance.avoid(index, runner, now + PREFERENCE_MS);
         }
         self.release(index, limits);
         self.forget_script(index, &end, &decision);

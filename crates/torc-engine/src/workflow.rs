@@ -1,12 +1,12 @@
 //! The state of one workflow, and the few moves that everything else is made of.
 
 use super::actions::Action;
+use super::avoidance::Avoidance;
 use super::change::{Change, End, NewAttempt};
 use super::edges::Edges;
 use super::machine::{JobEvent, Machine};
 use super::queue::{Key, Queue};
 use super::rules::CompiledHandler;
-use super::shy::Shy;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -167,7 +167,7 @@ pub struct Workflow {
     class_index: HashMap<Class, u32>,
     pub(super) queue: Queue,
     /// Retries that would rather run elsewhere. Not stored: it is a preference.
-    pub(super) shy: Shy,
+    pub(super) avoidance: Avoidance,
     pub(super) counts: [u32; 11],
     pub(super) live: HashMap<AttemptId, u32>,
     pub(super) by_runner: BTreeMap<RunnerId, BTreeSet<u32>>,
@@ -197,7 +197,7 @@ impl Workflow {
             classes: Vec::new(),
             class_index: HashMap::new(),
             queue: Queue::default(),
-            shy: Shy::default(),
+            avoidance: Avoidance::default(),
             counts: [0; 11],
             live: HashMap::new(),
             by_runner: BTreeMap::new(),
@@ -347,7 +347,7 @@ impl Workflow {
 
     /// When the next delayed attempt is due.
     pub fn next_due(&self) -> Option<i64> {
-        self.queue.next_due().into_iter().chain(self.shy.next_end()).min()
+        self.queue.next_due().into_iter().chain(self.avoidance.next_end()).min()
     }
 
     /// Indexes of the jobs that this job depends on.
@@ -458,7 +458,7 @@ impl Workflow {
 
     /// Moves delayed jobs whose time has come to where claims look.
     pub fn wake_delayed(&mut self, now: i64) {
-        self.shy.expire(now);
+        self.avoidance.expire(now);
         for index in self.queue.due(now) {
             self.jobs[index as usize].rare.edit(|rare| rare.not_before = None);
             self.enqueue(index);

@@ -6,7 +6,7 @@ use crate::attempt::{self, Attempt, Context};
 use crate::mailbox::Mailbox;
 use crate::steps::{Answer, Ask, Slots, StepRun};
 use crate::supervisor::{Done, Exit, ProcessEvent, StopReason, Supervisor};
-use crate::tasks::{News, Tasks};
+use crate::tasks::{FollowUp, Tasks};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Write as _;
@@ -176,7 +176,7 @@ impl Executor {
         self.tasks.push(move || {
             let ask = run.advance(answer);
             prepared.send_quietly(Prepared::Turn(id, run, ask));
-            News::Now
+            FollowUp::Now
         });
     }
 
@@ -431,7 +431,7 @@ impl Executor {
             if let Err(error) = file.and_then(|mut file| file.write_all(lines.as_bytes())) {
                 tracing::warn!(path = %path.display(), %error, "cannot keep what attempts use");
             }
-            News::Later
+            FollowUp::Later
         });
     }
 
@@ -446,7 +446,7 @@ impl Executor {
                 let (context, prepared) = (self.context.clone(), self.prepared.clone());
                 self.tasks.push(move || {
                     prepared.send_quietly(Prepared::Report(Box::new(finish.report(&context))));
-                    News::Now
+                    FollowUp::Now
                 });
             }
         }

@@ -8,7 +8,7 @@ use crate::actions::ActionResult;
 use crate::dispatcher::Event;
 use crate::mailbox::Mailbox;
 use crate::sys;
-use crate::tasks::News;
+use crate::tasks::FollowUp;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -94,8 +94,8 @@ impl Exchange {
     }
 
     /// Sends a request until it is answered, or the answer is no longer wanted.
-    pub fn send(&self, request: &ClaimRequest) -> News {
-        let (line, Some(runtime)) = (&self.line, &self.runtime) else { return News::Later };
+    pub fn send(&self, request: &ClaimRequest) -> FollowUp {
+        let (line, Some(runtime)) = (&self.line, &self.runtime) else { return FollowUp::Later };
         torc_failpoint::hit("runner.before_claim");
         let answer = runtime.block_on(async {
             let mut is_closed = self.is_closed.subscribe();
@@ -108,9 +108,9 @@ impl Exchange {
         match answer {
             Some(Ok(answer)) => line.events.send_quietly(Event::Exchanged(answer)),
             Some(Err(error)) => line.events.send_quietly(Event::Refused(error.to_string())),
-            None => return News::Later,
+            None => return FollowUp::Later,
         }
-        News::Now
+        FollowUp::Now
     }
 
     /// The answer is no longer wanted.

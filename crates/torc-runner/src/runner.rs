@@ -8,12 +8,12 @@ use crate::dispatcher::{Dispatcher, Effect, Event, Settings};
 use crate::error::Error;
 use crate::executor::{Executor, ExecutorEvent, Prepared};
 use crate::guard::Guard;
-use crate::hands::{self, Mind, Most};
 use crate::heartbeat::{self, Rhythm};
 use crate::held::HeldList;
 use crate::identity::{self, Identity, Presence};
 use crate::lanes::{Contact, Exchange, Lanes, Line, Pauses};
 use crate::mailbox::{Inbox, mailbox};
+use crate::pool::{self, Bounds, EventHandler};
 use crate::process::Setup;
 use crate::spool::{self, Spool};
 use crate::steps::Live;
@@ -176,9 +176,9 @@ impl Runner {
         // wait for processes.
         let cpus = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let attending = cpus.clamp(2, 32);
-        let max = Most { threads: (2 * cpus).clamp(4, 32) + 1 + attending, attending };
+        let max = Bounds { threads: (2 * cpus).clamp(4, 32) + 1 + attending, attending };
         let (poller, tasks) = (engine.executor.supervisor().poller().clone(), engine.tasks.clone());
-        let outcome = hands::start(engine, poller, tasks, max)
+        let outcome = pool::start(engine, poller, tasks, max)
             .map_err(|e| Error::system("start a thread", e))?
             .await;
         exchange.close();
@@ -485,7 +485,7 @@ impl Engine {
     }
 }
 
-impl Mind for Engine {
+impl EventHandler for Engine {
     type Outcome = Outcome;
 
     fn look(&mut self, ready: &[u64], now: Instant) -> Option<Outcome> {

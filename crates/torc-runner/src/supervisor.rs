@@ -19,7 +19,7 @@ use crate::observe::{self, Look, Recent};
 use crate::process::{LaunchError, Launched, Order, Setup, launch};
 use crate::procfs::Table;
 use crate::sys::{self, Poller, Reap, Reaped};
-use crate::tasks::{Child, News, Tasks};
+use crate::tasks::{Child, FollowUp, Tasks};
 use crate::time;
 use rustix::process::Signal;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -329,21 +329,21 @@ impl Supervisor {
             let child = result.as_ref().ok().map(|launched| (launched.pid, launched.pidfd.clone()));
             // Before the end is sent.
             answers.send_quietly(Done::Launched(id, result));
-            let Some((pid, pidfd)) = child else { return News::Now };
+            let Some((pid, pidfd)) = child else { return FollowUp::Now };
             let child = Child::new(pid, id, move || {
                 if pidfd.is_none_or(|pidfd| poller.add_once(&*pidfd, id).is_err()) {
                     answers.send_quietly(Done::Unwatched(id));
-                    return News::Now;
+                    return FollowUp::Now;
                 }
-                News::Later
+                FollowUp::Later
             });
             // Most launches are followed so soon by the end or by another event that a look of
             // their own is waste.
             if now.elapsed() < QUIET / 2 {
-                return News::Child(child);
+                return FollowUp::Child(child);
             }
             child.leave();
-            News::Now
+            FollowUp::Now
         });
     }
 
@@ -634,7 +634,7 @@ impl Supervisor {
                     remains,
                     if scan { start.elapsed() } else { Duration::ZERO },
                 ));
-                News::Now
+                FollowUp::Now
             });
         } else {
             live.state = State::CleaningUp(launched, gone);
@@ -786,7 +786,7 @@ impl Supervisor {
                 }
             };
             answers.send_quietly(Done::Sampled(samples, monitor::machine_oom_kills()));
-            News::Now
+            FollowUp::Now
         });
     }
 
@@ -826,7 +826,7 @@ impl Supervisor {
             let start = Instant::now();
             let strangers = cleanup::sweep(&scanner, order);
             answers.send_quietly(Done::Swept(strangers, start.elapsed()));
-            News::Now
+            FollowUp::Now
         });
     }
 

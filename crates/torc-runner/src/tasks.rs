@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One piece of work. What it finds out goes into a mailbox, quietly.
-pub type Task = Box<dyn FnOnce() -> News + Send>;
+pub type Task = Box<dyn FnOnce() -> FollowUp + Send>;
 
 /// What a thread that has done a task should do next.
 #[derive(Debug)]
-pub enum News {
+pub enum FollowUp {
     /// Look: there is something in a mailbox.
     Now,
     /// What is in a mailbox may wait until a thread looks for another reason.
@@ -27,17 +27,17 @@ pub struct Child {
     pub pid: i32,
     /// What to look with when it has ended, as if the poller had said so.
     pub key: u64,
-    watch: Box<dyn FnOnce() -> News + Send>,
+    watch: Box<dyn FnOnce() -> FollowUp + Send>,
 }
 
 impl Child {
     /// Who will not wait for its end in person lets `watch` see to it.
-    pub fn new(pid: i32, key: u64, watch: impl FnOnce() -> News + Send + 'static) -> Self {
+    pub fn new(pid: i32, key: u64, watch: impl FnOnce() -> FollowUp + Send + 'static) -> Self {
         Self { pid, key, watch: Box::new(watch) }
     }
 
     /// Lets others watch it.
-    pub fn leave(self) -> News {
+    pub fn leave(self) -> FollowUp {
         (self.watch)()
     }
 }
@@ -59,7 +59,7 @@ pub struct Tasks {
 
 impl Tasks {
     /// Adds one.
-    pub fn push(&self, task: impl FnOnce() -> News + Send + 'static) {
+    pub fn push(&self, task: impl FnOnce() -> FollowUp + Send + 'static) {
         self.lock().push_back(Box::new(task));
     }
 
@@ -83,7 +83,7 @@ impl Tasks {
     /// Does all there are, for callers with nothing else to do meanwhile.
     pub fn run_all(&self) {
         while let Some((task, _)) = self.pop() {
-            if let News::Child(child) = task() {
+            if let FollowUp::Child(child) = task() {
                 child.leave();
             }
         }

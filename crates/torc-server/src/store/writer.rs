@@ -235,28 +235,28 @@ pub struct Handle {
     wakes: Arc<Mutex<HashMap<WorkflowId, watch::Sender<u64>>>>,
     published: Arc<Mutex<Published>>,
     outbox: Arc<Notify>,
-    news: Arc<News>,
+    signals: Arc<Signals>,
 }
 
 /// Tells of events that parts of the server itself wait for, each a number that grows: a task
 /// that waits for few of them must not be woken by all.
 #[derive(Default)]
-struct News {
+struct Signals {
     /// An action was triggered.
     triggers: watch::Sender<u64>,
     /// Allocations were planned.
     allocations: watch::Sender<u64>,
 }
 
-impl News {
+impl Signals {
     fn tell(&self, events: &[EventView]) {
         let is_new = |kind: EventKind| events.iter().any(|event| event.kind == kind);
-        for (kind, news) in [
+        for (kind, signals) in [
             (EventKind::ActionTriggered, &self.triggers),
             (EventKind::AllocationsPlanned, &self.allocations),
         ] {
             if is_new(kind) {
-                news.send_modify(|version| *version += 1);
+                signals.send_modify(|version| *version += 1);
             }
         }
     }
@@ -295,7 +295,7 @@ impl Handle {
         db.set_prepared_statement_cache_capacity(128);
         let (sender, receiver) = channel();
         let (events, _) = broadcast::channel(8192);
-        let (wakes, published, outbox, news) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
+        let (wakes, published, outbox, signals) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
         let is_quick = Arc::new(AtomicBool::new(true));
         let writer = Arc::new(Mutex::new(Writer {
             db,
@@ -307,7 +307,7 @@ impl Handle {
             events: events.clone(),
             published: Arc::clone(&published),
             outbox: Arc::clone(&outbox),
-            news: Arc::clone(&news),
+            signals: Arc::clone(&signals),
         }));
         let thread = std::thread::Builder::new().name("torc-writer".into());
         thread
@@ -325,7 +325,7 @@ impl Handle {
             wakes,
             published,
             outbox,
-            news,
+            signals,
         })
     }
 
@@ -411,12 +411,12 @@ impl Handle {
 
     /// Changes whenever an action was triggered.
     pub fn triggers(&self) -> watch::Receiver<u64> {
-        self.news.triggers.subscribe()
+        self.signals.triggers.subscribe()
     }
 
     /// Changes whenever allocations were planned.
     pub fn allocations(&self) -> watch::Receiver<u64> {
-        self.news.allocations.subscribe()
+        self.signals.allocations.subscribe()
     }
 
     /// Told whenever a delivery was written.
@@ -480,7 +480,7 @@ struct Writer {
     events: broadcast::Sender<Arc<EventView>>,
     published: Arc<Mutex<Published>>,
     outbox: Arc<Notify>,
-    news: Arc<News>,
+    signals: Arc<Signals>,
 }
 
 impl Writer {
@@ -589,7 +589,7 @@ impl Writer {
         if outbox {
             self.outbox.notify_one();
         }
-        self.news.tell(&new_events);
+        self.signals.tell(&new_events);
         if self.events.receiver_count() > 0 {
             for event in new_events {
                 // A receiver that has gone is no fault.

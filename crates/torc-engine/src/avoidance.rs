@@ -10,12 +10,12 @@ pub const PREFERENCE_MS: i64 = 10_000;
 
 /// Jobs that would rather run elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Shy {
+pub struct Avoidance {
     by_job: HashMap<u32, (RunnerId, i64)>,
     by_time: BTreeSet<(i64, u32)>,
 }
 
-impl Shy {
+impl Avoidance {
     /// The job's attempt failed on this runner.
     pub fn avoid(&mut self, index: u32, runner: RunnerId, until: i64) {
         self.forget(index);

@@ -18,7 +18,7 @@
 
 use crate::error::Error;
 use crate::sys::{self, Alarm, Poller, Wake};
-use crate::tasks::{Child, News, Task, Tasks};
+use crate::tasks::{Child, FollowUp, Task, Tasks};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ const ALARM_KEY: u64 = u64::MAX - 3;
 const LATE: Duration = Duration::from_micros(100);
 
 /// The state, and what it decides.
-pub trait Mind: Send + 'static {
+pub trait EventHandler: Send + 'static {
     /// What is there to tell in the end.
     type Outcome: Send + 'static;
 
@@ -43,46 +43,46 @@ pub trait Mind: Send + 'static {
     fn next_alarm(&self) -> Option<Instant>;
 }
 
-type Answer<M> = oneshot::Sender<Result<<M as Mind>::Outcome, Error>>;
+type Answer<M> = oneshot::Sender<Result<<M as EventHandler>::Outcome, Error>>;
 
-struct Hands<M: Mind> {
-    mind: Mutex<Minded<M>>,
+struct Pool<M: EventHandler> {
+    handler: Mutex<Guarded<M>>,
     poller: Arc<Poller>,
     tasks: Arc<Tasks>,
     alarm: Alarm,
     /// Asks one of those who wait for help with tasks.
     call: Wake,
-    crew: Mutex<Crew>,
+    counts: Mutex<ThreadCounts>,
     is_over: AtomicBool,
     answer: Mutex<Option<Answer<M>>>,
 }
 
-struct Minded<M> {
-    mind: M,
+struct Guarded<M> {
+    handler: M,
     /// When the alarm will go off, or has.
     alarm_at: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Crew {
+struct ThreadCounts {
     threads: usize,
     /// How many of them do a task.
     busy: usize,
     /// How many of them wait for the end of a process in person.
     attending: usize,
-    max: Most,
+    max: Bounds,
 }
 
 /// How many threads there may be.
 #[derive(Clone, Copy, Debug)]
-pub struct Most {
+pub struct Bounds {
     /// In all.
     pub threads: usize,
     /// Those who wait for the end of a process in person.
     pub attending: usize,
 }
 
-impl Crew {
+impl ThreadCounts {
     /// How many wait for the poller, or are on their way to it.
     fn free(&self) -> usize {
         self.threads.saturating_sub(self.busy + self.attending)
@@ -91,27 +91,27 @@ impl Crew {
 
 /// Starts the first of the threads. The answer comes when all is over, or never if the state breaks
 /// down.
-pub fn start<M: Mind>(
-    mind: M,
+pub fn start<M: EventHandler>(
+    handler: M,
     poller: Arc<Poller>,
     tasks: Arc<Tasks>,
-    max: Most,
+    max: Bounds,
 ) -> io::Result<oneshot::Receiver<Result<M::Outcome, Error>>> {
     let (sender, receiver) = oneshot::channel();
     let (alarm, call) = (Alarm::new()?, Wake::new()?);
     poller.add(&alarm, ALARM_KEY)?;
     poller.add(&call, CALL_KEY)?;
-    let hands = Arc::new(Hands {
-        mind: Mutex::new(Minded { mind, alarm_at: None }),
+    let pool = Arc::new(Pool {
+        handler: Mutex::new(Guarded { handler, alarm_at: None }),
         poller,
         tasks,
         alarm,
         call,
-        crew: Mutex::new(Crew { threads: 0, busy: 0, attending: 0, max }),
+        counts: Mutex::new(ThreadCounts { threads: 0, busy: 0, attending: 0, max }),
         is_over: AtomicBool::new(false),
         answer: Mutex::new(Some(sender)),
     });
-    hands.hire(&mut lock(&hands.crew), true)?;
+    pool.spawn_thread(&mut lock(&pool.counts), true)?;
     Ok(receiver)
 }
 
@@ -120,17 +120,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<M: Mind> Hands<M> {
-    fn hire(self: &Arc<Self>, crew: &mut Crew, looks_at_once: bool) -> io::Result<()> {
-        let hands = self.clone();
+impl<M: EventHandler> Pool<M> {
+    fn spawn_thread(
+        self: &Arc<Self>,
+        counts: &mut ThreadCounts,
+        looks_at_once: bool,
+    ) -> io::Result<()> {
+        let pool = self.clone();
         let thread = std::thread::Builder::new().name("torc-runner".into()).stack_size(1 << 20);
-        thread.spawn(move || hands.work(looks_at_once))?;
-        crew.threads += 1;
+        thread.spawn(move || pool.work(looks_at_once))?;
+        counts.threads += 1;
         Ok(())
     }
 
     fn work(self: Arc<Self>, looks_at_once: bool) {
-        let _guard = Breakdown(&self);
+        let _guard = PanicGuard(&self);
         sys::prefer_short_turns();
         let mut ready = Vec::new();
         let mut must_look = looks_at_once;
@@ -157,61 +161,63 @@ impl<M: Mind> Hands<M> {
             }
             ready.clear();
             let Some(task) = self.take_task() else { return };
-            let news = task();
-            lock(&self.crew).busy -= 1;
-            must_look = self.heed(news, ready);
+            let follow_up = task();
+            lock(&self.counts).busy -= 1;
+            must_look = self.follow_up(follow_up, ready);
         }
     }
 
     /// Sees to what a task has left to do. Answers whether to look, and at what.
-    fn heed(self: &Arc<Self>, news: News, ready: &mut Vec<u64>) -> bool {
-        match news {
-            News::Now => true,
-            News::Later => false,
-            News::Child(child) if self.attend(&child) => {
+    fn follow_up(self: &Arc<Self>, follow_up: FollowUp, ready: &mut Vec<u64>) -> bool {
+        match follow_up {
+            FollowUp::Now => true,
+            FollowUp::Later => false,
+            FollowUp::Child(child) if self.attend(&child) => {
                 ready.push(child.key);
                 true
             }
-            News::Child(child) => matches!(child.leave(), News::Now),
+            FollowUp::Child(child) => matches!(child.leave(), FollowUp::Now),
         }
     }
 
     /// Waits for the end of a process, unless there is something better to do for this thread.
     fn attend(self: &Arc<Self>, child: &Child) -> bool {
-        let mut crew = lock(&self.crew);
-        let may_attend = crew.attending < crew.max.attending && self.leaves_another(&mut crew);
+        let mut counts = lock(&self.counts);
+        let may_attend =
+            counts.attending < counts.max.attending && self.leaves_another(&mut counts);
         // Others have been called for the tasks that are left, if there are enough of them.
-        if !may_attend || self.tasks.len() >= crew.free() {
+        if !may_attend || self.tasks.len() >= counts.free() {
             return false;
         }
-        crew.attending += 1;
-        drop(crew);
+        counts.attending += 1;
+        drop(counts);
         sys::wait_for_end(child.pid);
-        lock(&self.crew).attending -= 1;
+        lock(&self.counts).attending -= 1;
         true
     }
 
     /// Without this thread there is still another one to look.
-    fn leaves_another(self: &Arc<Self>, crew: &mut Crew) -> bool {
-        crew.free() > 1 || (crew.threads < crew.max.threads && self.hire(crew, false).is_ok())
+    fn leaves_another(self: &Arc<Self>, counts: &mut ThreadCounts) -> bool {
+        counts.free() > 1
+            || (counts.threads < counts.max.threads && self.spawn_thread(counts, false).is_ok())
     }
 
     fn look(&self, ready: &[u64]) -> Option<Result<M::Outcome, Error>> {
         // The mutex is poisoned: the thread that panicked with the state has ended the runner.
-        let mut minded = self.mind.lock().ok()?;
+        let mut guarded = self.handler.lock().ok()?;
         if self.is_over.load(Ordering::Acquire) {
             return None;
         }
         let now = Instant::now();
-        if let Some(outcome) = minded.mind.look(ready, now) {
+        if let Some(outcome) = guarded.handler.look(ready, now) {
             self.is_over.store(true, Ordering::Release);
             return Some(Ok(outcome));
         }
-        let next = minded.mind.next_alarm()?;
+        let next = guarded.handler.next_alarm()?;
         // One that goes off too early does no harm and saves setting it anew for each change of
         // plans.
-        if minded.alarm_at.is_none_or(|at| at <= now || next < at) {
-            minded.alarm_at = Some(next);
+        if guarded.alarm_at.is_none_or(|at| at <= now || next < at) {
+            guarded.alarm_at = Some(next);
             if let Err(error) = self.alarm.set(next.saturating_duration_since(now) + LATE) {
                 return Some(Err(Error::system("set an alarm", error)));
             }
@@ -221,17 +227,17 @@ impl<M: Mind> Hands<M> {
 
     /// The next task, if this thread may do it.
     fn take_task(self: &Arc<Self>) -> Option<Task> {
-        let mut crew = lock(&self.crew);
+        let mut counts = lock(&self.counts);
         if self.tasks.is_empty() {
             return None;
         }
         // Those who are busy will do this task, too; without any, late is better than never.
-        if !self.leaves_another(&mut crew) && crew.busy > 0 {
+        if !self.leaves_another(&mut counts) && counts.busy > 0 {
             return None;
         }
         let (task, left) = self.tasks.pop()?;
-        crew.busy += 1;
-        if left > 0 && crew.free() > 0 {
+        counts.busy += 1;
+        if left > 0 && counts.free() > 0 {
             self.call.ring();
         }
         Some(task)
@@ -248,9 +254,9 @@ impl<M: Mind> Hands<M> {
 
 /// A thread that panics takes all the others with it: what it had in hand is lost, and nothing
 /// would ever come of it.
-struct Breakdown<'a, M: Mind>(&'a Hands<M>);
+struct PanicGuard<'a, M: EventHandler>(&'a Pool<M>);
 
-impl<M: Mind> Drop for Breakdown<'_, M> {
+impl<M: EventHandler> Drop for PanicGuard<'_, M> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.is_over.store(true, Ordering::Release);
@@ -275,7 +281,7 @@ mod tests {
         alarm: Option<Instant>,
     }
 
-    impl Mind for Counter {
+    impl EventHandler for Counter {
         type Outcome = u32;
 
         fn look(&mut self, ready: &[u64], now: Instant) -> Option<u32> {
@@ -308,8 +314,11 @@ mod tests {
         inbox.join(&poller).unwrap();
         let tasks = Arc::new(Tasks::default());
         let on_message = on_message(tasks.clone(), sender.clone());
-        let mind = Counter { inbox, on_message, seen: 0, end, alarm };
-        (sender, start(mind, poller, tasks, Most { threads: max_threads, attending: 2 }).unwrap())
+        let handler = Counter { inbox, on_message, seen: 0, end, alarm };
+        (
+            sender,
+            start(handler, poller, tasks, Bounds { threads: max_threads, attending: 2 }).unwrap(),
+        )
     }
 
     #[test]
@@ -327,7 +336,7 @@ mod tests {
                     barrier.wait();
                     told.send(message).unwrap();
                     answers.send_quietly(100 + message);
-                    News::Now
+                    FollowUp::Now
                 });
             })
         });
@@ -347,7 +356,7 @@ mod tests {
                 let wait = wait.clone();
                 tasks.push(move || {
                     let _ = lock(&wait).recv();
-                    News::Later
+                    FollowUp::Later
                 });
             })
         });
@@ -375,7 +384,7 @@ mod tests {
         end: usize,
     }
 
-    impl Mind for Parent {
+    impl EventHandler for Parent {
         type Outcome = Vec<u64>;
 
         fn look(&mut self, ready: &[u64], _: Instant) -> Option<Vec<u64>> {
@@ -388,10 +397,10 @@ mod tests {
                     let pid = child.id().cast_signed();
                     lock(&children).push(child);
                     let key = 100 + u64::from(message);
-                    News::Child(Child::new(pid, key, move || {
+                    FollowUp::Child(Child::new(pid, key, move || {
                         let pidfd = Box::leak(Box::new(sys::pidfd_open(pid).unwrap()));
                         poller.add_once(&*pidfd, key).unwrap();
-                        News::Later
+                        FollowUp::Later
                     }))
                 });
             }
@@ -412,7 +421,7 @@ mod tests {
             inbox.join(&poller).unwrap();
             let tasks = Arc::new(Tasks::default());
             let children = Arc::new(Mutex::new(Vec::new()));
-            let mind = Parent {
+            let handler = Parent {
                 inbox,
                 poller: poller.clone(),
                 tasks: tasks.clone(),
@@ -420,7 +429,7 @@ mod tests {
                 ended: Vec::new(),
                 end: 10,
             };
-            let outcome = start(mind, poller, tasks, Most { threads: 5, attending }).unwrap();
+            let outcome = start(handler, poller, tasks, Bounds { threads: 5, attending }).unwrap();
             (0..10).for_each(|n| sender.send(n));
             let mut ended = outcome.blocking_recv().unwrap().unwrap();
             ended.sort_unstable();
