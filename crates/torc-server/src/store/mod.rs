@@ -35,6 +35,7 @@ mod tests;
 
 pub use create::Creation;
 pub use families::FamilyCounts;
+pub(crate) use load::runner_tag;
 pub use recovery::Trigger;
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;

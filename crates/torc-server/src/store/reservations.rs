@@ -270,9 +270,10 @@ pub fn set_limit(tx: &mut Tx<'_>, name: &str, max: i64) -> Result<LimitView, Fai
     super::names::check_name("name", name)?;
     tx.db
         .prepare_cached(
-            "INSERT INTO named_limit (name, max) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET max = ?2",
+            "INSERT INTO named_limit (name, max, changed_ms) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE
+             SET max = ?2, changed_ms = iif(max = ?2, changed_ms, ?3)",
         )?
-        .execute(params![name, max])?;
+        .execute(params![name, max, tx.now])?;
     let used = tx.state.workflows.values().map(|w| uses(w, name)).sum();
     tx.state.limits.insert(name.to_owned(), LimitUse { max, used, paused: false });
     pause_limits(tx);

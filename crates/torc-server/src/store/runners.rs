@@ -730,8 +730,11 @@ fn late_end(
     let known = known_end(tx, &report.attempt, runner)?;
     if known.result == ReportVerdict::Late {
         let attempt = report.attempt.id;
+        // By the runner's clock: tells the doctor whether it ran beside its successor.
+        let ended_ms = report.started_ms.saturating_add((report.exec_seconds * 1000.0) as i64);
         let data = serde_json::json!({
             "attempt": attempt, "runner_id": runner, "return_code": report.return_code, "cause": report.cause,
+            "started_ms": report.started_ms, "ended_ms": ended_ms,
         });
         tx.write(id, vec![Change::Event { kind: EventKind::LateResult, job: None, data }])?;
     }

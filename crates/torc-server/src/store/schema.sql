@@ -306,7 +306,9 @@ CREATE TABLE ui_session (
 -- Named limits that jobs take one unit of (`uses`), over all workflows and runners.
 CREATE TABLE named_limit (
     name TEXT PRIMARY KEY,
-    max INTEGER NOT NULL CHECK (max >= 0)
+    max INTEGER NOT NULL CHECK (max >= 0),
+    -- Since when it has this value: what was taken before says nothing about it.
+    changed_ms INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 -- A reservation pauses claims in its scope: 'all', 'workflow:ID' or 'limit:NAME'. It never touches the queue.

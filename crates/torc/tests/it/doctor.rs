@@ -223,3 +223,145 @@ fn looking_is_allowed_beside_a_server_and_repairing_is_not() {
     examine(&test).expect(1).says("workflow 1 says 4 jobs, there are 3");
     test.torc(["server", "doctor", "--repair"]).exit(3).tells("in use by");
 }
+
+/// Two attempts of job `a`, the second of which has these times.
+fn with_second_attempt(claimed: i64, sql: &str) -> String {
+    format!(
+        "UPDATE attempt SET claimed_ms = 1000, started_ms = 1000, ended_ms = 5000 WHERE job_id = 1 AND attempt_id = 1;
+         UPDATE attempt SET created_ms = 900, claimed_ms = {claimed}, started_ms = {claimed}, ended_ms = 6000
+         WHERE job_id = 1 AND attempt_id = 2; {sql}"
+    )
+}
+
+#[test]
+fn attempts_that_overlap_by_their_times_are_named() {
+    examine(&damaged(&with_second_attempt(5000, ""))).expect(0);
+    examine(&damaged(&with_second_attempt(4000, "")))
+        .expect(1)
+        .says("no duplicate execution: by the recorded times, attempt 2 of job 1 (run 1) began 1000 ms before the end of attempt 1");
+    // Taken before it was queued: the clock was set back, which proves nothing.
+    let set_back = with_second_attempt(
+        4000,
+        "UPDATE attempt SET created_ms = 4500 WHERE job_id = 1 AND attempt_id = 2",
+    );
+    examine(&damaged(&set_back)).expect(0);
+}
+
+#[test]
+fn an_attempt_that_was_given_up_and_ran_on_is_named() {
+    let told = |ended: i64| {
+        let event = format!(
+            "INSERT INTO event (workflow_id, id, timestamp_ms, kind, data) SELECT 1, 9999, 7000, 'late_result',
+             json_object('attempt', id, 'ended_ms', {ended}) FROM attempt WHERE job_id = 1 AND attempt_id = 1"
+        );
+        with_second_attempt(5000, &event)
+    };
+    examine(&damaged(&told(4900))).expect(0);
+    examine(&damaged(&told(5700)))
+        .expect(1)
+        .says("no duplicate execution: attempt 1 of job 1 was given up, but ran for 700 ms beside attempt 2");
+}
+
+#[test]
+fn a_limit_that_was_exceeded_is_named() {
+    let spec = "name: w\njobs:\n  - {name: a, command: 'true', uses: [licence]}\n  - {name: b, command: 'true', uses: [licence]}\n";
+    let test = Test::new().spec(spec);
+    let mut server = test.torc(["server", "run"]).spawn();
+    server.wait_for_stdout("http://");
+    test.torc(["limits", "set", "licence", "1"]).success();
+    test.torc(["run", "workflow.yaml"]).success();
+    examine(&test).expect(0);
+    let db = Connection::open(test.path(".torc/torc.db")).expect("the database");
+    let said =
+        "limits hold: limit `licence` is 1; by the recorded times, 2 attempts had it at once";
+    // As if both had run for a second at the same time.
+    db.execute_batch(
+        "DROP TRIGGER attempt_guard;
+         UPDATE attempt SET claimed_ms = (SELECT min(claimed_ms) FROM attempt), ended_ms = (SELECT max(ended_ms) FROM attempt) + 1000",
+    )
+    .expect("damaged");
+    examine(&test).expect(1).says(said);
+    // A limit that was lowered since then was not exceeded.
+    test.torc(["limits", "set", "licence", "2"]).success();
+    test.torc(["limits", "set", "licence", "1"]).success();
+    let left = examine(&test).expect(1);
+    assert!(!left.stdout.contains("limits hold"), "{}", left.stdout);
+}
+
+/// A runner that the database says has ended, and the tag of its processes.
+fn ended_runner(test: &Test) -> String {
+    let db = Connection::open(test.path(".torc/torc.db")).expect("the database");
+    db.query_row(
+        "SELECT substr(value, 1, 12) || '-' || (SELECT min(id) FROM compute_node) FROM meta WHERE key = 'database_id'",
+        [],
+        |row| row.get(0),
+    )
+    .expect("an id")
+}
+
+#[test]
+fn a_process_of_an_ended_attempt_is_named_and_ended() {
+    // It has no environment: only its mark tells whose it is.
+    let spec = "name: w\njobs:\n  - {name: a, command: 'env -i /bin/sh -c \"echo \\$\\$ > pid; exec sleep 600\"'}\n";
+    let test = Test::new().spec(spec);
+    let mut server = test.torc(["server", "run"]).spawn();
+    server.wait_for_stdout("http://");
+    test.torc(["create", "workflow.yaml", "--initialize"]).success();
+    let runner = test.torc(["runner", "w"]).spawn();
+    test.shell("until [ -s pid ]; do sleep 0.05; done").success();
+    let pid: u32 = test.read("pid").trim().parse().expect("a number");
+    server.signal("KILL");
+    server.wait();
+    let db = Connection::open(test.path(".torc/torc.db")).expect("the database");
+    // As if the attempt had been given up while its process lives.
+    db.execute_batch(
+        "UPDATE compute_node SET ended_ms = 1, end_reason = 'x';
+         UPDATE attempt SET state = 'failed', ended_ms = claimed_ms + 1, ended_by = 'recovery', outcome = 'Error', cause = 'lost';
+         UPDATE job SET status = 6",
+    )
+    .expect("changed");
+    let found = examine(&test).expect(1);
+    let line =
+        found.stdout.lines().find(|line| line.starts_with("nothing of an ended attempt runs"));
+    let line = line.unwrap_or_else(|| panic!("{}", found.stdout));
+    assert!(line.contains("of runner 1, which has ended, these processes live: "), "{line}");
+    assert!(line.contains(&pid.to_string()), "{line}");
+    let lives =
+        || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    assert!(lives(), "looking ends nothing");
+    let repaired = test.torc(["server", "doctor", "--repair"]).done();
+    assert!(repaired.stdout.contains("repaired: put right: of runner 1"), "{}", repaired.stdout);
+    assert!(!lives());
+    assert!(!examine(&test).stdout.contains("nothing of an ended attempt runs"));
+    runner.signal("KILL");
+    runner.wait();
+}
+
+/// The control group that the runners of this test make theirs in.
+fn own_memory_group() -> Option<std::path::PathBuf> {
+    let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let of = |start: &str, top: &str| {
+        let line = text.lines().find(|line| line.contains(start))?;
+        let path = line.splitn(3, ':').nth(2)?.trim_start_matches('/').to_owned();
+        let dir = std::path::Path::new(top).join(path);
+        // Only the kernel makes this file in a directory.
+        dir.join("cgroup.procs").exists().then_some(dir)
+    };
+    of(":memory:", "/sys/fs/cgroup/memory").or_else(|| of("0::", "/sys/fs/cgroup"))
+}
+
+#[test]
+fn a_control_group_of_an_ended_runner_is_named_and_removed() {
+    let test = Test::new().spec(SPEC);
+    test.torc(["run", "workflow.yaml"]).exit(1);
+    let dir = own_memory_group().map(|top| top.join(format!("torc-{}", ended_runner(&test))));
+    let Some(dir) = dir.filter(|dir| std::fs::create_dir_all(dir.join("p1")).is_ok()) else {
+        return eprintln!("skipped: no control group can be made here");
+    };
+    examine(&test).expect(1).says(
+        "control groups end with their runners: runner 1 has ended, its control group is there:",
+    );
+    test.torc(["server", "doctor", "--repair"]).success();
+    assert!(!dir.exists(), "it was removed");
+    examine(&test).expect(0);
+}

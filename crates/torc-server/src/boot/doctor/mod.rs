@@ -1,11 +1,13 @@
-//! Looks a database over: the file itself, references between rows, the schema, and every promise
-//! about jobs and attempts. Says what is wrong, and repairs what can be repaired.
+//! Looks a database over: the file itself, references between rows, the schema, every promise about
+//! jobs and attempts, and what runners left on this host. Says what is wrong, and repairs what can
+//! be repaired.
 //!
 //! Looking changes nothing and may be done while a server runs. Repairing needs the database for
 //! itself, keeps a copy of it first, and ends with the same recovery that every start of a server
 //! runs.
 
 mod checks;
+mod host;
 
 use super::database::{BUSY_TIMEOUT, Database};
 use super::error::StartError;
@@ -89,7 +91,8 @@ fn look_over(db: &Connection) -> rusqlite::Result<Examined> {
             problem(check.promise, what, check.remedy != Remedy::None);
         }
     }
-    found.checks = CHECKS.len() + 3;
+    found.problems.extend(host::look(db)?);
+    found.checks = CHECKS.len() + 3 + host::CHECKS;
     Ok(found)
 }
 
@@ -222,6 +225,11 @@ pub async fn repair(options: &Options) -> Result<Examined, StartError> {
     let mut repaired = Vec::new();
     let copy = keep_copy(&writer, &path)?;
     mend_rows(&writer, &mut repaired).map_err(|source| StartError::Database {
+        doing: "repair",
+        database: path.clone(),
+        source,
+    })?;
+    host::repair(&writer, &mut repaired).map_err(|source| StartError::Database {
         doing: "repair",
         database: path.clone(),
         source,
