@@ -1,16 +1,16 @@
 //! The client of a world: creates workflows, watches them, retries, and writes down what it was
 //! answered.
 
-use crate::history::{Created, History};
+use crate::history::{Created, History, Retries};
 use crate::plan::Rng;
 use crate::receiver::{SECRET, now};
-use crate::workload::Planned;
+use crate::workload::{BAD_ITEM, LIMITS, MAP, Planned};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use torc_client::{Client, Error, Query};
-use torc_model::api::{ActionView, AttemptView, CreateWorkflow, JobView};
+use torc_model::api::{ActionView, AttemptView, CreateWorkflow, ItemsRequest, JobView};
 use torc_model::ids::WorkflowId;
 use torc_model::status::{ActionState, AttemptState, JobStatus};
 
@@ -51,7 +51,9 @@ impl Shared {
 
 /// Sets up what the workflows need, while nothing fails yet.
 pub async fn prepare(client: &Client, hook: &str) -> Result<(), Error> {
-    client.put::<Value>("/limits/one", &json!({"max": 1})).await?;
+    for (name, max) in LIMITS {
+        client.put::<Value>(&format!("/limits/{name}"), &json!({"max": max})).await?;
+    }
     client
         .post::<Value>("/webhooks", &json!({"url": hook, "secret": SECRET, "allow_private": true}))
         .await?;
@@ -85,8 +87,8 @@ impl Watcher {
                 id,
                 planned,
                 seen_completed: Default::default(),
-                retries_acknowledged: 0,
-                retries_unknown: 0,
+                retries: Retries::default(),
+                item_retries: Retries::default(),
                 jobs: Vec::new(),
                 attempts: Vec::new(),
             };
@@ -170,6 +172,12 @@ impl Watcher {
                 self.retry_twice(broken, &mut created).await;
                 continue;
             }
+            let bad = jobs.iter().find(|job| job.name == BAD_ITEM);
+            if bad.is_some_and(|bad| bad.status == JobStatus::Failed) {
+                self.retry_item(&mut created).await;
+                continue;
+            }
+            let is_repaired = bad.is_some_and(|bad| bad.status == JobStatus::Completed);
             let complete = self.client.is_complete(id).await;
             let actions = self.client.list_actions(id).await;
             let Some(Ok(actions)) = self.note("actions", actions) else { continue };
@@ -179,6 +187,7 @@ impl Watcher {
             if let Some(Ok(view)) = self.note("is_complete", complete)
                 && view.is_complete
                 && retried
+                && is_repaired
                 && !actions.items.iter().any(is_open)
                 && self.finish(&mut created).await
             {
@@ -194,12 +203,34 @@ impl Watcher {
         let (first, second) = tokio::join!(call(), call());
         for answer in [first, second] {
             match self.note("retry", answer) {
-                Some(Ok(_)) => created.retries_acknowledged += 1,
+                Some(Ok(_)) => created.retries.acknowledged += 1,
                 // The other one was first.
                 Some(Err(error))
                     if error.status().is_some_and(|status| (400..500).contains(&status)) => {}
                 Some(Err(error)) => self.history.wrong.push(format!("retry: {error}")),
-                None => created.retries_unknown += 1,
+                None => created.retries.unknown += 1,
+            }
+        }
+    }
+
+    /// Puts right what the bad item stumbles over, and two people ask for it to run again. Called
+    /// until it is no longer failed: an answer may get lost before the request was carried out.
+    async fn retry_item(&mut self, created: &mut Created) {
+        let dir = std::path::Path::new(&self.directory).join("repaired");
+        if let Err(error) = std::fs::write(dir.join(created.id.to_string()), "") {
+            self.history.wrong.push(format!("the harness cannot repair an item: {error}"));
+        }
+        let request = ItemsRequest { job: MAP.into(), keys: Vec::new(), filter: None, item: None };
+        let call = || self.client.retry_items(WorkflowId(created.id), &request);
+        let (first, second) = tokio::join!(call(), call());
+        for answer in [first, second] {
+            match self.note("retry of items", answer) {
+                Some(Ok(page)) => created.item_retries.acknowledged += page.items.len() as u64,
+                // The other one was first.
+                Some(Err(error))
+                    if error.status().is_some_and(|status| (400..500).contains(&status)) => {}
+                Some(Err(error)) => self.history.wrong.push(format!("retry of items: {error}")),
+                None => created.item_retries.unknown += 1,
             }
         }
     }

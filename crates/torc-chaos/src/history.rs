@@ -14,14 +14,23 @@ pub struct Created {
     /// Attempts that the client saw as completed, by job and attempt, and when it first did
     /// (microseconds since 1970).
     pub seen_completed: BTreeMap<(String, i64), i64>,
-    /// Retries of `broken` that were acknowledged.
-    pub retries_acknowledged: u64,
-    /// Retries of `broken` of which nobody knows: the answer was lost.
-    pub retries_unknown: u64,
+    /// What became of the client's retries of `broken`.
+    pub retries: Retries,
+    /// And of those of the item that fails until it is retried.
+    pub item_retries: Retries,
     /// Jobs as they were in the end.
     pub jobs: Vec<JobView>,
     /// Attempts as they were in the end.
     pub attempts: Vec<AttemptView>,
+}
+
+/// Retries of one job that a client asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Retries {
+    /// Those that were acknowledged.
+    pub acknowledged: u64,
+    /// Those whose answer was lost.
+    pub unknown: u64,
 }
 
 /// Everything that one client did.

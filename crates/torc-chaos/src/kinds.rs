@@ -308,7 +308,7 @@ fn read_pid(path: &Path) -> Option<(i32, u64)> {
 }
 
 /// When a living process began, in ticks since boot.
-fn start_of(pid: i32) -> Option<u64> {
+pub fn start_of(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();

@@ -20,12 +20,14 @@ mod oracle;
 mod plan;
 mod receiver;
 mod report;
+mod sabotage;
 mod witness;
 mod workload;
 mod world;
 
 pub use kinds::run as fence;
 pub use report::{Fenced, Report};
+pub use sabotage::Sabotage;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,6 +49,8 @@ pub struct Options {
     pub failpoints: bool,
     /// How long a world may take to come to its end once the faults have stopped.
     pub patience: Duration,
+    /// A defect that the harness builds in, which the oracle must find.
+    pub sabotage: Option<Sabotage>,
     /// Told what happens, a line each.
     pub tell: fn(&str),
 }

@@ -43,6 +43,10 @@ struct Args {
     #[arg(long)]
     fence: bool,
 
+    /// Build a defect in with processes of the harness: it must be found
+    #[arg(long, value_enum)]
+    sabotage: Option<torc_chaos::Sabotage>,
+
     /// The program has no failpoints (a release build)
     #[arg(long)]
     no_failpoints: bool,
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         kills_per_world: args.kills_per_world.max(1),
         failpoints: !args.no_failpoints,
         patience: Duration::from_secs(120),
+        sabotage: args.sabotage,
         tell,
     };
     match torc_chaos::run(&options) {

@@ -1,10 +1,11 @@
 //! Decides from outside: reads what the witnesses wrote, what the client was told and what the
 //! webhooks said.
 
-use crate::history::{Created, History};
+use crate::history::{Created, History, Retries};
 use crate::receiver::Delivery;
 use crate::report::Report;
-use crate::witness::{Line, Records, Word};
+use crate::witness::{Line, Published, Records, Word};
+use crate::workload::{BAD_ITEM, Expected, HANDLER, ITEMS, STEPS, Shape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use torc_model::api::AttemptView;
@@ -13,6 +14,7 @@ use torc_model::status::{AttemptState, Cause, Origin};
 /// Judges a world. One that did not come to its end is judged only by what must hold at any time.
 pub fn judge(
     records: &Records,
+    published: &[Published],
     history: &History,
     deliveries: &[Delivery],
     ended: bool,
@@ -25,19 +27,23 @@ pub fn judge(
         .violations
         .extend(history.wrong.iter().map(|wrong| format!("a request got a wrong answer: {wrong}")));
     for (key, lines) in records {
-        report.starts += lines.iter().filter(|line| line.word == Word::Start).count() as u64;
+        let is_start = |line: &&Line| matches!(line.word, Word::Start | Word::StepStart(_));
+        report.starts += lines.iter().filter(is_start).count() as u64;
         report.scripts += lines.iter().filter(|line| line.word == Word::ScriptEnd).count() as u64;
         one_at_a_time(key, lines, report);
     }
     let by_attempt = signed_and_stable(deliveries, report);
     for created in &history.workflows {
-        let case = Case { created, records, deliveries: &by_attempt };
+        let case = Case { created, records, published, deliveries: &by_attempt };
         case.parents_came_first(report);
         case.told_is_final(report);
+        case.only_whole_files_were_published(report);
+        case.steps_came_in_order(report);
         if ended {
             case.everything_ended_as_it_must(report);
             case.attempts_are_a_chain(report);
             case.what_counts_did_happen(report);
+            case.all_items_were_reduced(report);
             case.scripts_ran_first(report);
             case.actions_were_executed(report);
             case.the_world_heard(report);
@@ -60,7 +66,7 @@ fn one_at_a_time((workflow, job): &(i64, String), lines: &[Line], report: &mut R
         let problem = match line.word {
             Word::Start if !started.insert((line.run, line.attempt)) => "started twice",
             Word::Overlap => "started while a process of the same job was alive",
-            Word::Limit => "started while the limit was in use",
+            Word::Limit => "started while all places below the limit were taken",
             _ => continue,
         };
         report
@@ -104,6 +110,7 @@ fn signed_and_stable(deliveries: &[Delivery], report: &mut Report) -> Said {
 struct Case<'a> {
     created: &'a Created,
     records: &'a Records,
+    published: &'a [Published],
     deliveries: &'a Said,
 }
 
@@ -216,18 +223,16 @@ impl Case<'_> {
                     report.lost_attempts += 1;
                 }
             }
-            let created = self.created;
-            let (least, most) = match job.name.as_str() {
-                "broken" => (
-                    created.retries_acknowledged,
-                    created.retries_acknowledged + created.retries_unknown,
-                ),
-                _ => (0, 0),
+            let asked = match job.name.as_str() {
+                "broken" => self.created.retries,
+                BAD_ITEM => self.created.item_retries,
+                _ => Retries::default(),
             };
+            let (least, most) = (asked.acknowledged, asked.acknowledged + asked.unknown);
             if manual < least || manual > most.min(1) || least > 1 {
                 let text = format_args!(
                     "{manual} retries, {least} acknowledged, {} unknown",
-                    created.retries_unknown
+                    asked.unknown
                 );
                 self.blame(report, &job.name, text);
             }
@@ -238,8 +243,12 @@ impl Case<'_> {
     fn what_counts_did_happen(&self, report: &mut Report) {
         for job in &self.created.planned.jobs {
             let lines = self.lines(&job.name);
+            let is_end = |word: Word, code| match job.shape {
+                Shape::Steps { .. } => word == Word::StepEnd(STEPS, code),
+                _ => word == Word::End(code),
+            };
             let ended = |attempt: i64, code: i64| {
-                lines.iter().any(|l| l.attempt == attempt && l.word == Word::End(code))
+                lines.iter().any(|l| l.attempt == attempt && is_end(l.word, code))
             };
             let mut completed = 0;
             for attempt in self.attempts(&job.name) {
@@ -255,7 +264,7 @@ impl Case<'_> {
                             );
                         }
                     }
-                    (AttemptState::Failed, Some(code @ (3 | 10))) if !ended(number, code) => {
+                    (AttemptState::Failed, Some(code @ (3 | 4 | 10))) if !ended(number, code) => {
                         self.blame(
                             report,
                             &job.name,
@@ -275,7 +284,8 @@ impl Case<'_> {
                 self.attempts(&job.name).map(|attempt| attempt.attempt_id).collect();
             for line in lines
                 .iter()
-                .filter(|line| line.word == Word::Start && !known.contains(&line.attempt))
+                .filter(|line| matches!(line.word, Word::Start | Word::StepStart(_)))
+                .filter(|line| !known.contains(&line.attempt))
             {
                 self.blame(
                     report,
@@ -283,6 +293,96 @@ impl Case<'_> {
                     format_args!("attempt {} ran, but nobody knows it", line.attempt),
                 );
             }
+        }
+    }
+
+    /// A shell puts a file into place after its witness has written all of it; what was killed
+    /// before that puts nothing into place.
+    fn only_whole_files_were_published(&self, report: &mut Report) {
+        for file in self.published.iter().filter(|file| file.key.0 == self.created.id) {
+            let (job, attempt) = (&file.key.1, file.attempt);
+            let has_ended =
+                self.lines(job).iter().any(|l| l.attempt == attempt && l.word == Word::End(0));
+            if !has_ended || !file.is_whole {
+                let text = format_args!("attempt {attempt} was killed and put its file into place");
+                self.blame(report, job, text);
+            }
+        }
+        let publishing = |job: &&Expected| job.shape == Shape::Publishing;
+        for job in self.created.planned.jobs.iter().filter(publishing) {
+            let completed = |a: &&AttemptView| a.state == AttemptState::Completed;
+            for attempt in self.attempts(&job.name).filter(completed) {
+                let is_its = |file: &&Published| {
+                    file.key == (self.created.id, job.name.clone())
+                        && file.attempt == attempt.attempt_id
+                };
+                if !self.published.iter().any(|file| is_its(&file)) {
+                    let text = format_args!(
+                        "attempt {} counts, but its file is not in its place",
+                        attempt.attempt_id
+                    );
+                    self.blame(report, &job.name, text);
+                }
+            }
+        }
+    }
+
+    /// A step runs after the steps before it ended well, in the same attempt, or in an earlier one
+    /// where attempts resume. Handlers run after a try of their step. Nothing runs more often than
+    /// the spec allows.
+    fn steps_came_in_order(&self, report: &mut Report) {
+        for job in &self.created.planned.jobs {
+            let Shape::Steps { resumes } = job.shape else { continue };
+            let lines = self.lines(&job.name);
+            for (at, line) in lines.iter().enumerate() {
+                let Word::StepStart(step) = line.word else { continue };
+                let before = &lines[..at];
+                let counts = |l: &&Line| l.attempt == line.attempt || resumes;
+                let succeeded = |step| {
+                    let is_end = |l: &Line| l.word == Word::StepEnd(step, 0);
+                    before.iter().filter(counts).any(is_end)
+                };
+                let tries = |step| {
+                    let is_try =
+                        |l: &&Line| l.attempt == line.attempt && l.word == Word::StepStart(step);
+                    before.iter().filter(is_try).count()
+                };
+                let problem = match step {
+                    HANDLER if tries(2) == 0 => "its handler ran without a try of its step",
+                    HANDLER if tries(HANDLER) > 0 => "its handler ran twice",
+                    HANDLER => continue,
+                    step if !(1..step).all(succeeded) => "a step ran before those before it",
+                    step if tries(step) > usize::from(step == 2) => "a step ran too often",
+                    _ => continue,
+                };
+                let text = format_args!("attempt {}, step {step}: {problem}", line.attempt);
+                self.blame(report, &job.name, text);
+            }
+        }
+    }
+
+    /// The reduce that counts was told of every item of the map, and that all of them succeeded.
+    fn all_items_were_reduced(&self, report: &mut Report) {
+        let of = i64::try_from(ITEMS.len()).unwrap_or(i64::MAX);
+        let reducing = |job: &&Expected| job.shape == Shape::Reduce;
+        for job in self.created.planned.jobs.iter().filter(reducing) {
+            let counts = self.attempts(&job.name).find(|a| a.state == AttemptState::Completed);
+            let Some(counts) = counts else { continue };
+            let told = self.lines(&job.name).iter().rev().find_map(|line| match line.word {
+                Word::Reduced(successful, total) if line.attempt == counts.attempt_id => {
+                    Some((successful, total))
+                }
+                _ => None,
+            });
+            if told != Some((of, of)) {
+                let text = format_args!("was told of {told:?} items, there are {of}");
+                self.blame(report, &job.name, text);
+            }
+        }
+        let is_item = |name: &str| name.starts_with("each/");
+        let found = self.created.jobs.iter().filter(|job| is_item(&job.name)).count();
+        if found != ITEMS.len() {
+            self.blame(report, "each", format_args!("has {found} items, not {of}"));
         }
     }
 
@@ -341,6 +441,11 @@ impl Case<'_> {
                 // What never ran was not an attempt that ended.
                 _ => continue,
             };
+            // A map tells of its end when its items have ended.
+            let is_map = |job: &Expected| job.shape == Shape::Map && job.name == attempt.job_name;
+            if self.created.planned.jobs.iter().any(is_map) {
+                continue;
+            }
             let key = (self.created.id, attempt.job_id.0, attempt.attempt_id);
             let said = self.deliveries.get(&key).map_or(&[] as &[_], Vec::as_slice);
             let ids: BTreeSet<&str> = said
@@ -375,5 +480,253 @@ fn run_time(lines: &[Line], attempt: i64) -> Duration {
     match (of(|word| word == Word::Start), of(|word| matches!(word, Word::End(_)))) {
         (Some(start), Some(end)) => Duration::from_micros(u64::try_from(end - start).unwrap_or(0)),
         _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Rng;
+    use crate::workload::{MAP, Planned};
+    use serde_json::json;
+
+    /// What the witnesses, the client and the webhooks say of a workflow that ended as it must.
+    struct Forged {
+        records: Records,
+        published: Vec<Published>,
+        history: History,
+        deliveries: Vec<Delivery>,
+    }
+
+    impl Forged {
+        fn sound() -> Self {
+            let planned = Planned::draw(&mut Rng::new(5), 1);
+            let (mut records, mut published) = (Records::new(), Vec::new());
+            let (mut jobs, mut attempts, mut deliveries) = (Vec::new(), Vec::new(), Vec::new());
+            let mut clock = 0;
+            let mut line = |word, attempt| {
+                clock += 1;
+                Line { word, run: 1, attempt, pid: 1, at: clock }
+            };
+            // Parents first; `sum` and `last` come last in their groups already.
+            for (index, job) in planned.jobs.iter().enumerate() {
+                let id = index as i64 + 1;
+                let (code, state) = match job.status {
+                    "completed" => (0, "completed"),
+                    _ => (3, "failed"),
+                };
+                let words = match job.shape {
+                    _ if job.status == "canceled" => vec![],
+                    Shape::Steps { .. } => vec![
+                        Word::StepStart(1),
+                        Word::StepEnd(1, 0),
+                        Word::StepStart(2),
+                        Word::StepEnd(2, 5),
+                        Word::StepStart(HANDLER),
+                        Word::StepEnd(HANDLER, 0),
+                        Word::StepStart(2),
+                        Word::StepEnd(2, 0),
+                        Word::StepStart(3),
+                        Word::StepEnd(3, 0),
+                    ],
+                    Shape::Reduce => vec![Word::Start, Word::Reduced(6, 6), Word::End(0)],
+                    _ => vec![Word::Start, Word::End(code)],
+                };
+                let lines: Vec<Line> = words.into_iter().map(|word| line(word, 1)).collect();
+                if job.shape == Shape::Publishing {
+                    let key = (1, job.name.clone());
+                    published.push(Published { key, attempt: 1, is_whole: true });
+                }
+                jobs.push(json!({
+                    "id": id, "workflow_id": 1, "name": job.name, "command": "", "status": job.status,
+                    "attempt_id": 1, "priority": 0, "num_cpus": 1, "num_gpus": 0, "num_nodes": 1,
+                    "cancel_on_blocking_job_failure": true, "held": false,
+                }));
+                if !lines.is_empty() {
+                    attempts.push(attempt(id, &job.name, 1, state, code));
+                    if job.shape != Shape::Map {
+                        deliveries.push(delivery(id, 1, state));
+                    }
+                    records.insert((1, job.name.clone()), lines);
+                }
+            }
+            for action in ["action_begin", "action_firsts"] {
+                records.insert((1, action.into()), vec![line(Word::Action, 0)]);
+            }
+            let created = Created {
+                id: 1,
+                planned,
+                seen_completed: BTreeMap::new(),
+                retries: Retries::default(),
+                item_retries: Retries::default(),
+                jobs: jobs.into_iter().map(|job| serde_json::from_value(job).unwrap()).collect(),
+                attempts,
+            };
+            let history = History { workflows: vec![created], ..History::default() };
+            Self { records, published, history, deliveries }
+        }
+
+        fn lines(&mut self, job: &str) -> &mut Vec<Line> {
+            self.records.get_mut(&(1, job.to_owned())).unwrap()
+        }
+
+        fn publishing(&self) -> String {
+            self.published[0].key.1.clone()
+        }
+
+        fn violations(&self) -> Vec<String> {
+            let mut report = Report::default();
+            judge(
+                &self.records,
+                &self.published,
+                &self.history,
+                &self.deliveries,
+                true,
+                &mut report,
+            );
+            report.violations
+        }
+    }
+
+    fn attempt(job: i64, name: &str, number: i64, state: &str, code: i64) -> AttemptView {
+        let id = job * 100 + number;
+        let origin = if number == 1 { "initial" } else { "handler" };
+        let retry_of = (number > 1).then_some(id - 1);
+        serde_json::from_value(json!({
+            "id": id, "workflow_id": 1, "job_id": job, "job_name": name, "run_id": 1,
+            "attempt_id": number, "state": state, "origin": origin, "retry_of": retry_of,
+            "created_ms": 0, "return_code": code, "evidence": [],
+        }))
+        .unwrap()
+    }
+
+    fn delivery(job: i64, attempt: i64, state: &str) -> Delivery {
+        let body = json!({
+            "event": format!("job.run.{state}"), "workflow_id": 1, "job_id": job,
+            "attempt_id": attempt, "will_retry": false,
+        });
+        Delivery { id: format!("{job}/{attempt}"), body, is_signed: true, at: 1_000_000 }
+    }
+
+    #[test]
+    fn a_sound_journal_has_no_violations() {
+        let forged = Forged::sound();
+        assert_eq!(forged.violations(), [""; 0]);
+        assert!(!forged.published.is_empty(), "choose a seed with a job that publishes");
+    }
+
+    #[test]
+    fn every_kind_of_violation_is_found_in_a_forged_journal() {
+        let line = |word, attempt, at| Line { word, run: 1, attempt, pid: 2, at };
+        type Forgery<'a> = Box<dyn Fn(&mut Forged) + 'a>;
+        let item = format!("{MAP}/beta");
+        let cases: Vec<(&str, Forgery<'_>)> = vec![
+            (
+                "started while a process of the same job was alive",
+                Box::new(|f| f.lines(&item).push(line(Word::Overlap, 1, 5))),
+            ),
+            (
+                "started while all places below the limit were taken",
+                Box::new(|f| f.lines("limited3").push(line(Word::Limit, 1, 5))),
+            ),
+            (
+                "attempt 1: started twice",
+                Box::new(|f| f.lines(&item).push(line(Word::Start, 1, 900_000))),
+            ),
+            (
+                "attempt 2 ran, but nobody knows it",
+                Box::new(|f| f.lines("first1").push(line(Word::Start, 2, 900_000))),
+            ),
+            (
+                "was told to be completed; 2 ran",
+                Box::new(|f| f.lines(&item).push(line(Word::Start, 2, 2_000_000))),
+            ),
+            (
+                "attempt 1 counts, but did not happen",
+                Box::new(|f| f.lines(&item).retain(|l| l.word != Word::End(0))),
+            ),
+            (
+                "attempt 1 was killed and put its file into place",
+                Box::new(|f| {
+                    let job = f.publishing();
+                    f.lines(&job).retain(|l| l.word != Word::End(0));
+                }),
+            ),
+            (
+                "attempt 1 was killed and put its file into place",
+                Box::new(|f| f.published[0].is_whole = false),
+            ),
+            (
+                "attempt 1 counts, but its file is not in its place",
+                Box::new(|f| f.published.clear()),
+            ),
+            ("started before each/alpha had succeeded", Box::new(|f| f.lines("sum")[0].at = 1)),
+            (
+                "was told of Some((5, 6)) items, there are 6",
+                Box::new(|f| f.lines("sum")[1].word = Word::Reduced(5, 6)),
+            ),
+            (
+                "each/beta: was lost",
+                Box::new(|f| f.history.workflows[0].jobs.retain(|job| job.name != item)),
+            ),
+            (
+                "each: has 5 items, not 6",
+                Box::new(|f| f.history.workflows[0].jobs.retain(|job| job.name != item)),
+            ),
+            (
+                "step 3: a step ran before those before it",
+                Box::new(|f| f.lines("stepwise").retain(|l| l.word != Word::StepEnd(2, 0))),
+            ),
+            (
+                "step 1: a step ran too often",
+                Box::new(|f| f.lines("resuming").push(line(Word::StepStart(1), 1, 900_000))),
+            ),
+            (
+                "its handler ran twice",
+                Box::new(|f| f.lines("stepwise").push(line(Word::StepStart(HANDLER), 1, 900_000))),
+            ),
+            (
+                "its handler ran without a try of its step",
+                Box::new(|f| f.lines("stepwise").push(line(Word::StepStart(HANDLER), 2, 900_000))),
+            ),
+            (
+                "each/bad: ended as failed, not completed",
+                Box::new(|f| {
+                    let jobs = &mut f.history.workflows[0].jobs;
+                    let bad = jobs.iter_mut().find(|job| job.name == BAD_ITEM).unwrap();
+                    bad.status = torc_model::status::JobStatus::Failed;
+                }),
+            ),
+            (
+                "each/bad: 0 retries, 1 acknowledged, 0 unknown",
+                Box::new(|f| f.history.workflows[0].item_retries.acknowledged = 1),
+            ),
+            (
+                "attempt 3 is number 2",
+                Box::new(|f| {
+                    let of = f.history.workflows[0].attempts.iter();
+                    let job = of.clone().find(|a| a.job_name == item).unwrap().job_id.0;
+                    let extra = attempt(job, &item, 3, "failed", 137);
+                    f.history.workflows[0].attempts.push(extra);
+                }),
+            ),
+            (
+                "0 webhooks of its end (job.run.completed)",
+                Box::new(|f| drop(f.deliveries.remove(0))),
+            ),
+            ("the signature is wrong", Box::new(|f| f.deliveries[0].is_signed = false)),
+            (
+                "workflow 9, job x: ran although nobody was told of it",
+                Box::new(|f| {
+                    f.records.insert((9, "x".into()), vec![line(Word::Start, 1, 1)]);
+                }),
+            ),
+        ];
+        for (expected, forge) in cases {
+            let mut forged = Forged::sound();
+            forge(&mut forged);
+            let found = forged.violations();
+            assert!(found.iter().any(|text| text.contains(expected)), "{expected}: {found:#?}");
+        }
     }
 }

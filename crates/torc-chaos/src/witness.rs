@@ -1,4 +1,4 @@
-//! What the witnesses wrote, one file per job.
+//! What the witnesses wrote, one file per job, and what their shells put into place.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,6 +11,12 @@ pub enum Word {
     Start,
     /// It ends with this code.
     End(i64),
+    /// A step of this number runs.
+    StepStart(i64),
+    /// A step ends with this code.
+    StepEnd(i64, i64),
+    /// A reduce was told this many successful items of that many.
+    Reduced(i64, i64),
     /// A recovery script began; the attempt is the one that failed.
     ScriptStart,
     /// A recovery script ended well.
@@ -19,7 +25,7 @@ pub enum Word {
     Action,
     /// Another process of the same job lived when it started.
     Overlap,
-    /// Another user of the limit lived when it started.
+    /// As many users of the limit as there may be lived when it started.
     Limit,
 }
 
@@ -44,6 +50,17 @@ pub type JobKey = (i64, String);
 /// Everything that was witnessed, per job in the order it was written.
 pub type Records = BTreeMap<JobKey, Vec<Line>>;
 
+/// A file that the shell of an attempt put into place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Published {
+    /// Workflow and job.
+    pub key: JobKey,
+    /// The attempt.
+    pub attempt: i64,
+    /// It has all that its witness writes.
+    pub is_whole: bool,
+}
+
 /// Reads all files. A line that cannot be read is an error: nothing may be overlooked.
 pub fn read(dir: &Path) -> io::Result<Records> {
     let mut records = Records::new();
@@ -55,21 +72,44 @@ pub fn read(dir: &Path) -> io::Result<Records> {
         };
         for file in std::fs::read_dir(workflow.path())? {
             let path = file?.path();
-            let name =
-                path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
-            if path.extension().is_none_or(|ending| ending != "log") {
+            let Some(name) = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .and_then(|name| name.strip_suffix(".log"))
+            else {
                 continue;
-            }
+            };
             let text = std::fs::read_to_string(&path)?;
             let lines = text.lines().map(|line| {
                 parse(line).ok_or_else(|| {
                     io::Error::other(format!("{}: unreadable line `{line}`", path.display()))
                 })
             });
-            records.insert((id, name), lines.collect::<io::Result<_>>()?);
+            // Items are called `MAP/KEY`.
+            records.insert((id, name.replace('@', "/")), lines.collect::<io::Result<_>>()?);
         }
     }
     Ok(records)
+}
+
+/// Reads what was put into place.
+pub fn read_published(dir: &Path) -> io::Result<Vec<Published>> {
+    let mut published = Vec::new();
+    for file in std::fs::read_dir(dir.join("published"))? {
+        let file = file?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        let mut words = name.split('.');
+        let found = (|| {
+            let (workflow, job) = (words.next()?.parse().ok()?, words.next()?.to_owned());
+            let (_run, attempt) = (words.next()?, words.next()?.parse().ok()?);
+            Some(((workflow, job), attempt))
+        })();
+        let (key, attempt) =
+            found.ok_or_else(|| io::Error::other(format!("published/{name}: whose is it?")))?;
+        let is_whole = std::fs::read(file.path())? == b"half of it\nall of it\n";
+        published.push(Published { key, attempt, is_whole });
+    }
+    Ok(published)
 }
 
 fn parse(line: &str) -> Option<Line> {
@@ -80,6 +120,9 @@ fn parse(line: &str) -> Option<Line> {
     let word = match word {
         "start" => Word::Start,
         "end" => Word::End(code),
+        "step_start" => Word::StepStart(code / 1000),
+        "step_end" => Word::StepEnd(code / 1000, code % 1000),
+        "reduced" => Word::Reduced(code / 1000, code % 1000),
         "script_start" => Word::ScriptStart,
         "script_end" => Word::ScriptEnd,
         "action" => Word::Action,

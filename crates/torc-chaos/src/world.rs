@@ -6,8 +6,8 @@ use crate::oracle;
 use crate::plan::{Kill, Plan, RUNNERS, Victim};
 use crate::receiver::{self, Log};
 use crate::report::Report;
-use crate::workload::WITNESS;
-use crate::{Options, witness};
+use crate::workload::{HIDDEN_WITNESS, WITNESS};
+use crate::{Options, kinds, witness};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -50,6 +50,13 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
     let workload = world.plan.workload.clone();
     let watching = runtime.spawn(watcher.run(workload));
 
+    let rogues = match options.sabotage {
+        Some(sabotage) => {
+            world.await_workflow(&shared)?;
+            Some(sabotage.commit(dir.path())?)
+        }
+        None => None,
+    };
     world.torment(&shared, kills)?;
     shared.draining.store(true, Ordering::SeqCst);
     let ended = world.settle(&shared, options.patience)?;
@@ -64,9 +71,14 @@ pub fn run(options: &Options, seed: u64, kills: u64) -> io::Result<Report> {
         );
         world.report.violations.push(message);
     }
+    world.examine()?;
     world.stop();
     let mut report = std::mem::take(&mut world.report);
-    judge(dir.path(), &history, &log, ended, &mut report)?;
+    let judged = judge(dir.path(), &history, &log, ended, &mut report);
+    if let Some(mut rogues) = rogues {
+        rogues.end(dir.path());
+    }
+    judged?;
     report.worlds = 1;
     report.took = begin.elapsed();
     if !report.violations.is_empty() {
@@ -87,22 +99,39 @@ fn judge(
     report: &mut Report,
 ) -> io::Result<()> {
     let records = witness::read(dir)?;
-    oracle::judge(&records, history, &log.all(), ended, report);
-    // Nothing may have survived: a lock that is taken is held by a process of an attempt that has
-    // ended.
-    for entry in fs::read_dir(dir.join("live")).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if is_witness(&name) {
-            report.violations.push(format!("process {name} of a job is still alive"));
-        }
+    let published = witness::read_published(dir)?;
+    oracle::judge(&records, &published, history, &log.all(), ended, report);
+    for witness in witnesses(dir).into_iter().filter(Witness::lives) {
+        report.violations.push(format!("process {} of a job is still alive", witness.pid));
     }
     Ok(())
 }
 
-/// The process with this number is one of our jobs.
-fn is_witness(pid: &str) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    String::from_utf8_lossy(&line).contains("witness.sh")
+/// A process of a job that said that it runs: the name of its file is `PID.START.k` when it may be
+/// killed alone, and `PID.START.n` when that would be the harness's own fault.
+struct Witness {
+    path: PathBuf,
+    pid: i32,
+    start: u64,
+    may_be_killed: bool,
+}
+
+impl Witness {
+    fn lives(&self) -> bool {
+        kinds::start_of(self.pid) == Some(self.start)
+    }
+}
+
+/// All that said that they run and not that they end. Killed ones cannot take themselves off.
+fn witnesses(dir: &Path) -> Vec<Witness> {
+    let read = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.to_owned();
+        let mut words = name.split('.');
+        let (pid, start) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Witness { path, pid, start, may_be_killed: words.next() == Some("k") })
+    };
+    let entries = fs::read_dir(dir.join("live")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| read(entry.path())).collect()
 }
 
 /// A process of the program.
@@ -129,6 +158,10 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(options: &'a Options, dir: &Path, seed: u64) -> io::Result<Self> {
         fs::write(dir.join("witness.sh"), WITNESS)?;
+        fs::write(dir.join("hidden.pl"), HIDDEN_WITNESS)?;
+        for sub in ["witness", "live", "tmp", "published", "repaired"] {
+            fs::create_dir(dir.join(sub))?;
+        }
         let now = Instant::now();
         Ok(Self {
             options,
@@ -179,7 +212,21 @@ impl<'a> World<'a> {
         let point = if armed { self.plan.runner_point() } else { None };
         let (url, workflow) = (format!("http://127.0.0.1:{}", self.port), workflow.to_string());
         let name = format!("runner{slot}");
-        let args = ["--url", &url, "--token-file", ".torc/token", "runner", &workflow, "-j", "3"];
+        let args = [
+            "--url",
+            &url,
+            "--token-file",
+            ".torc/token",
+            "runner",
+            &workflow,
+            // Jobs that wait need no CPU: the more run at once, the more a kill hits.
+            "-j",
+            "5",
+            "--num-cpus",
+            "64",
+            "--memory",
+            "64g",
+        ];
         let child = self.command(&name, &args, point.as_deref())?.spawn()?;
         self.runners[slot] = Some(Process { child, point, since: Instant::now() });
         Ok(())
@@ -200,6 +247,29 @@ impl<'a> World<'a> {
             }
             std::thread::sleep(TICK);
         }
+    }
+
+    /// Waits until the first workflow is there.
+    fn await_workflow(&mut self, shared: &Shared) -> io::Result<()> {
+        let deadline = Instant::now() + BOOT;
+        while shared.current().is_none() {
+            if Instant::now() > deadline {
+                return Err(io::Error::other("no workflow was created"));
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// The doctor looks at what is left, as a user would.
+    fn examine(&mut self) -> io::Result<()> {
+        let mut doctor = self.command("doctor", &["server", "doctor"], None)?;
+        let found = doctor.stdout(Stdio::piped()).output()?;
+        if !found.status.success() {
+            let text = String::from_utf8_lossy(&found.stdout).into_owned();
+            self.report.violations.push(format!("the doctor found: {text}"));
+        }
+        Ok(())
     }
 
     /// Kills until it was enough.
@@ -331,33 +401,19 @@ impl<'a> World<'a> {
     /// The process that ends a runner's jobs when the runner is killed: its child that is this same
     /// program.
     fn guard(&self, slot: usize) -> Option<i32> {
-        let pid = self.runners[slot].as_ref()?.child.id();
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-        let children = tasks
-            .flatten()
-            .filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-        let children: Vec<i32> = children
-            .flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
-            .collect();
-        let own = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-        children
-            .into_iter()
-            .find(|child| fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe == own))
+        kinds::guard_of(self.runners[slot].as_ref()?.child.id())
     }
 
     fn kill_job(&self, pick: u64) -> bool {
-        let entries = fs::read_dir(self.dir.join("live")).into_iter().flatten().flatten();
-        let mut pids: Vec<String> =
-            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        pids.sort();
-        let (alive, gone): (Vec<String>, Vec<String>) =
-            pids.into_iter().partition(|pid| is_witness(pid));
-        for pid in gone {
-            // Killed ones cannot take themselves off the list.
-            let _ = fs::remove_file(self.dir.join("live").join(pid));
+        let (mut alive, gone): (Vec<Witness>, Vec<Witness>) =
+            witnesses(&self.dir).into_iter().partition(Witness::lives);
+        for witness in gone {
+            let _ = fs::remove_file(witness.path);
         }
-        let Some(pid) = alive.get(pick as usize % alive.len().max(1)) else { return false };
-        pid.parse().map(kill_pid).is_ok()
+        alive.retain(|witness| witness.may_be_killed);
+        alive.sort_by_key(|witness| (witness.start, witness.pid));
+        let picked = alive.get(pick as usize % alive.len().max(1));
+        picked.map(|witness| kill_pid(witness.pid)).is_some()
     }
 
     fn wait_for_webhooks(

@@ -15,6 +15,7 @@ fn campaign(seed: u64, kills: u64) -> torc_chaos::Report {
         kills_per_world: 50,
         failpoints: cfg!(debug_assertions),
         patience: Duration::from_secs(240),
+        sabotage: None,
         tell: |line| eprintln!("{line}"),
     })
     .expect("the worlds come up");
@@ -36,6 +37,38 @@ fn kills_at_random_times_and_at_failpoints_lose_nothing() {
 fn other_kills_lose_nothing_either() {
     let report = campaign(1000, 150);
     assert!(report.kills() >= 150 && report.lost_attempts > 0 && report.scripts > 0, "{report}");
+}
+
+#[test]
+fn the_oracle_finds_what_the_harness_violates_itself() {
+    use torc_chaos::Sabotage;
+    let cases = [
+        (
+            Sabotage::Overlap,
+            "job rogue, attempt 1: started while a process of the same job was alive",
+        ),
+        (Sabotage::Limit, "started while all places below the limit were taken"),
+        (Sabotage::Survivor, "of a job is still alive"),
+        (Sabotage::Publish, "job rogue: attempt 1 was killed and put its file into place"),
+        (Sabotage::Unknown, "job first0: attempt 77 ran, but nobody knows it"),
+    ];
+    for (sabotage, expected) in cases {
+        let dir = tempfile::tempdir().expect("a directory");
+        let report = torc_chaos::run(&torc_chaos::Options {
+            torc: TORC.into(),
+            dir: dir.path().into(),
+            seed: 1,
+            kills: 1,
+            kills_per_world: 1,
+            failpoints: false,
+            patience: Duration::from_secs(240),
+            sabotage: Some(sabotage),
+            tell: |line| eprintln!("{line}"),
+        })
+        .expect("the world comes up");
+        let found = &report.violations;
+        assert!(found.iter().any(|text| text.contains(expected)), "{sabotage:?}: {found:#?}");
+    }
 }
 
 #[test]
