@@ -27,7 +27,7 @@ pub enum JobEvent {
     FailedForGood,
     /// Its attempt was ended by us (timeout) and nothing will repair it.
     TerminatedForGood,
-    /// Its attempt failed, no rule speaks of it, and the workflow asks for a verdict.
+    /// Its attempt failed, no rule matches, and the workflow asks for a verdict.
     AwaitsVerdict,
     /// A new attempt was queued.
     Requeued,

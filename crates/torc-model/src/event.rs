@@ -1,4 +1,5 @@
-//! The kinds of events: what a workflow's event stream, its webhooks and the server's own tasks can hear of.
+//! The kinds of events: what a workflow's event stream, its webhooks and the server's own tasks can
+//! hear of.
 
 use crate::status::words;
 use serde::{Deserialize, Serialize};
@@ -112,7 +113,115 @@ words! {
     }
 }
 
+/// What the end of an attempt says.
+const END: &[&str] =
+    &["attempt_id", "run_id", "return_code", "cause", "outcome", "decision", "will_retry", "by"];
+/// The same, or what the end of a map says.
+const END_OR_ITEMS: &[&str] = &[
+    "attempt_id",
+    "run_id",
+    "return_code",
+    "cause",
+    "outcome",
+    "decision",
+    "will_retry",
+    "by",
+    "total",
+    "successful",
+    "failed",
+    "tolerate",
+];
+/// The same, or the job that did not succeed.
+const END_OR_DEPENDENCY: &[&str] = &[
+    "attempt_id",
+    "run_id",
+    "return_code",
+    "cause",
+    "outcome",
+    "decision",
+    "will_retry",
+    "by",
+    "because_of_job_id",
+];
+
 impl EventKind {
+    /// The fields that the data of such an event may have. Those of steps have `step` and `at_ms`
+    /// as well. A debug build of the server refuses to write others, so the list is complete.
+    pub const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::ActionExecuted => &["action_id", "runner_id", "error"],
+            Self::ActionTriggered => &["action_id", "trigger"],
+            Self::AllocationEnded => &["allocation_id", "slurm_job_id", "state", "reason"],
+            Self::AllocationExplained => {
+                &["allocation_id", "slurm_job_id", "state", "reason", "cause"]
+            }
+            Self::AllocationRequeued | Self::AllocationStarted => {
+                &["allocation_id", "slurm_job_id"]
+            }
+            Self::AllocationUnneeded => &["allocation_id", "slurm_job_id", "scheduler"],
+            Self::AllocationsPlanned => &["name", "scheduler", "count", "action_id"],
+            Self::AllocationsSubmitted => &["name", "slurm_job_id"],
+            Self::AllocationsRefused | Self::AllocationsUnknown => &["name", "message"],
+            Self::AttemptExplained => &["attempt_id", "run_id", "cause", "was", "evidence"],
+            Self::ClassificationHeld => &[
+                "classification_id",
+                "action",
+                "by",
+                "agent",
+                "confidence",
+                "note",
+                "run_id",
+                "attempt_id",
+            ],
+            Self::ClassificationRejected => &["classification_id", "action", "by"],
+            Self::HandlerFinished => &["succeeded", "error"],
+            Self::HandlerStarted => &["strategy", "error_kind", "exit_code"],
+            Self::ItemDropped
+            | Self::JobDisabled
+            | Self::JobEnabled
+            | Self::JobHeld
+            | Self::JobReleased => &[],
+            Self::ItemsExpanded => &["count", "run_id", "attempt_id"],
+            Self::ItemsFound => &["count"],
+            Self::JobAdjusted => &["field", "from", "to", "why", "by"],
+            Self::JobCanceled => END_OR_DEPENDENCY,
+            Self::JobChanged => &["priority", "reason", "by"],
+            Self::JobClassified => {
+                &["classification_id", "action", "by", "agent", "run_id", "attempt_id", "note"]
+            }
+            Self::JobCompleted | Self::JobFailed => END_OR_ITEMS,
+            Self::JobPendingFailed | Self::JobRetried | Self::JobTerminated => END,
+            Self::JobRepaired => &["what"],
+            Self::JobStarted => &["attempt_id", "run_id"],
+            Self::LateResult => &["attempt", "runner_id", "return_code", "cause"],
+            Self::RetryScheduled => &["try", "after_seconds"],
+            Self::RunnerEnded => &["runner_id", "reason", "attempts_ended"],
+            Self::RunnerQuarantined => {
+                &["runner_id", "hostname", "why", "until_ms", "refunded", "queued_again"]
+            }
+            Self::RunnerStarted => &["runner_id", "hostname", "pid"],
+            Self::RunnerTriedAgain => &["runner_id", "hostname"],
+            Self::StepFinished => &["name", "outcome", "kind", "error_kind", "exit_code"],
+            Self::StepIgnored => &["name"],
+            Self::StepRecovered => &["name", "strategy"],
+            Self::StepResumed => &["outcome"],
+            Self::StepStarted => &["name", "kind"],
+            Self::WorkflowCanceled => &["run_id"],
+            Self::WorkflowCompleted => &["run_id", "counts"],
+            Self::WorkflowRecovered => &["by", "jobs", "reopened", "left"],
+            Self::WorkflowRegenerated => &["schedulers", "allocations", "actions"],
+            Self::WorkflowReset | Self::WorkflowStarted => &["run_id", "jobs"],
+        }
+    }
+
+    /// The first field of `data` that such an event does not have.
+    pub fn unknown_field(self, data: &serde_json::Value) -> Option<&str> {
+        let known = |key: &str| {
+            self.fields().contains(&key) || self.is_of_steps() && matches!(key, "step" | "at_ms")
+        };
+        data.as_object()?.keys().map(String::as_str).find(|key| !known(key))
+    }
+
     /// About a job as a whole.
     pub const fn is_of_jobs(self) -> bool {
         matches!(

@@ -6,10 +6,13 @@ use std::fmt;
 /// Defines an enum whose variants have one stable text each, used in SQL, JSON and on the command
 /// line.
 macro_rules! words {
-    ($(#[doc = $doc:literal])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
+    (
+        $(#[doc = $doc:literal])*
+        $name:ident { $($(#[doc = $about:literal])* $variant:ident = $text:literal),* $(,)? }
+    ) => {
         $(#[doc = $doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-        pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant),* }
+        pub enum $name { $($(#[doc = $about])* #[serde(rename = $text)] $variant),* }
 
         impl $name {
             /// Every variant, in order.
@@ -23,6 +26,11 @@ macro_rules! words {
             /// The variant with this text.
             pub fn parse(text: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|v| v.as_str() == text)
+            }
+
+            /// What this variant means: its documentation, for pages that list them all.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($about),*)),* }
             }
         }
 
@@ -302,7 +310,7 @@ words! {
         Retried = "Retried",
         /// The job has no failure handler.
         NoHandler = "NoHandler",
-        /// It has one, but no rule speaks of this failure.
+        /// It has one, but no rule matches this failure.
         NoMatchingRule = "NoMatchingRule",
         /// The matching rule's budget is used up.
         MaxRetriesExceeded = "MaxRetriesExceeded",

@@ -102,7 +102,7 @@ pub enum Shutdown {
 pub enum LeaveReason {
     /// The workflow is complete.
     Complete,
-    /// Nothing will ever become ready without outside help.
+    /// Nothing will become ready unless a user or another runner acts.
     NothingToDo,
     /// Nothing to do for too long.
     Idle,

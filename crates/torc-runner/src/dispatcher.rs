@@ -75,7 +75,7 @@ pub struct Settings {
     pub gpus: Vec<String>,
     /// How many attempts to hold ahead.
     pub prefetch: Prefetch,
-    /// Leave as soon as nothing can run without outside help.
+    /// Leave as soon as nothing can run unless a user or another runner acts.
     pub leave_when_stuck: bool,
     /// Leave after this long without work.
     pub idle_limit: Option<Duration>,

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 
 const SGR = /\x1b\[([0-9;]*)m/g;
-// Other control sequences and characters are shown to nobody.
+// Other control sequences and characters are not shown.
 const OTHER = /\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/g;
 // Characters that turn the direction of writing around would let a line lie.
 const TURNS = /[\u202a-\u202e\u2066-\u2069]/g;

@@ -36,8 +36,8 @@ pub struct Capacity {
 pub struct RegisterRunner {
     /// The workflow it works for.
     pub workflow_id: WorkflowId,
-    /// Made by the runner, once per process, and told to no other process: makes a repeat harmless, and
-    /// proves that it is the same runner.
+    /// Made by the runner, once per process, and told to no other process: makes a repeat harmless,
+    /// and proves that it is the same runner.
     pub key: String,
     /// Host name.
     pub hostname: String,
@@ -155,7 +155,8 @@ pub struct ClaimResponse {
     pub reason: Option<String>,
     /// No job of this workflow will become ready again by itself.
     pub workflow_complete: bool,
-    /// Nothing is held by any runner and nothing can be claimed now or later without outside help.
+    /// Nothing is held by any runner and nothing can be claimed now or later unless a user or
+    /// another runner acts.
     pub idle: bool,
     /// The workflow has no other runner that could do what this one holds.
     #[serde(default)]

@@ -59,7 +59,7 @@ words! {
         MissingModule = "missing_module",
         /// A file that it reads is not there.
         MissingFile = "missing_file",
-        /// A parallel program ended all its parts, and nothing says why.
+        /// A parallel program ended all its parts, and its output does not say why.
         MpiAbort = "mpi_abort",
         /// The program reported an error of its own.
         ProgramError = "program_error",

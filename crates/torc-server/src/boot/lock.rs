@@ -67,7 +67,7 @@ impl std::fmt::Display for Owner {
 #[derive(Debug)]
 pub struct Lock {
     file: File,
-    /// The owner before us, if it did not end in good order.
+    /// The owner before us, if it was not shut down cleanly.
     pub previous: Option<Owner>,
 }
 
@@ -115,7 +115,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // An empty file says that the end was in good order. If this fails, the next server finds
+        // An empty file says that the shutdown was clean. If this fails, the next server finds
         // our record, sees that the process is gone, and goes on.
         let _ = self.file.set_len(0);
     }
@@ -207,7 +207,7 @@ mod tests {
         assert!(error.hint().unwrap().contains(&format!("kill {}", std::process::id())));
         drop(first);
         let next = Lock::acquire(&database, &FileSystem::Local).unwrap();
-        assert_eq!(next.previous, None, "an owner that ended in good order leaves no record");
+        assert_eq!(next.previous, None, "an owner that was shut down cleanly leaves no record");
     }
 
     #[test]

@@ -208,7 +208,7 @@ impl RunningServer {
         if let Some(task) = self.task.take()
             && let Err(error) = task.await
         {
-            tracing::error!(%error, "the server did not end in good order");
+            tracing::error!(%error, "the server was not shut down cleanly");
         }
     }
 
@@ -216,7 +216,7 @@ impl RunningServer {
     pub async fn stopped(&mut self) {
         if let Some(task) = self.task.as_mut() {
             if let Err(error) = task.await {
-                tracing::error!(%error, "the server did not end in good order");
+                tracing::error!(%error, "the server was not shut down cleanly");
             }
             self.task = None;
         }

@@ -94,6 +94,7 @@ pub fn write(
                 wakes.special |= end.steps.is_some();
             }
             Change::Event { kind, job, data } => {
+                debug_assert_eq!(kind.unknown_field(&data), None, "a field of {kind} events");
                 let text = data.to_string();
                 let id = *next_event;
                 *next_event += 1;

@@ -112,7 +112,7 @@ fn run_and_create_warn_of_what_check_warns_of() {
         assert_eq!(created.stderr.matches(word).count(), 1, "{}", created.stderr);
     }
     test.torc(["check", "free.yaml"]).success().tells("unless the server has it");
-    test.torc(["create", "free.yaml"]).success().tells("no limit `lic` is set");
+    test.torc(["create", "free.yaml"]).success().tells("limit `lic` is not set");
     test.torc(["limits", "set", "lic", "1"]).success();
     let quiet = test.torc(["create", "free.yaml"]).success();
     assert!(!quiet.stderr.contains("lic"), "{}", quiet.stderr);

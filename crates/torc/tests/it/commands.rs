@@ -529,7 +529,7 @@ fn the_steps_of_a_plain_command_are_told_with_its_outcome() {
         .torc(["jobs", "steps", "bad"])
         .success()
         .says("failed (exit, code 3)")
-        .says("no steps");
+        .says("without steps");
     assert!(!bad.stdout.contains("succeeded"), "{}", bad.stdout);
     test.torc(["jobs", "steps", "good"]).success().says("completed");
 }

@@ -92,7 +92,7 @@ jobs:
     );
     for job in ["large", "number"] {
         assert!(
-            !why(job).contains("not known") && !why(job).contains("nothing says why"),
+            !why(job).contains("cause unknown") && !why(job).contains("does not say why"),
             "{}",
             why(job)
         );

@@ -68,7 +68,7 @@ fn a_kill_at_any_point_of_a_handler_loses_nothing() {
                 );
                 let again = lines.contains(&"prepare 2");
                 if resume == "resume: start" {
-                    assert!(again, "it begins anew: {about}");
+                    assert!(again, "it starts over: {about}");
                 } else if before.contains("build 1") && !again {
                     resumed += 1;
                 }

@@ -96,7 +96,7 @@ async fn a_bad_node_is_noticed_and_what_it_burnt_is_given_back() {
     let again = claim_as(&mut f, good, vec![], 10).await.attempts;
     assert!(!again.is_empty());
     // What it burnt is no use of a rule either, before and after a restart: a wait that grows with
-    // the uses begins anew.
+    // the uses starts over.
     assert_eq!(f.scalar("SELECT count(*) FROM refunded_attempt").await, 3);
     // When its time is over it is tried again.
     f.store
