@@ -156,7 +156,7 @@ fn a_new_workflow_after_a_bad_end_says_how_to_go_on_with_the_old_one() {
     let first = test
         .run()
         .expect(1)
-        .tells("hint: `torc workflows reset-status 1 --failed-only` and `torc run 1` run");
+        .tells("hint: `torc workflows reset-status 1 --failed-only` and `torc run 1` re-run");
     assert!(!first.stderr.contains("torc recover"), "it would do nothing: {}", first.stderr);
     let second = test
         .run()
