@@ -257,20 +257,10 @@ impl AsFd for Alarm {
     }
 }
 
-/// A signal by its name, with or without `SIG`; only those that make sense to end a job with.
+/// A signal by its name, with or without `SIG`, or by its number.
 pub fn signal_by_name(name: &str) -> Option<Signal> {
-    let upper = name.to_ascii_uppercase();
-    Some(match upper.strip_prefix("SIG").unwrap_or(&upper) {
-        "HUP" => Signal::HUP,
-        "INT" => Signal::INT,
-        "QUIT" => Signal::QUIT,
-        "KILL" => Signal::KILL,
-        "USR1" => Signal::USR1,
-        "USR2" => Signal::USR2,
-        "TERM" => Signal::TERM,
-        "XCPU" => Signal::XCPU,
-        _ => return None,
-    })
+    let number = torc_model::signal::number(name)?;
+    Signal::from_named_raw(i32::try_from(number).ok()?)
 }
 
 /// The name of a signal number, for people.
@@ -347,6 +337,7 @@ mod tests {
     fn signals_are_known_by_name() {
         assert_eq!(signal_by_name("SIGTERM"), Some(Signal::TERM));
         assert_eq!(signal_by_name("usr1"), Some(Signal::USR1));
+        assert_eq!(signal_by_name("SIGALRM"), Some(Signal::ALARM));
         assert_eq!(signal_by_name("SIGFOO"), None);
         assert_eq!(signal_name(11), "SIGSEGV");
         assert_eq!(signal_name(40), "signal 40");

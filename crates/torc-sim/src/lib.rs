@@ -15,7 +15,6 @@
 
 mod check;
 mod people;
-mod rng;
 mod runner;
 mod sabotage;
 mod scenario;

@@ -1,8 +1,8 @@
 //! What a seed plays: workflows, runners, and how much goes wrong.
 
-use crate::rng::Rng;
 use torc_engine::{Class, CompiledHandler, LimitUse, Limits, NewAction, NewJob};
 use torc_model::api::Capacity;
+use torc_model::chance::Rng;
 use torc_model::ids::{ActionId, JobId};
 use torc_model::plan::{Backoff, Rule, Settings};
 use torc_model::status::{ActionState, Cause, Trigger};

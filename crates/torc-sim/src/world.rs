@@ -1,7 +1,6 @@
 //! The world: one queue of events, one clock, one stream of chance. No threads, no real time.
 
 use crate::check::{Checker, same, same_limits};
-use crate::rng::Rng;
 use crate::runner::{Runner, Tick};
 use crate::sabotage::Sabotage;
 use crate::scenario::{Faults, Scenario, Sight};
@@ -13,6 +12,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 use torc_engine::{Allocation, Change, Life, Process, RunnerLife};
+use torc_model::chance::Rng;
 use torc_model::ids::RunnerId;
 use torc_model::status::{Cause, JobStatus};
 

@@ -2,7 +2,7 @@
 
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use super::{Store, people, recover};
+use super::{Store, people, remedies};
 use std::collections::{BTreeMap, BTreeSet};
 use torc_engine::Workflow;
 use torc_model::api::{ActRequest, ActView, ActWord, UpdateJob};
@@ -180,7 +180,7 @@ fn recovered(
         job_ids: ids,
         ..RecoverRequest::default()
     };
-    let done = recover::recover(tx, request.workflow_id, &recover)?;
+    let done = remedies::recover(tx, request.workflow_id, &recover)?;
     view.done = done.jobs_to_retry.len() as i64;
     view.others = done.reopened.len() as i64;
     let mut skipped: BTreeMap<String, i64> = view.skipped.into_iter().collect();

@@ -4,10 +4,10 @@
 //! A client that reaches Slurm speaks to it; every decision and every record is made here, in
 //! one transaction.
 
+use super::crash_recovery;
 use super::last_words;
 use super::load::parse;
 use super::persist::json;
-use super::recovery;
 use super::refusal::Refusal;
 use super::runners;
 use super::unneeded;
@@ -690,7 +690,7 @@ fn end_runners(
     for runner in &runners {
         let heard = tx.state.runners.get(runner).and_then(|known| known.heard);
         let spoke = heard.is_some_and(|heard| tx.uptime - heard < QUIET_MS);
-        if spoke && !recovery::is_gone(tx, *runner, row.workflow_id)? {
+        if spoke && !crash_recovery::is_gone(tx, *runner, row.workflow_id)? {
             view.unknown += 1;
             view.details.push(format!(
                 "{}: {text}, but its runner has just spoken; nothing was done",

@@ -4,8 +4,8 @@
 use super::load::parse;
 use super::people::refuse_archived;
 use super::persist::json;
-use super::recover;
 use super::refusal::Refusal;
+use super::remedies;
 use super::waiting::{self, Waiting, waiting};
 use super::writer::{Failed, State, Tx};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -157,7 +157,7 @@ fn decide(
     dry_run: bool,
 ) -> Result<ClassifyView, Failed> {
     let chosen = expand(tx.db, id, all, verdicts)?;
-    let caps = recover::caps(tx.db, id, &RecoverRequest::default())?;
+    let caps = remedies::caps(tx.db, id, &RecoverRequest::default())?;
     let retries = agent_retries(tx, id)?;
     let mut decided = Vec::with_capacity(chosen.len());
     let mut problems = Vec::new();
@@ -416,7 +416,7 @@ fn carry_out(
         .find(waiting.job)
         .ok_or_else(|| Refusal::not_found("job", waiting.job.0))?;
     let why = format!("verdict of {}", speaker.by);
-    recover::adjust(tx, id, waiting.job, waiting.number, &ruling.changes, &why, &speaker.by)?;
+    remedies::adjust(tx, id, waiting.job, waiting.number, &ruling.changes, &why, &speaker.by)?;
     let data = json!({"classification_id": row, "action": ruling.action, "by": speaker.by, "agent": speaker.agent,
         "run_id": waiting.run, "attempt_id": waiting.number, "note": ruling.note});
     tx.write(
@@ -483,7 +483,7 @@ pub fn accept(tx: &mut Tx<'_>, row: i64, by: Option<&str>) -> Result<(), Failed>
         let message = format!("job {} no longer waits for a verdict on that failure", held.job);
         return Err(Refusal::conflict(ErrorCode::Superseded, message).into());
     };
-    let caps: Caps = recover::caps(tx.db, id, &RecoverRequest::default())?;
+    let caps: Caps = remedies::caps(tx.db, id, &RecoverRequest::default())?;
     let standing =
         Standing { current: found.current, caps, is_repeated: found.is_repeated, agent_retries: 0 };
     let ruling = rule(&held.asked, Author::Person, &standing).map_err(|problem| {

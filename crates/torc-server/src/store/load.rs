@@ -88,7 +88,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
         state.runners.insert(id, runner);
     }
     drop(statement);
-    super::recovery::boot_state(db, &mut state)?;
+    super::crash_recovery::boot_state(db, &mut state)?;
     // Limits are counted over all workflows, so those that hold something must be known from the
     // start.
     let mut statement =

@@ -4,6 +4,7 @@ mod act;
 mod allocations;
 mod bad_nodes;
 mod classify;
+mod crash_recovery;
 mod create;
 mod facts;
 mod families;
@@ -17,10 +18,9 @@ mod people;
 mod persist;
 pub mod read;
 mod reapply;
-mod recover;
-mod recovery;
 mod refusal;
 mod regenerate;
+mod remedies;
 mod reservations;
 mod runners;
 mod step_events;
@@ -33,10 +33,10 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use crash_recovery::Trigger;
 pub use create::Creation;
 pub use families::FamilyCounts;
 pub(crate) use load::runner_tag;
-pub use recovery::Trigger;
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;
 pub use webhooks::Due as DueDelivery;
@@ -313,10 +313,10 @@ impl Store {
             Trigger::Request { workflow, dry_run } => (Some(workflow), dry_run),
             Trigger::Boot | Trigger::Sweep => (None, false),
         };
-        let mut suspects = self.writer.call(move |tx| recovery::suspects(tx, scope)).await?;
+        let mut suspects = self.writer.call(move |tx| crash_recovery::suspects(tx, scope)).await?;
         let suspects = tokio::task::spawn_blocking(move || {
             torc_failpoint::hit("recovery.looking");
-            recovery::look(&mut suspects, dry_run);
+            crash_recovery::look(&mut suspects, dry_run);
             suspects
         })
         .await
@@ -329,27 +329,32 @@ impl Store {
             view = self
                 .writer
                 .call(move |tx| {
-                    recovery::judge(tx, &suspect, dry_run, &mut view)?;
+                    crash_recovery::judge(tx, &suspect, dry_run, &mut view)?;
                     Ok(view)
                 })
                 .await?;
         }
         let broken = match trigger {
             Trigger::Sweep => Vec::new(),
-            _ => self.writer.call(move |tx| Ok(recovery::broken(tx.db, scope)?)).await?,
+            _ => self.writer.call(move |tx| Ok(crash_recovery::broken(tx.db, scope)?)).await?,
         };
         for id in broken {
             view = self
                 .writer
                 .call(move |tx| {
-                    recovery::repair(tx, id, dry_run, &mut view)?;
+                    crash_recovery::repair(tx, id, dry_run, &mut view)?;
                     Ok(view)
                 })
                 .await?;
         }
         self.writer
             .call(move |tx| {
-                recovery::expire_reservations(tx, trigger == Trigger::Boot, dry_run, &mut view)?;
+                crash_recovery::expire_reservations(
+                    tx,
+                    trigger == Trigger::Boot,
+                    dry_run,
+                    &mut view,
+                )?;
                 Ok(view)
             })
             .await
@@ -357,17 +362,18 @@ impl Store {
 
     async fn look_for_begun(
         &self,
-        suspect: recovery::Suspect,
-    ) -> Result<recovery::Suspect, Refusal> {
+        suspect: crash_recovery::Suspect,
+    ) -> Result<crash_recovery::Suspect, Refusal> {
         let (mut suspect, claims) = self
             .writer
             .call(move |tx| {
-                let claims = recovery::claims(tx, &suspect)?;
+                let claims = crash_recovery::claims(tx, &suspect)?;
                 Ok((suspect, claims))
             })
             .await?;
         let (place, names) = (suspect.output_dir(), claims.clone());
-        let begun = slow_files::look(place.clone(), move || recovery::begun(&place, &names)).await;
+        let begun =
+            slow_files::look(place.clone(), move || crash_recovery::begun(&place, &names)).await;
         suspect.note_begun(begun, claims);
         Ok(suspect)
     }
@@ -383,12 +389,12 @@ impl Store {
         id: WorkflowId,
         request: RecoverRequest,
     ) -> Result<RecoverView, Refusal> {
-        self.writer.call(move |tx| recover::recover(tx, id, &request)).await
+        self.writer.call(move |tx| remedies::recover(tx, id, &request)).await
     }
 
     /// What a recovery would do about one job.
     pub async fn remedy(&self, id: WorkflowId, job: JobId) -> Result<Option<RecoverJob>, Refusal> {
-        self.writer.call(move |tx| recover::remedy(tx, id, job)).await
+        self.writer.call(move |tx| remedies::remedy(tx, id, job)).await
     }
 
     /// Takes verdicts on jobs that wait for one, all or none.

@@ -5,7 +5,7 @@ use super::facts::{self, FileFact};
 use super::names;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use super::{persist, reapply, recover};
+use super::{persist, reapply, remedies};
 use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet};
 use torc_engine::{Adjustment, Change, CompiledHandler, Limits, Reason, Seeds};
@@ -592,7 +592,7 @@ fn adjust_by_hand(
     let changes: Vec<Limit> =
         memory.into_iter().chain(runtime).filter(|c| c.from != Some(c.to)).collect();
     let why = update.reason.as_deref().unwrap_or("changed by hand");
-    recover::adjust(
+    remedies::adjust(
         tx,
         id,
         job,

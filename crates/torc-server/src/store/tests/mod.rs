@@ -5,10 +5,10 @@ mod actions;
 mod allocations;
 mod bad_nodes;
 mod classify;
+mod crash_recovery;
 mod last_words;
 mod reapply;
-mod recover;
-mod recovery;
+mod remedies;
 mod unneeded;
 mod webhooks;
 

@@ -111,7 +111,15 @@ async fn a_longer_timeout_of_a_recovery_stays() {
         f.store
             .writer
             .call(move |tx| {
-                super::super::recover::adjust(tx, id, JobId(1), 1, &[change], "too slow", "recover")
+                super::super::remedies::adjust(
+                    tx,
+                    id,
+                    JobId(1),
+                    1,
+                    &[change],
+                    "too slow",
+                    "recover",
+                )
             })
             .await
             .expect("raised");
