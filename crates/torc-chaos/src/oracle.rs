@@ -147,7 +147,7 @@ impl Case<'_> {
         }
     }
 
-    /// What somebody was told has completed does not run again.
+    /// What a client was told has completed does not run again.
     fn told_is_final(&self, report: &mut Report) {
         let mut told: BTreeMap<(String, i64), i64> = self.created.seen_completed.clone();
         for ((workflow, job, attempt), said) in self.deliveries {

@@ -23,7 +23,7 @@ pub struct Report {
     pub deliveries: u64,
     /// Requests of the client that got no answer.
     pub unanswered: u64,
-    /// Run time of attempts that somebody was told had completed and that ran again.
+    /// Run time of attempts that a client was told had completed and that ran again.
     pub acknowledged_work_lost: Duration,
     /// Run time that died with a runner or a job; it was never acknowledged.
     pub unacknowledged_work_lost: Duration,

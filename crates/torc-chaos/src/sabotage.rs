@@ -98,7 +98,7 @@ fn log(dir: &Path, job: &str) -> String {
     std::fs::read_to_string(dir.join(format!("witness/1/{job}.log"))).unwrap_or_default()
 }
 
-/// Waits until a witness has written a line that begins so. It tells nobody else.
+/// Waits until a witness has written a line that begins so. It sends no other notice.
 fn await_line(dir: &Path, job: &str, begin: &str) {
     while !log(dir, job).lines().any(|line| line.starts_with(begin)) {
         std::thread::sleep(TICK);

@@ -167,7 +167,7 @@ impl<'a> World<'a> {
             options,
             dir: dir.into(),
             plan: Plan::new(seed),
-            // A port that nobody uses now; the server keeps it over its deaths, as one with a
+            // A port that is free now; the server keeps it over its deaths, as one with a
             // configured port would.
             port: std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
             server: None,
@@ -322,7 +322,7 @@ impl<'a> World<'a> {
                 (Some(9), Some(point)) => self.killed(&point),
                 (Some(9), None) => {}
                 _ => {
-                    // Nobody killed it: it could not start, or it ended by itself.
+                    // Chaos did not kill it: it could not start, or it ended by itself.
                     self.failed_starts += 1;
                     if self.failed_starts >= MAX_FAILED_STARTS {
                         self.report
@@ -433,7 +433,7 @@ impl<'a> World<'a> {
                 self.report.violations.push(format!("webhooks were not delivered: {left:?} left"));
                 return;
             }
-            // The courier tells nobody when its outbox is empty, and it is the program under test:
+            // The courier sends no notice when its outbox is empty, and it is the program under test:
             // it is looked at from outside.
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -476,7 +476,7 @@ fn pid_of(child: &Child) -> Option<Pid> {
 }
 
 fn kill(child: &Child) {
-    // Not reaped yet, so that the number cannot belong to anybody else.
+    // Not reaped yet, so that the number cannot belong to another process.
     if let Some(pid) = pid_of(child) {
         let _ = kill_process(pid, Signal::KILL);
     }

@@ -6,10 +6,10 @@
 
 use super::openapi::Rules;
 use super::{
-    App, act, actions, allocations, attempts, classifications, events, failure_handlers, files,
-    guard, health, items, jobs, limits, log_search, logs, openapi, pages, recover, recovery,
-    requirements, reservations, results, runners, schedulers, sessions, user_data, webhooks, why,
-    workflows,
+    App, act, actions, allocations, attempts, classifications, crash_recovery, events,
+    failure_handlers, files, guard, health, items, jobs, limits, log_search, logs, openapi, pages,
+    remedies, requirements, reservations, results, runners, schedulers, sessions, user_data,
+    webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
