@@ -193,7 +193,9 @@ impl EventKind {
             Self::JobPendingFailed | Self::JobRetried | Self::JobTerminated => END,
             Self::JobRepaired => &["what"],
             Self::JobStarted => &["attempt_id", "run_id"],
-            Self::LateResult => &["attempt", "runner_id", "return_code", "cause"],
+            Self::LateResult => {
+                &["attempt", "runner_id", "return_code", "cause", "started_ms", "ended_ms"]
+            }
             Self::RetryScheduled => &["try", "after_seconds"],
             Self::RunnerEnded => &["runner_id", "reason", "attempts_ended"],
             Self::RunnerQuarantined => {
