@@ -246,6 +246,7 @@ impl Attempt {
             files: Files { lists: lists(context, &self.packet), dir },
             outputs: self.outputs.clone(),
             tolerates_oom: self.packet.strictness.tolerate_oom,
+            no_core: false,
         };
         rest.boxed()
     }

@@ -6,7 +6,7 @@ use crate::long::{self, Files};
 use crate::outputs::Before;
 use crate::plain::{self, Plain};
 use crate::procfs::TAG;
-use crate::sys::{self, Program, SpawnError, Strings};
+use crate::sys::{self, Limits, Program, SpawnError, Strings};
 use crate::time;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -59,14 +59,19 @@ pub struct OrderRest {
     pub outputs: Option<Arc<Before>>,
     /// Its memory limit may end a part of it.
     pub tolerates_oom: bool,
+    /// It leaves no core dump, which would hold secrets.
+    pub no_core: bool,
 }
 
 impl OrderRest {
     /// None if there is nothing in it.
     pub fn boxed(self) -> Option<Box<Self>> {
-        let Self { files, outputs, tolerates_oom } = &self;
-        let is_needed =
-            *tolerates_oom || outputs.is_some() || files.dir.is_some() || !files.lists.is_empty();
+        let Self { files, outputs, tolerates_oom, no_core } = &self;
+        let is_needed = *tolerates_oom
+            || *no_core
+            || outputs.is_some()
+            || files.dir.is_some()
+            || !files.lists.is_empty();
         is_needed.then(|| Box::new(self))
     }
 }
@@ -302,8 +307,11 @@ fn start(
         None => setup.shell.clone(),
         Some(name) => plain::find(name, env_path(setup, order), dir).unwrap_or_else(|| name.into()),
     };
-    let mark = setup.mark.map(|mark| mark.limits(order.id));
-    run(&program, &arguments, &env, dir, group, mark, stdio).map_err(|error| match error {
+    let limits = Limits {
+        mark: setup.mark.map(|mark| mark.limits(order.id)),
+        no_core: order.rest.as_ref().is_some_and(|rest| rest.no_core),
+    };
+    run(&program, &arguments, &env, dir, group, limits, stdio).map_err(|error| match error {
         SpawnError::Process(error) => LaunchError::new("cannot make a process", &error),
         SpawnError::Directory(error) => {
             LaunchError::new(&format!("cannot start in `{}`", dir.display()), &error)
@@ -364,8 +372,8 @@ fn start_plainly(
         .filter(|file| file.is_absolute() || name.contains('/'))?;
     let env = environment(setup, order, &plain.variables(&program)).ok()?;
     let arguments: Vec<&OsStr> = words.iter().map(|word| OsStr::new(word.as_ref())).collect();
-    let mark = setup.mark.map(|mark| mark.limits(order.id));
-    run(&program, &arguments, &env, &setup.working_dir, group, mark, stdio).ok()
+    let limits = Limits { mark: setup.mark.map(|mark| mark.limits(order.id)), ..Limits::default() };
+    run(&program, &arguments, &env, &setup.working_dir, group, limits, stdio).ok()
 }
 
 /// Where a process finds its programs.
@@ -407,7 +415,7 @@ fn run(
     env: &Strings,
     dir: &Path,
     group: Option<&Group>,
-    mark: Option<(u64, Option<u64>)>,
+    limits: Limits,
     stdio: [BorrowedFd<'_>; 3],
 ) -> Result<Started, SpawnError> {
     let mut argv = Strings::default();
@@ -432,7 +440,7 @@ fn run(
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from);
     let path = text(path).map_err(SpawnError::Program)?;
     let dir = text(dir).map_err(SpawnError::Directory)?;
-    sys::spawn(&Program { path: &path, argv: &argv, env, dir: &dir, stdio, mark })
+    sys::spawn(&Program { path: &path, argv: &argv, env, dir: &dir, stdio, limits })
 }
 
 /// Files for both streams; none where output goes nowhere.

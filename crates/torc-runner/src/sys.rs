@@ -9,7 +9,7 @@ mod place;
 mod spawn;
 mod turns;
 
-pub use spawn::{Program, SpawnError, Strings, spawn};
+pub use spawn::{Limits, Program, SpawnError, Strings, spawn};
 pub use turns::prefer_short_turns;
 
 use rustix::event::{EventfdFlags, epoll, eventfd};

@@ -86,6 +86,8 @@ impl Run {
         }
         let (argv, by_stdin) = agent::arguments(&agent, &prompt);
         order.argv = argv;
+        // It holds keys of its own and what it was told.
+        order.rest.get_or_insert_default().no_core = true;
         order.stdin = by_stdin.then(|| prompt_file.into());
         let mut result = self.process(step, &prompt, order, limit, place).await?;
         drop(slot);
@@ -140,6 +142,7 @@ impl Run {
             },
             outputs: None,
             tolerates_oom: self.packet.strictness.tolerate_oom,
+            no_core: false,
         };
         Order {
             shell: self.packet.strictness.shell.unwrap_or(self.context.execution.shell),

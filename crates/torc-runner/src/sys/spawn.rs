@@ -67,8 +67,17 @@ pub struct Program<'a> {
     pub dir: &'a CStr,
     /// Its standard input, output and error; none of them may be below 3.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// Limits by which it and all it starts can be found: see [`torc_fence::Mark::limits`].
+    /// Limits of the kernel for it and all that it starts.
+    pub limits: Limits,
+}
+
+/// Limits of the kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Those by which it can be found: see [`torc_fence::Mark::limits`].
     pub mark: Option<(u64, Option<u64>)>,
+    /// It leaves no core dump.
+    pub no_core: bool,
 }
 
 /// Which part of a start went wrong.
@@ -89,7 +98,7 @@ struct Child {
     env: *const *const c_char,
     dir: *const c_char,
     stdio: [c_int; 3],
-    mark: Option<(u64, Option<u64>)>,
+    limits: Limits,
     /// Who starts it.
     parent: libc::pid_t,
     /// Where it was put, until its program runs.
@@ -115,7 +124,7 @@ pub fn spawn(program: &Program<'_>) -> Result<(i32, Option<OwnedFd>), SpawnError
         env: env.as_ptr(),
         dir: program.dir.as_ptr(),
         stdio: program.stdio.map(|fd| fd.as_raw_fd()),
-        mark: program.mark,
+        limits: program.limits,
         parent: rustix::process::getpid().as_raw_nonzero().get(),
         place: Place::keep(),
         failure: None,
@@ -200,11 +209,14 @@ unsafe fn prepare(child: &Child) -> Step {
         }
         // First of all: the guard or the server must find it after our death. A kernel that refuses
         // leaves the variable in its environment.
-        if let Some((runner, process)) = child.mark {
+        if let Some((runner, process)) = child.limits.mark {
             set_limit(libc::RLIMIT_LOCKS, runner);
             if let Some(process) = process {
                 set_limit(libc::RLIMIT_RTTIME, process);
             }
+        }
+        if child.limits.no_core {
+            set_limit(libc::RLIMIT_CORE, 0);
         }
         for (target, fd) in (0..).zip(child.stdio) {
             if libc::dup2(fd, target) != target {
@@ -275,7 +287,10 @@ mod tests {
             env: &strings(&["NAME=value of it"]),
             dir: &CString::new(dir).unwrap(),
             stdio: [null.as_fd(), out.as_fd(), null.as_fd()],
-            mark: torc_fence::Mark::of_runner("spawn").map(|mark| mark.limits(77)),
+            limits: Limits {
+                mark: torc_fence::Mark::of_runner("spawn").map(|mark| mark.limits(77)),
+                no_core: false,
+            },
         };
         spawn(&program).map(|(pid, pidfd)| {
             assert!(pidfd.is_some());

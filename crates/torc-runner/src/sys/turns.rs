@@ -80,7 +80,7 @@ mod tests {
             env: &Strings::default(),
             dir: c"/",
             stdio: [null.as_fd(), out.as_fd(), out.as_fd()],
-            mark: None,
+            limits: Default::default(),
         };
         let (pid, _) = spawn(&program).unwrap();
         wait_for_end(pid);

@@ -423,6 +423,16 @@ fn conditions_directories_and_environments() {
 }
 
 #[test]
+fn the_agent_leaves_no_core_dump_and_other_steps_keep_the_users_limit() {
+    let place = Place::new().agent("ulimit -Hc > agent.core");
+    place.steps(&["shell: ulimit -Hc > step.core", "claude: hello"]);
+    let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap().trim().to_owned();
+    let own = std::process::Command::new("sh").args(["-c", "ulimit -Hc"]).output().unwrap();
+    assert_eq!(read("agent.core"), "0");
+    assert_eq!(read("step.core"), String::from_utf8_lossy(&own.stdout).trim());
+}
+
+#[test]
 fn the_agent_gets_its_prompt_as_data() {
     let place = Place::new().agent("cat > prompt; echo \"[$#]\"");
     let ran = place.steps(&[

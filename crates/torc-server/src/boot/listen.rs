@@ -5,8 +5,9 @@ use crate::api::{Authenticated, Front};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -45,7 +46,7 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 if permits.available_permits() == 0 {
                     strangers.evict();
                 }
@@ -54,7 +55,7 @@ pub async fn serve(
                     // Never closed, so a permit always comes.
                     permit = permits.clone().acquire_owned() => permit.ok(),
                 };
-                let stranger = Stranger::enter(&strangers);
+                let stranger = Stranger::enter(&strangers, Peer::at(peer.ip()));
                 let connection =
                     serve_stream(stream, tls.clone(), front.clone(), stop.clone(), stranger);
                 let cut = cut.clone();
@@ -91,12 +92,34 @@ fn most_strangers(max_connections: usize) -> usize {
     by_descriptors.unwrap_or(usize::MAX).min(max_connections.div_ceil(2)).max(1)
 }
 
+/// Where a connection comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Peer {
+    /// This machine, through the Unix socket.
+    Local,
+    /// An address; of IPv6 its network, because a single host has all of that.
+    Address(IpAddr),
+}
+
+impl Peer {
+    fn at(address: IpAddr) -> Self {
+        Self::Address(match address.to_canonical() {
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+            v4 => v4,
+        })
+    }
+}
+
 /// Connections that have shown no good token yet, the oldest first. When there are too many, the
-/// oldest is closed for a new one: a client that has a token shows it at once, so that it is the
-/// idle ones that go.
+/// oldest of the peer that has the most is closed for a new one. So a peer cannot keep others out,
+/// and of its own connections it is the idle ones that go: a client that has a token shows it at
+/// once.
 pub(super) struct Strangers {
     most: usize,
-    list: Mutex<BTreeMap<u64, CancellationToken>>,
+    list: Mutex<BTreeMap<u64, (Peer, CancellationToken)>>,
     next: AtomicU64,
 }
 
@@ -105,14 +128,23 @@ impl Strangers {
         Self { most, list: Mutex::default(), next: AtomicU64::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, CancellationToken>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, (Peer, CancellationToken)>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the oldest.
+    /// Closes the oldest of the peer that has the most. As many are looked at as there may be, and
+    /// only while there are that many.
     fn evict(&self) {
-        if let Some((_, oldest)) = self.lock().pop_first() {
-            oldest.cancel();
+        let mut list = self.lock();
+        let mut counts: HashMap<Peer, usize> = HashMap::new();
+        for (peer, _) in list.values() {
+            *counts.entry(*peer).or_default() += 1;
+        }
+        let Some(highest) = counts.values().copied().max() else { return };
+        let is_its = |peer: &Peer| counts.get(peer) == Some(&highest);
+        let oldest = list.iter().find(|(_, (peer, _))| is_its(peer)).map(|(id, _)| *id);
+        if let Some((_, connection)) = oldest.and_then(|id| list.remove(&id)) {
+            connection.cancel();
         }
     }
 }
@@ -125,13 +157,13 @@ pub(super) struct Stranger {
 }
 
 impl Stranger {
-    pub(super) fn enter(list: &Arc<Strangers>) -> Self {
+    pub(super) fn enter(list: &Arc<Strangers>, peer: Peer) -> Self {
         if list.lock().len() >= list.most {
             list.evict();
         }
         let (id, is_evicted) =
             (list.next.fetch_add(1, Ordering::Relaxed), CancellationToken::new());
-        list.lock().insert(id, is_evicted.clone());
+        list.lock().insert(id, (peer, is_evicted.clone()));
         Self { id, list: list.clone(), is_evicted }
     }
 

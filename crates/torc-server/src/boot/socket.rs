@@ -1,7 +1,7 @@
 //! The same server on a Unix socket in the state directory, for `ssh -L PORT:SOCKET`: only its owner
 //! can connect, whatever other users of a login node try.
 
-use super::listen::{self, Stranger, Strangers};
+use super::listen::{self, Peer, Stranger, Strangers};
 use crate::api::Front;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let stranger = Stranger::enter(&strangers);
+                let stranger = Stranger::enter(&strangers, Peer::Local);
                 let (front, stop) = (front.clone(), stop.clone());
                 tokio::spawn(listen::serve_connection(stream, front, stop, stranger));
             }

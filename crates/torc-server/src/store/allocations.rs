@@ -14,8 +14,8 @@ use super::unneeded;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::json as value;
-use std::collections::BTreeMap;
-use torc_engine::{Change, Lost};
+use std::collections::{BTreeMap, HashSet};
+use torc_engine::{Change, Lost, Process};
 use torc_model::api::{ErrorCode, Evidence, Goodbye, RunnerScheduler};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
@@ -564,8 +564,32 @@ fn did_work(tx: &Tx<'_>, row: &AllocationView) -> Result<bool, Failed> {
     Ok(tx.db.prepare_cached(sql)?.exists(params![row.workflow_id.0, row.id])?)
 }
 
+/// Runners of allocations that have no process any more, as Slurm says, whose own process was here
+/// and is gone, with the tags of what they may have left.
+pub fn gone_from_here(
+    tx: &mut Tx<'_>,
+    seen: &Observations,
+) -> Result<Vec<(RunnerId, String)>, Failed> {
+    let mut gone = Vec::new();
+    for item in seen.items.iter().filter(|item| has_no_process(&item.verdict)) {
+        let Some(row) = find(tx, item.id)? else { continue };
+        for runner in runners_of(tx, &row)? {
+            let (process, key) = crash_recovery::sight(tx, runner, row.workflow_id)?;
+            if process == Process::Gone {
+                gone.push((runner, key));
+            }
+        }
+    }
+    Ok(gone)
+}
+
 /// Takes in what a client saw of allocations in Slurm. Not knowing changes nothing.
-pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Failed> {
+/// Of the runners in `proved` nothing lives on this host.
+pub fn observe(
+    tx: &mut Tx<'_>,
+    seen: &Observations,
+    proved: &HashSet<RunnerId>,
+) -> Result<ObservedView, Failed> {
     let mut view = ObservedView { dry_run: seen.dry_run, ..ObservedView::default() };
     for item in &seen.items {
         let Some(row) = find(tx, item.id)? else { continue };
@@ -581,10 +605,10 @@ pub fn observe(tx: &mut Tx<'_>, seen: &Observations) -> Result<ObservedView, Fai
         match &item.verdict {
             Verdict::Unknown { why } => unknown(tx, &row, item, why, &mut view)?,
             Verdict::Alive { phase, reason } => {
-                alive(tx, &row, item, *phase, reason.as_deref(), &mut view)?
+                alive(tx, &row, item, (*phase, reason.as_deref()), proved, &mut view)?
             }
             Verdict::Ended(ending) => {
-                if end_runners(tx, &row, item, ending.cause, &ending.text, &mut view)? {
+                if end_runners(tx, &row, item, (ending.cause, &ending.text), proved, &mut view)? {
                     let name = label(&row);
                     let text = match row.unneeded_since_ms {
                         Some(_) => format!("no longer needed; {}", ending.text),
@@ -636,8 +660,8 @@ fn alive(
     tx: &mut Tx<'_>,
     row: &AllocationView,
     item: &Observation,
-    phase: Phase,
-    reason: Option<&str>,
+    (phase, reason): (Phase, Option<&str>),
+    proved: &HashSet<RunnerId>,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
     if let Some(hopeless) =
@@ -653,7 +677,8 @@ fn alive(
         ),
         None => (Cause::Lost, "Slurm put the allocation back into its queue".into()),
     };
-    let restarted = phase == Phase::Waiting && end_runners(tx, row, item, cause, &text, view)?;
+    let restarted =
+        phase == Phase::Waiting && end_runners(tx, row, item, (cause, &text), proved, view)?;
     if restarted && let Some(before) = &item.before {
         last_words::explain_by(tx, row, before, view)?;
     }
@@ -676,13 +701,15 @@ fn alive(
     Ok(())
 }
 
-/// Ends the runners of an allocation that has no process any more. False: one of them still speaks.
+/// Ends the runners of an allocation that has no process any more. False: one of them still speaks,
+/// or something of it lives on this host. Slurm may be wrong about a node that it does not reach,
+/// and it does not know of processes that left its step: a retry waits until they are gone.
 fn end_runners(
     tx: &mut Tx<'_>,
     row: &AllocationView,
     item: &Observation,
-    cause: Cause,
-    text: &str,
+    (cause, text): (Cause, &str),
+    proved: &HashSet<RunnerId>,
     view: &mut ObservedView,
 ) -> Result<bool, Failed> {
     debug_assert!(has_no_process(&item.verdict));
@@ -690,14 +717,18 @@ fn end_runners(
     for runner in &runners {
         let heard = tx.state.runners.get(runner).and_then(|known| known.heard);
         let spoke = heard.is_some_and(|heard| tx.uptime - heard < QUIET_MS);
-        if spoke && !crash_recovery::is_gone(tx, *runner, row.workflow_id)? {
-            view.unknown += 1;
-            view.details.push(format!(
-                "{}: {text}, but its runner has just spoken; nothing was done",
-                label(row)
-            ));
-            return Ok(false);
-        }
+        let why = match crash_recovery::sight(tx, *runner, row.workflow_id)?.0 {
+            Process::Alive => "its runner is alive on this host",
+            Process::Gone if !proved.contains(runner) && !view.dry_run => {
+                "its runner left processes on this host that have not ended"
+            }
+            Process::Gone | Process::Rebooted => continue,
+            _ if spoke => "its runner has just spoken",
+            _ => continue,
+        };
+        view.unknown += 1;
+        view.details.push(format!("{}: {text}, but {why}; nothing was done", label(row)));
+        return Ok(false);
     }
     for runner in runners {
         let held = tx.workflow(row.workflow_id)?.held_by(runner).count();

@@ -176,10 +176,24 @@ pub fn look(suspects: &mut [Suspect], dry_run: bool) {
         suspect.holdup = match ended.survivors {
             _ if !ended.was_seen => Some(Holdup::Unproved),
             pids if !pids.is_empty() => Some(Holdup::Processes(pids)),
-            _ => continue,
+            _ => {
+                remove_files(suspect, &round);
+                continue;
+            }
         };
         suspect.process = Process::Lingering;
         tracing::warn!(runner = %suspect.id, holdup = ?suspect.holdup, "a dead runner's processes do not end");
+    }
+}
+
+/// Removes what a dead runner left in files. A file system that does not answer keeps them: tokens
+/// end with their attempts.
+fn remove_files(suspect: &Suspect, round: &slow_files::Round) {
+    let (dir, key) = (suspect.output_dir(), suspect.key.clone());
+    if let Err(hangs) =
+        round.look(&suspect.output_dir(), move || leftovers::remove_files(&dir, &key))
+    {
+        tracing::warn!(runner = %suspect.id, dir = suspect.output_dir, "{hangs}: a dead runner's files stay");
     }
 }
 
@@ -262,16 +276,31 @@ impl Suspect {
     }
 }
 
-/// The process of this runner can be seen from here, and it is gone.
-pub fn is_gone(tx: &mut Tx<'_>, id: RunnerId, workflow: WorkflowId) -> Result<bool, Failed> {
+/// What can be seen from here of a runner's process, and the tag of its processes.
+pub fn sight(
+    tx: &mut Tx<'_>,
+    id: RunnerId,
+    workflow: WorkflowId,
+) -> Result<(Process, String), Failed> {
     let found = suspects(tx, Some(workflow))?.into_iter().find(|s| s.id == id);
     let (host, boot) = (identity::hostname(), identity::process_space());
-    Ok(match (found, boot) {
-        (Some(suspect), Some(boot)) if suspect.host == host => {
-            matches!(see(&boot, &suspect), Process::Gone | Process::Rebooted)
-        }
-        _ => false,
-    })
+    let key = load::runner_tag(&tx.state.database_id, id);
+    let process = match (found, boot) {
+        (Some(suspect), Some(boot)) if suspect.host == host => see(&boot, &suspect),
+        _ => Process::Unknown,
+    };
+    Ok((process, key))
+}
+
+/// Ends what runners left whose processes are gone from this host. Answers with those of which it
+/// is proved that nothing lives.
+pub fn end_gone(gone: &[(RunnerId, String)]) -> HashSet<RunnerId> {
+    let keys: Vec<&str> = gone.iter().map(|(_, key)| key.as_str()).collect();
+    let ended = torc_fence::end_runners(&keys, PATIENCE);
+    let is_proved = |key: &str| {
+        ended.get(key).is_some_and(|ended| ended.survivors.is_empty() && ended.was_seen)
+    };
+    gone.iter().filter(|(_, key)| is_proved(key)).map(|(id, _)| *id).collect()
 }
 
 fn see(boot: &str, suspect: &Suspect) -> Process {

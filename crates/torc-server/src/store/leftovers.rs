@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use torc_fs::Trust;
 use torc_model::api::CompletionReport;
@@ -11,6 +12,8 @@ use torc_model::api::CompletionReport;
 /// Where runners keep results while the server does not answer: a file per runner below its output
 /// directory.
 const SPOOL: &str = ".torc_spool";
+/// Where runners say who they are, and keep the tokens of their jobs.
+const RUNNERS: &str = ".torc_runners";
 /// More than any runner keeps; what is beyond it is tried again like everything else that was lost.
 const MAX_SPOOL_BYTES: u64 = 256 << 20;
 
@@ -31,6 +34,31 @@ pub fn spooled(output_dir: &Path, key: &str) -> Vec<CompletionReport> {
         .skip(1)
         .filter_map(|line| serde_json::from_slice(line).ok())
         .collect()
+}
+
+/// Removes the files by which a dead runner was known, and the tokens of its jobs. Runners that
+/// start later in the same place do that too; this does not wait for one.
+pub fn remove_files(output_dir: &Path, key: &str) {
+    let dir = output_dir.join(RUNNERS);
+    // Nothing is removed through a link, nor in a place that others may write.
+    let is_ours = fs::symlink_metadata(&dir).is_ok_and(|found| {
+        let own = rustix::process::geteuid().as_raw();
+        found.is_dir() && found.uid() == own && found.mode() & 0o077 == 0
+    });
+    if !is_ours {
+        return;
+    }
+    let (tokens, record) = (dir.join(format!("{key}.tokens")), dir.join(format!("{key}.json")));
+    // The tokens first: the record tells the next runner of them.
+    for (path, removed) in
+        [(&tokens, fs::remove_dir_all(&tokens)), (&record, fs::remove_file(&record))]
+    {
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "cannot remove a file of a dead runner");
+        }
+    }
 }
 
 /// Which of these attempts have files, by how the names of those begin.

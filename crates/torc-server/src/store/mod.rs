@@ -44,6 +44,7 @@ pub use writer::Progress;
 
 use crate::slow_files;
 use rusqlite::Connection;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
@@ -574,7 +575,20 @@ impl Store {
 
     /// Takes in what was seen of allocations in Slurm.
     pub async fn observe_allocations(&self, seen: Observations) -> Result<ObservedView, Refusal> {
-        self.writer.call(move |tx| allocations::observe(tx, &seen)).await
+        let (seen, gone) = self
+            .writer
+            .call(move |tx| {
+                let gone = allocations::gone_from_here(tx, &seen)?;
+                Ok((seen, gone))
+            })
+            .await?;
+        let mut proved = HashSet::new();
+        if !gone.is_empty() && !seen.dry_run {
+            proved = tokio::task::spawn_blocking(move || crash_recovery::end_gone(&gone))
+                .await
+                .map_err(|_| Refusal::internal("the runners could not be looked for"))?;
+        }
+        self.writer.call(move |tx| allocations::observe(tx, &seen, &proved)).await
     }
 
     /// Gives jobs that still have to run new schedulers.

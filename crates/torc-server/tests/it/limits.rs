@@ -157,6 +157,28 @@ async fn idle_connections_without_a_token_do_not_keep_others_out() {
 }
 
 #[tokio::test]
+async fn a_peer_that_floods_costs_another_peer_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { max_connections: 8, ..Options::new(dir.path()) };
+    let server = Server::start(options).await.unwrap();
+    // The oldest of all, but the only one of its address.
+    let mut slow = TcpStream::connect(server.address()).await.unwrap();
+    let mut flood = Vec::new();
+    for _ in 0..32 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        flood.push(socket.connect(server.address()).await.unwrap());
+    }
+    let request = head(&server, &format!("GET {BASE}/health"), "");
+    slow.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 12];
+    slow.read_exact(&mut answer).await.expect("it was not closed for the others");
+    assert_eq!(answer, b"HTTP/1.1 200");
+    drop(flood);
+    server.shutdown().await;
+}
+
+#[tokio::test]
 async fn shutdown_does_not_wait_for_streams() {
     let (server, _dir) = start().await;
     let body = r#"{"spec": {"name": "w", "jobs": [{"name": "a", "command": "true"}]}}"#;

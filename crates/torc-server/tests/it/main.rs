@@ -1,6 +1,7 @@
 //! The server as its clients see it: its front in process, and a real listener on a loopback port.
 
 mod access;
+mod adversarial;
 mod boot;
 mod events;
 mod front;

@@ -1,6 +1,7 @@
 //! Black-box tests of the real program: input text, command line, output text, exit code.
 
 mod actions;
+mod adversarial;
 mod agents;
 mod basics;
 mod calls;
@@ -26,6 +27,7 @@ mod real_clients;
 mod recovery;
 mod retries;
 mod servers;
+mod standstill;
 mod step_faults;
 mod steps;
 mod strangers;

@@ -275,3 +275,19 @@ fn a_dead_mount_delays_its_own_workflow_only() {
     server.signal("TERM");
     server.wait().expect(0);
 }
+
+#[test]
+fn the_tokens_of_a_killed_runners_jobs_are_removed_without_another_runner() {
+    let test = Test::new();
+    let server = serve(&test);
+    two_workflows(&test);
+    let runner = busy_runner(&test, TWO[0], "one");
+    let left = || fs::read_dir(test.path("one/.torc_runners")).expect("a directory").count();
+    assert_eq!(left(), 2, "the record of the runner, and the tokens of its jobs");
+    runner.signal("KILL");
+    runner.wait();
+    wait_until_lost(&test, TWO[0]);
+    assert_eq!(left(), 0);
+    server.signal("TERM");
+    server.wait().expect(0);
+}

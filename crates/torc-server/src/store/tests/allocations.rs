@@ -224,6 +224,50 @@ async fn only_evidence_ends_an_allocation_and_its_attempts() {
 }
 
 #[tokio::test]
+async fn slurms_word_ends_no_runner_of_which_something_lives_on_this_host() {
+    let mut fixture = Fixture::new(plan()).await;
+    fixture.store.execute_schedules(fixture.id).await.expect("executed");
+    let orders = fixture.begin("me").await;
+    fixture.report(&orders[0].name, SubmissionOutcome::Submitted("77".into())).await;
+    fixture.runner = fixture.register_in(1, "77_0").await.expect("registered");
+    assert_eq!(fixture.claim(vec![]).await.attempts.len(), 1);
+    let tag = crate::store::runner_tag(fixture.store.database_id(), fixture.runner);
+    let process = |seconds: &str| {
+        let mut command = std::process::Command::new("sleep");
+        command.arg(seconds).env("TORC_ATTEMPT_TAG", format!("{tag}/1")).spawn().expect("one")
+    };
+    // As if this process were the runner, silent since long ago.
+    let (own, host) = (std::process::id(), crate::boot::identity::hostname());
+    let space = crate::boot::identity::process_space().expect("a boot id");
+    let start = crate::boot::identity::pid_start(own).expect("a start");
+    let place = format!(
+        "UPDATE compute_node SET hostname = '{host}', boot_id = '{space}', pid = {own}, pid_start = {start}
+         WHERE allocation_id = 1"
+    );
+    let change = async |fixture: &Fixture, sql: String| {
+        let done = fixture.store.writer.call(move |tx| Ok(tx.db.execute_batch(&sql)?)).await;
+        done.expect("changed");
+    };
+    change(&fixture, place).await;
+    fixture.restart();
+    let ended = || Verdict::Ended(Ending::vanished());
+    let mut left = process("600");
+    let alive = fixture.observe(1, ended(), false).await;
+    assert_eq!((alive.runners_ended, alive.unknown), (0, 1), "{alive:?}");
+    assert!(alive.details[0].contains("its runner is alive on this host"), "{alive:?}");
+    assert!(left.try_wait().expect("a status").is_none(), "nothing of a living runner is ended");
+
+    // Its process is gone, and it left one that Slurm knows nothing of: that ends before the retry.
+    let gone = "UPDATE compute_node SET pid_start = 1 WHERE allocation_id = 1";
+    change(&fixture, gone.into()).await;
+    let gone = fixture.observe(1, ended(), false).await;
+    assert_eq!((gone.runners_ended, gone.slurm_jobs_failed), (1, 1), "{gone:?}");
+    let status = left.wait().expect("an end");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+    assert_eq!(fixture.statuses().await[0], ("a".into(), 2, 2), "it is ready again");
+}
+
+#[tokio::test]
 async fn why_no_runner_is_there_is_told_with_what_to_do() {
     let mut f = Fixture::new(plan()).await;
     f.leave(None).await;

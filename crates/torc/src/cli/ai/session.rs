@@ -7,7 +7,7 @@ use crate::cli::mcp::{SlurmCluster, new_token};
 use crate::cli::person;
 use crate::error::{Error, Result};
 use crate::output::human;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -125,6 +125,7 @@ async fn start_and_wait(
     }
     let child = command.spawn().map_err(Error::io("start", program))?;
     let mut group = Group { child };
+    forbid_core_dump(&group.child);
     if let Some(mut stdin) = group.child.stdin.take() {
         let text = agent.stdin.as_ref().map(|text| fill(text, values)).unwrap_or_default();
         // Closed at once when there is nothing to read; an agent that does not read is no error.
@@ -137,6 +138,20 @@ async fn start_and_wait(
         },
         () = tokio::time::sleep(limits.time) => Ok(format!("was stopped after {} s", limits.time.as_secs())),
         () = journal.overrun() => Ok(format!("was stopped: it may call {} and would not end", human::count(limits.calls, "time"))),
+    }
+}
+
+/// A core dump of the agent would hold its keys and the token of its server. What it starts later
+/// inherits the limit.
+fn forbid_core_dump(agent: &Child) {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let pid = agent.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    if let Some(pid) = pid
+        && let Err(error) = prlimit(Some(pid), Resource::Core, none)
+        // One that has ended already leaves none.
+        && error != rustix::io::Errno::SRCH
+    {
+        tracing::warn!(%error, "an agent may leave a core dump");
     }
 }
 
