@@ -131,6 +131,7 @@ impl Watcher {
             force: false,
             key: Some(format!("chaos-{number}")),
             directory: Some(self.directory.clone()),
+            spec_path: None,
         };
         while !self.shared.is_over() {
             let answer = self.client.with_time_limit(CALL).post::<Value>("/workflows", &body).await;

@@ -20,5 +20,5 @@ mod triage;
 
 pub use error::Error;
 pub use http::{Client, Query, segment};
-pub use people::NewWorkflow;
+pub use people::{Application, NewWorkflow};
 pub use stream::EventStream;

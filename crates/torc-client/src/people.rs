@@ -26,6 +26,18 @@ pub struct NewWorkflow<'a, S> {
     pub force: bool,
     /// Where it was submitted from; relative paths of files start here.
     pub directory: Option<String>,
+    /// The file that the spec was read from.
+    pub spec_path: Option<String>,
+}
+
+/// [`torc_model::api::ApplyRequest`] with a spec of any kind.
+#[derive(Clone, Debug, Serialize)]
+pub struct Application<'a, S> {
+    /// The spec.
+    pub spec: &'a S,
+    /// How.
+    #[serde(flatten)]
+    pub how: &'a ApplyOptions,
 }
 
 impl Client {
@@ -84,6 +96,20 @@ impl Client {
         body: &ReinitializeRequest,
     ) -> Result<ResetView, Error> {
         self.with_time_limit(LARGE).post(&format!("/workflows/{id}/reinitialize"), body).await
+    }
+
+    /// Applies a spec to a workflow, or tells what that would do.
+    pub async fn apply_spec(
+        &self,
+        id: WorkflowId,
+        body: &Application<'_, impl Serialize>,
+    ) -> Result<ApplyView, Error> {
+        self.with_time_limit(LARGE).post(&format!("/workflows/{id}/apply"), body).await
+    }
+
+    /// What was applied to a workflow, newest first.
+    pub async fn list_revisions(&self, id: WorkflowId) -> Result<Vec<RevisionView>, Error> {
+        self.get(&format!("/workflows/{id}/revisions")).await
     }
 
     /// Resets jobs: all, the failed ones, or those named with their descendants.

@@ -163,7 +163,8 @@ impl Workflow {
         }
     }
 
-    pub(super) fn trigger_start(&mut self) {
+    /// A run began: triggers what waits for that, and what is due already.
+    pub fn trigger_start(&mut self) {
         for i in 0..self.actions.len() {
             let action = &self.actions[i];
             let waits = action.state == ActionState::Waiting;

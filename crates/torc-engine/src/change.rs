@@ -5,7 +5,8 @@ use torc_model::api::{Evidence, RecoveryScript, ScriptResult};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{
-    ActionState, AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome, StatusReason,
+    ActionState, Afterwards, AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome,
+    StatusReason,
 };
 
 /// One row to write. The order matters: rows are written as they come.
@@ -32,6 +33,8 @@ pub enum Change {
     ItemGone(JobId, bool),
     /// A job is held back, or no longer.
     JobHeld(JobId, bool),
+    /// What becomes of a job when its running attempt has ended, where that is not the usual.
+    JobAfterwards(JobId, Option<Afterwards>),
     /// An attempt was queued.
     AttemptQueued(Box<NewAttempt>),
     /// A runner took an attempt.

@@ -8,6 +8,8 @@ pub(super) struct Edges {
     parents: Lists,
     /// Covers the jobs that were there at the last [`Edges::settle`], and what was added since.
     children: Lists,
+    /// The children were made at least once: from then on they are kept with every change.
+    is_settled: bool,
 }
 
 /// One list per job: ranges of one long list, and those lists that have changed since it was made.
@@ -47,6 +49,11 @@ impl Lists {
         }
         self.changed.entry(index).or_default().push(value);
     }
+
+    fn remove(&mut self, index: u32, value: u32) {
+        let rest = self.of(index).iter().copied().filter(|other| *other != value).collect();
+        self.changed.insert(index, rest);
+    }
 }
 
 impl Edges {
@@ -59,9 +66,8 @@ impl Edges {
     pub fn add(&mut self, parents: &[u32]) {
         let index = self.parents.len() as u32;
         self.parents.push(parents);
-        // Before the first settling children are not asked for, and there they are counted
-        // together.
-        if self.children.len() > 0 {
+        // Before the first settling no caller asks for children, and there they are counted together.
+        if self.is_settled {
             parents.iter().for_each(|parent| self.children.insert(*parent, index));
         }
     }
@@ -72,8 +78,18 @@ impl Edges {
         self.children.insert(parent, child);
     }
 
+    /// Gives a job other parents.
+    pub fn set_parents(&mut self, index: u32, parents: &[u32]) {
+        for parent in self.parents.of(index).to_vec() {
+            self.children.remove(parent, index);
+        }
+        self.parents.changed.insert(index, parents.to_vec());
+        parents.iter().for_each(|parent| self.children.insert(*parent, index));
+    }
+
     /// Makes the children out of the parents.
     pub fn settle(&mut self) {
+        self.is_settled = true;
         let jobs = self.parents.len();
         let mut starts = vec![0u32; jobs];
         for index in 0..jobs as u32 {
@@ -109,6 +125,21 @@ impl Edges {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_with_other_parents_is_a_child_of_those_only() {
+        let mut edges = Edges::default();
+        edges.settle();
+        for parents in [&[][..], &[], &[0, 0]] {
+            edges.add(parents);
+        }
+        assert_eq!((edges.children(0), edges.children(1)), (&[2, 2][..], &[][..]));
+        edges.set_parents(2, &[1]);
+        assert_eq!((edges.children(0), edges.children(1)), (&[][..], &[2][..]));
+        edges.settle();
+        assert_eq!((edges.children(0), edges.children(1)), (&[][..], &[2][..]));
+        assert_eq!(edges.parents(2), [1]);
+    }
 
     #[test]
     fn both_directions_tell_the_same() {

@@ -27,6 +27,7 @@ mod report;
 mod reservations;
 mod reset;
 mod restore;
+mod revise;
 mod rules;
 mod workflow;
 
@@ -45,6 +46,7 @@ pub use report::{Ended, Lost};
 pub use reservations::{Clocks, Reservation, ReservationChange, Reservations, Scope};
 pub use reset::{Adjustment, Reason, Seeds};
 pub use restore::{EndedRow, JobRow, LiveRow, Rows};
+pub use revise::{ChangedJob, Revision};
 pub use rules::{CompiledHandler, Failure, RuleError, Verdict};
 pub use torc_model::class::{Class, Room, time_limit};
 pub use workflow::{Held, Job, NewJob, Refused, Workflow};

@@ -67,6 +67,36 @@ impl Workflow {
         self.maps.maps.insert(index, map);
     }
 
+    /// Makes a job a map with other settings, which keeps its items, or no map.
+    pub(super) fn change_map(&mut self, index: u32, map: Option<MapJob>) {
+        let known = self.maps.maps.remove(&index);
+        if let Some(map) = map {
+            let kept = known.map_or_else(
+                || map.clone(),
+                |known| MapJob {
+                    is_expanded: known.is_expanded,
+                    items: known.items,
+                    gone: known.gone,
+                    ..map.clone()
+                },
+            );
+            self.maps.maps.insert(index, kept);
+        }
+    }
+
+    /// A job that is taken out is no item of a map any more, and no map.
+    pub(super) fn untie(&mut self, index: u32) {
+        if let Some(of) = self.maps.item_of.remove(&index)
+            && let Some(map) = self.maps.maps.get_mut(&of)
+        {
+            map.items.remove(&index);
+            map.gone.remove(&index);
+        }
+        if let Some(map) = self.maps.maps.remove(&index) {
+            map.items.iter().for_each(|item| _ = self.maps.item_of.remove(item));
+        }
+    }
+
     /// Makes a job an item of a map.
     pub fn set_item(&mut self, index: u32, of: u32, is_gone: bool) {
         let Some(map) = self.maps.maps.get_mut(&of) else { return };
@@ -136,6 +166,16 @@ impl Workflow {
                 limits
                     .entry(name)
                     .or_insert(LimitUse { max: i64::from(max), ..LimitUse::default() });
+            }
+        }
+    }
+
+    /// The same where maps may have changed: what is in use stays counted.
+    pub fn set_map_limits(&self, limits: &mut Limits) {
+        for (index, map) in &self.maps.maps {
+            if let Some(max) = map.max_parallel {
+                let name = limit_name(self.jobs[*index as usize].id);
+                limits.entry(name).or_default().max = i64::from(max);
             }
         }
     }

@@ -13,7 +13,7 @@ use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, RunnerId};
 use torc_model::plan::Rule;
 use torc_model::status::{
-    AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome, StatusReason,
+    Afterwards, AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome, StatusReason,
 };
 use torc_model::words;
 
@@ -90,7 +90,8 @@ impl Workflow {
         if canceled {
             end.cause = Some(Cause::Canceled);
         }
-        let decision = self.decide(index, id, &end);
+        let decision =
+            self.decide_revised(index, &end).unwrap_or_else(|| self.decide(index, id, &end));
         let state = match end.cause {
             None => AttemptState::Completed,
             Some(Cause::Canceled) => AttemptState::Canceled,
@@ -134,7 +135,8 @@ impl Workflow {
     /// Decides for an attempt that had ended before a decision was made, or whose decision the job
     /// never heard of.
     pub(super) fn decide_again(&mut self, index: u32, id: AttemptId, end: &End, now: i64) {
-        let decision = self.decide(index, id, end);
+        let decision =
+            self.decide_revised(index, end).unwrap_or_else(|| self.decide(index, id, end));
         let failed_for_good = self.jobs[index as usize].status == JobStatus::Failed;
         if failed_for_good && decision.next.is_none() {
             return;
@@ -160,7 +162,12 @@ impl Workflow {
         now: i64,
     ) -> Ended {
         let outcome = decision.outcome;
-        if let Some(mut next) = decision.next {
+        let afterwards = self.set_afterwards(index, |_| None);
+        if afterwards == Some(Afterwards::Remove) {
+            self.shift(index, decision.event, None);
+            self.event(EventKind::JobCanceled, Some(index), facts);
+            self.take_out(index, now);
+        } else if let Some(mut next) = decision.next {
             // What was lost before its script had run must not run without it.
             let unfinished = self.jobs[index as usize].rare.edit(|rare| rare.script.take());
             next.recovery = next.recovery.or(unfinished);
@@ -175,6 +182,11 @@ impl Workflow {
                     job.refunds += 1;
                 }
                 Origin::Requeued => job.refunds += 1,
+                // What the job was before spent nothing of what it is now.
+                Origin::Revised => {
+                    job.refunds = job.attempt - 1;
+                    job.lost_retries = 0;
+                }
                 Origin::Initial
                 | Origin::Handler
                 | Origin::Classified
@@ -185,6 +197,8 @@ impl Workflow {
             self.shift(index, decision.event, None);
             self.queue_attempt(index, next, now);
             self.block_if_unmet(index, now);
+            // What was opened again may have ended badly meanwhile, or is a new dependency that had.
+            self.cancel_if_hopeless(index, now);
         } else if decision.event == JobEvent::Expanded {
             self.shift(index, decision.event, Some(StatusReason::WaitsForItems));
             let count = self.tally(index).total;
@@ -250,6 +264,34 @@ impl Workflow {
                 limit.used -= 1;
             }
         }
+    }
+
+    /// What follows the end of an attempt whose job a new revision has changed or removed meanwhile: how
+    /// it ended does not matter. A cancellation of the workflow holds for such a job too.
+    fn decide_revised(&self, index: u32, end: &End) -> Option<Decision> {
+        let is_removed = match self.jobs[index as usize].afterwards? {
+            Afterwards::RunAgain if self.canceled => return None,
+            Afterwards::RunAgain => false,
+            Afterwards::Remove => true,
+        };
+        Some(if is_removed {
+            Decision {
+                event: JobEvent::Canceled,
+                outcome: end.cause.map(|_| Outcome::Error),
+                rule: None,
+                text: "a new revision of the spec has removed the job".into(),
+                next: None,
+            }
+        } else {
+            Decision {
+                event: JobEvent::Requeued,
+                outcome: end.cause.map(|_| Outcome::Retried),
+                rule: None,
+                text: "a new revision of the spec changed the job while it ran: it runs again"
+                    .into(),
+                next: Some(Next::fresh(Origin::Revised)),
+            }
+        })
     }
 
     /// The recovery ladder's second and third rung: the job's rules, then the budget for losses.

@@ -9,7 +9,7 @@ use std::fmt;
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::AttemptId;
-use torc_model::status::{JobStatus, Origin, StatusReason};
+use torc_model::status::{Afterwards, JobStatus, Origin, StatusReason};
 
 /// Which jobs shall run again.
 #[derive(Clone, PartialEq, Debug)]
@@ -114,7 +114,7 @@ impl Workflow {
     /// still runs: then the run goes on and they continue their numbering.
     pub fn reset(&mut self, chosen: &[(u32, Reason)], now: i64) {
         let next_run = self.held_count() == 0;
-        self.send_back(chosen, next_run, now);
+        self.send_back(chosen.iter().map(|(index, _)| *index), next_run, now);
         self.canceled = false;
         if next_run && self.run > 0 {
             self.run += 1;
@@ -133,21 +133,26 @@ impl Workflow {
         self.finish();
     }
 
-    fn send_back(&mut self, chosen: &[(u32, Reason)], next_run: bool, now: i64) {
-        for (index, _) in chosen {
-            self.drop_queued(*index, "the job was reset", now);
-            self.forget_items(*index);
+    pub(super) fn send_back(
+        &mut self,
+        chosen: impl IntoIterator<Item = u32> + Clone,
+        next_run: bool,
+        now: i64,
+    ) {
+        for index in chosen.clone() {
+            self.drop_queued(index, "the job was reset", now);
+            self.forget_items(index);
             // The counters first: the move writes them down.
-            let job = &mut self.jobs[*index as usize];
+            let job = &mut self.jobs[index as usize];
             if next_run {
                 job.attempt = 0;
             }
             job.refunds = job.attempt;
             job.lost_retries = 0;
             job.last = job.last.filter(|_| !next_run);
-            self.shift(*index, JobEvent::Reset, None);
+            self.shift(index, JobEvent::Reset, None);
         }
-        let again: HashSet<u32> = chosen.iter().map(|(index, _)| *index).collect();
+        let again: HashSet<u32> = chosen.into_iter().collect();
         self.rule_uses.retain(|(index, _), _| !again.contains(index));
     }
 
@@ -167,7 +172,7 @@ impl Workflow {
 
     /// A new run began: jobs that have not run in it have no attempt in it, whatever they had
     /// before.
-    fn begin_idle(&mut self) {
+    pub(super) fn begin_idle(&mut self) {
         for index in 0..self.jobs.len() {
             let job = &mut self.jobs[index];
             if matches!(job.status, JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled)
@@ -215,7 +220,7 @@ impl Workflow {
         (0..self.jobs.len() as u32).filter(is_fresh).collect()
     }
 
-    fn open(&mut self, fresh: &[u32], now: i64) {
+    pub(super) fn open(&mut self, fresh: &[u32], now: i64) {
         for index in fresh {
             let unmet = self.count_unmet(*index);
             self.jobs[*index as usize].unmet = unmet;
@@ -231,22 +236,26 @@ impl Workflow {
             }
         }
         for index in fresh {
-            let hopeless = |w: &Self| {
-                w.jobs[*index as usize].status == JobStatus::Blocked
-                    && w.jobs[*index as usize].cancel_on_failure
-                    && w.parents_of(*index).iter().any(|p| {
-                        w.jobs[*p as usize].status.is_bad_end() && w.item_edge(*p, *index).is_none()
-                    })
-            };
-            if hopeless(self)
-                && self.shift(
-                    *index,
-                    JobEvent::DependencyEndedBadly,
-                    Some(StatusReason::DependencyFailed),
-                )
-            {
-                self.propagate(*index, now);
-            }
+            self.cancel_if_hopeless(*index, now);
+        }
+    }
+
+    /// A job that it depends on has ended badly; items are their map's business.
+    pub(super) fn has_bad_parent(&self, index: u32) -> bool {
+        self.parents_of(index).iter().any(|parent| {
+            self.jobs[*parent as usize].status.is_bad_end()
+                && self.item_edge(*parent, index).is_none()
+        })
+    }
+
+    /// A job that waits for one that has ended badly is canceled with it.
+    pub(super) fn cancel_if_hopeless(&mut self, index: u32, now: i64) {
+        let job = &self.jobs[index as usize];
+        let is_hopeless =
+            job.status == JobStatus::Blocked && job.cancel_on_failure && self.has_bad_parent(index);
+        let why = Some(StatusReason::DependencyFailed);
+        if is_hopeless && self.shift(index, JobEvent::DependencyEndedBadly, why) {
+            self.propagate(index, now);
         }
     }
 
@@ -439,6 +448,8 @@ impl Workflow {
                 let id = job.live.expect("a held job has a live attempt");
                 self.record(Change::AttemptCancelRequested(id));
             }
+            // Who cancels a job does not want it to run again as a new revision says.
+            self.set_afterwards(index, |then| then.filter(|then| *then == Afterwards::Remove));
         } else if !job.status.is_final() {
             self.drop_queued(index, "canceled", now);
             self.shift(index, JobEvent::Canceled, Some(StatusReason::CanceledByUser));
@@ -486,7 +497,7 @@ impl Workflow {
             self.reset(&chosen, now);
             return Ok(());
         }
-        self.send_back(&chosen, false, now);
+        self.send_back(chosen.iter().map(|(index, _)| *index), false, now);
         self.open(&self.fresh(), now);
         self.finish();
         Ok(())

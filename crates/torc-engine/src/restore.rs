@@ -8,7 +8,7 @@ use super::workflow::{Held, NewJob, Workflow};
 use torc_model::api::RecoveryScript;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::Settings;
-use torc_model::status::{JobStatus, Outcome, StatusReason};
+use torc_model::status::{Afterwards, JobStatus, Outcome, StatusReason};
 
 /// A job and where its row says it stands.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,6 +27,8 @@ pub struct JobRow {
     pub held_back: bool,
     /// Why it stands there.
     pub reason: Option<StatusReason>,
+    /// What becomes of it when its running attempt has ended.
+    pub afterwards: Option<Afterwards>,
 }
 
 /// A queued, claimed or running attempt.
@@ -98,6 +100,9 @@ impl Rows {
                 job.refunds = row.refunds;
                 job.held_back = row.held_back;
                 job.reason = row.reason;
+                if row.afterwards.is_some() {
+                    job.rare.edit(|rare| rare.afterwards = row.afterwards);
+                }
             });
         }
         for row in self.live {

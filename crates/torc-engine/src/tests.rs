@@ -3,11 +3,14 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use torc_model::api::{Capacity, ErrorCode, Evidence};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Rule, Settings};
-use torc_model::status::{AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin};
+use torc_model::status::{
+    Afterwards, AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin, RunningJobs,
+    StatusReason,
+};
 
 /// What the changes say, kept apart from the engine: the database of the test.
 #[derive(Default)]
@@ -50,6 +53,7 @@ impl Ledger {
                 Change::MapExpanded(..)
                 | Change::ItemGone(..)
                 | Change::JobHeld(..)
+                | Change::JobAfterwards(..)
                 | Change::AttemptCancelRequested(_)
                 | Change::Event { .. }
                 | Change::Action { .. }
@@ -178,7 +182,7 @@ impl World {
     fn step(&mut self, op: u8, pick: usize) {
         let index = (pick % self.workflow.jobs.len()) as u32;
         let runner = (pick % 3) as i64 + 1;
-        match op % 22 {
+        match op % 24 {
             0 | 1 => self.claim(runner, 4, 0),
             2 => self.claim(runner, 8, 3),
             3 | 4 => {
@@ -237,7 +241,79 @@ impl World {
                     self.workflow.cancel(self.now);
                 }
             }
+            21 | 22 => self.revise(index, pick),
             _ => self.now += 3000,
+        }
+    }
+
+    /// A random revision: a new job or two, a job with other parents, one that is removed, one that
+    /// runs again with what depends on it.
+    fn revise(&mut self, index: u32, pick: usize) {
+        let count = self.workflow.jobs.len() as u32;
+        let running = if pick.is_multiple_of(2) { RunningJobs::Stop } else { RunningJobs::Finish };
+        let mut revision = Revision { running, ..Revision::default() };
+        // Parents come before their children, so that no cycle can arise.
+        let parents = |below: u32, seed: usize| -> Vec<u32> {
+            (0..below).filter(|i| (*i as usize + seed).is_multiple_of(4)).collect()
+        };
+        if count < 40 {
+            for new in 0..(pick % 3) as u32 {
+                revision.added.push(NewJob {
+                    id: JobId(i64::from(count + new) + 1),
+                    priority: 0,
+                    position: i64::from(count + new),
+                    class: Class { cpus: 1, nodes: 1, ..Class::default() },
+                    handler: None,
+                    cancel_on_failure: !pick.is_multiple_of(7),
+                    max_lost: 2,
+                    parents: parents(count + new, pick),
+                });
+            }
+        }
+        let job = &self.workflow.jobs[index as usize];
+        let is_removed = |job: &Job| {
+            job.reason == Some(StatusReason::Removed) || job.afterwards == Some(Afterwards::Remove)
+        };
+        let mut again = BTreeSet::new();
+        if pick.is_multiple_of(5) && !is_removed(job) {
+            revision.removed.push(index);
+        } else if pick.is_multiple_of(3) {
+            revision.changed.push(ChangedJob {
+                index,
+                priority: 3,
+                class: Class { cpus: 2, nodes: 1, ..Class::default() },
+                handler: job.handler,
+                cancel_on_failure: job.cancel_on_failure,
+                max_lost: 1,
+                parents: Some(parents(index, pick / 3)),
+            });
+            again.insert(index);
+        } else {
+            again.insert(index);
+        }
+        let others = |i: u32| match revision.changed.first().filter(|c| c.index == i) {
+            Some(changed) => changed.parents.clone().unwrap_or_default(),
+            None => self.workflow.parents_of(i).to_vec(),
+        };
+        for i in index..count {
+            if others(i).iter().any(|parent| again.contains(parent)) {
+                again.insert(i);
+            }
+        }
+        revision.again = again
+            .into_iter()
+            .filter(|i| {
+                let job = &self.workflow.jobs[*i as usize];
+                let waits = matches!(
+                    job.status,
+                    JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready
+                );
+                !waits && !(is_removed(job) && *i != index)
+            })
+            .collect();
+        let (run, was_complete) = (self.workflow.run, self.workflow.is_complete());
+        if self.workflow.revise(revision, self.now).is_ok() {
+            assert!(self.workflow.run == run || was_complete, "a run that goes on is the same one");
         }
     }
 
@@ -431,6 +507,91 @@ fn an_enabled_job_becomes_what_it_would_be() {
     );
     let refused = world.workflow.enable(1, 0).expect_err("it is not disabled");
     assert_eq!(refused.code, ErrorCode::WrongStatus);
+    world.check();
+}
+
+fn new_job(id: i64, parents: &[u32]) -> NewJob {
+    NewJob {
+        id: JobId(id),
+        priority: 0,
+        position: id,
+        class: Class { cpus: 1, nodes: 1, ..Class::default() },
+        handler: None,
+        cancel_on_failure: true,
+        max_lost: 3,
+        parents: parents.to_vec(),
+    }
+}
+
+#[test]
+fn added_jobs_depend_on_present_and_on_new_ones() {
+    use JobStatus::{Blocked, Completed, Ready};
+    let statuses = |world: &World| world.workflow.jobs.iter().map(|j| j.status).collect::<Vec<_>>();
+    let mut world = chain(2);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    world.end(0, None, 0);
+    // One waits for what is done, one for what is not, one for a new one.
+    let added = vec![new_job(3, &[0]), new_job(4, &[1]), new_job(5, &[2, 3])];
+    assert_eq!(world.workflow.add_jobs(added, 1), Ok(2..5));
+    assert_eq!(statuses(&world), [Completed, Ready, Ready, Blocked, Blocked]);
+    assert_eq!(world.workflow.run, 1, "the run goes on");
+    world.check();
+    world.drain();
+    // To what is over, new jobs are the next run; what is done stays done.
+    world.workflow.add_jobs(vec![new_job(6, &[4])], 2).expect("added");
+    assert_eq!(statuses(&world)[5], Ready);
+    assert_eq!((world.workflow.run, world.workflow.jobs[5].attempt), (2, 1));
+    world.check();
+}
+
+#[test]
+fn a_job_that_changes_while_it_runs_runs_again_whatever_its_end() {
+    for running in [RunningJobs::Finish, RunningJobs::Stop] {
+        let mut world = chain(2);
+        world.workflow.initialize(0);
+        world.claim(1, 1, 0);
+        let revision = Revision { again: vec![0], running, ..Revision::default() };
+        world.workflow.revise(revision, 1).expect("applied");
+        let is_stopped = !world.workflow.orders_for(RunnerId(1)).is_empty();
+        assert_eq!(is_stopped, running == RunningJobs::Stop);
+        world.end(0, None, 0);
+        let job = &world.workflow.jobs[0];
+        assert_eq!((job.status, job.attempt, job.afterwards), (JobStatus::Ready, 2, None));
+        assert_eq!(
+            world.workflow.jobs[1].status,
+            JobStatus::Blocked,
+            "it waits for the new result"
+        );
+        world.check();
+        world.drain();
+    }
+}
+
+#[test]
+fn a_job_that_is_removed_while_it_runs_goes_when_it_has_ended() {
+    let mut world = chain(2);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    let revision = Revision { removed: vec![0], ..Revision::default() };
+    world.workflow.revise(revision, 1).expect("applied");
+    assert_eq!(world.workflow.jobs[0].status, JobStatus::Pending);
+    world.end(0, Some(Cause::Exit), 1);
+    let job = &world.workflow.jobs[0];
+    assert_eq!((job.status, job.reason), (JobStatus::Disabled, Some(StatusReason::Removed)));
+    assert_eq!(world.workflow.jobs[1].status, JobStatus::Ready);
+    world.check();
+}
+
+#[test]
+fn a_user_who_cancels_a_changed_job_is_obeyed() {
+    let mut world = chain(1);
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    world.workflow.revise(Revision { again: vec![0], ..Revision::default() }, 1).expect("applied");
+    world.workflow.cancel_job(0, 2).expect("it runs");
+    world.end(0, Some(Cause::Signal), 143);
+    assert_eq!(world.workflow.jobs[0].status, JobStatus::Canceled);
     world.check();
 }
 

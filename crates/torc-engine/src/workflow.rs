@@ -16,7 +16,9 @@ use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::Settings;
 use torc_model::sparse::Sparse;
-use torc_model::status::{AttemptState, Cause, EndedBy, JobStatus, Origin, StatusReason};
+use torc_model::status::{
+    Afterwards, AttemptState, Cause, EndedBy, JobStatus, Origin, StatusReason,
+};
 use torc_model::words;
 
 /// A request that cannot be granted. Nothing was changed.
@@ -111,6 +113,8 @@ pub struct Rare {
     /// The script that runs before the live attempt. Until a report says that it ran and did not
     /// keep the command from running, the next attempt needs it too.
     pub script: Option<RecoveryScript>,
+    /// A new revision changed or removed the job while a runner has the live attempt.
+    pub afterwards: Option<Afterwards>,
 }
 
 torc_model::plain!(Rare);

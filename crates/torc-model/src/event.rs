@@ -108,6 +108,8 @@ words! {
         WorkflowRegenerated = "workflow_regenerated",
         /// Jobs were reset.
         WorkflowReset = "workflow_reset",
+        /// A new revision of the spec was applied: jobs were added, changed or removed.
+        WorkflowRevised = "workflow_revised",
         /// A run began.
         WorkflowStarted = "workflow_started",
     }

@@ -219,6 +219,10 @@ words! {
         DisabledByUser = "disabled_by_user",
         /// A person or an agent judged its failure as one that another attempt cannot mend.
         ClassifiedPermanent = "classified_permanent",
+        /// The newest revision of the spec no longer has it; its attempts stay.
+        Removed = "removed",
+        /// It did not run: the user accepted its outputs as they are.
+        Accepted = "accepted",
     }
 }
 
@@ -235,7 +239,30 @@ impl StatusReason {
             Self::CanceledByUser => "canceled by the user",
             Self::DisabledByUser => "disabled by the user",
             Self::ClassifiedPermanent => "classified as permanent",
+            Self::Removed => "the spec no longer has it",
+            Self::Accepted => "its outputs were accepted as they are",
         })
+    }
+}
+
+words! {
+    /// What becomes of a job that a new revision of the spec changes while an attempt of it runs, once
+    /// that attempt has ended.
+    Afterwards {
+        /// It runs again, as the new revision says.
+        RunAgain = "run_again",
+        /// It is taken out of the workflow.
+        Remove = "remove",
+    }
+}
+
+words! {
+    /// What to do with running attempts of jobs that a new revision of the spec changes or removes.
+    RunningJobs {
+        /// They run to their end first.
+        Finish = "finish",
+        /// Their runners stop them.
+        Stop = "stop",
     }
 }
 
@@ -336,6 +363,8 @@ words! {
         Recovered = "recovered",
         /// The runner stopped, or the job asked to be continued.
         Requeued = "requeued",
+        /// A new revision of the spec changed the job while it ran.
+        Revised = "revised",
     }
 }
 

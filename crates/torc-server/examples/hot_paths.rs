@@ -90,6 +90,7 @@ impl World {
             force: false,
             key: None,
             directory: None,
+            spec_path: None,
         };
         let created = store.create_workflow(request).await.map_err(|e| e.message)?;
         let register = RegisterRunner {

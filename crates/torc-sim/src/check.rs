@@ -176,6 +176,7 @@ impl Checker {
             | Change::MapExpanded(..)
             | Change::ItemGone(..)
             | Change::JobHeld(..)
+            | Change::JobAfterwards(..)
             | Change::AttemptStarted { .. }
             | Change::AttemptCancelRequested(_)
             | Change::Event { .. }

@@ -260,7 +260,7 @@ impl Tables {
                 (job.attempt, job.lost_retries, job.refunds) = (*attempt, *lost_retries, *refunds);
             }
             // The simulated workflows have no maps.
-            Change::MapExpanded(..) | Change::ItemGone(..) => {}
+            Change::MapExpanded(..) | Change::ItemGone(..) | Change::JobAfterwards(..) => {}
             Change::JobHeld(id, held) => self.flows[flow].jobs[place(*id)?].held = *held,
             Change::AttemptQueued(new) => {
                 place(new.job)?;
@@ -366,6 +366,7 @@ impl Tables {
                 refunds: columns.refunds,
                 held_back: columns.held,
                 reason: columns.reason,
+                afterwards: None,
             }
         });
         let mine: Vec<&AttemptRow> = self

@@ -55,6 +55,8 @@ words! {
         JobRunning = "job_running",
         /// The job has had all attempts that it may have.
         MaxRetriesExceeded = "max_retries_exceeded",
+        /// Another caller has applied a new revision of the spec.
+        RevisionChanged = "revision_changed",
         /// Another caller has begun the next run.
         RunChanged = "run_changed",
         /// The route does not know this method.

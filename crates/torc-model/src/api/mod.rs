@@ -3,6 +3,7 @@
 //! Integers are `i64` on the wire so that the generated OpenAPI document and its clients agree on
 //! ranges.
 
+mod apply;
 mod code;
 mod jobs;
 mod operations;
@@ -11,6 +12,7 @@ mod reports;
 mod runners;
 mod workflows;
 
+pub use apply::*;
 pub use code::ErrorCode;
 pub use jobs::*;
 pub use operations::*;

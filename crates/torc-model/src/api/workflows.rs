@@ -26,6 +26,12 @@ pub struct WorkflowView {
     pub metadata: Option<Value>,
     /// Where it was submitted from: jobs start and relative paths begin there.
     pub directory: Option<String>,
+    /// The file that its spec was read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_path: Option<String>,
+    /// Grows with every spec that is applied; 1 is the creation.
+    #[serde(default)]
+    pub revision: i64,
     /// Created at, ms since 1970.
     pub created_ms: i64,
     /// The current run; 0 before the first initialize.
@@ -158,6 +164,9 @@ pub struct CreateWorkflow {
     /// Where it was submitted from; relative paths of files start here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
+    /// The file that the spec was read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_path: Option<String>,
 }
 
 /// A workflow was created.
@@ -244,7 +253,7 @@ pub struct ReinitializeRequest {
     pub dry_run: bool,
     /// Go on although input files are missing.
     pub force: bool,
-    /// An edited spec with the same jobs, taken over first: what it changes runs again.
+    /// An edited spec, applied first: what it adds and changes runs, what it lacks is removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<Value>,
     /// The run that the caller has seen; refused when another caller has begun the next one.

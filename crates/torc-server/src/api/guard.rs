@@ -189,6 +189,7 @@ fn time_limit(head: &Parts) -> Duration {
         | (&Method::DELETE, "/workflows/{id}")
         | (_, "/workflows/{id}/initialize")
         | (_, "/workflows/{id}/reinitialize")
+        | (_, "/workflows/{id}/apply")
         | (_, "/workflows/{id}/reset_status")
         | (_, "/workflows/{id}/cancel") => LARGE_TIME_LIMIT,
         _ => TIME_LIMIT,

@@ -84,6 +84,8 @@ pub(super) fn table() -> Vec<Route> {
         route!(workflows::get_is_complete),
         route!(workflows::initialize),
         route!(workflows::reinitialize),
+        route!(workflows::apply),
+        route!(workflows::list_revisions),
         route!(workflows::reset_status),
         route!(workflows::cancel_workflow),
         route!(runners::claim),

@@ -105,7 +105,7 @@ async fn count_failures(app: &App, last: &AttemptView) -> Result<usize, ApiError
         .items;
     let follows_failure = |attempt: &&AttemptView| {
         attempt.run_id == last.run_id
-            && !matches!(attempt.origin, Origin::Initial | Origin::Requeued)
+            && !matches!(attempt.origin, Origin::Initial | Origin::Requeued | Origin::Revised)
     };
     Ok(attempts.iter().filter(follows_failure).count())
 }

@@ -15,8 +15,9 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use torc_model::api::{
-    CreateWorkflow, ErrorCode, IsCompleteView, Page, ReinitializeRequest, ResetRequest, ResetView,
-    StatusView, UpdateWorkflow, WorkflowCreated, WorkflowView,
+    ApplyOptions, ApplyRequest, ApplyView, CreateWorkflow, ErrorCode, IsCompleteView, Page,
+    ReinitializeRequest, ResetRequest, ResetView, RevisionView, StatusView, UpdateWorkflow,
+    WorkflowCreated, WorkflowView,
 };
 use torc_model::ids::{JobId, WorkflowId};
 use utoipa::IntoParams;
@@ -269,6 +270,56 @@ pub async fn reinitialize(
         run_id: query.run_id.or(body.run_id),
     };
     Ok(Json(app.store().reinitialize(WorkflowId(id), request).await?))
+}
+
+/// [`ApplyRequest`] as it arrives: its spec is read into the tree that plans are made from, without a
+/// detour.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Application {
+    /// The spec.
+    #[serde(default)]
+    spec: Option<torc_spec::Raw>,
+    /// How.
+    #[serde(flatten)]
+    how: ApplyOptions,
+}
+
+/// Applies a spec to a workflow: new jobs are added, changed ones run again, missing ones are removed,
+/// in one transaction and also while it runs.
+#[utoipa::path(
+    post,
+    path = "/workflows/{id}/apply",
+    operation_id = "apply_spec",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    request_body = ApplyRequest,
+    responses((status = 200, description = "What was done, or would be.", body = ApplyView), Refusals)
+)]
+pub async fn apply(
+    State(app): State<App>,
+    Path(id): Path<i64>,
+    Body(request): Body<Application, LARGE>,
+) -> Answer<ApplyView> {
+    Ok(Json(app.store().apply(WorkflowId(id), request.spec, request.how).await?))
+}
+
+/// What was applied to a workflow, newest first; revision 1 is its creation.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/revisions",
+    operation_id = "list_revisions",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "Its revisions.", body = Vec<RevisionView>), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn list_revisions(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<Vec<RevisionView>> {
+    caller.check(WorkflowId(id))?;
+    Ok(Json(app.reader().revisions(WorkflowId(id)).await?))
 }
 
 /// Which jobs to reset; the body may say the same.

@@ -1,17 +1,18 @@
 //! Creating a workflow: one plan, one transaction, all or nothing.
 
 use super::facts::{self, FileFact};
+use super::job_rows::{JobInserter, NewRow, engine_job};
+use super::named::Named;
 use super::persist::{json, remember};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
-use torc_engine::{Class, CompiledHandler, NewAction, NewAttempt, NewJob, Workflow};
-use torc_model::api::{CreateWorkflow, WorkflowCreated};
+use torc_engine::{CompiledHandler, NewAction, NewAttempt, Workflow};
+use torc_model::api::{CreateWorkflow, PlanCounts, PlannedChange, WorkflowCreated};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
-use torc_model::plan::{ActionKind, Job, Plan, Requirements};
-use torc_model::status::{ActionState, Origin, StatusReason};
+use torc_model::plan::{ActionKind, Plan};
+use torc_model::status::{ActionState, Origin};
 
 /// [`CreateWorkflow`] as it arrives: its spec is read into the tree that plans are made from,
 /// without a detour.
@@ -34,12 +35,15 @@ pub struct Creation {
     /// Where it was submitted from.
     #[serde(default)]
     pub directory: Option<String>,
+    /// The file that the spec was read from.
+    #[serde(default)]
+    pub spec_path: Option<String>,
 }
 
 impl From<CreateWorkflow> for Creation {
     fn from(request: CreateWorkflow) -> Self {
-        let CreateWorkflow { spec, user, initialize, force, key, directory } = request;
-        Self { spec: spec.into(), user, initialize, force, key, directory }
+        let CreateWorkflow { spec, user, initialize, force, key, directory, spec_path } = request;
+        Self { spec: spec.into(), user, initialize, force, key, directory, spec_path }
     }
 }
 
@@ -57,14 +61,18 @@ pub fn create(
     }
     let id = insert_workflow(tx, request, &plan)?;
     super::families::insert(tx.db, id, &plan.families)?;
-    let requirements = insert_requirements(tx.db, id, &plan)?;
-    let handlers = insert_handlers(tx.db, id, &plan)?;
-    let schedulers = insert_schedulers(tx.db, id, &plan)?;
-    let files = insert_files(tx.db, id, &plan)?;
+    let named = Named {
+        requirements: insert_requirements(tx.db, id, &plan)?,
+        handlers: insert_handlers(tx.db, id, &plan)?,
+        schedulers: insert_schedulers(tx.db, id, &plan)?,
+        files: insert_files(tx.db, id, &plan)?,
+        user_data: insert_user_data(tx.db, id, &plan)?,
+        families: (0..plan.families.len() as u32).collect(),
+        handler_indexes: (0..plan.failure_handlers.len() as u32).collect(),
+    };
     let seen: Vec<FileFact> =
-        seen.iter().zip(&files).map(|(f, id)| FileFact { id: *id, ..f.clone() }).collect();
+        seen.iter().zip(&named.files).map(|(f, id)| FileFact { id: *id, ..f.clone() }).collect();
     facts::record(tx.db, &seen)?;
-    let user_data = insert_user_data(tx.db, id, &plan)?;
     let first = tx.state.next_job;
     super::map::set_limits(&mut plan.jobs, |index| JobId(first + index as i64));
     tx.state.next_job += plan.jobs.len() as i64;
@@ -81,7 +89,9 @@ pub fn create(
     let mut workflow = Workflow::new(id, plan.settings.clone(), compiled);
     workflow.reserve(plan.jobs.len());
     for (i, job) in plan.jobs.iter().enumerate() {
-        workflow.add_job(engine_job(&plan, job, i, first, &schedulers));
+        let parents = job.depends_on.iter().map(|d| *d as u32).collect();
+        let row = JobId(first + i as i64);
+        workflow.add_job(engine_job(&plan, job, &named, row, i as i64, parents));
     }
     super::map::tie(&plan, &mut workflow);
     workflow.add_map_limits(&mut tx.state.limits);
@@ -101,8 +111,8 @@ pub fn create(
     let changes = workflow.take_changes();
 
     // Jobs go in as they stand after the initialization, so that each row is written once.
-    let ids = Ids { requirements, handlers, schedulers, files, user_data, first };
-    insert_jobs(tx.db, id, &plan, &workflow, &ids)?;
+    insert_jobs(tx.db, id, &plan, &workflow, &named, first)?;
+    let user = owner(request, &plan).to_owned();
     let Plan { name, spec, jobs, .. } = plan;
     let job_count = jobs.len() as i64;
     drop(jobs);
@@ -111,6 +121,9 @@ pub fn create(
     tx.touched.insert(id);
     tx.state.workflows.insert(id, workflow);
     tx.write(id, changes)?;
+    let mut counts = PlanCounts { total: job_count, ..PlanCounts::default() };
+    counts.changes.insert(PlannedChange::New, job_count);
+    super::revise::write_revision(tx, id, 1, Some(&user), &counts)?;
     // Last, because a row is written as a whole whenever a part of it changes, and this may be tens
     // of megabytes.
     tx.db
@@ -134,21 +147,16 @@ fn find_by_key(db: &Connection, key: Option<&str>) -> rusqlite::Result<Option<Wo
         .optional()
 }
 
-struct Ids {
-    requirements: Vec<i64>,
-    handlers: Vec<i64>,
-    schedulers: Vec<i64>,
-    files: Vec<i64>,
-    user_data: Vec<i64>,
-    first: i64,
+fn owner<'a>(request: &'a Creation, plan: &'a Plan) -> &'a str {
+    request.user.as_deref().or(plan.user.as_deref()).unwrap_or("unknown")
 }
 
 fn insert_workflow(tx: &Tx<'_>, request: &Creation, plan: &Plan) -> rusqlite::Result<WorkflowId> {
-    let user = request.user.as_deref().or(plan.user.as_deref()).unwrap_or("unknown");
+    let user = owner(request, plan);
     tx.db
         .prepare_cached(
             "INSERT INTO workflow (name, user, description, project, metadata, directory, settings, spec, created_ms,
-             create_key, job_count) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+             create_key, job_count, spec_path) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             plan.name,
@@ -162,6 +170,7 @@ fn insert_workflow(tx: &Tx<'_>, request: &Creation, plan: &Plan) -> rusqlite::Re
             tx.now,
             request.key,
             plan.jobs.len() as i64,
+            request.spec_path,
         ])?;
     Ok(WorkflowId(tx.db.last_insert_rowid()))
 }
@@ -232,94 +241,28 @@ fn insert_user_data(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::R
         .collect()
 }
 
-fn engine_job(plan: &Plan, job: &Job, index: usize, first: i64, schedulers: &[i64]) -> NewJob {
-    let standard = Requirements::default();
-    let needs = job.resource_requirements.map_or(&standard, |r| &plan.resource_requirements[r]);
-    NewJob {
-        id: JobId(first + index as i64),
-        priority: job.priority,
-        position: index as i64,
-        class: Class {
-            cpus: needs.num_cpus,
-            gpus: needs.num_gpus,
-            nodes: needs.num_nodes,
-            memory: needs.memory.map(|m| m.0),
-            runtime: needs.runtime.map(|t| t.0),
-            timeout: job.extra.timeout.map(|t| t.0),
-            enforces_runtime: plan.settings.execution.enforces_runtime(&job.extra),
-            scheduler: job.scheduler.map(|s| schedulers[s]),
-            label: job.extra.label.clone(),
-            uses: job.extra.uses.clone(),
-        },
-        handler: job.failure_handler.or(plan.settings.default_failure_handler).map(|h| h as u32),
-        cancel_on_failure: job.cancel_on_blocking_job_failure,
-        max_lost: job.extra.max_lost(),
-        parents: job.depends_on.iter().map(|d| *d as u32).collect(),
-    }
-}
-
 fn insert_jobs(
     db: &Connection,
     id: WorkflowId,
     plan: &Plan,
     workflow: &Workflow,
-    ids: &Ids,
+    named: &Named,
+    first: i64,
 ) -> rusqlite::Result<()> {
-    let mut insert = db.prepare_cached(
-        "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, status_reason, priority,
-         position, resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, extra,
-         input_hash, family) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-    )?;
-    let mut depend = db.prepare_cached(
-        "INSERT OR IGNORE INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
-    )?;
-    let mut item = db.prepare_cached(
-        "INSERT OR IGNORE INTO job_item (job_id, kind, item_id) VALUES (?1, ?2, ?3)",
-    )?;
-    let produced = produced_user_data(plan);
+    let mut inserter = JobInserter::new(db, id, plan, named)?;
+    let mut parents = Vec::new();
     for (i, job) in plan.jobs.iter().enumerate() {
-        let row = ids.first + i as i64;
-        let extra = if job.extra.is_default() { None } else { json(Some(&*job.extra))? };
-        let inputs = job.input_user_data.iter().filter(|u| !produced[**u]);
-        let hash = definition_hash(
-            &job.command,
-            job.invocation_script.as_deref(),
-            job.steps.as_ref().map(ToString::to_string).as_deref(),
-            inputs.map(|u| plan.user_data[*u].data.as_ref().map(ToString::to_string)),
-        );
-        insert.execute(params![
-            row,
-            id.0,
-            job.name,
-            job.command,
-            job.invocation_script,
-            job.steps.as_ref().map(ToString::to_string),
-            workflow.jobs[i].status.code(),
-            workflow.jobs[i].reason.map(StatusReason::as_str),
-            job.priority,
-            i as i64,
-            job.resource_requirements.map(|r| ids.requirements[r]),
-            job.failure_handler.map(|h| ids.handlers[h]),
-            job.scheduler.map(|s| ids.schedulers[s]),
-            job.cancel_on_blocking_job_failure,
-            extra,
-            hash,
-            job.family,
-        ])?;
-        for parent in &job.depends_on {
-            depend.execute([id.0, row, ids.first + *parent as i64])?;
-        }
-        let lists: [(&str, &[usize], &[i64]); 4] = [
-            ("input_file", &job.input_files, &ids.files),
-            ("output_file", &job.output_files, &ids.files),
-            ("input_user_data", &job.input_user_data, &ids.user_data),
-            ("output_user_data", &job.output_user_data, &ids.user_data),
-        ];
-        for (kind, indexes, rows) in lists {
-            for index in indexes {
-                item.execute(params![row, kind, rows[*index]])?;
-            }
-        }
+        parents.clear();
+        parents.extend(job.depends_on.iter().map(|parent| JobId(first + *parent as i64)));
+        let row = NewRow {
+            id: JobId(first + i as i64),
+            position: i as i64,
+            status: workflow.jobs[i].status,
+            reason: workflow.jobs[i].reason,
+            parents: &parents,
+            added_by: None,
+        };
+        inserter.insert(job, &row)?;
     }
     Ok(())
 }
@@ -342,37 +285,6 @@ fn insert_first_attempts(tx: &Tx<'_>, workflow: &Workflow) -> rusqlite::Result<(
         super::persist::queue(tx.db, workflow.id, &new)?;
     }
     Ok(())
-}
-
-/// What some job writes changes with every run; it cannot be a reason to run again.
-pub(super) fn produced_user_data(plan: &Plan) -> Vec<bool> {
-    let mut produced = vec![false; plan.user_data.len()];
-    for index in plan.jobs.iter().flat_map(|j| &j.output_user_data) {
-        produced[*index] = true;
-    }
-    produced
-}
-
-/// A job's definition in short: when it differs, the job runs again.
-pub fn definition_hash(
-    command: &str,
-    invocation: Option<&str>,
-    steps: Option<&str>,
-    inputs: impl Iterator<Item = Option<String>>,
-) -> String {
-    let mut hash = Sha256::new();
-    let mut part = |text: Option<&str>| {
-        // The length keeps neighbouring parts apart.
-        hash.update(text.map_or(u64::MAX, |t| t.len() as u64).to_le_bytes());
-        hash.update(text.unwrap_or(""));
-    };
-    part(Some(command));
-    part(invocation);
-    part(steps);
-    for input in inputs {
-        part(input.as_deref());
-    }
-    crate::secret::hex(&hash.finalize()[..16])
 }
 
 fn insert_actions(

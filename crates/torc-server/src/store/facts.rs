@@ -1,4 +1,5 @@
-//! What the disk says about a workflow's files, and which jobs that makes run again.
+//! What the disk says about a workflow's files, and what that means for the jobs that read and write
+//! them.
 
 use rusqlite::{Connection, params};
 use sha2::{Digest as _, Sha256};
@@ -6,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
+use torc_model::api::PlannedChange;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{File, Job, Plan};
 
@@ -15,7 +17,7 @@ const SLACK_MS: i64 = 2_000;
 /// A file of a workflow: where it is, and what is there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileFact {
-    /// Its row.
+    /// Its row; 0: it has none yet.
     pub id: i64,
     /// Its name.
     pub name: String,
@@ -31,6 +33,10 @@ pub struct FileFact {
     pub by_content: bool,
     /// What is there; none: nothing.
     pub found: Option<Found>,
+    /// What was there when the jobs that read it were last opened.
+    pub recorded: Option<Found>,
+    /// It was changed after the job that writes it.
+    pub is_overwritten: bool,
 }
 
 /// What is there of a file.
@@ -44,79 +50,145 @@ pub struct Found {
     pub hash: Option<String>,
 }
 
-/// The files of a workflow, not yet looked at.
-pub fn list(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<FileFact>> {
+/// Which jobs read and write which files, by their rows.
+#[derive(Default)]
+pub struct Uses {
+    /// A job and a file that it reads.
+    pub inputs: Vec<(JobId, i64)>,
+    /// A job and a file that it writes.
+    pub outputs: Vec<(JobId, i64)>,
+}
+
+/// Reads which jobs of a workflow use which files, in one pass.
+pub fn uses(db: &Connection, id: WorkflowId) -> rusqlite::Result<Uses> {
     let mut statement = db.prepare_cached(
-        "SELECT f.id, f.name, f.path, w.directory,
-                EXISTS (SELECT 1 FROM job_item i JOIN job j ON j.id = i.job_id
-                        WHERE i.item_id = f.id AND i.kind = 'output_file' AND j.workflow_id = f.workflow_id),
-                EXISTS (SELECT 1 FROM job_item i JOIN job j ON j.id = i.job_id
-                        WHERE i.item_id = f.id AND i.kind = 'input_file' AND j.workflow_id = f.workflow_id),
-                coalesce(w.settings ->> 'compare_contents', 0)
-         FROM file f JOIN workflow w ON w.id = f.workflow_id WHERE f.workflow_id = ?1 ORDER BY f.id",
+        "SELECT i.job_id, i.kind = 'output_file', i.item_id FROM job j JOIN job_item i ON i.job_id = j.id
+         WHERE j.workflow_id = ?1 AND i.kind IN ('input_file', 'output_file')",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    let mut uses = Uses::default();
+    while let Some(row) = rows.next()? {
+        let pair = (JobId(row.get(0)?), row.get(2)?);
+        match row.get(1)? {
+            true => uses.outputs.push(pair),
+            false => uses.inputs.push(pair),
+        }
+    }
+    Ok(uses)
+}
+
+/// The files of a workflow, not yet looked at.
+pub fn list(db: &Connection, id: WorkflowId, uses: &Uses) -> rusqlite::Result<Vec<FileFact>> {
+    let outputs: HashSet<i64> = uses.outputs.iter().map(|(_, file)| *file).collect();
+    let inputs: HashSet<i64> = uses.inputs.iter().map(|(_, file)| *file).collect();
+    let (directory, by_content): (Option<String>, bool) = db.query_row(
+        "SELECT directory, coalesce(settings ->> 'compare_contents', 0) FROM workflow WHERE id = ?1",
+        [id.0],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let mut statement = db.prepare_cached(
+        "SELECT id, name, path, mtime_ms, size, hash FROM file WHERE workflow_id = ?1 ORDER BY id",
     )?;
     let rows = statement.query_map([id.0], |row| {
-        let path: String = row.get(2)?;
-        let directory: Option<String> = row.get(3)?;
-        let place = directory.map_or_else(|| PathBuf::from(&path), |d| Path::new(&d).join(&path));
+        let (file, path): (i64, String) = (row.get(0)?, row.get(2)?);
         Ok(FileFact {
-            id: row.get(0)?,
+            id: file,
             name: row.get(1)?,
+            place: place(directory.as_deref(), &path),
             path,
-            place,
-            is_source: !row.get::<_, bool>(4)?,
-            is_input: row.get(5)?,
-            by_content: row.get(6)?,
+            is_source: !outputs.contains(&file),
+            is_input: inputs.contains(&file),
+            by_content,
             found: None,
+            recorded: recorded(row, 3)?,
+            is_overwritten: false,
         })
     })?;
     rows.collect()
 }
 
-/// The files of a plan that is not stored yet, in its order and not yet looked at.
+fn place(directory: Option<&str>, path: &str) -> PathBuf {
+    directory.map_or_else(|| PathBuf::from(path), |directory| Path::new(directory).join(path))
+}
+
+fn recorded(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Option<Found>> {
+    let (mtime_ms, size): (Option<i64>, Option<i64>) = (row.get(at)?, row.get(at + 1)?);
+    match mtime_ms.zip(size) {
+        Some((mtime_ms, size)) => Ok(Some(Found { mtime_ms, size, hash: row.get(at + 2)? })),
+        None => Ok(None),
+    }
+}
+
+/// The files of a plan, in its order and not yet looked at.
 pub fn of_plan(plan: &Plan, directory: Option<&str>) -> Vec<FileFact> {
-    let used = |by: fn(&Job) -> &Vec<usize>| -> HashSet<usize> {
-        plan.jobs.iter().flat_map(by).copied().collect()
+    let used = |by: fn(&Job) -> &Vec<usize>| -> Vec<bool> {
+        let mut used = vec![false; plan.files.len()];
+        plan.jobs.iter().flat_map(by).for_each(|file| used[*file] = true);
+        used
     };
     let (outputs, inputs) = (used(|job| &job.output_files), used(|job| &job.input_files));
     let fact = |(index, file): (usize, &File)| FileFact {
         id: 0,
         name: file.name.clone(),
         path: file.path.clone(),
-        place: directory
-            .map_or_else(|| PathBuf::from(&file.path), |dir| Path::new(dir).join(&file.path)),
-        is_source: !outputs.contains(&index),
-        is_input: inputs.contains(&index),
+        place: place(directory, &file.path),
+        is_source: !outputs[index],
+        is_input: inputs[index],
         by_content: plan.settings.compare_contents,
         found: None,
+        recorded: None,
+        is_overwritten: false,
     };
     plan.files.iter().enumerate().map(fact).collect()
 }
 
-/// Gives the files of a plan the rows that they have in the workflow.
+/// Gives the files of a plan the rows that they have in the workflow, and what was recorded there. A
+/// file that is at another place now was never seen.
 pub fn find_rows(db: &Connection, id: WorkflowId, files: &mut [FileFact]) -> rusqlite::Result<()> {
-    let mut find = db.prepare_cached("SELECT id FROM file WHERE workflow_id = ?1 AND name = ?2")?;
-    for file in files {
-        file.id = find.query_row(params![id.0, file.name], |row| row.get(0))?;
+    if files.is_empty() {
+        return Ok(());
+    }
+    let at: HashMap<String, usize> =
+        files.iter().enumerate().map(|(at, file)| (file.name.clone(), at)).collect();
+    let mut statement = db.prepare_cached(
+        "SELECT id, name, path, mtime_ms, size, hash FROM file WHERE workflow_id = ?1",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        let Some(at) = at.get(row.get_ref(1)?.as_str()?) else { continue };
+        let file = &mut files[*at];
+        file.id = row.get(0)?;
+        if row.get_ref(2)?.as_str()? == file.path {
+            file.recorded = recorded(row, 3)?;
+        }
     }
     Ok(())
 }
 
-/// Looks at every file.
+/// Looks at every file, with two threads where there are many.
 pub fn look(files: &mut [FileFact]) {
-    for file in files {
-        file.found = std::fs::metadata(&file.place).ok().map(|meta| {
-            let modified = meta
-                .modified()
-                .ok()
-                .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
-                .unwrap_or_default();
-            // What cannot be read is told by its time, like everything else.
-            let hash =
-                if file.by_content && file.is_source { hash(&file.place).ok() } else { None };
-            Found { mtime_ms: modified.as_millis() as i64, size: meta.len() as i64, hash }
-        });
+    const MANY: usize = 2_000;
+    if files.len() < MANY {
+        return files.iter_mut().for_each(look_at);
     }
+    let (first, second) = files.split_at_mut(files.len() / 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| first.iter_mut().for_each(look_at));
+        second.iter_mut().for_each(look_at);
+    });
+}
+
+fn look_at(file: &mut FileFact) {
+    file.found = std::fs::metadata(&file.place).ok().map(|meta| {
+        let modified = meta
+            .modified()
+            .ok()
+            .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
+            .unwrap_or_default();
+        // What cannot be read is told by its time, like everything else.
+        let hash = if file.by_content && file.is_source { hash(&file.place).ok() } else { None };
+        Found { mtime_ms: modified.as_millis() as i64, size: meta.len() as i64, hash }
+    });
 }
 
 fn hash(path: &Path) -> std::io::Result<String> {
@@ -132,11 +204,12 @@ fn hash(path: &Path) -> std::io::Result<String> {
     }
 }
 
-/// Writes down what was seen of the files that no job writes.
+/// Writes down what was seen of files that no job writes, and of written ones that were changed
+/// afterwards: the jobs that read those have been opened again.
 pub fn record(db: &Connection, files: &[FileFact]) -> rusqlite::Result<()> {
     let mut update =
         db.prepare_cached("UPDATE file SET mtime_ms = ?2, size = ?3, hash = ?4 WHERE id = ?1")?;
-    for file in files.iter().filter(|f| f.is_source) {
+    for file in files.iter().filter(|file| file.is_news()) {
         let found = file.found.as_ref();
         let hash = found.and_then(|f| f.hash.as_deref());
         update.execute(params![file.id, found.map(|f| f.mtime_ms), found.map(|f| f.size), hash])?;
@@ -144,78 +217,61 @@ pub fn record(db: &Connection, files: &[FileFact]) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The jobs that must run again because of a file, each with the reason.
-pub fn changed_jobs(
-    db: &Connection,
-    id: WorkflowId,
-    files: &[FileFact],
-) -> rusqlite::Result<HashMap<JobId, String>> {
-    let mut recorded: HashMap<i64, Found> = HashMap::new();
-    let mut statement =
-        db.prepare_cached("SELECT id, mtime_ms, size, hash FROM file WHERE workflow_id = ?1")?;
-    let mut rows = statement.query([id.0])?;
-    while let Some(row) = rows.next()? {
-        let (mtime_ms, size): (Option<i64>, Option<i64>) = (row.get(1)?, row.get(2)?);
-        if let Some((mtime_ms, size)) = mtime_ms.zip(size) {
-            recorded.insert(row.get(0)?, Found { mtime_ms, size, hash: row.get(3)? });
-        }
-    }
-    let mut users = db.prepare_cached(
-        "SELECT i.job_id, (SELECT max(a.ended_ms) FROM attempt a WHERE a.job_id = i.job_id AND a.state = 'completed')
-         FROM job_item i JOIN job j ON j.id = i.job_id
-         WHERE i.item_id = ?1 AND i.kind = ?2 AND j.workflow_id = ?3 AND j.status = 5",
-    )?;
-    let mut why = HashMap::new();
-    for file in files {
-        let mut of = |kind: &str| -> rusqlite::Result<Vec<(JobId, Option<i64>)>> {
-            users
-                .query_map(params![file.id, kind, id.0], |row| {
-                    Ok((JobId(row.get(0)?), row.get(1)?))
-                })?
-                .collect()
-        };
-        let reason = if file.is_source {
-            source_change(file, recorded.get(&file.id)).map(|reason| ("input_file", reason))
-        } else {
-            let written = of("output_file")?.into_iter().filter_map(|(_, ended)| ended).max();
-            match (&file.found, written) {
-                (None, _) => {
-                    Some(("output_file", format!("its output `{}` is missing", file.path)))
-                }
-                (Some(found), Some(ended)) if found.mtime_ms > ended + SLACK_MS => Some((
-                    "input_file",
-                    format!("its input `{}` was changed after the run", file.path),
-                )),
-                (Some(_), _) => None,
-            }
-        };
-        if let Some((kind, reason)) = reason {
-            for (job, _) in of(kind)? {
-                why.entry(job).or_insert_with(|| reason.clone());
-            }
-        }
-    }
-    Ok(why)
+/// What has become of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileChange {
+    /// What reads it must run again, for this reason.
+    Readers(PlannedChange),
+    /// What writes it must run again.
+    Writers,
 }
 
-fn source_change(file: &FileFact, then: Option<&Found>) -> Option<String> {
-    match (&file.found, then) {
-        (Some(now), Some(then)) if now.size != then.size => Some(format!(
-            "its input `{}` changed from {} to {} bytes",
-            file.path, then.size, now.size
-        )),
-        (Some(now), Some(then)) => match (&now.hash, &then.hash) {
-            (Some(now), Some(then)) if now == then => None,
-            (Some(_), Some(_)) => {
-                Some(format!("its input `{}` contains something else", file.path))
-            }
-            _ if now.mtime_ms == then.mtime_ms => None,
-            _ => Some(format!("its input `{}` was modified", file.path)),
-        },
-        (Some(_), None) => Some(format!("its input `{}` appeared", file.path)),
-        (None, Some(_)) => Some(format!("its input `{}` is gone", file.path)),
-        (None, None) => None,
+impl FileFact {
+    /// What was found is to be written down.
+    pub fn is_news(&self) -> bool {
+        (self.is_source || self.is_overwritten) && self.found != self.recorded
     }
+
+    /// What has become of it since it was recorded or written. `written` is when the job that writes
+    /// it last succeeded.
+    pub fn change(&self, written: Option<i64>) -> Option<FileChange> {
+        if self.is_source {
+            return self.source_change().map(FileChange::Readers);
+        }
+        let Some(found) = &self.found else { return Some(FileChange::Writers) };
+        let is_known = self.recorded.as_ref().is_some_and(|then| then.mtime_ms == found.mtime_ms);
+        let is_younger = written.is_some_and(|end| found.mtime_ms > end + SLACK_MS);
+        (is_younger && !is_known).then_some(FileChange::Readers(PlannedChange::InputOverwritten))
+    }
+
+    fn source_change(&self) -> Option<PlannedChange> {
+        match (&self.found, &self.recorded) {
+            (Some(now), Some(then)) => match (&now.hash, &then.hash) {
+                (Some(now), Some(then)) if now == then => None,
+                (Some(_), Some(_)) => Some(PlannedChange::InputContent),
+                _ if (now.mtime_ms, now.size) == (then.mtime_ms, then.size) => None,
+                _ => Some(PlannedChange::InputModified),
+            },
+            (Some(_), None) => Some(PlannedChange::InputAppeared),
+            (None, Some(_)) => Some(PlannedChange::InputGone),
+            (None, None) => None,
+        }
+    }
+}
+
+/// When each job of a workflow last succeeded.
+pub fn last_successes(db: &Connection, id: WorkflowId) -> rusqlite::Result<HashMap<JobId, i64>> {
+    let mut statement = db.prepare_cached(
+        "SELECT job_id, ended_ms FROM attempt WHERE workflow_id = ?1 AND ended_ms IS NOT NULL AND state = 'completed'",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    let mut ends = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let (job, end): (JobId, i64) = (JobId(row.get(0)?), row.get(1)?);
+        let last = ends.entry(job).or_insert(end);
+        *last = end.max(*last);
+    }
+    Ok(ends)
 }
 
 /// Files that jobs read, no job writes, and that are not there.

@@ -9,7 +9,9 @@ use torc_engine::{
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
-use torc_model::status::{ActionState, AttemptState, JobStatus, Outcome, StatusReason, Trigger};
+use torc_model::status::{
+    ActionState, Afterwards, AttemptState, JobStatus, Outcome, StatusReason, Trigger,
+};
 
 /// The id of the database; a new database gets one.
 pub fn database_id(db: &Connection) -> rusqlite::Result<String> {
@@ -134,9 +136,9 @@ pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Work
     Ok(Some(workflow))
 }
 
-type Handlers = (Vec<CompiledHandler>, HashMap<i64, u32>);
+pub(super) type Handlers = (Vec<CompiledHandler>, HashMap<i64, u32>);
 
-fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<Handlers> {
+pub(super) fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<Handlers> {
     let mut statement = db.prepare_cached(
         "SELECT id, name, rules FROM failure_handler WHERE workflow_id = ?1 ORDER BY id",
     )?;
@@ -186,7 +188,8 @@ fn jobs(
         "SELECT j.id, j.status, j.attempt_id, j.priority, j.position, j.failure_handler_id, j.scheduler_id,
                 j.cancel_on_blocking_job_failure, j.held, j.lost_retries, j.refunds, j.extra, j.status_reason,
                 coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), coalesce(r.num_nodes, 1),
-                coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds)
+                coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
+                j.afterwards
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          WHERE j.workflow_id = ?1 ORDER BY j.id",
     )?;
@@ -219,6 +222,10 @@ fn jobs(
             refunds: row.get(10)?,
             held_back: row.get(8)?,
             reason: reason.as_deref().and_then(StatusReason::parse),
+            afterwards: match row.get_ref(18)? {
+                rusqlite::types::ValueRef::Null => None,
+                word => Afterwards::parse(word.as_str().map_err(|e| corrupt(e.to_string()))?),
+            },
         });
     }
     Ok(stored)

@@ -38,11 +38,17 @@ pub fn set_limits(jobs: &mut [Job], id: impl Fn(usize) -> JobId) {
     }
 }
 
+/// What a job has to do with a map.
+pub fn role_of(extra: &JobExtra) -> Option<Role> {
+    role(extra)
+}
+
 fn role(extra: &JobExtra) -> Option<Role> {
     extra.map.as_ref().and_then(|map| Role::from_value(map).ok())
 }
 
-fn map_job(settings: &MapSettings, is_expanded: bool) -> MapJob {
+/// A map as the engine takes it.
+pub fn map_job(settings: &MapSettings, is_expanded: bool) -> MapJob {
     MapJob {
         tolerate: settings.tolerate,
         fail_fast: settings.fail_fast,
@@ -62,6 +68,36 @@ pub fn tie(plan: &Plan, workflow: &mut Workflow) {
         .filter(|(_, job)| job.extra.map.is_some())
         .map(|(index, job)| (index as u32, job.name.as_str(), role(&job.extra), false, false));
     tie_all(jobs.collect(), workflow);
+}
+
+/// The maps and items among new jobs of a plan, for the engine. `place` gives a job of the plan its
+/// index in the engine.
+pub fn tie_new(
+    plan: &Plan,
+    new: &[usize],
+    place: impl Fn(usize) -> Option<u32>,
+    revision: &mut torc_engine::Revision,
+) {
+    let roles: Vec<(usize, Role)> =
+        new.iter().filter_map(|at| Some((*at, role(&plan.jobs[*at].extra)?))).collect();
+    if roles.is_empty() {
+        return;
+    }
+    let names: HashMap<&str, usize> =
+        plan.jobs.iter().enumerate().map(|(at, job)| (job.name.as_str(), at)).collect();
+    for (at, role) in roles {
+        let Some(index) = place(at) else { continue };
+        match role {
+            Role::Map(settings) => {
+                revision.maps.push((index, Some(map_job(&settings, false))));
+            }
+            Role::Item { of, .. } => {
+                let map = names.get(of.as_str()).and_then(|map| place(*map));
+                revision.items.extend(map.map(|map| (index, map)));
+            }
+            Role::Reduce(_) => {}
+        }
+    }
 }
 
 type Tied<'a> = (u32, &'a str, Option<Role>, bool, bool);
@@ -86,7 +122,8 @@ fn tie_all(jobs: Vec<Tied<'_>>, workflow: &mut Workflow) {
 /// The same for a workflow that was read from the database.
 pub fn restore(db: &Connection, id: WorkflowId, workflow: &mut Workflow) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(
-        "SELECT id, name, extra, is_expanded, is_gone FROM job WHERE workflow_id = ?1 AND extra ->> 'map' IS NOT NULL",
+        "SELECT id, name, extra, is_expanded, is_gone FROM job WHERE workflow_id = ?1 AND extra ->> 'map' IS NOT NULL
+         AND status_reason IS NOT 'removed' AND afterwards IS NOT 'remove'",
     )?;
     let mut rows = statement.query([id.0])?;
     let mut found = Vec::new();

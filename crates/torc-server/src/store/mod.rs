@@ -6,22 +6,25 @@ mod bad_nodes;
 mod classify;
 mod crash_recovery;
 mod create;
+mod difference;
 mod facts;
 mod families;
+mod job_rows;
 mod last_words;
 mod leftovers;
 mod load;
 mod map;
+mod named;
 mod names;
 mod page_sessions;
 mod people;
 mod persist;
 pub mod read;
-mod reapply;
 mod refusal;
 mod regenerate;
 mod remedies;
 mod reservations;
+mod revise;
 mod runners;
 mod step_events;
 mod unneeded;
@@ -50,12 +53,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
 use torc_engine::Explanation;
 use torc_model::api::{
-    ActionReport, CancelJobs, ClaimRequest, ClaimResponse, CompletionBatch, CreateFailureHandler,
-    CreateReservation, CreateWebhook, DeliveryView, ErrorCode, EventView, Goodbye, GoodbyeAnswer,
-    Heartbeat, HeartbeatAnswer, ItemView, ItemsRequest, LimitView, RecoveryView, RegisterRunner,
-    ReinitializeRequest, ReportResults, ReservationToken, ReservationView, ResetRequest, ResetView,
-    RetryJobs, RunnerRegistered, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
-    WebhookView, WorkflowCreated,
+    ActionReport, ApplyOptions, ApplyView, CancelJobs, ClaimRequest, ClaimResponse,
+    CompletionBatch, CreateFailureHandler, CreateReservation, CreateWebhook, DeliveryView,
+    ErrorCode, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView,
+    ItemsRequest, LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults,
+    ReservationToken, ReservationView, ResetRequest, ResetView, RetryJobs, RunnerRegistered,
+    StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow, WebhookView, WorkflowCreated,
 };
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::{
@@ -142,9 +145,46 @@ impl Store {
 
     /// Makes every uninitialized job blocked or ready.
     pub async fn initialize(&self, id: WorkflowId, force: bool) -> Result<ResetView, Refusal> {
-        let files = self.look_at_files(id).await?;
+        let (files, _) = self.look_at_files(id).await?;
         refuse_missing(&files, force)?;
         self.writer.call(move |tx| people::initialize(tx, id, &files)).await
+    }
+
+    /// Applies a spec to a workflow that exists, or tells what that would do.
+    pub async fn apply(
+        &self,
+        id: WorkflowId,
+        spec: Option<torc_spec::Raw>,
+        mut how: ApplyOptions,
+    ) -> Result<ApplyView, Refusal> {
+        // Planning and looking at files takes a while: another caller may be faster meanwhile.
+        let (head, directory) = self
+            .writer
+            .call(move |tx| Ok((difference::Head::read(tx.db, id)?, people::directory(tx, id)?)))
+            .await?;
+        how.revision = how.revision.or(Some(head.revision));
+        let other = match spec {
+            Some(spec) => {
+                let planned = tokio::task::spawn_blocking(move || plan_other(spec, &head.spec));
+                planned.await.map_err(|_| Refusal::internal("the spec could not be planned"))??
+            }
+            None => None,
+        };
+        let (prepared, warnings) = match other {
+            Some((plan, warnings)) => {
+                let files = look_at(facts::of_plan(&plan, directory.as_deref())).await?;
+                refuse_missing(&files, how.force)?;
+                (revise::Prepared::Other(Box::new(plan), files), warnings)
+            }
+            None => {
+                let (files, uses) = self.look_at_files(id).await?;
+                refuse_missing(&files, how.force)?;
+                (revise::Prepared::Same(files, uses), Vec::new())
+            }
+        };
+        let mut view = self.writer.call(move |tx| revise::apply(tx, id, prepared, &how)).await?;
+        view.warnings.extend(warnings);
+        Ok(view)
     }
 
     /// Runs again what has changed.
@@ -153,44 +193,37 @@ impl Store {
         id: WorkflowId,
         request: ReinitializeRequest,
     ) -> Result<ResetView, Refusal> {
-        // Looking at files takes a while: a second caller may begin the next run meanwhile.
-        let seen = match request.run_id {
-            Some(run) => run,
-            None => self.writer.call(move |tx| Ok(tx.workflow(id)?.run)).await?,
+        let run = self.writer.call(move |tx| Ok(tx.workflow(id)?.run)).await?;
+        if run == 0 {
+            return Err(Refusal::conflict(
+                ErrorCode::NotInitialized,
+                format!("workflow {id} was never initialized"),
+            )
+            .hint("use `initialize`"));
+        }
+        let how = ApplyOptions {
+            dry_run: request.dry_run,
+            force: request.force,
+            run_id: request.run_id.or(Some(run)),
+            ..ApplyOptions::default()
         };
-        let (edited, files) = match request.spec {
-            Some(spec) => {
-                let directory = self.writer.call(move |tx| people::directory(tx, id)).await?;
-                let planned = tokio::task::spawn_blocking(move || {
-                    let (plan, _) = plan(spec.into())?;
-                    let files = facts::of_plan(&plan, directory.as_deref());
-                    Ok::<_, Refusal>((plan, files))
-                });
-                let (plan, files) = planned
-                    .await
-                    .map_err(|_| Refusal::internal("the spec could not be planned"))??;
-                (Some(plan), look_at(files).await?)
-            }
-            None => (None, self.look_at_files(id).await?),
-        };
-        refuse_missing(&files, request.force)?;
-        self.writer
-            .call(move |tx| {
-                people::refuse_other_run(tx, id, Some(seen))?;
-                people::reinitialize(tx, id, files, edited, request.dry_run)
-            })
-            .await
+        let view = self.apply(id, request.spec.map(Into::into), how).await?;
+        Ok(view.into())
     }
 
-    async fn look_at_files(&self, id: WorkflowId) -> Result<Vec<facts::FileFact>, Refusal> {
-        let files = self
+    async fn look_at_files(
+        &self,
+        id: WorkflowId,
+    ) -> Result<(Vec<facts::FileFact>, facts::Uses), Refusal> {
+        let (files, uses) = self
             .writer
             .call(move |tx| {
-                tx.workflow(id)?;
-                Ok(facts::list(tx.db, id)?)
+                people::directory(tx, id)?;
+                let uses = facts::uses(tx.db, id)?;
+                Ok((facts::list(tx.db, id, &uses)?, uses))
             })
             .await?;
-        look_at(files).await
+        Ok((look_at(files).await?, uses))
     }
 
     /// Sends jobs back to uninitialized.
@@ -718,17 +751,33 @@ impl Store {
     }
 }
 
-fn plan(spec: torc_spec::Raw) -> Result<(torc_model::plan::Plan, Vec<String>), Refusal> {
-    let wrong = |problems: torc_spec::Diagnostics| {
-        let mut refusal = Refusal::invalid("spec", problems.render(false));
-        refusal.code = ErrorCode::InvalidSpec;
-        refusal
-    };
-    let torc_spec::Parsed { spec, mut warnings } =
-        torc_spec::Spec::from_raw(spec).map_err(wrong)?;
-    let (plan, more) = spec.into_plan().map_err(wrong)?;
+type Planned = (torc_model::plan::Plan, Vec<String>);
+
+fn plan(spec: torc_spec::Raw) -> Result<Planned, Refusal> {
+    let parsed = torc_spec::Spec::from_raw(spec).map_err(wrong_spec)?;
+    plan_parsed(parsed)
+}
+
+fn plan_parsed(parsed: torc_spec::Parsed) -> Result<Planned, Refusal> {
+    let torc_spec::Parsed { spec, mut warnings } = parsed;
+    let (plan, more) = spec.into_plan().map_err(wrong_spec)?;
     warnings.extend(more);
     Ok((plan, warnings.iter().map(|w| w.message.clone()).collect()))
+}
+
+fn wrong_spec(problems: torc_spec::Diagnostics) -> Refusal {
+    let mut refusal = Refusal::invalid("spec", problems.render(false));
+    refusal.code = ErrorCode::InvalidSpec;
+    refusal
+}
+
+/// Plans a spec, unless it is the one that the workflow has: that needs no plan.
+fn plan_other(spec: torc_spec::Raw, known: &str) -> Result<Option<Planned>, Refusal> {
+    let parsed = torc_spec::Spec::from_raw(spec).map_err(wrong_spec)?;
+    if parsed.spec.to_json() == known {
+        return Ok(None);
+    }
+    plan_parsed(parsed).map(Some)
 }
 
 /// Looks at files that a spec names. A hundred thousand of them take minutes on a slow file system.

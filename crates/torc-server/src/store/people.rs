@@ -1,13 +1,12 @@
 //! What people ask: initialize, reset, cancel, retry, classify, change, delete.
 
-use super::create::definition_hash;
 use super::facts::{self, FileFact};
 use super::names;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
-use super::{persist, reapply, remedies};
+use super::{persist, remedies};
 use rusqlite::{OptionalExtension, params};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use torc_engine::{Adjustment, Change, CompiledHandler, Limits, Reason, Seeds};
 use torc_model::api::{
     CreateFailureHandler, ErrorCode, ResetJob, ResetRequest, ResetView, RetryOne,
@@ -15,7 +14,7 @@ use torc_model::api::{
 };
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::plan::{Plan, Rule};
+use torc_model::plan::Rule;
 use torc_model::recovery::{Change as Limit, Verdict};
 use torc_model::status::{Adjustable, JobStatus};
 use torc_model::units::{Memory, Runtime};
@@ -188,7 +187,7 @@ fn find_by_name(tx: &mut Tx<'_>, id: WorkflowId, name: &str) -> Result<u32, Fail
     found.ok_or_else(|| Refusal::unknown(format!("workflow {id} has no job `{name}`")).into())
 }
 
-fn delete_recovery_actions(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<()> {
+pub fn delete_recovery_actions(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<()> {
     tx.db
         .prepare_cached("DELETE FROM workflow_action WHERE workflow_id = ?1 AND is_recovery = 1")?
         .execute([id.0])?;
@@ -202,192 +201,6 @@ pub fn directory(tx: &Tx<'_>, id: WorkflowId) -> Result<Option<String>, Failed> 
         .query_row([id.0], |row| row.get(0))
         .optional()?
         .ok_or_else(|| Refusal::not_found("workflow", id.0).into())
-}
-
-/// Runs again what was made from something that has changed, and starts the next run. With an
-/// edited spec, its files are those that were looked at.
-pub fn reinitialize(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    mut files: Vec<FileFact>,
-    edited: Option<Plan>,
-    dry_run: bool,
-) -> Result<ResetView, Failed> {
-    refuse_archived(tx, id)?;
-    if tx.workflow(id)?.run == 0 {
-        return Err(Refusal::conflict(
-            ErrorCode::NotInitialized,
-            format!("workflow {id} was never initialized"),
-        )
-        .hint("use `initialize`")
-        .into());
-    }
-    if tx.workflow(id)?.held_count() > 0 {
-        return Err(Refusal::conflict(
-            ErrorCode::JobRunning,
-            format!("jobs of workflow {id} are running"),
-        )
-        .hint("wait until they have ended, or cancel the workflow first")
-        .into());
-    }
-    let Some(plan) = edited else { return run_changed(tx, id, &files, &[], dry_run) };
-    let edited = reapply::edited(tx, id, &plan)?;
-    let limits = plan.limits.clone();
-    // A dry run takes the spec over as well, for as long as it looks: it cannot tell anything else
-    // than what happens.
-    tx.db.execute_batch("SAVEPOINT edited_spec")?;
-    let outcome = reapply::apply(tx, id, plan).and_then(|()| {
-        reload(tx, id);
-        facts::find_rows(tx.db, id, &mut files)?;
-        let mut view = run_changed(tx, id, &files, &edited.jobs, dry_run)?;
-        view.warnings.extend(old_env(tx, id, &edited.other_env, &view.jobs)?);
-        Ok(view)
-    });
-    if dry_run || outcome.is_err() {
-        tx.db.execute_batch("ROLLBACK TO edited_spec; RELEASE edited_spec")?;
-        reload(tx, id);
-        return outcome;
-    }
-    tx.db.execute_batch("RELEASE edited_spec")?;
-    for (name, max) in limits {
-        // What a user set on the server holds for all its workflows.
-        if !tx.state.limits.contains_key(&name) {
-            super::reservations::set_limit(tx, &name, max)?;
-        }
-    }
-    outcome
-}
-
-/// What to say of completed jobs that got other variables and do not run again.
-fn old_env(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    other_env: &[(JobId, String)],
-    again: &[ResetJob],
-) -> Result<Option<String>, Failed> {
-    const MAX_NAMED: usize = 5;
-    let again: HashSet<JobId> = again.iter().map(|job| job.job_id).collect();
-    let workflow = tx.workflow(id)?;
-    let keeps = |job: &JobId| {
-        let index = workflow.find(*job).filter(|_| !again.contains(job));
-        index.is_some_and(|index| workflow.jobs[index as usize].status == JobStatus::Completed)
-    };
-    let names: Vec<&str> =
-        other_env.iter().filter(|(job, _)| keeps(job)).map(|(_, name)| name.as_str()).collect();
-    // A name that a shell would take apart is left to the reader.
-    let is_plain = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || "_-./:".contains(c));
-    let which = match names.len() {
-        0 => return Ok(None),
-        all if all == workflow.jobs.len() => String::new(),
-        few if few <= MAX_NAMED && names.iter().all(is_plain) => {
-            names.iter().map(|name| format!(" --job {name}")).collect()
-        }
-        _ => " --job NAME".into(),
-    };
-    let (jobs, them) = match names.len() {
-        1 => (format!("completed job `{}` keeps a result that was", names[0]), "it"),
-        many => (format!("{} keep results that were", count(many, "completed job")), "them"),
-    };
-    Ok(Some(format!(
-        "`env` has changed, which alone runs nothing again: {jobs} made with the old one; \
-         `torc workflows reset-status {id}{which}` lets {them} run again"
-    )))
-}
-
-fn run_changed(
-    tx: &mut Tx<'_>,
-    id: WorkflowId,
-    facts: &[FileFact],
-    edited: &[JobId],
-    dry_run: bool,
-) -> Result<ResetView, Failed> {
-    let mut why = facts::changed_jobs(tx.db, id, facts)?;
-    for job in edited {
-        why.entry(*job).or_insert_with(|| "the new spec changes it".into());
-    }
-    for (job, reason) in changed_definitions(tx, id)? {
-        why.entry(job).or_insert(reason);
-    }
-    let changed: Vec<(u32, String)> = {
-        let workflow = tx.workflow(id)?;
-        let ended = |i: &u32| workflow.jobs[*i as usize].status.is_final();
-        let mut list: Vec<_> = why
-            .into_iter()
-            .filter_map(|(job, reason)| Some((workflow.find(job)?, reason)))
-            .filter(|(i, _)| ended(i))
-            .collect();
-        list.sort();
-        list
-    };
-    let chosen = tx.workflow(id)?.plan_reset(&Seeds::Changed(changed))?;
-    let from = statuses(tx, id, &chosen)?;
-    let fresh = tx.workflow(id)?.counts()[JobStatus::Uninitialized as usize] > 0;
-    if !dry_run {
-        facts::record(tx.db, facts)?;
-        refresh_hashes(tx, id)?;
-        tx.db
-            .prepare_cached(
-                "UPDATE user_data SET data = NULL WHERE workflow_id = ?1 AND is_ephemeral = 1",
-            )?
-            .execute([id.0])?;
-        if !chosen.is_empty() || fresh {
-            tx.apply(id, |workflow, _, now| {
-                if !chosen.is_empty() {
-                    workflow.reset(&chosen, now);
-                }
-                Ok(workflow.initialize(now))
-            })?;
-            delete_recovery_actions(tx, id)?;
-        }
-    }
-    view(tx, id, &chosen, &from, dry_run)
-}
-
-/// Current and recorded hash of every job's definition.
-fn hashes(tx: &Tx<'_>, id: WorkflowId) -> Result<Vec<(JobId, String, Option<String>)>, Failed> {
-    let mut inputs: HashMap<i64, Vec<Option<String>>> = HashMap::new();
-    let mut statement = tx.db.prepare_cached(
-        "SELECT i.job_id, u.data FROM user_data u JOIN job_item i ON i.item_id = u.id AND i.kind = 'input_user_data'
-         WHERE u.workflow_id = ?1 AND NOT EXISTS
-            (SELECT 1 FROM job_item p WHERE p.item_id = u.id AND p.kind = 'output_user_data')
-         ORDER BY i.job_id, u.id",
-    )?;
-    let mut rows = statement.query([id.0])?;
-    while let Some(row) = rows.next()? {
-        inputs.entry(row.get(0)?).or_default().push(row.get(1)?);
-    }
-    let mut statement = tx.db.prepare_cached(
-        "SELECT id, command, invocation_script, steps, input_hash FROM job WHERE workflow_id = ?1 ORDER BY id",
-    )?;
-    let mut rows = statement.query([id.0])?;
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
-        let job: i64 = row.get(0)?;
-        let (command, invocation, steps): (String, Option<String>, Option<String>) =
-            (row.get(1)?, row.get(2)?, row.get(3)?);
-        let data = inputs.remove(&job).unwrap_or_default().into_iter();
-        let hash = definition_hash(&command, invocation.as_deref(), steps.as_deref(), data);
-        all.push((JobId(job), hash, row.get(4)?));
-    }
-    Ok(all)
-}
-
-fn changed_definitions(tx: &Tx<'_>, id: WorkflowId) -> Result<Vec<(JobId, String)>, Failed> {
-    let differs = |(job, now, then): (JobId, String, Option<String>)| {
-        (then.as_deref() != Some(&now))
-            .then(|| (job, "its definition or its user data changed".to_owned()))
-    };
-    Ok(hashes(tx, id)?.into_iter().filter_map(differs).collect())
-}
-
-fn refresh_hashes(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
-    let mut update = tx.db.prepare_cached("UPDATE job SET input_hash = ?2 WHERE id = ?1")?;
-    for (job, now, then) in hashes(tx, id)? {
-        if then.as_deref() != Some(&now) {
-            update.execute(params![job.0, now])?;
-        }
-    }
-    Ok(())
 }
 
 /// Stops everything that is not final.
@@ -672,7 +485,7 @@ fn check_rules(name: &str, text: &str) -> Result<(), Failed> {
 }
 
 /// Drops the engine's copy of a workflow whose rows were changed behind its back.
-fn reload(tx: &mut Tx<'_>, id: WorkflowId) {
+pub fn reload(tx: &mut Tx<'_>, id: WorkflowId) {
     if let Some(workflow) = tx.state.workflows.remove(&id) {
         workflow.discount_limits(&mut tx.state.limits);
         // Those that it set itself come back with it, perhaps with other numbers.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use torc_engine::{Change, End, NewAttempt};
 use torc_model::api::EventView;
 use torc_model::ids::{AttemptId, WorkflowId};
-use torc_model::status::{ActionState, EndDetail, JobStatus, StatusReason};
+use torc_model::status::{ActionState, Afterwards, EndDetail, JobStatus, StatusReason};
 
 /// Who waits at the server and should look again, and what else the writer should know.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -60,6 +60,10 @@ pub fn write(
                 db.prepare_cached("UPDATE job SET held = ?2 WHERE id = ?1")?
                     .execute(params![id.0, held])?;
                 wakes.work |= !held;
+            }
+            Change::JobAfterwards(id, then) => {
+                db.prepare_cached("UPDATE job SET afterwards = ?2 WHERE id = ?1")?
+                    .execute(params![id.0, then.map(Afterwards::as_str)])?;
             }
             Change::AttemptQueued(new) => queue(db, workflow, &new)?,
             Change::AttemptClaimed { id, runner, token, key, at, memory, time_limit } => {

@@ -17,6 +17,10 @@ CREATE TABLE workflow (
     project TEXT,
     metadata TEXT,
     directory TEXT,
+    -- The file that the spec was read from, where it was a file: two files of one name are two workflows.
+    spec_path TEXT,
+    -- Grows with every change of the spec that was applied.
+    revision INTEGER NOT NULL DEFAULT 1,
     settings TEXT NOT NULL,
     spec TEXT NOT NULL,
     created_ms INTEGER NOT NULL,
@@ -28,6 +32,19 @@ CREATE TABLE workflow (
     is_complete INTEGER NOT NULL DEFAULT 0 CHECK (is_complete IN (0, 1)),
     job_count INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+
+-- What was applied to a workflow, by whom and when; the first is its creation.
+CREATE TABLE revision (
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    made_ms INTEGER NOT NULL,
+    made_by TEXT NOT NULL,
+    -- The run that it began or that was under way.
+    run_id INTEGER NOT NULL,
+    -- JSON of api::PlanCounts.
+    counts TEXT NOT NULL,
+    PRIMARY KEY (workflow_id, number)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE resource_requirements (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -69,7 +86,7 @@ CREATE TABLE job (
         CHECK (status_reason = 'dependency_failed' OR status_reason = 'waits_for_items'
             OR status_reason = 'too_many_items_failed' OR status_reason = 'given_up' OR status_reason = 'item_gone'
             OR status_reason = 'dropped' OR status_reason = 'canceled_by_user' OR status_reason = 'disabled_by_user'
-            OR status_reason = 'classified_permanent'),
+            OR status_reason = 'classified_permanent' OR status_reason = 'removed' OR status_reason = 'accepted'),
     attempt_id INTEGER NOT NULL DEFAULT 1,
     priority INTEGER NOT NULL DEFAULT 0,
     position INTEGER NOT NULL,
@@ -78,6 +95,10 @@ CREATE TABLE job (
     scheduler_id INTEGER REFERENCES slurm_scheduler(id) ON DELETE SET NULL,
     cancel_on_blocking_job_failure INTEGER NOT NULL DEFAULT 1 CHECK (cancel_on_blocking_job_failure IN (0, 1)),
     held INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
+    -- What becomes of it when its running attempt has ended, where a new revision changed or removed it meanwhile.
+    afterwards TEXT CHECK (afterwards IN ('run_again', 'remove')),
+    -- The job that added it while the workflow ran; NULL: the spec has it, or a map found it.
+    added_by INTEGER,
     -- The job's own values after a recovery; they win over resource_requirements and are never lower.
     memory_bytes INTEGER,
     runtime_seconds INTEGER,
@@ -89,7 +110,7 @@ CREATE TABLE job (
     -- A map that has found its items; an item that no longer exists.
     is_expanded INTEGER NOT NULL DEFAULT 0 CHECK (is_expanded IN (0, 1)),
     is_gone INTEGER NOT NULL DEFAULT 0 CHECK (is_gone IN (0, 1)),
-    -- What the last completed attempt was made from; reinitialize compares it.
+    -- The user data it reads and that no job writes, as it was when the job was last opened; NULL: it reads none.
     input_hash TEXT,
     -- Number of its family.
     family INTEGER NOT NULL DEFAULT 0,

@@ -55,6 +55,12 @@ impl From<rusqlite::Error> for Failed {
     }
 }
 
+impl From<rusqlite::types::FromSqlError> for Failed {
+    fn from(error: rusqlite::types::FromSqlError) -> Self {
+        Self::Broken(error.into())
+    }
+}
+
 impl From<Refusal> for Failed {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)

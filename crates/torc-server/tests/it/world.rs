@@ -331,6 +331,7 @@ impl Ids {
             "create_workflow" => json!({"spec": spec("new")}),
             "update_workflow" => json!({"description": "text"}),
             "reinitialize_workflow" => json!({"dry_run": true, "force": true}),
+            "apply_spec" => json!({"spec": spec("world"), "dry_run": true, "force": true}),
             "reset_workflow_status" => json!({"failed_only": true, "dry_run": true}),
             "claim" => claim(self.runner, "next"),
             "complete_action" => json!({"runner_id": self.runner, "return_code": 0}),

@@ -67,6 +67,7 @@ pub async fn create(
         initialize: start.is_some(),
         force: start == Some(Start::Force),
         directory: Some(here.display().to_string()),
+        spec_path: checked.path.clone(),
     };
     let mut created =
         client.create_workflow_from(&body).await.map_err(|error| checked.explain(error))?;

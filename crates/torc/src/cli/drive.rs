@@ -236,7 +236,7 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
 
 /// An action is due that no runner has executed yet: its runner may have been killed after the last
 /// job had ended.
-async fn has_due_action(client: &Client, workflow: WorkflowId) -> Result<bool> {
+pub async fn has_due_action(client: &Client, workflow: WorkflowId) -> Result<bool> {
     let is_due = |action: &ActionView| {
         let is_for_runners =
             action.what.get("action_type").is_some_and(|kind| kind == "run_commands");

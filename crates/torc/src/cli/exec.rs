@@ -84,7 +84,7 @@ impl Args {
         }
         let checked = spec::from_value(context, self.spec(context)?)?;
         // The same commands may be meant to run again, so every call is a workflow of its own.
-        run::run_spec(context, checked, true, &self.options)
+        run::run_new(context, &checked, &self.options)
     }
 
     /// The commands as a spec.

@@ -3,6 +3,7 @@
 
 mod act;
 mod ai;
+mod apply;
 mod cancel;
 mod check;
 mod classify;

@@ -1,38 +1,48 @@
-//! `torc run`: a spec becomes a workflow, or a workflow goes on, and a runner in this process does
-//! the work.
+//! `torc run`: a spec becomes a workflow, a workflow is resumed or brought to what its spec says now,
+//! and a runner in this process does the work.
 
+use super::apply::{self, Apply, ApplyArgs};
 use super::create;
-use super::drive::{self, Drive, count};
+use super::drive::{self, Drive};
 use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
 use super::spec::{self, Checked};
-use super::{Context, block_on, describe, detach, recover};
+use super::{Context, block_on, describe, detach};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{escape, human};
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use torc_client::{Client, Query};
-use torc_model::api::{RunnerView, WorkflowView};
+use torc_model::api::{
+    ApplyOptions, ApplyView, PlanCounts, PlannedChange, RunnerView, WorkflowView,
+};
 use torc_model::ids::WorkflowId;
-use torc_model::plan::Plan;
-use torc_model::status::{JobStatus, RunnerState};
+use torc_model::status::{RunnerState, RunningJobs};
 
-/// Unfinished workflows of the same name that are compared with a spec, newest first.
+/// Workflows of the same name that are looked at for one of this file, newest first.
 const MAX_COMPARED: i64 = 50;
 
-/// Run a spec, or go on with a workflow
+/// Run a spec: create the workflow, resume it, or run what has changed
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   torc run sweep.yaml                    create the workflow and run it to its end
-  torc run sweep.yaml                    again, after a crash or Ctrl-C: goes on where it stopped
-  torc run sweep.yaml --new              start over
-  torc run latest -j 4                   go on with the latest workflow, four jobs at once
+  torc run sweep.yaml                    again: resumes it, runs what failed or what has changed since,
+                                         or says that it is up to date
+  torc run sweep.yaml --dry-run          what would run, and why
+  torc run sweep.yaml --rerun 'sim_.*'   those jobs again, with what depends on them
+  torc run sweep.yaml --touch            accept the outputs that are there as they are
+  torc run sweep.yaml --new              start over with a workflow of its own
+  torc run latest -j 4                   resume the latest workflow, four jobs at once
   torc run sweep.yaml --num-cpus 8 --memory 16g
+
+A job runs again when its command (after expansion), steps, env, declared files or user data, GPUs or
+nodes have changed, when an input file or a declared script was modified, when an output is missing, and
+when a job that it depends on runs again. Comments, the order of keys, and what only plans (runtime,
+priority, memory, CPUs) change nothing.
 
 Ctrl-C asks running jobs to end and puts them back into the queue; a second Ctrl-C kills them.
 Exits with 0 when all jobs succeeded and with 1 when some did not.")]
@@ -41,9 +51,21 @@ pub struct Args {
     #[arg(value_name = "SPEC|WORKFLOW")]
     work: String,
 
-    /// Create a new workflow even if one of the same spec is not finished
-    #[arg(long)]
+    /// Create a new workflow even if there is one of this spec
+    #[arg(long, conflicts_with_all = ["dry_run", "rerun", "touch"])]
     new: bool,
+
+    /// Run these jobs again too, with what depends on them: a name, a regular expression, or `all`;
+    /// may be repeated
+    #[arg(long, value_name = "NAME|REGEX|all")]
+    rerun: Vec<String>,
+
+    /// Accept outputs that exist as they are in place of running the jobs that changed; runs nothing
+    #[arg(long, conflicts_with = "rerun")]
+    touch: bool,
+
+    #[command(flatten)]
+    apply: ApplyArgs,
 
     #[command(flatten)]
     options: RunOptions,
@@ -79,14 +101,108 @@ enum Work {
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
-        match self.work(context)? {
-            Work::Spec(checked) => run_spec(context, *checked, self.new, &self.options),
-            Work::Workflow(_) if self.new => Err(Error::usage_hint(
-                "`--new` needs a spec",
-                "a workflow can only go on; give the spec file",
-            )),
+        let work = self.work(context)?;
+        if let Work::Workflow(_) = work {
+            let spec_only = [
+                ("--new", self.new),
+                ("--rerun", !self.rerun.is_empty()),
+                ("--touch", self.touch),
+                ("--dry-run", self.apply.dry_run),
+            ];
+            if let Some((option, _)) = spec_only.iter().find(|(_, is_given)| *is_given) {
+                return Err(Error::usage_hint(
+                    format!("`{option}` needs a spec"),
+                    "a workflow can only be resumed; give the spec file",
+                ));
+            }
+        }
+        match work {
+            Work::Spec(checked) if self.new => run_new(context, &checked, &self.options),
+            Work::Spec(checked) => self.run_spec(context, &checked),
             Work::Workflow(name) => run_workflow(context, &name, &self.options),
         }
+    }
+
+    /// Does what is needed: creates the workflow, resumes it, or applies the spec to it.
+    fn run_spec(&self, context: &Context, checked: &Checked) -> Result<Exit> {
+        // Asked again, because the server ended in the middle, it does not create a second one.
+        let made = Cell::new(None);
+        let find = async |client: &Client| {
+            if let Some(id) = made.get() {
+                return Ok(Found::Run(client.get_workflow(id).await?));
+            }
+            let Some(workflow) = find_earlier(client, checked).await? else {
+                if self.apply.dry_run {
+                    return self.describe_new(context, checked);
+                }
+                return create_new(context, client, checked, &self.options, &made).await;
+            };
+            self.apply(context, client, checked, workflow).await
+        };
+        run_found(context, Access::Create, &self.options, find)
+    }
+
+    /// Brings a workflow that is there to what the spec says.
+    async fn apply(
+        &self,
+        context: &Context,
+        client: &Client,
+        checked: &Checked,
+        workflow: WorkflowView,
+    ) -> Result<Found> {
+        let output = context.output;
+        let how = ApplyOptions {
+            force: self.options.force,
+            failed: true,
+            rerun: self.rerun.clone(),
+            touch: self.touch,
+            running: self.apply.running.unwrap_or(RunningJobs::Finish),
+            ..ApplyOptions::default()
+        };
+        let apply = Apply { context, client, id: workflow.id, checked };
+        let plan = apply.plan(&how).await?;
+        if self.apply.dry_run {
+            apply::print(output, &workflow, &plan)?;
+            return Ok(Found::Done(Exit::Success));
+        }
+        if !plan.is_change {
+            return match plan.is_complete && !drive::has_due_action(client, workflow.id).await? {
+                true => up_to_date(context, client, &workflow, &plan).await,
+                false => {
+                    output.talk(format_args!(
+                        "going on with {}; `--new` begins anew",
+                        describe::workflow(&workflow)
+                    ));
+                    Ok(Found::Run(workflow))
+                }
+            };
+        }
+        if !plan.jobs.is_empty() {
+            apply::show(output, &workflow, &plan);
+        }
+        apply::confirm_removal(&plan, self.apply.yes)?;
+        let done = apply.carry_out(&how, &plan).await?;
+        if self.touch {
+            return touched(context, &done);
+        }
+        if plan.is_complete && done.counts.to_run() == 0 {
+            return up_to_date(context, client, &workflow, &done).await;
+        }
+        Ok(Found::Run(client.get_workflow(workflow.id).await?))
+    }
+
+    /// The plan of a spec that was never run here.
+    fn describe_new(&self, context: &Context, checked: &Checked) -> Result<Found> {
+        let plan = checked.spec.plan().map_err(|errors| spec::wrong(&errors))?.0;
+        let count = plan.jobs.len() as i64;
+        let mut counts = PlanCounts { total: count, ..PlanCounts::default() };
+        counts.changes.insert(PlannedChange::New, count);
+        if context.output.is_json() {
+            context.output.json(&serde_json::json!({ "dry_run": true, "counts": counts }))?;
+        } else {
+            context.output.talk(format_args!("{}: {counts}; nothing was created", plan.name));
+        }
+        Ok(Found::Done(Exit::Success))
     }
 
     /// A number or `latest` is a workflow; anything else is a file if there is one, or looks like
@@ -104,70 +220,82 @@ impl Args {
     }
 }
 
-/// Runs a checked spec: goes on with an unfinished workflow that was made from it, or creates one.
-pub fn run_spec(
-    context: &Context,
-    checked: Checked,
-    new: bool,
-    options: &RunOptions,
-) -> Result<Exit> {
+/// What a call comes to.
+enum Found {
+    /// This is to be run.
+    Run(WorkflowView),
+    /// Nothing is left to do.
+    Done(Exit),
+}
+
+/// Runs a spec as a workflow of its own, whatever there is already.
+pub fn run_new(context: &Context, checked: &Checked, options: &RunOptions) -> Result<Exit> {
     // Asked again, because the server ended in the middle, it does not create a second one.
     let made = Cell::new(None);
-    let find_or_create = async |client: &Client| {
-        if let Some(id) = made.get() {
-            return Ok(client.get_workflow(id).await?);
-        }
-        let earlier = if new { Earlier::Nothing } else { find_earlier(client, &checked).await? };
-        match earlier {
-            Earlier::Unfinished(workflow) => {
-                context.output.talk(format_args!(
-                    "going on with {}, which was made from the same spec; `--new` begins anew",
-                    describe::workflow(&workflow)
-                ));
-                return Ok(*workflow);
-            }
-            Earlier::EndedBadly { id, bad, can_recover } => {
-                let bad = human::count(bad, "job");
-                let how = match can_recover {
-                    true => format!("`torc recover {id}` goes on with the old one"),
-                    false => format!(
-                        "`torc workflows reset-status {id} --failed-only` lets the old one go on"
-                    ),
-                };
-                context.output.talk(format_args!(
-                    "note: workflow {id} of the same spec has ended, {bad} of it without success; a new one begins ({how})"
-                ));
-            }
-            Earlier::Edited { id, fits } => {
-                let how = match fits {
-                    true => {
-                        format!(
-                            "`torc workflows reinitialize {id} --spec FILE` takes the changes into the old one"
-                        )
-                    }
-                    false => {
-                        "jobs or dependencies are others, so the old one cannot take them over"
-                            .into()
-                    }
-                };
-                context.output.talk(format_args!(
-                    "note: workflow {id} was made from another version of this spec; a new one begins, with all jobs \
-                     ({how})"
-                ));
-            }
-            Earlier::Nothing => {}
-        }
-        let created = create::create(context, client, &checked, Some(options.start())).await?;
-        context.output.talk(create::describe(&created).trim_end());
-        made.set(Some(created.id));
-        Ok(client.get_workflow(created.id).await?)
+    let find = async |client: &Client| match made.get() {
+        Some(id) => Ok(Found::Run(client.get_workflow(id).await?)),
+        None => create_new(context, client, checked, options, &made).await,
     };
-    run_found(context, Access::Create, options, find_or_create)
+    run_found(context, Access::Create, options, find)
+}
+
+async fn create_new(
+    context: &Context,
+    client: &Client,
+    checked: &Checked,
+    options: &RunOptions,
+    made: &Cell<Option<WorkflowId>>,
+) -> Result<Found> {
+    let created = create::create(context, client, checked, Some(options.start())).await?;
+    context.output.talk(create::describe(&created).trim_end());
+    made.set(Some(created.id));
+    Ok(Found::Run(client.get_workflow(created.id).await?))
+}
+
+/// `up to date: 202 of 202 jobs`.
+async fn up_to_date(
+    context: &Context,
+    client: &Client,
+    workflow: &WorkflowView,
+    plan: &ApplyView,
+) -> Result<Found> {
+    let counts = &plan.counts;
+    let mut text = format!(
+        "up to date: {} of {}",
+        human::grouped(counts.up_to_date),
+        human::count(counts.total, "job")
+    );
+    if counts.disabled > 0 {
+        text += &format!(", {} disabled", human::grouped(counts.disabled));
+    }
+    context.output.talk(text);
+    if context.output.is_json() {
+        context.output.json(&client.workflow_status(workflow.id).await?)?;
+    }
+    Ok(Found::Done(Exit::Success))
+}
+
+/// What `--touch` did.
+fn touched(context: &Context, done: &ApplyView) -> Result<Found> {
+    if context.output.is_json() {
+        context.output.json(done)?;
+        return Ok(Found::Done(Exit::Success));
+    }
+    let accepted = done.counts.changes.get(&PlannedChange::Accepted).copied().unwrap_or(0);
+    let left = done.counts.to_run() + done.counts.unfinished;
+    let mut text =
+        format!("the outputs of {} were accepted as they are", human::count(accepted, "job"));
+    if left > 0 {
+        let id = done.workflow_id;
+        text += &format!("; {} to run (`torc run {id}`)", human::count(left, "job"));
+    }
+    context.output.talk(text);
+    Ok(Found::Done(Exit::Success))
 }
 
 fn run_workflow(context: &Context, name: &str, options: &RunOptions) -> Result<Exit> {
     run_found(context, Access::Existing, options, async |client: &Client| {
-        references::workflow(client, name).await
+        references::workflow(client, name).await.map(Found::Run)
     })
 }
 
@@ -175,12 +303,14 @@ fn run_found(
     context: &Context,
     access: Access,
     options: &RunOptions,
-    find: impl AsyncFn(&Client) -> Result<WorkflowView>,
+    find: impl AsyncFn(&Client) -> Result<Found>,
 ) -> Result<Exit> {
     options.runner.check()?;
     if options.detach {
-        let workflow = context.with_server(access, &find)?;
-        return detach::run_in_background(context, &workflow, &options.runner);
+        return match context.with_server(access, &find)? {
+            Found::Run(workflow) => detach::run_in_background(context, &workflow, &options.runner),
+            Found::Done(exit) => Ok(exit),
+        };
     }
     // Before there are threads, because they take after this one.
     torc_runner::prefer_short_turns();
@@ -191,7 +321,10 @@ fn run_found(
         let mut go = async |session: &mut Session| {
             let workflow = match &found {
                 Some(found) => WorkflowView::clone(found),
-                None => found.insert(find(&session.client).await?).clone(),
+                None => match find(&session.client).await? {
+                    Found::Run(workflow) => found.insert(workflow).clone(),
+                    Found::Done(exit) => return Ok(exit),
+                },
             };
             let drive = Drive { context, workflow, options: &options.runner, force: options.force };
             match other_runner_here(&session.client, &drive.workflow).await? {
@@ -213,89 +346,56 @@ fn run_found(
     })
 }
 
-/// What was made from this spec in this very directory.
-enum Earlier {
-    /// The newest that is not finished.
-    Unfinished(Box<WorkflowView>),
-    /// The newest has ended, and not all of its jobs have succeeded.
-    EndedBadly {
-        id: WorkflowId,
-        /// So many have not.
-        bad: i64,
-        /// `torc recover` would let some of them run again.
-        can_recover: bool,
-    },
-    /// The newest of this name has completed jobs, and was made before the spec was edited.
-    Edited {
-        id: WorkflowId,
-        /// It has the same jobs and dependencies, so that it can take the edited spec over.
-        fits: bool,
-    },
-    Nothing,
-}
-
-async fn find_earlier(client: &Client, checked: &Checked) -> Result<Earlier> {
+/// The workflow that this file describes: the newest of its name that was made from it in this very
+/// directory. Another file of the same name is another workflow, and not a guess.
+async fn find_earlier(client: &Client, checked: &Checked) -> Result<Option<WorkflowView>> {
     let here = std::env::current_dir().map_err(Error::io("find", "."))?;
     let query = Query::new()
         .add("name", checked.name())
         .add("sort_by", "id")
         .add("reverse_sort", true)
         .add("limit", MAX_COMPARED);
-    let (mut ended, mut is_newest, mut edited) = (Earlier::Nothing, true, None);
-    for workflow in client.list_workflows(&query).await?.items {
-        let same_place = workflow.directory.as_deref().is_some_and(|dir| Path::new(dir) == here);
-        if !same_place {
-            continue;
-        }
-        let is_complete = client.is_complete(workflow.id).await?.is_complete;
-        let is_over = workflow.is_canceled || is_complete;
-        // Only the newest of the finished ones is worth a word.
-        if is_over && !std::mem::replace(&mut is_newest, false) {
-            continue;
-        }
-        let spec: serde_json::Value =
-            client.get(&format!("/workflows/{}/spec", workflow.id)).await?;
-        if spec != checked.value() {
-            edited.get_or_insert((workflow.id, Some(spec)));
-            continue;
-        }
-        // What was edited since then has a workflow of its own already.
-        edited.get_or_insert((workflow.id, None));
-        if !is_over {
-            return Ok(Earlier::Unfinished(Box::new(workflow)));
-        }
-        let status = client.workflow_status(workflow.id).await?;
-        let failed = count(&status, JobStatus::Failed) + count(&status, JobStatus::Terminated);
-        let bad = failed + count(&status, JobStatus::Canceled);
-        if bad > 0 {
-            let can_recover = failed > 0 && recover::would_help(client, workflow.id).await;
-            ended = Earlier::EndedBadly { id: workflow.id, bad, can_recover };
-        }
-    }
-    if let (Earlier::Nothing, Some((id, Some(before)))) = (&ended, edited)
-        && count(&client.workflow_status(id).await?, JobStatus::Completed) > 0
-    {
-        return Ok(Earlier::Edited { id, fits: has_same_graph(before, checked) });
-    }
-    Ok(ended)
-}
-
-/// The same jobs with the same dependencies.
-fn has_same_graph(before: serde_json::Value, checked: &Checked) -> bool {
-    let Ok(before) = torc_spec::Spec::from_value(before) else { return false };
-    let (Ok((before, _)), Ok((now, _))) = (before.spec.into_plan(), checked.spec.plan()) else {
-        return false;
+    let is_here = |workflow: &WorkflowView| {
+        workflow.directory.as_deref().is_some_and(|d| Path::new(d) == here)
     };
-    graph(&before) == graph(&now)
+    let found = client.list_workflows(&query).await?.items;
+    let found: Vec<WorkflowView> = found.into_iter().filter(is_here).collect();
+    let is_mine = |workflow: &&WorkflowView| workflow.spec_path == checked.path;
+    // One that was created without a file, through the API say, may be any file's.
+    let is_free = |workflow: &&WorkflowView| workflow.spec_path.is_none();
+    if let Some(mine) = found.iter().find(is_mine).or_else(|| found.iter().find(is_free)) {
+        return Ok(Some(mine.clone()));
+    }
+    let Some(other) = found.into_iter().next() else { return Ok(None) };
+    let spec: serde_json::Value = client.get(&format!("/workflows/{}/spec", other.id)).await?;
+    // A file that was renamed or copied.
+    if spec == checked.value() {
+        return Ok(Some(other));
+    }
+    Err(two_files(&other, checked))
 }
 
-/// Each job with what it depends on.
-fn graph(plan: &Plan) -> BTreeMap<&str, BTreeSet<&str>> {
-    let name = |index: &usize| plan.jobs[*index].name.as_str();
-    plan.jobs
-        .iter()
-        .map(|job| (job.name.as_str(), job.depends_on.iter().map(name).collect()))
-        .collect()
+fn two_files(other: &WorkflowView, checked: &Checked) -> Error {
+    let show = |path: Option<&str>| match path {
+        Some(path) => {
+            let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
+            format!("`{}`", escape::line(&name.unwrap_or_else(|| path.to_owned())))
+        }
+        None => "standard input".into(),
+    };
+    let (mine, theirs) = (show(checked.path.as_deref()), show(other.spec_path.as_deref()));
+    let name = escape::line(checked.name()).into_owned();
+    let id = other.id;
+    Error::usage_hint(
+        format!(
+            "{mine} and {theirs} both describe a workflow called `{name}` in this directory, and workflow {id} was \
+             made from {theirs}"
+        ),
+        format!(
+            "give one of them another `name`, begin a workflow of its own with `--new`, or change workflow {id} into \
+             this spec with `torc workflows reinitialize {id} --spec FILE`"
+        ),
+    )
 }
 
 /// A runner of this workflow that is alive on this machine. A second one would share out the same

@@ -21,6 +21,8 @@ pub struct Checked {
     pub warnings: Vec<String>,
     /// Limits that jobs take and that the spec leaves to the server.
     pub unset_limits: BTreeSet<String>,
+    /// The file that it was read from, from the root; none: standard input, or made in memory.
+    pub path: Option<String>,
 }
 
 impl Checked {
@@ -52,7 +54,12 @@ impl Checked {
 /// Reads and checks a file (`-`: standard input); warnings go to the user.
 pub fn load(context: &Context, path: &Path) -> Result<Checked> {
     let parsed = Source::read(path).and_then(Source::parse);
-    check(context, parsed)
+    let mut checked = check(context, parsed)?;
+    if path != Path::new("-") {
+        let whole = std::fs::canonicalize(path).map_err(Error::io("find", path))?;
+        checked.path = Some(whole.display().to_string());
+    }
+    Ok(checked)
 }
 
 /// Checks a spec that was made in memory.
@@ -77,9 +84,10 @@ fn check(context: &Context, parsed: std::result::Result<Parsed, Diagnostics>) ->
         context.output.talk(warnings.render(console::colors_enabled_stderr()).trim_end());
     }
     let warnings = warnings.iter().map(|warning| warning.message.clone()).collect();
-    Ok(Checked { spec, is_planned, warnings, unset_limits })
+    Ok(Checked { spec, is_planned, warnings, unset_limits, path: None })
 }
 
-fn wrong(errors: &Diagnostics) -> Error {
+/// What is wrong with a spec, for the user.
+pub fn wrong(errors: &Diagnostics) -> Error {
     Error::Spec { rendered: errors.render(console::colors_enabled_stderr()) }
 }

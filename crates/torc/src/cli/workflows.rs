@@ -1,5 +1,6 @@
 //! `torc workflows`: lists workflows and moves whole ones through their life.
 
+use super::apply::Apply;
 use super::current_spec::Changes;
 use super::drive::count;
 use super::paging::Paging;
@@ -16,7 +17,8 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use torc_client::{Client, Query};
 use torc_model::api::{
-    EventView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView, WorkflowView,
+    ApplyOptions, EventView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView,
+    WorkflowView,
 };
 use torc_model::event::EventKind;
 use torc_model::recovery::AdjustmentView;
@@ -28,6 +30,8 @@ use torc_model::status::JobStatus;
 Examples:
   torc workflows list
   torc workflows reinitialize sweep --dry-run     what would run again, and why
+  torc workflows reinitialize 3 --spec new.yaml   apply another spec
+  torc workflows history sweep                    who applied what, and when
   torc workflows reset-status 3 --failed-only     let the failed jobs run again
   torc workflows export latest -o sweep.kdl       the workflow as a spec file, in any format")]
 pub struct Args {
@@ -49,6 +53,8 @@ enum Command {
     Initialize(Initialize),
     /// Start the next run with what changed: inputs, definitions, missing outputs
     Reinitialize(Reinitialize),
+    /// Show the revisions of a workflow: who applied what, and when
+    History(History),
     /// Let jobs run again: all, the failed ones, or named ones with what follows them
     ResetStatus(Reset),
     /// Find jobs whose runner is gone, and end their attempts
@@ -114,10 +120,24 @@ struct Reinitialize {
     #[arg(long)]
     force: bool,
 
-    /// Take over an edited spec with the same jobs first: jobs whose command, steps, files or user
-    /// data it changes run again, with what follows; another `env` holds for what runs from then on
+    /// Apply an edited spec first: new jobs are added, changed ones run again with what follows, those
+    /// that it lacks are removed. `torc run FILE` does the same and runs it
     #[arg(long, value_name = "FILE")]
     spec: Option<std::path::PathBuf>,
+
+    /// Remove jobs that the spec no longer has without asking; their results stay
+    #[arg(short, long, requires = "spec")]
+    yes: bool,
+
+    /// What to do with a job that runs and that the spec changes or removes: `finish` or `stop`
+    #[arg(long, value_name = "HOW", requires = "spec", value_parser = super::apply::running)]
+    running: Option<torc_model::status::RunningJobs>,
+}
+
+#[derive(clap::Args, Debug)]
+struct History {
+    #[command(flatten)]
+    one: One,
 }
 
 #[derive(clap::Args, Debug)]
@@ -199,6 +219,7 @@ impl Command {
                 context.output.value(&reset, initialized)
             }
             Self::Reinitialize(args) => args.execute(context, client).await,
+            Self::History(args) => args.execute(context, client).await,
             Self::ResetStatus(args) => args.execute(context, client).await,
             Self::SyncStatus(args) => args.execute(context, client).await,
             Self::Export(args) => args.execute(context, client).await,
@@ -275,17 +296,18 @@ fn confirm(workflows: &[WorkflowView]) -> Result<()> {
 impl Reinitialize {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = self.one.find(client).await?;
-        let spec = match &self.spec {
-            Some(path) => Some(super::spec::load(context, path)?.value()),
-            None => None,
+        let reset = match &self.spec {
+            Some(path) => self.apply(context, client, &workflow, path).await?,
+            None => {
+                let body = ReinitializeRequest {
+                    dry_run: self.dry_run,
+                    force: self.force,
+                    spec: None,
+                    run_id: Some(workflow.run_id),
+                };
+                client.reinitialize_workflow(workflow.id, &body).await?
+            }
         };
-        let body = ReinitializeRequest {
-            dry_run: self.dry_run,
-            force: self.force,
-            spec,
-            run_id: Some(workflow.run_id),
-        };
-        let reset = client.reinitialize_workflow(workflow.id, &body).await?;
         print_reset(context, &reset)?;
         if !context.output.is_json() {
             let status = client.workflow_status(workflow.id).await?;
@@ -294,6 +316,55 @@ impl Reinitialize {
             }
         }
         Ok(())
+    }
+}
+
+impl Reinitialize {
+    /// The same as `torc run FILE` does before it runs anything.
+    async fn apply(
+        &self,
+        context: &Context,
+        client: &Client,
+        workflow: &WorkflowView,
+        path: &std::path::Path,
+    ) -> Result<ResetView> {
+        let checked = super::spec::load(context, path)?;
+        let how = ApplyOptions {
+            force: self.force,
+            running: self.running.unwrap_or(torc_model::status::RunningJobs::Finish),
+            ..ApplyOptions::default()
+        };
+        let apply = Apply { context, client, id: workflow.id, checked: &checked };
+        let plan = apply.plan(&how).await?;
+        if !context.output.is_json() && !plan.jobs.is_empty() {
+            context.output.talk(format_args!("plan: {}", plan.counts));
+        }
+        if self.dry_run {
+            return Ok(plan.into());
+        }
+        super::apply::confirm_removal(&plan, self.yes)?;
+        Ok(apply.carry_out(&how, &plan).await?.into())
+    }
+}
+
+impl History {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = self.one.find(client).await?;
+        let revisions = client.list_revisions(workflow.id).await?;
+        let count = revisions.len() as i64;
+        context.output.list("revisions", &revisions, count, || {
+            let mut table = Table::new(["revision", "when", "who", "run", "plan"]);
+            for revision in &revisions {
+                table.row([
+                    Field::number(revision.revision),
+                    Field::text(human::local_time(revision.made_ms)),
+                    Field::text(&revision.made_by),
+                    Field::number(revision.run_id),
+                    Field::text(revision.counts.to_string()),
+                ]);
+            }
+            table
+        })
     }
 }
 

@@ -172,6 +172,7 @@ impl<'a> Server<'a> {
             force: false,
             key: None,
             directory: Some(self.dir.display().to_string()),
+            spec_path: None,
         };
         Ok(self.arena.runtime.block_on(self.client.create_workflow(&request))?)
     }

@@ -124,6 +124,7 @@ pub async fn create(call: Call) -> Result<Value, ToolError> {
                 force: false,
                 key: None,
                 directory,
+                spec_path: None,
             };
             call.ask(
                 move |client| async move { to_value(&client.create_workflow(&request).await?) },

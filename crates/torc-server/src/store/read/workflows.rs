@@ -6,12 +6,12 @@ use super::{ReadError, Reader};
 use crate::store::Progress;
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashMap};
-use torc_model::api::{IsCompleteView, Page, StatusView, WorkflowView};
+use torc_model::api::{IsCompleteView, Page, RevisionView, StatusView, WorkflowView};
 use torc_model::ids::WorkflowId;
 use torc_model::status::JobStatus;
 
 const LIST: List = List {
-    rows: "SELECT w.id, w.name, w.user, w.description, w.project, w.metadata, w.directory, w.created_ms, w.run_id, w.is_canceled, \
+    rows: "SELECT w.id, w.name, w.user, w.description, w.project, w.metadata, w.directory, w.spec_path, w.revision, w.created_ms, w.run_id, w.is_canceled, \
            w.is_archived, w.job_count, json_extract(w.settings, '$.use_pending_failed') AS use_pending_failed \
            FROM workflow w",
     table: "workflow w",
@@ -67,6 +67,29 @@ impl Reader {
     /// One workflow.
     pub async fn get_workflow(&self, id: WorkflowId) -> Result<WorkflowView, ReadError> {
         self.read(move |connection| LIST.get(connection, "workflow", id.0, view)).await
+    }
+
+    /// What was applied to a workflow, newest first.
+    pub async fn revisions(&self, id: WorkflowId) -> Result<Vec<RevisionView>, ReadError> {
+        self.read(move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT number, made_ms, made_by, run_id, counts FROM revision WHERE workflow_id = ? \
+                 ORDER BY number DESC",
+            )?;
+            let rows = statement.query_map([id.0], |row| {
+                Ok(RevisionView {
+                    revision: row.get("number")?,
+                    made_ms: row.get("made_ms")?,
+                    made_by: row.get("made_by")?,
+                    run_id: row.get("run_id")?,
+                    counts: page::json(row, "counts")?
+                        .and_then(|counts| serde_json::from_value(counts).ok())
+                        .unwrap_or_default(),
+                })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
     }
 
     /// The spec it was made from.
@@ -214,6 +237,8 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {
         project: row.get("project")?,
         metadata: page::json(row, "metadata")?,
         directory: row.get("directory")?,
+        spec_path: row.get("spec_path")?,
+        revision: row.get("revision")?,
         created_ms: row.get("created_ms")?,
         run_id: row.get("run_id")?,
         is_canceled: row.get("is_canceled")?,

@@ -6,9 +6,10 @@ mod allocations;
 mod bad_nodes;
 mod classify;
 mod crash_recovery;
+mod growth;
 mod last_words;
-mod reapply;
 mod remedies;
+mod revise;
 mod unneeded;
 mod webhooks;
 
@@ -61,6 +62,7 @@ impl Fixture {
             force: false,
             key: None,
             directory: None,
+            spec_path: None,
         };
         let created = store
             .writer
@@ -564,6 +566,7 @@ async fn numbers_of_events_are_not_used_again() {
         force: false,
         key: None,
         directory: None,
+        spec_path: None,
     };
     f.store
         .writer

@@ -1,7 +1,7 @@
-//! An edited spec: everything in it is taken over, or it is refused.
+//! An edited spec: everything in it is taken over, or nothing is.
 
 use super::*;
-use torc_model::api::{ActionReport, ErrorCode, UpdateJob};
+use torc_model::api::{ActionReport, ApplyOptions, ErrorCode, UpdateJob};
 use torc_model::plan::{Action, ActionKind, JobExtra, Requirements, SlurmScheduler, UserData};
 use torc_model::recovery::Change;
 use torc_model::status::Trigger;
@@ -55,9 +55,8 @@ async fn take(
     plan: Plan,
     dry_run: bool,
 ) -> Result<torc_model::api::ResetView, Refusal> {
-    let id = f.id;
-    let files = facts::of_plan(&plan, None);
-    f.store.writer.call(move |tx| people::reinitialize(tx, id, files, Some(plan), dry_run)).await
+    let how = ApplyOptions { dry_run, ..ApplyOptions::default() };
+    Ok(super::growth::apply(f, plan, how).await?.into())
 }
 
 async fn text(f: &Fixture, sql: &'static str) -> String {
@@ -242,8 +241,8 @@ async fn settings_actions_files_and_user_data_are_taken_over() {
     let dry = take(&f, new.clone(), true).await.expect("planned");
     assert_eq!(
         dry.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(),
-        ["a"],
-        "its user data differs"
+        ["a", "b"],
+        "its user data differs, and `env` is that of all"
     );
     assert_eq!(
         text(&f, "SELECT path || data FROM file, user_data").await,
@@ -287,15 +286,8 @@ async fn a_job_that_reads_something_else_runs_again() {
 }
 
 #[tokio::test]
-async fn a_spec_of_another_workflow_changes_nothing() {
+async fn a_spec_that_is_refused_changes_nothing() {
     let f = recovered(one_job()).await;
-    let mut other =
-        Plan { resource_requirements: vec![needs("small", Some(500), 60)], ..again(one_job()) };
-    other.jobs.push(job("b", &[]));
-    for dry_run in [true, false] {
-        let refused = take(&f, other.clone(), dry_run).await.expect_err("another workflow");
-        assert_eq!(refused.message, "the spec has jobs that the workflow has not: `b`");
-    }
     let mut wrong = again(one_job());
     wrong.failure_handlers[0].rules.clear();
     take(&f, wrong, false).await.expect_err("no rules");

@@ -1,0 +1,525 @@
+//! Applies a spec to a workflow that exists: new jobs, changed jobs and removed jobs in one
+//! transaction, while it runs too. What each job needs is found by [`Difference`]; this writes it.
+//!
+//! Two things are not the spec's alone: what a recovery gave a job stays unless the spec asks for at
+//! least as much, and what people set since holds where the spec says the same as before.
+
+use super::difference::{Difference, Head, OneJob, Wanted, stored_hashes, timeout};
+use super::facts::{self, FileFact, Uses};
+use super::job_rows::{JobInserter, NewRow, Numbering, class, engine_job, grow_count};
+use super::load::parse;
+use super::map;
+use super::named::{self, Named, Said};
+use super::people::{refuse_archived, refuse_other_run, reload};
+use super::persist::json;
+use super::refusal::Refusal;
+use super::writer::{Failed, Tx};
+use rusqlite::params;
+use std::collections::{HashMap, HashSet};
+use torc_engine::{ChangedJob, NewAction, Revision};
+use torc_model::api::{ApplyOptions, ApplyView, ErrorCode, PlanCounts, PlannedChange};
+use torc_model::ids::{ActionId, JobId, WorkflowId};
+use torc_model::plan::{ActionKind, JobExtra, Plan, Settings};
+use torc_model::status::{ActionState, JobStatus};
+use torc_model::steps::Role;
+
+/// A spec to apply, prepared outside of the transaction.
+pub enum Prepared {
+    /// The one that the workflow has: its files, and who uses them.
+    Same(Vec<FileFact>, Uses),
+    /// Another one, with its files.
+    Other(Box<Plan>, Vec<FileFact>),
+}
+
+/// Applies it, or tells what applying it would do.
+pub fn apply(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    prepared: Prepared,
+    how: &ApplyOptions,
+) -> Result<ApplyView, Failed> {
+    refuse_archived(tx, id)?;
+    let head = Head::read(tx.db, id)?;
+    refuse_other_revision(id, &head, how.revision)?;
+    if how.run_id.is_some() {
+        refuse_other_run(tx, id, how.run_id)?;
+    }
+    let (mut plan, files, uses) = match prepared {
+        Prepared::Same(files, uses) => (None, files, uses),
+        Prepared::Other(plan, files) => (Some(*plan), files, Uses::default()),
+    };
+    let wanted = match &mut plan {
+        Some(plan) => Wanted::Other(plan),
+        None => Wanted::Same(&uses),
+    };
+    let difference = Difference::find(tx, id, &head, wanted, files, how)?;
+    let jobs = difference.view(tx, plan.as_ref())?;
+    let is_change = plan.is_some() || !jobs.is_empty();
+    let mut view = ApplyView {
+        workflow_id: id,
+        dry_run: how.dry_run,
+        revision: head.revision,
+        run_id: head.run,
+        is_change,
+        is_complete: difference.is_complete,
+        counts: difference.counts.clone(),
+        jobs,
+        warnings: Vec::new(),
+    };
+    if how.dry_run || !is_change {
+        return Ok(view);
+    }
+    let outcome = carry_out(tx, id, &head, plan, &difference, how);
+    if outcome.is_err() {
+        reload(tx, id);
+    }
+    view.revision = outcome?;
+    view.run_id = tx.workflow(id)?.run;
+    Ok(view)
+}
+
+/// Of two callers who change a workflow at the same time, the second has not seen what the first did.
+fn refuse_other_revision(id: WorkflowId, head: &Head, seen: Option<i64>) -> Result<(), Failed> {
+    match seen {
+        Some(seen) if seen != head.revision => {
+            let message = format!(
+                "workflow {id} is at revision {}; this call was made for revision {seen}",
+                head.revision
+            );
+            Err(Refusal::conflict(ErrorCode::RevisionChanged, message)
+                .hint(format!("`torc workflows history {id}` shows what was applied meanwhile"))
+                .into())
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Writes everything; answers with the new revision. The engine's copy is stale if it fails.
+fn carry_out(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    head: &Head,
+    plan: Option<Plan>,
+    difference: &Difference,
+    how: &ApplyOptions,
+) -> Result<i64, Failed> {
+    let run_before = tx.workflow(id)?.run;
+    let mut revision = Revision { running: how.running, ..Revision::default() };
+    let mut late = Actions::default();
+    match &plan {
+        Some(plan) => {
+            let said = Said::new(&head.spec);
+            let own = own_values(tx, id)?;
+            let named = named::take(tx, id, plan, &said)?;
+            let rows =
+                Numbering::new(tx, difference.jobs.iter().take(plan.jobs.len()).map(|job| job.id))?;
+            let taken = Taken { plan, named: &named, rows: &rows, own: &own };
+            taken.write_jobs(tx, id, difference, &mut revision)?;
+            late = taken.write_actions(tx, id)?;
+            taken.write_workflow(tx, id, &said, how)?;
+            record_files(tx, difference, Some(&named))?;
+        }
+        None => {
+            choose(tx, id, difference, &mut revision)?;
+            record_files(tx, difference, None)?;
+        }
+    }
+    tx.apply(id, |workflow, limits, now| {
+        workflow.actions.retain(|action| !late.gone.contains(&action.id));
+        workflow.revise(revision, now)?;
+        late.new.into_iter().for_each(|action| workflow.add_late_action(action));
+        if workflow.run > run_before {
+            workflow.trigger_start();
+        }
+        workflow.set_map_limits(limits);
+        Ok(())
+    })?;
+    if tx.workflow(id)?.run > run_before {
+        super::people::delete_recovery_actions(tx, id)?;
+        tx.db
+            .prepare_cached(
+                "UPDATE user_data SET data = NULL WHERE workflow_id = ?1 AND is_ephemeral = 1",
+            )?
+            .execute([id.0])?;
+    }
+    record_data(tx, id)?;
+    for (name, max) in plan.iter().flat_map(|plan| &plan.limits) {
+        // What an operator set on the server holds for all its workflows.
+        if !tx.state.limits.contains_key(name) {
+            super::reservations::set_limit(tx, name, *max)?;
+        }
+    }
+    write_revision(tx, id, head.revision + 1, how.user.as_deref(), &difference.counts)
+}
+
+/// Writes down what was applied; answers with its number.
+pub fn write_revision(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    number: i64,
+    by: Option<&str>,
+    counts: &PlanCounts,
+) -> Result<i64, Failed> {
+    let run = tx.workflow(id)?.run;
+    tx.db
+        .prepare_cached("UPDATE workflow SET revision = ?2 WHERE id = ?1")?
+        .execute([id.0, number])?;
+    tx.db
+        .prepare_cached(
+            "INSERT INTO revision (workflow_id, number, made_ms, made_by, run_id, counts)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            id.0,
+            number,
+            tx.now,
+            by.unwrap_or("unknown"),
+            run,
+            json(Some(counts))?
+        ])?;
+    Ok(number)
+}
+
+/// What is compared the next time: files as the jobs that run now will find them.
+fn record_files(
+    tx: &Tx<'_>,
+    difference: &Difference,
+    named: Option<&Named>,
+) -> rusqlite::Result<()> {
+    let Some(named) = named else { return facts::record(tx.db, &difference.files) };
+    let new = difference.files.iter().zip(&named.files).filter(|(file, _)| file.is_news());
+    let new: Vec<FileFact> = new.map(|(file, row)| FileFact { id: *row, ..file.clone() }).collect();
+    facts::record(tx.db, &new)
+}
+
+/// The same for user data.
+fn record_data(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
+    let mut update = tx.db.prepare_cached("UPDATE job SET input_hash = ?2 WHERE id = ?1")?;
+    for (job, now, then) in stored_hashes(tx.db, id)? {
+        if then.as_deref() != Some(&now) {
+            update.execute(params![job.0, now])?;
+        }
+    }
+    Ok(())
+}
+
+fn runs_again(job: &OneJob) -> bool {
+    job.id.is_some() && job.runs() && !job.waits()
+}
+
+/// The jobs that run again, where the spec is the same.
+fn choose(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    difference: &Difference,
+    revision: &mut Revision,
+) -> Result<(), Failed> {
+    let workflow = tx.workflow(id)?;
+    let again = difference.jobs.iter().filter(|job| runs_again(job)).filter_map(|job| job.id);
+    revision.again = again.filter_map(|job| workflow.find(job)).collect();
+    Ok(())
+}
+
+/// Actions that the spec no longer has, and new ones.
+#[derive(Default)]
+struct Actions {
+    gone: HashSet<ActionId>,
+    new: Vec<NewAction>,
+}
+
+/// A plan that is being taken over.
+struct Taken<'a> {
+    plan: &'a Plan,
+    named: &'a Named,
+    rows: &'a Numbering,
+    own: &'a HashMap<JobId, OwnValues>,
+}
+
+/// Memory and runtime of a job's own, each with what its requirements said.
+type OwnValues = [(Option<i64>, Option<i64>); 2];
+
+/// What jobs were given beyond their requirements, before those are changed.
+fn own_values(tx: &Tx<'_>, id: WorkflowId) -> rusqlite::Result<HashMap<JobId, OwnValues>> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT j.id, j.memory_bytes, r.memory_bytes, j.runtime_seconds, r.runtime_seconds
+         FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
+         WHERE j.workflow_id = ?1 AND (j.memory_bytes IS NOT NULL OR j.runtime_seconds IS NOT NULL)",
+    )?;
+    let rows = statement.query_map([id.0], |row| {
+        Ok((JobId(row.get(0)?), [(row.get(1)?, row.get(2)?), (row.get(3)?, row.get(4)?)]))
+    })?;
+    rows.collect()
+}
+
+impl Taken<'_> {
+    /// The row of a job of the comparison.
+    fn row(&self, difference: &Difference, number: u32) -> JobId {
+        let job = &difference.jobs[number as usize];
+        job.id.unwrap_or_else(|| self.rows.ids[number as usize])
+    }
+
+    fn write_jobs(
+        &self,
+        tx: &mut Tx<'_>,
+        id: WorkflowId,
+        difference: &Difference,
+        revision: &mut Revision,
+    ) -> Result<(), Failed> {
+        let Self { plan, named, rows, .. } = *self;
+        let is_map = |at: &usize| matches!(map::role_of(&plan.jobs[*at].extra), Some(Role::Map(_)));
+        let maps: HashMap<&str, usize> = (0..plan.jobs.len())
+            .filter(|at| plan.jobs[*at].extra.map.is_some() && is_map(at))
+            .map(|at| (plan.jobs[at].name.as_str(), at))
+            .collect();
+        let first = tx.workflow(id)?.jobs.len() as u32;
+        let mut untie = tx.db.prepare_cached("DELETE FROM job_item WHERE job_id = ?1")?;
+        let mut part = tx
+            .db
+            .prepare_cached("DELETE FROM job_depends_on WHERE workflow_id = ?1 AND job_id = ?2")?;
+        let mut inserter = JobInserter::new(tx.db, id, plan, named)?;
+        let place = |tx: &mut Tx<'_>, row: JobId| -> Result<u32, Failed> {
+            let index = match rows.place_of_new(row) {
+                Some(place) => Some(first + place),
+                None => tx.workflow(id)?.find(row),
+            };
+            index.ok_or_else(|| Refusal::internal(format!("job {row} has no place")).into())
+        };
+        for (number, job) in difference.jobs.iter().enumerate() {
+            let number = number as u32;
+            let accepted = matches!(job.change, Some((PlannedChange::Accepted, _)));
+            if matches!(job.change, Some((PlannedChange::Removed, _))) {
+                let row = self.row(difference, number);
+                untie.execute([row.0])?;
+                part.execute([id.0, row.0])?;
+                revision.removed.push(place(tx, row)?);
+                continue;
+            }
+            if !job.is_rewritten && !job.is_retied {
+                if runs_again(job) {
+                    revision.again.push(place(tx, self.row(difference, number))?);
+                }
+                continue;
+            }
+            let row = self.row(difference, number);
+            let parents: Vec<JobId> =
+                job.parents.iter().map(|parent| self.row(difference, *parent)).collect();
+            let mut indexes = Vec::with_capacity(parents.len());
+            for parent in &parents {
+                indexes.push(place(tx, *parent)?);
+            }
+            let index = place(tx, row)?;
+            let Some(at) = job.plan else { continue };
+            let planned = &plan.jobs[at];
+            let role = map::role_of(&planned.extra);
+            if job.id.is_none() {
+                let new = NewRow {
+                    id: row,
+                    position: at as i64,
+                    status: JobStatus::Uninitialized,
+                    reason: None,
+                    parents: &parents,
+                    added_by: None,
+                };
+                inserter.insert(planned, &new)?;
+                revision.added.push(engine_job(plan, planned, named, row, at as i64, indexes));
+            } else {
+                if job.is_retied {
+                    untie.execute([row.0])?;
+                    part.execute([id.0, row.0])?;
+                    inserter.tie(planned, row, &parents)?;
+                }
+                let parents = job.is_retied.then_some(indexes);
+                revision.changed.push(self.rewrite(tx, at, row, index, parents)?);
+                let is_revived = matches!(job.change, Some((PlannedChange::New, _)))
+                    || accepted && job.status == JobStatus::Disabled;
+                if runs_again(job) || is_revived {
+                    revision.again.push(index);
+                }
+                let was_map = tx.workflow(id)?.map(index).is_some();
+                if was_map && !matches!(role, Some(Role::Map(_))) {
+                    revision.maps.push((index, None));
+                }
+            }
+            if accepted && job.status != JobStatus::Completed {
+                revision.accepted.push(index);
+            }
+            match role {
+                Some(Role::Map(settings)) => {
+                    revision.maps.push((index, Some(map::map_job(&settings, false))));
+                }
+                Some(Role::Item { of, .. }) => {
+                    if let Some(map) = maps.get(of.as_str()) {
+                        revision.items.push((index, place(tx, rows.ids[*map])?));
+                    }
+                }
+                Some(Role::Reduce(_)) | None => {}
+            }
+        }
+        grow_count(tx, id, rows.new.len())?;
+        Ok(())
+    }
+
+    /// Writes the row of a job that is there; answers with what the engine keeps of it.
+    fn rewrite(
+        &self,
+        tx: &Tx<'_>,
+        at: usize,
+        row: JobId,
+        index: u32,
+        parents: Option<Vec<u32>>,
+    ) -> Result<ChangedJob, Failed> {
+        let Self { plan, named, .. } = *self;
+        let job = &plan.jobs[at];
+        let (before, scheduler): (Option<String>, Option<i64>) = tx
+            .db
+            .prepare_cached("SELECT extra, scheduler_id FROM job WHERE id = ?1")?
+            .query_row([row.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let [memory, runtime] = self.own.get(&row).copied().unwrap_or_default();
+        let before: JobExtra = before.as_deref().map(parse).transpose()?.unwrap_or_default();
+        let mut extra = (*job.extra).clone();
+        extra.timeout = timeout(tx.db, row, before.timeout, extra.timeout)?;
+        let scheduler = job.scheduler.map(|s| named.schedulers[s]).or(scheduler);
+        let mut class = class(plan, job, scheduler);
+        class.timeout = extra.timeout.map(|t| t.0);
+        let signed = |value: Option<u64>| value.map(|value| value as i64);
+        let memory = own_value(memory, signed(class.memory));
+        let runtime = own_value(runtime, signed(class.runtime));
+        class.memory = memory.map(|value| value as u64).or(class.memory);
+        class.runtime = runtime.map(|value| value as u64).or(class.runtime);
+        tx.db
+            .prepare_cached(
+                "UPDATE job SET command = ?2, invocation_script = ?3, steps = ?4, priority = ?5, extra = ?6,
+                 resource_requirements_id = ?7, failure_handler_id = ?8, scheduler_id = ?9,
+                 cancel_on_blocking_job_failure = ?10, memory_bytes = ?11, runtime_seconds = ?12, family = ?13
+                 WHERE id = ?1",
+            )?
+            .execute(params![
+                row.0,
+                job.command,
+                job.invocation_script,
+                job.steps.as_ref().map(ToString::to_string),
+                job.priority,
+                if extra.is_default() { None } else { json(Some(&extra))? },
+                job.resource_requirements.map(|r| named.requirements[r]),
+                job.failure_handler.map(|h| named.handlers[h]),
+                scheduler,
+                job.cancel_on_blocking_job_failure,
+                memory,
+                runtime,
+                named.families.get(job.family as usize).copied().unwrap_or(job.family),
+            ])?;
+        let handler = job.failure_handler.or(plan.settings.default_failure_handler);
+        Ok(ChangedJob {
+            index,
+            priority: job.priority,
+            class,
+            handler: handler.map(|h| named.handler_indexes[h]),
+            cancel_on_failure: job.cancel_on_blocking_job_failure,
+            max_lost: extra.max_lost(),
+            parents,
+        })
+    }
+
+    /// Actions that the new spec has as well stay as they are.
+    fn write_actions(&self, tx: &mut Tx<'_>, id: WorkflowId) -> Result<Actions, Failed> {
+        type Described = (String, String, Vec<JobId>, bool);
+        let mut statement = tx.db.prepare_cached(
+            "SELECT id, trigger_type, what, job_ids, persistent, state FROM workflow_action
+             WHERE workflow_id = ?1 AND is_recovery = 0 ORDER BY id",
+        )?;
+        let had = statement.query_map([id.0], |row| {
+            let mut jobs: Vec<JobId> = parse(&row.get::<_, String>(3)?)?;
+            jobs.sort();
+            Ok((row.get(0)?, (row.get(1)?, row.get(2)?, jobs, row.get(4)?), row.get(5)?))
+        })?;
+        let mut had: Vec<(i64, Described, String)> = had.collect::<Result<_, _>>()?;
+        let mut insert = tx.db.prepare_cached(
+            "INSERT INTO workflow_action (workflow_id, trigger_type, what, job_ids, persistent, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'waiting')",
+        )?;
+        let mut actions = Actions::default();
+        let first = tx.workflow(id)?.jobs.len() as u32;
+        for action in &self.plan.actions {
+            let mut jobs: Vec<JobId> = action.jobs.iter().map(|at| self.rows.ids[*at]).collect();
+            jobs.sort();
+            let what = json(Some(&action.what))?.unwrap_or_default();
+            let wanted = (action.trigger.as_str().to_owned(), what, jobs, action.persistent);
+            if let Some(at) = had.iter().position(|(_, described, _)| *described == wanted) {
+                drop(had.remove(at));
+                continue;
+            }
+            let (trigger, what, jobs, persistent) = wanted;
+            let row =
+                insert.insert(params![id.0, trigger, what, json(Some(&jobs))?, persistent])?;
+            let workflow = tx.workflow(id)?;
+            let index = |job: &JobId| match self.rows.place_of_new(*job) {
+                Some(place) => Some(first + place),
+                None => workflow.find(*job),
+            };
+            actions.new.push(NewAction {
+                id: ActionId(row),
+                trigger: action.trigger,
+                jobs: jobs.iter().filter_map(index).collect(),
+                persistent,
+                is_recovery: false,
+                schedules_nodes: matches!(action.what, ActionKind::ScheduleNodes { .. }),
+                state: ActionState::Waiting,
+                by: None,
+            });
+        }
+        for (action, _, state) in had {
+            if ActionState::parse(&state) == Some(ActionState::Claimed) {
+                let message =
+                    format!("the spec changes action {action}, which a runner carries out");
+                return Err(Refusal::conflict(ErrorCode::ActionRunning, message)
+                    .hint("wait until it is done")
+                    .into());
+            }
+            tx.db.prepare_cached("DELETE FROM workflow_action WHERE id = ?1")?.execute([action])?;
+            actions.gone.insert(ActionId(action));
+        }
+        Ok(actions)
+    }
+
+    fn write_workflow(
+        &self,
+        tx: &mut Tx<'_>,
+        id: WorkflowId,
+        said: &Said,
+        how: &ApplyOptions,
+    ) -> Result<(), Failed> {
+        let plan = self.plan;
+        let default = plan.settings.default_failure_handler;
+        let settings = Settings {
+            default_failure_handler: default.map(|h| self.named.handler_indexes[h] as usize),
+            ..plan.settings.clone()
+        };
+        tx.db
+            .prepare_cached(
+                "UPDATE workflow SET spec = ?2, settings = ?3, name = iif(?4, name, ?5),
+                 description = iif(?6, description, ?7), project = iif(?8, project, ?9),
+                 metadata = iif(?10, metadata, ?11), spec_path = coalesce(?12, spec_path) WHERE id = ?1",
+            )?
+            .execute(params![
+                id.0,
+                plan.spec,
+                json(Some(&settings))?,
+                said.name.as_ref() == Some(&plan.name),
+                plan.name,
+                said.description == plan.description,
+                plan.description,
+                said.project == plan.project,
+                plan.project,
+                said.metadata == plan.metadata,
+                plan.metadata.as_ref().map(ToString::to_string),
+                how.spec_path,
+            ])?;
+        tx.workflow(id)?.settings = settings;
+        Ok(())
+    }
+}
+
+/// What a job keeps of its own beyond its requirements: nothing that the new spec asks for as well.
+fn own_value((own, before): (Option<i64>, Option<i64>), asked: Option<i64>) -> Option<i64> {
+    own.filter(|own| asked == before || asked.is_some_and(|asked| asked < *own))
+}
