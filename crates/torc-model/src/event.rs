@@ -215,6 +215,7 @@ impl EventKind {
             Self::WorkflowRecovered => &["by", "jobs", "reopened", "left"],
             Self::WorkflowRegenerated => &["schedulers", "allocations", "actions"],
             Self::WorkflowReset | Self::WorkflowStarted => &["run_id", "jobs"],
+            Self::WorkflowRevised => &["added", "changed", "removed", "again", "accepted"],
         }
     }
 
