@@ -5,8 +5,10 @@
 //! so that a rename between check and use changes nothing. `O_NONBLOCK` keeps a FIFO or a device
 //! from blocking the open; what is not a regular file is refused before the first read.
 
+mod config;
 mod deadline;
 
+pub use config::{config_files, user_config_dir};
 pub use deadline::{Hangs, within};
 
 use rustix::fs::{Mode, OFlags};

@@ -1,8 +1,6 @@
 //! What agents are told about failures. Shipped as text, extended by a site's own text, never a
 //! hidden rule.
 
-use std::path::{Path, PathBuf};
-
 /// What comes with the program.
 pub const SHIPPED: &str = include_str!("guidance.md");
 
@@ -15,7 +13,7 @@ const LARGEST: u64 = 64 << 10;
 /// The shipped text, with the site's and the user's own behind it.
 pub fn load() -> Result<String, String> {
     let mut text = SHIPPED.to_owned();
-    for path in files() {
+    for path in torc_fs::config_files(ENV_FILE, "recovery-guidance.md") {
         // It tells agents what to do: no other user may have written it.
         let own = match torc_fs::read_text(&path, torc_fs::Trust::Config, LARGEST) {
             Ok(own) => own,
@@ -26,20 +24,4 @@ pub fn load() -> Result<String, String> {
         text.push_str(&own);
     }
     Ok(text)
-}
-
-/// Where a site's own guidance may be: `TORC_RECOVERY_GUIDANCE`, else the site's and then the
-/// user's file.
-fn files() -> Vec<PathBuf> {
-    if let Some(named) = std::env::var_os(ENV_FILE).filter(|name| !name.is_empty()) {
-        return vec![named.into()];
-    }
-    let own = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
-    let name = "torc/recovery-guidance.md";
-    [Some(Path::new("/etc").join(name)), own.map(|dir| dir.join(name))]
-        .into_iter()
-        .flatten()
-        .collect()
 }

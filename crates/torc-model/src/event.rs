@@ -118,38 +118,26 @@ words! {
 /// What the end of an attempt says.
 const END: &[&str] =
     &["attempt_id", "run_id", "return_code", "cause", "outcome", "decision", "will_retry", "by"];
-/// The same, or what the end of a map says.
-const END_OR_ITEMS: &[&str] = &[
-    "attempt_id",
-    "run_id",
-    "return_code",
-    "cause",
-    "outcome",
-    "decision",
-    "will_retry",
-    "by",
-    "total",
-    "successful",
-    "failed",
-    "tolerate",
-];
-/// The same, or the job that did not succeed.
-const END_OR_DEPENDENCY: &[&str] = &[
-    "attempt_id",
-    "run_id",
-    "return_code",
-    "cause",
-    "outcome",
-    "decision",
-    "will_retry",
-    "by",
-    "because_of_job_id",
-];
 
 impl EventKind {
-    /// The fields that the data of such an event may have. Those of steps have `step` and `at_ms`
-    /// as well. A debug build of the server refuses to write others, so the list is complete.
-    pub const fn fields(self) -> &'static [&'static str] {
+    /// The fields that the data of such an event may have. A debug build of the server refuses to
+    /// write others, so the list is complete.
+    pub fn fields(self) -> impl Iterator<Item = &'static str> {
+        let tells_of_an_end = matches!(
+            self,
+            Self::JobCanceled
+                | Self::JobCompleted
+                | Self::JobFailed
+                | Self::JobPendingFailed
+                | Self::JobRetried
+                | Self::JobTerminated
+        );
+        let of_end = if tells_of_an_end { END } else { &[] };
+        let of_steps: &[&str] = if self.is_of_steps() { &["step", "at_ms"] } else { &[] };
+        of_end.iter().chain(of_steps).chain(self.own_fields()).copied()
+    }
+
+    const fn own_fields(self) -> &'static [&'static str] {
         match self {
             Self::ActionExecuted => &["action_id", "runner_id", "error"],
             Self::ActionTriggered => &["action_id", "trigger"],
@@ -182,17 +170,19 @@ impl EventKind {
             | Self::JobDisabled
             | Self::JobEnabled
             | Self::JobHeld
-            | Self::JobReleased => &[],
+            | Self::JobPendingFailed
+            | Self::JobReleased
+            | Self::JobRetried
+            | Self::JobTerminated => &[],
             Self::ItemsExpanded => &["count", "run_id", "attempt_id"],
             Self::ItemsFound => &["count"],
             Self::JobAdjusted => &["field", "from", "to", "why", "by"],
-            Self::JobCanceled => END_OR_DEPENDENCY,
+            Self::JobCanceled => &["because_of_job_id"],
             Self::JobChanged => &["priority", "reason", "by"],
             Self::JobClassified => {
                 &["classification_id", "action", "by", "agent", "run_id", "attempt_id", "note"]
             }
-            Self::JobCompleted | Self::JobFailed => END_OR_ITEMS,
-            Self::JobPendingFailed | Self::JobRetried | Self::JobTerminated => END,
+            Self::JobCompleted | Self::JobFailed => &["total", "successful", "failed", "tolerate"],
             Self::JobRepaired => &["what"],
             Self::JobStarted => &["attempt_id", "run_id"],
             Self::LateResult => {
@@ -221,10 +211,7 @@ impl EventKind {
 
     /// The first field of `data` that such an event does not have.
     pub fn unknown_field(self, data: &serde_json::Value) -> Option<&str> {
-        let known = |key: &str| {
-            self.fields().contains(&key) || self.is_of_steps() && matches!(key, "step" | "at_ms")
-        };
-        data.as_object()?.keys().map(String::as_str).find(|key| !known(key))
+        data.as_object()?.keys().map(String::as_str).find(|key| self.fields().all(|f| f != *key))
     }
 
     /// About a job as a whole.

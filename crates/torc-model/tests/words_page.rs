@@ -37,10 +37,10 @@ fn page() -> String {
     let mut page = String::from(HEAD);
     table!(page, "Error codes", "`code` in every answer that refuses a request.", ErrorCode);
     page += "\n## Event kinds\n\n\
-             `kind` of an event, and the fields that its `data` may have. The events of steps have `step` and `at_ms` as well.\n\n\
+             `kind` of an event, and the fields that its `data` may have.\n\n\
              | kind | meaning | data |\n|---|---|---|\n";
     for kind in EventKind::ALL {
-        let fields: Vec<_> = kind.fields().iter().map(|field| format!("`{field}`")).collect();
+        let fields: Vec<_> = kind.fields().map(|field| format!("`{field}`")).collect();
         writeln!(page, "| `{kind}` | {} | {} |", one_line(kind.about()), fields.join(", "))
             .unwrap();
     }

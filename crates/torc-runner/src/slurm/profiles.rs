@@ -10,9 +10,7 @@ const MAX_BYTES: u64 = 16 << 20;
 
 /// Where users keep profiles of their own: `NAME.json`.
 fn user_dir() -> Option<PathBuf> {
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".config"));
-    config.filter(|dir| dir.is_absolute()).or_else(home).map(|dir| dir.join("torc/profiles"))
+    torc_fs::user_config_dir().map(|dir| dir.join("profiles"))
 }
 
 /// Every profile: the user's own, which win, then those that come with the program.

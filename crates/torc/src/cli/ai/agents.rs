@@ -52,7 +52,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// All agents: those that come with the program, and those of the site's and the user's file.
 pub fn all() -> Result<BTreeMap<String, Agent>> {
     let mut agents = parse(SHIPPED).unwrap_or_else(|error| unreachable!("our own file: {error}"));
-    for path in files() {
+    for path in torc_fs::config_files(ENV_FILE, "agents.json") {
         // It names programs to start: no other user may have written it.
         let text = match torc_fs::read_text(&path, torc_fs::Trust::Config, MAX_BYTES) {
             Ok(text) => text,
@@ -78,20 +78,6 @@ fn parse(text: &str) -> serde_json::Result<BTreeMap<String, Agent>> {
         agent.name.clone_from(name);
     }
     Ok(agents)
-}
-
-fn files() -> Vec<PathBuf> {
-    if let Some(named) = std::env::var_os(ENV_FILE).filter(|name| !name.is_empty()) {
-        return vec![named.into()];
-    }
-    let own = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
-    let name = "torc/agents.json";
-    [Some(Path::new("/etc").join(name)), own.map(|dir| dir.join(name))]
-        .into_iter()
-        .flatten()
-        .collect()
 }
 
 /// The agent with this name.
