@@ -21,6 +21,7 @@
 //! them to another runner.
 
 mod actions;
+mod allocation;
 mod attempt;
 mod cgroup;
 mod cleanup;
@@ -44,7 +45,6 @@ mod pool;
 mod process;
 mod resources;
 mod runner;
-pub mod slurm;
 mod spool;
 mod steps;
 mod supervisor;
@@ -55,6 +55,7 @@ mod token_files;
 
 pub(crate) use torc_fence::procfs;
 
+pub use allocation::{Inside, run as run_inside};
 pub use config::{Config, LeaveReason, Prefetch, RunnerEvent, Shutdown, Summary};
 pub use error::Error;
 pub use machine::detect as detect_capacity;

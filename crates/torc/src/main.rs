@@ -8,7 +8,6 @@ mod embedded;
 mod error;
 mod exit;
 mod output;
-mod slurm_service;
 
 use std::ffi::OsString;
 use std::path::Path;

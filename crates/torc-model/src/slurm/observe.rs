@@ -18,6 +18,8 @@ pub struct Known {
     pub array_task: Option<i64>,
     /// Since when looks have not found it, ms since 1970.
     pub missing_since_ms: Option<i64>,
+    /// A runner in it has reported.
+    pub has_started: bool,
 }
 
 /// What one look at Slurm brought about one allocation.
@@ -33,6 +35,14 @@ pub struct Look {
     pub before: Option<Ending>,
 }
 
+impl Look {
+    /// It could not be looked at.
+    pub fn unknown(why: &str) -> Self {
+        let verdict = Verdict::Unknown { why: why.to_owned() };
+        Self { verdict, slurm_job_id: None, is_missing: false, before: None }
+    }
+}
+
 /// Judges one allocation. Ids alone prove nothing: Slurm gives them away again after it lost its
 /// state.
 pub fn observe(
@@ -44,8 +54,7 @@ pub fn observe(
     let rows = match queue {
         squeue::Answer::Rows(rows) => rows,
         squeue::Answer::Unreachable(why) => {
-            let verdict = Verdict::Unknown { why: why.clone() };
-            return Look { verdict, slurm_job_id: None, is_missing: false, before: None };
+            return Look::unknown(why);
         }
     };
     let is_it = |row: &&squeue::Row| {
@@ -125,6 +134,7 @@ mod tests {
             name: name.into(),
             array_task: None,
             missing_since_ms: None,
+            has_started: false,
         }
     }
 

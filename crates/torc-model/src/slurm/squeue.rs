@@ -101,6 +101,8 @@ pub enum Submitted {
     Id(String),
     /// Slurm refused it; nothing was submitted.
     Refused(String),
+    /// Slurm refused it for now: there are too many already.
+    Later(String),
     /// It may or may not have been submitted: look for its name before sending it again.
     Ambiguous(String),
 }
@@ -127,6 +129,7 @@ pub fn submitted(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Submitte
         Some(_) if AMBIGUOUS.iter().any(|text| stderr.contains(text)) => {
             Submitted::Ambiguous(message)
         }
+        Some(_) if LATER.iter().any(|text| message.contains(text)) => Submitted::Later(message),
         Some(_)
             if stderr.contains("Batch job submission failed")
                 || stderr.contains("sbatch: error") =>
@@ -136,6 +139,10 @@ pub fn submitted(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Submitte
         Some(code) => Submitted::Ambiguous(format!("sbatch ended with {code}: {message}")),
     }
 }
+
+/// Limits that other jobs use up now.
+const LATER: [&str; 4] =
+    ["SubmitJobLimit", "MaxSubmitJob", "job submit limit", "temporarily unable to accept job"];
 
 /// The request may have reached the controller although the answer did not reach us.
 const AMBIGUOUS: [&str; 7] = [

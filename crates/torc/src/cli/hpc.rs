@@ -6,8 +6,8 @@ use crate::exit::Exit;
 use crate::output::{Field, Table};
 use clap::Subcommand;
 use std::path::PathBuf;
+use torc_batch::slurm::{Slurm, all_profiles, derive_profile, detect_profile, find_profile};
 use torc_model::slurm::profile::Profile;
-use torc_runner::slurm::{Slurm, all_profiles, derive_profile, detect_profile, find_profile};
 
 /// Show what clusters offer, and describe this one
 #[derive(clap::Args, Debug)]

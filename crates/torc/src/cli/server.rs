@@ -9,6 +9,7 @@ use crate::output::{escape, human};
 use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use torc_batch::slurm::Slurm;
 use torc_client::discovery;
 use torc_server::{Options, Server, StartError, TlsFiles, doctor};
 
@@ -161,7 +162,9 @@ impl Run {
                 torc_client::Client::with_ca(server.url(), server.token(), server.tls_ca())?;
             let allocations = server.allocations();
             let mut slurm = std::pin::pin!(async {
-                crate::slurm_service::run(client, allocations).await;
+                if Slurm::is_here() {
+                    torc_batch::serve(client, Slurm::new(), allocations).await;
+                }
                 // Without Slurm there is nothing to do, which is no reason to stop.
                 std::future::pending::<()>().await;
             });

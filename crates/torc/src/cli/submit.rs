@@ -14,12 +14,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use torc_batch::slurm::Slurm;
+use torc_batch::{Allocator, Sent};
 use torc_client::Client;
 use torc_model::event::EventKind;
 use torc_model::plan::{ActionKind, Plan};
 use torc_model::slurm::wire::{AllocationView, SubmissionOutcome};
 use torc_model::status::{ActionState, AllocationEnd, AllocationStatus, Trigger};
-use torc_runner::slurm::{Allocator, Sent};
 
 /// A server that was started in the background answers within this time, or never.
 const SERVER_PATIENCE: Duration = Duration::from_secs(20);
@@ -92,7 +93,7 @@ impl Args {
                 }
             };
             await_actions(&client, workflow.id).await?;
-            let allocator = Allocator::new(client.clone(), self.output_dir.clone())
+            let allocator = Allocator::new(client.clone(), Slurm::new(), self.output_dir.clone())
                 .map_err(Error::io("find", "the program"))?;
             let sent = send_waiting(&allocator, workflow.id).await?;
             let query = torc_client::Query::new().add("workflow_id", workflow.id);

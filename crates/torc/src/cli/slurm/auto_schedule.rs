@@ -7,13 +7,14 @@ use super::schedule_nodes::{describe, send_waiting};
 use crate::error::{Error, Result};
 use crate::output::human;
 use std::path::PathBuf;
+use torc_batch::slurm::{Slurm, detect_profile, pending_jobs, plan_regeneration};
+use torc_batch::{Allocator, Sent};
 use torc_client::{Client, Query};
 use torc_model::api::{JobView, SlurmSchedulerView, WorkflowView};
 use torc_model::recovery::NodeShape;
 use torc_model::slurm::groups::Options;
 use torc_model::slurm::wire::{AllocationView, RegeneratedView};
 use torc_model::status::AllocationStatus;
-use torc_runner::slurm::{Allocator, Sent, Slurm, detect_profile, pending_jobs, plan_regeneration};
 
 /// When `watch` asks Slurm for more nodes.
 #[derive(clap::Args, Debug, Clone)]
@@ -56,7 +57,7 @@ impl AutoSchedule {
     /// Looks at Slurm, and asks for nodes if that is due. Answers with what a person should read.
     pub async fn tick(&mut self, client: &Client, workflow: &WorkflowView) -> Result<Vec<String>> {
         let mut lines = Vec::new();
-        let allocator = Allocator::new(client.clone(), self.output_dir.clone())
+        let allocator = Allocator::new(client.clone(), Slurm::new(), self.output_dir.clone())
             .map_err(Error::io("find", "the program"))?;
         allocator.submit_waiting(Some(workflow.id)).await?;
         let synced = allocator.sync(Some(workflow.id), false, false).await?;
@@ -192,8 +193,8 @@ pub async fn reschedule(
     let regeneration =
         plan_regeneration(jobs, &profile, &options, &known).map_err(|e| unplannable(&e))?;
     let done = client.regenerate(workflow.id, &regeneration.request(true)).await?;
-    let allocator =
-        Allocator::new(client.clone(), output_dir).map_err(Error::io("find", "the program"))?;
+    let allocator = Allocator::new(client.clone(), Slurm::new(), output_dir)
+        .map_err(Error::io("find", "the program"))?;
     let sent = send_waiting(&allocator, workflow.id).await?;
     Ok(Some((done, sent)))
 }

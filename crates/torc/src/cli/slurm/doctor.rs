@@ -4,9 +4,9 @@ use crate::cli::{Context, block_on};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table};
+use torc_batch::slurm::Slurm;
 use torc_model::slurm::cluster;
 use torc_model::slurm::doctor::{Level, examine};
-use torc_runner::slurm::Slurm;
 
 /// Read this site's Slurm configuration and say what will hurt
 #[derive(clap::Args, Debug)]

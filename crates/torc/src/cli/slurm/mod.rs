@@ -72,7 +72,7 @@ impl Args {
 
 /// Slurm's programs are needed here.
 pub fn require_slurm() -> Result<()> {
-    if torc_runner::slurm::Slurm::is_here() {
+    if torc_batch::slurm::Slurm::is_here() {
         return Ok(());
     }
     Err(Error::usage_hint(

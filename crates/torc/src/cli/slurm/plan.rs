@@ -5,12 +5,12 @@ use crate::output::{Field, Table, human};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
+use torc_batch::slurm::{Slurm, detect_profile, find_profile};
 use torc_model::plan::{ActionKind, Plan, Requirements};
 use torc_model::slurm::groups::{self, Options, PendingJob, Planned};
 use torc_model::slurm::profile::Profile;
 use torc_model::slurm::script::walltime_seconds;
 use torc_model::status::Trigger;
-use torc_runner::slurm::{Slurm, detect_profile, find_profile};
 
 /// How to plan allocations.
 #[derive(clap::Args, Debug, Clone)]

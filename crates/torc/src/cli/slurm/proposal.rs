@@ -4,10 +4,10 @@ use super::is_for_slurm;
 use super::plan::{PlanView, unplannable};
 use super::regenerate::account_of;
 use crate::error::{Error, Result};
+use torc_batch::slurm::{Slurm, detect_profile, pending_jobs, plan_regeneration};
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
 use torc_model::slurm::groups::Options;
-use torc_runner::slurm::{Slurm, detect_profile, pending_jobs, plan_regeneration};
 
 /// The proposal that `torc slurm regenerate --dry-run` would show; `None` for a workflow without
 /// Slurm or without work.

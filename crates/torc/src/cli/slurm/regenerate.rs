@@ -9,11 +9,12 @@ use crate::exit::Exit;
 use crate::output::human;
 use serde_json::json;
 use std::path::PathBuf;
+use torc_batch::slurm::{Slurm, pending_jobs, plan_regeneration};
+use torc_batch::{Allocator, Sent};
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
 use torc_model::ids::JobId;
 use torc_model::slurm::wire::RegeneratedView;
-use torc_runner::slurm::{Allocator, Sent, pending_jobs, plan_regeneration};
 
 /// Make new schedulers and allocations for the jobs that still have to run
 #[derive(clap::Args, Debug)]
@@ -101,8 +102,8 @@ async fn send(
     workflow: &WorkflowView,
     output_dir: Option<PathBuf>,
 ) -> Result<Vec<Sent>> {
-    let allocator =
-        Allocator::new(client.clone(), output_dir).map_err(Error::io("find", "the program"))?;
+    let allocator = Allocator::new(client.clone(), Slurm::new(), output_dir)
+        .map_err(Error::io("find", "the program"))?;
     send_waiting(&allocator, workflow.id).await
 }
 

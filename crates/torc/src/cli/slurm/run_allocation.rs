@@ -9,7 +9,7 @@ use crate::output::escape;
 use std::path::PathBuf;
 use tokio::sync::{mpsc, watch};
 use torc_model::ids::WorkflowId;
-use torc_runner::slurm::{Inside, run_inside};
+use torc_runner::{Inside, run_inside};
 use torc_runner::{RunnerEvent, Shutdown};
 
 /// Run jobs inside a Slurm allocation

@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{Field, Table, human};
 use std::collections::BTreeSet;
+use torc_batch::slurm::Slurm;
 use torc_client::{Client, Query};
 use torc_model::api::WorkflowView;
 use torc_model::slurm::sacct::{self, Answer, Record};
-use torc_runner::slurm::Slurm;
 
 /// Show what Slurm's accounting says about a workflow's allocations
 #[derive(clap::Args, Debug)]

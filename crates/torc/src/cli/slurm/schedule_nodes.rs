@@ -9,12 +9,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
+use torc_batch::slurm::Slurm;
+use torc_batch::{Allocator, Sent};
 use torc_client::{Client, EventStream, Query};
 use torc_model::api::EventView;
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::wire::{ScheduleNodes, SubmissionOutcome};
 use torc_model::status::AllocationStatus;
-use torc_runner::slurm::{Allocator, Sent};
 
 /// Another submitter of a request gets an answer from Slurm within this time, or leaves it open.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(30);
@@ -76,7 +77,7 @@ impl Args {
                     return Err(Error::usage(message));
                 }
             };
-            let allocator = Allocator::new(client.clone(), self.output_dir.clone())
+            let allocator = Allocator::new(client.clone(), Slurm::new(), self.output_dir.clone())
                 .map_err(Error::io("find", "the program"))?;
             let request = ScheduleNodes {
                 workflow_id: workflow.id.0,
@@ -97,7 +98,7 @@ impl Args {
 
 /// Sends what waits, and waits for what others are sending: afterwards everything is in Slurm or
 /// said to be unknown.
-pub async fn send_waiting(allocator: &Allocator, workflow: WorkflowId) -> Result<Vec<Sent>> {
+pub async fn send_waiting(allocator: &Allocator<Slurm>, workflow: WorkflowId) -> Result<Vec<Sent>> {
     let mut events = events_from_now(&allocator.client, workflow).await?;
     let deadline = Instant::now() + OTHERS_PATIENCE;
     let mut sent = Vec::new();

@@ -4,10 +4,11 @@ use crate::error::{Error, Result};
 use crate::output::escape;
 use serde::Serialize;
 use std::fmt::Write as _;
+use torc_batch::slurm::Slurm;
+use torc_batch::{Allocator, Synced};
 use torc_client::Client;
 use torc_model::api::RecoveryView;
 use torc_model::ids::WorkflowId;
-use torc_runner::slurm::{Allocator, Slurm, Synced};
 
 /// What a synchronization found and did.
 #[derive(Serialize, Debug)]
@@ -25,8 +26,8 @@ pub struct SyncView {
 pub async fn synchronize(client: &Client, id: WorkflowId, dry_run: bool) -> Result<SyncView> {
     let slurm = match Slurm::is_here() {
         true => {
-            let allocator =
-                Allocator::new(client.clone(), None).map_err(Error::io("find", "the program"))?;
+            let allocator = Allocator::new(client.clone(), Slurm::new(), None)
+                .map_err(Error::io("find", "the program"))?;
             let synced = allocator.sync(Some(id), dry_run, true).await?;
             (synced.looked_at > 0).then_some(synced)
         }

@@ -1,13 +1,13 @@
 //! A runner inside an allocation: what it may use, how long it has, and why it ends.
 
-use super::allocator::Allocator;
-use super::command::Slurm;
 use crate::config::{Config, RunnerEvent, Shutdown, Summary};
 use crate::runner::Runner;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
+use torc_batch::Allocator;
+use torc_batch::slurm::Slurm;
 use torc_client::{Client, Query};
 use torc_model::api::RunnerScheduler;
 use torc_model::ids::WorkflowId;
@@ -161,13 +161,14 @@ async fn find_allocation(
 /// Sends further allocations that actions of the workflow ask for, and takes back what nothing
 /// needs any more, in case no other client can.
 async fn submit_more(client: Client, inside: Inside) {
-    let allocator = match Allocator::new(client.detached(), Some(inside.output_dir.clone())) {
-        Ok(allocator) => allocator,
-        Err(error) => {
-            tracing::warn!(%error, "further allocations cannot be asked for from here");
-            return;
-        }
-    };
+    let allocator =
+        match Allocator::new(client.detached(), Slurm::new(), Some(inside.output_dir.clone())) {
+            Ok(allocator) => allocator,
+            Err(error) => {
+                tracing::warn!(%error, "further allocations cannot be asked for from here");
+                return;
+            }
+        };
     loop {
         tokio::time::sleep(SUBMIT_PAUSE).await;
         if let Err(error) = allocator.submit_waiting(Some(inside.workflow_id)).await {

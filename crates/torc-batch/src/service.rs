@@ -1,29 +1,26 @@
-//! What a server does about Slurm when it can see it: sends what waits, looks at what runs, takes
-//! back what no job needs. Uses the same API as every client.
+//! What a server does about a batch system that it can see: submits what waits, looks at what runs,
+//! takes back what no job needs. Uses the same API as every client.
 
+use crate::{Allocator, BatchSystem};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use torc_client::Client;
-use torc_runner::slurm::{Allocator, Slurm};
 
-/// A command that asks for nodes usually sends the request as well and tells its user; this is for
-/// what was not sent.
+/// A command that asks for nodes usually submits the request as well and tells its user; this is for
+/// what was not submitted.
 const LEAVE_TO_OTHERS: Duration = Duration::from_secs(2);
-/// Slurm sends no notice of what becomes of jobs, so it is asked; one query answers for all
+/// A batch system sends no notice of what becomes of jobs, so it is asked; one query answers for all
 /// allocations.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Runs until the server ends; `planned` changes whenever allocations were planned. Does nothing
-/// where Slurm is not installed.
-pub async fn run(client: Client, mut planned: watch::Receiver<u64>) {
-    if !Slurm::is_here() {
-        return;
-    }
-    let allocator = match Allocator::new(client, None) {
+/// Serves the allocations of a server until the server ends; `planned` changes whenever allocations
+/// were planned.
+pub async fn serve<B: BatchSystem>(client: Client, system: B, mut planned: watch::Receiver<u64>) {
+    let allocator = match Allocator::new(client, system, None) {
         Ok(allocator) => allocator,
         Err(error) => {
-            tracing::warn!(%error, "Slurm is here, but allocations cannot be sent");
+            tracing::warn!(%error, "allocations cannot be submitted from here");
             return;
         }
     };
@@ -51,7 +48,7 @@ pub async fn run(client: Client, mut planned: watch::Receiver<u64>) {
     }
 }
 
-async fn send(allocator: &Allocator) {
+async fn send<B: BatchSystem>(allocator: &Allocator<B>) {
     match allocator.submit_waiting(None).await {
         Ok(sent) => sent
             .iter()
@@ -60,7 +57,7 @@ async fn send(allocator: &Allocator) {
     }
 }
 
-async fn look(allocator: &Allocator) {
+async fn look<B: BatchSystem>(allocator: &Allocator<B>) {
     match allocator.sync(None, false, false).await {
         Ok(seen) => {
             let lines = seen.seen.details.iter().chain(&seen.seen.first_misses);
@@ -70,7 +67,7 @@ async fn look(allocator: &Allocator) {
     }
     match allocator.take_back(None).await {
         Ok(ids) => {
-            ids.iter().for_each(|id| tracing::info!(slurm_job = id, "taken back: nothing needs it"))
+            ids.iter().for_each(|id| tracing::info!(batch_job = id, "taken back: nothing needs it"))
         }
         Err(error) => {
             tracing::warn!(%error, "allocations that nothing needs could not be taken back")

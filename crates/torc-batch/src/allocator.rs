@@ -1,39 +1,34 @@
 //! Sends what waits to be sent, exactly once, and tells the server what became of it.
 
-use super::command::Slurm;
+use crate::{BatchSystem, Known, Look, Submission, Submitted};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use torc_client::{Client, Error, Query};
 use torc_model::ids::WorkflowId;
-use torc_model::slurm::script::{Submission, render, walltime_seconds};
-use torc_model::slurm::squeue::{Answer, Row, Submitted};
+use torc_model::slurm::script::walltime_seconds;
 use torc_model::slurm::wire::{
     AllocationView, BeginSubmission, Observation, Observations, ObservedView, SubmissionOrder,
     SubmissionOutcome, SubmissionReport,
 };
-use torc_model::slurm::{Known, Phase, Verdict, observe, sacct};
+use torc_model::slurm::{Phase, Verdict};
 use torc_model::status::AllocationStatus;
 
-/// A request that Slurm took may need a moment until Slurm shows it, and Slurm has no way to be
-/// waited for.
+/// A request that was taken may need a moment until the batch system shows it, and there is no way
+/// to wait for that.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Between two looks for an allocation that is missing.
 const MISSING_PAUSE: Duration = Duration::from_millis(5_500);
 /// Sent at most this often in one go.
 const MAX_TRIES: usize = 3;
-/// Slurm says no for now.
-const LATER: [&str; 4] =
-    ["SubmitJobLimit", "MaxSubmitJob", "job submit limit", "temporarily unable to accept job"];
-
-/// Speaks to Slurm for the server.
+/// Speaks to a batch system for the server.
 #[derive(Clone, Debug)]
-pub struct Allocator {
+pub struct Allocator<B> {
     /// Talks to the server.
     pub client: Client,
-    /// Talks to Slurm.
-    pub slurm: Slurm,
+    /// Gives out nodes.
+    pub system: B,
     /// The program that runs inside an allocation.
     pub program: PathBuf,
     /// Where output goes; `output` beside the workflow unless given.
@@ -68,12 +63,12 @@ pub struct Synced {
     pub seen: ObservedView,
 }
 
-impl Allocator {
+impl<B: BatchSystem> Allocator<B> {
     /// For this process.
-    pub fn new(client: Client, output_dir: Option<PathBuf>) -> std::io::Result<Self> {
+    pub fn new(client: Client, system: B, output_dir: Option<PathBuf>) -> std::io::Result<Self> {
         let program = std::env::current_exe()?;
-        let submitter = format!("{}:{}:{}", crate::sys::hostname(), std::process::id(), now_ms());
-        Ok(Self { client, slurm: Slurm::new(), program, output_dir, submitter })
+        let submitter = format!("{}:{}:{}", hostname(), std::process::id(), now_ms());
+        Ok(Self { client, system, program, output_dir, submitter })
     }
 
     /// Sends what waits, of one workflow or of all.
@@ -117,37 +112,27 @@ impl Allocator {
                     Err(why) => return SubmissionOutcome::Unknown(why),
                 }
             }
-            match self.slurm.submit(&script).await {
+            match self.system.submit(&script).await {
                 Submitted::Id(id) => return SubmissionOutcome::Submitted(id),
-                Submitted::Refused(message) if LATER.iter().any(|text| message.contains(text)) => {
-                    return SubmissionOutcome::Unknown(message);
-                }
+                Submitted::Later(message) => return SubmissionOutcome::Unknown(message),
                 Submitted::Refused(message) => return SubmissionOutcome::Refused(message),
                 Submitted::Ambiguous(message) => {
-                    tracing::warn!(name = order.name, message, "looking whether Slurm took it");
+                    let system = self.system.name();
+                    tracing::warn!(name = order.name, message, "looking whether {system} took it");
                     look_first = true;
                 }
             }
         }
-        SubmissionOutcome::Unknown("Slurm neither took nor refused it".into())
+        SubmissionOutcome::Unknown(format!("{} neither took nor refused it", self.system.name()))
     }
 
     /// The id of the job with this name. Not found counts only when two looks agree.
     async fn find(&self, name: &str) -> Result<Option<String>, String> {
-        for look in 0..2 {
-            match self.slurm.queue().await {
-                Answer::Unreachable(why) => return Err(why),
-                Answer::Rows(rows) => {
-                    if let Some(row) = rows.iter().find(|r| r.name == name) {
-                        return Ok(Some(row.id.split('_').next().unwrap_or(&row.id).to_owned()));
-                    }
-                }
-            }
-            if look == 0 {
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
+        if let Some(id) = self.system.find(name).await? {
+            return Ok(Some(id));
         }
-        Ok(None)
+        tokio::time::sleep(LOOK_AGAIN).await;
+        self.system.find(name).await
     }
 
     fn write_script(&self, order: &SubmissionOrder) -> Result<PathBuf, String> {
@@ -188,7 +173,7 @@ impl Allocator {
         if let Some(jobs) = order.max_parallel_jobs {
             add("max-parallel-jobs", jobs.to_string());
         }
-        let text = render(&Submission {
+        let submission = Submission {
             scheduler: &order.scheduler,
             defaults: &order.defaults,
             name: &order.name,
@@ -198,8 +183,11 @@ impl Allocator {
             work_dir: &work_dir.display().to_string(),
             command: &command,
             one_worker_per_node: order.start_one_worker_per_node,
-        })
-        .map_err(|e| format!("scheduler `{}`: {e}", order.scheduler.name))?;
+        };
+        let text = self
+            .system
+            .script(&submission)
+            .map_err(|e| format!("scheduler `{}`: {e}", order.scheduler.name))?;
         let script = private.join(format!("{}.sh", order.name));
         write_private(&script, &text).map_err(io)?;
         Ok(script)
@@ -252,30 +240,14 @@ impl Allocator {
         if open.is_empty() {
             return Ok((Synced::default(), false));
         }
-        let queue = self.slurm.queue().await;
-        let now = now_ms();
         let known: Vec<Known> = open.iter().map(known).collect();
-        // What is not in the queue, and what waits in it although it has run: only accounting knows
-        // why.
-        let has_ended = |(row, known): &(&AllocationView, &Known)| {
-            let look = observe(known, &queue, None, now);
-            let waits = matches!(look.verdict, Verdict::Alive { phase: Phase::Waiting, .. });
-            look.is_missing || waits && row.started_ms.is_some()
-        };
-        let ended: Vec<String> = open
-            .iter()
-            .zip(&known)
-            .filter(has_ended)
-            .filter_map(|(_, known)| known.slurm_job_id.clone())
-            .collect();
-        let accounting: Option<sacct::Answer> = match ended.is_empty() {
-            true => None,
-            false => Some(self.slurm.accounting(&ended).await),
+        let (looks, unreachable) = match self.system.look(&known, now_ms()).await {
+            Ok(looks) => (looks, None),
+            Err(why) => (known.iter().map(|_| Look::unknown(&why)).collect(), Some(why)),
         };
         let mut items = Vec::new();
         let mut unsettled = false;
-        for (row, known) in open.iter().zip(&known) {
-            let look = observe(known, &queue, accounting.as_ref(), now);
+        for (row, look) in open.iter().zip(looks) {
             // Being sent right now, or interrupted while being sent: its submitter looks for it.
             if look.is_missing && row.status == AllocationStatus::Submitting {
                 continue;
@@ -292,10 +264,6 @@ impl Allocator {
             };
             items.push(observation);
         }
-        let unreachable = match &queue {
-            Answer::Unreachable(why) => Some(why.clone()),
-            Answer::Rows(_) => None,
-        };
         let seen = self.client.observe_allocations(&Observations { items, dry_run }).await?;
         Ok((Synced { looked_at: open.len(), unreachable, seen }, unsettled))
     }
@@ -344,18 +312,19 @@ impl Allocator {
         if unneeded.is_empty() {
             return Ok(Vec::new());
         }
-        // When Slurm does not answer they stay marked, and the next look tries again.
-        let Answer::Rows(rows) = self.slurm.queue().await else { return Ok(Vec::new()) };
+        let known: Vec<Known> = unneeded.iter().map(known).collect();
+        // When it does not answer they stay marked, and the next look tries again.
+        let Ok(looks) = self.system.look(&known, now_ms()).await else { return Ok(Vec::new()) };
         let waits =
-            |row: &Row| matches!(row.verdict(), Verdict::Alive { phase: Phase::Waiting, .. });
-        let is_ours = |row: &&Row| {
-            let is_it =
-                |a: &AllocationView| row.name == a.name && Some(&row.id) == a.slurm_job_id.as_ref();
-            waits(row) && unneeded.iter().any(is_it)
-        };
-        let ids: Vec<String> = rows.iter().filter(is_ours).map(|row| row.id.clone()).collect();
+            |look: &Look| matches!(look.verdict, Verdict::Alive { phase: Phase::Waiting, .. });
+        let ids: Vec<String> = looks
+            .into_iter()
+            .zip(&known)
+            .filter(|(look, known)| waits(look) && look.slurm_job_id == known.slurm_job_id)
+            .filter_map(|(look, _)| look.slurm_job_id)
+            .collect();
         if !ids.is_empty() {
-            self.slurm.cancel(&ids).await;
+            self.system.cancel(&ids).await;
         }
         // Slurm's word is no proof, and some may have ended otherwise: a look tells.
         self.sync(workflow, false, false).await?;
@@ -369,7 +338,12 @@ fn known(row: &AllocationView) -> Known {
         name: row.name.clone(),
         array_task: row.array_task,
         missing_since_ms: row.missing_since_ms,
+        has_started: row.started_ms.is_some(),
     }
+}
+
+fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn now_ms() -> i64 {

@@ -63,8 +63,8 @@ impl Slurm {
         sacct::read(ran.code, &ran.stdout, &ran.stderr)
     }
 
-    /// Sends a script.
-    pub async fn submit(&self, script: &Path) -> Submitted {
+    /// Submits a script.
+    pub(super) async fn sbatch(&self, script: &Path) -> Submitted {
         let arguments = ["--parsable".to_owned(), script.display().to_string()];
         let ran = run("sbatch", &arguments, SUBMIT_LIMIT).await;
         squeue::submitted(ran.code, &ran.stdout, &ran.stderr)
@@ -73,7 +73,7 @@ impl Slurm {
     /// Asks Slurm to end these jobs. Whether it did, only a later look tells. Without `--state` or
     /// `--name`: with any such filter Slurm 22.05 cancels all waiting tasks of an array instead of
     /// the one that was named.
-    pub async fn cancel(&self, ids: &[String]) {
+    pub(super) async fn scancel(&self, ids: &[String]) {
         let ran = run("scancel", ids, QUERY_LIMIT).await;
         if ran.code != Some(0) {
             tracing::warn!(code = ?ran.code, message = squeue::last_line(&ran.stderr), "scancel failed");
