@@ -247,8 +247,11 @@ impl Case<'_> {
                 Shape::Steps { .. } => word == Word::StepEnd(STEPS, code),
                 _ => word == Word::End(code),
             };
+            // An attempt that resumes may find that its predecessor ended the last step, too.
+            let resumes = job.shape == Shape::Steps { resumes: true };
             let ended = |attempt: i64, code: i64| {
-                lines.iter().any(|l| l.attempt == attempt && is_end(l.word, code))
+                let is_its = |l: &Line| l.attempt == attempt || resumes && l.attempt < attempt;
+                lines.iter().any(|l| is_its(l) && is_end(l.word, code))
             };
             let mut completed = 0;
             for attempt in self.attempts(&job.name) {
@@ -616,6 +619,23 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_that_resumes_after_the_last_step_did_happen() {
+        let mut forged = Forged::sound();
+        let created = &mut forged.history.workflows[0];
+        let first = created.attempts.iter_mut().find(|a| a.job_name == "resuming").unwrap();
+        let job = first.job_id.0;
+        *first =
+            AttemptView { return_code: Some(-128), ..attempt(job, "resuming", 1, "failed", 0) };
+        created.attempts.push(attempt(job, "resuming", 2, "completed", 0));
+        let of_job = |d: &Delivery| d.body["job_id"] == job;
+        forged.deliveries.retain(|d| !of_job(d));
+        let mut lost = delivery(job, 1, "failed");
+        lost.body["will_retry"] = true.into();
+        forged.deliveries.extend([lost, delivery(job, 2, "completed")]);
+        assert_eq!(forged.violations(), [""; 0]);
+    }
+
+    #[test]
     fn every_kind_of_violation_is_found_in_a_forged_journal() {
         let line = |word, attempt, at| Line { word, run: 1, attempt, pid: 2, at };
         type Forgery<'a> = Box<dyn Fn(&mut Forged) + 'a>;
@@ -676,6 +696,10 @@ mod tests {
             (
                 "step 3: a step ran before those before it",
                 Box::new(|f| f.lines("stepwise").retain(|l| l.word != Word::StepEnd(2, 0))),
+            ),
+            (
+                "resuming: attempt 1 counts, but did not happen",
+                Box::new(|f| f.lines("resuming").retain(|l| l.word != Word::StepEnd(3, 0))),
             ),
             (
                 "step 1: a step ran too often",

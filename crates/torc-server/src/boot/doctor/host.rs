@@ -36,7 +36,8 @@ struct Runners {
 struct Runner {
     id: RunnerId,
     has_ended: bool,
-    /// The database says that something of it runs.
+    /// The database says that something of it runs, or cannot tell: actions for every worker are
+    /// not written down one by one.
     has_work: bool,
 }
 
@@ -51,7 +52,7 @@ impl Runners {
         let mut statement = db.prepare(
             "SELECT c.id, c.ended_ms IS NOT NULL, EXISTS (SELECT 1 FROM attempt a WHERE a.compute_node_id = c.id
                 AND a.ended_ms IS NULL) OR EXISTS (SELECT 1 FROM workflow_action w WHERE w.executed_by = c.id
-                AND w.state = 'claimed')
+                AND w.state = 'claimed' OR w.workflow_id = c.workflow_id AND w.persistent)
              FROM compute_node c WHERE c.hostname = ?1 AND c.kind <> 'recovery'",
         )?;
         let rows = statement.query_map([identity::hostname()], |row| {
