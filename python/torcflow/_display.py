@@ -44,9 +44,9 @@ def watch(executor: Executor, interval: float) -> None:
     """Shows progress until every call has ended."""
     handle: Any = None
     if _in_notebook():
-        from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
+        import importlib
 
-        handle = display(executor, display_id=True)
+        handle = importlib.import_module("IPython.display").display(executor, display_id=True)
     last = ""
     while True:
         left = [future for future in executor.futures if not future.done()]

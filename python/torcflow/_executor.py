@@ -63,6 +63,8 @@ if TYPE_CHECKING:
         from typing_extensions import ParamSpec
     import pandas
 
+    from ._api import Client
+
     P = ParamSpec("P")
 
 T = TypeVar("T")
@@ -544,10 +546,10 @@ class _Core:
                 timeout = max(0.0, end - now)
             else:
                 timeout = TICK_SECONDS
-        ready, _, _ = select.select([self.news, self.wake_read], [], [], timeout)
-        for source in ready:
+        select.select([self.news.fileno(), self.wake_read], [], [], timeout)
+        for source in (self.news.fileno(), self.wake_read):
             try:
-                while source.recv(64) if source is self.news else os.read(self.wake_read, 4096):
+                while os.read(source, 4096):
                     continue
             except BlockingIOError:
                 continue
@@ -1024,7 +1026,12 @@ class _Core:
         tried = [job for job in tried if job["name"] not in batch.refused]
         if tried:
             body = {"job_ids": [job["id"] for job in tried], "by": "torcflow"}
-            answer = connection.request("POST", f"/workflows/{batch.workflow}/recover", body=body)
+            try:
+                answer = connection.request("POST", f"/workflows/{batch.workflow}/recover", body=body)
+            except ApiError as error:
+                if error.code != "nothing_to_recover":
+                    raise
+                answer = {"jobs_to_retry": [], "reopened": [], "jobs": []}
             again = set(answer["jobs_to_retry"]) | set(answer["reopened"])
             # A job that is not in the answer has been recovered by `torc watch` meanwhile.
             looked_at = {job["job_id"] for job in answer["jobs"]}
@@ -1192,8 +1199,12 @@ class _Core:
     def why(self, place: tuple[int, str]) -> str:
         connection = self.engine.server()
         view = connection.request("GET", f"/jobs/{self._job_id(connection, place)}/why")
-        lines = [f"{place[1]} (workflow {place[0]}): {view['summary']}", *view["details"], *view["hints"]]
-        return "\n".join(lines)
+        lines = [f"{place[1]} (workflow {place[0]}): {view['summary']}"]
+        if (view.get("diagnosis") or {}).get("summary"):
+            lines.append(view["diagnosis"]["summary"])
+        for change in view.get("adjustments") or []:
+            lines.append(f"{change['field']} {change.get('from')} -> {change['to']}: {change['why']}")
+        return "\n".join(lines + view["details"] + view["hints"])
 
     def logs(self, place: tuple[int, str], stream: str) -> str:
         connection = self.engine.server()
@@ -1216,6 +1227,15 @@ class _Core:
         return function, _fill(args, values), _fill(kwargs, values)
 
     # --- The end
+
+    def unsent(self) -> bool:
+        """Calls are on their way to the server."""
+        with self.lock:
+            held = {id(future) for future in self.held}
+            return any(
+                future._place is None and not future.done() and id(future) not in held
+                for future in self.futures.values()
+            )
 
     def wait_all(self) -> None:
         self.hurry()
@@ -1282,7 +1302,7 @@ def _at_exit() -> None:
     for core in list(_alive):
         deadline = time.monotonic() + 30.0
         core.hurry()
-        while core.queue and core.broken is None and time.monotonic() < deadline:
+        while core.unsent() and core.broken is None and time.monotonic() < deadline:
             time.sleep(0.01)
         core._remove_socket()
 
@@ -1326,11 +1346,10 @@ def _dependency_failed(need: Future[Any]) -> DependencyFailed:
 def _remote_error(payload: bytes) -> BaseException:
     pickled, text = pickle.loads(payload)
     try:
-        error = pickle.loads(pickled)
+        read = pickle.loads(pickled)
     except Exception as broken:
-        error = JobError(f"it raised an exception that cannot be read here: {broken}")
-    if not isinstance(error, BaseException):
-        error = JobError(f"it raised {error!r}")
+        read = JobError(f"it raised an exception that cannot be read here: {broken}")
+    error: BaseException = read if isinstance(read, BaseException) else JobError(f"it raised {read!r}")
     error.__cause__ = RemoteTraceback(text)
     return error
 
@@ -1519,7 +1538,7 @@ class Executor(concurrent.futures.Executor):
         """The address of its server."""
         return None if self._core.backend == "debug" else self._core.engine.server().url
 
-    def client(self) -> Any:
+    def client(self) -> Client:
         """A `torcflow.Client` of its server."""
         from ._api import Client
 
@@ -1558,7 +1577,7 @@ class Executor(concurrent.futures.Executor):
             core.submit(new, at_once)
         return futures
 
-    def map(  # type: ignore[override]
+    def map(
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
@@ -1609,7 +1628,7 @@ class Executor(concurrent.futures.Executor):
             values.append(None if future.cancelled() or error is not None else future.result())
             states.append("canceled" if future.cancelled() else "failed" if error is not None else "done")
             errors.append(None if error is None else f"{type(error).__name__}: {error}")
-        new = frame.copy()
+        new: pandas.DataFrame = frame.copy()
         new[result] = values
         new["torc_status"] = states
         new["torc_error"] = errors
@@ -1674,7 +1693,8 @@ class Executor(concurrent.futures.Executor):
             for row, future in zip(rows, self.futures):
                 value = known.get(future._torcflow_name)
                 row["seconds"] = None if value is None else value.seconds
-        return pandas.DataFrame(rows)
+        frame: pandas.DataFrame = pandas.DataFrame(rows)
+        return frame
 
     def forget(self) -> int:
         """Deletes the stored results; how many there were."""
@@ -1737,8 +1757,8 @@ def _results(
         for future in futures:
             yield one(future)
         return
-    for future in concurrent.futures.as_completed(futures, timeout):
-        yield one(cast("Future[T]", future))
+    for ended in concurrent.futures.as_completed(futures, timeout):
+        yield one(cast("Future[T]", ended))
 
 
 def _debug(core: _Core, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[T]:

@@ -60,7 +60,7 @@ def _title(function: Any) -> str:
 class Walk:
     """Feeds a canonical form of values to a hash."""
 
-    def __init__(self, update: Callable[[bytes], None]) -> None:
+    def __init__(self, update: Callable[[Any], None]) -> None:
         self.update = update
         self.modules: dict[str, str] = {}
         # Objects that are being walked, by id: a cycle is fed as the distance to its beginning.
@@ -132,7 +132,9 @@ class Walk:
             import numpy
 
             self.update(f"ndarray {value.dtype.str} {value.shape}:".encode())
-            self.update(memoryview(numpy.ascontiguousarray(value)).cast("B") if value.size else b"")
+            array: Any = numpy.ascontiguousarray(value)
+            # Times and the like have no buffer of their own.
+            self.update(memoryview(array.view("u1").reshape(-1)) if value.size else b"")
         elif isinstance(getattr(value, "__wrapped_call__", None), types.FunctionType):
             self.value(value.__wrapped_call__, path)  # a `@task`
         else:

@@ -6,21 +6,27 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Iterator, Optional, TypeVar, Union, overload
 
-if sys.version_info >= (3, 10):
-    from typing import ParamSpec
-
+if TYPE_CHECKING:
+    if sys.version_info >= (3, 10):
+        from typing import ParamSpec
+    else:
+        from typing_extensions import ParamSpec
     P = ParamSpec("P")
-elif TYPE_CHECKING:
-    from typing_extensions import ParamSpec
+    T = TypeVar("T")
 
-    P = ParamSpec("P")
+    class _Base(Generic[P, T]):
+        pass
 else:
-    P = TypeVar("P")
+
+    class _Base:
+        """Python 3.9 has no `ParamSpec`; only type checkers need it."""
+
+        def __class_getitem__(cls, _):
+            return cls
+
 
 if TYPE_CHECKING:
     from ._executor import Executor, Future
-
-T = TypeVar("T")
 
 _executors: dict[Any, Any] = {}
 
@@ -39,13 +45,8 @@ def _default_executor() -> Executor:
     return executor
 
 
-if sys.version_info >= (3, 10) or TYPE_CHECKING:
-    _Base = Generic[P, T]
-else:
-    _Base = Generic[T]
 
-
-class Task(_Base):  # type: ignore[misc,valid-type]
+class Task(_Base["P", "T"]):
     """A function with its wishes. Called, it runs here like any function."""
 
     def __init__(self, function: Callable[P, T], executor: Optional[Executor], options: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ mod outcomes;
 mod page;
 mod page_walk;
 mod places;
+mod python;
 mod real_agents;
 mod real_clients;
 mod recovery;

@@ -1,0 +1,266 @@
+"""The executor on this machine, with the real program."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import dataclasses
+import functools
+import os
+import stat
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torcflow
+
+
+def square(x: int) -> int:
+    return x * x
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def total(values: list[int]) -> int:
+    return sum(values)
+
+
+def picky(x: int) -> int:
+    if x == 3:
+        raise ValueError("three is refused")
+    return x
+
+
+def count(path: str, x: int) -> int:
+    with open(path, "a") as file:
+        file.write(f"{x}\n")
+    return x
+
+
+def nothing(x: int) -> int:
+    return x
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+def mirrored(point: Point) -> Point:
+    return Point(point.y, point.x)
+
+
+def test_is_an_executor_of_the_standard_library(local: torcflow.Executor) -> None:
+    assert isinstance(local, concurrent.futures.Executor)
+    futures = [local.submit(square, n) for n in range(4)]
+    assert all(isinstance(future, concurrent.futures.Future) for future in futures)
+    done, left = concurrent.futures.wait(futures)
+    assert not left
+    assert sorted(future.result() for future in concurrent.futures.as_completed(done)) == [0, 1, 4, 9]
+    assert futures[3].done() and not futures[3].cancelled()
+
+
+def test_a_future_as_argument_is_a_dependency(local: torcflow.Executor) -> None:
+    first = local.submit(square, 3)
+    second = local.submit(add, first, 1)
+    third = local.submit(total, [first, second, 5])
+    assert third.result() == 9 + 10 + 5
+    # An argument that has ended before is handed over as well.
+    assert local.submit(add, third, b=second).result() == 34
+
+
+def test_map_keeps_the_order_and_packs_calls(local: torcflow.Executor) -> None:
+    assert list(local.map(add, range(300), range(300))) == [2 * n for n in range(300)]
+    jobs = {future.job for future in local.futures}
+    assert len(jobs) < 100, "many calls share a job"
+    assert sorted(local.map(square, range(300), ordered=False)) == sorted(n * n for n in range(300))
+
+
+def test_map_gives_exceptions_in_their_place(local: torcflow.Executor) -> None:
+    results = list(local.map(picky, range(6), chunksize=6, return_exceptions=True))
+    assert [r for r in results if not isinstance(r, Exception)] == [0, 1, 2, 4, 5]
+    assert isinstance(results[3], ValueError)
+    with pytest.raises(ValueError, match="three is refused"):
+        list(local.map(picky, range(6)))
+    assert list(local.failures()) == ["ValueError: three is refused"]
+
+
+def test_lambdas_closures_dataclasses_partials_and_keywords(local: torcflow.Executor) -> None:
+    factor = 7
+    assert local.submit(lambda x: x * factor, 6).result() == 42
+    assert local.submit(mirrored, Point(1, 2)).result() == Point(2, 1)
+    assert local.submit(functools.partial(add, 1), b=2).result() == 3
+    assert local.submit(Point(1, 2).__eq__, Point(1, 2)).result() is True
+
+
+def test_numpy_travels_and_large_results_become_blobs(local: torcflow.Executor) -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(100_000)
+    result = local.submit(lambda a: a * 2, array).result()
+    assert (result == array * 2).all()
+    blobs = [path for path in Path(local.directory, "blobs").glob("*/*") if path.stat().st_size > 100_000]
+    assert blobs, "a large result is a file"
+    # A large result as an argument of another call.
+    doubled = local.submit(lambda a: a * 2, array)
+    assert local.submit(lambda a: int(a.sum()), doubled).result() == int(array.sum()) * 2
+
+
+def test_the_same_call_is_found_again_and_fresh_runs_it_again(flow: Path) -> None:
+    log = str(flow / "log")
+    for _ in range(2):
+        with torcflow.Executor("test", backend="local") as executor:
+            assert list(executor.map(count, [log] * 5, range(5))) == list(range(5))
+    assert executor.progress().known == 5
+    assert sorted(Path(log).read_text().split()) == ["0", "1", "2", "3", "4"]
+    with torcflow.Executor("test", backend="local", fresh=True) as executor:
+        assert executor.submit(count, log, 0).result() == 0
+    assert Path(log).read_text().split().count("0") == 2
+    with torcflow.Executor("test", backend="local", cache=False) as executor:
+        futures = [executor.submit(count, log, 0) for _ in range(2)]
+        assert [future.result() for future in futures] == [0, 0]
+    assert Path(log).read_text().split().count("0") == 4
+
+
+def test_a_key_and_a_change_of_the_code_make_another_call(local: torcflow.Executor) -> None:
+    first = local.submit(square, 2)
+    assert local.submit(square, 2) is first
+    assert local.options(key=1).submit(square, 2).name != first.name
+    made: list[Any] = []
+    for text in ("def f(x): return x + 1", "def f(x): return x + 2", "def f(x):\n\n    return x + 1"):
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(text, names)
+        made.append(local.submit(names["f"], 1))
+    assert [future.result() for future in made] == [2, 3, 2]
+    assert made[0].name == made[2].name, "lines do not count, code does"
+
+
+def test_results_are_in_a_directory_of_the_owner_and_bounded(flow: Path) -> None:
+    with torcflow.Executor("test", backend="local", max_store="1m") as executor:
+        for n in range(4):
+            executor.submit(lambda size, n: bytes(size), 400_000, n).result()
+        assert stat.S_IMODE(os.stat(executor.directory).st_mode) == 0o700
+    with torcflow.Executor("test", backend="local", max_store="1m") as executor:
+        progress = executor.progress()
+        assert progress.stored == 2 and progress.stored_bytes < 1 << 20
+        assert "2 results stored" in str(progress)
+        assert executor.forget() == 2
+        assert executor.progress().stored == 0
+    torcflow.forget("test")
+    assert not Path(executor.directory).exists()
+
+
+def test_options_are_checked_with_the_nearest_word(local: torcflow.Executor) -> None:
+    with pytest.raises(TypeError, match="did you mean 'memory'"):
+        local.options(memroy="1g")
+    with pytest.raises(ValueError, match="no duration"):
+        local.options(time="soon")
+    with pytest.raises(ValueError, match="'debug'|debug"):
+        torcflow.Executor("x", backend="cloud")
+    with pytest.raises(ValueError, match="no name"):
+        torcflow.Executor("../x")
+
+
+def test_a_future_can_be_awaited(local: torcflow.Executor) -> None:
+    async def both() -> list[int]:
+        return list(await asyncio.gather(local.submit(square, 5), asyncio.wrap_future(local.submit(square, 6))))
+
+    assert asyncio.run(both()) == [25, 36]
+
+
+def test_a_call_can_be_canceled(local: torcflow.Executor) -> None:
+    future = local.submit(time.sleep, 60)
+    while not future.running():
+        time.sleep(0.05)
+    began = time.monotonic()
+    assert future.cancel()
+    assert isinstance(future.exception(), torcflow.Canceled)
+    assert time.monotonic() - began < 30
+    other = local.submit(time.sleep, 61)
+    assert other.cancel() and other.cancelled()
+
+
+def test_options_reach_the_job(local: torcflow.Executor) -> None:
+    future = local.options(cpus=2, memory="300m", time="10m", retries=1, priority=3).submit(square, 9)
+    assert future.result() == 81
+    assert future.job is not None
+    with local.client() as client:
+        (job,) = client.list_jobs(workflow_id=future.job[0])["items"]
+        assert (job["num_cpus"], job["memory"], job["priority"]) == (2, "300m", 3)
+        assert job["failure_handler"] == "retry1"
+
+
+def test_a_context_tells_of_the_job(local: torcflow.Executor) -> None:
+    def look() -> Any:
+        import torcflow
+
+        context = torcflow.context()
+        return context.job_name, context.attempt, context.time_left, os.path.isdir(context.checkpoint_dir)
+
+    name, attempt, left, there = local.options(time=60).submit(look).result()
+    assert name.startswith("look-") and attempt == 1 and 0 < left <= 60 and there
+
+
+def test_map_frame_returns_the_frame_with_results_and_errors(local: torcflow.Executor) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = local.map_frame(picky, pandas.DataFrame({"x": [1, 3, 5]}))
+    assert list(frame["torc_status"]) == ["done", "failed", "done"]
+    assert frame["torc_error"][1] == "ValueError: three is refused"
+    assert [frame["result"][0], frame["result"][2]] == [1, 5]
+    table = local.dataframe()
+    assert sorted(table["status"]) == ["done", "done", "failed"]
+    assert set(table["function"]) == {"picky"}
+
+
+def test_debug_runs_here(flow: Path) -> None:
+    thread = threading.get_ident()
+    with torcflow.Executor("test", backend="debug") as executor:
+        future = executor.submit(threading.get_ident)
+        assert future.result() == thread
+        assert executor.submit(add, executor.submit(square, 2), 1).result() == 5
+        bad = executor.submit(picky, 3)
+        assert isinstance(bad.exception(), ValueError)
+        assert isinstance(executor.submit(add, bad, 1).exception(), torcflow.DependencyFailed)
+        with pytest.raises(ValueError):
+            bad.reproduce()
+        assert list(executor.map(square, range(3))) == [0, 1, 4]
+    assert not (flow / "flow").exists()
+
+
+def test_a_task_runs_here_and_there(flow: Path) -> None:
+    with torcflow.Executor("test", backend="local") as executor:
+
+        @torcflow.task(executor=executor, cpus=1)
+        def cube(x: int) -> int:
+            return x**3
+
+        assert cube(2) == 8 and cube.local(3) == 27
+        assert cube.submit(4).result() == 64
+        assert list(cube.map(range(3))) == [0, 1, 8]
+        # A task in another task's code travels as its function.
+        assert executor.submit(lambda x: cube(x) + 1, 2).result() == 9
+        with pytest.raises(TypeError, match="did you mean 'cpus'"):
+            torcflow.task(cpu=1)(square)
+
+
+def test_ten_thousand_calls_are_quick(local: torcflow.Executor) -> None:
+    # The time that is promised holds on two idle cores; here it must only not be lost by a factor.
+    began = time.monotonic()
+    assert sum(local.map(nothing, range(10_000))) == sum(range(10_000))
+    assert time.monotonic() - began < 60
+
+
+def test_slow_calls_of_an_unknown_function_are_spread(local: torcflow.Executor) -> None:
+    def nap(x: int) -> int:
+        time.sleep(0.4)
+        return x
+
+    cpus = len(os.sched_getaffinity(0))
+    calls = cpus * 4 * 8
+    assert list(local.map(nap, range(calls))) == list(range(calls))
+    workflows = {future.job[0] for future in local.futures if future.job}
+    assert len(workflows) > 1, "jobs gave back what did not fit into their time"

@@ -1,0 +1,1058 @@
+# Written by generate_client.py from docs/openapi.json; do not edit.
+"""The types of the API. For type checkers only: answers are plain dictionaries."""
+
+from typing import Any, Literal
+
+from typing_extensions import NotRequired, TypedDict
+
+class ActRequest(TypedDict):
+    action: ActWord
+    by: NotRequired[str | None]
+    dry_run: NotRequired[bool]
+    value: NotRequired[str | None]
+    where: NotRequired[str]
+    workflow_id: WorkflowId
+class ActView(TypedDict):
+    command: str
+    done: int
+    dry_run: bool
+    matched: int
+    names: list[str]
+    notes: list[str]
+    others: int
+    skipped: list[list[str | int]]
+ActWord = Literal['retry', 'recover', 'cancel', 'hold', 'release', 'fail', 'priority', 'memory', 'runtime']
+Action = Literal['more_memory', 'more_time', 'again', 'skip', 'impossible']
+ActionId = int
+class ActionPacket(TypedDict):
+    id: ActionId
+    trigger: Trigger
+    what: dict[str, Any]
+class ActionReport(TypedDict):
+    error: NotRequired[str | None]
+    return_code: int
+    runner_id: RunnerId
+ActionState = Literal['waiting', 'triggered', 'claimed', 'executed', 'failed']
+class ActionView(TypedDict):
+    error: NotRequired[str | None]
+    executed_by: NotRequired[RunnerId | None]
+    executed_ms: NotRequired[int | None]
+    id: ActionId
+    is_recovery: bool
+    job_ids: list[JobId]
+    persistent: bool
+    state: ActionState
+    trigger_type: Trigger
+    what: dict[str, Any]
+    workflow_id: WorkflowId
+Adjustable = Literal['memory', 'runtime', 'timeout']
+AdjustmentView = dict[str, Any]
+AllocationEnd = Literal['reported', 'vanished', 'left', 'refused', 'not_sent']
+AllocationStatus = Literal['planned', 'submitting', 'pending', 'active', 'complete']
+class AllocationView(TypedDict):
+    action_id: NotRequired[ActionId | None]
+    array_task: NotRequired[int | None]
+    cause: NotRequired[Cause | None]
+    created_ms: int
+    ended_as: NotRequired[AllocationEnd | None]
+    ended_ms: NotRequired[int | None]
+    id: int
+    max_parallel_jobs: NotRequired[int | None]
+    missing_since_ms: NotRequired[int | None]
+    name: str
+    reason: NotRequired[str | None]
+    run_id: int
+    runners: int
+    scheduler: str
+    scheduler_id: int
+    slurm_job_id: NotRequired[str | None]
+    start_one_worker_per_node: bool
+    started_ms: NotRequired[int | None]
+    state: NotRequired[str | None]
+    status: AllocationStatus
+    submitted_ms: NotRequired[int | None]
+    unneeded_since_ms: NotRequired[int | None]
+    was_too_short: bool
+    workflow_id: WorkflowId
+class Allocations(TypedDict):
+    items: list[AllocationView]
+AttemptId = int
+class AttemptPacket(TypedDict):
+    attempt_id: int
+    command: str
+    env: NotRequired[dict[str, str]]
+    id: AttemptId
+    invocation_script: NotRequired[str | None]
+    job_id: JobId
+    job_name: str
+    lists: NotRequired[list[list[str]]]
+    memory_bytes: NotRequired[int | None]
+    num_cpus: int
+    num_gpus: int
+    num_nodes: int
+    output_files: NotRequired[list[FileRef]]
+    recovery: NotRequired[RecoveryScript | None]
+    run_id: int
+    stdio: NotRequired[dict[str, Any] | None]
+    steps: NotRequired[Any]
+    strictness: NotRequired[dict[str, Any]]
+    time_limit_seconds: NotRequired[int | None]
+    token: str
+class AttemptRef(TypedDict):
+    id: AttemptId
+    token: str
+AttemptState = Literal['queued', 'claimed', 'running', 'completed', 'failed', 'canceled', 'terminated']
+class AttemptView(TypedDict):
+    attempt_id: int
+    cause: NotRequired[Cause | None]
+    claimed_ms: NotRequired[int | None]
+    compute_node_id: NotRequired[RunnerId | None]
+    cpu_seconds: NotRequired[float | None]
+    created_ms: int
+    decision: NotRequired[str | None]
+    detail: NotRequired[EndDetail | None]
+    ended_by: NotRequired[EndedBy | None]
+    ended_ms: NotRequired[int | None]
+    error: NotRequired[str | None]
+    evidence: list[Evidence]
+    exec_seconds: NotRequired[float | None]
+    hostname: NotRequired[str | None]
+    id: AttemptId
+    job_id: JobId
+    job_name: str
+    memory_bytes: NotRequired[int | None]
+    not_before_ms: NotRequired[int | None]
+    observed: NotRequired[Observed | None]
+    origin: Origin
+    outcome: NotRequired[Outcome | None]
+    peak_cpu_percent: NotRequired[float | None]
+    peak_memory_bytes: NotRequired[int | None]
+    pid: NotRequired[int | None]
+    recovery: NotRequired[RecoveryScript | None]
+    retry_of: NotRequired[AttemptId | None]
+    return_code: NotRequired[int | None]
+    rule: NotRequired[int | None]
+    run_id: int
+    script: NotRequired[ScriptResult | None]
+    signal: NotRequired[int | None]
+    started_ms: NotRequired[int | None]
+    state: AttemptState
+    stderr_path: NotRequired[str | None]
+    stderr_tail: NotRequired[str | None]
+    stderr_tail_start: NotRequired[int | None]
+    stdout_path: NotRequired[str | None]
+    steps: NotRequired[Any]
+    time_limit_seconds: NotRequired[int | None]
+    workflow_id: WorkflowId
+class BeginSubmission(TypedDict):
+    submitter: NotRequired[str]
+    workflow_id: NotRequired[int | None]
+class CancelJobs(TypedDict):
+    job_ids: list[JobId]
+class CanceledJobs(TypedDict):
+    job_ids: list[JobId]
+class Capacity(TypedDict):
+    ignore_resources: NotRequired[bool]
+    max_parallel_jobs: NotRequired[int | None]
+    memory_bytes: NotRequired[int]
+    num_cpus: NotRequired[int]
+    num_gpus: NotRequired[int]
+    num_nodes: NotRequired[int]
+Cause = Literal['exit', 'signal', 'oom', 'timeout', 'missing_output', 'spawn_error', 'lost', 'preempted', 'node_fail', 'walltime', 'canceled', 'stopped', 'checkpoint']
+Change = TypedDict('Change', {'field': Adjustable, 'from': NotRequired[int | None], 'to': int})
+class ClaimRequest(TypedDict):
+    capacity: Capacity
+    completed: NotRequired[list[CompletionReport]]
+    is_alone: NotRequired[bool | None]
+    key: str
+    limit: int
+    prefetch: NotRequired[int]
+    runner_id: RunnerId
+    started: NotRequired[list[StartReport]]
+    strict_scheduler_match: NotRequired[bool]
+    time_left_seconds: NotRequired[int | None]
+    wait_seconds: NotRequired[float]
+class ClaimResponse(TypedDict):
+    actions: list[ActionPacket]
+    attempts: list[AttemptPacket]
+    cancel: list[AttemptId]
+    completed: list[ReportResult]
+    idle: bool
+    is_alone: NotRequired[bool]
+    reason: NotRequired[str | None]
+    started: list[ReportResult]
+    workflow_complete: bool
+class Classification(TypedDict):
+    action: Verdict
+    confidence: NotRequired[float | None]
+    evidence: NotRequired[list[str]]
+    fingerprint: NotRequired[str | None]
+    job_id: NotRequired[JobId | None]
+    memory: NotRequired[Memory | None]
+    reason: NotRequired[str | None]
+    runtime: NotRequired[Runtime | None]
+ClassificationState = Literal['applied', 'held', 'rejected', 'superseded']
+class ClassificationView(TypedDict):
+    action: Verdict
+    agent: NotRequired[str | None]
+    attempt_id: int
+    by: str
+    changes: list[Change]
+    confidence: NotRequired[float | None]
+    created_ms: int
+    decided_by: NotRequired[str | None]
+    decided_ms: NotRequired[int | None]
+    evidence: list[str]
+    fingerprint: NotRequired[str | None]
+    id: int
+    job_id: JobId
+    job_name: str
+    note: NotRequired[str | None]
+    outcome: NotRequired[RetryOutcome | None]
+    outcome_ms: NotRequired[int | None]
+    reason: NotRequired[str | None]
+    run_id: int
+    state: ClassificationState
+    workflow_id: WorkflowId
+class ClassifyJob(TypedDict):
+    action: Verdict
+    attempt_id: int
+    changes: list[Change]
+    job_id: JobId
+    name: str
+    note: NotRequired[str | None]
+    state: ClassificationState
+class ClassifyRequest(TypedDict):
+    agent: NotRequired[str | None]
+    by: NotRequired[str | None]
+    classifications: list[Classification]
+    dry_run: NotRequired[bool]
+class ClassifyView(TypedDict):
+    dry_run: bool
+    jobs_canceled: int
+    jobs_held: int
+    jobs_to_fail: int
+    jobs_to_retry: int
+    results: list[ClassifyJob]
+    still_pending: int
+    total_classifications: int
+    workflow_id: WorkflowId
+class CompletionBatch(TypedDict):
+    items: list[CompletionReport]
+    runner_id: RunnerId
+CompletionReport = dict[str, Any]
+class Counts(TypedDict):
+    failed_other: int
+    failed_same: int
+    succeeded: int
+    tries: int
+class CreateFailureHandler(TypedDict):
+    name: str
+    rules: str
+    workflow_id: WorkflowId
+class CreateReservation(TypedDict):
+    reserved_by: str
+    scope: NotRequired[str]
+    ttl_seconds: NotRequired[int | None]
+class CreateUiCode(TypedDict):
+    label: NotRequired[str | None]
+    scope: PageScope
+class CreateUiSession(TypedDict):
+    code: str
+    remember: NotRequired[bool]
+class CreateWebhook(TypedDict):
+    allow_private: NotRequired[bool]
+    events: NotRequired[list[str]]
+    secret: NotRequired[str | None]
+    url: str
+    workflow_id: NotRequired[WorkflowId | None]
+class CreateWorkflow(TypedDict):
+    directory: NotRequired[str | None]
+    force: NotRequired[bool]
+    initialize: NotRequired[bool]
+    key: NotRequired[str | None]
+    spec: dict[str, Any]
+    user: NotRequired[str | None]
+class CriticalJob(TypedDict):
+    job_id: JobId
+    name: str
+    seconds: float
+    status: JobStatus
+class CriticalPathView(TypedDict):
+    elapsed_seconds: float
+    jobs: list[CriticalJob]
+    length: int
+    lost_seconds: float
+    seconds: float
+    waited_seconds: float
+    work_cpu_seconds: float
+    workflow_id: WorkflowId
+DeliveryState = Literal['pending', 'delivered', 'dead']
+class DeliveryView(TypedDict):
+    created_ms: int
+    delivered_ms: NotRequired[int | None]
+    event: str
+    id: int
+    last_error: NotRequired[str | None]
+    next_try_ms: NotRequired[int | None]
+    payload: dict[str, Any]
+    state: DeliveryState
+    tries: int
+    webhook_id: int
+class Diagnosis(TypedDict):
+    confidence: float
+    doubts: list[str]
+    kind: Kind
+    nature: Nature
+    needs: NotRequired[Needs]
+    proof: list[Proof]
+    rule: NotRequired[str | None]
+    summary: str
+EndDetail = Literal['recovery_script', 'told_to_stop', 'step_exit', 'step_signal', 'step_timeout', 'step_spawn', 'step_agent', 'step_expect', 'step_validation', 'step_capture', 'step_variable', 'step_walltime']
+EndedBy = Literal['runner', 'recovery', 'unstarted', 'dropped']
+class ErrorBody(TypedDict):
+    error: ErrorInfo
+ErrorCode = Literal['action_running', 'allocations_open', 'already_initialized', 'archived', 'being_canceled', 'body_too_large', 'busy', 'canceled', 'code_used', 'default_handler', 'duplicate_allocation', 'file_system_hangs', 'forbidden', 'incomplete_body', 'internal', 'invalid', 'invalid_body', 'invalid_field', 'invalid_json', 'invalid_path', 'invalid_query', 'invalid_spec', 'job_running', 'max_retries_exceeded', 'run_changed', 'method_not_allowed', 'missing_files', 'name_taken', 'no_such_item', 'not_a_map', 'not_classified', 'not_found', 'not_initialized', 'not_opted_in', 'nothing_to_recover', 'other_graph', 'out_of_space', 'recovering', 'reservation_ended', 'reserved', 'rounds_exhausted', 'run_mismatch', 'runner_ended', 'shutting_down', 'superseded', 'timeout', 'too_many_allocations', 'unauthorized', 'unavailable', 'unknown_host', 'unsupported_media_type', 'workflow_canceled', 'wrong_status', 'wrong_token', 'wrong_workflow']
+class ErrorInfo(TypedDict):
+    code: ErrorCode
+    field: NotRequired[str | None]
+    hint: NotRequired[str | None]
+    message: str
+EventKind = Literal['action_executed', 'action_triggered', 'allocation_ended', 'allocation_explained', 'allocation_requeued', 'allocation_started', 'allocation_unneeded', 'allocations_planned', 'allocations_refused', 'allocations_submitted', 'allocations_unknown', 'attempt_explained', 'classification_held', 'classification_rejected', 'handler_finished', 'handler_started', 'item_dropped', 'items_expanded', 'items_found', 'job_adjusted', 'job_canceled', 'job_changed', 'job_classified', 'job_completed', 'job_disabled', 'job_enabled', 'job_failed', 'job_held', 'job_pending_failed', 'job_released', 'job_repaired', 'job_retried', 'job_started', 'job_terminated', 'late_result', 'retry_scheduled', 'runner_ended', 'runner_quarantined', 'runner_started', 'runner_tried_again', 'step_finished', 'step_ignored', 'step_recovered', 'step_resumed', 'step_started', 'workflow_canceled', 'workflow_completed', 'workflow_recovered', 'workflow_regenerated', 'workflow_reset', 'workflow_started']
+class EventView(TypedDict):
+    data: dict[str, Any]
+    id: int
+    job_id: NotRequired[JobId | None]
+    job_name: NotRequired[str | None]
+    kind: EventKind
+    timestamp_ms: int
+    workflow_id: WorkflowId
+class Evidence(TypedDict):
+    source: EvidenceSource
+    text: str
+EvidenceSource = Literal['journal', 'kernel', 'scheduler', 'node', 'output', 'text', 'exit']
+class Excerpt(TypedDict):
+    start: int
+    stream: NotRequired[Stream]
+    text: str
+class FailureGroup(TypedDict):
+    count: int
+    examples: list[PendingExample]
+    fingerprint: Fingerprint
+    job_ids: list[JobId]
+    record: Record
+    repeated: int
+class FailureHandlerView(TypedDict):
+    id: int
+    name: str
+    rules: str
+    workflow_id: WorkflowId
+class FamiliesView(TypedDict):
+    at_ms: int
+    busy_cpus: int
+    counts: dict[str, int]
+    cpus: int
+    families: list[FamilyView]
+    is_canceled: bool
+    is_complete: bool
+    last_end_ms: NotRequired[int | None]
+    lost_contact_runners: int
+    name: str
+    pace: PaceView
+    run_id: int
+    runners: int
+    started_ms: NotRequired[int | None]
+    total: int
+    workflow_id: WorkflowId
+class FamilyResources(TypedDict):
+    attempts: int
+    cpus_asked: int
+    cpus_used: NotRequired[float | None]
+    dots: list[list[float | int]]
+    memory_asked: NotRequired[int | None]
+    memory_max: NotRequired[int | None]
+    memory_median: NotRequired[int | None]
+    memory_proposed: NotRequired[int | None]
+    name: str
+    number: int
+    seconds_asked: NotRequired[int | None]
+    seconds_max: NotRequired[float | None]
+    seconds_median: NotRequired[float | None]
+    seconds_sum: float
+    wasted_cpu_hours: float
+    wasted_gib_hours: float
+class FamilyView(TypedDict):
+    counts: dict[str, int]
+    name: str
+    number: int
+    total: int
+class FileRef(TypedDict):
+    name: str
+    path: str
+class FileView(TypedDict):
+    id: int
+    mtime_ms: NotRequired[int | None]
+    name: str
+    path: str
+    size: NotRequired[int | None]
+    workflow_id: WorkflowId
+class Fingerprint(TypedDict):
+    exception: NotRequired[str | None]
+    family: str
+    id: str
+    kind: Kind
+    program: str
+    template: str
+class Goodbye(TypedDict):
+    cause: NotRequired[Cause | None]
+    reason: str
+class GoodbyeAnswer(TypedDict):
+    actions: list[ActionPacket]
+GraphEdge = TypedDict('GraphEdge', {'count': int, 'from': int, 'kind': str, 'to': int})
+class GraphNode(TypedDict):
+    across: float
+    counts: dict[str, int]
+    id: int
+    name: str
+    rank: int
+    total: int
+class GraphView(TypedDict):
+    edges: list[GraphEdge]
+    group: str
+    left_out: int
+    nodes: list[GraphNode]
+    workflow_id: WorkflowId
+class HealthAnswer(TypedDict):
+    active_workflows: NotRequired[int]
+    pid: NotRequired[int]
+    started_ms: NotRequired[int]
+    status: str
+    version: NotRequired[str]
+class Heartbeat(TypedDict):
+    gone: NotRequired[list[AttemptId]]
+    held: list[AttemptRef]
+    runner_id: RunnerId
+    step_events: NotRequired[list[StepEvents]]
+class HeartbeatAnswer(TypedDict):
+    cancel: list[AttemptId]
+    forgotten: list[AttemptId]
+    not_yours: list[AttemptId]
+class IsCompleteView(TypedDict):
+    is_canceled: bool
+    is_complete: bool
+    workflow_id: WorkflowId
+ItemOutcome = Literal['ok', 'recovered', 'dropped', 'failed', 'open']
+class ItemView(TypedDict):
+    attempt_id: int
+    captures: NotRequired[dict[str, Any] | None]
+    error: NotRequired[str | None]
+    is_gone: bool
+    item: Any
+    job_id: JobId
+    key: str
+    name: str
+    outcome: ItemOutcome
+    return_code: NotRequired[int | None]
+    status: JobStatus
+    stderr_path: NotRequired[str | None]
+    stdout_path: NotRequired[str | None]
+class ItemsRequest(TypedDict):
+    item: NotRequired[dict[str, Any] | None]
+    job: NotRequired[str]
+    keys: NotRequired[list[str]]
+    where: NotRequired[str | None]
+JobId = int
+JobStatus = Literal['uninitialized', 'blocked', 'ready', 'pending', 'running', 'completed', 'failed', 'canceled', 'terminated', 'disabled', 'pending_failed']
+class JobView(TypedDict):
+    attempt_id: int
+    cancel_on_blocking_job_failure: bool
+    command: str
+    depends_on_job_ids: NotRequired[list[JobId] | None]
+    extra: NotRequired[dict[str, Any] | None]
+    failure_handler: NotRequired[str | None]
+    family: NotRequired[str]
+    held: bool
+    id: JobId
+    ignored_steps: NotRequired[int]
+    last: NotRequired[LastAttempt | None]
+    memory: NotRequired[str | None]
+    name: str
+    num_cpus: int
+    num_gpus: int
+    num_nodes: int
+    priority: int
+    recovered_steps: NotRequired[int]
+    resource_requirements: NotRequired[str | None]
+    return_code: NotRequired[int | None]
+    runtime: NotRequired[str | None]
+    scheduler: NotRequired[str | None]
+    status: JobStatus
+    status_reason: NotRequired[StatusReason | None]
+    workflow_id: WorkflowId
+Kind = Literal['oom', 'gpu_oom', 'timeout', 'walltime', 'preempted', 'node_fail', 'lost', 'canceled', 'stopped', 'checkpoint', 'missing_output', 'command_not_found', 'permission', 'spawn_error', 'recovery_script', 'step', 'killed', 'crash', 'disk_full', 'quota', 'network', 'file_system', 'process_limit', 'license', 'missing_module', 'missing_file', 'mpi_abort', 'program_error', 'unknown']
+class LastAttempt(TypedDict):
+    attempt_id: int
+    cause: NotRequired[Cause | None]
+    ended_ms: NotRequired[int | None]
+    exec_seconds: NotRequired[float | None]
+    hostname: NotRequired[str | None]
+    memory_bytes: NotRequired[int | None]
+    peak_memory_bytes: NotRequired[int | None]
+    run_id: int
+    started_ms: NotRequired[int | None]
+class LimitView(TypedDict):
+    max: int
+    name: str
+    used: int
+class LogHit(TypedDict):
+    line: int
+    offset: int
+    text: str
+class LogSearchView(TypedDict):
+    hits: list[LogHit]
+    lines: int
+    searched: int
+    size: int
+    total: int
+class LogView(TypedDict):
+    attempt_id: int
+    job_id: JobId
+    next_offset: int
+    offset: int
+    path: str
+    run_id: int
+    size: int
+    stream: Stream
+    text: str
+Memory = str
+class MemoryRequest(TypedDict):
+    dry_run: NotRequired[bool]
+Nature = Literal['transient', 'permanent', 'memory', 'time', 'unclear']
+class Needs(TypedDict):
+    memory_bytes: NotRequired[int | None]
+    seconds: NotRequired[float | None]
+class NodeShape(TypedDict):
+    max_runtime_seconds: NotRequired[int | None]
+    memory_bytes: int
+    num_cpus: int
+    num_gpus: NotRequired[int]
+class Observation(TypedDict):
+    before: NotRequired[dict[str, Any]]
+    id: int
+    is_missing: NotRequired[bool]
+    slurm_job_id: NotRequired[str | None]
+    verdict: dict[str, Any]
+class Observations(TypedDict):
+    dry_run: NotRequired[bool]
+    items: NotRequired[list[Observation]]
+class Observed(TypedDict):
+    excerpts: NotRequired[list[Excerpt]]
+    recent_cpu_seconds: NotRequired[float | None]
+    recent_io_bytes: NotRequired[int | None]
+    recent_seconds: NotRequired[float | None]
+    recent_wakeups: NotRequired[int | None]
+    silent_seconds: NotRequired[float | None]
+    stands: NotRequired[list[str]]
+    would_go_on: NotRequired[bool]
+class ObservedView(TypedDict):
+    allocations_ended: int
+    attempts_explained: NotRequired[int]
+    details: list[str]
+    dry_run: bool
+    first_misses: NotRequired[list[str]]
+    pending_allocations_cleaned: int
+    runners_ended: int
+    slurm_jobs_failed: int
+    unknown: int
+Origin = Literal['initial', 'handler', 'lost', 'classified', 'manual', 'recovered', 'requeued']
+Outcome = Literal['Retried', 'NoHandler', 'NoMatchingRule', 'MaxRetriesExceeded', 'Error']
+class PaceView(TypedDict):
+    begin_ms: int
+    ended: list[int]
+    failed: list[int]
+    slot_ms: int
+PageScope = Literal['read', 'act']
+class Page_ActionView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_AdjustmentView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_AllocationView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_AttemptView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_ClassificationView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_DeliveryView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_EventView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_FailureGroup(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_FailureHandlerView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_FamilyResources(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_FileView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_ItemView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_JobView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_LimitView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_RequirementsView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_ReservationView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_RunnerView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_SlurmSchedulerView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_UiSessionView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_UserDataView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_WebhookView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class Page_WorkflowView(TypedDict):
+    has_more: bool
+    items: list[dict[str, Any]]
+    offset: int
+    total_count: int
+class PendingExample(TypedDict):
+    attempt_id: int
+    cause: NotRequired[Cause | None]
+    command: str
+    diagnosis: NotRequired[Diagnosis | None]
+    exec_time_minutes: NotRequired[float | None]
+    held_classification_id: NotRequired[int | None]
+    hostname: NotRequired[str | None]
+    job_id: JobId
+    memory: NotRequired[Memory | None]
+    name: str
+    peak_memory: NotRequired[Memory | None]
+    return_code: NotRequired[int | None]
+    run_id: int
+    runtime: NotRequired[Runtime | None]
+    signal: NotRequired[int | None]
+    stderr_read_error: NotRequired[str | None]
+    untrusted_stderr_tail: str
+class PendingFailures(TypedDict):
+    confidence_threshold: float
+    group_count: int
+    groups: list[FailureGroup]
+    pending_failed_count: int
+    workflow_id: WorkflowId
+    workflow_name: str
+class Place(TypedDict):
+    end: int
+    start: int
+class Proof(TypedDict):
+    end: NotRequired[int | None]
+    rank: int
+    source: EvidenceSource
+    start: NotRequired[int | None]
+    stdout: NotRequired[Place | None]
+    text: str
+class PulseView(TypedDict):
+    at_ms: int
+    busy_cpus: int
+    counts: list[int]
+    cpus: int
+    ended_last_minute: int
+    families: list[list[int | list[int]]]
+    is_canceled: bool
+    is_complete: bool
+    run_id: int
+    runners: int
+class Record(TypedDict):
+    again: Counts
+    more_memory: Counts
+    more_time: Counts
+    near: Counts
+    older: Counts
+class RecoverJob(TypedDict):
+    action: Action
+    attempt_id: int
+    changes: list[Change]
+    diagnosis: Diagnosis
+    job_id: JobId
+    name: str
+    reason: str
+    status: JobStatus
+class RecoverRequest(TypedDict):
+    by: NotRequired[str | None]
+    dry_run: NotRequired[bool]
+    job_ids: NotRequired[list[JobId]]
+    max_memory_bytes: NotRequired[int | None]
+    max_rounds: NotRequired[int | None]
+    max_runtime_seconds: NotRequired[int | None]
+    memory_multiplier: NotRequired[float | None]
+    retry_unknown: NotRequired[bool]
+    runtime_multiplier: NotRequired[float | None]
+    shapes: NotRequired[list[NodeShape]]
+class RecoverView(TypedDict):
+    dry_run: bool
+    jobs: list[RecoverJob]
+    jobs_to_retry: list[JobId]
+    memory_multiplier: NotRequired[float | None]
+    oom_fixed: int
+    orphans: RecoveryView
+    other_failures: int
+    reopened: list[JobId]
+    rounds: int
+    run_id: int
+    runtime_multiplier: NotRequired[float | None]
+    timeout_fixed: int
+    unknown_retried: int
+    workflow_id: WorkflowId
+class RecoveryScript(TypedDict):
+    failed_attempt_id: int
+    on_failure: str
+    return_code: int
+    script: str
+    timeout_seconds: int
+class RecoveryView(TypedDict):
+    details: list[str]
+    dry_run: bool
+    jobs_repaired: int
+    reservations_expired: int
+    retries_created: int
+    runners_ended: int
+    runners_silent: int
+    running_jobs_recovered: int
+class RegenerateGroup(TypedDict):
+    allocations: list[int]
+    has_dependencies: bool
+    levels: list[list[JobId]]
+    scheduler: dict[str, Any]
+    start_one_worker_per_node: bool
+class RegenerateRequest(TypedDict):
+    groups: NotRequired[list[RegenerateGroup]]
+    submit: NotRequired[bool]
+class RegeneratedScheduler(TypedDict):
+    has_dependencies: bool
+    id: int
+    job_count: int
+    name: str
+    num_allocations: int
+    reused: bool
+class RegeneratedView(TypedDict):
+    actions_claimed: int
+    actions_created: int
+    allocations_created: int
+    allocations_kept: int
+    schedulers_created: list[RegeneratedScheduler]
+class RegisterRunner(TypedDict):
+    boot_id: str
+    capacity: Capacity
+    hostname: str
+    key: str
+    kind: RunnerKind
+    label: NotRequired[str | None]
+    output_dir: str
+    pid: int
+    pid_start: int
+    scheduler: NotRequired[RunnerScheduler | None]
+    time_left_seconds: NotRequired[int | None]
+    workflow_id: WorkflowId
+class ReinitializeRequest(TypedDict):
+    dry_run: NotRequired[bool]
+    force: NotRequired[bool]
+    run_id: NotRequired[int | None]
+    spec: NotRequired[Any]
+class ReportResult(TypedDict):
+    id: AttemptId
+    job_status: NotRequired[JobStatus | None]
+    outcome: NotRequired[Outcome | None]
+    result: ReportVerdict
+class ReportResults(TypedDict):
+    results: list[ReportResult]
+ReportVerdict = Literal['accepted', 'repeated', 'late']
+class RequirementsView(TypedDict):
+    id: int
+    memory: NotRequired[str | None]
+    name: str
+    num_cpus: int
+    num_gpus: int
+    num_nodes: int
+    runtime: NotRequired[str | None]
+    workflow_id: WorkflowId
+ReservationStatus = Literal['ACTIVE', 'RELEASED', 'EXPIRED']
+class ReservationToken(TypedDict):
+    token: str
+    ttl_seconds: NotRequired[int | None]
+class ReservationView(TypedDict):
+    ended_ms: NotRequired[int | None]
+    expires_ms: int
+    id: int
+    reserved_by: str
+    reserved_ms: int
+    scope: str
+    status: ReservationStatus
+    still_running: NotRequired[int | None]
+    token: NotRequired[str | None]
+ResetJob = TypedDict('ResetJob', {'from': JobStatus, 'job_id': JobId, 'name': str, 'reason': str})
+class ResetRequest(TypedDict):
+    dry_run: NotRequired[bool]
+    failed_only: NotRequired[bool]
+    force: NotRequired[bool]
+    jobs: NotRequired[list[str]]
+    run_id: NotRequired[int | None]
+class ResetView(TypedDict):
+    dry_run: bool
+    jobs: list[ResetJob]
+    run_id: int
+    warnings: list[str]
+    workflow_id: WorkflowId
+class ResolveRequest(TypedDict):
+    by: NotRequired[str | None]
+class RetryJobs(TypedDict):
+    jobs: list[RetryOne]
+class RetryOne(TypedDict):
+    job_id: JobId
+    max_retries: int
+    run_id: int
+RetryOutcome = Literal['succeeded', 'failed_same', 'failed_other', 'canceled']
+RunnerId = int
+RunnerKind = Literal['local', 'slurm', 'recovery']
+class RunnerRegistered(TypedDict):
+    checkpoint_exit_code: NotRequired[int | None]
+    disown_seconds: NotRequired[int | None]
+    env: dict[str, str]
+    execution: dict[str, Any]
+    id: RunnerId
+    idle_seconds: int
+    ignore_completion: bool
+    job_key: str
+    lease_seconds: int
+    resource_monitor: dict[str, Any]
+    run_id: int
+    tag: str
+    workflow_name: str
+class RunnerScheduler(TypedDict):
+    allocation_id: NotRequired[int | None]
+    node: NotRequired[int | None]
+    node_name: NotRequired[str | None]
+    scheduler_config_id: NotRequired[int | None]
+    slurm_job_id: NotRequired[str | None]
+RunnerState = Literal['active', 'lost_contact', 'ended']
+class RunnerView(TypedDict):
+    capacity: Capacity
+    end_reason: NotRequired[str | None]
+    ended_ms: NotRequired[int | None]
+    held: int
+    hostname: str
+    id: RunnerId
+    kind: RunnerKind
+    last_seen_ms: int
+    pid: int
+    quarantine: NotRequired[str | None]
+    scheduler: NotRequired[RunnerScheduler | None]
+    started_ms: int
+    state: RunnerState
+    workflow_id: WorkflowId
+Runtime = str
+class ScheduleNodes(TypedDict):
+    count: NotRequired[int]
+    key: NotRequired[str]
+    max_parallel_jobs: NotRequired[int | None]
+    scheduler: NotRequired[str]
+    start_one_worker_per_node: NotRequired[bool]
+    workflow_id: NotRequired[int]
+class ScriptResult(TypedDict):
+    exec_seconds: float
+    return_code: int
+    stderr_path: NotRequired[str | None]
+    stdout_path: NotRequired[str | None]
+    timed_out: bool
+class SetLimit(TypedDict):
+    max: int
+SlurmSchedulerView = dict[str, Any]
+class StartBatch(TypedDict):
+    items: list[StartReport]
+    runner_id: RunnerId
+StartReport = dict[str, Any]
+StatusReason = Literal['dependency_failed', 'waits_for_items', 'too_many_items_failed', 'given_up', 'item_gone', 'dropped', 'canceled_by_user', 'disabled_by_user', 'classified_permanent']
+class StatusView(TypedDict):
+    active_runners: int
+    counts: dict[str, int]
+    ignored_steps: NotRequired[int]
+    is_archived: bool
+    is_canceled: bool
+    is_complete: bool
+    last_end_ms: NotRequired[int | None]
+    lost_contact_runners: int
+    name: str
+    recovered_steps: NotRequired[int]
+    run_id: int
+    started_ms: NotRequired[int | None]
+    total: int
+    workflow_id: WorkflowId
+StepEvents = TypedDict('StepEvents', {'attempt': AttemptRef, 'events': list[dict[str, Any]], 'from': int})
+Stream = Literal['stdout', 'stderr', 'script_stdout', 'script_stderr']
+class SubmissionOrder(TypedDict):
+    count: int
+    defaults: dict[str, Any]
+    directory: NotRequired[str | None]
+    look_first: bool
+    max_parallel_jobs: NotRequired[int | None]
+    name: str
+    scheduler: dict[str, Any]
+    scheduler_id: int
+    start_one_worker_per_node: bool
+    token: str
+    workflow_id: WorkflowId
+class SubmissionOrders(TypedDict):
+    items: list[SubmissionOrder]
+SubmissionOutcome = dict[str, Any]
+class SubmissionReport(TypedDict):
+    name: str
+    outcome: SubmissionOutcome
+    submitter: str
+    workflow_id: WorkflowId
+class SyncRequest(TypedDict):
+    dry_run: NotRequired[bool]
+Trigger = Literal['on_workflow_start', 'on_workflow_complete', 'on_jobs_ready', 'on_jobs_complete', 'on_worker_start', 'on_worker_complete', 'auto_schedule_on_ready_jobs']
+class UiCode(TypedDict):
+    code: str
+    expires_ms: int
+    socket: NotRequired[str | None]
+class UiSessionCreated(TypedDict):
+    session: UiSessionView
+    token: str
+class UiSessionView(TypedDict):
+    created_ms: int
+    expires_ms: int
+    id: int
+    label: NotRequired[str | None]
+    scope: PageScope
+class UpdateFailureHandler(TypedDict):
+    name: NotRequired[str | None]
+    rules: NotRequired[str | None]
+class UpdateJob(TypedDict):
+    by: NotRequired[str | None]
+    held: NotRequired[bool | None]
+    memory: NotRequired[Memory | None]
+    priority: NotRequired[int | None]
+    reason: NotRequired[str | None]
+    runtime: NotRequired[Runtime | None]
+    status: NotRequired[JobStatus | None]
+class UpdateUserData(TypedDict):
+    data: Any
+class UpdateWorkflow(TypedDict):
+    description: NotRequired[str | None]
+    is_archived: NotRequired[bool | None]
+    metadata: NotRequired[Any]
+    name: NotRequired[str | None]
+    project: NotRequired[str | None]
+    user: NotRequired[str | None]
+class UserDataView(TypedDict):
+    data: NotRequired[Any]
+    id: int
+    is_ephemeral: bool
+    name: str
+    workflow_id: WorkflowId
+Verdict = Literal['retry', 'fail']
+class WebhookView(TypedDict):
+    allow_private: bool
+    created_ms: int
+    dead: int
+    events: list[str]
+    id: int
+    pending: int
+    secret: NotRequired[str | None]
+    url: str
+    workflow_id: NotRequired[WorkflowId | None]
+class WhyView(TypedDict):
+    adjustments: NotRequired[list[AdjustmentView]]
+    attempt: NotRequired[AttemptView | None]
+    details: list[str]
+    diagnosis: NotRequired[Diagnosis | None]
+    hints: list[str]
+    job: JobView
+    summary: str
+class WorkflowCreated(TypedDict):
+    id: WorkflowId
+    job_count: int
+    name: str
+    run_id: int
+    warnings: list[str]
+WorkflowId = int
+class WorkflowView(TypedDict):
+    created_ms: int
+    description: NotRequired[str | None]
+    directory: NotRequired[str | None]
+    id: WorkflowId
+    is_archived: bool
+    is_canceled: bool
+    job_count: int
+    metadata: NotRequired[Any]
+    name: str
+    project: NotRequired[str | None]
+    run_id: int
+    use_pending_failed: bool
+    user: str
