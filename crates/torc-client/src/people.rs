@@ -206,6 +206,11 @@ impl Client {
         self.put(&format!("/jobs/{id}"), body).await
     }
 
+    /// A running job adds jobs to its workflow.
+    pub async fn spawn_jobs(&self, id: JobId, body: &SpawnJobs) -> Result<SpawnedJobs, Error> {
+        self.post(&format!("/jobs/{id}/spawn_jobs"), body).await
+    }
+
     /// Cancels some jobs of one workflow.
     pub async fn cancel_jobs(&self, body: &CancelJobs) -> Result<CanceledJobs, Error> {
         self.post("/jobs/cancel", body).await

@@ -29,6 +29,7 @@ mod reset;
 mod restore;
 mod revise;
 mod rules;
+mod spawn;
 mod workflow;
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ pub const ALL: &[&str] = &[
     "file.after_rename",
     "store.before_commit",
     "store.after_commit",
+    "spawn.inserted",
+    "spawn.committed",
     "courier.before_post",
     "courier.after_post",
     "runner.before_register",

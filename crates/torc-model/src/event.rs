@@ -76,6 +76,8 @@ words! {
         JobStarted = "job_started",
         /// A job was ended by a limit.
         JobTerminated = "job_terminated",
+        /// A running job added jobs.
+        JobsAdded = "jobs_added",
         /// A report came about an attempt that was no longer its runner's.
         LateResult = "late_result",
         /// A step will be tried again.
@@ -204,7 +206,7 @@ impl EventKind {
             Self::WorkflowCompleted => &["run_id", "counts"],
             Self::WorkflowRecovered => &["by", "jobs", "reopened", "left"],
             Self::WorkflowRegenerated => &["schedulers", "allocations", "actions"],
-            Self::WorkflowReset | Self::WorkflowStarted => &["run_id", "jobs"],
+            Self::JobsAdded | Self::WorkflowReset | Self::WorkflowStarted => &["run_id", "jobs"],
             Self::WorkflowRevised => &["added", "changed", "removed", "again", "accepted"],
         }
     }

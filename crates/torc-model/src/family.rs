@@ -72,6 +72,12 @@ impl Families {
     }
 }
 
+/// The family of a job that another job added: the entry's name without its numbers, because a loop
+/// of jobs adds the same entries again and again with the next number.
+pub fn of_added(entry: &str) -> String {
+    stem(&masked(entry, true))
+}
+
 /// Parameters in braces, and perhaps runs of digits, as `*`.
 fn masked(name: &str, digits: bool) -> String {
     let mut out = String::with_capacity(name.len());

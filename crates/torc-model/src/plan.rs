@@ -68,6 +68,8 @@ pub struct Settings {
     pub resource_monitor: ResourceMonitor,
     /// How the runner treats output and limits.
     pub execution: Execution,
+    /// Whether jobs may add jobs.
+    pub dynamic_jobs: DynamicJobs,
     /// Any `sbatch` option by its long name, for every allocation.
     pub slurm_defaults: BTreeMap<String, Value>,
     /// A runner without work leaves after this many seconds (Slurm runners).
@@ -95,6 +97,7 @@ impl Default for Settings {
             compare_contents: false,
             resource_monitor: ResourceMonitor::default(),
             execution: Execution::default(),
+            dynamic_jobs: DynamicJobs::default(),
             slurm_defaults: BTreeMap::new(),
             idle_seconds: 90,
             ignore_completion: false,
@@ -103,6 +106,24 @@ impl Default for Settings {
             agent: None,
             classification_threshold: 0.8,
         }
+    }
+}
+
+/// Whether jobs may add jobs while they run, and how many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DynamicJobs {
+    /// The tokens of running jobs are good for it.
+    pub allowed: bool,
+    /// How often jobs of one lineage may add jobs in a run.
+    pub max_iterations: u32,
+    /// How many jobs may be added in a run.
+    pub max_jobs: u32,
+}
+
+impl Default for DynamicJobs {
+    fn default() -> Self {
+        Self { allowed: false, max_iterations: 1000, max_jobs: 100_000 }
     }
 }
 
@@ -348,6 +369,8 @@ pub struct File {
     pub name: String,
     /// As written; relative to the directory the workflow runs in.
     pub path: String,
+    /// Who writes it must write at least so many bytes.
+    pub min_size: u64,
 }
 
 /// A piece of JSON that jobs read or write.

@@ -5,7 +5,7 @@
 use crate::long::{self, Files};
 use crate::monitor::Sample;
 use crate::observe;
-use crate::outputs::Before;
+use crate::outputs::{self, Before};
 use crate::process::{Order, OrderRest, Sink};
 use crate::steps::Live;
 use crate::supervisor::{Exit, How, StopReason};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use torc_model::api::{
-    AttemptPacket, AttemptRef, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP,
+    AttemptPacket, AttemptRef, BASE_PATH, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP,
 };
 use torc_model::ids::{RunnerId, WorkflowId};
 use torc_model::plan::{Execution, OnScriptFailure, Shell, Stdio, StdioMode, list_variable};
@@ -73,7 +73,8 @@ impl Context {
         let mut env = vec![
             ("TORC_WORKFLOW_ID".into(), self.workflow_id.to_string()),
             ("TORC_OUTPUT_DIR".into(), self.output_dir.display().to_string()),
-            ("TORC_API_URL".into(), self.api_url.clone()),
+            // With the path, as clients of Torc 1.0 expect it.
+            ("TORC_API_URL".into(), format!("{}{BASE_PATH}", self.api_url)),
             ("TORC_TOKEN_FILE".into(), token.path().to_owned()),
         ];
         env.extend(self.tls_ca.iter().map(|ca| ("TORC_TLS_CA".into(), ca.display().to_string())));
@@ -499,6 +500,8 @@ pub struct Lacking {
     missing: Vec<String>,
     /// They were there before it and did not change.
     old: Vec<String>,
+    /// They are smaller than the job promises.
+    small: Vec<String>,
 }
 
 impl Lacking {
@@ -509,9 +512,19 @@ impl Lacking {
         let before = before.filter(|_| !continues);
         let mut lacking = Self::default();
         for (index, file) in packet.output_files.iter().enumerate() {
-            let name = || format!("`{}` ({})", file.path, file.name);
-            if !context.working_dir.join(&file.path).exists() {
+            // A file that was declared by its path has no name of its own.
+            let name = || match file.name == file.path {
+                true => format!("`{}`", file.path),
+                false => format!("`{}` ({})", file.path, file.name),
+            };
+            let path = context.working_dir.join(&file.path);
+            if !path.exists() {
                 lacking.missing.push(name());
+            } else if let Some(size) = outputs::too_small(&path, file.min_size) {
+                lacking.small.push(match size {
+                    0 => format!("{} is empty", name()),
+                    _ => format!("{} has {size} of {} bytes", name(), file.min_size),
+                });
             } else if before.is_some_and(|b| b.is_untouched(index, &context.working_dir)) {
                 lacking.old.push(name());
             }
@@ -521,7 +534,7 @@ impl Lacking {
 
     /// Nothing is lacking.
     pub fn is_empty(&self) -> bool {
-        self.missing.is_empty() && self.old.is_empty()
+        self.missing.is_empty() && self.old.is_empty() && self.small.is_empty()
     }
 
     /// What is wrong with the output files, to go after a `but`.
@@ -534,7 +547,9 @@ impl Lacking {
                 named(&self.old)
             )
         });
-        missing.into_iter().chain(old).collect::<Vec<_>>().join("; ")
+        let small = (!self.small.is_empty())
+            .then(|| format!("output files are too small: {}", named(&self.small)));
+        missing.into_iter().chain(small).chain(old).collect::<Vec<_>>().join("; ")
     }
 }
 

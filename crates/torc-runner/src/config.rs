@@ -18,6 +18,8 @@ pub struct Config {
     pub workflow_id: WorkflowId,
     /// What there is to share out among the jobs.
     pub capacity: Capacity,
+    /// Begin although a workflow that is running writes the same files.
+    pub force: bool,
     /// Names of the GPUs, as `CUDA_VISIBLE_DEVICES` takes them; numbers where there are fewer names
     /// than GPUs.
     pub gpus: Vec<String>,
@@ -57,6 +59,7 @@ impl Config {
         Self {
             client,
             workflow_id,
+            force: false,
             capacity,
             gpus,
             output_dir: output_dir.into(),

@@ -89,6 +89,28 @@ impl Before {
     }
 }
 
+/// The size of a file that has less than so many bytes. A directory with something in it is large
+/// enough: what it holds has no size of its own.
+pub fn too_small(path: &Path, min_size: i64) -> Option<u64> {
+    let least = u64::try_from(min_size).unwrap_or(0);
+    if least == 0 {
+        return None;
+    }
+    let file = path.metadata().ok()?;
+    if file.is_dir() {
+        let has_entry = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+        return (!has_entry).then_some(0);
+    }
+    // On a network file system what this node remembers of the size may be some seconds old;
+    // opening the file asks the server again.
+    let size = |file: &Metadata| file.is_file().then_some(file.len());
+    if size(&file)? >= least {
+        return None;
+    }
+    let now = opened(path).as_ref().and_then(size).unwrap_or(file.len());
+    (now < least).then_some(now)
+}
+
 fn opened(path: &Path) -> Option<Metadata> {
     let options = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     options.ok()?.metadata().ok()
@@ -99,7 +121,8 @@ mod tests {
     use super::*;
 
     fn before(dir: &Path, names: &[&str]) -> Before {
-        let file = |name: &&str| FileRef { name: (*name).into(), path: (*name).into() };
+        let file =
+            |name: &&str| FileRef { name: (*name).into(), path: (*name).into(), min_size: 0 };
         let before = Before::new(&names.iter().map(file).collect::<Vec<_>>());
         before.look(dir);
         before

@@ -273,6 +273,7 @@ async fn register(
         scheduler: config.scheduler.clone(),
         label: config.label.clone(),
         output_dir: output.display().to_string(),
+        force: config.force,
     };
     let deadline = Instant::now() + config.patience;
     let mut pauses = Pauses::new();

@@ -50,6 +50,19 @@ pub fn workflow(reader: &mut Reader<'_>, node: &Node) {
 /// A job.
 pub fn job(reader: &mut Reader<'_>, node: &Node) {
     parameterised(reader, node);
+    one_way(reader, node);
+    more_than_nothing(reader, node, &["memory", "time"]);
+    for key in ["non_empty", "min_size"] {
+        let outputs = ["output_files", "output_file_regexes"];
+        let writes = |text: &Node| text.to_value().to_string().contains("${files.output.");
+        if let Some(entry) = node.entry(key)
+            && outputs.iter().all(|key| node.get(key).is_none())
+            && !["command", "steps"].iter().any(|key| node.get(key).is_some_and(writes))
+        {
+            let message = format!("`{key}` has no effect: the job has no `output_files`");
+            reader.report(entry.key_span, Diagnostic::warning(message));
+        }
+    }
     match (node.get("command"), node.get("steps")) {
         (Some(_), Some(_)) => {
             let diagnostic = Diagnostic::error("a job has either `command` or `steps`, not both");
@@ -71,6 +84,19 @@ pub fn job(reader: &mut Reader<'_>, node: &Node) {
             );
         }
         _ => {}
+    }
+}
+
+/// What a job needs is said in one way.
+fn one_way(reader: &mut Reader<'_>, node: &Node) {
+    let Some(named) = node.entry("resource_requirements") else { return };
+    for key in ["cpus", "gpus", "memory", "time"] {
+        let Some(own) = node.entry(key) else { continue };
+        let place = reader.place(named.key_span);
+        let message = format!("`{key}` cannot stand beside `resource_requirements`");
+        let diagnostic = Diagnostic::error(message).remark_at("the name", place);
+        let help = "put it into that entry, or write all needs here";
+        reader.report(own.key_span, diagnostic.help(help));
     }
 }
 
@@ -133,7 +159,11 @@ pub fn requirements(reader: &mut Reader<'_>, node: &Node) {
             Diagnostic::error(message).help("choose another name and name it in the jobs"),
         );
     }
-    for key in ["memory", "runtime"] {
+    more_than_nothing(reader, node, &["memory", "runtime"]);
+}
+
+fn more_than_nothing(reader: &mut Reader<'_>, node: &Node, keys: &[&str]) {
+    for key in keys {
         if matches!(text(node, key), "0" | "PT0S") {
             let span = node.get(key).map_or(node.span, |value| value.span);
             reader.report(

@@ -36,6 +36,7 @@ pub(crate) struct Document {
     pub agent: Option<Value>,
     pub resource_monitor: MonitorSpec,
     pub execution_config: ExecutionSpec,
+    pub dynamic_jobs: Option<DynamicSpec>,
     pub compute_node_wait_for_new_jobs_seconds: Option<u64>,
     pub compute_node_ignore_workflow_completion: bool,
     pub compute_node_wait_for_healthy_database_minutes: Option<u64>,
@@ -104,6 +105,11 @@ pub(crate) enum Mode {
     #[default]
     Product,
     Zip,
+}
+
+/// The smallest size that `non_empty` and `min_size` allow an output file.
+pub(crate) fn least_size(non_empty: bool, min_size: Option<Memory>) -> u64 {
+    min_size.map_or(0, |size| size.0).max(u64::from(non_empty))
 }
 
 /// The keys that make one entry many.
@@ -186,7 +192,14 @@ pub(crate) struct JobRest {
     pub output_user_data: Vec<String>,
     pub output_user_data_regexes: Vec<String>,
     pub resource_requirements: Option<String>,
+    pub cpus: Option<u32>,
+    pub gpus: Option<u32>,
+    pub memory: Option<Memory>,
+    pub time: Option<Runtime>,
     pub failure_handler: Option<String>,
+    pub retries: u32,
+    pub non_empty: bool,
+    pub min_size: Option<Memory>,
     pub scheduler: Option<String>,
     pub cancel_on_blocking_job_failure: Option<bool>,
     pub priority: i64,
@@ -207,6 +220,8 @@ pub(crate) struct JobRest {
 pub(crate) struct FileSpec {
     pub name: String,
     pub path: String,
+    pub non_empty: bool,
+    pub min_size: Option<Memory>,
     pub parameters: Map<String, Value>,
     pub parameter_mode: Option<Mode>,
     pub use_parameters: Vec<String>,
@@ -294,6 +309,14 @@ pub(crate) struct MonitorSpec {
 pub(crate) struct MonitorJobsSpec {
     pub enabled: Option<bool>,
     pub granularity: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DynamicSpec {
+    pub allowed: Option<bool>,
+    pub max_iterations: Option<u32>,
+    pub max_jobs: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -20,6 +20,8 @@ pub enum Shape {
     Line,
     /// The name of something: one line, of a decent length, that cannot lead out of a directory.
     Name,
+    /// The name of a file, or its path.
+    FileName,
     /// `true` or `false`.
     Bool,
     /// A whole number within bounds.
@@ -172,6 +174,7 @@ impl Field {
 }
 
 const NAMES: Shape = Shape::List(&Shape::Name);
+const FILES: Shape = Shape::List(&Shape::FileName);
 const REGEXES: Shape = Shape::List(&Shape::Regex);
 const TEXTS: Shape = Shape::List(&Shape::Text);
 const ENVIRONMENT: Shape = Shape::Map(KeyRule::Environment, &Shape::Text);
@@ -295,8 +298,8 @@ pub static WORKFLOW: Object = Object {
         ),
         field(
             "dynamic_jobs",
-            Shape::Ignored("jobs cannot add jobs while they run; use `map`"),
-            "No effect.",
+            Shape::Object(&DYNAMIC),
+            "Running jobs may add jobs; they may not unless set.",
         ),
         field(
             "access_groups",
@@ -378,13 +381,13 @@ pub static JOB: Object = Object {
         field("depends_on_regexes", REGEXES, "The same, by regular expression.")
             .alias(&["blocked_by_regexes", "blocked_by_job_name_regexes"])
             .kdl(&["depends_on_regexes", "depends_on_regex", "blocked_by_job_regex"]),
-        field("input_files", NAMES, "Files it reads.")
+        field("input_files", FILES, "Files it reads, by name or by path.")
             .alias(&["input_file_names"])
             .kdl(&["input_file"]),
         field("input_file_regexes", REGEXES, "The same, by regular expression.")
             .alias(&["input_file_name_regexes"])
             .kdl(&["input_file_regex"]),
-        field("output_files", NAMES, "Files it writes.")
+        field("output_files", FILES, "Files it writes, by name or by path.")
             .alias(&["output_file_names"])
             .kdl(&["output_file"]),
         field("output_file_regexes", REGEXES, "The same, by regular expression.")
@@ -401,7 +404,22 @@ pub static JOB: Object = Object {
             .kdl(&["output_user_data_regex"]),
         field("resource_requirements", Shape::Name, "What it needs, by name.")
             .alias(&["resource_requirements_name"]),
+        field("cpus", Shape::Int(1, COUNT), "CPUs, without an entry of `resource_requirements`.")
+            .alias(&["num_cpus"]),
+        field("gpus", Shape::Int(0, COUNT), "GPUs, in the same way.").alias(&["num_gpus"]),
+        field("memory", Shape::Memory, "Memory, such as `2g`, in the same way."),
+        field(
+            "time",
+            Shape::Runtime,
+            "How long an attempt is expected to take, in the same way. Plans only: `timeout` ends it.",
+        )
+        .alias(&["runtime"]),
         field("failure_handler", Shape::Name, "What to do when it fails, by name."),
+        field(
+            "retries",
+            Shape::Int(0, 999_999),
+            "How often it starts again after a failure that no rule of its failure handler matches.",
+        ),
         field("scheduler", Shape::Name, "Slurm scheduler that gets its nodes, by name.")
             .alias(&["scheduler_name"]),
         field(
@@ -436,6 +454,8 @@ pub static JOB: Object = Object {
             Shape::Bool,
             "Output files that were there before and did not change count as made; false unless set.",
         ),
+        field("non_empty", Shape::Bool, "Its output files must not be empty; false unless set."),
+        field("min_size", Shape::Memory, "Its output files must have at least this size."),
         field(
             "max_lost_retries",
             Shape::Int(0, 1_000_000),
@@ -471,6 +491,8 @@ static FILE: Object = Object {
         field("name", Shape::Name, "Unique name.").required(),
         field("path", Shape::Line, "Path, relative to the directory the workflow runs in.")
             .required(),
+        field("non_empty", Shape::Bool, "Who writes it must not leave it empty; false unless set."),
+        field("min_size", Shape::Memory, "Who writes it must write at least so much."),
         field("parameters", PARAMETERS, "One file per combination of values."),
         field("parameter_mode", MODE, "Every combination of the values, or side by side."),
         field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
@@ -503,15 +525,16 @@ static REQUIREMENTS: Object = Object {
     check: Some(checks::requirements),
     fields: &[
         field("name", Shape::Name, "Unique name.").required(),
-        field("num_cpus", Shape::Int(1, COUNT), "CPUs; 1 unless set."),
-        field("num_gpus", Shape::Int(0, COUNT), "GPUs; 0 unless set."),
-        field("num_nodes", Shape::Int(1, COUNT), "Nodes; 1 unless set."),
+        field("num_cpus", Shape::Int(1, COUNT), "CPUs; 1 unless set.").alias(&["cpus"]),
+        field("num_gpus", Shape::Int(0, COUNT), "GPUs; 0 unless set.").alias(&["gpus"]),
+        field("num_nodes", Shape::Int(1, COUNT), "Nodes; 1 unless set.").alias(&["nodes"]),
         field("memory", Shape::Memory, "Memory, such as `8g`; not counted unless set."),
         field(
             "runtime",
             Shape::Runtime,
             "How long an attempt is expected to take, such as `2h`. Plans only: `timeout` and `enforce_runtime` end it.",
-        ),
+        )
+        .alias(&["time"]),
     ],
 };
 
@@ -693,6 +716,26 @@ static EXECUTION: Object = Object {
     ],
 };
 
+static DYNAMIC: Object = Object {
+    name: "dynamic jobs",
+    id: "dynamic_jobs",
+    shorthand: Some("allowed"),
+    check: None,
+    fields: &[
+        field("allowed", Shape::Bool, "Running jobs may add jobs; true unless set."),
+        field(
+            "max_iterations",
+            Shape::Int(1, 1_000_000),
+            "How often jobs of one lineage may add jobs in a run; 1000 unless set.",
+        ),
+        field(
+            "max_jobs",
+            Shape::Int(1, 1_000_000),
+            "How many jobs may be added in a run in all; 100000 unless set.",
+        ),
+    ],
+};
+
 static SCHEDULER: Object = Object {
     name: "a Slurm scheduler",
     id: "slurm_scheduler",
@@ -747,7 +790,7 @@ static ACTION: Object = Object {
 };
 
 /// Everything with known keys.
-pub static OBJECTS: [&Object; 14] = [
+pub static OBJECTS: [&Object; 15] = [
     &WORKFLOW,
     &JOB,
     &FILE,
@@ -760,6 +803,7 @@ pub static OBJECTS: [&Object; 14] = [
     &RESOURCE_MONITOR,
     &MONITOR_JOBS,
     &EXECUTION,
+    &DYNAMIC,
     &SCHEDULER,
     &ACTION,
 ];

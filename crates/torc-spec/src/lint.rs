@@ -24,6 +24,7 @@ pub(crate) fn lint(spec: &Spec, plan: &Plan, origins: &[usize], site: Site<'_>) 
     lint.rules();
     lint.sizes(site.machine);
     lint.tiny();
+    lint.valueless();
     lint.schedulers();
     lint.labels();
     lint.found
@@ -219,7 +220,9 @@ impl Lint<'_> {
     }
 
     fn rules(&mut self) {
-        for (index, handler) in self.plan.failure_handlers.iter().enumerate() {
+        // Those that stand for `retries` come after these and repeat their rules.
+        let written = self.spec.document.failure_handlers.len();
+        for (index, handler) in self.plan.failure_handlers.iter().take(written).enumerate() {
             let mut codes: HashSet<i32> = HashSet::new();
             let mut all = false;
             // A rule without retries makes an exception of others, or of what waits for a verdict.
@@ -275,6 +278,38 @@ impl Lint<'_> {
         }
     }
 
+    /// The requirements stand for what jobs say themselves.
+    fn is_short(&self, requirements: usize) -> bool {
+        requirements >= self.spec.document.resource_requirements.len()
+    }
+
+    /// User data that jobs read without that anything gives it a value.
+    fn valueless(&mut self) {
+        let plan = self.plan;
+        let produced: HashSet<usize> =
+            plan.jobs.iter().flat_map(|job| &job.output_user_data).copied().collect();
+        let mut read: BTreeMap<usize, &str> = BTreeMap::new();
+        for job in &plan.jobs {
+            for data in &job.input_user_data {
+                read.entry(*data).or_insert(&job.name);
+            }
+        }
+        for (index, reader) in read {
+            let data = &plan.user_data[index];
+            if data.data.is_some() || produced.contains(&index) {
+                continue;
+            }
+            let message = format!(
+                "user data `{}` has no value and no job produces it, but job `{}` reads it",
+                excerpt(&data.name),
+                excerpt(reader)
+            );
+            let help = "give it `data`, name it in the `output_user_data` of a job, or set it with \
+                        `torc user-data update` before the job starts";
+            self.found.push(Diagnostic::warning(message).help(help));
+        }
+    }
+
     /// The unit was forgotten.
     fn tiny(&mut self) {
         const LEAST: Memory = Memory(1 << 20);
@@ -287,7 +322,15 @@ impl Lint<'_> {
                 .help(format!(
                     "a number without a unit is bytes; write `{memory}m` or `{memory}g`"
                 ));
-                self.say(&At::top("resource_requirements").index(index).key("memory"), warning);
+                let list = At::top("resource_requirements");
+                let jobs = At::top("jobs");
+                let user =
+                    self.plan.jobs.iter().position(|j| j.resource_requirements == Some(index));
+                let entry = match user.filter(|_| self.is_short(index)) {
+                    Some(user) => jobs.index(self.origins[user]),
+                    None => list.index(index),
+                };
+                self.say(&entry.key("memory"), warning);
             }
         }
     }
@@ -356,10 +399,10 @@ impl Lint<'_> {
                     excerpt(&job.name),
                     reasons.join("; ")
                 );
-                self.say(
-                    &At::top("jobs").index(*origin).key("resource_requirements"),
-                    Diagnostic::warning(message),
-                );
+                let list = At::top("jobs");
+                let entry = list.index(*origin);
+                let key = if self.is_short(index) { "name" } else { "resource_requirements" };
+                self.say(&entry.key(key), Diagnostic::warning(message));
             }
         }
     }

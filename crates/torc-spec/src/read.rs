@@ -156,7 +156,13 @@ impl<'a> Reader<'a> {
             .filter(|other| other.field(&entry.key, false).is_some())
             .map(|other| other.name)
             .collect();
+        let foreign = crate::foreign::answer(object, &entry.key);
+        let meant = match &foreign {
+            Some(foreign) => object.field(foreign.meant, false),
+            None => meant,
+        };
         let help = match (meant, elsewhere.as_slice()) {
+            _ if foreign.is_some() => foreign.map_or("", |foreign| foreign.help).into(),
             (Some(field), _) => format!("did you mean `{}`?", field.key),
             (None, []) => {
                 let words: Vec<String> = known.map(|key| format!("`{key}`")).collect();
@@ -209,6 +215,9 @@ impl<'a> Reader<'a> {
             }
             Shape::Name => {
                 self.text(node, "a name").and_then(|node| self.checked(node, template_name))
+            }
+            Shape::FileName => {
+                self.text(node, "a file").and_then(|node| self.checked(node, file_name))
             }
             Shape::Bool => self.bool(node),
             Shape::Int(least, most) => self.int(node, *least, *most),
@@ -564,6 +573,21 @@ fn one_line(text: &str) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// A name or a path: what a path may be is the kernel's business.
+fn file_name(text: &str) -> Result<(), String> {
+    one_line(text)?;
+    if text.trim() != text {
+        return Err(format!("the file `{}` begins or ends with a space", excerpt(text)));
+    }
+    match text.len() {
+        0..=MAX_PATH => Ok(()),
+        _ => Err(format!("the path `{}` is longer than {MAX_PATH} bytes", excerpt(text))),
+    }
+}
+
+/// The longest path that Linux takes.
+const MAX_PATH: usize = 4095;
 
 /// Names may still contain placeholders, so their length is judged again when these are filled in.
 fn template_name(text: &str) -> Result<(), String> {

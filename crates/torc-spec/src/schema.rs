@@ -86,7 +86,7 @@ fn define(object: &'static Object, definitions: &mut Map<String, Value>) -> Valu
 /// Every scalar may also be a text with a `{variable}` in it.
 fn shape(shape_of: &Shape, definitions: &mut Map<String, Value>) -> Value {
     match shape_of {
-        Shape::Text | Shape::Line | Shape::Name | Shape::Regex => {
+        Shape::Text | Shape::Line | Shape::Name | Shape::FileName | Shape::Regex => {
             json!({ "type": ["string", "number", "boolean"] })
         }
         Shape::Bool => json!({ "type": ["boolean", "string"] }),

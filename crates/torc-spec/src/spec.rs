@@ -4,7 +4,8 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Place, Severity, SourceMap};
 use crate::document::Document;
 use crate::front::{self, Builder, json, yaml};
 use crate::keys;
-use crate::node::{At, Kind, Node, Path};
+use crate::node::{At, Entry, Kind, Node, Path};
+use crate::plan::Present;
 use crate::read::Reader;
 use crate::source::{Format, Source};
 use crate::{inline, packed, template};
@@ -72,9 +73,32 @@ pub fn parse(source: &Source) -> Result<Parsed, Diagnostics> {
     source.clone().parse()
 }
 
+/// What a piece of a spec may have: what does not concern jobs that are there already.
+const PIECE: [&str; 8] = [
+    "jobs",
+    "files",
+    "user_data",
+    "resource_requirements",
+    "failure_handlers",
+    "parameters",
+    "parameter_mode",
+    "variables",
+];
+
+type Read = fn(Node, SourceMap, bool, Option<&std::path::Path>) -> Result<Parsed, Diagnostics>;
+
 impl Source {
     /// The same without a copy of the text.
     pub fn parse(self) -> Result<Parsed, Diagnostics> {
+        self.parse_as(Spec::read)
+    }
+
+    /// Reads a piece of a spec: jobs, and what belongs to them, for a workflow that exists.
+    pub fn parse_piece(self) -> Result<Parsed, Diagnostics> {
+        self.parse_as(Spec::read_piece)
+    }
+
+    fn parse_as(self, read: Read) -> Result<Parsed, Diagnostics> {
         let (format, base_dir) = (self.format, self.base_dir.clone());
         let map = text_of(self)?;
         let mut builder = Builder::new(&map);
@@ -86,7 +110,7 @@ impl Source {
         };
         let mut errors = builder.errors;
         let Ok(tree) = tree else { return Err(errors) };
-        let read = Spec::read(tree, map, format == Format::Kdl, base_dir.as_deref());
+        let read = read(tree, map, format == Format::Kdl, base_dir.as_deref());
         if !errors.has_errors() {
             return read;
         }
@@ -172,6 +196,56 @@ impl Spec {
             )))
         })?;
         Ok(Parsed { spec: Self { tree, map, document }, warnings: found })
+    }
+
+    /// Reads a piece of a spec from JSON, as another Torc sent it.
+    pub fn piece_from_value(value: Value) -> Result<Parsed, Diagnostics> {
+        let map = SourceMap::new("<request>", String::new());
+        let mut builder = Builder::new(&map);
+        let tree = Node::from_file(value);
+        if check_tree(&tree, 0, &mut builder).is_err() || builder.errors.has_errors() {
+            return Err(builder.errors);
+        }
+        Self::read_piece(tree, map, false, None)
+    }
+
+    fn read_piece(
+        tree: Node,
+        map: SourceMap,
+        kdl: bool,
+        base_dir: Option<&std::path::Path>,
+    ) -> Result<Parsed, Diagnostics> {
+        let mut tree = crate::steps::desugar(tree);
+        let mut wrong = Diagnostics::default();
+        if let Kind::Map(entries) = &mut tree.kind {
+            for entry in entries.iter() {
+                let is_known = keys::WORKFLOW
+                    .field(&entry.key, kdl)
+                    .is_some_and(|field| field.key != "name" && !PIECE.contains(&field.key));
+                if is_known {
+                    let place = map.place(entry.key_span, entry.key.to_string());
+                    let message = format!("`{}` belongs to the whole workflow", entry.key);
+                    let help =
+                        format!("a piece has {}", PIECE.map(|key| format!("`{key}`")).join(", "));
+                    wrong.push(Diagnostic::error(message).at(place).help(help));
+                }
+            }
+            if !entries.iter().any(|entry| entry.key == "name") {
+                let name = Node::text("piece", tree.span);
+                entries.push(Entry { key: "name".into(), key_span: tree.span, value: name });
+            }
+        }
+        if wrong.has_errors() {
+            return Err(wrong);
+        }
+        Self::read(tree, map, kdl, base_dir)
+    }
+
+    /// Plans a piece for the workflow that it is added to. Also gives the names of the jobs of the
+    /// plan that are there already: they stand for themselves, so that new ones can depend on them.
+    pub fn plan_piece(&self, present: &dyn Present) -> Result<(Plan, Vec<String>), Diagnostics> {
+        let planned = crate::plan::plan_for(self, self.to_json(), Some(present))?;
+        Ok((planned.plan, planned.present))
     }
 
     /// Expands, resolves and checks; gives the plan and what is doubtful about it.

@@ -91,7 +91,7 @@ async fn all_pages_are_read() {
                 let offset: i64 = q["offset"].parse().unwrap();
                 let items: Vec<i64> = (offset..(offset + 2).min(5)).collect();
                 let has_more = offset + 2 < 5;
-                Json(Page { items, offset, total_count: 5, has_more })
+                Json(Page::part(items, offset, 5, has_more))
             },
         ),
     );

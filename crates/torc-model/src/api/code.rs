@@ -9,6 +9,8 @@ words! {
     ErrorCode {
         /// An action of the workflow is being executed.
         ActionRunning = "action_running",
+        /// The job has added something else under this key.
+        AdditionDiffers = "addition_differs",
         /// Allocations of the workflow wait or run in the batch system.
         AllocationsOpen = "allocations_open",
         /// The workflow was initialized before.
@@ -25,6 +27,8 @@ words! {
         Canceled = "canceled",
         /// The link to the page was used before, or is too old.
         CodeUsed = "code_used",
+        /// More jobs would be added than the workflow allows.
+        DynamicJobsLimit = "dynamic_jobs_limit",
         /// The failure handler is the default of its workflow.
         DefaultHandler = "default_handler",
         /// An allocation has this name already.
@@ -63,6 +67,8 @@ words! {
         MethodNotAllowed = "method_not_allowed",
         /// Input files are not there.
         MissingFiles = "missing_files",
+        /// A workflow that is running writes the same files.
+        OutputsShared = "outputs_shared",
         /// Something else has this name.
         NameTaken = "name_taken",
         /// The map has no such item.

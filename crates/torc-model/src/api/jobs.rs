@@ -7,8 +7,48 @@ use crate::status::{
     Stream,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
+
+/// Jobs that a running job adds to its workflow.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct SpawnJobs {
+    /// A repeat with the same key adds nothing and is answered like the first. It belongs to the
+    /// adding job and its run; without one, the job adds once per run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What the iterations are counted for; the adding job's own unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<String>,
+    /// Kept as user data of the lineage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub state: Option<Value>,
+    /// What depends on the adding job waits for the new jobs too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait: bool,
+    /// The new jobs do not wait for the adding job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub now: bool,
+    /// A piece of a spec: `jobs`, and if needed `files`, `user_data`, `resource_requirements`,
+    /// `failure_handlers`, `parameters`, `variables`.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    pub piece: Map<String, Value>,
+}
+
+/// What was added.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SpawnedJobs {
+    /// The jobs, in the order of the request.
+    pub spawned_job_ids: Vec<JobId>,
+    /// How often jobs of this lineage have added jobs in this run.
+    pub iteration: i64,
+    /// The lineage.
+    pub lineage: String,
+    /// They had been added before; nothing was changed.
+    pub is_repeat: bool,
+}
 
 /// A job as lists and `get` show it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]

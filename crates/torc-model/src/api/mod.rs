@@ -61,13 +61,28 @@ pub struct Page<T> {
     pub total_count: i64,
     /// More rows follow.
     pub has_more: bool,
+    /// How many rows these are; clients of Torc 1.0 insist on it, and on the next.
+    #[serde(default)]
+    pub count: i64,
+    /// How many rows one answer has at most.
+    #[serde(default)]
+    pub max_limit: i64,
 }
+
+/// How many rows one answer has at most.
+pub const MAX_ROWS: i64 = 10_000;
 
 impl<T> Page<T> {
     /// A list that is short enough to be one page.
     pub fn whole(items: Vec<T>) -> Self {
         let total_count = items.len() as i64;
-        Self { items, offset: 0, total_count, has_more: false }
+        Self::part(items, 0, total_count, false)
+    }
+
+    /// A part of a list.
+    pub fn part(items: Vec<T>, offset: i64, total_count: i64, has_more: bool) -> Self {
+        let count = items.len() as i64;
+        Self { items, offset, total_count, has_more, count, max_limit: MAX_ROWS }
     }
 }
 

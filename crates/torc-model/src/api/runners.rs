@@ -62,6 +62,9 @@ pub struct RegisterRunner {
     pub label: Option<String>,
     /// Where its logs go.
     pub output_dir: String,
+    /// Although a workflow that is running writes the same files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }
 
 /// What a new runner must know.
@@ -228,6 +231,13 @@ pub struct FileRef {
     pub name: String,
     /// Where it is.
     pub path: String,
+    /// It must have at least so many bytes; a directory as many as one entry.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub min_size: i64,
+}
+
+fn is_zero(size: &i64) -> bool {
+    *size == 0
 }
 
 /// A script that runs before the attempt it belongs to.

@@ -201,7 +201,7 @@ fn missing_outputs_are_named_and_a_few_are_enough() {
     let missing: Vec<String> = (0..12).map(|n| format!("`f{n}`")).collect();
     let execution = Execution::default();
     let rules = Rules { execution: &execution, checkpoint: None, tolerates_oom: false };
-    let lacking = Lacking { missing, old: Vec::new() };
+    let lacking = Lacking { missing, ..Lacking::default() };
     let verdict = judge(&exit(How::Code(0)), &rules, &lacking);
     assert_eq!((verdict.return_code, verdict.cause), (1, Some(Cause::MissingOutput)));
     let error = verdict.error.unwrap();
@@ -229,7 +229,7 @@ fn the_job_environment_wins_over_the_workflow_s_and_ours_over_both() {
     );
     assert_eq!(
         (last(&order, "TORC_API_URL"), last(&order, "TORC_TOKEN_FILE")),
-        (Some("http://h:1"), dir.path().join("1").to_str())
+        (Some("http://h:1/torc-service/v1"), dir.path().join("1").to_str())
     );
     assert_eq!(
         (last(&order, "CUDA_VISIBLE_DEVICES"), last(&order, "TORC_RETURN_CODE")),
@@ -339,7 +339,8 @@ fn the_report_looks_at_files() {
     let context = context(dir.path());
     std::fs::create_dir(dir.path().join("job_stdio")).unwrap();
     let log = dir.path().join("job_stdio/job_wf1_j7_r2_a3.e");
-    let output = |name: &str| FileRef { name: name.into(), path: format!("{name}.csv") };
+    let output =
+        |name: &str| FileRef { name: name.into(), path: format!("{name}.csv"), min_size: 0 };
     let packet = AttemptPacket { output_files: vec![output("a"), output("b")], ..packet() };
     let finish = |how| Finish {
         packet: packet.clone(),
@@ -442,6 +443,6 @@ fn a_success_with_a_killed_child_is_one_only_where_the_job_says_so() {
     );
     let failed = Exit { memory, ..exit(How::Code(3)) };
     assert_eq!(judge(&failed, &rules, &Lacking::default()).cause, Some(Cause::Oom));
-    let lacking = Lacking { missing: vec!["`f`".into()], old: Vec::new() };
+    let lacking = Lacking { missing: vec!["`f`".into()], ..Lacking::default() };
     assert_eq!(judge(&ended, &rules, &lacking).cause, Some(Cause::MissingOutput));
 }

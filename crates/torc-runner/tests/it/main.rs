@@ -143,7 +143,7 @@ async fn jobs_see_their_environment_and_a_token_file_but_not_our_token() {
         "TORC_JOB_NAME=job1",
         "TORC_RUN_ID=1",
         "TORC_ATTEMPT_ID=1",
-        &format!("TORC_API_URL={}", lab.server.client().url()),
+        &format!("TORC_API_URL={}/torc-service/v1", lab.server.client().url()),
         &format!("TORC_OUTPUT_DIR={}", root.join("output").display()),
         root.to_str().unwrap(),
     ] {
@@ -382,7 +382,8 @@ async fn limits_hold_and_are_told_with_their_evidence() {
 async fn missing_outputs_are_named() {
     let lab = Lab::new();
     let id = lab.server.job_with("touch here.csv", |p| {
-        let file = |name: &str| FileRef { name: name.into(), path: format!("{name}.csv") };
+        let file =
+            |name: &str| FileRef { name: name.into(), path: format!("{name}.csv"), min_size: 0 };
         p.output_files = vec![file("here"), file("gone")];
     });
     lab.run().await;

@@ -269,6 +269,20 @@ impl Caller {
         }
     }
 
+    /// May add jobs in the name of this job; whether it is the job itself that asks.
+    pub fn adds_for(self, job: JobId) -> Result<bool, ApiError> {
+        match self.scope()? {
+            Scope::Owner => Ok(false),
+            Scope::Job(_, own) if own == job => Ok(true),
+            Scope::Job(_, own) => {
+                Err(ApiError::forbidden(format!("this token adds jobs for job {own} only")))
+            }
+            scope @ (Scope::Runner(_) | Scope::Action(_) | Scope::Page(_)) => {
+                Err(ApiError::forbidden(format!("the token of {} adds no jobs", scope.whose())))
+            }
+        }
+    }
+
     /// The filter of a list: what was asked for, if allowed; other tokens than the owner's see
     /// their own workflow only.
     pub fn narrow(self, asked: Option<i64>) -> Result<Option<i64>, ApiError> {

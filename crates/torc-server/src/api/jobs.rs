@@ -3,7 +3,7 @@
 use super::Json;
 use super::auth::Caller;
 use super::error::ApiError;
-use super::extract::{Body, Path, Query};
+use super::extract::{Body, LARGE, Path, Query};
 use super::openapi::Refusals;
 use super::query::{self, list_query};
 use super::{Answer, App};
@@ -11,7 +11,10 @@ use crate::store::read::JobFilter;
 use axum::extract::State;
 use serde::Deserialize;
 use std::collections::HashSet;
-use torc_model::api::{AttemptView, CancelJobs, CanceledJobs, JobView, Page, RetryJobs, UpdateJob};
+use torc_model::api::{
+    AttemptView, CancelJobs, CanceledJobs, JobView, Page, RetryJobs, SpawnJobs, SpawnedJobs,
+    UpdateJob,
+};
 use torc_model::filter::Filter;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::status::JobStatus;
@@ -167,6 +170,28 @@ pub async fn list_attempts(
 ) -> Answer<Page<AttemptView>> {
     caller.check(app.reader().workflow_of_job(JobId(id)).await?)?;
     Ok(Json(app.reader().list_attempts(JobId(id), query.paging()?).await?))
+}
+
+/// A running job adds jobs to its workflow: all of them or none. A job's own token is good for it
+/// where the workflow allows `dynamic_jobs`.
+#[utoipa::path(
+    post,
+    path = "/jobs/{id}/spawn_jobs",
+    operation_id = "spawn_jobs",
+    tag = "jobs",
+    params(("id" = i64, Path, description = "The job that adds them.")),
+    request_body = SpawnJobs,
+    responses((status = 200, description = "What was added, now or before.", body = SpawnedJobs), Refusals),
+    security(("token" = ["job"]))
+)]
+pub async fn spawn_jobs(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Body(request): Body<SpawnJobs, LARGE>,
+) -> Answer<SpawnedJobs> {
+    let by_job = caller.adds_for(JobId(id))?;
+    Ok(Json(app.store().spawn_jobs(JobId(id), request, by_job).await?))
 }
 
 /// How often.

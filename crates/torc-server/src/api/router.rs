@@ -104,6 +104,7 @@ pub(super) fn table() -> Vec<Route> {
         route!(jobs::get_job, jobs::update_job),
         route!(jobs::list_attempts),
         route!(jobs::retry_job),
+        route!(jobs::spawn_jobs),
         route!(why::get_why),
         route!(logs::get_logs),
         route!(log_search::search_logs),

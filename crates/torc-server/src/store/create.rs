@@ -5,6 +5,7 @@ use super::job_rows::{JobInserter, NewRow, engine_job};
 use super::named::Named;
 use super::persist::{json, remember};
 use super::refusal::Refusal;
+use super::shared_outputs;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize;
@@ -58,6 +59,10 @@ pub fn create(
 ) -> Result<WorkflowCreated, Failed> {
     if let Some(known) = find_by_key(tx.db, request.key.as_deref())? {
         return Ok(WorkflowCreated { warnings, ..known });
+    }
+    if request.initialize && !request.force {
+        let own = |_: &Tx<'_>| Ok(shared_outputs::of_plan(&plan, request.directory.as_deref()));
+        shared_outputs::refuse(tx, None, own)?;
     }
     let id = insert_workflow(tx, request, &plan)?;
     super::families::insert(tx.db, id, &plan.families)?;
@@ -219,9 +224,18 @@ fn insert_schedulers(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::
 }
 
 fn insert_files(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let mut statement =
-        db.prepare_cached("INSERT INTO file (workflow_id, name, path) VALUES (?1, ?2, ?3)")?;
-    plan.files.iter().map(|f| statement.insert(params![id.0, f.name, f.path])).collect()
+    let mut statement = db.prepare_cached(
+        "INSERT INTO file (workflow_id, name, path, min_size) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    plan.files
+        .iter()
+        .map(|f| statement.insert(params![id.0, f.name, f.path, signed(f.min_size)]))
+        .collect()
+}
+
+/// As the database takes it.
+pub(super) fn signed(size: u64) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
 }
 
 fn insert_user_data(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {

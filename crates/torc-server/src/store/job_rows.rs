@@ -183,7 +183,6 @@ pub struct Addition<'a> {
 /// whose parents are done. Answers with the new jobs in the plan's order.
 ///
 /// The caller has checked that there is no cycle; a name that the workflow has already is refused.
-#[cfg_attr(not(test), expect(dead_code, reason = "jobs that add jobs come next"))]
 pub fn add(tx: &mut Tx<'_>, id: WorkflowId, addition: Addition<'_>) -> Result<Vec<JobId>, Failed> {
     let Addition { plan, present, also_after, added_by } = addition;
     refuse_known_names(tx, id, plan, present)?;

@@ -26,6 +26,8 @@ mod remedies;
 mod reservations;
 mod revise;
 mod runners;
+mod shared_outputs;
+mod spawn;
 mod step_events;
 mod unneeded;
 mod waiting;
@@ -58,7 +60,8 @@ use torc_model::api::{
     ErrorCode, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView,
     ItemsRequest, LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults,
     ReservationToken, ReservationView, ResetRequest, ResetView, RetryJobs, RunnerRegistered,
-    StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow, WebhookView, WorkflowCreated,
+    SpawnJobs, SpawnedJobs, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
+    WebhookView, WorkflowCreated,
 };
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::{
@@ -147,7 +150,14 @@ impl Store {
     pub async fn initialize(&self, id: WorkflowId, force: bool) -> Result<ResetView, Refusal> {
         let (files, _) = self.look_at_files(id).await?;
         refuse_missing(&files, force)?;
-        self.writer.call(move |tx| people::initialize(tx, id, &files)).await
+        self.writer
+            .call(move |tx| {
+                if !force {
+                    shared_outputs::refuse_stored(tx, id)?;
+                }
+                people::initialize(tx, id, &files)
+            })
+            .await
     }
 
     /// Applies a spec to a workflow that exists, or tells what that would do.
@@ -272,6 +282,23 @@ impl Store {
     /// One more attempt of each of these jobs, or of none.
     pub async fn retry_jobs(&self, request: RetryJobs) -> Result<(), Refusal> {
         self.writer.call(move |tx| people::retry_jobs(tx, &request.jobs)).await
+    }
+
+    /// A running job adds jobs. `by_job`: it asks itself.
+    pub async fn spawn_jobs(
+        &self,
+        job: JobId,
+        request: SpawnJobs,
+        by_job: bool,
+    ) -> Result<SpawnedJobs, Refusal> {
+        let piece = serde_json::Value::Object(request.piece.clone());
+        let read = tokio::task::spawn_blocking(move || torc_spec::Spec::piece_from_value(piece));
+        let read = read.await.map_err(|_| Refusal::internal("the piece could not be read"))?;
+        let piece = read.map_err(wrong_spec)?.spec;
+        let added =
+            self.writer.call(move |tx| spawn::spawn(tx, job, &request, &piece, by_job)).await?;
+        torc_failpoint::hit("spawn.committed");
+        Ok(added)
     }
 
     /// Changes a job.

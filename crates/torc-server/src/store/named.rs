@@ -2,6 +2,7 @@
 //! schedulers, files, user data and families are told by their names. What the plan says of them is
 //! taken over; rows that it does not name stay.
 
+use super::create::signed;
 use super::job_rows::produced_user_data;
 use super::persist::json;
 use super::refusal::Refusal;
@@ -105,16 +106,18 @@ fn files(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i
     let wanted: HashMap<&str, usize> =
         plan.files.iter().enumerate().map(|(at, file)| (file.name.as_str(), at)).collect();
     let mut rows = vec![0; plan.files.len()];
-    let mut moved = Vec::new();
+    let (mut moved, mut resized) = (Vec::new(), Vec::new());
     if !wanted.is_empty() {
         let mut read =
-            db.prepare_cached("SELECT id, name, path FROM file WHERE workflow_id = ?1")?;
+            db.prepare_cached("SELECT id, name, path, min_size FROM file WHERE workflow_id = ?1")?;
         let mut found = read.query([id.0])?;
         while let Some(row) = found.next()? {
             let Some(at) = wanted.get(row.get_ref(1)?.as_str()?) else { continue };
             rows[*at] = row.get(0)?;
             if row.get_ref(2)?.as_str()? != plan.files[*at].path {
                 moved.push(*at);
+            } else if row.get::<_, i64>(3)? != signed(plan.files[*at].min_size) {
+                resized.push(*at);
             }
         }
     }
@@ -123,11 +126,17 @@ fn files(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i
     )?;
     for at in moved {
         update.execute(params![rows[at], plan.files[at].path])?;
+        resized.push(at);
     }
-    let mut insert =
-        db.prepare_cached("INSERT INTO file (workflow_id, name, path) VALUES (?1, ?2, ?3)")?;
+    let mut resize = db.prepare_cached("UPDATE file SET min_size = ?2 WHERE id = ?1")?;
+    for at in resized {
+        resize.execute(params![rows[at], signed(plan.files[at].min_size)])?;
+    }
+    let mut insert = db.prepare_cached(
+        "INSERT INTO file (workflow_id, name, path, min_size) VALUES (?1, ?2, ?3, ?4)",
+    )?;
     for (row, file) in rows.iter_mut().zip(&plan.files).filter(|(row, _)| **row == 0) {
-        *row = insert.insert(params![id.0, file.name, file.path])?;
+        *row = insert.insert(params![id.0, file.name, file.path, signed(file.min_size)])?;
     }
     Ok(rows)
 }

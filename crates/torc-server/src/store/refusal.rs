@@ -39,6 +39,16 @@ impl Refusal {
         Self::new(409, code, message)
     }
 
+    /// The caller may not do it.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(403, ErrorCode::Forbidden, message)
+    }
+
+    /// Jobs have added as many jobs as they may.
+    pub fn capped(message: impl Into<String>) -> Self {
+        Self::new(422, ErrorCode::DynamicJobsLimit, message)
+    }
+
     /// The request is wrong in itself.
     pub fn invalid(field: &str, message: impl Into<String>) -> Self {
         Self { field: Some(field.to_owned()), ..Self::new(422, ErrorCode::Invalid, message) }

@@ -58,6 +58,12 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
                 .into());
         }
         None => {
+            // One in an allocation has waited for its nodes, and its workflow was judged when it was
+            // initialized.
+            let is_first = tx.state.runners.values().all(|other| other.workflow != id);
+            if is_first && request.scheduler.is_none() && !request.force {
+                super::shared_outputs::refuse_stored(tx, id)?;
+            }
             if let Some(scheduler) = &request.scheduler {
                 super::allocations::runner_arrived(tx, id, scheduler)?;
             }
@@ -449,10 +455,12 @@ fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptP
         packet.output_files = tx
             .db
             .prepare_cached(
-                "SELECT f.name, f.path FROM job_item i JOIN file f ON f.id = i.item_id
+                "SELECT f.name, f.path, f.min_size FROM job_item i JOIN file f ON f.id = i.item_id
                  WHERE i.job_id = ?1 AND i.kind = 'output_file' ORDER BY f.id",
             )?
-            .query_map([claimed.job.0], |row| Ok(FileRef { name: row.get(0)?, path: row.get(1)? }))?
+            .query_map([claimed.job.0], |row| {
+                Ok(FileRef { name: row.get(0)?, path: row.get(1)?, min_size: row.get(2)? })
+            })?
             .collect::<Result<_, _>>()?;
         super::map::add_user_data(tx, &mut packet)?;
     }

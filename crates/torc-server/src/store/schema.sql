@@ -130,6 +130,23 @@ CREATE INDEX job_by_workflow ON job (workflow_id);
 CREATE INDEX job_held ON job (workflow_id) WHERE status IN (3, 4);
 CREATE INDEX job_bad ON job (workflow_id) WHERE status >= 6 AND status <> 9;
 
+-- What running jobs have added: a repeat with the same key is answered from here.
+CREATE TABLE addition (
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    lineage TEXT NOT NULL,
+    iteration INTEGER NOT NULL,
+    -- Of the piece and everything else that was asked for.
+    hash TEXT NOT NULL,
+    job_ids TEXT NOT NULL,
+    new_jobs INTEGER NOT NULL,
+    made_ms INTEGER NOT NULL,
+    PRIMARY KEY (job_id, run_id, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX addition_by_lineage ON addition (workflow_id, run_id, lineage);
+
 CREATE TABLE job_depends_on (
     workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
     job_id INTEGER NOT NULL,
@@ -142,6 +159,8 @@ CREATE TABLE file (
     workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
     name TEXT NOT NULL,
     path TEXT NOT NULL,
+    -- Bytes that a job must write at least.
+    min_size INTEGER NOT NULL DEFAULT 0 CHECK (min_size >= 0),
     mtime_ms INTEGER,
     size INTEGER,
     -- What a file that no job writes contained, where the workflow compares contents.

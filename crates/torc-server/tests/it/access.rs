@@ -75,7 +75,7 @@ const RUNNERS: &[&str] = &[
     "start_attempts",
 ];
 /// What only jobs, actions and the owner may do.
-const JOBS: &[&str] = &["update_user_data"];
+const JOBS: &[&str] = &["spawn_jobs", "update_user_data"];
 
 fn runner_may(operation: &Operation) -> bool {
     [READS, RUNNERS].iter().any(|list| list.contains(&operation.id.as_str()))

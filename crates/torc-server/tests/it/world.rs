@@ -86,6 +86,7 @@ pub struct World {
 pub fn spec(name: &str) -> Value {
     json!({
         "name": name,
+        "dynamic_jobs": true,
         "files": [{"name": "f", "path": "f.txt"}],
         "user_data": [{"name": "u", "data": {"n": 3}}],
         "resource_requirements": [{"name": "small", "num_cpus": 1, "memory": "1g", "runtime": "PT10M"}],
@@ -302,6 +303,7 @@ impl Ids {
         let id = match noun {
             _ if !template.contains("{id}") => 0,
             "workflows" => self.workflow,
+            "jobs" if template.ends_with("/spawn_jobs") => self.running_job,
             "jobs" => self.job,
             "attempts" => self.attempt,
             "compute_nodes" => self.runner,
@@ -346,6 +348,7 @@ impl Ids {
             "retry_jobs" => {
                 json!({"jobs": [{"job_id": self.running_job, "run_id": 1, "max_retries": 3}]})
             }
+            "spawn_jobs" => json!({"jobs": [{"name": "added", "command": "true"}]}),
             "update_job" => json!({"priority": 5}),
             "register_compute_node" => {
                 registration(self.workflow, &format!("again-{}", self.workflow))

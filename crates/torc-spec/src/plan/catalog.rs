@@ -12,6 +12,8 @@ pub struct Catalog {
     /// User data, in order.
     pub user_data: Vec<UserData>,
     file_index: HashMap<String, u32>,
+    /// The first file with each path.
+    path_index: HashMap<String, u32>,
     user_data_index: HashMap<String, u32>,
     advice: Advice,
 }
@@ -22,9 +24,25 @@ impl Catalog {
         if let Some(first) = self.file_index.get(&file.name) {
             return Err(*first);
         }
-        self.file_index.insert(file.name.clone(), index(self.files.len()));
+        let number = index(self.files.len());
+        self.file_index.insert(file.name.clone(), number);
+        self.path_index.entry(plain_path(&file.path).to_owned()).or_insert(number);
         self.files.push(file);
         Ok(())
+    }
+
+    /// Adds a file that a job names by its path, unless it is known by that as its name or path.
+    /// What is neither a name nor looks like a path stays unknown.
+    pub fn add_path(&mut self, path: &str) {
+        if self.file(path).is_some() || !is_path(path) {
+            return;
+        }
+        let plain = plain_path(path);
+        // Another file may be called as this one's path is.
+        let name = if self.file_index.contains_key(plain) { path } else { plain };
+        let file = File { name: name.to_owned(), path: plain.to_owned(), min_size: 0 };
+        let added = self.add_file(file);
+        debug_assert!(added.is_ok(), "`{path}` is added twice");
     }
 
     /// Adds user data; gives back the index of one with the same name if there is one.
@@ -37,9 +55,9 @@ impl Catalog {
         Ok(())
     }
 
-    /// A file by name.
+    /// A file by name, or else by path.
     pub fn file(&self, name: &str) -> Option<u32> {
-        self.file_index.get(name).copied()
+        self.file_index.get(name).or_else(|| self.path_index.get(plain_path(name))).copied()
     }
 
     /// User data by name.
@@ -56,6 +74,20 @@ impl Catalog {
     pub fn nearest_user_data(&self, name: &str) -> Option<String> {
         self.advice.suggest(name, self.user_data.iter().map(|data| data.name.as_str()))
     }
+}
+
+/// A path without the `./` that says nothing.
+fn plain_path(path: &str) -> &str {
+    let mut plain = path;
+    while let Some(rest) = plain.strip_prefix("./").filter(|rest| !rest.is_empty()) {
+        plain = rest.trim_start_matches('/');
+    }
+    if plain.is_empty() { path } else { plain }
+}
+
+/// A dot or a slash tells a path from a name.
+pub fn is_path(text: &str) -> bool {
+    text.contains(['/', '.'])
 }
 
 fn index(length: usize) -> u32 {

@@ -36,7 +36,7 @@ struct Reference {
 const LIST: &str = ".list";
 
 /// Linux takes no single argument of this many bytes or more.
-const LONGEST_ARGUMENT: usize = 128 << 10;
+pub const LONGEST_ARGUMENT: usize = 128 << 10;
 
 /// What a reference names, and in which role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ impl ReferenceKind {
         ("${user_data.output.", Self::OutputUserData),
     ];
 
-    fn is_file(self) -> bool {
+    pub fn is_file(self) -> bool {
         matches!(self, Self::InputFile | Self::OutputFile)
     }
 }

@@ -10,7 +10,7 @@ use super::index::Index;
 use super::json::JsonTemplate;
 use super::params::{MAX_INSTANCES, Rows, RowsError};
 use crate::diagnostic::{Diagnostic, excerpt, suggest};
-use crate::document::{FileSpec, ParametersSpec, UserDataSpec};
+use crate::document::{FileSpec, ParametersSpec, UserDataSpec, least_size};
 use crate::node::At;
 use crate::read::check_name;
 use crate::template::{Quoting, Template, TemplateError};
@@ -41,7 +41,32 @@ impl Planner<'_> {
         let mut catalog = Catalog::default();
         self.expand_files(&mut catalog);
         self.expand_user_data(&mut catalog);
+        self.add_present_items(&mut catalog);
+        self.add_paths(&mut catalog);
         catalog
+    }
+
+    /// Files that jobs name by their paths. What is wrong with a list is said when the jobs are
+    /// expanded.
+    fn add_paths(&mut self, catalog: &mut Catalog) {
+        let document = &self.spec.document;
+        for job in document.jobs() {
+            if job.input_files.is_empty() && job.output_files.is_empty() {
+                continue;
+            }
+            let rows = Rows::new(job.parameters(), &document.parameters, document.parameter_mode);
+            let Ok(rows) = rows else { continue };
+            let names = rows.names();
+            for text in job.input_files.iter().chain(&job.output_files) {
+                let Ok(template) = Template::parse(text, &names, Quoting::Plain) else { continue };
+                let count = if template.is_constant() { rows.len().min(1) } else { rows.len() };
+                for number in 0..count {
+                    if let Ok(path) = template.fill(&rows.row(number)) {
+                        catalog.add_path(&path);
+                    }
+                }
+            }
+        }
     }
 
     fn expand_files(&mut self, catalog: &mut Catalog) {
@@ -74,7 +99,9 @@ impl Planner<'_> {
                 break;
             }
             let Some(path) = self.fill(&target, &values[0], &at.key("path")) else { break };
-            if let Err(first) = catalog.add_file(File { name: group.name.clone(), path }) {
+            let min_size = least_size(file.non_empty, file.min_size);
+            if let Err(first) = catalog.add_file(File { name: group.name.clone(), path, min_size })
+            {
                 self.duplicate("file", &group.name, &at, &list.index(origins[first as usize]));
                 break;
             }

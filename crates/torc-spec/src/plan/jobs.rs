@@ -2,11 +2,12 @@
 
 use super::Planner;
 use super::catalog::Catalog;
-use super::command::{self, Command, Doubt, ReferenceKind};
+use super::command::{self, Command, Doubt, LONGEST_ARGUMENT, ReferenceKind};
 use super::index::Index;
 use super::json::JsonTemplate;
+use super::short::Needs;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::document::JobSpec;
+use crate::document::{JobSpec, least_size};
 use crate::node::At;
 use crate::template::{Quoting, Template};
 use serde_json::Value;
@@ -36,7 +37,7 @@ impl Expanded {
         self.index.get(name, |index| &self.jobs[index].name)
     }
 
-    fn add(&mut self, job: Job, draft: Draft) {
+    pub(super) fn add(&mut self, job: Job, draft: Draft) {
         self.index.add(&job.name, self.jobs.len(), |index| &self.jobs[index].name);
         self.jobs.push(job);
         self.drafts.push(draft);
@@ -72,6 +73,12 @@ pub struct DraftRest {
     pub resource_requirements: Option<String>,
     pub failure_handler: Option<String>,
     pub scheduler: Option<String>,
+    /// What it needs, where it says so itself.
+    pub needs: Option<Needs>,
+    /// Retries of its own.
+    pub retries: u32,
+    /// The least size of what it writes.
+    pub min_size: u64,
     /// What the command names.
     pub references: Vec<(ReferenceKind, u32)>,
 }
@@ -392,6 +399,9 @@ impl Planner<'_> {
             resource_requirements,
             failure_handler,
             scheduler,
+            needs: Needs::of(definition),
+            retries: definition.retries,
+            min_size: least_size(definition.non_empty, definition.min_size),
             references,
         };
         Some((job, Draft { elements: elements.into(), rest: rest.into(), ..Draft::default() }))
@@ -438,14 +448,22 @@ impl Planner<'_> {
                 filled.doubts.into_iter().for_each(|doubt| self.doubt(doubt, &place));
                 references.extend(filled.references);
                 *lists = filled.lists;
-                if making.first && filled.text.len() > LONG_COMMAND {
-                    let message = format!(
-                        "the command of job `{}` has {} KiB; a program takes at most about 2 MiB of arguments",
-                        making.name,
-                        filled.text.len() >> 10
-                    );
+                if making.first && filled.text.len() >= LONGEST_ARGUMENT {
+                    let (name, size) = (making.name, filled.text.len() >> 10);
                     let help = "`${files.input.NAME.list}` is a file with the paths, one per line";
-                    self.report(&place, "", Diagnostic::warning(message).help(help));
+                    let message = format!(
+                        "the command of job `{name}` has {size} KiB, and Linux takes no argument of {} KiB or more: \
+                         the runner starts it from a file",
+                        LONGEST_ARGUMENT >> 10
+                    );
+                    let diagnostic = match filled.text.len() > LONG_COMMAND {
+                        false => Diagnostic::note(message),
+                        true => Diagnostic::warning(format!(
+                            "{message}; a program in it takes at most about 2 MiB of arguments in all"
+                        ))
+                        .help(help),
+                    };
+                    self.report(&place, "", diagnostic);
                 }
                 Some(Some(filled.text))
             }

@@ -10,14 +10,17 @@ mod json;
 mod maps;
 mod matching;
 mod params;
+mod piece;
 mod resolve;
 mod rest;
+mod short;
 
 use crate::diagnostic::{Advice, Diagnostic, Diagnostics, Severity};
 use crate::document::{Document, JobSpec};
 use crate::node::{At, Path};
 use crate::spec::Spec;
 use params::Rows;
+pub use piece::Present;
 use std::collections::{HashMap, HashSet};
 use torc_model::plan::Plan;
 
@@ -28,6 +31,8 @@ pub(crate) struct Planned {
     pub warnings: Diagnostics,
     /// For each job of the plan, the index of its definition in the spec.
     pub origins: Vec<usize>,
+    /// Jobs of the plan that the workflow has already.
+    pub present: Vec<String>,
 }
 
 /// How many jobs the definitions stand for, at most; those whose parameters are wrong count as one.
@@ -42,19 +47,33 @@ pub(crate) fn max_jobs(document: &Document) -> usize {
 
 /// Makes a plan out of a spec, whose canonical form is `text`.
 pub(crate) fn plan(spec: &Spec, text: String) -> Result<Planned, Diagnostics> {
+    plan_for(spec, text, None)
+}
+
+/// The same for a piece that is added to a workflow.
+pub(crate) fn plan_for(
+    spec: &Spec,
+    text: String,
+    present: Option<&dyn Present>,
+) -> Result<Planned, Diagnostics> {
     let mut planner = Planner {
         spec,
+        present,
+        stubs: piece::Stubs::default(),
         found: Diagnostics::default(),
         said: HashSet::new(),
         advice: Advice::default(),
         lost: HashMap::new(),
+        short: short::Short::default(),
     };
     let mut plan = planner.frame();
     plan.spec = text;
-    let catalog = planner.catalog();
+    let mut catalog = planner.catalog();
     let mut jobs = planner.expand_jobs(&catalog);
     plan.families = std::mem::take(&mut jobs.families);
-    let (jobs, origins) = planner.resolve_jobs(jobs, &catalog);
+    planner.add_present_jobs(&mut jobs);
+    let (jobs, origins) = planner.resolve_jobs(jobs, &mut catalog);
+    std::mem::take(&mut planner.short).put_into(&mut plan);
     let (jobs, origins) = planner.expand_maps(jobs, origins);
     plan.actions = planner.actions(&jobs);
     planner.check_cycles(&jobs, &catalog, &origins);
@@ -63,11 +82,16 @@ pub(crate) fn plan(spec: &Spec, text: String) -> Result<Planned, Diagnostics> {
     plan.files = catalog.files;
     plan.user_data = catalog.user_data;
     planner.found.sort();
-    Ok(Planned { plan, warnings: planner.found, origins })
+    let present = planner.stubs.names().map(str::to_owned).collect();
+    Ok(Planned { plan, warnings: planner.found, origins, present })
 }
 
 struct Planner<'a> {
     spec: &'a Spec,
+    /// The workflow that the plan is added to.
+    present: Option<&'a dyn Present>,
+    /// Jobs of it that new ones depend on.
+    stubs: piece::Stubs,
     found: Diagnostics,
     /// What was reported already: one definition can stand for thousands of instances.
     said: HashSet<(String, String)>,
@@ -75,6 +99,8 @@ struct Planner<'a> {
     /// Names, perhaps with parameters, of definitions of each kind that are wrong: a definition
     /// that refers to one of them may be right.
     lost: HashMap<&'static str, Vec<String>>,
+    /// What jobs say themselves instead of naming an entry of the workflow.
+    short: short::Short,
 }
 
 impl Planner<'_> {

@@ -36,8 +36,9 @@ impl Planner<'_> {
     pub fn resolve_jobs(
         &mut self,
         expanded: Expanded,
-        catalog: &Catalog,
+        owned: &mut Catalog,
     ) -> (Vec<Job>, Vec<usize>) {
+        let catalog = &*owned;
         let job_names: Vec<&str> = expanded.jobs.iter().map(|job| job.name.as_str()).collect();
         let file_names: Vec<&str> = catalog.files.iter().map(|file| file.name.as_str()).collect();
         let data_names: Vec<&str> =
@@ -121,6 +122,10 @@ impl Planner<'_> {
         let mut origins = Vec::with_capacity(jobs.len());
         for ((job, draft), lists) in jobs.iter_mut().zip(drafts).zip(resolved) {
             origins.push(draft.origin as usize);
+            for file in lists.0[2].iter().filter(|_| draft.min_size > 0) {
+                let size = &mut owned.files[*file as usize].min_size;
+                *size = draft.min_size.max(*size);
+            }
             self.finish(job, draft, lists);
         }
         (jobs, origins)
@@ -174,14 +179,22 @@ impl Planner<'_> {
         let message =
             format!("job `{job}`: there is no {} called `{}`", lookup.what, excerpt(name));
         let family = format!("{name}_");
-        let help = if lookup.what == "job"
+        let is_file = lookup.what == "file";
+        let help = if is_file && name.contains(['*', '?']) {
+            Some("write each path, or one job per file with `parameters`".to_owned())
+        } else if lookup.what == "job"
             && self.advice.any(lookup.all, |job| job.starts_with(&family))
         {
             Some(format!(
                 "to depend on all jobs that begin with `{family}`, write `depends_on_regexes: ['^{family}']`"
             ))
         } else {
-            self.advice.suggest(name, lookup.all.iter().copied())
+            let near = self.advice.suggest(name, lookup.all.iter().copied());
+            match near {
+                _ if !is_file => near,
+                Some(near) => Some(format!("{near} For a path write `./{name}`")),
+                None => Some(format!("for a path write `./{name}`")),
+            }
         };
         self.report(at, "", Diagnostic::error(message).maybe_help(help));
     }
@@ -294,15 +307,27 @@ impl Planner<'_> {
         let origin = draft.origin as usize;
         let rest = draft.rest.into_inner();
         let document = &self.spec.document;
-        let wanted = rest.resource_requirements.filter(|name| name != "default");
+        let mut rest = rest;
+        if let Some(present) = self.present {
+            self.take_present(job, &mut rest, present);
+        }
+        let wanted = rest.resource_requirements.take().filter(|name| name != "default");
         let known = document.resource_requirements.iter().map(|r| r.name.as_str());
-        job.resource_requirements =
-            self.named(&job.name, origin, "resource_requirements", wanted, known);
+        let named = self.named(&job.name, origin, "resource_requirements", wanted, known);
+        job.resource_requirements = named.or(job.resource_requirements);
+        if let Some(needs) = rest.needs {
+            job.resource_requirements = Some(self.short.requirements(needs, document));
+        }
         let known = document.failure_handlers.iter().map(|h| h.name.as_str());
-        job.failure_handler =
-            self.named(&job.name, origin, "failure_handler", rest.failure_handler, known);
+        let named =
+            self.named(&job.name, origin, "failure_handler", rest.failure_handler.take(), known);
+        job.failure_handler = named.or(job.failure_handler);
+        if rest.retries > 0 {
+            self.add_retries(job, rest.retries, origin);
+        }
         let known = document.slurm_schedulers.iter().map(|s| s.name.as_str());
-        job.scheduler = self.named(&job.name, origin, "scheduler", rest.scheduler, known);
+        let named = self.named(&job.name, origin, "scheduler", rest.scheduler.take(), known);
+        job.scheduler = named.or(job.scheduler);
         match crate::steps::role(rest.map.as_ref(), rest.reduce.as_deref()) {
             Ok(Some(role)) => job.extra.map = Some(role.to_value()),
             Ok(None) => {}

@@ -8,8 +8,8 @@ use crate::node::At;
 use crate::template::{Quoting, Template};
 use std::collections::HashMap;
 use torc_model::plan::{
-    Action, ActionKind, Execution, FailureHandler, Job, Plan, Requirements, ResourceMonitor,
-    Settings, SlurmScheduler,
+    Action, ActionKind, DynamicJobs, Execution, FailureHandler, Job, Plan, Requirements,
+    ResourceMonitor, Settings, SlurmScheduler,
 };
 
 impl Planner<'_> {
@@ -101,6 +101,7 @@ impl Planner<'_> {
             compare_contents: document.compare_files_by.as_deref() == Some("content"),
             resource_monitor: monitor(document),
             execution: execution(document),
+            dynamic_jobs: dynamic(document),
             slurm_defaults: document.slurm_defaults.clone(),
             idle_seconds: document
                 .compute_node_wait_for_new_jobs_seconds
@@ -307,6 +308,18 @@ fn monitor(document: &Document) -> ResourceMonitor {
         sample_interval_seconds: spec
             .sample_interval_seconds
             .unwrap_or(default.sample_interval_seconds),
+    }
+}
+
+fn dynamic(document: &Document) -> DynamicJobs {
+    let default = DynamicJobs::default();
+    match document.dynamic_jobs {
+        None => default,
+        Some(spec) => DynamicJobs {
+            allowed: spec.allowed.unwrap_or(true),
+            max_iterations: spec.max_iterations.unwrap_or(default.max_iterations),
+            max_jobs: spec.max_jobs.unwrap_or(default.max_jobs),
+        },
     }
 }
 

@@ -9,6 +9,7 @@ mod golden;
 mod limits;
 mod lint;
 mod long;
+mod short;
 mod steps;
 
 use torc_model::plan::Plan;

@@ -54,7 +54,7 @@ pub struct Drive<'a> {
     pub workflow: WorkflowView,
     /// What the runner may use.
     pub options: &'a RunnerOptions,
-    /// Begin although input files are missing.
+    /// Begin although input files are missing or a running workflow writes the same files.
     pub force: bool,
 }
 
@@ -77,6 +77,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let (stop, shutdown) = watch::channel(Shutdown::Run);
     let mut config = options.config(&client, &workflow)?;
     config.events = Some(events);
+    config.force = force;
     let capacity = config.capacity.clone();
     let progress = Progress::begin(context.output, &status);
     let mut display = Display::new(client.clone(), &workflow, progress);

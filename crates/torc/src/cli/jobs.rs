@@ -24,6 +24,7 @@ Examples:
   torc jobs list --where 'status:failed cause:oom time>1h'
   torc jobs act recover --where 'family:train cause:oom' --dry-run
   torc jobs attempts train_3           every try of a job, with code, time and memory
+  torc jobs add next.yaml              inside a job: more jobs for its workflow
   torc jobs hold train_4 train_5       keep jobs from starting until `torc jobs release`")]
 pub struct Args {
     #[command(subcommand)]
@@ -52,6 +53,7 @@ enum Command {
     Release(Many),
     /// Try jobs again that ended badly
     Retry(Many),
+    Add(super::jobs_add::Args),
     /// Change what a job's next attempts get
     Update(Update),
     /// Do something with all jobs that a filter finds
@@ -136,6 +138,7 @@ impl Args {
                 Command::Hold(args) => args.change(context, client, "held", hold).await,
                 Command::Release(args) => args.change(context, client, "released", release).await,
                 Command::Retry(args) => args.retry(context, client).await,
+                Command::Add(args) => args.execute(context, client).await,
                 Command::Update(args) => args.execute(context, client).await,
                 Command::Act(args) => args.execute(context, client).await,
                 Command::Classify(args) => args.execute(context, client).await,

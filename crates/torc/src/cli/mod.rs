@@ -23,6 +23,7 @@ mod interrupt;
 mod items;
 mod job_steps;
 mod jobs;
+mod jobs_add;
 mod limits;
 mod logging;
 mod logs;

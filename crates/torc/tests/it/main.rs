@@ -12,6 +12,7 @@ mod direct;
 mod disk;
 mod docs;
 mod doctor;
+mod dynamic;
 mod examples;
 mod golden;
 mod handlers;

@@ -127,6 +127,7 @@ impl Simulated {
             scheduler: None,
             label: None,
             output_dir: "/tmp".into(),
+            force: false,
         };
         let registered = client.register_runner(&request).await?;
         Ok(Self {

@@ -136,12 +136,7 @@ impl List {
         let limit = known_count
             .map_or(paging.limit, |count| paging.limit.min(count.saturating_sub(paging.offset)));
         if limit <= 0 {
-            return Ok(Page {
-                items: Vec::new(),
-                offset: paging.offset,
-                total_count,
-                has_more: false,
-            });
+            return Ok(Page::part(Vec::new(), paging.offset, total_count, false));
         }
         let mut values = filter.values;
         values.push(limit.into());
@@ -152,7 +147,7 @@ impl List {
             .collect::<rusqlite::Result<Vec<T>>>()?;
         let has_more =
             paging.offset.saturating_add(items.len() as i64) < total_count && !items.is_empty();
-        Ok(Page { items, offset: paging.offset, total_count, has_more })
+        Ok(Page::part(items, paging.offset, total_count, has_more))
     }
 
     /// Reads one row by its key.

@@ -105,6 +105,7 @@ impl Fixture {
             }),
             label: None,
             output_dir: "/output".into(),
+            force: false,
         };
         self.store.register_runner(request).await.map(|r| r.id)
     }

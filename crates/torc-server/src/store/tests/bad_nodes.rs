@@ -40,6 +40,7 @@ async fn register_on(f: &Fixture, host: &str) -> RunnerId {
         scheduler: None,
         label: None,
         output_dir: "/output".into(),
+        force: false,
     };
     f.store.register_runner(request).await.expect("registered").id
 }

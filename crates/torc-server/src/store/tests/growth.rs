@@ -73,7 +73,7 @@ fn more() -> Plan {
     let mut plan = Plan {
         name: "more".into(),
         jobs: vec![job("a", &[]), job("e", &[0]), job("f", &[1])],
-        files: vec![File { name: "out".into(), path: "out.txt".into() }],
+        files: vec![File { name: "out".into(), path: "out.txt".into(), min_size: 0 }],
         resource_requirements: vec![Requirements {
             num_cpus: 2,
             name: "two".into(),

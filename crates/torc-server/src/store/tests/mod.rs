@@ -92,6 +92,7 @@ impl Fixture {
             scheduler: None,
             label: label.map(Into::into),
             output_dir: "/output".into(),
+            force: false,
         };
         self.runner = self.store.register_runner(request).await.expect("registered").id;
     }

@@ -216,7 +216,8 @@ async fn settings_actions_files_and_user_data_are_taken_over() {
         |value: i64| UserData { name: "u".into(), data: Some(json!(value)), is_ephemeral: false };
     let plan = |path: &str, value: i64, actions: Vec<Action>| {
         let mut plan = Plan { actions, user_data: vec![data(value)], ..one_job() };
-        plan.files = vec![torc_model::plan::File { name: "f".into(), path: path.into() }];
+        plan.files =
+            vec![torc_model::plan::File { name: "f".into(), path: path.into(), min_size: 0 }];
         plan.jobs[0].input_files = vec![0];
         plan.jobs[0].input_user_data = vec![0];
         plan.jobs.push(job("b", &[]));
@@ -268,7 +269,11 @@ async fn a_job_that_reads_something_else_runs_again() {
     let plan = |reads: usize| {
         let mut plan = one_job();
         plan.files = ["f", "g"]
-            .map(|name| torc_model::plan::File { name: name.into(), path: name.into() })
+            .map(|name| torc_model::plan::File {
+                name: name.into(),
+                path: name.into(),
+                min_size: 0,
+            })
             .to_vec();
         plan.jobs[0].input_files = vec![reads];
         plan

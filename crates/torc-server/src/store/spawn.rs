@@ -1,0 +1,622 @@
+//! Jobs that add jobs: a piece of a spec becomes jobs of a workflow that runs, in the transaction of
+//! one request.
+//!
+//! A repeat with the same key answers as the first one did, so that an attempt that is tried again
+//! after a crash adds nothing twice. The key belongs to the adding job and the run.
+
+use super::job_rows::{self, Addition};
+use super::load::parse;
+use super::persist::json;
+use super::refusal::Refusal;
+use super::writer::{Failed, Tx};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+use torc_model::api::{ErrorCode, SpawnJobs, SpawnedJobs};
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::plan::{
+    FailureHandler, File, Job, JobExtra, Plan, Requirements, Rule, SlurmScheduler, UserData,
+};
+use torc_model::units::{Memory, Runtime};
+use torc_spec::{Present, Spec};
+
+/// The environment variable that tells an added job the lineage it belongs to, as Torc 1.0 does.
+const LINEAGE: &str = "TORC_ORCHESTRATOR_LINEAGE_ID";
+/// Most bytes of a key or a lineage.
+const MAX_WORD: usize = 255;
+
+/// The adding job.
+struct Adder {
+    id: JobId,
+    workflow: WorkflowId,
+    index: u32,
+    run: i64,
+    name: String,
+    lineage: Option<String>,
+}
+
+/// Adds a piece. `by_job`: the adding job itself asks, which its workflow must allow.
+pub fn spawn(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    request: &SpawnJobs,
+    piece: &Spec,
+    by_job: bool,
+) -> Result<SpawnedJobs, Failed> {
+    let adder = adder(tx, job)?;
+    let limits = tx.workflow(adder.workflow)?.settings.dynamic_jobs;
+    if by_job && !limits.allowed {
+        let message = format!("the jobs of workflow {} may not add jobs", adder.workflow);
+        return Err(Refusal::forbidden(message)
+            .hint("write `dynamic_jobs: true` into its spec to allow it")
+            .into());
+    }
+    tx.workflow(adder.workflow)?.may_add(adder.index)?;
+    let key = word("key", request.key.as_deref())?.unwrap_or_default();
+    let lineage = word("lineage", request.lineage.as_deref())?;
+    let lineage = lineage.or_else(|| adder.lineage.clone()).unwrap_or_else(|| adder.name.clone());
+    let hash = hash(request, piece);
+    if let Some(known) = repeat(tx, &adder, &key, &hash)? {
+        return Ok(known);
+    }
+    let stored = Stored::new(tx.db, adder.workflow);
+    let (mut plan, there) = piece.plan_piece(&stored).map_err(super::wrong_spec)?;
+    let adds = plan.jobs.len() > there.len();
+    refuse_maps(&plan)?;
+    refuse_other_meanings(&stored, &plan)?;
+    let present = present_jobs(tx, &adder, &plan, &there)?;
+    let new = plan.jobs.iter().filter(|job| !present.contains_key(&job.name)).count();
+    let iteration = iteration(tx, &adder, &lineage, limits.max_iterations, adds)?;
+    refuse_too_many(tx, &adder, new, limits.max_jobs)?;
+    complete(tx, &adder, &mut plan, &lineage)?;
+    let ids = add(tx, &adder, &mut plan, &there, &present, request)?;
+    torc_failpoint::hit("spawn.inserted");
+    if let Some(name) = record_name(&lineage, request, iteration, adds) {
+        put_record(tx.db, adder.workflow, &name, request.state.as_ref())?;
+    }
+    tx.db
+        .prepare_cached(
+            "INSERT INTO addition (job_id, run_id, key, workflow_id, lineage, iteration, hash, job_ids, new_jobs, made_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?
+        .execute(params![
+            adder.id.0,
+            adder.run,
+            key,
+            adder.workflow.0,
+            lineage,
+            iteration,
+            hash,
+            json(Some(&ids))?,
+            new as i64,
+            tx.now,
+        ])?;
+    Ok(SpawnedJobs { spawned_job_ids: ids, iteration, lineage, is_repeat: false })
+}
+
+fn adder(tx: &mut Tx<'_>, job: JobId) -> Result<Adder, Failed> {
+    let row = tx
+        .db
+        .prepare_cached("SELECT workflow_id, name, extra FROM job WHERE id = ?1")?
+        .query_row([job.0], |row| {
+            let extra: Option<String> = row.get(2)?;
+            Ok((WorkflowId(row.get(0)?), row.get::<_, String>(1)?, extra))
+        })
+        .optional()?;
+    let (id, name, extra) = row.ok_or_else(|| Refusal::not_found("job", job.0))?;
+    let extra: JobExtra = extra.as_deref().map(parse).transpose()?.unwrap_or_default();
+    let workflow = tx.workflow(id)?;
+    let index = workflow.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
+    let run = workflow.run;
+    Ok(Adder { id: job, workflow: id, index, run, name, lineage: extra.env.get(LINEAGE).cloned() })
+}
+
+/// A key or a lineage: text of one line.
+fn word(field: &str, text: Option<&str>) -> Result<Option<String>, Refusal> {
+    match text {
+        None => Ok(None),
+        Some(text) if text.is_empty() || text.len() > MAX_WORD => {
+            Err(Refusal::invalid(field, format!("`{field}` has 1 to {MAX_WORD} bytes")))
+        }
+        Some(text) if text.chars().any(char::is_control) => {
+            Err(Refusal::invalid(field, format!("`{field}` is one line of text")))
+        }
+        Some(text) => Ok(Some(text.to_owned())),
+    }
+}
+
+/// What was asked for, in short.
+fn hash(request: &SpawnJobs, piece: &Spec) -> String {
+    let mut hash = Sha256::new();
+    let state = request.state.as_ref().map(Value::to_string).unwrap_or_default();
+    let parts = [
+        piece.to_json(),
+        state,
+        request.lineage.clone().unwrap_or_default(),
+        format!("{} {}", request.wait, request.now),
+    ];
+    for part in parts {
+        // The length keeps neighbouring parts apart.
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    crate::secret::hex(&hash.finalize()[..16])
+}
+
+/// What the first request with this key was answered.
+fn repeat(
+    tx: &Tx<'_>,
+    adder: &Adder,
+    key: &str,
+    hash: &str,
+) -> Result<Option<SpawnedJobs>, Failed> {
+    let known = tx
+        .db
+        .prepare_cached(
+            "SELECT hash, job_ids, iteration, lineage FROM addition
+             WHERE job_id = ?1 AND run_id = ?2 AND key = ?3",
+        )?
+        .query_row(params![adder.id.0, adder.run, key], |row| {
+            let ids: String = row.get(1)?;
+            let spawned = SpawnedJobs {
+                spawned_job_ids: parse(&ids)?,
+                iteration: row.get(2)?,
+                lineage: row.get(3)?,
+                is_repeat: true,
+            };
+            Ok((row.get::<_, String>(0)?, spawned))
+        })
+        .optional()?;
+    match known {
+        None => Ok(None),
+        Some((then, spawned)) if then == hash => Ok(Some(spawned)),
+        Some(_) => {
+            let (job, run) = (&adder.name, adder.run);
+            let message = match key {
+                "" => format!("job `{job}` has added other jobs in run {run} already"),
+                key => {
+                    format!("job `{job}` has added other jobs in run {run} under the key `{key}`")
+                }
+            };
+            Err(Refusal::conflict(ErrorCode::AdditionDiffers, message)
+                .hint("a job that adds more than once gives each piece a `key` of its own")
+                .into())
+        }
+    }
+}
+
+fn refuse_maps(plan: &Plan) -> Result<(), Refusal> {
+    match plan.jobs.iter().find(|job| job.extra.map.is_some()) {
+        Some(job) => Err(Refusal::invalid(
+            "jobs",
+            format!("job `{}`: a job that is added cannot have `map` or `reduce`", job.name),
+        )
+        .hint("add one job per item, with `parameters`")),
+        None => Ok(()),
+    }
+}
+
+/// The jobs of the plan that the workflow has, by name: those that new ones depend on, and those that
+/// the same job added in an earlier run, if they are the same.
+fn present_jobs(
+    tx: &Tx<'_>,
+    adder: &Adder,
+    plan: &Plan,
+    there: &[String],
+) -> Result<HashMap<String, JobId>, Failed> {
+    let there: HashSet<&str> = there.iter().map(String::as_str).collect();
+    let mut find = tx.db.prepare_cached(
+        "SELECT id, added_by, command, invocation_script, steps FROM job WHERE workflow_id = ?1 AND name = ?2",
+    )?;
+    let mut present = HashMap::new();
+    for job in &plan.jobs {
+        let known = find
+            .query_row(params![adder.workflow.0, job.name], |row| {
+                let added_by: Option<i64> = row.get(1)?;
+                let command: String = row.get(2)?;
+                let before: Option<String> = row.get(3)?;
+                let steps: Option<String> = row.get(4)?;
+                let is_same = command == job.command
+                    && before == job.invocation_script
+                    && steps == job.steps.as_ref().map(ToString::to_string);
+                Ok((JobId(row.get(0)?), added_by, is_same))
+            })
+            .optional()?;
+        match known {
+            None => {}
+            Some((id, by, is_same))
+                if there.contains(job.name.as_str()) || (by == Some(adder.id.0) && is_same) =>
+            {
+                present.insert(job.name.clone(), id);
+            }
+            Some((_, by, _)) => {
+                let message =
+                    format!("workflow {} has a job `{}` already", adder.workflow, job.name);
+                let hint = if by == Some(adder.id.0) {
+                    "this job added it in an earlier run and with another command; give it another name"
+                } else {
+                    "names are unique in a workflow; give it another one"
+                };
+                return Err(Refusal::conflict(ErrorCode::NameTaken, message).hint(hint).into());
+            }
+        }
+    }
+    Ok(present)
+}
+
+/// The number of this addition in its lineage, within the cap.
+fn iteration(
+    tx: &Tx<'_>,
+    adder: &Adder,
+    lineage: &str,
+    most: u32,
+    adds: bool,
+) -> Result<i64, Failed> {
+    let so_far: i64 = tx
+        .db
+        .prepare_cached(
+            "SELECT coalesce(max(iteration), 0) FROM addition
+             WHERE workflow_id = ?1 AND lineage = ?2 AND run_id = ?3",
+        )?
+        .query_row(params![adder.workflow.0, lineage, adder.run], |row| row.get(0))?;
+    if !adds {
+        return Ok(so_far);
+    }
+    if so_far >= i64::from(most) {
+        let message = format!(
+            "jobs of lineage `{lineage}` have added jobs {so_far} times; `dynamic_jobs.max_iterations` is {most}"
+        );
+        return Err(Refusal::capped(message)
+            .hint("raise it in the spec if the loop is meant to go on")
+            .into());
+    }
+    Ok(so_far + 1)
+}
+
+fn refuse_too_many(tx: &Tx<'_>, adder: &Adder, new: usize, most: u32) -> Result<(), Failed> {
+    let so_far: i64 = tx
+        .db
+        .prepare_cached(
+            "SELECT coalesce(sum(new_jobs), 0) FROM addition WHERE workflow_id = ?1 AND run_id = ?2",
+        )?
+        .query_row([adder.workflow.0, adder.run], |row| row.get(0))?;
+    if so_far + new as i64 > i64::from(most) {
+        let message = format!(
+            "{so_far} jobs were added in run {}, and {new} more are beyond `dynamic_jobs.max_jobs`, {most}",
+            adder.run
+        );
+        return Err(Refusal::capped(message).hint("raise it in the spec").into());
+    }
+    Ok(())
+}
+
+/// What belongs to the workflow as a whole, and to all jobs that are added.
+fn complete(tx: &mut Tx<'_>, adder: &Adder, plan: &mut Plan, lineage: &str) -> Result<(), Failed> {
+    plan.settings = tx.workflow(adder.workflow)?.settings.clone();
+    let stored = Stored::new(tx.db, adder.workflow);
+    // It is told by its place among the handlers of the plan.
+    plan.settings.default_failure_handler = stored.find_default_handler()?.and_then(|name| {
+        let known = plan.failure_handlers.iter().position(|handler| handler.name == name);
+        known.or_else(|| {
+            plan.failure_handlers.push(stored.handler(&name)?);
+            Some(plan.failure_handlers.len() - 1)
+        })
+    });
+    let mut numbers: HashMap<String, u32> = HashMap::new();
+    let names: Vec<String> =
+        plan.families.iter().map(|name| torc_model::family::of_added(name)).collect();
+    let families: Vec<u32> = names
+        .iter()
+        .map(|name| {
+            let next = numbers.len() as u32;
+            *numbers.entry(name.clone()).or_insert(next)
+        })
+        .collect();
+    plan.families = vec![String::new(); numbers.len()];
+    for (name, number) in numbers {
+        plan.families[number as usize] = name;
+    }
+    for job in &mut plan.jobs {
+        job.family = families.get(job.family as usize).copied().unwrap_or_default();
+        job.extra.env.insert(LINEAGE.into(), lineage.into());
+    }
+    Ok(())
+}
+
+/// Adds what is new; gives the rows of all jobs of the piece.
+fn add(
+    tx: &mut Tx<'_>,
+    adder: &Adder,
+    plan: &mut Plan,
+    there: &[String],
+    present: &HashMap<String, JobId>,
+    request: &SpawnJobs,
+) -> Result<Vec<JobId>, Failed> {
+    let id = adder.workflow;
+    let is_new = |job: &Job| !present.contains_key(&job.name);
+    let fresh: Vec<usize> =
+        plan.jobs.iter().enumerate().filter(|(_, job)| is_new(job)).map(|(at, _)| at).collect();
+    let also_after: Vec<(usize, JobId)> = match request.now {
+        true => Vec::new(),
+        false => fresh.iter().map(|at| (*at, adder.id)).collect(),
+    };
+    let new = match fresh.is_empty() {
+        true => Vec::new(),
+        false => {
+            let added_by = Some(adder.id);
+            job_rows::add(tx, id, Addition { plan, present, also_after: &also_after, added_by })?
+        }
+    };
+    if request.wait {
+        let linked = tx.apply(id, |workflow, _, now| {
+            let added: Vec<u32> = new.iter().filter_map(|job| workflow.find(*job)).collect();
+            Ok(workflow.hold_dependents(adder.index, &added, now))
+        })?;
+        let mut depend = tx.db.prepare_cached(
+            "INSERT OR IGNORE INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
+        )?;
+        for dependent in linked {
+            for job in &new {
+                depend.execute([id.0, dependent.0, job.0])?;
+            }
+        }
+    }
+    let count = new.len();
+    tx.apply(id, |workflow, _, _| {
+        workflow.tell_added(adder.index, count);
+        Ok(())
+    })?;
+    let there: HashSet<&str> = there.iter().map(String::as_str).collect();
+    let mut new = new.into_iter();
+    let row = |job: &Job| present.get(&job.name).copied().or_else(|| new.next());
+    let of_piece = plan.jobs.iter().filter(|job| !there.contains(job.name.as_str()));
+    Ok(of_piece.filter_map(row).collect())
+}
+
+fn taken(what: &str, name: &str) -> Failed {
+    let message = format!("the workflow has {what} `{name}` already, and it is not the same");
+    Refusal::conflict(ErrorCode::NameTaken, message).hint("give it another name").into()
+}
+
+/// A piece does not change what jobs that are there go by.
+fn refuse_other_meanings(stored: &Stored<'_>, plan: &Plan) -> Result<(), Failed> {
+    for wanted in &plan.resource_requirements {
+        if stored.find_requirements(&wanted.name)?.is_some_and(|known| known != *wanted) {
+            return Err(taken("resource requirements", &wanted.name));
+        }
+    }
+    for wanted in &plan.failure_handlers {
+        if stored.find_handler(&wanted.name)?.is_some_and(|known| known != *wanted) {
+            return Err(taken("a failure handler", &wanted.name));
+        }
+    }
+    for wanted in &plan.files {
+        let known = stored.find_file(&wanted.name)?;
+        if known.is_some_and(|(known, _)| known.name == wanted.name && known.path != wanted.path) {
+            return Err(taken("a file", &wanted.name));
+        }
+    }
+    for wanted in &plan.user_data {
+        // Without a value it only names what is there.
+        let known = stored.find_user_data(&wanted.name)?;
+        if wanted.data.is_some() && known.is_some_and(|(known, _)| known.data != wanted.data) {
+            return Err(taken("user data", &wanted.name));
+        }
+    }
+    Ok(())
+}
+
+/// The user data that holds the state of a lineage, as clients of Torc 1.0 look for it.
+fn record_name(lineage: &str, request: &SpawnJobs, iteration: i64, adds: bool) -> Option<String> {
+    // Without jobs it is the final state; without a lineage of its own it was not asked for.
+    match (adds, request.lineage.is_some() || request.state.is_some()) {
+        (_, false) => None,
+        (true, true) => Some(format!("__torc_lineage__{lineage}__g{iteration:06}")),
+        (false, true) => Some(format!("__torc_lineage__{lineage}__final")),
+    }
+}
+
+fn put_record(
+    db: &Connection,
+    id: WorkflowId,
+    name: &str,
+    state: Option<&Value>,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO user_data (workflow_id, name, data, is_ephemeral) VALUES (?1, ?2, ?3, 0)
+         ON CONFLICT (workflow_id, name) DO UPDATE SET data = ?3",
+    )?
+    .execute(params![id.0, name, state.map(Value::to_string)])
+    .map(|_| ())
+}
+
+/// The workflow as the database has it.
+struct Stored<'a> {
+    db: &'a Connection,
+    workflow: WorkflowId,
+    file_writers: OnceCell<HashMap<i64, Vec<String>>>,
+    data_writers: OnceCell<HashMap<i64, Vec<String>>>,
+    paths: OnceCell<HashMap<String, String>>,
+}
+
+impl<'a> Stored<'a> {
+    fn new(db: &'a Connection, workflow: WorkflowId) -> Self {
+        Self {
+            db,
+            workflow,
+            file_writers: OnceCell::new(),
+            data_writers: OnceCell::new(),
+            paths: OnceCell::new(),
+        }
+    }
+
+    /// The jobs that write each file or piece of user data. Read once: there is no index by item.
+    fn writers(&self, kind: &'static str, item: i64) -> rusqlite::Result<Vec<String>> {
+        let memory = if kind == "output_file" { &self.file_writers } else { &self.data_writers };
+        if memory.get().is_none() {
+            let mut writers: HashMap<i64, Vec<String>> = HashMap::new();
+            let mut statement = self.db.prepare_cached(
+                "SELECT i.item_id, j.name FROM job j JOIN job_item i ON i.job_id = j.id
+                 WHERE j.workflow_id = ?1 AND i.kind = ?2",
+            )?;
+            let rows = statement
+                .query_map(params![self.workflow.0, kind], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            for row in rows {
+                let (item, name) = row?;
+                writers.entry(item).or_default().push(name);
+            }
+            _ = memory.set(writers);
+        }
+        Ok(memory.get().and_then(|writers| writers.get(&item)).cloned().unwrap_or_default())
+    }
+
+    /// Files by their paths. Read once: there is no index by path.
+    fn name_at(&self, path: &str) -> rusqlite::Result<Option<String>> {
+        if self.paths.get().is_none() {
+            let mut statement =
+                self.db.prepare_cached("SELECT path, name FROM file WHERE workflow_id = ?1")?;
+            let rows =
+                statement.query_map([self.workflow.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            _ = self.paths.set(rows.collect::<rusqlite::Result<_>>()?);
+        }
+        let path = path.strip_prefix("./").unwrap_or(path);
+        Ok(self.paths.get().and_then(|paths: &HashMap<String, String>| paths.get(path)).cloned())
+    }
+
+    fn find_file(&self, name: &str) -> rusqlite::Result<Option<(File, Vec<String>)>> {
+        let mut find = self.db.prepare_cached(
+            "SELECT id, path, min_size FROM file WHERE workflow_id = ?1 AND name = ?2",
+        )?;
+        let mut by_name = |name: &str| {
+            find.query_row(params![self.workflow.0, name], |row| {
+                let min_size = row.get::<_, i64>(2)?.unsigned_abs();
+                Ok((row.get(0)?, File { name: name.into(), path: row.get(1)?, min_size }))
+            })
+            .optional()
+        };
+        let mut row = by_name(name)?;
+        if row.is_none() && name.contains(['/', '.']) {
+            row = self.name_at(name)?.map(|name| by_name(&name)).transpose()?.flatten();
+        }
+        row.map(|(id, file)| Ok((file, self.writers("output_file", id)?))).transpose()
+    }
+
+    fn find_user_data(&self, name: &str) -> rusqlite::Result<Option<(UserData, Vec<String>)>> {
+        let row = self
+            .db
+            .prepare_cached(
+                "SELECT id, data, is_ephemeral FROM user_data WHERE workflow_id = ?1 AND name = ?2",
+            )?
+            .query_row(params![self.workflow.0, name], |row| {
+                let text: Option<String> = row.get(1)?;
+                let data = text.as_deref().map(parse).transpose()?;
+                Ok((row.get(0)?, UserData { name: name.into(), data, is_ephemeral: row.get(2)? }))
+            })
+            .optional()?;
+        row.map(|(id, data)| {
+            let writers = self.writers("output_user_data", id)?;
+            // What a job produces becomes known when the reader starts.
+            let value = data.data.filter(|_| writers.is_empty());
+            Ok((UserData { data: value, ..data }, writers))
+        })
+        .transpose()
+    }
+
+    fn find_requirements(&self, name: &str) -> rusqlite::Result<Option<Requirements>> {
+        self.db
+            .prepare_cached(
+                "SELECT num_cpus, num_gpus, num_nodes, memory_bytes, runtime_seconds
+                 FROM resource_requirements WHERE workflow_id = ?1 AND name = ?2",
+            )?
+            .query_row(params![self.workflow.0, name], |row| {
+                Ok(Requirements {
+                    name: name.into(),
+                    num_cpus: row.get(0)?,
+                    num_gpus: row.get(1)?,
+                    num_nodes: row.get(2)?,
+                    memory: row.get::<_, Option<i64>>(3)?.map(|m| Memory(m.unsigned_abs())),
+                    runtime: row.get::<_, Option<i64>>(4)?.map(|t| Runtime(t.unsigned_abs())),
+                })
+            })
+            .optional()
+    }
+
+    fn find_handler(&self, name: &str) -> rusqlite::Result<Option<FailureHandler>> {
+        self.db
+            .prepare_cached(
+                "SELECT rules FROM failure_handler WHERE workflow_id = ?1 AND name = ?2",
+            )?
+            .query_row(params![self.workflow.0, name], |row| {
+                let rules: Vec<Rule> = parse(&row.get::<_, String>(0)?)?;
+                Ok(FailureHandler { name: name.into(), rules })
+            })
+            .optional()
+    }
+
+    fn find_default_handler(&self) -> rusqlite::Result<Option<String>> {
+        self.db
+            .prepare_cached(
+                "SELECT h.name FROM failure_handler h JOIN workflow w ON w.id = h.workflow_id
+                 WHERE w.id = ?1 AND w.settings ->> 'default_failure_handler' =
+                     (SELECT count(*) FROM failure_handler b WHERE b.workflow_id = w.id AND b.id < h.id)",
+            )?
+            .query_row([self.workflow.0], |row| row.get(0))
+            .optional()
+    }
+
+    fn find_scheduler(&self, name: &str) -> rusqlite::Result<Option<SlurmScheduler>> {
+        self.db
+            .prepare_cached(
+                "SELECT definition FROM slurm_scheduler WHERE workflow_id = ?1 AND name = ?2",
+            )?
+            .query_row(params![self.workflow.0, name], |row| parse(&row.get::<_, String>(0)?))
+            .optional()
+    }
+}
+
+/// A name that cannot be looked up is not there: whoever refers to it is told so, and the statement
+/// that would have used it fails as well.
+fn found<T>(looked: rusqlite::Result<Option<T>>) -> Option<T> {
+    looked.unwrap_or_else(|error| {
+        tracing::error!("a name of an added job could not be looked up: {error}");
+        None
+    })
+}
+
+impl Present for Stored<'_> {
+    fn has_job(&self, name: &str) -> bool {
+        let looked = self
+            .db
+            .prepare_cached("SELECT 1 FROM job WHERE workflow_id = ?1 AND name = ?2")
+            .and_then(|mut find| {
+                find.query_row(params![self.workflow.0, name], |_| Ok(())).optional()
+            });
+        found(looked).is_some()
+    }
+
+    fn file(&self, name: &str) -> Option<(File, Vec<String>)> {
+        found(self.find_file(name))
+    }
+
+    fn user_data(&self, name: &str) -> Option<(UserData, Vec<String>)> {
+        found(self.find_user_data(name))
+    }
+
+    fn requirements(&self, name: &str) -> Option<Requirements> {
+        found(self.find_requirements(name))
+    }
+
+    fn handler(&self, name: &str) -> Option<FailureHandler> {
+        found(self.find_handler(name))
+    }
+
+    fn default_handler(&self) -> Option<String> {
+        found(self.find_default_handler())
+    }
+
+    fn scheduler(&self, name: &str) -> Option<SlurmScheduler> {
+        found(self.find_scheduler(name))
+    }
+}
