@@ -64,7 +64,7 @@ _WHERE = {
     "Workflow": "_workflow",
 }
 
-__all__ = sorted(_WHERE) + ["__version__"]
+__all__ = [*_WHERE, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

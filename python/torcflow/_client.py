@@ -57,8 +57,11 @@ class ClientBase:
                 return
             start = items[-1]["id"] if by_id else start + len(items)
 
-    def follow(self, workflow_id: int, after: Optional[int] = None) -> Iterator[Any]:
-        """Events of a workflow as they happen, without a gap; a stream that broke off is taken up again."""
+    def follow(self, workflow_id: int, after: int = 0) -> Iterator[Any]:
+        """Events of a workflow after the one with this id, those that were and those to come, without a gap.
+
+        A stream that broke off is taken up again where it ended.
+        """
         while True:
             try:
                 for event in self._connection.stream(f"/workflows/{workflow_id}/events/stream", {"after": after}):
@@ -92,7 +95,7 @@ class ClientBase:
         path = f"/workflows/{workflow_id}/events/stream"
         try:
             query = {"after": newest[0]["id"] if newest else 0}
-            for event in self._connection.stream(path, query, timeout=max(0.05, seconds)):
+            for event in self._connection.stream(path, query, seconds):
                 if event["kind"] == "workflow_completed":
                     return
         except ApiError as error:

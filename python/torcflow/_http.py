@@ -116,12 +116,19 @@ class Connection:
             raise _refusal(response.status, data)
         return response, connection
 
-    def stream(self, path: str, query: Optional[Mapping[str, Any]] = None, timeout: float = 60.0) -> Iterator[Any]:
-        """Server-sent events as JSON. Ends when the server closes; raises when nothing comes for `timeout` seconds."""
+    def stream(
+        self, path: str, query: Optional[Mapping[str, Any]] = None, seconds: Optional[float] = None
+    ) -> Iterator[Any]:
+        """Server-sent events as JSON. Ends when the server closes, or after `seconds`."""
+        end = None if seconds is None else time.monotonic() + seconds
+        # The server sends a sign of life at least this often.
+        timeout = TIMEOUT_SECONDS if seconds is None else max(0.05, seconds)
         response, connection = self._open("GET", path, query, None, False, timeout)
         try:
             lines: list[str] = []
             for raw in response:
+                if end is not None and time.monotonic() > end:
+                    return
                 line = raw.decode("utf-8", "replace").rstrip("\r\n")
                 if line.startswith("data:"):
                     lines.append(line[5:].lstrip())
@@ -129,6 +136,8 @@ class Connection:
                     yield json.loads("\n".join(lines))
                     lines = []
         except OSError as error:
+            if end is not None and time.monotonic() > end - 0.01:
+                return
             raise ApiError(f"the stream of {self.url} broke off: {error}") from error
         finally:
             connection.close()

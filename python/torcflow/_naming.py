@@ -155,7 +155,7 @@ class Walk:
 
         try:
             reducer = copyreg.dispatch_table.get(kind)
-            parts = reducer(value) if reducer is not None else value.__reduce_ex__(4)
+            parts: Any = reducer(value) if reducer is not None else value.__reduce_ex__(4)
         except Exception as error:
             raise _Unnamed(path, _reason(value, error)) from error
         self.update(f"object {kind.__module__}.{kind.__qualname__}(".encode())

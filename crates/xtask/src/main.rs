@@ -1,9 +1,10 @@
 //! Work on the repository itself. `cargo xtask bench` measures the program, `cargo xtask counts`
-//! guards its hot paths; see `docs/benchmarks.md`.
+//! guards its hot paths; see `docs/benchmarks.md`. `cargo xtask wheel` writes the Python package.
 
 mod bench;
 mod counts;
 mod recovery;
+mod wheel;
 
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ enum Xtask {
     Counts(counts::Args),
     /// Decide failures whose right action is known, and compare with simpler deciders
     Recovery(recovery::Args),
+    /// Write the Python wheel: the program and the module `torcflow`
+    Wheel(wheel::Args),
 }
 
 /// What ended a task early, for people.
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         Xtask::Bench(args) => args.execute(),
         Xtask::Counts(args) => args.execute(),
         Xtask::Recovery(args) => args.execute(),
+        Xtask::Wheel(args) => args.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
