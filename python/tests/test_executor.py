@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import os
 import stat
+import sysconfig
 import threading
 import time
 from pathlib import Path
@@ -163,6 +164,40 @@ def test_options_are_checked_with_the_nearest_word(local: torcflow.Executor) -> 
         torcflow.Executor("x", backend="cloud")
     with pytest.raises(ValueError, match="no name"):
         torcflow.Executor("../x")
+
+
+def test_what_the_server_refuses_fails_its_calls_and_no_others(local: torcflow.Executor) -> None:
+    refused = local.options(priority="high").submit(square, 11)
+    with pytest.raises(torcflow.TorcError, match="(?s)refuses.*priority"):
+        refused.result()
+    assert local.submit(square, 12).result() == 144
+
+
+def test_a_missing_program_is_told_at_once(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORC_BIN", raising=False)
+    monkeypatch.setenv("PATH", str(flow))
+    if not os.access(Path(sysconfig.get_path("scripts"), "torc"), os.X_OK):
+        with pytest.raises(torcflow.TorcError, match="`torc` program is not there"):
+            torcflow.Executor("test", backend="local")
+
+
+def test_old_workflows_are_deleted_with_their_logs(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torcflow._executor.KEPT_WORKFLOWS", 2)
+    with torcflow.Executor("test", backend="local") as executor:
+        for n in range(5):
+            assert executor.submit(square, n).result() == n * n
+            while executor._core.batches:
+                time.sleep(0.05)
+        assert [workflow["id"] for workflow in executor.client().iter_workflows(sort_by="id")] == [4, 5]
+        logs = {path.name.split("_")[1] for path in Path(executor.directory, "output/job_stdio").iterdir()}
+        assert logs <= {"wf4", "wf5"}
+
+
+def test_a_script_without_shutdown_leaves_no_server(flow: Path, script: Any) -> None:
+    process = script("import torcflow\nassert torcflow.Executor('test', backend='local').submit(abs, -1).result() == 1\n")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert not (flow / "flow/test/torc/server.json").exists()
 
 
 def test_a_future_can_be_awaited(local: torcflow.Executor) -> None:

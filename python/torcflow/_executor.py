@@ -39,7 +39,7 @@ from typing import (
 )
 
 from . import _naming, _segment
-from ._engine import Engine, python_command
+from ._engine import Engine, program, python_command
 from ._errors import (
     Canceled,
     Changed,
@@ -91,6 +91,14 @@ REQUEUES = 20
 # What the watchdog of the worker does not end, the runner ends this much later.
 GRACE_SECONDS = 60
 DEFAULT_STORE = "10g"
+# Workflows that are over stay for `why` and `logs`; beyond this many the oldest go, with their logs.
+KEPT_WORKFLOWS = 100
+# After so many turns without success the monitor gives up and tells every future why.
+TROUBLES = 5
+# How long after a failed call its job's end is asked for.
+SOON_SECONDS = 0.15
+# A script that ends without `shutdown` waits this long for the server to hear of its last jobs.
+LEAVE_SECONDS = 3.0
 
 
 class Options(NamedTuple):
@@ -365,15 +373,16 @@ class _Core:
         self.batches: dict[str, _Batch] = {}
         self.closed = False
         self.broken: Optional[BaseException] = None
-        self.trouble: Optional[str] = None
         self.functions: dict[Any, tuple[Any, _Function]] = {}
         self.by_value: set[str] = set()
         self.known_before = 0
         self.last_job: Any = None
         self.thread: Optional[threading.Thread] = None
         self.last_check = 0.0
+        self.check_at = 0.0
         if backend == "debug":
             return
+        program()  # a missing program is told here and not by the monitor
         self.store = Store(self.root, None if limit is None else parse_bytes(limit))
         self.engine = Engine(self.root, backend == "slurm")
         self.news = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -511,6 +520,7 @@ class _Core:
     # --- The monitor
 
     def _run(self) -> None:
+        troubles = 0
         try:
             while True:
                 self._sleep()
@@ -519,14 +529,14 @@ class _Core:
                         return
                 try:
                     self._turn()
-                    self.trouble = None
+                    troubles = 0
                 except ApiError as error:
                     if not error.unreachable:
                         raise
-                    self.trouble = str(error)  # the server died: the next turn starts it again
-                except TorcError as error:
-                    self.trouble = str(error)
-                    if not self.batches:
+                    # The server died: the next turn starts it again.
+                except TorcError:
+                    troubles += 1
+                    if troubles >= TROUBLES:
                         raise
         except BaseException as error:
             with self.lock:
@@ -546,6 +556,8 @@ class _Core:
                 timeout = max(0.0, end - now)
             else:
                 timeout = TICK_SECONDS
+                if self.check_at:
+                    timeout = min(timeout, max(0.0, self.check_at - time.monotonic()))
         select.select([self.news.fileno(), self.wake_read], [], [], timeout)
         for source in (self.news.fileno(), self.wake_read):
             try:
@@ -573,8 +585,10 @@ class _Core:
                 raise
         for batch in list(self.batches.values()):
             self._read(batch)
-        if now - self.last_check >= TICK_SECONDS or self.closed or self._any_idle():
+        soon = self.check_at and now >= self.check_at
+        if soon or now - self.last_check >= TICK_SECONDS or self.closed or self._any_idle():
             self.last_check = now
+            self.check_at = 0.0
             for batch in list(self.batches.values()):
                 self._check(batch)
         self._release()
@@ -848,8 +862,8 @@ class _Core:
             self.batches[id] = batch
         return batch
 
-    def _create(self, batch: _Batch) -> Connection:
-        """Creates the workflow of a batch, or finds it, and sees to it that it is run."""
+    def _create(self, batch: _Batch) -> Optional[Connection]:
+        """Creates the workflow of a batch, or finds it, and sees to it that it is run. None if it is refused."""
         import json
 
         if batch.workflow is None and batch.slurm:
@@ -857,7 +871,13 @@ class _Core:
         connection = self.engine.server()
         if batch.workflow is None:
             # The key makes a repeat harmless: the server answers with the same workflow.
-            answer = connection.request("POST", "/workflows", body=json.loads(batch.spec))
+            try:
+                answer = connection.request("POST", "/workflows", body=json.loads(batch.spec))
+            except ApiError as error:
+                if error.status is None or error.status >= 500:
+                    raise
+                self._drop(batch, TorcError(f"the server refuses the calls: {error}"))
+                return None
             batch.workflow = int(answer["id"])
             self.engine.runner(batch.workflow, batch.recover, batch.slurm, [])
         with self.lock:
@@ -939,6 +959,8 @@ class _Core:
                         answers.append((future, Known(value, blob, size, record.seconds, call.title)))
                 else:
                     batch.last[record.name] = record
+                    if record.state != _segment.BEGUN and not self.check_at:
+                        self.check_at = time.monotonic() + SOON_SECONDS
                     if record.state == _segment.BEGUN and future is not None:
                         with _condition:
                             if not future.running() and not future.done():
@@ -966,12 +988,14 @@ class _Core:
     def _check(self, batch: _Batch) -> None:
         """Asks the server about the jobs of a batch: what failed is recovered or told, what died is started again."""
         connection = self._create(batch)
+        if connection is None:
+            return
         assert batch.workflow is not None
         try:
             status = connection.request("GET", f"/workflows/{batch.workflow}/status")
         except ApiError as error:
             if error.status == 404:
-                self._gone(batch)
+                self._drop(batch, Canceled("its workflow was deleted"))
                 return
             raise
         self.engine.reap()
@@ -989,16 +1013,33 @@ class _Core:
             with self.lock:
                 self.store.end_batch(batch.id)
                 self.batches.pop(batch.id, None)
+            self._clean(connection, batch.workflow)
 
-    def _gone(self, batch: _Batch) -> None:
-        """The workflow was deleted."""
+    def _drop(self, batch: _Batch, error: TorcError) -> None:
+        """Ends a batch that cannot go on."""
         for name in batch.calls:
             future = self.futures.get(name)
             if future is not None and name not in batch.returned:
-                self._fail(future, Canceled("its workflow was deleted"))
+                self._fail(future, error)
         with self.lock:
             self.store.end_batch(batch.id)
             self.batches.pop(batch.id, None)
+
+    def _clean(self, connection: Connection, newest: int) -> None:
+        """Deletes the workflow that is the oldest beyond those that are kept, and its logs."""
+        oldest = newest - KEPT_WORKFLOWS
+        if oldest < 1 or any(batch.workflow == oldest for batch in self.batches.values()):
+            return
+        try:
+            connection.request("DELETE", f"/workflows/{oldest}")
+        except ApiError as error:
+            if error.unreachable:
+                raise
+            return  # it is gone, or it runs again because a person wanted it
+        logs = os.path.join(self.root, "output", "job_stdio")
+        for name in os.listdir(logs) if os.path.isdir(logs) else ():
+            if name.startswith(f"job_wf{oldest}_"):
+                os.unlink(os.path.join(logs, name))
 
     def _judge(self, batch: _Batch, connection: Connection, ended: dict[str, int]) -> None:
         """Ends the calls of jobs that ended."""
@@ -1261,11 +1302,12 @@ class _Core:
         self.wake()
         self.leave()
 
-    def leave(self) -> None:
+    def leave(self, seconds: Optional[float] = None) -> None:
         """Ends the monitor when every batch is over, stops the server, and removes our socket."""
         if self.thread is None:
             return
-        while self.thread.is_alive():
+        end = None if seconds is None else time.monotonic() + seconds
+        while self.thread.is_alive() and (end is None or time.monotonic() < end):
             self.wake()
             self.thread.join(0.05)
         _alive.discard(self)
@@ -1304,7 +1346,11 @@ def _at_exit() -> None:
         core.hurry()
         while core.unsent() and core.broken is None and time.monotonic() < deadline:
             time.sleep(0.01)
-        core._remove_socket()
+        if all(future.done() for future in core.futures.values()):
+            core.closed = True
+            core.leave(LEAVE_SECONDS)  # nothing is left to do: the server ends as well
+        else:
+            core._remove_socket()
 
 
 def _register_exit() -> None:
