@@ -83,6 +83,7 @@ impl Watcher {
             let planned = Planned::draw(&mut workload, number);
             let Some(id) = self.create(&planned, number).await else { break };
             self.shared.set_current(Some(id));
+            self.grow(id, &planned).await;
             let created = Created {
                 id,
                 planned,
@@ -125,7 +126,7 @@ impl Watcher {
     /// Repeats with the same key until it is answered: it must be created once.
     async fn create(&mut self, planned: &Planned, number: usize) -> Option<i64> {
         let body = CreateWorkflow {
-            spec: planned.spec.clone(),
+            spec: planned.first_spec(),
             user: None,
             initialize: true,
             force: false,
@@ -145,6 +146,31 @@ impl Watcher {
             }
         }
         None
+    }
+
+    /// Two people apply the whole spec at the same time, until one of them is answered: its jobs must
+    /// be added once, whatever is killed meanwhile.
+    async fn grow(&mut self, id: i64, planned: &Planned) {
+        let body = json!({"spec": planned.spec});
+        let path = format!("/workflows/{id}/apply");
+        while !self.shared.is_over() {
+            let call = || self.client.post::<Value>(&path, &body);
+            let (first, second) = tokio::join!(call(), call());
+            let mut is_done = false;
+            for answer in [first, second] {
+                match self.note("apply", answer) {
+                    Some(Ok(_)) => is_done = true,
+                    // The other one was first.
+                    Some(Err(error)) if error.status() == Some(409) => {}
+                    Some(Err(error)) => self.history.wrong.push(format!("apply: {error}")),
+                    None => {}
+                }
+            }
+            if is_done {
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     async fn watch(&mut self, mut created: Created) -> Created {
@@ -200,7 +226,13 @@ impl Watcher {
 
     /// Two people ask for the same retry at the same time.
     async fn retry_twice(&mut self, job: &JobView, created: &mut Created) {
-        let call = || self.client.retry_job(job.id, 1, job.attempt_id + 1);
+        // What was applied after the first jobs had all ended has begun another run.
+        let workflow = self.client.get_workflow(job.workflow_id).await;
+        let run = match self.note("get", workflow) {
+            Some(Ok(workflow)) => workflow.run_id,
+            Some(Err(_)) | None => 1,
+        };
+        let call = || self.client.retry_job(job.id, run, job.attempt_id + 1);
         let (first, second) = tokio::join!(call(), call());
         for answer in [first, second] {
             match self.note("retry", answer) {

@@ -103,6 +103,13 @@ pub struct Job {
     pub rare: Sparse<Rare>,
 }
 
+impl Job {
+    /// A revision took it out; only its history is left.
+    pub fn is_removed(&self) -> bool {
+        self.reason == Some(StatusReason::Removed)
+    }
+}
+
 /// What few jobs have, and most of those not for long.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rare {
@@ -173,6 +180,8 @@ pub struct Workflow {
     /// Retries that would rather run elsewhere. Not stored: it is a preference.
     pub(super) avoidance: Avoidance,
     pub(super) counts: [u32; 11],
+    /// Jobs that a revision took out; they are disabled.
+    removed: u32,
     pub(super) live: HashMap<AttemptId, u32>,
     pub(super) by_runner: BTreeMap<RunnerId, BTreeSet<u32>>,
     /// Retries given per (job, rule) in this run.
@@ -203,6 +212,7 @@ impl Workflow {
             queue: Queue::default(),
             avoidance: Avoidance::default(),
             counts: [0; 11],
+            removed: 0,
             live: HashMap::new(),
             by_runner: BTreeMap::new(),
             rule_uses: HashMap::new(),
@@ -273,6 +283,7 @@ impl Workflow {
     pub fn settle(&mut self) {
         self.edges.settle();
         self.queue = Queue::default();
+        self.removed = self.jobs.iter().filter(|job| job.is_removed()).count() as u32;
         self.live.clear();
         self.by_runner.clear();
         for index in 0..self.jobs.len() as u32 {
@@ -317,9 +328,11 @@ impl Workflow {
         self.live.get(&id).copied()
     }
 
-    /// Jobs per status, by the status' integer.
+    /// Jobs per status, by the status' integer; without those that a revision took out.
     pub fn counts(&self) -> [u32; 11] {
-        self.counts
+        let mut counts = self.counts;
+        counts[JobStatus::Disabled as usize] -= self.removed;
+        counts
     }
 
     /// Every job is final. A workflow without jobs is complete once it was initialized.
@@ -412,11 +425,13 @@ impl Workflow {
         self.counts[was as usize] -= 1;
         self.counts[next as usize] += 1;
         let job = &mut self.jobs[index as usize];
+        self.removed -= u32::from(job.is_removed());
         job.status = next;
         if next != JobStatus::Blocked {
             job.unmet = 0;
         }
         job.reason = reason;
+        self.removed += u32::from(job.is_removed());
         self.record_job(index);
         self.note_for_actions(index);
         true

@@ -56,6 +56,11 @@ impl OneJob {
         self.change.as_ref().is_some_and(|(change, _)| change.runs())
     }
 
+    /// The workflow has no such job, or no longer.
+    pub fn is_new(&self) -> bool {
+        self.id.is_none() || self.was_removed
+    }
+
     fn is(&self, change: PlannedChange) -> bool {
         self.change.as_ref().is_some_and(|(known, _)| *known == change)
     }
@@ -311,7 +316,7 @@ impl Jobs {
             if let (None, Some(at)) = (job.id, job.plan) {
                 jobs.names.insert(at as u32, plan.jobs[at].name.clone());
             }
-            if job.id.is_none() || job.was_removed {
+            if job.is_new() {
                 job.change = Some((PlannedChange::New, None));
                 (job.is_rewritten, job.is_retied) = (true, true);
             }

@@ -48,7 +48,7 @@ fn count(
     }
     let size = families.iter().max().map_or(0, |last| *last as usize + 1);
     let mut counts = vec![[0u32; 11]; size];
-    for (job, family) in workflow.jobs.iter().zip(families) {
+    for (job, family) in workflow.jobs.iter().zip(families).filter(|(job, _)| !job.is_removed()) {
         counts[*family as usize][job.status as usize] += 1;
     }
     Ok(Some(counts))

@@ -265,7 +265,7 @@ fn add_checked(
         inserter.insert(&plan.jobs[*index], &row)?;
     }
     drop(inserter);
-    grow_count(tx, id, rows.new.len())?;
+    grow_count(tx, id, rows.new.len() as i64)?;
     tx.apply(id, |workflow, limits, now| {
         workflow.revise(revision, now)?;
         workflow.add_map_limits(limits);
@@ -274,11 +274,11 @@ fn add_checked(
     Ok(rows.new.iter().map(|index| rows.ids[*index]).collect())
 }
 
-/// The workflow has so many jobs more.
-pub fn grow_count(tx: &Tx<'_>, id: WorkflowId, count: usize) -> rusqlite::Result<()> {
+/// The workflow has so many jobs more, or less.
+pub fn grow_count(tx: &Tx<'_>, id: WorkflowId, count: i64) -> rusqlite::Result<()> {
     tx.db
         .prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?
-        .execute([id.0, count as i64])?;
+        .execute([id.0, count])?;
     Ok(())
 }
 

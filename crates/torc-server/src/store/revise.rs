@@ -330,9 +330,7 @@ impl Taken<'_> {
                 }
                 let parents = job.is_retied.then_some(indexes);
                 revision.changed.push(self.rewrite(tx, at, row, index, parents)?);
-                let is_revived = matches!(job.change, Some((PlannedChange::New, _)))
-                    || accepted && job.status == JobStatus::Disabled;
-                if runs_again(job) || is_revived {
+                if runs_again(job) || job.is_new() {
                     revision.again.push(index);
                 }
                 let was_map = tx.workflow(id)?.map(index).is_some();
@@ -355,7 +353,9 @@ impl Taken<'_> {
                 Some(Role::Reduce(_)) | None => {}
             }
         }
-        grow_count(tx, id, rows.new.len())?;
+        let is_new = |job: &&OneJob| job.is_new();
+        let new = difference.jobs.iter().filter(is_new).count() as i64;
+        grow_count(tx, id, new - revision.removed.len() as i64)?;
         Ok(())
     }
 

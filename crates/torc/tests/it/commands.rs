@@ -424,7 +424,8 @@ fn a_workflow_can_be_exported_and_run_again() {
     let test =
         ran("name: x\njobs:\n  - {name: 'j_{i}', command: 'echo {i}', parameters: {i: '1:3'}}\n");
     test.torc(["workflows", "export", "latest", "-o", "copy.json"]).success();
-    test.torc(["run", "copy.json"]).success().tells("created workflow 2 `x`: 3 jobs");
+    test.torc(["run", "copy.json"]).success().tells("up to date: 3 of 3 jobs");
+    test.torc(["run", "copy.json", "--new"]).success().tells("created workflow 2 `x`: 3 jobs");
 }
 
 #[test]

@@ -138,64 +138,25 @@ jobs:
 }
 
 #[test]
-fn a_complete_workflow_begins_anew_and_new_forces_it() {
+fn a_complete_workflow_is_up_to_date_and_new_starts_over() {
     let test = Test::new().spec("name: again\njobs:\n  - {name: a, command: 'true'}\n");
     test.run().expect(0).tells("created workflow 1");
-    test.run().expect(0).tells("created workflow 2");
+    test.run().expect(0).tells("up to date: 1 of 1 job");
     test.torc(["run", "1"]).success().tells("is complete already");
+    test.torc(["run", "workflow.yaml", "--new"]).success().tells("created workflow 2");
     test.torc(["run", "again"]).success().tells("workflow 2 `again` is complete already");
     test.torc(["create", "workflow.yaml"]).success().says("created workflow 3");
-    test.torc(["run", "workflow.yaml", "--new"]).success().tells("created workflow 4");
     test.run().expect(0).tells("going on with again (workflow 3)");
     test.torc(["run", "latest", "--new"]).exit(2).tells("`--new` needs a spec");
 }
 
 #[test]
-fn a_new_workflow_after_a_bad_end_says_how_to_go_on_with_the_old_one() {
-    let test = Test::new().spec("name: bad\njobs:\n  - {name: a, command: 'false'}\n");
-    let first = test
-        .run()
-        .expect(1)
-        .tells("hint: `torc workflows reset-status 1 --failed-only` and `torc run 1` re-run");
-    assert!(!first.stderr.contains("torc recover"), "it would do nothing: {}", first.stderr);
-    let second = test
-        .run()
-        .expect(1)
-        .tells("note: workflow 1 of the same spec has ended, 1 job of it without success");
-    // Recovery knows no remedy for it.
-    second.tells("`torc workflows reset-status 1 --failed-only` lets the old one go on");
-    test.torc(["run", "workflow.yaml", "--new"]).exit(1).tells("created workflow 3");
-    test.torc(["create", "workflow.yaml"]).success();
-    test.torc(["cancel", "4"]).success();
-    test.run()
-        .expect(1)
-        .tells("`torc workflows reset-status 4 --failed-only` lets the old one go on");
-}
-
-#[test]
-fn a_new_workflow_after_a_timeout_points_to_recovery() {
-    let test =
-        Test::new().spec("name: slow\njobs:\n  - {name: a, command: sleep 60, timeout: 1s}\n");
-    test.run().expect(1).tells("hint: `torc recover 1` repairs what it can");
-    test.run().expect(1).tells("`torc recover 1` goes on with the old one");
-}
-
-#[test]
-fn a_run_of_an_edited_spec_says_how_to_keep_what_is_done() {
-    let test = Test::new()
-        .spec("name: e\njobs:\n  - {name: a, command: 'true'}\n  - {name: b, command: 'false'}\n");
-    test.run().expect(1);
-    test.write(
-        "workflow.yaml",
-        "name: e\njobs:\n  - {name: a, command: 'true'}\n  - {name: b, command: ':'}\n",
-    );
-    let run =
-        test.run().expect(0).tells("note: workflow 1 was made from another version of this spec");
-    assert!(run.stderr.contains("`torc workflows reinitialize 1 --spec FILE`"), "{}", run.stderr);
-    assert!(!test.run().expect(0).stderr.contains("another version"), "this version has been run");
-    test.write("workflow.yaml", "name: e\njobs:\n  - {name: a, command: 'true'}\n");
-    let other = test.run().expect(0).tells("jobs or dependencies are others");
-    assert!(!other.stderr.contains("reinitialize"), "it would be refused: {}", other.stderr);
+fn what_was_canceled_runs_with_the_same_command() {
+    let test = Test::new().spec("name: bad\njobs:\n  - {name: a, command: 'true'}\n");
+    test.torc(["create", "workflow.yaml", "--initialize"]).success();
+    test.torc(["cancel", "1"]).success();
+    test.run().expect(0).tells("1 that did not succeed").tells("a: it is canceled");
+    assert_eq!(test.statuses(), ["a completed"]);
 }
 
 #[test]

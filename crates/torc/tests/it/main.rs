@@ -15,6 +15,7 @@ mod doctor;
 mod dynamic;
 mod examples;
 mod golden;
+mod growth;
 mod handlers;
 mod hostile;
 mod life;

@@ -73,7 +73,7 @@ impl Arena {
     }
 
     /// A call of the command line.
-    fn command(&self, dir: &Path, args: &[&str]) -> Command {
+    pub fn command(&self, dir: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(&self.torc);
         command.args(args).current_dir(dir).env_clear().envs(machine::environment());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -79,7 +79,8 @@ impl Reader {
     ) -> Result<crate::store::FamilyCounts, ReadError> {
         self.read(move |connection| {
             let sql =
-                "SELECT family, status, count(*) FROM job WHERE workflow_id = ? GROUP BY 1, 2";
+                "SELECT family, status, count(*) FROM job WHERE workflow_id = ? AND status_reason IS NOT 'removed' \
+                 GROUP BY 1, 2";
             let mut counts = vec![[0u32; 11]; families];
             let mut statement = connection.prepare_cached(sql)?;
             let mut rows = statement.query([id.0])?;

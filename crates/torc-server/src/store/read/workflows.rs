@@ -297,7 +297,8 @@ fn rest_of_status(
 fn counts(connection: &Connection, id: WorkflowId) -> rusqlite::Result<BTreeMap<String, i64>> {
     let mut counts: BTreeMap<String, i64> =
         JobStatus::ALL.iter().map(|s| (s.as_str().into(), 0)).collect();
-    let sql = "SELECT status, count(*) FROM job WHERE workflow_id = ? GROUP BY status";
+    let sql = "SELECT status, count(*) FROM job WHERE workflow_id = ? AND status_reason IS NOT 'removed' \
+               GROUP BY status";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([id.0])?;
     while let Some(row) = rows.next()? {

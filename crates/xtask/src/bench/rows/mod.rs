@@ -1,6 +1,7 @@
 //! The rows of the benchmark, each a function that measures and answers with figures.
 
 mod chain;
+mod grow;
 mod queries;
 mod size;
 mod throughput;
@@ -93,6 +94,11 @@ pub fn all() -> Vec<Entry> {
             "queries",
             "a workflow of 100,000 jobs, half of them done: what people ask",
             queries::latency,
+        ),
+        row(
+            "grow",
+            "100,000 jobs with files that have run: the same command again, and a spec with ten jobs more",
+            grow::measure,
         ),
         row("program", "the program itself: start-up and size", queries::program),
         row(
