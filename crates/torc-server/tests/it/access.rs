@@ -52,6 +52,7 @@ const READS: &[&str] = &[
     "list_jobs",
     "list_resource_requirements",
     "list_results",
+    "list_revisions",
     "list_scheduled_compute_nodes",
     "list_slurm_schedulers",
     "list_user_data",

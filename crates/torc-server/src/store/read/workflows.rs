@@ -87,7 +87,11 @@ impl Reader {
                         .unwrap_or_default(),
                 })
             })?;
-            Ok(rows.collect::<Result<_, _>>()?)
+            let revisions: Vec<RevisionView> = rows.collect::<Result<_, _>>()?;
+            match revisions.is_empty() {
+                true => Err(ReadError::NotFound { what: "workflow", id: id.0 }),
+                false => Ok(revisions),
+            }
         })
         .await
     }
