@@ -11,6 +11,7 @@ mod openapi;
 mod page;
 mod refusals;
 mod reservations;
+mod spawn;
 mod triage;
 mod workflow;
 mod world;
