@@ -152,6 +152,7 @@ impl Planned {
             stepwise(&mut draft, resumes);
         }
         map(&mut draft, rng);
+        grow(&mut draft);
         let broken = json!({"command": "bash witness.sh broken"});
         draft.add("broken", Shape::Plain, "failed", &[], broken);
         let never = json!({"command": "bash witness.sh work 0.01"});
@@ -161,6 +162,7 @@ impl Planned {
         draft.plain("last", "work 0.05", &all, &[]);
         let spec = json!({
             "name": format!("world-{number}"),
+            "dynamic_jobs": true,
             "resource_requirements": [
                 {"name": "limited", "num_cpus": 1, "memory": "200m", "runtime": "1h"},
             ],
@@ -248,6 +250,30 @@ fn map(draft: &mut Draft, rng: &mut Rng) {
     }
 }
 
+/// The jobs that a job adds while it runs; each depends on the one before.
+const GROWN: [&str; 2] = ["grown0", "grown1"];
+
+/// A job that adds jobs, however often it is killed meanwhile: each of them must be there once.
+fn grow(draft: &mut Draft) {
+    draft.plain("grow", "grow", &[], &[]);
+    let mut parent = "grow";
+    for name in GROWN {
+        draft.expect(name, Shape::Plain, "completed", &[parent.into()]);
+        parent = name;
+    }
+}
+
+/// What it adds.
+pub fn grown() -> Value {
+    let job = |name: &str, parents: &[&str]| {
+        json!({
+            "name": name, "depends_on": parents, "command": "bash witness.sh work 0.05",
+            "failure_handler": "h", "max_lost_retries": MANY,
+        })
+    };
+    json!({"jobs": [job(GROWN[0], &[]), job(GROWN[1], &[GROWN[0]])]})
+}
+
 /// The witness: records its own start and end, and notices another attempt of its job or more users
 /// of a limit than there may be that still live. Its locks are held by everything it starts, so
 /// that leftovers are noticed too.
@@ -295,6 +321,8 @@ case "$what" in
     flaky) sleep 0.05; [ "$(grep -c '^end .* 10$' "$job.log")" -ge "$2" ] || code=10 ;;
     broken) code=3 ;;
     items) shift; printf '%s\n' "$@" ;;
+    # The server may be down for a while; it is asked again.
+    grow) code=10; for try in $(seq 60); do "$CHAOS_TORC" jobs add grown.json && code=0 && break; sleep 0.2; done ;;
     item)
         sleep "$2"
         case "$TORC_JOB_NAME" in

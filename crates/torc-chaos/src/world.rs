@@ -6,7 +6,7 @@ use crate::oracle;
 use crate::plan::{Kill, Plan, RUNNERS, Victim};
 use crate::receiver::{self, Log};
 use crate::report::Report;
-use crate::workload::{HIDDEN_WITNESS, WITNESS};
+use crate::workload::{HIDDEN_WITNESS, WITNESS, grown};
 use crate::{Options, kinds, witness};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, OpenOptions};
@@ -159,6 +159,7 @@ impl<'a> World<'a> {
     fn new(options: &'a Options, dir: &Path, seed: u64) -> io::Result<Self> {
         fs::write(dir.join("witness.sh"), WITNESS)?;
         fs::write(dir.join("hidden.pl"), HIDDEN_WITNESS)?;
+        fs::write(dir.join("grown.json"), grown().to_string())?;
         for sub in ["witness", "live", "tmp", "published", "repaired"] {
             fs::create_dir(dir.join(sub))?;
         }
@@ -194,6 +195,8 @@ impl<'a> World<'a> {
             command.env("TORC_FAILPOINT", point);
         }
         command.args(args).current_dir(&self.dir).env("HOME", &self.dir).env("NO_COLOR", "1");
+        // Jobs inherit it from their runner: one of them calls the program.
+        command.env("CHAOS_TORC", &self.options.torc);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Ok(command)
     }
