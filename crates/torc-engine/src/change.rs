@@ -65,6 +65,13 @@ pub enum Change {
     },
     /// Its runner must stop it.
     AttemptCancelRequested(AttemptId),
+    /// A queued attempt may be claimed earlier or later than it was said.
+    AttemptDelayed {
+        /// Which.
+        id: AttemptId,
+        /// Not before this time.
+        not_before: Option<i64>,
+    },
     /// An attempt ended.
     AttemptEnded(AttemptId, Box<End>),
     /// Something people may want to know.
@@ -121,6 +128,21 @@ pub struct NewAttempt {
     pub recovery: Option<RecoveryScript>,
     /// When it was queued.
     pub at: i64,
+}
+
+/// What the server's own diagnosis of a failure asks for. It counts where no rule of the user
+/// speaks of the failure.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Judged {
+    /// Another attempt.
+    Again {
+        /// Not before this time.
+        not_before: Option<i64>,
+        /// Why, in one sentence.
+        text: String,
+    },
+    /// Nothing, and why.
+    Leave(String),
 }
 
 /// How an attempt ended.
@@ -180,6 +202,8 @@ pub struct End {
     pub decision: Option<String>,
     /// The rule that matched.
     pub rule: Option<usize>,
+    /// What the server itself would do about it.
+    pub judged: Option<Judged>,
 }
 
 impl End {
@@ -213,6 +237,7 @@ impl End {
             outcome: None,
             decision: None,
             rule: None,
+            judged: None,
         }
     }
 }

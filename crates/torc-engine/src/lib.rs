@@ -36,7 +36,7 @@ mod workflow;
 mod tests;
 
 pub use actions::{Action, NewAction};
-pub use change::{Change, End, NewAttempt};
+pub use change::{Change, End, Judged, NewAttempt};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts};
 pub use liveness::{Allocation, Life, Process, RunnerLife};

@@ -1,7 +1,7 @@
 //! Reports: an attempt started, ended or was lost, and what follows from it.
 
 use super::avoidance::PREFERENCE_MS;
-use super::change::{Change, End};
+use super::change::{Change, End, Judged};
 use super::claim::Limits;
 use super::machine::{AttemptEvent, JobEvent, Machine};
 use super::rules::{Failure, Verdict};
@@ -34,6 +34,8 @@ pub struct Ended {
     pub status: JobStatus,
     /// What the rules decided about a failure.
     pub outcome: Option<Outcome>,
+    /// Where its next attempt comes from, if one was queued.
+    pub next: Option<Origin>,
 }
 
 /// Why a runner's attempts are given up.
@@ -108,7 +110,7 @@ impl Workflow {
         let rather_elsewhere = decision
             .next
             .as_ref()
-            .is_some_and(|n| matches!(n.origin, Origin::Handler | Origin::Lost));
+            .is_some_and(|n| matches!(n.origin, Origin::Handler | Origin::Lost | Origin::Auto));
         if rather_elsewhere && self.by_runner.keys().any(|other| *other != runner) {
             self.avoidance.avoid(index, runner, now + PREFERENCE_MS);
         }
@@ -162,6 +164,7 @@ impl Workflow {
         now: i64,
     ) -> Ended {
         let outcome = decision.outcome;
+        let origin = decision.next.as_ref().map(|next| next.origin);
         let afterwards = self.set_afterwards(index, |_| None);
         if afterwards == Some(Afterwards::Remove) {
             self.shift(index, decision.event, None);
@@ -191,7 +194,8 @@ impl Workflow {
                 | Origin::Handler
                 | Origin::Classified
                 | Origin::Manual
-                | Origin::Recovered => {}
+                | Origin::Recovered
+                | Origin::Auto => {}
             }
             self.event(EventKind::JobRetried, Some(index), facts);
             self.shift(index, decision.event, None);
@@ -227,7 +231,7 @@ impl Workflow {
             }
         }
         self.finish();
-        Ended { status: self.jobs[index as usize].status, outcome }
+        Ended { status: self.jobs[index as usize].status, outcome, next: origin }
     }
 
     /// Takes the attempt from its runner and gives back what it used.
@@ -389,7 +393,17 @@ impl Workflow {
                 next: None,
             };
         }
-        let (outcome, text) = match handler {
+        if let Some(Judged::Again { not_before, text }) = &end.judged {
+            let next = Next { not_before: *not_before, ..again(Origin::Auto) };
+            return Decision {
+                event: JobEvent::Requeued,
+                outcome: Some(Outcome::Retried),
+                rule: None,
+                text: text.clone(),
+                next: Some(next),
+            };
+        }
+        let (outcome, mut text) = match handler {
             Some(handler) => (
                 Outcome::NoMatchingRule,
                 format!(
@@ -400,6 +414,9 @@ impl Workflow {
             ),
             None => (Outcome::NoHandler, "the job has no failure handler".into()),
         };
+        if let Some(Judged::Leave(why)) = &end.judged {
+            text += &format!("; not recovered automatically: {why}");
+        }
         let event = match (self.settings.use_pending_failed, cause) {
             (true, _) => JobEvent::AwaitsVerdict,
             (false, Cause::Timeout) => JobEvent::TerminatedForGood,

@@ -534,6 +534,17 @@ impl Workflow {
         self.enqueue(index);
     }
 
+    /// Lets the queued attempt of a job be claimed at another time than was said. One that may be
+    /// claimed already, or that a runner has, stays as it is.
+    pub fn delay(&mut self, index: u32, not_before: Option<i64>) {
+        let job = &self.jobs[index as usize];
+        let (Some(id), None, Some(_)) = (job.live, &job.held, job.not_before) else { return };
+        self.dequeue(index);
+        self.jobs[index as usize].rare.edit(|rare| rare.not_before = not_before);
+        self.enqueue(index);
+        self.record(Change::AttemptDelayed { id, not_before });
+    }
+
     /// What the next attempt of a job needs.
     pub fn next_class_of(&self, index: u32) -> &crate::Class {
         let job = &self.jobs[index as usize];

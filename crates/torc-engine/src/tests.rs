@@ -55,6 +55,7 @@ impl Ledger {
                 | Change::JobHeld(..)
                 | Change::JobAfterwards(..)
                 | Change::AttemptCancelRequested(_)
+                | Change::AttemptDelayed { .. }
                 | Change::Event { .. }
                 | Change::Action { .. }
                 | Change::Workflow { .. } => {}

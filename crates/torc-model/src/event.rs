@@ -80,6 +80,10 @@ words! {
         JobsAdded = "jobs_added",
         /// A report came about an attempt that was no longer its runner's.
         LateResult = "late_result",
+        /// Many jobs failed for the same passing cause: their retries wait for one of them.
+        RecoveryPaused = "recovery_paused",
+        /// Retries that waited for one of them go on.
+        RecoveryResumed = "recovery_resumed",
         /// A step will be tried again.
         RetryScheduled = "retry_scheduled",
         /// A runner is gone.
@@ -190,6 +194,8 @@ impl EventKind {
             Self::LateResult => {
                 &["attempt", "runner_id", "return_code", "cause", "started_ms", "ended_ms"]
             }
+            Self::RecoveryPaused => &["cause", "kind", "jobs", "why"],
+            Self::RecoveryResumed => &["cause", "jobs", "why"],
             Self::RetryScheduled => &["try", "after_seconds"],
             Self::RunnerEnded => &["runner_id", "reason", "attempts_ended"],
             Self::RunnerQuarantined => {

@@ -84,6 +84,74 @@ pub struct Settings {
     pub agent: Option<Value>,
     /// Confidence below which an agent's verdict waits for a person.
     pub classification_threshold: f64,
+    /// What the server does about failures by itself.
+    pub auto_recover: AutoRecover,
+    /// What is known about the failures of its programs, before what Torc knows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recovery_rules: Vec<crate::recovery::RuleSpec>,
+}
+
+/// What the server does about failures by itself, as soon as they are reported, and how often.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AutoRecover {
+    /// It does something at all.
+    pub enabled: bool,
+    /// Retries of one job in a run.
+    pub max_retries: u32,
+    /// Retries of one job in a run for the same cause.
+    pub max_retries_per_cause: u32,
+    /// Retries of all jobs together in a run; unless set, one for each job and at least 50.
+    pub max_workflow_retries: Option<u32>,
+    /// A diagnosis must be at least this sure.
+    pub confidence: f64,
+    /// Memory is raised to this at most; unless set, to that of the largest machine seen.
+    pub max_memory: Option<Memory>,
+    /// Time is raised to this at most.
+    pub max_runtime: Option<Runtime>,
+    /// Before the first retry of what passes by itself, in seconds; three times as long before each
+    /// further one.
+    pub delay_seconds: f64,
+    /// The longest wait.
+    pub max_delay_seconds: f64,
+}
+
+impl Default for AutoRecover {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            max_retries: 6,
+            max_retries_per_cause: 3,
+            max_workflow_retries: None,
+            confidence: 0.8,
+            max_memory: None,
+            max_runtime: None,
+            delay_seconds: 10.0,
+            max_delay_seconds: 600.0,
+        }
+    }
+}
+
+impl AutoRecover {
+    /// Retries of all jobs together in a run of a workflow of this size.
+    pub fn workflow_budget(&self, jobs: usize) -> u32 {
+        const AT_LEAST: u32 = 50;
+        let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
+        self.max_workflow_retries.unwrap_or(jobs.max(AT_LEAST))
+    }
+
+    /// Milliseconds before the `n`th retry of what passes by itself: anything up to a bound that
+    /// grows (full jitter; `unit` in 0..1 decides), and not before a service asked for it.
+    pub fn wait_ms(&self, n: u32, unit: f64, asked_seconds: Option<f64>) -> i64 {
+        let bound = self.delay_seconds * 3f64.powi(n.saturating_sub(1).min(20) as i32);
+        let bound = bound.min(self.max_delay_seconds).max(0.0);
+        // What was asked for is a promise, not a guess: only a little is added to spread the jobs.
+        let seconds = match asked_seconds {
+            Some(asked) => asked + unit * bound.min(asked * 0.2 + 1.0),
+            None => unit * bound,
+        };
+        (seconds * 1000.0) as i64
+    }
 }
 
 impl Default for Settings {
@@ -105,6 +173,8 @@ impl Default for Settings {
             wait_for_server_minutes: 20,
             agent: None,
             classification_threshold: 0.8,
+            auto_recover: AutoRecover::default(),
+            recovery_rules: Vec::new(),
         }
     }
 }

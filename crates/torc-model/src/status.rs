@@ -361,6 +361,8 @@ words! {
         Manual = "manual",
         /// `torc recover`.
         Recovered = "recovered",
+        /// The server, by itself: `auto_recover`.
+        Auto = "auto",
         /// The runner stopped, or the job asked to be continued.
         Requeued = "requeued",
         /// A new revision of the spec changed the job while it ran.

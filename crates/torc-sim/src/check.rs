@@ -179,6 +179,7 @@ impl Checker {
             | Change::JobAfterwards(..)
             | Change::AttemptStarted { .. }
             | Change::AttemptCancelRequested(_)
+            | Change::AttemptDelayed { .. }
             | Change::Event { .. }
             | Change::Workflow { .. } => Ok(()),
             Change::Action { id, state, by, .. } => self.on_action(*id, *state, *by, now),

@@ -321,6 +321,9 @@ impl Tables {
                 row.claimed_at = Some(*at);
             }
             Change::AttemptStarted { id, .. } => self.live_mut(*id)?.state = AttemptState::Running,
+            Change::AttemptDelayed { id, not_before } => {
+                self.live_mut(*id)?.not_before = *not_before;
+            }
             Change::AttemptCancelRequested(id) => self.live_mut(*id)?.cancel_requested = true,
             Change::AttemptEnded(id, end) => {
                 let row = self.live_mut(*id)?;

@@ -28,6 +28,8 @@ pub(crate) struct Document {
     pub parameters: Map<String, Value>,
     pub parameter_mode: Mode,
     pub use_pending_failed: bool,
+    pub auto_recover: Option<AutoRecoverSpec>,
+    pub recovery_rules: Vec<torc_model::recovery::RuleSpec>,
     pub default_failure_handler: Option<String>,
     pub checkpoint_exit_code: Option<i32>,
     pub compare_files_by: Option<String>,
@@ -96,6 +98,21 @@ fn unpacked(job: Node) -> JobSpec {
     let read = JobSpec::deserialize(Owned(job));
     debug_assert!(read.is_ok(), "{read:?}");
     read.unwrap_or_default()
+}
+
+/// What the server does about failures by itself. What is not set stays as it is by default.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct AutoRecoverSpec {
+    pub enabled: Option<bool>,
+    pub max_retries: Option<u32>,
+    pub max_retries_per_cause: Option<u32>,
+    pub max_workflow_retries: Option<u32>,
+    pub confidence: Option<f64>,
+    pub max_memory: Option<Memory>,
+    pub max_runtime: Option<Runtime>,
+    pub delay_seconds: Option<f64>,
+    pub max_delay_seconds: Option<f64>,
 }
 
 /// How parameters combine.

@@ -236,6 +236,16 @@ pub static WORKFLOW: Object = Object {
             Shape::Bool,
             "Failures that no rule covers wait for a verdict instead of failing.",
         ),
+        field(
+            "auto_recover",
+            Shape::Object(&AUTO_RECOVER),
+            "The server itself lets failed jobs run again where that helps: `true`, or budgets.",
+        ),
+        field(
+            "recovery_rules",
+            Shape::List(&Shape::Object(&RECOVERY_RULE)),
+            "What words, exceptions and exit codes of its programs mean; they win over what Torc knows.",
+        ),
         field("default_failure_handler", Shape::Name, "Failure handler of jobs that name none."),
         field(
             "checkpoint_exit_code",
@@ -662,6 +672,87 @@ static MONITOR_JOBS: Object = Object {
     ],
 };
 
+static RECOVERY_RULE: Object = Object {
+    name: "a recovery rule",
+    id: "recovery_rule",
+    shorthand: None,
+    check: None,
+    fields: &[
+        field("rule", Shape::Name, "Its name.").required(),
+        field("kind", Shape::Word(kinds), "What happened.").required(),
+        field("nature", Shape::Word(natures), "What helps.").required(),
+        field("sure", Shape::Number(0.0, 1.0), "How sure that is; 0.9 unless set."),
+        field("first", Shape::Bool, "It outranks other rules of its list."),
+        field("generic", Shape::Bool, "The class says nothing by itself: the message decides."),
+        field(
+            "says",
+            TEXTS,
+            "Phrases of the message that ended the program: `*` is anything, `#` a number, `@` one of `codes`.",
+        ),
+        field("codes", TEXTS, "What `@` stands for."),
+        field("classes", TEXTS, "Classes of exceptions."),
+        field(
+            "programs",
+            TEXTS,
+            "Programs whose exit codes are meant; every program's unless set.",
+        ),
+        field("exits", Shape::List(&Shape::Int(0, 255)), "Exit codes."),
+        field("source", Shape::Text, "Where that is written down."),
+        field("examples", TEXTS, "Texts that it must decide."),
+        field("unlike", TEXTS, "Texts that it must not decide."),
+    ],
+};
+
+/// A file of rules.
+pub static RULES_FILE: Object = Object {
+    name: "the file of rules",
+    id: "rules_file",
+    shorthand: None,
+    check: None,
+    fields: &[
+        field("source", Shape::Text, "Where all of it is written down."),
+        field("rules", Shape::List(&Shape::Object(&RECOVERY_RULE)), "The rules.").required(),
+    ],
+};
+
+static AUTO_RECOVER: Object = Object {
+    name: "automatic recovery",
+    id: "auto_recover",
+    shorthand: Some("enabled"),
+    check: None,
+    fields: &[
+        field("enabled", Shape::Bool, "Whether it does anything; true where the others are set."),
+        field("max_retries", Shape::Int(1, 1000), "Retries of one job in a run; 6 unless set."),
+        field(
+            "max_retries_per_cause",
+            Shape::Int(1, 1000),
+            "Retries of one job in a run for the same cause; 3 unless set.",
+        ),
+        field(
+            "max_workflow_retries",
+            Shape::Int(1, COUNT),
+            "Retries of all jobs in a run; one for each job and at least 50 unless set.",
+        ),
+        field(
+            "confidence",
+            Shape::Number(0.5, 1.0),
+            "A diagnosis must be at least this sure; 0.8 unless set.",
+        ),
+        field(
+            "max_memory",
+            Shape::Memory,
+            "Memory is raised to this at most; to that of the largest machine seen unless set.",
+        ),
+        field("max_runtime", Shape::Timeout, "Time is raised to this at most."),
+        field(
+            "delay_seconds",
+            Shape::Seconds,
+            "The longest wait before the first retry, three times as long before each further one; 10 unless set.",
+        ),
+        field("max_delay_seconds", Shape::Seconds, "The longest wait of all; 600 unless set."),
+    ],
+};
+
 static EXECUTION: Object = Object {
     name: "the execution config",
     id: "execution_config",
@@ -790,7 +881,7 @@ static ACTION: Object = Object {
 };
 
 /// Everything with known keys.
-pub static OBJECTS: [&Object; 15] = [
+pub static OBJECTS: [&Object; 17] = [
     &WORKFLOW,
     &JOB,
     &FILE,
@@ -804,9 +895,19 @@ pub static OBJECTS: [&Object; 15] = [
     &MONITOR_JOBS,
     &EXECUTION,
     &DYNAMIC,
+    &AUTO_RECOVER,
+    &RECOVERY_RULE,
     &SCHEDULER,
     &ACTION,
 ];
+
+fn kinds() -> Vec<&'static str> {
+    torc_model::recovery::Kind::ALL.iter().map(|kind| kind.as_str()).collect()
+}
+
+fn natures() -> Vec<&'static str> {
+    torc_model::recovery::Nature::ALL.iter().map(|nature| nature.as_str()).collect()
+}
 
 fn causes() -> Vec<&'static str> {
     Cause::ALL.iter().map(|cause| cause.as_str()).collect()

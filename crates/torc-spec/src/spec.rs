@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::HashSet;
 use torc_model::plan::Plan;
+use torc_model::recovery::RuleSpec;
 
 /// A spec that has been read: canonical, complete in itself, not yet expanded. Two specs are equal
 /// if their canonical forms are, whatever format and spelling they were written in.
@@ -124,6 +125,45 @@ impl Source {
         more.into_iter().for_each(|diagnostic| errors.push(diagnostic));
         errors.sort();
         Err(errors)
+    }
+}
+
+/// A file of rules, as it is read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RulesFile {
+    source: String,
+    rules: Vec<RuleSpec>,
+}
+
+impl Source {
+    /// Reads a file of recovery rules, or those of a spec.
+    pub fn parse_rules(self) -> Result<Vec<RuleSpec>, Diagnostics> {
+        let format = self.format;
+        let map = text_of(self.clone())?;
+        let mut builder = Builder::new(&map);
+        let tree = match format {
+            Format::Yaml => yaml::parse(&map, &mut builder),
+            Format::Json => json::parse(&map, json::Dialect::Json, &mut builder),
+            Format::Json5 => json::parse(&map, json::Dialect::Json5, &mut builder),
+            Format::Kdl => front::kdl_tree::parse(&map, &mut builder),
+        };
+        let Ok(tree) = tree else { return Err(builder.errors) };
+        if tree.get("jobs").is_some() {
+            return Ok(self.parse()?.spec.document.recovery_rules);
+        }
+        let mut reader = Reader::new(&map, format == Format::Kdl);
+        let tree = reader.object(tree, &keys::RULES_FILE);
+        let (Some(tree), false) = (tree, reader.found.has_errors()) else {
+            return Err(reader.found);
+        };
+        let file = RulesFile::deserialize(&tree)
+            .map_err(|error| Diagnostics::from(Diagnostic::error(error.to_string())))?;
+        let sourced = |rule: RuleSpec| match rule.source.is_empty() {
+            true => RuleSpec { source: file.source.clone(), ..rule },
+            false => rule,
+        };
+        Ok(file.rules.into_iter().map(sourced).collect())
     }
 }
 

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         torc_runner::guard::watch();
         return ExitCode::SUCCESS;
     }
+    torc_model::recovery::Rules::read_site_with(cli::site_rules);
     let exit = cli::Cli::read(arguments()).execute().unwrap_or_else(|error| {
         output::error(&error);
         error.exit()

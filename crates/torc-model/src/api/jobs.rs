@@ -215,6 +215,9 @@ pub struct WhyView {
     /// Why the newest ended attempt ended as it did, if that was not a plain success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<crate::recovery::Diagnosis>,
+    /// What recovery would do about it now, with what is to be expected of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Box<crate::recovery::RecoverJob>>,
     /// What recovery changed for this job, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adjustments: Vec<crate::recovery::AdjustmentView>,

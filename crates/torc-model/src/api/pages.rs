@@ -3,7 +3,7 @@
 //! Everything is bounded: a view of a hundred thousand jobs is as small as one of a hundred.
 
 use crate::ids::{JobId, WorkflowId};
-use crate::recovery::{Action, Change, Kind, Proof};
+use crate::recovery::{Action, Change, Kind, Proof, Record};
 use crate::status::words;
 use crate::status::{Cause, JobStatus};
 use serde::{Deserialize, Serialize};
@@ -147,6 +147,12 @@ pub struct FailureGroup {
     pub changes: Vec<Change>,
     /// Why that.
     pub why: String,
+    /// The chance that its next attempt succeeds; 0 where none is made.
+    #[serde(default)]
+    pub chance: f64,
+    /// How earlier retries of such a failure ended.
+    #[serde(default)]
+    pub record: Record,
     /// The filter that finds exactly these jobs.
     #[serde(rename = "where")]
     pub filter: String,

@@ -301,6 +301,9 @@ pub struct UpdateWorkflow {
     /// Hide it from lists, or show it again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_archived: Option<bool>,
+    /// The server lets failed jobs run again by itself where that helps, or no longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_recover: Option<bool>,
 }
 
 /// A new value for a piece of user data.

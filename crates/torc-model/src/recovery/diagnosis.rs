@@ -21,11 +21,14 @@ use super::observed::Observed;
 use super::progress::{progress, stagnation};
 use super::rules::Rules;
 use super::text::{Excerpt, Found, Stream, terminal_error, terminal_error_of};
+use super::wait::asked_wait;
 use crate::api::{AttemptView, Evidence};
 use crate::signal;
 use crate::status::{Cause, EndDetail, EvidenceSource};
 use crate::units::Memory;
+use regex::Regex;
 use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
 use utoipa::ToSchema;
 
 /// Below this confidence nothing is done without being asked.
@@ -135,11 +138,14 @@ pub struct Needs {
     /// Time, by how far it had come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
+    /// How long a service asked to wait before the next try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_seconds: Option<f64>,
 }
 
 impl Needs {
     fn is_empty(&self) -> bool {
-        self.memory_bytes.is_none() && self.seconds.is_none()
+        self.memory_bytes.is_none() && self.seconds.is_none() && self.wait_seconds.is_none()
     }
 }
 
@@ -207,6 +213,12 @@ fn shortened(line: &str) -> String {
 }
 
 impl Diagnosis {
+    /// What failures of many jobs have in common when one thing is behind them: the rule that
+    /// decided, else the kind.
+    pub fn common_cause(&self) -> &str {
+        self.rule.as_deref().unwrap_or(self.kind.as_str())
+    }
+
     fn new(kind: Kind, confidence: f64, summary: impl Into<String>) -> Self {
         Self {
             kind,
@@ -269,7 +281,7 @@ const fn usual(kind: Kind) -> Nature {
 
 /// Says why an attempt ended as it did. `None` for one that succeeded without anything odd.
 pub fn diagnose(facts: &Facts<'_>) -> Option<Diagnosis> {
-    diagnose_with(Rules::built_in(), facts)
+    diagnose_with(Rules::in_force(), facts)
 }
 
 /// The same by these rules.
@@ -334,6 +346,9 @@ pub fn diagnose_with(rules: &Rules, facts: &Facts<'_>) -> Option<Diagnosis> {
     // What contradicts it makes it less sure, but never turns it around.
     diagnosis.confidence *= 0.8f64.powi(diagnosis.doubts.len() as i32);
     diagnosis.confidence = calibrated(diagnosis.confidence);
+    if diagnosis.is_transient() {
+        diagnosis.needs.wait_seconds = asked_wait(&excerpts);
+    }
     Some(diagnosis)
 }
 
@@ -657,7 +672,10 @@ fn memory_words(facts: &Facts<'_>, found: &Found) -> Diagnosis {
             return diagnosis;
         }
     }
-    if sized_by_limit(&found.line) || peak as f64 >= limit.0 as f64 * NEAR {
+    if sized_by_limit(&found.line)
+        || speaks_of(&found.line, limit)
+        || peak as f64 >= limit.0 as f64 * NEAR
+    {
         return new(Nature::Memory, 0.9, format!("out of memory: {said}"));
     }
     let summary = format!(
@@ -665,6 +683,36 @@ fn memory_words(facts: &Facts<'_>, found: &Found) -> Diagnosis {
         mib(Memory(peak))
     );
     new(Nature::Permanent, 0.8, summary)
+}
+
+/// The size that it names is our limit, or the share of it that it names as well: it has read the
+/// limit, and watches itself.
+fn speaks_of(line: &str, limit: Memory) -> bool {
+    static SIZES: LazyLock<Option<(Regex, Regex)>> = LazyLock::new(|| {
+        let size = Regex::new(r"(?i)(\d+(?:\.\d+)?)\s*([kmgt])i?b\b").ok()?;
+        Some((size, Regex::new(r"(\d{1,3}(?:\.\d+)?) ?%").ok()?))
+    });
+    let Some((size, share)) = SIZES.as_ref() else { return false };
+    let shares: Vec<f64> = share
+        .captures_iter(line)
+        .filter_map(|found| found[1].parse::<f64>().ok())
+        .map(|percent| percent / 100.0)
+        .chain([1.0])
+        .collect();
+    size.captures_iter(line).any(|found| {
+        let Ok(number) = found[1].parse::<f64>() else { return false };
+        let power = match found[2].to_ascii_lowercase().as_str() {
+            "k" => 1,
+            "m" => 2,
+            "g" => 3,
+            _ => 4,
+        };
+        // Written with either kind of unit.
+        [1024f64, 1000f64].iter().any(|base| {
+            let bytes = number * base.powi(power);
+            shares.iter().any(|share| (bytes / (limit.0 as f64 * share) - 1.0).abs() < 0.02)
+        })
+    })
 }
 
 /// Runtimes that take a share of what the control group allows as their heap.

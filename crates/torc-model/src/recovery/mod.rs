@@ -8,9 +8,11 @@
 
 mod bad_node;
 mod classify;
+mod decide;
 mod diagnosis;
 mod fingerprint;
 mod kind;
+mod knowledge;
 mod limits;
 mod nature;
 mod observed;
@@ -23,24 +25,27 @@ mod triage;
 pub mod untrusted;
 pub mod usage;
 mod view;
+mod wait;
 
 #[cfg(test)]
 mod labelled;
 
 pub use bad_node::{Health, Verdict as NodeVerdict};
 pub use classify::{Asked, Author, Ruling, Standing, rule};
-pub use diagnosis::{Diagnosis, Facts, Place, Proof, diagnose};
+pub use decide::{Card, Case, Past};
+pub use diagnosis::{Diagnosis, Facts, Place, Proof, diagnose, diagnose_with};
 pub use fingerprint::Fingerprint;
 pub use kind::Kind;
+pub use knowledge::{Knowledge, KnowledgeForgotten, KnowledgeTaken, KnownFailure, KnownOutcome};
 pub use nature::Nature;
 pub use observed::Observed;
-pub use record::{Counts, Record};
+pub use record::{Counts, Learned, Level, Record, Tried, Weights};
 pub use remedy::{Action, Caps, Change, Current, LARGEST_MULTIPLIER, Policy, Remedy};
 pub use rules::{Rule, RuleSpec, Rules};
 pub use text::{Excerpt, Found, Stream, may_matter, terminal_error};
 pub use triage::{
     Classification, ClassificationState, ClassificationView, ClassifyJob, ClassifyRequest,
-    ClassifyView, FailureGroup, MemoryRequest, PendingExample, PendingFailures, ResolveRequest,
-    RetryOutcome, Verdict,
+    ClassifyView, FailureGroup, MemoryRequest, PendingExample, PendingFailures, Proposal,
+    ResolveRequest, RetryOutcome, Verdict,
 };
 pub use view::{AdjustmentView, NodeShape, RecoverJob, RecoverRequest, RecoverView};

@@ -1,8 +1,99 @@
 //! What became of earlier verdicts on the same failure.
 
+use super::remedy::Action;
 use super::triage::{RetryOutcome, Verdict};
+use crate::status::words;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use utoipa::ToSchema;
+
+words! {
+    /// What a retry tried.
+    Tried {
+        /// The same again.
+        Again = "again",
+        /// More memory.
+        MoreMemory = "more_memory",
+        /// More time.
+        MoreTime = "more_time",
+    }
+}
+
+impl Tried {
+    /// What an action tries; `None` for one that tries nothing.
+    pub const fn of(action: Action) -> Option<Self> {
+        match action {
+            Action::Again => Some(Self::Again),
+            Action::MoreMemory => Some(Self::MoreMemory),
+            Action::MoreTime => Some(Self::MoreTime),
+            Action::Skip | Action::Impossible => None,
+        }
+    }
+}
+
+/// How far a record reaches: from all that has the same cause down to the very same failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// The same cause, anywhere.
+    Site,
+    /// The same cause in a workflow of the same name.
+    Workflow,
+    /// The same program, kind and exception.
+    Family,
+    /// The same failure.
+    Same,
+}
+
+/// Outcomes of retries, each counted less the older it is.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Weights {
+    /// Retries.
+    pub tries: f64,
+    /// That succeeded.
+    pub succeeded: f64,
+}
+
+/// What outcomes of retries teach, from the widest circle to the narrowest.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Learned {
+    levels: [[Weights; 3]; 4],
+    /// Most memory that a retry of this failure needed to succeed.
+    pub needed_bytes: Option<u64>,
+    /// Longest time that one took.
+    pub needed_seconds: Option<f64>,
+}
+
+/// The weight of an outcome halves in this many days: programs, machines and services change.
+const HALF_LIFE_DAYS: f64 = 60.0;
+
+/// How many tries of its own a level needs to weigh as much as the wider one.
+const STRENGTH: [f64; 4] = [8.0, 4.0, 3.0, 1.5];
+
+impl Learned {
+    /// Takes in the outcomes of one day.
+    pub fn add(&mut self, level: Level, tried: Tried, counts: &Counts, age_days: i64) {
+        let weight = 0.5f64.powf(age_days.max(0) as f64 / HALF_LIFE_DAYS);
+        let into = &mut self.levels[level as usize][tried as usize];
+        into.tries += counts.tries as f64 * weight;
+        into.succeeded += counts.succeeded as f64 * weight;
+    }
+
+    /// The weight of what is known at a level.
+    pub fn at(&self, level: Level, tried: Tried) -> Weights {
+        self.levels[level as usize][tried as usize]
+    }
+
+    /// The chance that a retry succeeds: what is believed without any outcome, shrunk towards what
+    /// happened, circle by circle (the mean of a beta-binomial whose prior is the wider circle).
+    pub fn chance(&self, tried: Tried, prior: f64) -> f64 {
+        let mut chance = prior;
+        for (level, strength) in self.levels.iter().zip(STRENGTH) {
+            let Weights { tries, succeeded } = level[tried as usize];
+            chance = (strength * chance + succeeded) / (strength + tries);
+        }
+        chance
+    }
+}
 
 /// Fewer tries than this prove nothing, however they ended.
 const ENOUGH_TRIES: i64 = 5;
@@ -117,6 +208,24 @@ mod tests {
 
     fn decides(record: &Record) -> Option<Verdict> {
         record.verdict().map(|(verdict, _)| verdict)
+    }
+
+    #[test]
+    fn narrow_circles_outweigh_wide_ones_and_old_outcomes_fade() {
+        let counts = |succeeded, tries| Counts { tries, succeeded, ..Counts::default() };
+        let mut learned = Learned::default();
+        assert!((learned.chance(Tried::Again, 0.9) - 0.9).abs() < 1e-9);
+        learned.add(Level::Site, Tried::Again, &counts(0, 3), 0);
+        learned.add(Level::Family, Tried::Again, &counts(0, 3), 0);
+        learned.add(Level::Same, Tried::Again, &counts(0, 3), 0);
+        assert!(learned.chance(Tried::Again, 0.9) < 0.2, "three failures of the very same");
+        assert!((learned.chance(Tried::MoreMemory, 0.8) - 0.8).abs() < 1e-9);
+        let mut wide = Learned::default();
+        wide.add(Level::Site, Tried::Again, &counts(0, 3), 0);
+        assert!(wide.chance(Tried::Again, 0.9) > 0.6, "others' failures say less");
+        let mut old = Learned::default();
+        old.add(Level::Same, Tried::Again, &counts(0, 3), 600);
+        assert!(old.chance(Tried::Again, 0.9) > 0.85, "{}", old.chance(Tried::Again, 0.9));
     }
 
     #[test]

@@ -33,6 +33,9 @@ const PLANNED_STEP: f64 = 1.5;
 /// By how much an estimate from progress is exceeded to be safe.
 const TIME_MARGIN: f64 = 1.3;
 
+/// What jobs like it needed is exceeded by this to be safe.
+const KNOWN_MARGIN: f64 = 1.2;
+
 /// An estimate may raise time at least and at most to this many times what it was.
 const ESTIMATED: (f64, f64) = (2.0, 20.0);
 
@@ -106,6 +109,10 @@ pub struct Current {
     pub exec_seconds: Option<f64>,
     /// Highest memory use of the failed attempt.
     pub peak_memory_bytes: Option<u64>,
+    /// Memory that jobs like it, or earlier runs of it, needed to succeed.
+    pub known_bytes: Option<u64>,
+    /// The time that those took.
+    pub known_seconds: Option<f64>,
 }
 
 /// A number that changes.
@@ -263,6 +270,13 @@ fn more_memory(diagnosis: &Diagnosis, current: &Current, caps: &Caps, policy: &P
                 (enough, format!("out of memory; it asked for {} in all", Memory(asked)));
         }
     }
+    let by_measure = policy.memory_multiplier.is_none();
+    let known = current.known_bytes.filter(|known| by_measure && *known as f64 > base as f64);
+    if let Some(known) = known {
+        let enough = Memory(known).scaled(KNOWN_MARGIN).0.max(Memory(base).scaled(1.25).0);
+        (wanted, why) =
+            (enough, format!("out of memory; others like it needed {}", Memory(known).scaled(1.0)));
+    }
     let had = current.memory_bytes;
     let (to, why) = match caps.memory_bytes {
         Some(cap) if base >= cap => {
@@ -320,14 +334,19 @@ fn more_time(diagnosis: &Diagnosis, current: &Current, caps: &Caps, policy: &Pol
     let Some(limit) = limit else {
         return Remedy::new(Action::Again, "it ran too long, but has no limit of its own to raise");
     };
-    let (factor, why) = match (policy.runtime_multiplier, diagnosis.needs.seconds) {
+    let known = current.known_seconds.filter(|seconds| *seconds > limit as f64);
+    let (factor, why) = match (policy.runtime_multiplier, diagnosis.needs.seconds.or(known)) {
         (Some(factor), _) => {
             (factor, format!("ran too long; {} x {factor}", Runtime(limit).friendly()))
         }
         (None, Some(seconds)) => {
             let factor = (seconds * TIME_MARGIN / limit as f64).clamp(ESTIMATED.0, ESTIMATED.1);
             let needs = Runtime(seconds.ceil() as u64).friendly();
-            (factor, format!("ran too long; by its progress it needs about {needs}"))
+            let by = match diagnosis.needs.seconds {
+                Some(_) => "by its progress it needs",
+                None => "others like it took",
+            };
+            (factor, format!("ran too long; {by} about {needs}"))
         }
         (None, None) => {
             (TIME_STEP, format!("ran too long; {} x {TIME_STEP}", Runtime(limit).friendly()))

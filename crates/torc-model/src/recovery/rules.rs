@@ -7,9 +7,10 @@
 
 use super::kind::Kind;
 use super::nature::Nature;
+use super::text::{Excerpt, Stream, terminal_error};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// A rule as `build.rs` writes it.
 struct RuleText {
@@ -113,12 +114,17 @@ impl Rule {
     }
 }
 
-/// All rules that are in force.
-#[derive(Debug)]
+/// All rules that are in force: some of their own, and those behind them.
+#[derive(Clone, Debug)]
 pub struct Rules {
     rules: Vec<Rule>,
     by_class: HashMap<String, usize>,
+    /// What decides where these do not speak.
+    behind: Option<&'static Rules>,
 }
+
+/// Reads the rules of this site, when rules are first needed.
+static SITE: OnceLock<fn() -> Vec<RuleSpec>> = OnceLock::new();
 
 static RULES: LazyLock<Rules> = LazyLock::new(|| {
     let rule = |text: &RuleText| {
@@ -141,6 +147,12 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         }
     };
     Rules::new(BUILT_IN.iter().map(rule).map(Rule::from).collect())
+});
+
+/// With the rules of the site before those that come with the program.
+static IN_FORCE: LazyLock<Rules> = LazyLock::new(|| {
+    let site = SITE.get().map(|read| read()).unwrap_or_default();
+    Rules::before(site, "site", &RULES)
 });
 
 impl From<RuleSpec> for Rule {
@@ -171,6 +183,30 @@ impl Rules {
         &RULES
     }
 
+    /// The rules that hold where a workflow has none of its own: those of the site, then those that
+    /// come with the program.
+    pub fn in_force() -> &'static Self {
+        &IN_FORCE
+    }
+
+    /// Says how the rules of this site are read, before rules are first needed.
+    pub fn read_site_with(read: fn() -> Vec<RuleSpec>) {
+        // Who comes second finds the same file.
+        let _ = SITE.set(read);
+    }
+
+    /// Rules of a workflow, before those of the site.
+    pub fn of_workflow(own: Vec<RuleSpec>) -> Self {
+        Self::before(own, "own", &IN_FORCE)
+    }
+
+    /// These rules before others. Their names begin with where they come from.
+    fn before(own: Vec<RuleSpec>, from: &str, behind: &'static Self) -> Self {
+        let named = |spec: RuleSpec| RuleSpec { rule: format!("{from}.{}", spec.rule), ..spec };
+        let rules = own.into_iter().map(named).map(Rule::from).collect();
+        Self { behind: Some(behind), ..Self::new(rules) }
+    }
+
     /// These rules, earlier ones first where two name the same class.
     pub fn new(rules: Vec<Rule>) -> Self {
         let mut by_class = HashMap::new();
@@ -179,19 +215,65 @@ impl Rules {
                 by_class.entry(class.clone()).or_insert(at);
             }
         }
-        Self { rules, by_class }
+        Self { rules, by_class, behind: None }
     }
 
-    /// Every rule.
+    /// Every rule but those behind them.
     pub fn all(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Every rule, those that win first.
+    pub fn everything(&self) -> Vec<&Rule> {
+        let behind = self.behind.map(Self::everything).unwrap_or_default();
+        self.rules.iter().chain(behind).collect()
+    }
+
+    /// What is wrong with rules by their own examples, one sentence each. Rules behind them are not
+    /// looked at.
+    pub fn problems(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let decided = |text: &str| {
+            let excerpt = Excerpt { stream: Stream::Stderr, start: 0, text: text.into() };
+            terminal_error(self, &[excerpt])
+        };
+        for rule in &self.rules {
+            for example in &rule.examples {
+                let found = decided(example);
+                let is_this = found.as_ref().is_some_and(|f| {
+                    f.rule.as_deref() == Some(rule.id.as_str())
+                        || (f.kind, f.nature) == (rule.kind, rule.nature)
+                });
+                if !is_this {
+                    let instead = match found.as_ref().map(|f| (f.rule.as_deref(), f.kind)) {
+                        Some((Some(other), _)) => format!("`{other}` decides"),
+                        Some((None, kind)) => format!("no rule decides; it is taken for `{kind}`"),
+                        None => "nothing is taken for an error".into(),
+                    };
+                    wrong.push(format!("{}: `{example}`: {instead}", rule.id));
+                }
+            }
+            for other in &rule.unlike {
+                if decided(other).and_then(|f| f.rule).as_deref() == Some(rule.id.as_str()) {
+                    wrong.push(format!("{}: decides `{other}`, which it must not", rule.id));
+                }
+            }
+            if rule.phrases.is_empty() && rule.classes.is_empty() && rule.exits.is_empty() {
+                wrong.push(format!("{}: it has neither `says` nor `classes` nor `exits`", rule.id));
+            }
+            if rule.examples.is_empty() && rule.exits.is_empty() {
+                wrong.push(format!("{}: it has no `examples`, so nothing tests it", rule.id));
+            }
+        }
+        wrong
     }
 
     /// The rule for a class of exceptions: by its full name, else by the last part of it.
     pub fn by_class(&self, class: &str) -> Option<&Rule> {
         let last = class.rsplit(['.', '$', '/']).next().unwrap_or(class);
         let name = last.rsplit("::").next().unwrap_or(last);
-        [class, last, name].iter().find_map(|n| self.by_class.get(*n)).map(|at| &self.rules[*at])
+        let own = [class, last, name].iter().find_map(|n| self.by_class.get(*n));
+        own.map(|at| &self.rules[*at]).or_else(|| self.behind?.by_class(class))
     }
 
     /// The rule whose phrase fits best. The more of the text it explains the better; those that
@@ -208,7 +290,7 @@ impl Rules {
                 }
             }
         }
-        best.map(|(_, rule)| rule)
+        best.map(|(_, rule)| rule).or_else(|| self.behind?.by_message(message))
     }
 
     /// The rule for the exit code of a program.
@@ -217,7 +299,9 @@ impl Rules {
         let fits = |rule: &&Rule| rule.exits.contains(&code);
         let own = |rule: &&Rule| rule.programs.contains(&program);
         let of_program = self.rules.iter().filter(fits).find(own);
-        of_program.or_else(|| self.rules.iter().filter(fits).find(|r| r.programs.is_empty()))
+        let own =
+            of_program.or_else(|| self.rules.iter().filter(fits).find(|r| r.programs.is_empty()));
+        own.or_else(|| self.behind?.by_exit(&program, code))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::diagnosis::Diagnosis;
 use super::fingerprint::Fingerprint;
 use super::record::Record;
-use super::remedy::Change;
+use super::remedy::{Action, Change};
 use crate::ids::{JobId, WorkflowId};
 use crate::status::words;
 use crate::units::{Memory, Runtime};
@@ -293,7 +293,26 @@ pub struct PendingExample {
     /// Why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_read_error: Option<String>,
+    /// What Torc itself would do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<Proposal>,
     /// A verdict on it that waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_classification_id: Option<i64>,
+}
+
+/// What Torc itself would do about a failure.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Proposal {
+    /// What.
+    pub action: Action,
+    /// What would change for its next attempts.
+    pub changes: Vec<Change>,
+    /// Why.
+    pub why: String,
+    /// The chance that the next attempt succeeds; 0 where none is made.
+    pub chance: f64,
+    /// How long it will run, at a guess.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_seconds: Option<f64>,
 }

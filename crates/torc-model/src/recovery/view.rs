@@ -1,6 +1,7 @@
 //! Wire types of recovery.
 
 use super::diagnosis::Diagnosis;
+use super::record::Record;
 use super::remedy::{Action, Change};
 use crate::api::RecoveryView;
 use crate::ids::{JobId, WorkflowId};
@@ -129,6 +130,19 @@ pub struct RecoverJob {
     pub changes: Vec<Change>,
     /// Why this.
     pub reason: String,
+    /// The chance that the next attempt succeeds, by the rules and by earlier outcomes; 0 where
+    /// none is made.
+    #[serde(default)]
+    pub chance: f64,
+    /// How long the next attempt will run, at a guess.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_seconds: Option<f64>,
+    /// Equal for the same failure; see `torc knowledge show`.
+    #[serde(default)]
+    pub fingerprint: String,
+    /// How earlier retries of such a failure ended.
+    #[serde(default)]
+    pub record: Record,
 }
 
 /// A change that recovery (or `reports resources --correct`) made to a job.

@@ -25,6 +25,7 @@ mod health;
 mod items;
 mod jobs;
 mod json;
+mod knowledge;
 mod limits;
 mod log_search;
 mod logs;

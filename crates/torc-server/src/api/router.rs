@@ -7,9 +7,9 @@
 use super::openapi::Rules;
 use super::{
     App, act, actions, allocations, attempts, classifications, crash_recovery, events,
-    failure_handlers, files, guard, health, items, jobs, limits, log_search, logs, openapi, pages,
-    remedies, requirements, reservations, results, runners, schedulers, sessions, user_data,
-    webhooks, why, workflows,
+    failure_handlers, files, guard, health, items, jobs, knowledge, limits, log_search, logs,
+    openapi, pages, remedies, requirements, reservations, results, runners, schedulers, sessions,
+    user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -151,6 +151,8 @@ pub(super) fn table() -> Vec<Route> {
         route!(webhooks::redeliver),
         route!(remedies::recover_workflow),
         route!(remedies::list_adjustments),
+        route!(knowledge::get_knowledge, knowledge::take_knowledge, knowledge::forget_knowledge),
+        route!(knowledge::get_known_failure, knowledge::forget_known_failure),
         route!(classifications::list_pending_failures),
         route!(classifications::classify),
         route!(classifications::classify_from_memory),

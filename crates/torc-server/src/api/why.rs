@@ -92,7 +92,10 @@ pub async fn get_why(
     if is_bad && ended.as_ref().is_some_and(|ended| ended.steps.is_some()) {
         hints.push(format!("`torc jobs steps {id}` shows what each step did"));
     }
-    Ok(Json(WhyView { summary, details, hints, attempt, job, diagnosis, adjustments }))
+    // One diagnosis for all: the decision's own where there is one.
+    let diagnosis = remedy.as_ref().map(|remedy| remedy.diagnosis.clone()).or(diagnosis);
+    let remedy = remedy.map(Box::new);
+    Ok(Json(WhyView { summary, details, hints, attempt, job, diagnosis, remedy, adjustments }))
 }
 
 /// How many attempts of the last one's run failed before it. An attempt that saved its state to go

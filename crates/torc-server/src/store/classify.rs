@@ -7,19 +7,19 @@ use super::persist::json;
 use super::refusal::Refusal;
 use super::remedies;
 use super::waiting::{self, Waiting, waiting};
-use super::writer::{Failed, State, Tx};
+use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use torc_engine::Change as Row;
-use torc_model::api::{ErrorCode, EventView};
+use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
     Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest,
-    ClassifyView, Record, RecoverRequest, RetryOutcome, Ruling, Standing, Verdict, rule, untrusted,
+    ClassifyView, RecoverRequest, Ruling, Standing, Verdict, rule, untrusted,
 };
-use torc_model::status::{Adjustable, Cause, JobStatus};
+use torc_model::status::{Adjustable, JobStatus};
 use torc_model::units::{Memory, Runtime};
 
 /// More verdicts in one request are a mistake of the caller.
@@ -518,125 +518,4 @@ fn settle(tx: &Tx<'_>, row: i64, state: ClassificationState, by: &str) -> rusqli
         )?
         .execute(params![row, state.as_str(), by, tx.now])?;
     Ok(())
-}
-
-/// Looks at what just happened: a failure that waits for a verdict gets its fingerprint, and a
-/// retry that a verdict asked for tells how it went. Costs nothing for all the others.
-pub fn observe(
-    db: &Connection,
-    state: &mut State,
-    event: &EventView,
-    now: i64,
-) -> rusqlite::Result<()> {
-    let Some(job) = event.job_id else { return Ok(()) };
-    let is_pending = event.kind == EventKind::JobPendingFailed;
-    let is_end = is_pending
-        || matches!(
-            event.kind,
-            EventKind::JobCompleted
-                | EventKind::JobFailed
-                | EventKind::JobTerminated
-                | EventKind::JobRetried
-                | EventKind::JobCanceled
-        );
-    let judged = if is_end { state.judged.get(&job).copied() } else { None };
-    if !is_pending && judged.is_none() {
-        return Ok(());
-    }
-    let Some(ended) = waiting::last_ended(db, job)? else { return Ok(()) };
-    if is_pending {
-        remember_failure(db, &ended)?;
-    }
-    if let Some(row) = judged
-        && learn(db, row, &ended, now)?
-    {
-        state.judged.remove(&job);
-    }
-    Ok(())
-}
-
-fn remember_failure(db: &Connection, ended: &waiting::Failed) -> rusqlite::Result<()> {
-    let print = ended.fingerprint();
-    db.prepare_cached(
-        "INSERT OR REPLACE INTO failure (attempt, job_id, run_id, fingerprint, family, kind, program, exception, template)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-    )?
-    .execute(params![
-        ended.attempt,
-        ended.job.0,
-        ended.run,
-        print.id,
-        print.family,
-        print.kind.as_str(),
-        print.program,
-        print.exception,
-        print.template,
-    ])?;
-    Ok(())
-}
-
-/// Writes down how the retry of a verdict ended. Tells whether that is known now.
-fn learn(db: &Connection, row: i64, ended: &waiting::Failed, now: i64) -> rusqlite::Result<bool> {
-    let (follows, fingerprint, family, changes): (i64, String, String, String) = db
-        .prepare_cached(
-            "SELECT follows, fingerprint, family, changes FROM classification WHERE id = ?1",
-        )?
-        .query_row([row], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?;
-    if ended.retry_of != Some(follows) {
-        return Ok(false);
-    }
-    let is_interrupted =
-        ended.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
-    if is_interrupted {
-        // Not the job's doing; the next attempt will tell.
-        db.prepare_cached("UPDATE classification SET follows = ?2 WHERE id = ?1")?
-            .execute(params![row, ended.attempt])?;
-        return Ok(false);
-    }
-    let outcome = match ended.state.as_str() {
-        "completed" => RetryOutcome::Succeeded,
-        "canceled" => RetryOutcome::Canceled,
-        _ if ended.fingerprint().id == fingerprint => RetryOutcome::FailedSame,
-        _ => RetryOutcome::FailedOther,
-    };
-    db.prepare_cached("UPDATE classification SET outcome = ?2, outcome_ms = ?3 WHERE id = ?1")?
-        .execute(params![row, outcome.as_str(), now])?;
-    let mut counts = torc_model::recovery::Counts::default();
-    counts.add(outcome);
-    if counts.tries == 0 {
-        return Ok(true);
-    }
-    let changes: Vec<Change> = parse(&changes)?;
-    let action = match changes.first().map(|c| c.field) {
-        None => "again",
-        Some(Adjustable::Memory) => "more_memory",
-        Some(Adjustable::Runtime | Adjustable::Timeout) => "more_time",
-    };
-    db.prepare_cached(
-        "INSERT INTO failure_memory (fingerprint, action, family, tries, succeeded, failed_same, failed_other, day)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-         ON CONFLICT (fingerprint, action, day) DO UPDATE SET tries = tries + ?4, succeeded = succeeded + ?5,
-            failed_same = failed_same + ?6, failed_other = failed_other + ?7",
-    )?
-    .execute(params![
-        fingerprint,
-        action,
-        family,
-        counts.tries,
-        counts.succeeded,
-        counts.failed_same,
-        counts.failed_other,
-        Record::day(now)
-    ])?;
-    Ok(true)
-}
-
-/// Verdicts whose retry has not ended yet, at boot.
-pub fn open_verdicts(db: &Connection) -> rusqlite::Result<HashMap<JobId, i64>> {
-    let mut statement = db.prepare(
-        "SELECT job_id, id FROM classification WHERE action = 'retry' AND state = 'applied' AND outcome IS NULL
-         ORDER BY id",
-    )?;
-    let rows = statement.query_map([], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
-    rows.collect()
 }

@@ -617,6 +617,6 @@ pub fn boot_state(db: &Connection, state: &mut super::writer::State) -> rusqlite
     state.limits = load::limits(db)?;
     state.reservations = reservations::load(db)?;
     state.webhooks = super::webhooks::load(db)?;
-    state.judged = super::classify::open_verdicts(db)?;
+    (state.judged, state.remedied) = super::outcomes::open(db)?;
     Ok(())
 }

@@ -2,7 +2,9 @@
 
 mod act;
 mod allocations;
+mod auto;
 mod bad_nodes;
+mod cards;
 mod classify;
 mod crash_recovery;
 mod create;
@@ -10,12 +12,14 @@ mod difference;
 mod facts;
 mod families;
 mod job_rows;
+mod knowledge;
 mod last_words;
 mod leftovers;
 mod load;
 mod map;
 mod named;
 mod names;
+mod outcomes;
 mod page_sessions;
 mod people;
 mod persist;
@@ -34,6 +38,8 @@ mod waiting;
 mod webhooks;
 mod why;
 mod writer;
+
+pub use knowledge::unknown as unknown_failure;
 
 #[cfg(test)]
 mod tests;
@@ -65,7 +71,8 @@ use torc_model::api::{
 };
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::{
-    ClassifyRequest, ClassifyView, RecoverJob, RecoverRequest, RecoverView,
+    ClassifyRequest, ClassifyView, Knowledge, KnowledgeForgotten, KnowledgeTaken, RecoverJob,
+    RecoverRequest, RecoverView,
 };
 use torc_model::slurm::wire::{
     Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
@@ -536,6 +543,19 @@ impl Store {
     /// Removes a named limit.
     pub async fn delete_limit(&self, name: String) -> Result<(), Refusal> {
         self.writer.call(move |tx| reservations::delete_limit(tx, &name)).await
+    }
+
+    /// Takes in what was learned elsewhere.
+    pub async fn take_knowledge(&self, known: Knowledge) -> Result<KnowledgeTaken, Refusal> {
+        self.writer.call(move |tx| knowledge::take(tx, &known)).await
+    }
+
+    /// Forgets what is known of one failure, or of all.
+    pub async fn forget_knowledge(
+        &self,
+        only: Option<String>,
+    ) -> Result<KnowledgeForgotten, Refusal> {
+        self.writer.call(move |tx| knowledge::forget(tx, only.as_deref())).await
     }
 
     /// All webhook endpoints.

@@ -306,12 +306,25 @@ pub fn update_workflow(
             update.metadata.as_ref().map(ToString::to_string),
             update.is_archived,
         ])?;
-    if changed == 0 { Err(Refusal::not_found("workflow", id.0).into()) } else { Ok(()) }
+    if changed == 0 {
+        return Err(Refusal::not_found("workflow", id.0).into());
+    }
+    if let Some(enabled) = update.auto_recover {
+        let settings = &mut tx.workflow(id)?.settings;
+        settings.auto_recover.enabled = enabled;
+        let text = super::persist::json(Some(&*settings))?;
+        tx.db
+            .prepare_cached("UPDATE workflow SET settings = ?2 WHERE id = ?1")?
+            .execute(params![id.0, text])?;
+    }
+    Ok(())
 }
 
 /// One more attempt, with the four checks.
 pub fn retry(tx: &mut Tx<'_>, job: JobId, run_id: i64, max_retries: i64) -> Result<(), Failed> {
     let (id, index) = locate(tx, job)?;
+    tx.workflow(id)?.may_retry(index, run_id, max_retries)?;
+    super::outcomes::note_person(tx, id, job)?;
     tx.apply(id, |workflow, _, now| workflow.retry(index, run_id, max_retries, now))
 }
 
@@ -339,6 +352,7 @@ pub fn retry_jobs(tx: &mut Tx<'_>, jobs: &[RetryOne]) -> Result<(), Failed> {
         return Err(Refusal::conflict(first.code, message).maybe_hint(first.hint.clone()).into());
     }
     for (id, index, one) in wanted {
+        super::outcomes::note_person(tx, id, one.job_id)?;
         tx.apply(id, |workflow, _, now| {
             // One that depends on another of them may have been opened again with it.
             match workflow.may_retry(index, one.run_id, one.max_retries) {

@@ -92,6 +92,11 @@ pub fn write(
                     .execute([id.0])?;
                 wakes.news = true;
             }
+            Change::AttemptDelayed { id, not_before } => {
+                db.prepare_cached("UPDATE attempt SET not_before_ms = ?2 WHERE id = ?1")?
+                    .execute(params![id.0, not_before])?;
+                wakes.work = true;
+            }
             Change::AttemptEnded(id, end) => {
                 self::end(db, id, &end)?;
                 wakes.last_end = wakes.last_end.max(Some(end.at));

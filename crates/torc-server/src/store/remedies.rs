@@ -2,39 +2,26 @@
 //!
 //! The table of a dry run comes from the same code; a dry run stops before the first change.
 
+use super::cards::{self, Failure};
 use super::load::parse;
+use super::outcomes::{self, By, Retry};
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, params};
 use serde_json::json;
 use std::collections::BTreeSet;
 use torc_engine::{Adjustment, Change as Row};
-use torc_model::api::{Capacity, ErrorCode, Evidence};
+use torc_model::api::{Capacity, ErrorCode};
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
-    Action, Caps, Change, Current, Diagnosis, Facts, Kind, LARGEST_MULTIPLIER, Observed, Policy,
-    RecoverJob, RecoverRequest, RecoverView, Remedy, diagnose,
+    Action, Caps, Change, Diagnosis, Kind, LARGEST_MULTIPLIER, Policy, RecoverJob, RecoverRequest,
+    RecoverView, Tried,
 };
-use torc_model::status::{
-    Adjustable, Cause, EndDetail, JobStatus, Origin, RunnerKind, StatusReason,
-};
+use torc_model::status::{Adjustable, JobStatus, Origin, RunnerKind};
 use torc_model::units::Runtime;
 use torc_model::words;
-
-/// A job that ended badly, with its newest ended attempt.
-struct Failure {
-    job: JobId,
-    name: String,
-    status: JobStatus,
-    is_permanent: bool,
-    attempt: i64,
-    num_cpus: i64,
-    num_gpus: i64,
-    current: Current,
-    diagnosis: Diagnosis,
-}
 
 /// Recovers what can be, or tells what would be recovered.
 pub fn recover(
@@ -55,7 +42,8 @@ pub fn recover(
             .hint(format!("`torc recover {id}` recovers it all the same"))
             .into());
     }
-    let mut failures = failures(tx, id, None)?;
+    let execution = tx.workflow(id)?.settings.execution.clone();
+    let mut failures = cards::failures(tx.db, id, None, &execution)?;
     if !request.job_ids.is_empty() {
         let wanted: BTreeSet<JobId> = request.job_ids.iter().copied().collect();
         failures.retain(|failure| wanted.contains(&failure.job));
@@ -64,16 +52,16 @@ pub fn recover(
         return Err(nothing_failed(tx, id)?.into());
     }
     let caps = caps(tx.db, id, request)?;
-    let plan = |failure: Failure| {
+    let mut jobs = Vec::with_capacity(failures.len());
+    for failure in &failures {
         let caps =
             caps.within(&request.shapes, failure.num_cpus, failure.num_gpus, &failure.current);
-        plan(failure, &caps, &policy)
-    };
-    let jobs: Vec<RecoverJob> = failures.into_iter().map(plan).collect();
+        jobs.extend(plan(tx, failure, &caps, &policy)?);
+    }
     let by = request.by.clone().unwrap_or_else(|| "recover".into());
     let reopened = match request.dry_run {
         true => would_reopen(tx, id, &jobs)?,
-        false => apply(tx, id, &jobs, &by)?,
+        false => apply(tx, id, &jobs, &failures, &by)?,
     };
     let retried: Vec<&RecoverJob> = jobs.iter().filter(|job| job.action.is_retry()).collect();
     let count = |action: Action| jobs.iter().filter(|job| job.action == action).count() as i64;
@@ -190,96 +178,11 @@ pub fn remedy(tx: &mut Tx<'_>, id: WorkflowId, job: JobId) -> Result<Option<Reco
     let request = RecoverRequest::default();
     let policy = policy(&request)?;
     let caps = caps(tx.db, id, &request)?;
-    let failure = failures(tx, id, Some(job))?.pop();
-    Ok(failure.map(|failure| plan(failure, &caps, &policy)))
-}
-
-/// The jobs of a workflow that ended badly, or one of them.
-fn failures(tx: &mut Tx<'_>, id: WorkflowId, only: Option<JobId>) -> Result<Vec<Failure>, Failed> {
     let execution = tx.workflow(id)?.settings.execution.clone();
-    // One job is found by its key, without a look at all the others.
-    let which = if only.is_some() {
-        "j.id = ?3 AND j.workflow_id = ?1"
-    } else {
-        "j.workflow_id = ?1 AND ?3 IS NULL"
-    };
-    let mut statement = tx.db.prepare_cached(&format!(
-        "SELECT j.id, j.name, j.status, j.status_reason, j.extra,
-                coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
-                a.attempt_id, a.return_code, a.signal, a.cause, a.error, a.evidence, a.exec_seconds,
-                a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.stderr_tail,
-                coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), a.stderr_tail_start, a.detail,
-                j.command, a.cpu_seconds, a.observed
-         FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
-         LEFT JOIN attempt a ON a.id = (SELECT b.id FROM attempt b WHERE b.job_id = j.id AND b.ended_ms IS NOT NULL
-            ORDER BY b.run_id DESC, b.attempt_id DESC LIMIT 1)
-         WHERE {which} AND j.status IN (6, 8, 10) AND j.status_reason IS NOT ?2 ORDER BY j.id",
-    ))?;
-    // A map that failed because of its items follows them.
-    let mut rows = statement.query(params![
-        id.0,
-        StatusReason::TooManyItemsFailed.as_str(),
-        only.map(|job| job.0)
-    ])?;
-    let mut failures = Vec::new();
-    while let Some(row) = rows.next()? {
-        let status = JobStatus::from_code(row.get(2)?).unwrap_or(JobStatus::Failed);
-        let reason: Option<String> = row.get(3)?;
-        let extra: JobExtra =
-            row.get::<_, Option<String>>(4)?.as_deref().map(parse).transpose()?.unwrap_or_default();
-        let evidence: Vec<Evidence> = row
-            .get::<_, Option<String>>(12)?
-            .as_deref()
-            .map(parse)
-            .transpose()?
-            .unwrap_or_default();
-        let cause: Option<String> = row.get(10)?;
-        let (error, tail): (Option<String>, Option<String>) = (row.get(11)?, row.get(17)?);
-        let peak: Option<i64> = row.get(15)?;
-        let command: String = row.get(22)?;
-        let observed: Option<Observed> =
-            row.get::<_, Option<String>>(24)?.as_deref().map(parse).transpose()?;
-        let facts = Facts {
-            // A job that failed without a word of its own still failed.
-            cause: cause.as_deref().and_then(Cause::parse).or(Some(Cause::Exit)),
-            return_code: row.get(8)?,
-            signal: row.get(9)?,
-            detail: row.get::<_, Option<String>>(21)?.as_deref().and_then(EndDetail::parse),
-            error: error.as_deref(),
-            evidence: &evidence,
-            exec_seconds: row.get(13)?,
-            time_limit_seconds: row.get(14)?,
-            peak_memory_bytes: peak,
-            memory_bytes: row.get(16)?,
-            stderr_tail: tail.as_deref().unwrap_or(""),
-            stderr_tail_start: row.get(20)?,
-            cpu_seconds: row.get(23)?,
-            command: &command,
-            observed: observed.as_ref(),
-        };
-        let Some(diagnosis) = diagnose(&facts) else { continue };
-        let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok());
-        failures.push(Failure {
-            job: JobId(row.get(0)?),
-            name: row.get(1)?,
-            status,
-            is_permanent: reason.as_deref().and_then(StatusReason::parse)
-                == Some(StatusReason::ClassifiedPermanent),
-            attempt: row.get::<_, Option<i64>>(7)?.unwrap_or(1),
-            num_cpus: row.get(18)?,
-            num_gpus: row.get(19)?,
-            current: Current {
-                memory_bytes: unsigned(row.get(5)?),
-                runtime_seconds: unsigned(row.get(6)?),
-                timeout_seconds: extra.timeout.map(|t| t.0),
-                enforces_runtime: execution.enforces_runtime(&extra),
-                exec_seconds: facts.exec_seconds,
-                peak_memory_bytes: unsigned(peak),
-            },
-            diagnosis,
-        });
+    match cards::failures(tx.db, id, Some(job), &execution)?.pop() {
+        Some(failure) => plan(tx, &failure, &caps, &policy),
+        None => Ok(None),
     }
-    Ok(failures)
 }
 
 /// The largest machine that has worked for this workflow, unless the caller knows better. Slurm
@@ -310,26 +213,13 @@ pub fn caps(db: &Connection, id: WorkflowId, request: &RecoverRequest) -> Result
     Ok(caps)
 }
 
-fn plan(failure: Failure, caps: &Caps, policy: &Policy) -> RecoverJob {
-    let remedy = if failure.is_permanent {
-        Remedy {
-            action: Action::Skip,
-            changes: Vec::new(),
-            why: "it was classified as permanent".into(),
-        }
-    } else {
-        Remedy::choose(&failure.diagnosis, &failure.current, caps, policy)
-    };
-    RecoverJob {
-        job_id: failure.job,
-        name: failure.name,
-        status: failure.status,
-        attempt_id: failure.attempt,
-        diagnosis: failure.diagnosis,
-        action: remedy.action,
-        changes: remedy.changes,
-        reason: remedy.why,
-    }
+fn plan(
+    tx: &Tx<'_>,
+    failure: &Failure,
+    caps: &Caps,
+    policy: &Policy,
+) -> Result<Option<RecoverJob>, Failed> {
+    Ok(failure.decide(tx.db, caps, policy, tx.now)?.map(|decided| decided.view(failure)))
 }
 
 /// It runs again although no remedy is known.
@@ -378,6 +268,7 @@ fn apply(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     jobs: &[RecoverJob],
+    failures: &[Failure],
     by: &str,
 ) -> Result<Vec<JobId>, Failed> {
     let before = canceled(tx, id)?;
@@ -399,6 +290,20 @@ fn apply(
             workflow.again(index, Origin::Recovered, now);
             Ok(())
         })?;
+        if let (Ok(at), Some(tried)) =
+            (failures.binary_search_by_key(&job.job_id, |f| f.job), Tried::of(job.action))
+        {
+            let failure = &failures[at];
+            let retry = Retry {
+                by: By::Recover,
+                tried,
+                diagnosis: &job.diagnosis,
+                fingerprint: &failure.ended.fingerprint_of(Some(&job.diagnosis)),
+                ended: &failure.ended,
+                waits: false,
+            };
+            outcomes::note(tx, id, &retry)?;
+        }
     }
     let reopened: Vec<JobId> = before.difference(&canceled(tx, id)?).copied().collect();
     let data = json!({"by": by, "jobs": chosen.len(), "reopened": reopened.len(), "left": jobs.len() - chosen.len()});

@@ -18,7 +18,7 @@ use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Settings};
 use torc_model::status::{
-    ActionState, AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Outcome, Trigger,
+    ActionState, AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin, Outcome, Trigger,
 };
 use torc_model::token::Key;
 use torc_model::words;
@@ -626,11 +626,18 @@ fn end_one(
     let mut end = End { pid: start.map(|(pid, _)| pid), ..end_of(report, tx.now) };
     super::map::before_end(tx, id, index, &mut end)?;
     let steps = end.steps.clone();
+    let plan = match end.cause {
+        Some(_) => super::auto::judge(tx, id, attempt, &mut end)?,
+        None => None,
+    };
     let workflow = tx.workflow(id)?;
     let (job, cause) = (workflow.jobs[index as usize].id, end.cause);
     let had_limits =
         !workflow.classes[workflow.jobs[index as usize].class as usize].uses.is_empty();
     let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits)))?;
+    if let Some(plan) = plan.filter(|_| ended.next == Some(Origin::Auto)) {
+        super::auto::carry_out(tx, id, &plan)?;
+    }
     let cause = if ended.status == JobStatus::Canceled { Some(Cause::Canceled) } else { cause };
     super::bad_nodes::ended(tx, id, runner, (job, attempt), cause, report.exec_seconds)?;
     if had_limits {
@@ -681,6 +688,7 @@ fn end_of(report: &CompletionReport, now: i64) -> End {
         outcome: None,
         decision: None,
         rule: None,
+        judged: None,
     }
 }
 

@@ -474,7 +474,9 @@ CREATE TABLE failure (
     kind TEXT NOT NULL,
     program TEXT NOT NULL,
     exception TEXT,
-    template TEXT NOT NULL
+    template TEXT NOT NULL,
+    -- What failures of many jobs have in common: the rule that decided, else the kind.
+    cause TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX failure_by_job ON failure (job_id, run_id, fingerprint);
 
@@ -516,20 +518,61 @@ CREATE TABLE refunded_attempt (
     attempt_id INTEGER PRIMARY KEY REFERENCES attempt(id) ON DELETE CASCADE
 ) STRICT;
 
--- How retries of like failures ended, by day, so that old ones stop deciding. Outlives the workflows it was learned from.
-CREATE TABLE failure_memory (
+-- Retries that a recovery asked for, and how they went: what the budgets count and outcomes are learned from.
+CREATE TABLE remedy (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    job_id INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    -- Number of the attempt that failed.
+    attempt_id INTEGER NOT NULL,
+    -- The attempt whose retry tells how it went: the one that failed, or a later one that was merely lost.
+    follows INTEGER NOT NULL,
+    action TEXT NOT NULL CHECK (action IN ('again', 'more_memory', 'more_time')),
+    made_by TEXT NOT NULL CHECK (made_by IN ('auto', 'recover', 'person')),
+    cause TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
+    -- Its retry waits for another one of the same cause.
+    waits INTEGER NOT NULL DEFAULT 0 CHECK (waits IN (0, 1)),
+    created_ms INTEGER NOT NULL,
+    outcome TEXT CHECK (outcome IN ('succeeded', 'failed_same', 'failed_other', 'canceled')),
+    outcome_ms INTEGER,
+    CHECK ((outcome IS NULL) = (outcome_ms IS NULL))
+) STRICT;
+CREATE INDEX remedy_by_run ON remedy (workflow_id, run_id, made_by);
+CREATE INDEX remedy_open ON remedy (id) WHERE outcome IS NULL;
+
+-- Failures about which something was learned. Outlives the workflows it was learned from.
+CREATE TABLE failure_print (
+    fingerprint TEXT PRIMARY KEY,
+    family TEXT NOT NULL,
+    cause TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    program TEXT NOT NULL,
+    exception TEXT,
+    template TEXT NOT NULL,
+    seen_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX failure_print_by_family ON failure_print (family);
+CREATE INDEX failure_print_by_cause ON failure_print (cause);
+
+-- How retries of like failures ended, by day, so that old ones stop deciding.
+CREATE TABLE failure_memory (
+    fingerprint TEXT NOT NULL REFERENCES failure_print(fingerprint) ON DELETE CASCADE,
     action TEXT NOT NULL CHECK (action IN ('again', 'more_memory', 'more_time')),
     -- Days since 1970 (UTC).
     day INTEGER NOT NULL,
-    family TEXT NOT NULL,
+    -- Name of the workflow that it was learned in.
+    workflow TEXT NOT NULL,
     tries INTEGER NOT NULL,
     succeeded INTEGER NOT NULL,
     failed_same INTEGER NOT NULL,
     failed_other INTEGER NOT NULL,
-    PRIMARY KEY (fingerprint, action, day)
+    -- The most that one which succeeded needed.
+    needed_bytes INTEGER,
+    needed_seconds REAL,
+    PRIMARY KEY (fingerprint, action, day, workflow)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX failure_memory_by_family ON failure_memory (family);
 
 -- Events are read by workflow and in order, and so they lie: one tree instead of three. Their numbers come from the
 -- writer.

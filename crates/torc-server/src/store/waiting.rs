@@ -3,11 +3,13 @@
 
 use super::load::parse;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use torc_engine::End;
 use torc_model::api::Evidence;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::JobExtra;
 use torc_model::recovery::{
-    Counts, Current, Diagnosis, Facts, Fingerprint, Kind, Observed, Record, diagnose,
+    Counts, Current, Diagnosis, Facts, Fingerprint, Kind, Observed, Record, Rules, Tried, diagnose,
+    diagnose_with,
 };
 use torc_model::status::{Cause, EndDetail};
 
@@ -91,6 +93,10 @@ pub struct Failed {
     pub attempt: i64,
     pub job: JobId,
     pub run: i64,
+    /// Its number in the run.
+    pub number: i64,
+    /// Where it ran.
+    pub host: Option<String>,
     pub retry_of: Option<i64>,
     pub state: String,
     pub command: String,
@@ -100,18 +106,22 @@ pub struct Failed {
     pub exec_seconds: Option<f64>,
     pub stderr_tail: Option<String>,
     pub stderr_tail_start: Option<i64>,
+    pub peak_memory_bytes: Option<i64>,
+    pub memory_bytes: Option<i64>,
     time_limit_seconds: Option<i64>,
-    peak_memory_bytes: Option<i64>,
-    memory_bytes: Option<i64>,
     detail: Option<EndDetail>,
     error: Option<String>,
     evidence: Vec<Evidence>,
     cpu_seconds: Option<f64>,
     observed: Option<Observed>,
+    /// Rules of its workflow.
+    rules: Option<Rules>,
 }
 
 const ENDED: &str = "SELECT a.id, a.job_id, a.run_id, a.retry_of, a.state, j.command, a.cause, a.return_code, a.signal, \
-    a.exec_seconds, a.stderr_tail, a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.error, a.evidence, a.stderr_tail_start, a.detail, a.cpu_seconds, a.observed \
+    a.exec_seconds, a.stderr_tail, a.time_limit_seconds, a.peak_memory_bytes, a.memory_bytes, a.error, a.evidence, a.stderr_tail_start, a.detail, a.cpu_seconds, a.observed, a.attempt_id, \
+    (SELECT c.hostname FROM compute_node c WHERE c.id = a.compute_node_id), \
+    (SELECT json_extract(w.settings, '$.recovery_rules') FROM workflow w WHERE w.id = a.workflow_id) \
     FROM attempt a JOIN job j ON j.id = a.job_id";
 
 /// An attempt by its row.
@@ -134,6 +144,8 @@ fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
         attempt: row.get(0)?,
         job: JobId(row.get(1)?),
         run: row.get(2)?,
+        number: row.get(20)?,
+        host: row.get(21)?,
         retry_of: row.get(3)?,
         state: row.get(4)?,
         command: row.get(5)?,
@@ -151,10 +163,33 @@ fn row_to_failed(row: &Row<'_>) -> rusqlite::Result<Failed> {
         evidence: evidence.as_deref().map(parse).transpose()?.unwrap_or_default(),
         cpu_seconds: row.get(18)?,
         observed: observed.as_deref().map(parse).transpose()?,
+        rules: row
+            .get::<_, Option<String>>(22)?
+            .map(|text| parse(&text).map(Rules::of_workflow))
+            .transpose()?,
     })
 }
 
 impl Failed {
+    /// The same attempt with the end that was just reported and is not written yet.
+    pub fn with_end(self, end: &End) -> Self {
+        Self {
+            cause: end.cause,
+            return_code: end.return_code,
+            signal: end.signal,
+            exec_seconds: end.exec_seconds,
+            stderr_tail: end.stderr_tail.clone(),
+            stderr_tail_start: end.stderr_tail_start,
+            peak_memory_bytes: end.peak_memory_bytes,
+            detail: end.detail,
+            error: end.error.clone(),
+            evidence: end.evidence.clone(),
+            cpu_seconds: end.cpu_seconds,
+            observed: end.observed.clone(),
+            ..self
+        }
+    }
+
     fn facts(&self) -> Facts<'_> {
         Facts {
             // A job that failed without a word of its own still failed.
@@ -178,21 +213,30 @@ impl Failed {
 
     /// What happened to it.
     pub fn diagnosis(&self) -> Option<Diagnosis> {
-        diagnose(&self.facts())
+        match &self.rules {
+            Some(rules) => diagnose_with(rules, &self.facts()),
+            None => diagnose(&self.facts()),
+        }
     }
 
     /// What makes it like others.
     pub fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::new(&self.command, &self.facts(), self.diagnosis().as_ref())
+        self.fingerprint_of(self.diagnosis().as_ref())
+    }
+
+    /// The same for one whose diagnosis is known.
+    pub fn fingerprint_of(&self, diagnosis: Option<&Diagnosis>) -> Fingerprint {
+        Fingerprint::new(&self.command, &self.facts(), diagnosis)
     }
 }
 
-/// What became of earlier verdicts on this failure and on near ones.
+/// What became of earlier retries of this failure and of near ones.
 pub fn record(db: &Connection, fingerprint: &Fingerprint, now: i64) -> rusqlite::Result<Record> {
     let mut statement = db.prepare_cached(
-        "SELECT iif(fingerprint <> ?1, 'near', iif(day < ?3, 'older', action)),
-                sum(tries), sum(succeeded), sum(failed_same), sum(failed_other)
-         FROM failure_memory WHERE family = ?2 GROUP BY 1",
+        "SELECT iif(m.fingerprint <> ?1, 'near', iif(m.day < ?3, 'older', m.action)),
+                sum(m.tries), sum(m.succeeded), sum(m.failed_same), sum(m.failed_other)
+         FROM failure_print p JOIN failure_memory m ON m.fingerprint = p.fingerprint
+         WHERE p.family = ?2 GROUP BY 1",
     )?;
     let mut record = Record::default();
     let mut rows =
@@ -204,12 +248,13 @@ pub fn record(db: &Connection, fingerprint: &Fingerprint, now: i64) -> rusqlite:
             failed_same: row.get(3)?,
             failed_other: row.get(4)?,
         };
-        match row.get::<_, String>(0)?.as_str() {
-            "again" => record.again = counts,
-            "more_memory" => record.more_memory = counts,
-            "more_time" => record.more_time = counts,
-            "older" => record.older = counts,
-            _ => record.near = counts,
+        let which: String = row.get(0)?;
+        match Tried::parse(&which) {
+            Some(Tried::Again) => record.again = counts,
+            Some(Tried::MoreMemory) => record.more_memory = counts,
+            Some(Tried::MoreTime) => record.more_time = counts,
+            None if which == "older" => record.older = counts,
+            None => record.near = counts,
         }
     }
     Ok(record)

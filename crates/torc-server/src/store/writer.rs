@@ -173,6 +173,8 @@ pub struct State {
     pub(super) webhooks: Vec<Endpoint>,
     /// The verdict of each job whose retry has not told yet how it went.
     pub(super) judged: HashMap<torc_model::ids::JobId, i64>,
+    /// The same for retries that a recovery asked for.
+    pub(super) remedied: HashMap<torc_model::ids::JobId, i64>,
     /// This server began at this time, or woke after standing still, by the clock that cannot be
     /// set.
     pub(super) boot: i64,
@@ -818,8 +820,9 @@ impl Tx<'_> {
             &mut self.state.next_event,
             self.new_events,
         )?;
+        let mut settled = Vec::new();
         for event in &self.new_events[known..] {
-            super::classify::observe(self.db, self.state, event, self.now)?;
+            settled.extend(super::outcomes::observe(self.db, self.state, event, self.now)?);
         }
         if !self.state.webhooks.is_empty() {
             for event in &self.new_events[known..] {
@@ -836,6 +839,9 @@ impl Tx<'_> {
         }
         if wakes.work {
             self.with_work.insert(id);
+        }
+        for row in settled {
+            super::auto::settled(self, row)?;
         }
         Ok(())
     }

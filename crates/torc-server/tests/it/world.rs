@@ -321,7 +321,8 @@ impl Ids {
         let path = template
             .replace("{id}", &id.to_string())
             .replace("{run_id}", "1")
-            .replace("{name}", "licence");
+            .replace("{name}", "licence")
+            .replace("{fingerprint}", "0123456789abcdef");
         assert!(!path.contains('{'), "the test cannot fill `{template}`");
         path
     }
@@ -376,6 +377,7 @@ impl Ids {
             }
             "renew_reservation" | "release_reservation" => json!({"token": "none"}),
             "set_limit" => json!({"max": 2}),
+            "take_knowledge" => json!({"torc_knowledge": 1, "failures": []}),
             "classify_failures" => {
                 json!({"classifications": [{"job_id": self.job, "action": "retry"}], "dry_run": true})
             }
@@ -397,6 +399,7 @@ impl Ids {
         match operation {
             "retry_job" => "?max_retries=3",
             "search_job_logs" => "?text=x",
+            "forget_knowledge" => "?all=true",
             _ => "",
         }
     }

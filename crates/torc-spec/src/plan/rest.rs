@@ -8,8 +8,8 @@ use crate::node::At;
 use crate::template::{Quoting, Template};
 use std::collections::HashMap;
 use torc_model::plan::{
-    Action, ActionKind, DynamicJobs, Execution, FailureHandler, Job, Plan, Requirements,
-    ResourceMonitor, Settings, SlurmScheduler,
+    Action, ActionKind, AutoRecover, DynamicJobs, Execution, FailureHandler, Job, Plan,
+    Requirements, ResourceMonitor, Settings, SlurmScheduler,
 };
 
 impl Planner<'_> {
@@ -117,6 +117,8 @@ impl Planner<'_> {
             classification_threshold: document
                 .classification_threshold
                 .unwrap_or(default.classification_threshold),
+            auto_recover: auto_recover(document),
+            recovery_rules: document.recovery_rules.clone(),
         }
     }
 
@@ -335,5 +337,21 @@ fn execution(document: &Document) -> Execution {
         oom_exit_code: spec.oom_exit_code.unwrap_or(default.oom_exit_code),
         shell: document.shell.unwrap_or(default.shell),
         enforce_runtime: document.enforce_runtime,
+    }
+}
+
+fn auto_recover(document: &Document) -> AutoRecover {
+    let default = AutoRecover::default();
+    let Some(spec) = &document.auto_recover else { return default };
+    AutoRecover {
+        enabled: spec.enabled.unwrap_or(true),
+        max_retries: spec.max_retries.unwrap_or(default.max_retries),
+        max_retries_per_cause: spec.max_retries_per_cause.unwrap_or(default.max_retries_per_cause),
+        max_workflow_retries: spec.max_workflow_retries,
+        confidence: spec.confidence.unwrap_or(default.confidence),
+        max_memory: spec.max_memory,
+        max_runtime: spec.max_runtime,
+        delay_seconds: spec.delay_seconds.unwrap_or(default.delay_seconds),
+        max_delay_seconds: spec.max_delay_seconds.unwrap_or(default.max_delay_seconds),
     }
 }

@@ -24,6 +24,7 @@ mod items;
 mod job_steps;
 mod jobs;
 mod jobs_add;
+mod knowledge;
 mod limits;
 mod logging;
 mod logs;
@@ -39,6 +40,7 @@ mod report;
 mod reports;
 mod reservations;
 mod results;
+mod rules;
 mod run;
 mod runner;
 mod runner_options;
@@ -57,6 +59,8 @@ mod watch;
 mod webhooks;
 mod why;
 mod workflows;
+
+pub use rules::of_site as site_rules;
 
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -119,6 +123,8 @@ Change:
   workflows         List workflows, and start, reset, export or delete them
   user-data         Read and write the values that jobs hand to each other
   failure-handlers  Show and change the failure handlers of a workflow
+  knowledge         Show, share and forget what was learned from retries of failures
+  rules             List and test what is known about failures
   limits            Show and set named limits, such as licences, that jobs take with `uses`
   reservations      Pause the start of new jobs for a while, to have something to yourself
   webhooks          Tell other programs when jobs and workflows end
@@ -201,6 +207,8 @@ enum Command {
     Hpc(hpc::Args),
     Items(items::Args),
     Jobs(jobs::Args),
+    Knowledge(knowledge::Args),
+    Rules(rules::Args),
     Limits(limits::Args),
     Logs(logs::Args),
     Mcp(mcp::Args),
@@ -374,6 +382,8 @@ impl Cli {
             Command::Hpc(args) => args.execute(&context),
             Command::Items(args) => args.execute(&context),
             Command::Jobs(args) => args.execute(&context),
+            Command::Knowledge(args) => args.execute(&context),
+            Command::Rules(args) => args.execute(&context),
             Command::Limits(args) => args.execute(&context),
             Command::Logs(args) => args.execute(&context),
             Command::Mcp(args) => args.execute(&context),

@@ -11,10 +11,11 @@ use serde_json::json;
 use std::path::Path;
 use tokio::process::Command;
 use torc_client::{Client, discovery};
-use torc_model::api::{ErrorCode, ErrorInfo, WorkflowView};
+use torc_model::api::{ErrorCode, ErrorInfo, UpdateWorkflow, WorkflowView};
 use torc_model::ids::WorkflowId;
 use torc_model::recovery::{
-    Action, Change, Kind, LARGEST_MULTIPLIER, NodeShape, RecoverJob, RecoverRequest, RecoverView,
+    Action, Change, Kind, LARGEST_MULTIPLIER, NodeShape, Record, RecoverJob, RecoverRequest,
+    RecoverView,
 };
 use torc_model::status::JobStatus;
 
@@ -305,6 +306,15 @@ impl Options {
     }
 }
 
+/// Lets the server recover a workflow's failures by itself from now on, if that was asked for.
+pub async fn switch_on(client: &Client, id: WorkflowId, asked: bool) -> Result<()> {
+    if asked {
+        let body = UpdateWorkflow { auto_recover: Some(true), ..UpdateWorkflow::default() };
+        client.update_workflow(id, &body).await?;
+    }
+    Ok(())
+}
+
 /// Whether `torc recover` would let some job run again. Only for the sake of a hint, so that
 /// whatever goes wrong means no.
 pub async fn would_help(client: &Client, id: WorkflowId) -> bool {
@@ -358,4 +368,36 @@ fn render(view: &RecoverView) -> String {
         ]);
     }
     table.render()
+}
+
+/// What recovery would do about a failure, what is to be expected of it, and why.
+pub fn proposal(job: &RecoverJob) -> String {
+    let changes: Vec<String> = job.changes.iter().map(written).collect();
+    let mut text = job.action.as_str().to_owned();
+    if !changes.is_empty() {
+        text += &format!(": {}", changes.join(", "));
+    }
+    if job.action.is_retry() {
+        text += &format!(" ({:.0}% chance", job.chance * 100.0);
+        if let Some(seconds) = job.cost_seconds {
+            text += &format!(", about {}", human::seconds(seconds));
+        }
+        text.push(')');
+    }
+    format!("{text}; {}", job.reason)
+}
+
+/// How earlier retries of such a failure ended; nothing if there were none.
+pub fn record(record: &Record) -> Option<String> {
+    let parts: Vec<String> = [
+        ("again", &record.again),
+        ("with more memory", &record.more_memory),
+        ("with more time", &record.more_time),
+        ("of near failures", &record.near),
+    ]
+    .iter()
+    .filter(|(_, counts)| counts.tries > 0)
+    .map(|(what, counts)| format!("{} of {} {what}", counts.succeeded, counts.tries))
+    .collect();
+    (!parts.is_empty()).then(|| format!("earlier retries that succeeded: {}", parts.join(", ")))
 }

@@ -8,7 +8,7 @@ use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
 use super::spec::{self, Checked};
-use super::{Context, block_on, describe, detach};
+use super::{Context, block_on, describe, detach, recover};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -77,6 +77,10 @@ pub struct RunOptions {
     /// Go on although input files are missing
     #[arg(long)]
     pub force: bool,
+
+    /// Let the server itself try failed jobs again where that helps: what passes, memory, time
+    #[arg(long)]
+    pub auto_recover: bool,
 
     /// Work in the background; `torc status` shows how far it is
     #[arg(long, visible_alias = "no-wait")]
@@ -306,6 +310,13 @@ fn run_found(
     find: impl AsyncFn(&Client) -> Result<Found>,
 ) -> Result<Exit> {
     options.runner.check()?;
+    let find = async |client: &Client| {
+        let found = find(client).await?;
+        if let Found::Run(workflow) = &found {
+            recover::switch_on(client, workflow.id, options.auto_recover).await?;
+        }
+        Ok(found)
+    };
     if options.detach {
         return match context.with_server(access, &find)? {
             Found::Run(workflow) => detach::run_in_background(context, &workflow, &options.runner),

@@ -2,7 +2,7 @@
 
 use super::session::{self, Access, Session};
 use super::slurm::{self, PlanView, render_plan, send_waiting};
-use super::{Context, block_on, create, references, spec};
+use super::{Context, block_on, create, recover, references, spec};
 use crate::embedded::living_server;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -50,6 +50,10 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 
+    /// Let the server itself try failed jobs again where that helps: what passes, memory, time
+    #[arg(long)]
+    auto_recover: bool,
+
     /// Name under which compute nodes reach a server that is started here [default: this machine's
     /// name]
     #[arg(long, value_name = "NAME")]
@@ -92,6 +96,7 @@ impl Args {
                     workflow
                 }
             };
+            recover::switch_on(&client, workflow.id, self.auto_recover).await?;
             await_actions(&client, workflow.id).await?;
             let allocator = Allocator::new(client.clone(), Slurm::new(), self.output_dir.clone())
                 .map_err(Error::io("find", "the program"))?;

@@ -57,6 +57,11 @@ pub struct Args {
     #[arg(short, long)]
     recover: bool,
 
+    /// Let the server itself try failed jobs again at once where that helps, also when nothing
+    /// watches
+    #[arg(long)]
+    auto_recover: bool,
+
     /// Rounds of recovery in this run of the workflow, counted over restarts of `watch`
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(i64).range(0..))]
     max_retries: i64,
@@ -152,6 +157,7 @@ impl Args {
         }
         let client = session.client.clone();
         let workflow = references::workflow(&client, &self.workflow).await?;
+        recover::switch_on(&client, workflow.id, self.auto_recover).await?;
         let log = match &self.log_file {
             Some(path) => Some(
                 OpenOptions::new()
@@ -312,6 +318,11 @@ impl Watch<'_> {
                     "runner on {} gets no work for a while: {why}",
                     text("hostname").unwrap_or_default()
                 ));
+                return;
+            }
+            EventKind::RecoveryPaused | EventKind::RecoveryResumed => {
+                let why = text("why").unwrap_or_default();
+                self.tell(format_args!("{why}"));
                 return;
             }
             EventKind::RunnerEnded | EventKind::WorkflowRecovered | EventKind::WorkflowCanceled => {

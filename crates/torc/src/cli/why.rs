@@ -60,6 +60,10 @@ fn render(why: &WhyView) -> String {
             card.line("but", doubt);
         }
     }
+    if let Some(remedy) = &why.remedy {
+        card.line("remedy", super::recover::proposal(remedy));
+        card.optional("before", super::recover::record(&remedy.record));
+    }
     for adjustment in &why.adjustments {
         let change = super::recover::written(&adjustment.change);
         let when = human::local_time(adjustment.created_ms);

@@ -3,6 +3,7 @@
 mod actions;
 mod adversarial;
 mod agents;
+mod auto_recover;
 mod basics;
 mod calls;
 mod chaos;

@@ -1,11 +1,11 @@
-//! What recovery changed for jobs.
+//! What recovery changed for jobs, and what it learned.
 
 use super::page::{self, Filter, List, Paging};
 use super::{ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::Page;
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::recovery::{AdjustmentView, Change};
+use torc_model::recovery::{AdjustmentView, Change, KnownFailure};
 use torc_model::status::Adjustable;
 
 const LIST: List = List {
@@ -16,6 +16,12 @@ const LIST: List = List {
 };
 
 impl Reader {
+    /// What was learned from retries: of all failures, or of one.
+    pub async fn knowledge(&self, only: Option<String>) -> Result<Vec<KnownFailure>, ReadError> {
+        self.read(move |connection| Ok(crate::store::knowledge::list(connection, only.as_deref())?))
+            .await
+    }
+
     /// The changes that recovery made in a workflow, or for one job of it, oldest first.
     pub async fn list_adjustments(
         &self,

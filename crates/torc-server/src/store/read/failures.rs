@@ -2,13 +2,14 @@
 
 use super::page;
 use super::{ReadError, Reader};
+use crate::store::cards::{self, Decided};
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use torc_model::api::{Evidence, FailureGroup};
+use torc_model::api::FailureGroup;
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::plan::{Execution, JobExtra, Settings};
-use torc_model::recovery::{Caps, Current, Facts, Observed, Policy, Remedy, diagnose};
-use torc_model::status::{Cause, EndDetail, JobStatus, StatusReason};
+use torc_model::plan::{Execution, Settings};
+use torc_model::recovery::{Caps, Policy};
+use torc_model::status::{Cause, JobStatus, StatusReason};
 
 /// Groups that are given; the largest.
 const MAX_GROUPS: usize = 50;
@@ -134,24 +135,30 @@ fn view(
     key: &Key,
     group: Group,
 ) -> Result<FailureGroup, ReadError> {
-    let sql = "SELECT a.*, j.name AS job_name, j.extra AS job_extra, j.command AS job_command, \
-               coalesce(j.memory_bytes, r.memory_bytes) AS next_memory, \
-               coalesce(j.runtime_seconds, r.runtime_seconds) AS next_runtime, \
+    let sql = "SELECT a.*, j.name AS job_name, \
                (SELECT f.name FROM family f WHERE f.workflow_id = j.workflow_id AND f.number = j.family) AS family_name \
-               FROM attempt a JOIN job j ON j.id = a.job_id \
-               LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id WHERE a.id = ?";
+               FROM attempt a JOIN job j ON j.id = a.job_id WHERE a.id = ?";
     let mut statement = connection.prepare_cached(sql)?;
     let jobs = group.jobs.len() as i64;
     let execution = execution(connection, id)?;
-    let mut view = statement.query_row([group.sample], |row| sample(row, key, &execution))?;
+    let failure = cards::failure(connection, group.sample, &execution)?;
+    let decided = match &failure {
+        Some(failure) => {
+            let caps = caps(connection, id)?;
+            // What is clicked on is asked for.
+            let policy = Policy { retry_unknown: true, ..Policy::default() };
+            failure.decide(connection, &caps, &policy, crate::clock::now_ms())?
+        }
+        None => None,
+    };
+    // With a cause there is always a diagnosis.
+    let Some(decided) = decided else {
+        return Err(rusqlite::Error::QueryReturnedNoRows.into());
+    };
+    let view = statement.query_row([group.sample], |row| sample(row, key, &decided))?;
     let mut nodes: Vec<(String, i64)> = group.nodes.into_iter().collect();
     nodes.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     nodes.truncate(5);
-    let caps = crate::store::read::failures::caps(connection, id)?;
-    let remedy = remedy(&view.1, &view.2, &caps);
-    view.0.action = remedy.action;
-    view.0.changes = remedy.changes;
-    view.0.why = remedy.why;
     Ok(FailureGroup {
         jobs,
         waiting: group.waiting,
@@ -159,13 +166,8 @@ fn view(
         nodes,
         first_ms: group.first_ms,
         last_ms: group.last_ms,
-        ..view.0
+        ..view
     })
-}
-
-/// What recovery would do; failures without a known remedy are tried again when a user asks.
-fn remedy(diagnosis: &torc_model::recovery::Diagnosis, current: &Current, caps: &Caps) -> Remedy {
-    Remedy::choose(diagnosis, current, caps, &Policy { retry_unknown: true, ..Policy::default() })
 }
 
 /// The largest machine that has worked for this workflow; Slurm allocations say nothing about the
@@ -181,8 +183,6 @@ fn caps(connection: &Connection, id: WorkflowId) -> rusqlite::Result<Caps> {
     })
 }
 
-type Sample = (FailureGroup, torc_model::recovery::Diagnosis, Current);
-
 fn execution(connection: &Connection, id: WorkflowId) -> rusqlite::Result<Execution> {
     let sql = "SELECT settings FROM workflow WHERE id = ?";
     let settings: Option<Settings> =
@@ -190,49 +190,13 @@ fn execution(connection: &Connection, id: WorkflowId) -> rusqlite::Result<Execut
     Ok(settings.unwrap_or_default().execution)
 }
 
-fn sample(row: &Row<'_>, key: &Key, execution: &Execution) -> rusqlite::Result<Sample> {
-    let evidence: Vec<Evidence> = page::json(row, "evidence")?.unwrap_or_default();
-    let extra: JobExtra = page::json(row, "job_extra")?.unwrap_or_default();
-    let (error, tail): (Option<String>, Option<String>) =
-        (row.get("error")?, row.get("stderr_tail")?);
-    let tail = tail.unwrap_or_default();
-    let command: String = row.get("job_command")?;
-    let observed: Option<Observed> = page::json(row, "observed")?;
-    let facts = Facts {
-        // A job that failed without a word of its own still failed.
-        cause: key.cause.or(Some(Cause::Exit)),
-        return_code: key.return_code,
-        signal: key.signal,
-        detail: page::maybe_word(row, "detail", EndDetail::parse)?,
-        error: error.as_deref(),
-        evidence: &evidence,
-        exec_seconds: row.get("exec_seconds")?,
-        time_limit_seconds: row.get("time_limit_seconds")?,
-        peak_memory_bytes: row.get("peak_memory_bytes")?,
-        memory_bytes: row.get("memory_bytes")?,
-        stderr_tail: &tail,
-        stderr_tail_start: row.get("stderr_tail_start")?,
-        cpu_seconds: row.get("cpu_seconds")?,
-        command: &command,
-        observed: observed.as_ref(),
-    };
-    let unsigned = |value: Option<i64>| value.and_then(|v| u64::try_from(v).ok());
-    let current = Current {
-        memory_bytes: unsigned(row.get("next_memory")?),
-        runtime_seconds: unsigned(row.get("next_runtime")?),
-        timeout_seconds: extra.timeout.map(|t| t.0),
-        enforces_runtime: execution.enforces_runtime(&extra),
-        exec_seconds: facts.exec_seconds,
-        peak_memory_bytes: unsigned(facts.peak_memory_bytes),
-    };
-    // With a cause there is always a diagnosis.
-    let Some(diagnosis) = diagnose(&facts) else {
-        return Err(rusqlite::Error::QueryReturnedNoRows);
-    };
+fn sample(row: &Row<'_>, key: &Key, decided: &Decided) -> rusqlite::Result<FailureGroup> {
+    let tail: String = row.get::<_, Option<String>>("stderr_tail")?.unwrap_or_default();
+    let (diagnosis, card) = (&decided.diagnosis, &decided.card);
     let family: String =
         row.get::<_, Option<String>>("family_name")?.unwrap_or_else(|| "jobs".into());
     let start = tail.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
-    let group = FailureGroup {
+    Ok(FailureGroup {
         filter: filter(&family, key),
         family,
         cause: key.cause,
@@ -253,11 +217,12 @@ fn sample(row: &Row<'_>, key: &Key, execution: &Execution) -> rusqlite::Result<S
         nodes: Vec::new(),
         first_ms: None,
         last_ms: None,
-        action: torc_model::recovery::Action::Skip,
-        changes: Vec::new(),
-        why: String::new(),
-    };
-    Ok((group, diagnosis, current))
+        action: card.action,
+        changes: card.changes.clone(),
+        why: card.why.clone(),
+        chance: card.chance,
+        record: decided.record.clone(),
+    })
 }
 
 /// The filter that finds the jobs of a group.

@@ -2,13 +2,16 @@
 //! there are.
 
 use super::{AttemptLogs, ReadError, Reader};
+use crate::store::cards;
 use crate::store::load::parse;
 use crate::store::waiting::{self, Waiting};
 use rusqlite::{Connection, OptionalExtension as _};
 use std::collections::HashMap;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::Settings;
-use torc_model::recovery::{Diagnosis, FailureGroup, PendingExample, PendingFailures, untrusted};
+use torc_model::recovery::{
+    Caps, Diagnosis, FailureGroup, PendingExample, PendingFailures, Policy, Proposal, untrusted,
+};
 use torc_model::units::{Memory, Runtime};
 
 /// Of names and commands, this much is shown.
@@ -52,7 +55,7 @@ impl Reader {
             let mut logs = HashMap::new();
             let mut shown = Vec::new();
             for group in wanted.take(query.groups) {
-                shown.push(view(db, &group, query.examples, now, &mut logs)?);
+                shown.push(view(db, &group, &settings, query.examples, now, &mut logs)?);
             }
             let view = PendingFailures {
                 workflow_id: id,
@@ -86,13 +89,14 @@ fn grouped(all: Vec<Waiting>) -> Vec<Vec<Waiting>> {
 fn view(
     db: &Connection,
     group: &[Waiting],
+    settings: &Settings,
     examples: usize,
     now: i64,
     logs: &mut HashMap<JobId, AttemptLogs>,
 ) -> Result<FailureGroup, ReadError> {
     let mut shown = Vec::new();
     for job in group.iter().take(examples) {
-        if let Some(example) = example(db, job, logs)? {
+        if let Some(example) = example(db, job, settings, now, logs)? {
             shown.push(example);
         }
     }
@@ -109,9 +113,14 @@ fn view(
 fn example(
     db: &Connection,
     job: &Waiting,
+    settings: &Settings,
+    now: i64,
     logs: &mut HashMap<JobId, AttemptLogs>,
 ) -> Result<Option<PendingExample>, ReadError> {
-    let Some(failed) = waiting::failed(db, job.attempt)? else { return Ok(None) };
+    let failure = cards::failure(db, job.attempt, &settings.execution)?;
+    let Some(failure) = failure else { return Ok(None) };
+    let decided = failure.decide(db, &Caps::default(), &Policy::default(), now)?;
+    let failed = &failure.ended;
     let sql = "SELECT a.workflow_id, a.stdout_path, a.stderr_path, n.output_dir, n.hostname, \
                (SELECT max(c.id) FROM classification c WHERE c.job_id = a.job_id AND c.state = 'held' \
                 AND c.attempt_id = a.attempt_id AND c.run_id = a.run_id) \
@@ -140,7 +149,14 @@ fn example(
         return_code: failed.return_code,
         signal: failed.signal,
         cause: failed.cause,
-        diagnosis: failed.diagnosis().map(harmless),
+        proposal: decided.as_ref().map(|decided| Proposal {
+            action: decided.card.action,
+            changes: decided.card.changes.clone(),
+            why: untrusted::line(&decided.card.why, LONGEST_NAME),
+            chance: decided.card.chance,
+            cost_seconds: decided.card.cost_seconds,
+        }),
+        diagnosis: decided.map(|decided| harmless(decided.diagnosis)),
         exec_time_minutes: failed.exec_seconds.map(|seconds| seconds / 60.0),
         hostname: hostname.map(|name| untrusted::line(&name, LONGEST_NAME)),
         memory: job.current.memory_bytes.map(Memory),

@@ -1,0 +1,277 @@
+//! How retries that a recovery asked for went, and what is remembered of that.
+
+use super::waiting::{self, Failed as Ended};
+use super::writer::{Failed, State, Tx};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use std::collections::HashMap;
+use torc_model::api::EventView;
+use torc_model::event::EventKind;
+use torc_model::ids::{JobId, WorkflowId};
+use torc_model::recovery::{Counts, Diagnosis, Fingerprint, Record, RetryOutcome, Tried};
+use torc_model::status::Cause;
+
+/// Who let a job run again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// The server itself.
+    Auto,
+    /// `torc recover` or `torc watch --recover`.
+    Recover,
+    /// A person who asked for this very job.
+    Person,
+}
+
+impl By {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Recover => "recover",
+            Self::Person => "person",
+        }
+    }
+}
+
+/// A retry that is about to be queued.
+pub struct Retry<'a> {
+    pub by: By,
+    pub tried: Tried,
+    pub diagnosis: &'a Diagnosis,
+    pub fingerprint: &'a Fingerprint,
+    pub ended: &'a Ended,
+    /// It waits for another retry of the same cause.
+    pub waits: bool,
+}
+
+/// Writes down that a job runs again, so that its outcome teaches something.
+pub fn note(tx: &mut Tx<'_>, id: WorkflowId, retry: &Retry<'_>) -> Result<(), Failed> {
+    remember_failure(tx.db, retry.ended, retry.fingerprint, retry.diagnosis.common_cause())?;
+    let row = tx
+        .db
+        .prepare_cached(
+            "INSERT INTO remedy (workflow_id, job_id, run_id, attempt_id, follows, action, made_by, cause, fingerprint,
+             waits, created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .insert(params![
+            id.0,
+            retry.ended.job.0,
+            retry.ended.run,
+            retry.ended.number,
+            retry.ended.attempt,
+            retry.tried.as_str(),
+            retry.by.as_str(),
+            retry.diagnosis.common_cause(),
+            retry.fingerprint.id,
+            retry.waits,
+            tx.now,
+        ])?;
+    tx.state.remedied.insert(retry.ended.job, row);
+    Ok(())
+}
+
+/// The same for a job that a person lets run again, of whatever it had failed.
+pub fn note_person(tx: &mut Tx<'_>, id: WorkflowId, job: JobId) -> Result<(), Failed> {
+    let Some(ended) = waiting::last_ended(tx.db, job)? else { return Ok(()) };
+    if ended.cause.is_none_or(|cause| cause == Cause::Canceled || cause.is_stop()) {
+        return Ok(());
+    }
+    let Some(diagnosis) = ended.diagnosis() else { return Ok(()) };
+    let fingerprint = ended.fingerprint_of(Some(&diagnosis));
+    let retry = Retry {
+        by: By::Person,
+        tried: Tried::Again,
+        diagnosis: &diagnosis,
+        fingerprint: &fingerprint,
+        ended: &ended,
+        waits: false,
+    };
+    note(tx, id, &retry)
+}
+
+/// Writes down what makes a failure like others.
+pub fn remember_failure(
+    db: &Connection,
+    ended: &Ended,
+    print: &Fingerprint,
+    cause: &str,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO failure (attempt, job_id, run_id, fingerprint, family, kind, program, exception,
+         template, cause) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        ended.attempt,
+        ended.job.0,
+        ended.run,
+        print.id,
+        print.family,
+        print.kind.as_str(),
+        print.program,
+        print.exception,
+        print.template,
+        cause,
+    ])?;
+    Ok(())
+}
+
+/// Looks at what just happened: a failure that waits for a verdict gets its fingerprint, and a
+/// retry that was asked for tells how it went. Costs nothing for all the others. Answers with the
+/// retries that tell now.
+pub fn observe(
+    db: &Connection,
+    state: &mut State,
+    event: &EventView,
+    now: i64,
+) -> rusqlite::Result<Option<i64>> {
+    let Some(job) = event.job_id else { return Ok(None) };
+    let is_pending = event.kind == EventKind::JobPendingFailed;
+    let is_end = is_pending
+        || matches!(
+            event.kind,
+            EventKind::JobCompleted
+                | EventKind::JobFailed
+                | EventKind::JobTerminated
+                | EventKind::JobRetried
+                | EventKind::JobCanceled
+        );
+    let known = |of: &HashMap<JobId, i64>| {
+        if is_end && !of.is_empty() { of.get(&job).copied() } else { None }
+    };
+    let (judged, remedied) = (known(&state.judged), known(&state.remedied));
+    if !is_pending && judged.is_none() && remedied.is_none() {
+        return Ok(None);
+    }
+    let Some(ended) = waiting::last_ended(db, job)? else { return Ok(None) };
+    if is_pending {
+        let diagnosis = ended.diagnosis();
+        let print = ended.fingerprint_of(diagnosis.as_ref());
+        let cause = diagnosis.as_ref().map_or("unknown", Diagnosis::common_cause);
+        remember_failure(db, &ended, &print, cause)?;
+    }
+    if let Some(row) = judged
+        && learn(db, Asked::Classification, row, &ended, now)?
+    {
+        state.judged.remove(&job);
+    }
+    if let Some(row) = remedied
+        && learn(db, Asked::Remedy, row, &ended, now)?
+    {
+        state.remedied.remove(&job);
+        return Ok(Some(row));
+    }
+    Ok(None)
+}
+
+/// Which table a retry was asked for in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Classification,
+    Remedy,
+}
+
+/// Writes down how a retry ended. Tells whether that is known now.
+fn learn(
+    db: &Connection,
+    asked: Asked,
+    row: i64,
+    ended: &Ended,
+    now: i64,
+) -> rusqlite::Result<bool> {
+    let (table, action) = match asked {
+        Asked::Classification => (
+            "classification",
+            "CASE changes ->> '$[0].field' WHEN 'memory' THEN 'more_memory' WHEN 'runtime' THEN 'more_time' \
+             WHEN 'timeout' THEN 'more_time' ELSE 'again' END",
+        ),
+        Asked::Remedy => ("remedy", "action"),
+    };
+    let found: Option<(i64, String, String, i64)> = db
+        .prepare_cached(&format!(
+            "SELECT follows, fingerprint, {action}, run_id FROM {table} WHERE id = ?1"
+        ))?
+        .query_row([row], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))
+        .optional()?;
+    let Some((follows, fingerprint, tried, run)) = found else { return Ok(true) };
+    if ended.retry_of != Some(follows) {
+        // Another run of the workflow tells nothing about it any more.
+        return Ok(ended.run != run);
+    }
+    let is_interrupted =
+        ended.cause.is_some_and(|c| c.is_loss() || c.is_stop() || c == Cause::Checkpoint);
+    if is_interrupted {
+        // Not the job's doing; the next attempt will tell.
+        db.prepare_cached(&format!("UPDATE {table} SET follows = ?2 WHERE id = ?1"))?
+            .execute(params![row, ended.attempt])?;
+        return Ok(false);
+    }
+    let outcome = match ended.state.as_str() {
+        "completed" => RetryOutcome::Succeeded,
+        "canceled" => RetryOutcome::Canceled,
+        _ if ended.fingerprint().id == fingerprint => RetryOutcome::FailedSame,
+        _ => RetryOutcome::FailedOther,
+    };
+    db.prepare_cached(&format!("UPDATE {table} SET outcome = ?2, outcome_ms = ?3 WHERE id = ?1"))?
+        .execute(params![row, outcome.as_str(), now])?;
+    let mut counts = Counts::default();
+    counts.add(outcome);
+    if counts.tries > 0 {
+        remember_outcome(db, &fingerprint, &tried, &counts, ended, now)?;
+    }
+    Ok(true)
+}
+
+fn remember_outcome(
+    db: &Connection,
+    fingerprint: &str,
+    tried: &str,
+    counts: &Counts,
+    ended: &Ended,
+    now: i64,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO failure_print (fingerprint, family, cause, kind, program, exception, template, seen_ms)
+         SELECT fingerprint, family, cause, kind, program, exception, template, ?4 FROM failure
+         WHERE job_id = ?2 AND run_id = ?3 AND fingerprint = ?1 ORDER BY attempt DESC LIMIT 1
+         ON CONFLICT (fingerprint) DO UPDATE SET seen_ms = ?4, cause = excluded.cause",
+    )?
+    .execute(params![fingerprint, ended.job.0, ended.run, now])?;
+    let needed = counts.succeeded > 0;
+    db.prepare_cached(
+        "INSERT INTO failure_memory (fingerprint, action, day, workflow, tries, succeeded, failed_same, failed_other,
+            needed_bytes, needed_seconds)
+         SELECT ?1, ?2, ?3, w.name, ?4, ?5, ?6, ?7, ?8, ?9 FROM job j JOIN workflow w ON w.id = j.workflow_id
+         WHERE j.id = ?10 AND EXISTS (SELECT 1 FROM failure_print p WHERE p.fingerprint = ?1)
+         ON CONFLICT (fingerprint, action, day, workflow) DO UPDATE SET tries = tries + ?4, succeeded = succeeded + ?5,
+            failed_same = failed_same + ?6, failed_other = failed_other + ?7,
+            needed_bytes = max(coalesce(needed_bytes, ?8), coalesce(?8, needed_bytes)),
+            needed_seconds = max(coalesce(needed_seconds, ?9), coalesce(?9, needed_seconds))",
+    )?
+    .execute(params![
+        fingerprint,
+        tried,
+        Record::day(now),
+        counts.tries,
+        counts.succeeded,
+        counts.failed_same,
+        counts.failed_other,
+        ended.peak_memory_bytes.filter(|_| needed),
+        ended.exec_seconds.filter(|_| needed),
+        ended.job.0,
+    ])?;
+    Ok(())
+}
+
+/// Retries that have not ended yet, at boot: those that verdicts asked for, and those of recoveries.
+pub fn open(db: &Connection) -> rusqlite::Result<(HashMap<JobId, i64>, HashMap<JobId, i64>)> {
+    let read = |sql: &str| -> rusqlite::Result<HashMap<JobId, i64>> {
+        let mut statement = db.prepare(sql)?;
+        let rows = statement.query_map([], |row| Ok((JobId(row.get(0)?), row.get(1)?)))?;
+        rows.collect()
+    };
+    Ok((
+        read(
+            "SELECT job_id, id FROM classification WHERE action = 'retry' AND state = 'applied' AND outcome IS NULL
+             ORDER BY id",
+        )?,
+        read("SELECT job_id, id FROM remedy WHERE outcome IS NULL ORDER BY id")?,
+    ))
+}
