@@ -8,6 +8,8 @@ import dataclasses
 import functools
 import os
 import stat
+import subprocess
+import sys
 import sysconfig
 import threading
 import time
@@ -109,6 +111,38 @@ def test_numpy_travels_and_large_results_become_blobs(local: torcflow.Executor) 
     # A large result as an argument of another call.
     doubled = local.submit(lambda a: a * 2, array)
     assert local.submit(lambda a: int(a.sum()), doubled).result() == int(array.sum()) * 2
+
+
+def test_names_are_the_same_in_every_process(local: torcflow.Executor) -> None:
+    """Sets have another order in every process, and equal values may be one object or two."""
+    text = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from torcflow._naming import call_name, function_name
+def f(x): return x in {"one", "two", "three"}
+word = "".join(["o", "ne"])
+print(call_name(function_name(f)[0], ({"a", "b", "c"}, ["one", word], {"k": (1.5, None)}), {"z": 1, "y": 2}, None).hex())
+"""
+    root = str(Path(torcflow.__file__).parents[1])
+    made = set()
+    for seed in ("1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", text, root], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        made.add(done.stdout)
+    assert len(made) == 1
+
+
+def test_frames_and_odd_arrays_have_names(local: torcflow.Executor) -> None:
+    numpy = pytest.importorskip("numpy")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+    first = local.submit(len, frame)
+    assert local.submit(len, frame.copy()) is first and first.result() == 2
+    odd = numpy.array([(1, "x")], dtype=[("n", "i4"), ("o", object)])
+    empty, times = numpy.zeros((0, 3)), numpy.array(["2026-01-01"], dtype="M8[D]")
+    futures = [local.submit(len, value) for value in (odd, empty, times, numpy.asfortranarray(numpy.ones((2, 3))))]
+    assert [future.result() for future in futures] == [1, 0, 1, 2]
 
 
 def test_the_same_call_is_found_again_and_fresh_runs_it_again(flow: Path) -> None:

@@ -166,6 +166,11 @@ class Client(ClientBase):
         """Tries a job again, as a new attempt."""
         return cast('types.JobView', self._connection.request("POST", f"/jobs/{_quote(id)}/retry/{_quote(run_id)}", {"max_retries": max_retries}))
 
+    def spawn_jobs(self, id: int, body: types.SpawnJobs) -> types.SpawnedJobs:
+        """A running job adds jobs to its workflow: all of them or none. A job's own token is good for it where
+        the workflow allows `dynamic_jobs`."""
+        return cast('types.SpawnedJobs', self._connection.request("POST", f"/jobs/{_quote(id)}/spawn_jobs", body=body, has_body=True))
+
     def get_job_why(self, id: int) -> types.WhyView:
         """Why a job is where it is."""
         return cast('types.WhyView', self._connection.request("GET", f"/jobs/{_quote(id)}/why"))
@@ -367,6 +372,11 @@ class Client(ClientBase):
         """Every item of `list_adjustments`, page after page."""
         return self._pages(lambda start: self.list_adjustments(id, job_id=job_id, sort_by=sort_by, reverse_sort=reverse_sort, offset=start, limit=PAGE), False)
 
+    def apply_spec(self, id: int, body: types.ApplyRequest) -> types.ApplyView:
+        """Applies a spec to a workflow: new jobs are added, changed ones run again, missing ones are removed,
+        in one transaction and also while it runs."""
+        return cast('types.ApplyView', self._connection.request("POST", f"/workflows/{_quote(id)}/apply", body=body, has_body=True))
+
     def cancel_workflow(self, id: int) -> types.StatusView:
         """Cancels a workflow: nothing new starts, what runs is stopped."""
         return cast('types.StatusView', self._connection.request("POST", f"/workflows/{_quote(id)}/cancel"))
@@ -462,6 +472,10 @@ class Client(ClientBase):
     def list_family_resources(self, id: int) -> types.Page_FamilyResources:
         """What the families of a workflow asked for and used in its current run."""
         return cast('types.Page_FamilyResources', self._connection.request("GET", f"/workflows/{_quote(id)}/resources"))
+
+    def list_revisions(self, id: int) -> list[types.RevisionView]:
+        """What was applied to a workflow, newest first; revision 1 is its creation."""
+        return cast('list[types.RevisionView]', self._connection.request("GET", f"/workflows/{_quote(id)}/revisions"))
 
     def get_workflow_spec(self, id: int) -> Any:
         """The spec a workflow was made from."""

@@ -76,6 +76,28 @@ class AllocationView(TypedDict):
     workflow_id: WorkflowId
 class Allocations(TypedDict):
     items: list[AllocationView]
+class ApplyOptions(TypedDict):
+    dry_run: NotRequired[bool]
+    failed: NotRequired[bool]
+    force: NotRequired[bool]
+    rerun: NotRequired[list[str]]
+    revision: NotRequired[int | None]
+    run_id: NotRequired[int | None]
+    running: NotRequired[RunningJobs]
+    spec_path: NotRequired[str | None]
+    touch: NotRequired[bool]
+    user: NotRequired[str | None]
+ApplyRequest = dict[str, Any]
+class ApplyView(TypedDict):
+    counts: PlanCounts
+    dry_run: bool
+    is_change: bool
+    is_complete: bool
+    jobs: list[PlannedJob]
+    revision: int
+    run_id: int
+    warnings: list[str]
+    workflow_id: WorkflowId
 AttemptId = int
 class AttemptPacket(TypedDict):
     attempt_id: int
@@ -272,6 +294,7 @@ class CreateWorkflow(TypedDict):
     initialize: NotRequired[bool]
     key: NotRequired[str | None]
     spec: dict[str, Any]
+    spec_path: NotRequired[str | None]
     user: NotRequired[str | None]
 class CriticalJob(TypedDict):
     job_id: JobId
@@ -312,13 +335,13 @@ EndDetail = Literal['recovery_script', 'told_to_stop', 'step_exit', 'step_signal
 EndedBy = Literal['runner', 'recovery', 'unstarted', 'dropped']
 class ErrorBody(TypedDict):
     error: ErrorInfo
-ErrorCode = Literal['action_running', 'allocations_open', 'already_initialized', 'archived', 'being_canceled', 'body_too_large', 'busy', 'canceled', 'code_used', 'default_handler', 'duplicate_allocation', 'file_system_hangs', 'forbidden', 'incomplete_body', 'internal', 'invalid', 'invalid_body', 'invalid_field', 'invalid_json', 'invalid_path', 'invalid_query', 'invalid_spec', 'job_running', 'max_retries_exceeded', 'run_changed', 'method_not_allowed', 'missing_files', 'name_taken', 'no_such_item', 'not_a_map', 'not_classified', 'not_found', 'not_initialized', 'not_opted_in', 'nothing_to_recover', 'other_graph', 'out_of_space', 'recovering', 'reservation_ended', 'reserved', 'rounds_exhausted', 'run_mismatch', 'runner_ended', 'shutting_down', 'superseded', 'timeout', 'too_many_allocations', 'unauthorized', 'unavailable', 'unknown_host', 'unsupported_media_type', 'workflow_canceled', 'wrong_status', 'wrong_token', 'wrong_workflow']
+ErrorCode = Literal['action_running', 'addition_differs', 'allocations_open', 'already_initialized', 'archived', 'being_canceled', 'body_too_large', 'busy', 'canceled', 'code_used', 'dynamic_jobs_limit', 'default_handler', 'duplicate_allocation', 'file_system_hangs', 'forbidden', 'incomplete_body', 'internal', 'invalid', 'invalid_body', 'invalid_field', 'invalid_json', 'invalid_path', 'invalid_query', 'invalid_spec', 'job_running', 'max_retries_exceeded', 'revision_changed', 'run_changed', 'method_not_allowed', 'missing_files', 'outputs_shared', 'name_taken', 'no_such_item', 'not_a_map', 'not_classified', 'not_found', 'not_initialized', 'not_opted_in', 'nothing_to_recover', 'other_graph', 'out_of_space', 'recovering', 'reservation_ended', 'reserved', 'rounds_exhausted', 'run_mismatch', 'runner_ended', 'shutting_down', 'superseded', 'timeout', 'too_many_allocations', 'unauthorized', 'unavailable', 'unknown_host', 'unsupported_media_type', 'workflow_canceled', 'wrong_status', 'wrong_token', 'wrong_workflow']
 class ErrorInfo(TypedDict):
     code: ErrorCode
     field: NotRequired[str | None]
     hint: NotRequired[str | None]
     message: str
-EventKind = Literal['action_executed', 'action_triggered', 'allocation_ended', 'allocation_explained', 'allocation_requeued', 'allocation_started', 'allocation_unneeded', 'allocations_planned', 'allocations_refused', 'allocations_submitted', 'allocations_unknown', 'attempt_explained', 'classification_held', 'classification_rejected', 'handler_finished', 'handler_started', 'item_dropped', 'items_expanded', 'items_found', 'job_adjusted', 'job_canceled', 'job_changed', 'job_classified', 'job_completed', 'job_disabled', 'job_enabled', 'job_failed', 'job_held', 'job_pending_failed', 'job_released', 'job_repaired', 'job_retried', 'job_started', 'job_terminated', 'late_result', 'retry_scheduled', 'runner_ended', 'runner_quarantined', 'runner_started', 'runner_tried_again', 'step_finished', 'step_ignored', 'step_recovered', 'step_resumed', 'step_started', 'workflow_canceled', 'workflow_completed', 'workflow_recovered', 'workflow_regenerated', 'workflow_reset', 'workflow_started']
+EventKind = Literal['action_executed', 'action_triggered', 'allocation_ended', 'allocation_explained', 'allocation_requeued', 'allocation_started', 'allocation_unneeded', 'allocations_planned', 'allocations_refused', 'allocations_submitted', 'allocations_unknown', 'attempt_explained', 'classification_held', 'classification_rejected', 'handler_finished', 'handler_started', 'item_dropped', 'items_expanded', 'items_found', 'job_adjusted', 'job_canceled', 'job_changed', 'job_classified', 'job_completed', 'job_disabled', 'job_enabled', 'job_failed', 'job_held', 'job_pending_failed', 'job_released', 'job_repaired', 'job_retried', 'job_started', 'job_terminated', 'jobs_added', 'late_result', 'retry_scheduled', 'runner_ended', 'runner_quarantined', 'runner_started', 'runner_tried_again', 'step_finished', 'step_ignored', 'step_recovered', 'step_resumed', 'step_started', 'workflow_canceled', 'workflow_completed', 'workflow_recovered', 'workflow_regenerated', 'workflow_reset', 'workflow_revised', 'workflow_started']
 class EventView(TypedDict):
     data: dict[str, Any]
     id: int
@@ -387,6 +410,7 @@ class FamilyView(TypedDict):
     number: int
     total: int
 class FileRef(TypedDict):
+    min_size: NotRequired[int]
     name: str
     path: str
 class FileView(TypedDict):
@@ -564,7 +588,7 @@ class ObservedView(TypedDict):
     runners_ended: int
     slurm_jobs_failed: int
     unknown: int
-Origin = Literal['initial', 'handler', 'lost', 'classified', 'manual', 'recovered', 'requeued']
+Origin = Literal['initial', 'handler', 'lost', 'classified', 'manual', 'recovered', 'requeued', 'revised']
 Outcome = Literal['Retried', 'NoHandler', 'NoMatchingRule', 'MaxRetriesExceeded', 'Error']
 class PaceView(TypedDict):
     begin_ms: int
@@ -573,113 +597,157 @@ class PaceView(TypedDict):
     slot_ms: int
 PageScope = Literal['read', 'act']
 class Page_ActionView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_AdjustmentView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_AllocationView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_AttemptView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_ClassificationView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_DeliveryView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_EventView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_FailureGroup(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_FailureHandlerView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_FamilyResources(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_FileView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_ItemView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_JobView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_LimitView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_RequirementsView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_ReservationView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_RunnerView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_SlurmSchedulerView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_UiSessionView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_UserDataView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_WebhookView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class Page_WorkflowView(TypedDict):
+    count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
     offset: int
     total_count: int
 class PendingExample(TypedDict):
@@ -710,6 +778,21 @@ class PendingFailures(TypedDict):
 class Place(TypedDict):
     end: int
     start: int
+class PlanCounts(TypedDict):
+    changes: NotRequired[dict[str, int]]
+    disabled: NotRequired[int]
+    left: NotRequired[int]
+    total: NotRequired[int]
+    unfinished: NotRequired[int]
+    up_to_date: NotRequired[int]
+PlannedChange = Literal['new', 'command', 'steps', 'env', 'input_files', 'output_files', 'user_data', 'requirements', 'success', 'map', 'dependencies', 'script', 'input_modified', 'input_content', 'input_appeared', 'input_gone', 'input_overwritten', 'output_missing', 'asked', 'ended', 'upstream', 'accepted', 'removed']
+class PlannedJob(TypedDict):
+    change: PlannedChange
+    job_id: NotRequired[JobId | None]
+    name: str
+    reason: str
+    status: JobStatus
+    what: NotRequired[str | None]
 class Proof(TypedDict):
     end: NotRequired[int | None]
     rank: int
@@ -809,6 +892,7 @@ class RegeneratedView(TypedDict):
 class RegisterRunner(TypedDict):
     boot_id: str
     capacity: Capacity
+    force: NotRequired[bool]
     hostname: str
     key: str
     kind: RunnerKind
@@ -877,6 +961,12 @@ class RetryOne(TypedDict):
     max_retries: int
     run_id: int
 RetryOutcome = Literal['succeeded', 'failed_same', 'failed_other', 'canceled']
+class RevisionView(TypedDict):
+    counts: PlanCounts
+    made_by: str
+    made_ms: int
+    revision: int
+    run_id: int
 RunnerId = int
 RunnerKind = Literal['local', 'slurm', 'recovery']
 class RunnerRegistered(TypedDict):
@@ -915,6 +1005,7 @@ class RunnerView(TypedDict):
     started_ms: int
     state: RunnerState
     workflow_id: WorkflowId
+RunningJobs = Literal['finish', 'stop']
 Runtime = str
 class ScheduleNodes(TypedDict):
     count: NotRequired[int]
@@ -932,11 +1023,17 @@ class ScriptResult(TypedDict):
 class SetLimit(TypedDict):
     max: int
 SlurmSchedulerView = dict[str, Any]
+SpawnJobs = dict[str, Any]
+class SpawnedJobs(TypedDict):
+    is_repeat: bool
+    iteration: int
+    lineage: str
+    spawned_job_ids: list[JobId]
 class StartBatch(TypedDict):
     items: list[StartReport]
     runner_id: RunnerId
 StartReport = dict[str, Any]
-StatusReason = Literal['dependency_failed', 'waits_for_items', 'too_many_items_failed', 'given_up', 'item_gone', 'dropped', 'canceled_by_user', 'disabled_by_user', 'classified_permanent']
+StatusReason = Literal['dependency_failed', 'waits_for_items', 'too_many_items_failed', 'given_up', 'item_gone', 'dropped', 'canceled_by_user', 'disabled_by_user', 'classified_permanent', 'removed', 'accepted']
 class StatusView(TypedDict):
     active_runners: int
     counts: dict[str, int]
@@ -1053,6 +1150,8 @@ class WorkflowView(TypedDict):
     metadata: NotRequired[Any]
     name: str
     project: NotRequired[str | None]
+    revision: NotRequired[int]
     run_id: int
+    spec_path: NotRequired[str | None]
     use_pending_failed: bool
     user: str

@@ -342,6 +342,8 @@ class _Batch:
         for name, call in sorted(calls.items(), key=lambda item: item[1].place):
             self.jobs.setdefault(call.job, []).append(name)
         self.workflow: Optional[int] = None
+        # Sent by this process.
+        self.mine = False
         self.offsets: dict[str, int] = {}
         # The last record of each call that has not returned.
         self.last: dict[bytes, _segment.Record] = {}
@@ -380,6 +382,7 @@ class _Core:
         self.thread: Optional[threading.Thread] = None
         self.last_check = 0.0
         self.check_at = 0.0
+        self.left = False
         if backend == "debug":
             return
         program()  # a missing program is told here and not by the monitor
@@ -396,6 +399,7 @@ class _Core:
         self.wake_read, self.wake_write = os.pipe()
         os.set_blocking(self.wake_write, False)
         os.set_blocking(self.wake_read, False)
+        self.store.clean()
         for id, spec, slurm_batch, recover in self.store.batches():
             self._adopt(id, spec, slurm_batch, recover)
         self._start()
@@ -539,6 +543,8 @@ class _Core:
                     if troubles >= TROUBLES:
                         raise
         except BaseException as error:
+            if self.left:
+                return  # the process ends
             with self.lock:
                 self.broken = error
                 left = [future for future in self.futures.values() if not future.done()]
@@ -787,6 +793,7 @@ class _Core:
         for function in made:  # again: another client may have cleaned up before the batch was known
             _segment.write_blob(self.root, function.pickled)
         batch = self._adopt(id, request, self.backend == "slurm", recover)
+        batch.mine = True
         for future in calls:
             assert future._call is not None
             batch.requeues[future._torcflow_name] = future._call.requeues
@@ -879,7 +886,8 @@ class _Core:
                 self._drop(batch, TorcError(f"the server refuses the calls: {error}"))
                 return None
             batch.workflow = int(answer["id"])
-            self.engine.runner(batch.workflow, batch.recover, batch.slurm, [])
+            if batch.mine:  # whether another client's batch has a runner is seen by its status
+                self.engine.runner(batch.workflow, batch.recover, batch.slurm, [])
         with self.lock:
             for name, call in batch.calls.items():
                 future = self.futures.get(name)
@@ -1316,6 +1324,7 @@ class _Core:
             self.engine.stop_server()
 
     def _remove_socket(self) -> None:
+        self.left = True
         self.news.close()
         try:
             os.unlink(os.path.join(self.root, "clients", self.news_name))

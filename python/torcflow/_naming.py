@@ -128,7 +128,7 @@ class Walk:
             self.value(value.func, path + ["partial"])
             self.value(value.args, path + ["partial"])
             self.value(value.keywords, path + ["partial"])
-        elif kind.__module__ == "numpy" and kind.__name__ == "ndarray" and value.dtype != object:
+        elif kind.__module__ == "numpy" and kind.__name__ == "ndarray" and not value.dtype.hasobject:
             import numpy
 
             self.update(f"ndarray {value.dtype.str} {value.shape}:".encode())

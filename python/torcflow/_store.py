@@ -50,6 +50,8 @@ CREATE TABLE IF NOT EXISTS times (          -- how long calls of a function take
 ) WITHOUT ROWID;
 """
 _VERSION = 1
+# A batch is in the index moments after its file was written.
+_ABANDONED_SECONDS = 3600.0
 # SQLite takes this many variables in one statement in every version that Python is built with.
 _MANY = 900
 
@@ -222,6 +224,18 @@ class Store:
         except FileNotFoundError:
             pass
         self.shrink()
+
+    def clean(self) -> None:
+        """Deletes files of batches that a client wrote and never sent, because it was killed in between."""
+        known = {batch[0] for batch in self.batches()}
+        directory = os.path.join(self.root, "batches")
+        for name in os.listdir(directory):
+            path = os.path.join(directory, name)
+            try:
+                if name.partition(".")[0] not in known and time.time() - os.stat(path).st_mtime > _ABANDONED_SECONDS:
+                    os.unlink(path)
+            except FileNotFoundError:
+                continue
 
     def mean_seconds(self, function: str) -> Optional[float]:
         """How long a call of the function takes, if some have been seen."""

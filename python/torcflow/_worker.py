@@ -235,7 +235,6 @@ def main(root: str, batch: str, index: int) -> int:
         watchdog.start()
     from torcflow import _context
 
-    _context._checkpoints = os.path.join(root, "checkpoints", job["calls"][0][0].hex())
     code = 0
     began = time.monotonic()
     values = Values(root, segments, job["values"])
@@ -245,6 +244,7 @@ def main(root: str, batch: str, index: int) -> int:
         now = time.monotonic()
         if job["budget"] is not None and now - began > job["budget"] and news.tell(now, urgent=True):
             break  # a client lives: it makes jobs of a better size of the rest
+        _context._checkpoints = os.path.join(root, "checkpoints", name.hex())
         os.write(segment, _segment.pack(_segment.BEGUN, name))
         started = time.perf_counter()
         if watchdog is not None:
@@ -277,6 +277,10 @@ def main(root: str, batch: str, index: int) -> int:
         os.write(segment, _segment.pack(state, name, seconds, payload))
         if seconds >= SYNC_SECONDS:
             os.fsync(segment)
+        if state != _segment.RAISED and os.path.isdir(_context._checkpoints):
+            import shutil
+
+            shutil.rmtree(_context._checkpoints, ignore_errors=True)
         news.tell(time.monotonic())
     sys.stdout.flush()
     sys.stderr.flush()

@@ -71,6 +71,18 @@ fn python_client_builder_and_package_hold_together() {
 }
 
 #[test]
+fn python_calls_run_in_slurm_allocations() {
+    // `scripts/test` starts the cluster; CI has one.
+    let cluster = std::env::var_os("SLURM_CONF").is_some();
+    assert!(cluster || std::env::var("CI").as_deref() != Ok("true"), "no Slurm cluster");
+    if !cluster {
+        eprintln!("SKIPPED: no Slurm cluster; `scripts/slurm-lab start` makes one");
+        return;
+    }
+    tests_of("test_slurm.py");
+}
+
+#[test]
 fn python_docs_run() {
     tests_of("test_docs.py");
 }
