@@ -509,9 +509,7 @@ impl Jobs {
         id: WorkflowId,
         plan: &Plan,
     ) -> Result<(), Failed> {
-        let mut known = self.stored_parents(db, id)?;
-        for number in 0..self.list.len() {
-            let mut before = std::mem::take(&mut known[number]);
+        for (number, mut before) in self.stored_parents(db, id)?.into_iter().enumerate() {
             let Some(at) = self.list[number].plan else {
                 self.list[number].parents = before;
                 continue;
@@ -822,8 +820,8 @@ impl Jobs {
                     item.note(PlannedChange::Ended, Some(item.status.to_string()));
                 }
             }
-            for at in 0..children[parent as usize].len() {
-                let child = children[parent as usize][at];
+            // Each job is opened once, so that its list is not needed again.
+            for child in std::mem::take(&mut children[parent as usize]) {
                 let job = &self.list[child as usize];
                 let is_off = job.status == JobStatus::Disabled && !job.was_removed;
                 if seen[child as usize] || is_off || job.is(PlannedChange::Removed) {

@@ -225,6 +225,7 @@ impl Args {
 }
 
 /// What a call comes to.
+#[expect(clippy::large_enum_variant, reason = "there is one of it in a call")]
 enum Found {
     /// This is to be run.
     Run(WorkflowView),
