@@ -175,6 +175,26 @@ class Client(ClientBase):
         """Why a job is where it is."""
         return cast('types.WhyView', self._connection.request("GET", f"/jobs/{_quote(id)}/why"))
 
+    def forget_knowledge(self, *, all: bool | None = None) -> types.KnowledgeForgotten:
+        """Forgets everything that was learned."""
+        return cast('types.KnowledgeForgotten', self._connection.request("DELETE", "/knowledge", {"all": all}))
+
+    def get_knowledge(self) -> types.Knowledge:
+        """Gives all that was learned from retries, as it can be taken in elsewhere."""
+        return cast('types.Knowledge', self._connection.request("GET", "/knowledge"))
+
+    def take_knowledge(self, body: types.Knowledge) -> types.KnowledgeTaken:
+        """Takes in what was learned elsewhere. The same twice counts once."""
+        return cast('types.KnowledgeTaken', self._connection.request("POST", "/knowledge", body=body, has_body=True))
+
+    def forget_known_failure(self, fingerprint: str) -> types.KnowledgeForgotten:
+        """Forgets what is known about one failure."""
+        return cast('types.KnowledgeForgotten', self._connection.request("DELETE", f"/knowledge/{_quote(fingerprint)}"))
+
+    def get_known_failure(self, fingerprint: str) -> types.KnownFailure:
+        """Gives what is known about one failure."""
+        return cast('types.KnownFailure', self._connection.request("GET", f"/knowledge/{_quote(fingerprint)}"))
+
     def list_limits(self) -> types.Page_LimitView:
         """Lists the named limits."""
         return cast('types.Page_LimitView', self._connection.request("GET", "/limits"))

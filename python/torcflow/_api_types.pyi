@@ -341,7 +341,7 @@ class ErrorInfo(TypedDict):
     field: NotRequired[str | None]
     hint: NotRequired[str | None]
     message: str
-EventKind = Literal['action_executed', 'action_triggered', 'allocation_ended', 'allocation_explained', 'allocation_requeued', 'allocation_started', 'allocation_unneeded', 'allocations_planned', 'allocations_refused', 'allocations_submitted', 'allocations_unknown', 'attempt_explained', 'classification_held', 'classification_rejected', 'handler_finished', 'handler_started', 'item_dropped', 'items_expanded', 'items_found', 'job_adjusted', 'job_canceled', 'job_changed', 'job_classified', 'job_completed', 'job_disabled', 'job_enabled', 'job_failed', 'job_held', 'job_pending_failed', 'job_released', 'job_repaired', 'job_retried', 'job_started', 'job_terminated', 'jobs_added', 'late_result', 'retry_scheduled', 'runner_ended', 'runner_quarantined', 'runner_started', 'runner_tried_again', 'step_finished', 'step_ignored', 'step_recovered', 'step_resumed', 'step_started', 'workflow_canceled', 'workflow_completed', 'workflow_recovered', 'workflow_regenerated', 'workflow_reset', 'workflow_revised', 'workflow_started']
+EventKind = Literal['action_executed', 'action_triggered', 'allocation_ended', 'allocation_explained', 'allocation_requeued', 'allocation_started', 'allocation_unneeded', 'allocations_planned', 'allocations_refused', 'allocations_submitted', 'allocations_unknown', 'attempt_explained', 'classification_held', 'classification_rejected', 'handler_finished', 'handler_started', 'item_dropped', 'items_expanded', 'items_found', 'job_adjusted', 'job_canceled', 'job_changed', 'job_classified', 'job_completed', 'job_disabled', 'job_enabled', 'job_failed', 'job_held', 'job_pending_failed', 'job_released', 'job_repaired', 'job_retried', 'job_started', 'job_terminated', 'jobs_added', 'late_result', 'recovery_paused', 'recovery_resumed', 'retry_scheduled', 'runner_ended', 'runner_quarantined', 'runner_started', 'runner_tried_again', 'step_finished', 'step_ignored', 'step_recovered', 'step_resumed', 'step_started', 'workflow_canceled', 'workflow_completed', 'workflow_recovered', 'workflow_regenerated', 'workflow_reset', 'workflow_revised', 'workflow_started']
 class EventView(TypedDict):
     data: dict[str, Any]
     id: int
@@ -514,6 +514,20 @@ class JobView(TypedDict):
     status_reason: NotRequired[StatusReason | None]
     workflow_id: WorkflowId
 Kind = Literal['oom', 'gpu_oom', 'timeout', 'walltime', 'preempted', 'node_fail', 'lost', 'canceled', 'stopped', 'checkpoint', 'missing_output', 'command_not_found', 'permission', 'spawn_error', 'recovery_script', 'step', 'killed', 'crash', 'disk_full', 'quota', 'network', 'file_system', 'process_limit', 'license', 'missing_module', 'missing_file', 'mpi_abort', 'program_error', 'unknown']
+class Knowledge(TypedDict):
+    failures: list[KnownFailure]
+    torc_knowledge: int
+class KnowledgeForgotten(TypedDict):
+    failures: int
+class KnowledgeTaken(TypedDict):
+    failures: int
+    new: int
+class KnownFailure(TypedDict):
+    cause: str
+    fingerprint: Fingerprint
+    outcomes: list[KnownOutcome]
+    seen_ms: int
+KnownOutcome = dict[str, Any]
 class LastAttempt(TypedDict):
     attempt_id: int
     cause: NotRequired[Cause | None]
@@ -555,6 +569,7 @@ Nature = Literal['transient', 'permanent', 'memory', 'time', 'unclear']
 class Needs(TypedDict):
     memory_bytes: NotRequired[int | None]
     seconds: NotRequired[float | None]
+    wait_seconds: NotRequired[float | None]
 class NodeShape(TypedDict):
     max_runtime_seconds: NotRequired[int | None]
     memory_bytes: int
@@ -588,7 +603,7 @@ class ObservedView(TypedDict):
     runners_ended: int
     slurm_jobs_failed: int
     unknown: int
-Origin = Literal['initial', 'handler', 'lost', 'classified', 'manual', 'recovered', 'requeued', 'revised']
+Origin = Literal['initial', 'handler', 'lost', 'classified', 'manual', 'recovered', 'auto', 'requeued', 'revised']
 Outcome = Literal['Retried', 'NoHandler', 'NoMatchingRule', 'MaxRetriesExceeded', 'Error']
 class PaceView(TypedDict):
     begin_ms: int
@@ -762,6 +777,7 @@ class PendingExample(TypedDict):
     memory: NotRequired[Memory | None]
     name: str
     peak_memory: NotRequired[Memory | None]
+    proposal: NotRequired[Proposal | None]
     return_code: NotRequired[int | None]
     run_id: int
     runtime: NotRequired[Runtime | None]
@@ -800,6 +816,12 @@ class Proof(TypedDict):
     start: NotRequired[int | None]
     stdout: NotRequired[Place | None]
     text: str
+class Proposal(TypedDict):
+    action: Action
+    chance: float
+    changes: list[Change]
+    cost_seconds: NotRequired[float | None]
+    why: str
 class PulseView(TypedDict):
     at_ms: int
     busy_cpus: int
@@ -820,11 +842,15 @@ class Record(TypedDict):
 class RecoverJob(TypedDict):
     action: Action
     attempt_id: int
+    chance: NotRequired[float]
     changes: list[Change]
+    cost_seconds: NotRequired[float | None]
     diagnosis: Diagnosis
+    fingerprint: NotRequired[str]
     job_id: JobId
     name: str
     reason: str
+    record: NotRequired[Record]
     status: JobStatus
 class RecoverRequest(TypedDict):
     by: NotRequired[str | None]
@@ -1073,6 +1099,7 @@ class SubmissionReport(TypedDict):
     workflow_id: WorkflowId
 class SyncRequest(TypedDict):
     dry_run: NotRequired[bool]
+Tried = Literal['again', 'more_memory', 'more_time']
 Trigger = Literal['on_workflow_start', 'on_workflow_complete', 'on_jobs_ready', 'on_jobs_complete', 'on_worker_start', 'on_worker_complete', 'auto_schedule_on_ready_jobs']
 class UiCode(TypedDict):
     code: str
@@ -1101,6 +1128,7 @@ class UpdateJob(TypedDict):
 class UpdateUserData(TypedDict):
     data: Any
 class UpdateWorkflow(TypedDict):
+    auto_recover: NotRequired[bool | None]
     description: NotRequired[str | None]
     is_archived: NotRequired[bool | None]
     metadata: NotRequired[Any]
@@ -1131,6 +1159,7 @@ class WhyView(TypedDict):
     diagnosis: NotRequired[Diagnosis | None]
     hints: list[str]
     job: JobView
+    remedy: NotRequired[RecoverJob | None]
     summary: str
 class WorkflowCreated(TypedDict):
     id: WorkflowId
