@@ -281,7 +281,10 @@ mod tests {
         let steep = past("a", Kind::Oom, GIB, 19.0, "n1");
         let learned = Learned::default();
         assert_eq!(decide(&oom, &now, &[], &learned).action, Action::MoreMemory);
-        assert_eq!(decide(&oom, &now, &[steep.clone()], &learned).action, Action::MoreMemory);
+        assert_eq!(
+            decide(&oom, &now, std::slice::from_ref(&steep), &learned).action,
+            Action::MoreMemory
+        );
         let leak = decide(&oom, &now, &[slow], &learned);
         assert_eq!(leak.action, Action::Skip, "{}", leak.why);
         let often = decide(&oom, &now, &[steep.clone(), steep], &learned);
