@@ -1,4 +1,4 @@
-//! Words that other tools have for the same thing: whoever knows Snakemake, Nextflow, make, a CI
+//! Words that other tools have for the same thing: a user of Snakemake, Nextflow, make, a CI
 //! system or Slurm tries these first, and is told ours.
 
 use crate::keys::Object;

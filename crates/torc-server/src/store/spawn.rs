@@ -576,7 +576,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// A name that cannot be looked up is not there: whoever refers to it is told so, and the statement
+/// A name that cannot be looked up is not there: the caller is told so, and the statement
 /// that would have used it fails as well.
 fn found<T>(looked: rusqlite::Result<Option<T>>) -> Option<T> {
     looked.unwrap_or_else(|error| {

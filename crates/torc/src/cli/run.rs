@@ -174,7 +174,7 @@ impl Args {
                 true => up_to_date(context, client, &workflow, &plan).await,
                 false => {
                     output.talk(format_args!(
-                        "going on with {}; `--new` begins anew",
+                        "resuming {}; use `--new` to start over",
                         describe::workflow(&workflow)
                     ));
                     Ok(Found::Run(workflow))
@@ -347,7 +347,7 @@ fn run_found(
         let mut result = go(&mut session).await;
         // Another `torc run` has just ended, and its server with it: we have one of our own then.
         let is_gone = matches!(result, Err(Error::Unreachable { .. })) && session.is_shared();
-        // Whoever creates something must not do so twice; what never reached a server was not done.
+        // A command that creates something must not do so twice; what never reached a server was not done.
         let is_unsent = matches!(result, Err(Error::Unreachable { is_unsent: true, .. }));
         if is_gone && (access == Access::Existing || is_unsent) {
             session.take_over().await;

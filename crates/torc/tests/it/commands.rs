@@ -363,7 +363,7 @@ fn a_failed_job_is_retried_on_demand() {
     test.run().expect(1);
     assert_eq!(test.statuses(), ["a failed", "b canceled"]);
     test.torc(["jobs", "retry", "a"]).success().says("attempt 2 of a");
-    test.run().expect(0).tells("going on with r");
+    test.run().expect(0).tells("resuming r");
     assert_eq!(test.statuses(), ["a completed", "b completed"]);
 }
 

@@ -81,7 +81,7 @@ jobs:
     run.wait().expect(1).tells("resume with `torc run 1`");
     assert_eq!(test.read("asked.txt"), "asked\n");
     assert_eq!(test.statuses(), ["work ready"]);
-    test.run().expect(0).tells("going on with gentle (workflow 1)");
+    test.run().expect(0).tells("resuming gentle (workflow 1)");
     assert_eq!(test.read("attempts.txt").lines().count(), 2);
 }
 
@@ -123,7 +123,7 @@ jobs:
     wait_for_status(&test, "during", "job_started");
     run.signal("KILL");
     run.wait();
-    test.run().expect(0).tells("going on with crash (workflow 1)");
+    test.run().expect(0).tells("resuming crash (workflow 1)");
     assert_eq!(test.read("order.txt"), "before\nduring\nafter\n");
     let attempts = test.torc(["-f", "json", "jobs", "attempts", "during"]).success().json();
     let attempts = attempts["attempts"].as_array().expect("attempts").clone();
@@ -146,7 +146,7 @@ fn a_complete_workflow_is_up_to_date_and_new_starts_over() {
     test.torc(["run", "workflow.yaml", "--new"]).success().tells("created workflow 2");
     test.torc(["run", "again"]).success().tells("workflow 2 `again` is complete already");
     test.torc(["create", "workflow.yaml"]).success().says("created workflow 3");
-    test.run().expect(0).tells("going on with again (workflow 3)");
+    test.run().expect(0).tells("resuming again (workflow 3)");
     test.torc(["run", "latest", "--new"]).exit(2).tells("`--new` needs a spec");
 }
 

@@ -38,3 +38,4 @@ mod strangers;
 mod success;
 mod support;
 mod tls;
+mod wording;

@@ -50,8 +50,8 @@ const FORBIDDEN: &[&str] = &[
 const VAGUE: &[&str] = &["nobody", "somebody", "whoever", "anybody", "everybody"];
 
 fn files(directory: &Path, found: &mut Vec<std::path::PathBuf>) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in std::fs::read_dir(directory).expect("a directory of the repository") {
+        let path = entry.expect("an entry").path();
         let is_text = path.extension().is_some_and(|end| end == "rs" || end == "md" || end == "js");
         if path.is_dir() && !path.ends_with("target") && !path.ends_with("node_modules") {
             files(&path, found);
@@ -68,10 +68,13 @@ fn no_replaced_phrase_is_used_again() {
     files(&root.join("crates"), &mut all);
     files(&root.join("docs"), &mut all);
     let mut found = Vec::new();
-    for path in all.iter().filter(|path| !path.ends_with("it/wording.rs")) {
+    // Here they are listed, and there they are read in what programs print.
+    let may = ["it/wording.rs", "recovery/text.rs"];
+    for path in all.iter().filter(|path| !may.iter().any(|end| path.ends_with(end))) {
         let text = std::fs::read_to_string(path).unwrap();
         for (number, line) in text.lines().enumerate() {
-            let place = || format!("{}:{}", path.strip_prefix(&root).unwrap().display(), number + 1);
+            let place =
+                || format!("{}:{}", path.strip_prefix(&root).unwrap().display(), number + 1);
             found.extend(
                 FORBIDDEN
                     .iter()
