@@ -460,7 +460,7 @@ fn the_orchestrator_example_of_torc_1_0_runs_until_it_converges() {
     let done = test
         .torc(["run", "examples/yaml/dynamic_orchestrator_local.yaml"])
         .env("PATH", &path)
-        .env("PYTHONPATH", &test.path(".").display().to_string())
+        .env("PYTHONPATH", test.path(".").display().to_string())
         .env("TORC_DEMO_WORK_SECS", "0")
         .done();
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
