@@ -309,7 +309,7 @@ impl World {
                     job.status,
                     JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready
                 );
-                !waits && !(is_removed(job) && *i != index)
+                !(waits || is_removed(job) && *i != index)
             })
             .collect();
         let (run, was_complete) = (self.workflow.run, self.workflow.is_complete());

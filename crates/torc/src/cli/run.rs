@@ -319,7 +319,7 @@ fn run_found(
         Ok(found)
     };
     if options.detach {
-        return match context.with_server(access, &find)? {
+        return match context.with_server(access, find)? {
             Found::Run(workflow) => detach::run_in_background(context, &workflow, &options.runner),
             Found::Done(exit) => Ok(exit),
         };
