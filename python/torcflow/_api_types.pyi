@@ -860,6 +860,7 @@ class RecoverRequest(TypedDict):
     max_rounds: NotRequired[int | None]
     max_runtime_seconds: NotRequired[int | None]
     memory_multiplier: NotRequired[float | None]
+    no_memory: NotRequired[bool]
     retry_unknown: NotRequired[bool]
     runtime_multiplier: NotRequired[float | None]
     shapes: NotRequired[list[NodeShape]]

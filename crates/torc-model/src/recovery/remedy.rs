@@ -48,6 +48,8 @@ pub struct Policy {
     pub runtime_multiplier: Option<f64>,
     /// Failures without a known remedy are tried again as they are.
     pub retry_unknown: bool,
+    /// The outcomes of earlier retries do not count.
+    pub no_memory: bool,
 }
 
 /// The most there is to give.

@@ -23,6 +23,8 @@ pub struct RecoverRequest {
     pub runtime_multiplier: Option<f64>,
     /// Try failures without a known remedy again as they are.
     pub retry_unknown: bool,
+    /// The outcomes of earlier retries do not count.
+    pub no_memory: bool,
     /// Who asks, for the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -66,6 +68,7 @@ impl Default for RecoverRequest {
             memory_multiplier: policy.memory_multiplier,
             runtime_multiplier: policy.runtime_multiplier,
             retry_unknown: policy.retry_unknown,
+            no_memory: policy.no_memory,
             by: None,
             max_rounds: None,
             max_memory_bytes: None,

@@ -150,7 +150,10 @@ impl Failure {
             return Ok(Some(Decided { diagnosis, fingerprint, record, card }));
         }
         let earlier = self.earlier(db)?;
-        let learned = self.learned(db, &fingerprint, &diagnosis, now)?;
+        let learned = match policy.no_memory {
+            true => Learned::default(),
+            false => self.learned(db, &fingerprint, &diagnosis, now)?,
+        };
         let mut current = self.current;
         if matches!(diagnosis.nature, Nature::Memory | Nature::Time) {
             (current.known_bytes, current.known_seconds) = self.siblings(db)?;

@@ -111,6 +111,7 @@ fn policy(request: &RecoverRequest) -> Result<Policy, Refusal> {
         memory_multiplier: request.memory_multiplier,
         runtime_multiplier: request.runtime_multiplier,
         retry_unknown: request.retry_unknown,
+        no_memory: request.no_memory,
     })
 }
 

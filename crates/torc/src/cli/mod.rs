@@ -94,7 +94,7 @@ pub struct Cli {
 /// The commands by purpose; a test checks that none is missing.
 const COMMANDS: &str = "\
 Run:
-  run               Run a spec, or go on with a workflow
+  run               Run a spec: create the workflow, resume it, or run what has changed
   exec              Run plain commands as a workflow
   create            Create a workflow from a spec, without running it
   submit            Create a workflow and ask Slurm for its nodes

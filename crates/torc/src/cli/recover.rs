@@ -68,6 +68,10 @@ pub struct Options {
     #[arg(long)]
     retry_unknown: bool,
 
+    /// Do not let the record of earlier verdicts and retries decide
+    #[arg(long)]
+    pub no_memory: bool,
+
     /// Command to run first when there are failures without a known remedy; gets the workflow's id
     /// as its argument and in `TORC_WORKFLOW_ID`. When it succeeds they are tried again, when it
     /// fails nothing is recovered
@@ -199,7 +203,7 @@ impl Args {
             context.output.talk("a dry run does not ask the agent");
             return Ok(ai::Judged::default());
         }
-        let judged = self.ai.judge(client, workflow).await?;
+        let judged = self.ai.judge(client, workflow, self.options.no_memory).await?;
         for line in &judged.lines {
             context.output.talk(escape::line(line));
         }
@@ -272,6 +276,7 @@ impl Options {
             memory_multiplier: self.memory_multiplier,
             runtime_multiplier: self.runtime_multiplier,
             retry_unknown: self.retry_unknown,
+            no_memory: self.no_memory,
             by: Some(super::author(if max_rounds.is_some() {
                 "torc watch"
             } else {

@@ -473,7 +473,9 @@ impl Watch<'_> {
         ));
         let (options, client, workflow) =
             (self.args.ai.clone(), self.client.clone(), self.workflow.clone());
-        self.judging = Some(Box::pin(async move { options.judge(&client, &workflow).await }));
+        let no_memory = self.args.options.no_memory;
+        self.judging =
+            Some(Box::pin(async move { options.judge(&client, &workflow, no_memory).await }));
         true
     }
 

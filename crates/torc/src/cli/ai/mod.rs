@@ -52,10 +52,6 @@ pub struct AiOptions {
     /// Directory for what the agent said and asked for
     #[arg(long, value_name = "DIR", default_value = "output/ai_recovery")]
     ai_log_dir: PathBuf,
-
-    /// Do not let the record of earlier verdicts decide
-    #[arg(long)]
-    no_memory: bool,
 }
 
 /// What a call of AI-assisted recovery came to.
@@ -111,8 +107,13 @@ impl AiOptions {
         Ok(agent)
     }
 
-    /// Judges what waits for a verdict.
-    pub async fn judge(&self, client: &Client, workflow: &WorkflowView) -> Result<Judged> {
+    /// Judges what waits for a verdict, by the record of earlier ones first unless `no_memory`.
+    pub async fn judge(
+        &self,
+        client: &Client,
+        workflow: &WorkflowView,
+        no_memory: bool,
+    ) -> Result<Judged> {
         let mut judged = Judged::default();
         if !workflow.use_pending_failed {
             let message =
@@ -121,7 +122,7 @@ impl AiOptions {
         }
         let before = Counts::look(client, workflow).await?;
         let mut now = before;
-        if now.undecided() > 0 && !self.no_memory {
+        if now.undecided() > 0 && !no_memory {
             let view =
                 client.classify_from_memory(workflow.id, &MemoryRequest { dry_run: false }).await?;
             if view.total_classifications > 0 {
