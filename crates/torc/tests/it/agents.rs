@@ -192,6 +192,7 @@ jobs:
     test.torc(recover)
         .env("TORC_AGENTS", "agents.json")
         .exit(0)
-        .tells("from the record of earlier verdicts: 1 job to be tried again");
+        .says("earlier retries of such a failure succeeded")
+        .tells("1 job queued again");
     test.torc(["run", "1"]).exit(0);
 }
