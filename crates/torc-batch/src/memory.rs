@@ -4,13 +4,17 @@
 use crate::{BatchSystem, Known, Look, Submission, Submitted};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 use torc_model::slurm::observe::VANISHED_AFTER_MS;
 use torc_model::slurm::{Ending, Phase, Verdict};
 use torc_model::status::Cause;
 
 /// A batch system in memory. Clones share one queue.
 #[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<Queue>>);
+pub struct Memory {
+    queue: Arc<Mutex<Queue>>,
+    submitted: Arc<Notify>,
+}
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -34,6 +38,11 @@ impl Memory {
     /// The jobs that were submitted, in order; ended ones included.
     pub fn jobs(&self) -> Vec<Job> {
         self.queue().jobs.clone()
+    }
+
+    /// Waits for the next submission, or for one since the last wait.
+    pub async fn submitted(&self) {
+        self.submitted.notified().await;
     }
 
     /// Takes the next submissions without an answer that reaches the submitter.
@@ -65,7 +74,7 @@ impl Memory {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,6 +96,7 @@ impl BatchSystem for Memory {
         let id = (queue.jobs.len() + 1).to_string();
         let verdict = Verdict::Alive { phase: Phase::Waiting, reason: None };
         queue.jobs.push(Job { id: id.clone(), name, verdict });
+        self.submitted.notify_one();
         match queue.lost_answers.checked_sub(1) {
             Some(left) => {
                 queue.lost_answers = left;

@@ -103,13 +103,9 @@ async fn a_library_server_serves_its_allocations() {
     let service = tokio::spawn(serve(client, batch, world.server.allocations()));
     world.ask_for_a_node().await;
     let waits = |job: &Job| matches!(job.verdict, Verdict::Alive { phase: Phase::Waiting, .. });
-    // A queue in memory sends no notice.
-    let submitted = async {
-        while !world.batch.jobs().iter().any(waits) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
+    let submitted = world.batch.submitted();
     tokio::time::timeout(Duration::from_secs(30), submitted).await.expect("submitted");
+    assert!(world.batch.jobs().iter().any(waits));
     service.abort();
     world.server.shutdown().await;
 }
