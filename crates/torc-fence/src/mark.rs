@@ -6,11 +6,13 @@
 //!
 //! - `RLIMIT_LOCKS`, which Linux has not enforced since 2.4, holds the runner;
 //! - `RLIMIT_RTTIME`, microseconds of uninterrupted real-time scheduling, holds the number of the
-//!   process in the runner; the lowest value used is more than 140 years.
+//!   process in the runner, which names its attempt ([`process_number`]); the lowest value used is
+//!   more than 140 years.
 //!
 //! ```text
-//! bit 63..62   61 ....... 52   51 ....................... 0
-//!      0 0     1023 - depth    hash of the runner's key, or number of the process
+//! bit 63..62   61 ....... 52   51 ................. 18   17 ............. 0
+//!      0 0     1023 - depth    hash of the runner's key
+//!      0 0     1023 - depth    row of the attempt        count of processes
 //! ```
 //!
 //! A runner inside of a job of another runner is one deeper, so that its values are lower and it
@@ -76,6 +78,22 @@ pub fn runner_number(key: &str) -> u64 {
     (hash ^ hash >> BITS) & LOW
 }
 
+/// Low bits of a process number, which count the processes of a runner.
+const COUNT_BITS: u32 = 18;
+
+/// The number of a process in its runner: the attempt that it belongs to, None for an action, and
+/// how many processes the runner had started before. Two living processes of a runner share one
+/// only if it started 2^18 processes of one attempt, or as many actions, between them.
+pub fn process_number(attempt: Option<u64>, count: u64) -> u64 {
+    let attempt = attempt.unwrap_or(0) << COUNT_BITS & LOW;
+    attempt | count & ((1 << COUNT_BITS) - 1)
+}
+
+/// The attempt in a process number, as [`process_number`] put it there: its low 34 bits.
+pub fn attempt_of(process_number: u64) -> Option<u64> {
+    Some((process_number & LOW) >> COUNT_BITS).filter(|attempt| *attempt != 0)
+}
+
 /// The mark of a process; None when it has none or is gone.
 pub fn read(pid: i32) -> Option<Found> {
     // About 1,400 bytes, given out whole by one read.
@@ -114,6 +132,17 @@ Max realtime timeout      4607182418800017450  4607182418800017450  us        \n
         assert_eq!(parse(&unlimited), Some(Found { runner: 23, process: None }));
         assert_eq!(parse(&LIMITS.replace("4607182418800017431", "unlimited")), None);
         assert_eq!(parse(&LIMITS.replace("4607182418800017431", "1000")), None);
+    }
+
+    #[test]
+    fn a_process_number_names_its_attempt() {
+        for (attempt, count) in [(1, 1), (7, (1 << COUNT_BITS) + 3), ((1 << 34) - 1, 0)] {
+            let number = process_number(Some(attempt), count);
+            assert_eq!(attempt_of(number), Some(attempt));
+            assert!(number <= LOW, "it fits into the limit");
+        }
+        assert_eq!(attempt_of(process_number(None, 5)), None, "an action belongs to no attempt");
+        assert_ne!(process_number(Some(1), 1), process_number(Some(1), 2));
     }
 
     #[test]

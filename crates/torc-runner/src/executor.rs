@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
+use torc_fence::mark;
 use torc_model::api::{ActionPacket, AttemptPacket, AttemptRef, CompletionReport, StartReport};
 use torc_model::ids::AttemptId;
 
@@ -77,7 +78,8 @@ pub struct Executor {
     slots: Slots,
     units: HashMap<u64, Unit>,
     by_attempt: HashMap<AttemptId, u64>,
-    next_id: u64,
+    /// Processes that were started, and the next.
+    process_count: u64,
     process_events: Vec<ProcessEvent>,
 }
 
@@ -100,7 +102,7 @@ impl Executor {
             slots: Slots::default(),
             units: HashMap::new(),
             by_attempt: HashMap::new(),
-            next_id: 1,
+            process_count: 1,
             process_events: Vec::new(),
         }
     }
@@ -122,8 +124,8 @@ impl Executor {
             self.start_steps(Attempt::new(packet, gpus), now, out);
             return;
         }
-        let id = self.take_id();
         let attempt_id = packet.id;
+        let id = self.take_id(Some(attempt_id));
         let attempt = Attempt::new(packet, gpus);
         self.supervisor.start(attempt.order(&self.context, id), now);
         self.units.insert(id, Unit::new(What::Attempt(Box::new(attempt))));
@@ -137,7 +139,7 @@ impl Executor {
         now: Instant,
         out: &mut Vec<ExecutorEvent>,
     ) {
-        let id = self.take_id();
+        let id = self.take_id(None);
         let (action, next) = Action::begin(packet, &self.context, id);
         if let Some(action) = action {
             self.units.insert(id, Unit::new(What::Action(action)));
@@ -201,7 +203,7 @@ impl Executor {
         }
         match ask {
             Ask::Run(mut order) => {
-                let process = self.take_id();
+                let process = self.take_id(Some(id));
                 order.id = process;
                 order.tag = self.context.tag(process);
                 self.units.insert(process, Unit::new(What::Steps(id)));
@@ -299,10 +301,12 @@ impl Executor {
         self.supervisor.kill(&ids, reason, now);
     }
 
-    fn take_id(&mut self) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        id
+    /// The name of the next process, which tells everybody who reads its mark whose it is.
+    fn take_id(&mut self, attempt: Option<AttemptId>) -> u64 {
+        let count = self.process_count;
+        self.process_count += 1;
+        let attempt = attempt.and_then(|attempt| u64::try_from(attempt.0).ok());
+        mark::process_number(attempt, count)
     }
 
     /// The poller says that a process has ended.
@@ -394,7 +398,6 @@ impl Executor {
         now: Instant,
         out: &mut Vec<ExecutorEvent>,
     ) {
-        let id = self.take_id();
         match what {
             What::Steps(attempt) => {
                 self.by_attempt.remove(&attempt);
@@ -402,6 +405,7 @@ impl Executor {
             }
             What::Attempt(attempt) => {
                 let attempt_id = attempt.reference().id;
+                let id = self.take_id(Some(attempt_id));
                 let (attempt, next) = attempt.on_exit(&self.context, *exit, stop, id);
                 match attempt {
                     Some(attempt) => {
@@ -413,6 +417,7 @@ impl Executor {
                 self.follow_attempt(next, now, out);
             }
             What::Action(mut action) => {
+                let id = self.take_id(None);
                 let next = action.on_exit(&self.context, &exit, stop.is_some(), id);
                 if matches!(next, actions::Next::Run(_)) {
                     self.units.insert(id, Unit::new(What::Action(action)));

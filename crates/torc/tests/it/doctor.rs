@@ -337,6 +337,60 @@ fn a_process_of_an_ended_attempt_is_named_and_ended() {
     runner.wait();
 }
 
+#[test]
+fn a_process_of_one_ended_attempt_is_named_while_its_runner_has_other_work() {
+    let spec = "name: w
+jobs:
+  - {name: a, command: 'env -i /bin/sh -c \"echo \\$\\$ > a.pid; exec sleep 600\"'}
+  - name: b
+    steps:
+      - {shell: 'true'}
+      - {shell: 'echo $$ > b.pid; exec sleep 601'}
+";
+    let test = Test::new().spec(spec);
+    let mut server = test.torc(["server", "run"]).spawn();
+    server.wait_for_stdout("http://");
+    test.torc(["create", "workflow.yaml", "--initialize"]).success();
+    let runner = test.torc(["runner", "w", "-j", "2"]).spawn();
+    test.shell("until [ -s a.pid ] && [ -s b.pid ]; do sleep 0.05; done").success();
+    examine(&test).expect(0);
+    let pid = |file: &str| test.read(file).trim().to_owned();
+    let (of_a, of_b) = (pid("a.pid"), pid("b.pid"));
+    let lives = |pid: &str| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+    };
+    server.signal("KILL");
+    server.wait();
+    // As if the attempt of `a` had been given up while its process lives beside that of `b`.
+    let db = Connection::open(test.path(".torc/torc.db")).expect("the database");
+    db.execute_batch(
+        "UPDATE attempt SET state = 'failed', ended_ms = claimed_ms + 1, ended_by = 'recovery',
+             outcome = 'Error', cause = 'lost' WHERE job_id = (SELECT id FROM job WHERE name = 'a');
+         UPDATE job SET status = 6 WHERE name = 'a'",
+    )
+    .expect("changed");
+    let found = examine(&test).expect(1);
+    let is_about_processes = |line: &&str| line.starts_with("nothing of an ended attempt runs");
+    let line = found.stdout.lines().find(is_about_processes);
+    let line = line.unwrap_or_else(|| panic!("{}", found.stdout));
+    assert!(
+        line.contains(
+            "of attempt 1 of job 1 (a), which has ended on runner 1, these processes live: "
+        ),
+        "{line}"
+    );
+    let named: Vec<&str> =
+        line.rsplit(": ").next().expect("a list").split([',', ' ']).map(str::trim).collect();
+    assert!(named.contains(&of_a.as_str()) && !named.contains(&of_b.as_str()), "{line}");
+    assert!(lives(&of_a) && lives(&of_b), "looking ends nothing");
+    let repaired = test.torc(["server", "doctor", "--repair"]).done();
+    assert!(repaired.stdout.contains("repaired: put right: of attempt"), "{}", repaired.stdout);
+    assert!(!lives(&of_a), "the leftover was ended");
+    assert!(lives(&of_b), "a living attempt's process is left alone");
+    runner.signal("KILL");
+    runner.wait();
+}
+
 /// The control group that the runners of this test make theirs in.
 fn own_memory_group() -> Option<std::path::PathBuf> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;

@@ -6,8 +6,8 @@ use crate::boot::identity;
 use crate::store::runner_tag;
 use rusqlite::{Connection, OptionalExtension as _};
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
-use torc_fence::procfs::Table;
+use std::time::{Duration, Instant};
+use torc_fence::procfs::{Process, Table};
 use torc_fence::{groups, mark, procfs};
 use torc_model::ids::RunnerId;
 
@@ -24,12 +24,14 @@ const GROUPS: &str = "control groups end with their runners";
 /// How many promises are looked at.
 pub const CHECKS: usize = 2;
 
-/// The runners of a database that may have left something here.
-struct Runners {
+/// What a database says about the processes of its runners on this host.
+struct Known {
     /// By the tag of their processes.
-    by_tag: HashMap<String, Runner>,
-    /// By the number in the mark of their processes.
-    by_mark: HashMap<u64, RunnerId>,
+    runners: HashMap<String, Runner>,
+    /// The tag, by the number in the mark of their processes.
+    tags: HashMap<u64, String>,
+    /// Rows of the attempts that live on these runners, with the runner of each.
+    attempts: HashMap<u64, RunnerId>,
 }
 
 #[derive(Clone, Copy)]
@@ -41,14 +43,56 @@ struct Runner {
     has_work: bool,
 }
 
-impl Runners {
+/// To whom a process belongs that should not run any more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Leftover {
+    /// Its runner has ended.
+    OfRunner(RunnerId),
+    /// Its runner lives and has nothing to do.
+    OfIdleRunner(RunnerId),
+    /// Its attempt has ended; its runner lives.
+    OfAttempt(RunnerId, u64),
+}
+
+impl Leftover {
+    /// Its end takes nothing away that the database still counts on.
+    fn can_be_ended(self) -> bool {
+        !matches!(self, Self::OfIdleRunner(_))
+    }
+
+    fn sentence(self, db: &Connection, pids: &str) -> rusqlite::Result<String> {
+        Ok(match self {
+            Self::OfRunner(id) => {
+                format!("of runner {id}, which has ended, these processes live: {pids}")
+            }
+            Self::OfIdleRunner(id) => {
+                format!("of runner {id}, which has nothing to do, these processes live: {pids}")
+            }
+            Self::OfAttempt(id, row) => {
+                let attempt = db.query_row(
+                    "SELECT a.attempt_id, j.id, j.name FROM attempt a JOIN job j ON j.id = a.job_id WHERE a.id = ?1",
+                    [row.cast_signed()],
+                    |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?)),
+                );
+                let who = match attempt.optional()? {
+                    Some((number, job, name)) => format!("attempt {number} of job {job} ({name})"),
+                    None => "an attempt that was deleted".to_owned(),
+                };
+                format!("of {who}, which has ended on runner {id}, these processes live: {pids}")
+            }
+        })
+    }
+}
+
+impl Known {
     fn load(db: &Connection) -> rusqlite::Result<Self> {
-        let (mut by_tag, mut by_mark) = (HashMap::new(), HashMap::new());
+        let mut known =
+            Self { runners: HashMap::new(), tags: HashMap::new(), attempts: HashMap::new() };
         // A database that no server has opened has no runners.
         let database_id: Option<String> = db
             .query_row("SELECT value FROM meta WHERE key = 'database_id'", [], |row| row.get(0))
             .optional()?;
-        let Some(database_id) = database_id else { return Ok(Self { by_tag, by_mark }) };
+        let Some(database_id) = database_id else { return Ok(known) };
         let mut statement = db.prepare(
             "SELECT c.id, c.ended_ms IS NOT NULL, EXISTS (SELECT 1 FROM attempt a WHERE a.compute_node_id = c.id
                 AND a.ended_ms IS NULL) OR EXISTS (SELECT 1 FROM workflow_action w WHERE w.executed_by = c.id
@@ -62,63 +106,93 @@ impl Runners {
         for runner in rows {
             let runner = runner?;
             let tag = runner_tag(&database_id, runner.id);
-            by_mark.insert(mark::runner_number(&tag), runner.id);
-            by_tag.insert(tag, runner);
+            known.tags.insert(mark::runner_number(&tag), tag.clone());
+            known.runners.insert(tag, runner);
         }
-        Ok(Self { by_tag, by_mark })
+        let mut statement = db.prepare(
+            "SELECT id, compute_node_id FROM attempt WHERE ended_ms IS NULL AND compute_node_id IS NOT NULL",
+        )?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, RunnerId(row.get(1)?))))?;
+        for attempt in rows {
+            let (id, runner): (i64, _) = attempt?;
+            // As the mark of a process holds it.
+            let id = u64::try_from(id).ok();
+            known.attempts.extend(
+                id.and_then(|id| mark::attempt_of(mark::process_number(Some(id), 0)))
+                    .map(|id| (id, runner)),
+            );
+        }
+        Ok(known)
     }
 
-    fn of_process(&self, pid: i32) -> Option<Runner> {
-        let id = match mark::read(pid) {
-            Some(found) => *self.by_mark.get(&found.runner)?,
-            None => self.by_tag.get(procfs::read_tag(pid)?.split_once('/')?.0)?.id,
+    /// The runner of a process, and its number there.
+    fn of_process(&self, pid: i32) -> Option<(Runner, Option<u64>)> {
+        let tagged = || {
+            let tag = procfs::read_tag(pid)?;
+            let (key, number) = tag.split_once('/')?;
+            Some((*self.runners.get(key)?, number.parse().ok()))
         };
-        self.by_tag.values().find(|runner| runner.id == id).copied()
+        match mark::read(pid) {
+            Some(found) => {
+                let runner = *self.runners.get(self.tags.get(&found.runner)?)?;
+                // Where the second limit could not be set, the environment has the number.
+                let number = found.process.or_else(|| tagged().and_then(|(_, number)| number));
+                Some((runner, number))
+            }
+            None => tagged(),
+        }
     }
 
-    /// Processes that the database knows nothing of any more, with the start of each, by runner.
-    fn leftovers(&self) -> BTreeMap<RunnerId, Vec<(i32, u64, Runner)>> {
-        let mut found: BTreeMap<RunnerId, Vec<_>> = BTreeMap::new();
-        let Ok(table) = Table::read() else { return found };
-        for process in table.all().filter(|process| !process.is_zombie) {
-            let of = self.of_process(process.pid);
-            if let Some(runner) = of.filter(|runner| runner.has_ended || !runner.has_work) {
-                found.entry(runner.id).or_default().push((process.pid, process.start, runner));
-            }
+    /// Whose the process is, if the database knows nothing of it any more.
+    fn judge(&self, pid: i32) -> Option<Leftover> {
+        let (runner, number) = self.of_process(pid)?;
+        if runner.has_ended {
+            return Some(Leftover::OfRunner(runner.id));
         }
-        found
+        match number.and_then(mark::attempt_of) {
+            Some(attempt) => (self.attempts.get(&attempt) != Some(&runner.id))
+                .then_some(Leftover::OfAttempt(runner.id, attempt)),
+            None => (!runner.has_work).then_some(Leftover::OfIdleRunner(runner.id)),
+        }
     }
 }
 
 /// What is left here of runners and attempts that have ended.
 pub fn look(db: &Connection) -> rusqlite::Result<Vec<Problem>> {
-    let runners = Runners::load(db)?;
-    if runners.by_tag.is_empty() {
+    // First the processes, then the database: an attempt is written down before its first process
+    // starts, so what was seen and is not known has ended.
+    let processes = living();
+    let known = Known::load(db)?;
+    if known.runners.is_empty() {
         return Ok(Vec::new());
     }
-    let mut problems = Vec::new();
-    let mut left = runners.leftovers();
+    let mut left: BTreeMap<Leftover, Vec<Process>> = BTreeMap::new();
+    for process in processes {
+        if let Some(leftover) = known.judge(process.pid) {
+            left.entry(leftover).or_default().push(process);
+        }
+    }
     if !left.is_empty() {
         std::thread::sleep(LOOK_AGAIN);
-        let still = |(pid, start, _): &(i32, u64, Runner)| {
-            procfs::find_process(*pid).is_some_and(|p| p.start == *start && !p.is_zombie)
+        let still = |process: &Process| {
+            procfs::find_process(process.pid)
+                .is_some_and(|now| now.start == process.start && !now.is_zombie)
         };
         left.values_mut().for_each(|processes| processes.retain(still));
         left.retain(|_, processes| !processes.is_empty());
     }
-    for (id, mut processes) in left {
-        processes.sort_by_key(|(pid, ..)| *pid);
-        let pids: Vec<String> = processes.iter().map(|(pid, ..)| pid.to_string()).collect();
-        let has_ended = processes.iter().any(|(.., runner)| runner.has_ended);
-        let who = if has_ended { "which has ended" } else { "which has nothing to do" };
+    let mut problems = Vec::new();
+    for (leftover, mut processes) in left {
+        processes.sort_by_key(|process| process.pid);
+        let pids: Vec<String> = processes.iter().map(|process| process.pid.to_string()).collect();
         problems.push(Problem {
             promise: PROCESSES.into(),
-            what: format!("of runner {id}, {who}, these processes live: {}", pids.join(", ")),
-            can_repair: has_ended,
+            what: leftover.sentence(db, &pids.join(", "))?,
+            can_repair: leftover.can_be_ended(),
         });
     }
     for found in groups::all() {
-        let runner = runners.by_tag.get(&found.key);
+        let runner = known.runners.get(&found.key);
         if let Some(runner) = runner.filter(|runner| runner.has_ended) {
             let dir = found.dir.display();
             problems.push(Problem {
@@ -131,16 +205,34 @@ pub fn look(db: &Connection) -> rusqlite::Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Ends the processes and removes the groups of runners that have ended.
+fn living() -> Vec<Process> {
+    match Table::read() {
+        Ok(table) => table.all().filter(|process| !process.is_zombie).copied().collect(),
+        Err(error) => {
+            tracing::warn!(%error, "cannot read the process table");
+            Vec::new()
+        }
+    }
+}
+
+/// Ends what is left of runners and attempts that have ended, and removes the groups of the
+/// runners. The caller has the database for itself: nothing can be claimed meanwhile.
 pub fn repair(db: &Connection, repaired: &mut Vec<String>) -> rusqlite::Result<()> {
     let problems = look(db)?;
     if problems.iter().all(|problem| !problem.can_repair) {
         return Ok(());
     }
-    let runners = Runners::load(db)?;
-    let ended = runners.by_tag.iter().filter(|(_, runner)| runner.has_ended);
+    let known = Known::load(db)?;
+    let ended = known.runners.iter().filter(|(_, runner)| runner.has_ended);
     let keys: Vec<&str> = ended.map(|(tag, _)| tag.as_str()).collect();
     torc_fence::end_runners(&keys, PATIENCE);
+    let doomed = |process: &&Process| {
+        known.judge(process.pid).is_some_and(|leftover| leftover.can_be_ended())
+    };
+    torc_fence::end(
+        |table| table.all().filter(doomed).copied().collect(),
+        Instant::now() + PATIENCE,
+    );
     let left = look(db)?;
     let is_gone = |problem: &&Problem| !left.contains(problem);
     repaired.extend(

@@ -60,12 +60,12 @@ pub fn examine(database: &Path) -> Result<Examined, StartError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(database, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-    // One moment for all checks: a server may write meanwhile.
-    connection.execute_batch("BEGIN").map_err(failed)?;
     look_over(&connection).map_err(failed)
 }
 
 fn look_over(db: &Connection) -> rusqlite::Result<Examined> {
+    // One moment for all checks of the database: a server may write meanwhile.
+    db.execute_batch("BEGIN")?;
     let mut found = Examined::default();
     let mut problem = |promise: &str, what: String, can_repair| {
         found.problems.push(Problem { promise: promise.into(), what, can_repair });
@@ -91,6 +91,8 @@ fn look_over(db: &Connection) -> rusqlite::Result<Examined> {
             problem(check.promise, what, check.remedy != Remedy::None);
         }
     }
+    // The processes of this host are compared with what the database says now.
+    db.execute_batch("COMMIT")?;
     found.problems.extend(host::look(db)?);
     found.checks = CHECKS.len() + 3 + host::CHECKS;
     Ok(found)
