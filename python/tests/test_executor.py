@@ -216,7 +216,7 @@ def test_a_missing_program_is_told_at_once(flow: Path, monkeypatch: pytest.Monke
 
 
 def test_old_workflows_are_deleted_with_their_logs(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torcflow._executor.KEPT_WORKFLOWS", 2)
+    monkeypatch.setattr("torcflow._settle.KEPT_WORKFLOWS", 2)
     with torcflow.Executor("test", backend="local") as executor:
         for n in range(5):
             assert executor.submit(square, n).result() == n * n

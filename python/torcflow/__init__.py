@@ -24,15 +24,10 @@ if TYPE_CHECKING:
         TimeLimit as TimeLimit,
         TorcError as TorcError,
     )
-    from ._executor import (
-        Attempt as Attempt,
-        Executor as Executor,
-        Future as Future,
-        Progress as Progress,
-        attach as attach,
-        forget as forget,
-    )
+    from ._executor import Executor as Executor, attach as attach, forget as forget
+    from ._future import Attempt as Attempt, Future as Future
     from ._http import ApiError as ApiError
+    from ._progress import Progress as Progress
     from ._task import Task as Task, task as task
     from ._workflow import Workflow as Workflow
 
@@ -52,10 +47,10 @@ _WHERE = {
     "RemoteTraceback": "_errors",
     "TimeLimit": "_errors",
     "TorcError": "_errors",
-    "Attempt": "_executor",
+    "Attempt": "_future",
     "Executor": "_executor",
-    "Future": "_executor",
-    "Progress": "_executor",
+    "Future": "_future",
+    "Progress": "_progress",
     "attach": "_executor",
     "forget": "_executor",
     "ApiError": "_http",

@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._executor import Executor, Progress
+    from ._executor import Executor
+    from ._progress import Progress
 
 
 def progress_html(progress: Progress) -> str:

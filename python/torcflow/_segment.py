@@ -23,6 +23,9 @@ STORED = 4  # its pickled value is in the blob whose name follows
 TIMED_OUT = 5  # it ran longer than its limit, which follows
 REFUSED = 6  # the job starts no call; the pickled reason follows
 
+# A worker that ends with this code has saved its state: the server queues its job again at no cost.
+EXIT_CHECKPOINT = 85
+
 _HEAD = struct.Struct("<4sB20sdQI")
 _MAGIC = b"TCF1"
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from . import _engine
 
 if TYPE_CHECKING:
-    from ._executor import _Core
+    from ._core import Core
 
 
-def submit(core: _Core, batch: str, request: str) -> int:
+def submit(core: Core, batch: str, request: str) -> int:
     """Creates the workflow of a batch with its schedulers, or finds it, and asks for nodes; its id."""
     asked = json.loads(request)
     plain = os.path.join(core.root, "batches", f"{batch}.json")

@@ -154,6 +154,11 @@ class Store:
             rows = self.database.execute("SELECT id, spec, slurm, recover FROM batches ORDER BY created_at")
             return [(row[0], row[1], bool(row[2]), bool(row[3])) for row in rows]
 
+    def has_batch(self, id: str) -> bool:
+        """Whether a batch is not over."""
+        with self.lock:
+            return self.database.execute("SELECT 1 FROM batches WHERE id=?", (id,)).fetchone() is not None
+
     def add_batch(
         self, batch: str, spec: str, slurm: bool, recover: bool, calls: list[tuple[bytes, str, int, str, str]]
     ) -> bool:

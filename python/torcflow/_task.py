@@ -26,7 +26,8 @@ else:
 
 
 if TYPE_CHECKING:
-    from ._executor import Executor, Future
+    from ._executor import Executor
+    from ._future import Future
 
 _executors: dict[Any, Any] = {}
 
@@ -45,12 +46,11 @@ def _default_executor() -> Executor:
     return executor
 
 
-
 class Task(_Base["P", "T"]):
     """A function with its wishes. Called, it runs here like any function."""
 
     def __init__(self, function: Callable[P, T], executor: Optional[Executor], options: dict[str, Any]) -> None:
-        from ._executor import Options
+        from ._options import Options
 
         Options().changed(options)  # mistakes are told where they are made
         functools.update_wrapper(self, function)
