@@ -206,7 +206,7 @@ def test_another_python_is_named_before_a_call_runs(flow: Path) -> None:
     job = {"name": "j-00000", "calls": [(bytes(20), 0, b"")], "values": {}, "time": None, "budget": None}
     import pickle
 
-    header = {"python": "3.1", "sys_path": list(sys.path), "modules": {}, "functions": []}
+    header = {"python": "3.1", "grace": 10.0, "sys_path": list(sys.path), "modules": {}, "functions": []}
     _segment.write_batch(os.path.join(root, "batches", "b"), header, [pickle.dumps(job)])
     done = subprocess.run([sys.executable, _worker.__file__, root, "b", "0"], capture_output=True, text=True)
     assert done.returncode == 3 and "submitted with Python 3.1" in done.stderr

@@ -7,6 +7,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 import torcflow
+from conftest import runner_pids
 
 
 def square(x: int) -> int:
@@ -333,3 +335,86 @@ def test_slow_calls_of_an_unknown_function_are_spread(local: torcflow.Executor) 
     assert list(local.map(nap, range(calls))) == list(range(calls))
     workflows = {future.job[0] for future in local.futures if future.job}
     assert len(workflows) > 1, "jobs gave back what did not fit into their time"
+
+
+def counts_to(path: str, end: int) -> list[int]:
+    """A call that saves how far it is when it is told to end: the steps of each attempt."""
+    import torcflow
+
+    context = torcflow.context()
+    state = os.path.join(context.checkpoint_dir, "step")
+    step = int(open(state).read()) if os.path.exists(state) else 0
+    began = step
+
+    @context.on_stop
+    def save() -> None:
+        with open(state, "w") as file:
+            file.write(str(step))
+
+    with open(path, "a") as file:
+        file.write(f"{began}\n")
+    while step < end:
+        time.sleep(0.05)
+        step += 1
+    return [began, step]
+
+
+def test_a_call_saves_its_state_when_its_time_is_over_and_goes_on_from_there(flow: Path) -> None:
+    log = flow / "log"
+    with torcflow.Executor("test", backend="local", time=1) as executor:
+        future = executor.submit(counts_to, str(log), 45)
+        began, step = future.result(timeout=60)
+        assert step == 45 and began > 20
+        begins = [int(line) for line in log.read_text().split()]
+        assert begins[0] == 0 and begins == sorted(set(begins)) and len(begins) >= 2, "each attempt went on"
+        assert future.attempts[0].cause == "checkpoint"
+        assert not list(Path(executor.directory, "checkpoints").iterdir()), "a call that returned needs no checkpoint"
+
+
+def test_a_call_saves_its_state_when_its_runner_is_stopped(flow: Path) -> None:
+    log = flow / "log"
+    with torcflow.Executor("test", backend="local", grace="20s") as executor:
+        future = executor.submit(counts_to, str(log), 60)
+        while not log.exists() or not log.read_text():
+            time.sleep(0.02)
+        time.sleep(0.5)
+        for pid in runner_pids(flow):
+            os.kill(pid, signal.SIGTERM)
+        began, step = future.result(timeout=60)
+        assert step == 60 and began > 0
+        assert len(log.read_text().split()) == 2
+
+
+def test_a_call_that_saves_too_slowly_ends_with_its_time_limit(flow: Path) -> None:
+    def slow() -> None:
+        import torcflow
+
+        torcflow.context().on_stop(lambda: time.sleep(60))
+        time.sleep(60)
+
+    with torcflow.Executor("test", backend="local", grace=1, time=1) as executor:
+        assert isinstance(executor.submit(slow).exception(timeout=60), torcflow.TimeLimit)
+
+
+def test_a_scratch_directory_is_there_for_one_call(local: torcflow.Executor) -> None:
+    def scratch(n: int) -> tuple[str, list[str]]:
+        import torcflow
+
+        path = torcflow.context().scratch
+        found = os.listdir(path)
+        open(os.path.join(path, str(n)), "w").close()
+        return path, found
+
+    first, second = local.map(scratch, range(2), chunksize=2)
+    assert first[1] == second[1] == [] and first[0] != second[0]
+    assert not os.path.exists(first[0]) and not os.path.exists(second[0])
+
+
+def test_shutdown_without_waiting_refuses_new_calls_and_leaves_the_others(flow: Path) -> None:
+    executor = torcflow.Executor("test", backend="local")
+    future = executor.submit(square, 7)
+    executor.shutdown(wait=False)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(square, 8)
+    assert future.result(timeout=60) == 49
+    executor.shutdown()

@@ -59,7 +59,32 @@ _WHERE = {
     "Workflow": "_workflow",
 }
 
-__all__ = [*_WHERE, "__version__"]
+__all__ = [
+    "Client",
+    "Context",
+    "context",
+    "Canceled",
+    "Changed",
+    "DependencyFailed",
+    "JobError",
+    "Lost",
+    "NotPicklable",
+    "OutOfMemory",
+    "RemoteTraceback",
+    "TimeLimit",
+    "TorcError",
+    "Attempt",
+    "Executor",
+    "Future",
+    "Progress",
+    "attach",
+    "forget",
+    "ApiError",
+    "Task",
+    "task",
+    "Workflow",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -141,13 +141,13 @@ class Executor(concurrent.futures.Executor):
                 futures.append(future)
                 if is_new:
                     new.append(future)
+            if new:
+                core.submit(new, at_once)
         except BaseException:
             with core.lock:
                 for future in new:
                     core.futures.pop(future._torcflow_name, None)
             raise
-        if new:
-            core.submit(new, at_once)
         return futures
 
     def map(

@@ -97,10 +97,18 @@ def chunks(calls: list[Future[Any]], slurm: bool, mean_seconds: Callable[[str], 
 class Packer:
     """Packs the jobs of one batch."""
 
-    def __init__(self, root: str, batch: str, slurm: bool, source: Callable[[Future[Any]], tuple[str, Any]]) -> None:
+    def __init__(
+        self,
+        root: str,
+        batch: str,
+        slurm: bool,
+        grace_seconds: float,
+        source: Callable[[Future[Any]], tuple[str, Any]],
+    ) -> None:
         self.root = root
         self.batch = batch
         self.slurm = slurm
+        self.grace_seconds = grace_seconds
         # Where a worker finds the value of a call of an earlier batch.
         self.source = source
         self.functions: dict[bytes, tuple[int, Function]] = {}
@@ -108,7 +116,7 @@ class Packer:
         self.handlers: dict[int, dict[str, Any]] = {}
         self.limits: dict[str, int] = {}
 
-    def pack(self, title: str, jobs: list[Job], grace_seconds: float) -> Packed:
+    def pack(self, title: str, jobs: list[Job]) -> Packed:
         """The batch of these jobs."""
         job_of: dict[bytes, str] = {}
         for index, job in enumerate(jobs):
@@ -138,13 +146,13 @@ class Packer:
             "modules": modules,
             "functions": [_segment.write_blob(self.root, function.pickled) for function in made],
             "titles": [(function.name, function.title) for function in made],
-            "grace": grace_seconds,
+            "grace": self.grace_seconds,
         }
         spec: dict[str, Any] = {
             "name": title,
             "jobs": specs,
             "checkpoint_exit_code": _segment.EXIT_CHECKPOINT,
-            "execution_config": {"grace_seconds": grace_seconds},
+            "execution_config": {"grace_seconds": self.grace_seconds},
         }
         if self.requirements:
             spec["resource_requirements"] = list(self.requirements.values())
@@ -201,7 +209,7 @@ class Packer:
         seconds = None if options.time is None else int(options.time * calls) + 1
         job["resource_requirements"] = self._requirement(options, seconds)
         if seconds is not None:
-            job["timeout"] = f"{seconds + LATE_SECONDS}s"
+            job["timeout"] = f"{seconds + LATE_SECONDS + int(self.grace_seconds)}s"
         if options.retries:
             if options.retries not in self.handlers:
                 rule = {"match_all_exit_codes": True, "max_retries": options.retries + 1}

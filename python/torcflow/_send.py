@@ -92,8 +92,8 @@ class Sender:
         id = uuid.uuid4().hex
         core = self.core
         slurm = core.backend == "slurm"
-        packer = Packer(core.root, id, slurm, self._source)
-        packed = packer.pack(core.name, chunks(calls, slurm, core.store.mean_seconds), core.grace_seconds)
+        packer = Packer(core.root, id, slurm, core.grace_seconds, self._source)
+        packed = packer.pack(core.name, chunks(calls, slurm, core.store.mean_seconds))
         path = os.path.join(core.root, "batches", id)
         _segment.write_batch(path, packed.header, packed.jobs)
         request = json.dumps({"spec": packed.spec, "key": id, "initialize": True, "directory": os.getcwd()})

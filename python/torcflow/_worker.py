@@ -15,12 +15,13 @@ if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import pickle
+import signal
 import socket
 import threading
 import time
 from typing import Any, Optional
 
-from torcflow import _segment
+from torcflow import _context, _segment
 
 # Larger values become files of their own, named by their content.
 INLINE_BYTES = 32 << 10
@@ -72,10 +73,14 @@ class News:
 
 
 class Watchdog(threading.Thread):
-    """Ends the process when a call runs longer than its limit, with a record that says so."""
+    """Ends the process when a call runs longer than its limit, with a record that says so.
 
-    def __init__(self, segment: int, limit: float, news: News) -> None:
+    A call that saves its state (`on_stop`) is told to and has the grace period for it; its job is queued again then.
+    """
+
+    def __init__(self, segment: int, limit: float, grace: float, news: News) -> None:
         super().__init__(daemon=True)
+        self.grace = grace
         self.segment = segment
         self.limit = limit
         self.news = news
@@ -92,6 +97,7 @@ class Watchdog(threading.Thread):
     def end(self) -> None:
         with self.changed:
             self.call = None
+            self.changed.notify()
 
     def run(self) -> None:
         with self.changed:
@@ -100,6 +106,14 @@ class Watchdog(threading.Thread):
                 if left is None or left > 0:
                     self.changed.wait(left)
                     continue
+                if _context.saves():
+                    # To the main thread: a system call that it waits in must end, so that the handler can run.
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+                    call, end = self.call, time.monotonic() + self.grace
+                    while self.call == call and time.monotonic() < end:
+                        self.changed.wait(end - time.monotonic())
+                    if self.call != call:
+                        continue  # it returned in the last moment
                 import faulthandler
 
                 print(f"torcflow: the call ran longer than its limit of {self.limit:g} s; it was here:", file=sys.stderr)
@@ -231,10 +245,8 @@ def main(root: str, batch: str, index: int) -> int:
     functions: dict[int, Any] = {}
     watchdog: Optional[Watchdog] = None
     if job["time"] is not None:
-        watchdog = Watchdog(segment, job["time"], news)
+        watchdog = Watchdog(segment, job["time"], header["grace"], news)
         watchdog.start()
-    from torcflow import _context
-
     code = 0
     began = time.monotonic()
     values = Values(root, segments, job["values"])
@@ -244,11 +256,11 @@ def main(root: str, batch: str, index: int) -> int:
         now = time.monotonic()
         if job["budget"] is not None and now - began > job["budget"] and news.tell(now, urgent=True):
             break  # a client lives: it makes jobs of a better size of the rest
-        _context._checkpoints = os.path.join(root, "checkpoints", name.hex())
+        deadline = None if watchdog is None else time.monotonic() + watchdog.limit
+        _context.begin_call(os.path.join(root, "checkpoints", name.hex()), deadline)
         os.write(segment, _segment.pack(_segment.BEGUN, name))
         started = time.perf_counter()
         if watchdog is not None:
-            _context._deadline = time.monotonic() + watchdog.limit
             watchdog.begin(name)
         try:
             function = functions.get(function_index)
@@ -277,10 +289,7 @@ def main(root: str, batch: str, index: int) -> int:
         os.write(segment, _segment.pack(state, name, seconds, payload))
         if seconds >= SYNC_SECONDS:
             os.fsync(segment)
-        if state != _segment.RAISED and os.path.isdir(_context._checkpoints):
-            import shutil
-
-            shutil.rmtree(_context._checkpoints, ignore_errors=True)
+        _context.end_call(state != _segment.RAISED)
         news.tell(time.monotonic())
     sys.stdout.flush()
     sys.stderr.flush()
