@@ -47,28 +47,28 @@ struct Runner {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Leftover {
     /// Its runner has ended.
-    OfRunner(RunnerId),
+    Runner(RunnerId),
     /// Its runner lives and has nothing to do.
-    OfIdleRunner(RunnerId),
+    IdleRunner(RunnerId),
     /// Its attempt has ended; its runner lives.
-    OfAttempt(RunnerId, u64),
+    Attempt(RunnerId, u64),
 }
 
 impl Leftover {
     /// Its end takes nothing away that the database still counts on.
     fn can_be_ended(self) -> bool {
-        !matches!(self, Self::OfIdleRunner(_))
+        !matches!(self, Self::IdleRunner(_))
     }
 
     fn sentence(self, db: &Connection, pids: &str) -> rusqlite::Result<String> {
         Ok(match self {
-            Self::OfRunner(id) => {
+            Self::Runner(id) => {
                 format!("of runner {id}, which has ended, these processes live: {pids}")
             }
-            Self::OfIdleRunner(id) => {
+            Self::IdleRunner(id) => {
                 format!("of runner {id}, which has nothing to do, these processes live: {pids}")
             }
-            Self::OfAttempt(id, row) => {
+            Self::Attempt(id, row) => {
                 let attempt = db.query_row(
                     "SELECT a.attempt_id, j.id, j.name FROM attempt a JOIN job j ON j.id = a.job_id WHERE a.id = ?1",
                     [row.cast_signed()],
@@ -147,12 +147,12 @@ impl Known {
     fn judge(&self, pid: i32) -> Option<Leftover> {
         let (runner, number) = self.of_process(pid)?;
         if runner.has_ended {
-            return Some(Leftover::OfRunner(runner.id));
+            return Some(Leftover::Runner(runner.id));
         }
         match number.and_then(mark::attempt_of) {
             Some(attempt) => (self.attempts.get(&attempt) != Some(&runner.id))
-                .then_some(Leftover::OfAttempt(runner.id, attempt)),
-            None => (!runner.has_work).then_some(Leftover::OfIdleRunner(runner.id)),
+                .then_some(Leftover::Attempt(runner.id, attempt)),
+            None => (!runner.has_work).then_some(Leftover::IdleRunner(runner.id)),
         }
     }
 }
