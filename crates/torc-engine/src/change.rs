@@ -22,6 +22,8 @@ pub enum Change {
         reason: Option<StatusReason>,
         /// Number of its current attempt.
         attempt: u32,
+        /// The run of that attempt.
+        attempt_run: i64,
         /// Retries paid from the budget for losses.
         lost_retries: u32,
         /// Retries that cost nothing.

@@ -143,13 +143,15 @@ impl Workflow {
             self.drop_queued(index, "the job was reset", now);
             self.forget_items(index);
             // The counters first: the move writes them down.
+            let run = self.run;
             let job = &mut self.jobs[index as usize];
-            if next_run {
+            let is_first = next_run || job.attempt_run != run;
+            if is_first {
                 job.attempt = 0;
             }
             job.refunds = job.attempt;
             job.lost_retries = 0;
-            job.last = job.last.filter(|_| !next_run);
+            job.last = job.last.filter(|_| !is_first);
             self.shift(index, JobEvent::Reset, None);
         }
         let again: HashSet<u32> = chosen.into_iter().collect();
@@ -163,8 +165,7 @@ impl Workflow {
                 continue;
             }
             self.drop_queued(index, "the next run began", now);
-            let job = &mut self.jobs[index as usize];
-            (job.attempt, job.refunds, job.lost_retries, job.last) = (1, 0, 0, None);
+            self.count_attempt(index);
             self.record_job(index);
             self.queue_attempt(index, Next::fresh(Origin::Initial), now);
         }
@@ -297,12 +298,13 @@ impl Workflow {
                 _ => refused,
             });
         }
-        if i64::from(job.attempt) >= max {
-            let message = match i64::from(job.attempt) == max {
+        let number = if job.attempt_run == run { i64::from(job.attempt) } else { 0 };
+        if number >= max {
+            let message = match number == max {
                 true => format!("job {} is at attempt {max} of {max}; no more retries", job.id),
                 false => format!(
-                    "job {} is at attempt {}, and retries are allowed up to attempt {max} only",
-                    job.id, job.attempt
+                    "job {} is at attempt {number}, and retries are allowed up to attempt {max} only",
+                    job.id
                 ),
             };
             return Err(Refused::new(ErrorCode::MaxRetriesExceeded, message));
@@ -316,9 +318,12 @@ impl Workflow {
             return self.run_bad_items_again(index, origin, now);
         }
         let was_final = self.jobs[index as usize].status.is_final();
+        debug_assert!(
+            self.jobs[index as usize].held.is_none(),
+            "a job is opened again while a runner has it"
+        );
+        self.count_attempt(index);
         let job = &mut self.jobs[index as usize];
-        debug_assert!(job.held.is_none(), "job {} is opened again while a runner has it", job.id);
-        job.attempt += 1;
         let (number, retry_of) = (job.attempt, job.last);
         // What waits for its script does not run without it.
         let recovery = job.rare.edit(|rare| rare.script.take());

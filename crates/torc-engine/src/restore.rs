@@ -19,6 +19,8 @@ pub struct JobRow {
     pub status: JobStatus,
     /// Number of its current attempt; 1 also when it never had one.
     pub attempt: u32,
+    /// The run of that attempt; 1 also when it never had one.
+    pub attempt_run: i64,
     /// Retries paid from the budget for losses.
     pub lost_retries: u32,
     /// Attempts that do not count against the user's rules.
@@ -90,12 +92,14 @@ impl Rows {
     /// The engine's state.
     pub fn restore(self) -> Workflow {
         let mut workflow = Workflow::new(self.id, self.settings, self.handlers);
-        workflow.run = self.run;
+        let run = self.run;
+        workflow.run = run;
         workflow.canceled = self.canceled;
         for row in self.jobs {
             let index = workflow.add_job(row.job);
             workflow.restore_job(index, row.status, |job| {
                 job.attempt = row.attempt;
+                job.attempt_run = row.attempt_run;
                 job.lost_retries = row.lost_retries;
                 job.refunds = row.refunds;
                 job.held_back = row.held_back;
@@ -110,6 +114,7 @@ impl Rows {
             let job = &mut workflow.jobs[index as usize];
             job.live = Some(row.id);
             job.attempt = row.number;
+            job.attempt_run = run;
             job.held = row.held.map(Box::new);
             job.rare.edit(|rare| {
                 rare.not_before = row.not_before;

@@ -723,6 +723,28 @@ fn a_reset_writes_the_counters_it_sets() {
 }
 
 #[test]
+fn a_job_that_a_run_left_alone_begins_at_attempt_1_when_it_is_reset_in_that_run() {
+    // Both succeed in run 1; in run 2 the second one runs alone, and the first is reset beside it.
+    let mut world = World::new(&[], &[false, false], false, false);
+    world.workflow.initialize(0);
+    for _ in 0..2 {
+        world.claim(1, 1, 0);
+        let index = world.held(0).expect("one is held");
+        world.end(index, None, 0);
+    }
+    world.reset(&Seeds::Named(vec![1]));
+    world.workflow.initialize(0);
+    world.claim(1, 1, 0);
+    assert_eq!(world.held(0), Some(1));
+    world.reset(&Seeds::Named(vec![0]));
+    world.workflow.initialize(0);
+    let job = &world.workflow.jobs[0];
+    assert_eq!((world.workflow.run, job.status), (2, JobStatus::Ready));
+    assert_eq!((job.attempt, job.attempt_run, job.refunds), (1, 2, 0));
+    world.check();
+}
+
+#[test]
 fn a_workflow_that_is_canceled_before_it_began_is_complete() {
     let mut world = World::new(&[], &[false, false], false, false);
     world.workflow.cancel(1);

@@ -85,8 +85,11 @@ pub struct Job {
     pub handler: Option<u32>,
     /// Budget for losses.
     pub max_lost: u32,
-    /// Number of the current or last attempt in this run; the next one is this plus one.
+    /// Number of the current or last attempt in the run that [`Job::attempt_run`] names; the next
+    /// one there is this plus one.
     pub attempt: u32,
+    /// The run of that attempt. A job that has succeeded is left alone by later runs.
+    pub attempt_run: i64,
     /// Retries paid from the budget for losses, in this run.
     pub lost_retries: u32,
     /// Attempts that do not count against the user's rules, in this run (losses among them).
@@ -241,6 +244,7 @@ impl Workflow {
             handler: new.handler,
             max_lost: new.max_lost,
             attempt: 0,
+            attempt_run: 1,
             lost_retries: 0,
             refunds: 0,
             unmet: 0,
@@ -445,6 +449,7 @@ impl Workflow {
             status: job.status,
             reason: job.reason,
             attempt: job.attempt.max(1),
+            attempt_run: job.attempt_run,
             lost_retries: job.lost_retries,
             refunds: job.refunds,
         });
@@ -518,10 +523,22 @@ impl Workflow {
         id
     }
 
+    /// Counts the next attempt of a job. In a run that it has not been part of it begins at 1, and
+    /// nothing was retried or refunded.
+    pub(super) fn count_attempt(&mut self, index: u32) {
+        let run = self.run;
+        let job = &mut self.jobs[index as usize];
+        if job.attempt_run != run {
+            job.attempt_run = run;
+            (job.attempt, job.refunds, job.lost_retries, job.last) = (0, 0, 0, None);
+        }
+        job.attempt += 1;
+    }
+
     /// Makes a job ready for its first attempt in this run (or the next one, if it had some
     /// already).
     pub(super) fn make_ready(&mut self, index: u32, event: JobEvent, origin: Origin, now: i64) {
-        self.jobs[index as usize].attempt += 1;
+        self.count_attempt(index);
         if self.shift(index, event, None) {
             self.queue_attempt(index, Next::fresh(origin), now);
         }

@@ -62,6 +62,8 @@ pub struct JobColumns {
     pub reason: Option<StatusReason>,
     /// Number of the current attempt.
     pub attempt: u32,
+    /// The run of that attempt.
+    pub attempt_run: i64,
     /// Retries after losses.
     pub lost_retries: u32,
     /// Attempts that cost nothing.
@@ -163,6 +165,7 @@ impl Tables {
             status: JobStatus::Uninitialized,
             reason: None,
             attempt: 1,
+            attempt_run: 1,
             lost_retries: 0,
             refunds: 0,
             held: false,
@@ -253,11 +256,12 @@ impl Tables {
             _ => Err(format!("job {job} is not of workflow {flow}")),
         };
         match change {
-            Change::Job { id, status, reason, attempt, lost_retries, refunds } => {
+            Change::Job { id, status, reason, attempt, attempt_run, lost_retries, refunds } => {
                 let job = &mut self.flows[flow].jobs[place(*id)?];
                 job.status = *status;
                 job.reason = *reason;
-                (job.attempt, job.lost_retries, job.refunds) = (*attempt, *lost_retries, *refunds);
+                (job.attempt, job.attempt_run) = (*attempt, *attempt_run);
+                (job.lost_retries, job.refunds) = (*lost_retries, *refunds);
             }
             // The simulated workflows have no maps.
             Change::MapExpanded(..) | Change::ItemGone(..) | Change::JobAfterwards(..) => {}
@@ -283,6 +287,13 @@ impl Tables {
                             new.retry_of, new.job
                         ));
                     }
+                }
+                let before = self.attempts.iter().filter(|a| (a.job, a.run) == (new.job, new.run));
+                if before.count() + 1 != new.number as usize {
+                    return Err(format!(
+                        "attempt {} of job {} in run {} leaves a gap",
+                        new.number, new.job, new.run
+                    ));
                 }
                 if self.attempts.last().is_some_and(|a| a.id >= new.id) {
                     return Err(format!("attempt {} does not get a new row", new.id));
@@ -365,6 +376,7 @@ impl Tables {
                 job,
                 status: columns.status,
                 attempt: columns.attempt,
+                attempt_run: columns.attempt_run,
                 lost_retries: columns.lost_retries,
                 refunds: columns.refunds,
                 held_back: columns.held,

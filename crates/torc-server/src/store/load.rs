@@ -189,7 +189,7 @@ fn jobs(
                 j.cancel_on_blocking_job_failure, j.held, j.lost_retries, j.refunds, j.extra, j.status_reason,
                 coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), coalesce(r.num_nodes, 1),
                 coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
-                j.afterwards
+                j.afterwards, j.attempt_run
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          WHERE j.workflow_id = ?1 ORDER BY j.id",
     )?;
@@ -218,6 +218,7 @@ fn jobs(
             job,
             status,
             attempt: row.get(2)?,
+            attempt_run: row.get(19)?,
             lost_retries: row.get(9)?,
             refunds: row.get(10)?,
             held_back: row.get(8)?,

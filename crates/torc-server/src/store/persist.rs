@@ -33,10 +33,10 @@ pub fn write(
     let mut wakes = Wakes::default();
     for change in changes {
         match change {
-            Change::Job { id, status, reason, attempt, lost_retries, refunds } => {
+            Change::Job { id, status, reason, attempt, attempt_run, lost_retries, refunds } => {
                 db.prepare_cached(
-                    "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4, lost_retries = ?5, refunds = ?6
-                     WHERE id = ?1",
+                    "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4, lost_retries = ?5, refunds = ?6,
+                        attempt_run = ?7 WHERE id = ?1",
                 )?
                 .execute(params![
                     id.0,
@@ -44,7 +44,8 @@ pub fn write(
                     reason.map(StatusReason::as_str),
                     attempt,
                     lost_retries,
-                    refunds
+                    refunds,
+                    attempt_run
                 ])?;
                 wakes.work |= status == JobStatus::Ready;
             }

@@ -88,6 +88,8 @@ CREATE TABLE job (
             OR status_reason = 'dropped' OR status_reason = 'canceled_by_user' OR status_reason = 'disabled_by_user'
             OR status_reason = 'classified_permanent' OR status_reason = 'removed' OR status_reason = 'accepted'),
     attempt_id INTEGER NOT NULL DEFAULT 1,
+    -- The run of that attempt: jobs that have succeeded are left alone by later runs.
+    attempt_run INTEGER NOT NULL DEFAULT 1,
     priority INTEGER NOT NULL DEFAULT 0,
     position INTEGER NOT NULL,
     resource_requirements_id INTEGER REFERENCES resource_requirements(id),

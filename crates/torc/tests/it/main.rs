@@ -17,6 +17,7 @@ mod dynamic;
 mod examples;
 mod golden;
 mod growth;
+mod growth_random;
 mod handlers;
 mod hostile;
 mod life;

@@ -31,7 +31,8 @@ const CUT_DANGLING: &str = "
     DELETE FROM job_depends_on WHERE NOT EXISTS (SELECT 1 FROM job WHERE id = job_id)
         OR NOT EXISTS (SELECT 1 FROM job WHERE id = depends_on_job_id)";
 const COUNT_AGAIN: &str = "
-    UPDATE workflow SET job_count = (SELECT count(*) FROM job WHERE workflow_id = workflow.id),
+    UPDATE workflow SET job_count = (SELECT count(*) FROM job WHERE workflow_id = workflow.id
+            AND status_reason IS NOT 'removed' AND afterwards IS NOT 'remove'),
         is_complete = EXISTS (SELECT 1 FROM job WHERE workflow_id = workflow.id) AND NOT EXISTS
             (SELECT 1 FROM job WHERE workflow_id = workflow.id AND status IN (0, 1, 2, 3, 4, 10))";
 const EXPIRE_DOUBLES: &str = "
@@ -243,8 +244,10 @@ pub const CHECKS: &[Check] = &[
     Check {
         promise: "a workflow knows its jobs",
         sql: "SELECT 'workflow ' || id || ' says ' || job_count || ' jobs, there are ' ||
-              (SELECT count(*) FROM job WHERE workflow_id = w.id) FROM workflow w
-              WHERE job_count <> (SELECT count(*) FROM job WHERE workflow_id = w.id)",
+              (SELECT count(*) FROM job WHERE workflow_id = w.id AND status_reason IS NOT 'removed'
+                  AND afterwards IS NOT 'remove') FROM workflow w
+              WHERE job_count <> (SELECT count(*) FROM job WHERE workflow_id = w.id AND status_reason IS NOT 'removed'
+                  AND afterwards IS NOT 'remove')",
         remedy: Remedy::Statement(COUNT_AGAIN),
     },
 ];
