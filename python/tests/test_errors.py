@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional
 
 import pytest
 import torcflow
@@ -196,8 +196,36 @@ with torcflow.Executor("test", backend="local", setup="while ! test -e go; do sl
     assert output.startswith("Changed") and "module 'mine'" in output
 
 
-def test_another_python_is_named_before_a_call_runs(flow: Path) -> None:
-    """The batch says which Python made it; a worker of another one refuses."""
+def another_python() -> Optional[str]:
+    """An interpreter of another version than this one, if the machine has one."""
+    own = "%d.%d" % sys.version_info[:2]
+    places = [Path(place) for place in os.environ.get("PATH", "").split(os.pathsep)]
+    places += Path.home().glob(".pyenv/versions/3.*/bin")
+    for minor in range(9, 20):
+        for place in places:
+            program = place / f"python3.{minor}"
+            if f"3.{minor}" != own and os.access(program, os.X_OK):
+                asked = subprocess.run([program, "-c", "import sys; print(sys.version_info[1])"], capture_output=True)
+                if asked.stdout.strip() == str(minor).encode():
+                    return str(program)
+    return None
+
+
+def test_another_python_is_named_before_a_call_runs(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = another_python()
+    if program is None:
+        pytest.skip("this machine has one version of Python only")
+    log = flow / "log"
+    with torcflow.Executor("test", backend="local") as executor:
+        monkeypatch.setattr(sys, "executable", program)
+        future = executor.submit(writes, str(log))
+        error = future.exception(timeout=60)
+    assert isinstance(error, torcflow.Changed) and not log.exists()
+    assert f"submitted with Python {sys.version_info[0]}.{sys.version_info[1]}" in str(error) and program in str(error)
+
+
+def test_a_batch_of_another_python_is_refused(flow: Path) -> None:
+    """The same where only one Python is installed: the batch says which one made it."""
     from torcflow import _segment, _worker
 
     with torcflow.Executor("test", backend="local") as executor:
@@ -210,3 +238,87 @@ def test_another_python_is_named_before_a_call_runs(flow: Path) -> None:
     _segment.write_batch(os.path.join(root, "batches", "b"), header, [pickle.dumps(job)])
     done = subprocess.run([sys.executable, _worker.__file__, root, "b", "0"], capture_output=True, text=True)
     assert done.returncode == 3 and "submitted with Python 3.1" in done.stderr
+
+
+def writes(path: str) -> None:
+    Path(path).touch()
+
+
+def kills_its_runner(path: str) -> None:
+    """What a node that dies looks like: the process that runs the job is killed, and the job with it."""
+    with open(path, "a") as file:
+        file.write("x")
+    pid = os.getppid()
+    # The runner, and not a helper of it between.
+    while b"torc" not in Path(f"/proc/{pid}/comm").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(pid, 9)
+    time.sleep(60)
+
+
+def test_a_call_whose_runner_dies_too_often_is_lost(local: torcflow.Executor, flow: Path) -> None:
+    log = flow / "log"
+    future = local.submit(kills_its_runner, str(log))
+    error = future.exception(timeout=180)
+    assert isinstance(error, torcflow.Lost), repr(error)
+    assert 2 <= len(log.read_text()) <= 5, "it was tried again, and not forever"
+    assert all(attempt.cause == "lost" for attempt in future.attempts)
+    assert len(future.attempts) == len(log.read_text())
+    notes = " ".join(error.__notes__)  # type: ignore[attr-defined]
+    assert "kills_its_runner-00000" in notes
+    # The executor is well.
+    assert local.submit(broken, 0).result() == 1
+
+
+def test_a_job_that_is_canceled_through_torc_is_canceled(local: torcflow.Executor) -> None:
+    running, dependent = local.submit(time.sleep, 61), None
+    while not running.running():
+        time.sleep(0.05)
+    dependent = local.submit(broken, running)
+    client = local.client()
+    assert running.job is not None
+    (job,) = client.list_jobs(workflow_id=running.job[0], name=running.job[1])["items"]
+    client.cancel_jobs({"job_ids": [job["id"]]})
+    assert isinstance(running.exception(timeout=60), torcflow.Canceled)
+    error = dependent.exception(timeout=60)
+    assert isinstance(error, torcflow.DependencyFailed) and error.future is running
+
+
+def test_a_workflow_that_is_canceled_with_torc_ends_all_its_calls(local: torcflow.Executor, flow: Path) -> None:
+    futures = [local.submit(time.sleep, 100 + n) for n in range(6)]
+    while not any(future.running() for future in futures):
+        time.sleep(0.05)
+    assert futures[0].job is not None
+    program = os.environ.get("TORC_BIN", "torc")
+    state = os.path.join(local.directory, "torc")
+    subprocess.run([program, "--dir", state, "cancel", str(futures[0].job[0])], check=True, capture_output=True)
+    assert all(isinstance(future.exception(timeout=60), torcflow.Canceled) for future in futures)
+
+
+def test_a_failed_call_is_reproduced_here_with_its_arguments_also_those_of_other_calls(local: torcflow.Executor) -> None:
+    def pick(values: list[int], place: int) -> int:
+        return values[place]
+
+    three = local.submit(lambda: 3)
+    bad = local.submit(pick, [1, 2], three)
+    assert isinstance(bad.exception(), IndexError)
+    with pytest.raises(IndexError) as here:
+        bad.reproduce()
+    assert any(frame.name == "pick" for frame in here.traceback), "the debugger sees the frame of the call"
+
+
+def test_a_call_that_exits_is_an_error_of_the_call(local: torcflow.Executor) -> None:
+    assert isinstance(local.submit(sys.exit, 3).exception(), SystemExit)
+
+
+def test_generators_and_coroutines_are_refused_as_functions_as_well(local: torcflow.Executor) -> None:
+    async def later() -> int:
+        return 1
+
+    for function, remedy in ((numbers, "return a list"), (later, "asyncio.run")):
+        with pytest.raises(torcflow.NotPicklable, match=remedy) as caught:
+            local.submit(function)
+        assert function.__name__ in caught.value.path
+    # One that is made by the call itself is an error of the call.
+    error = local.submit(lambda: (n for n in range(3))).exception()
+    assert isinstance(error, torcflow.NotPicklable) and error.path == "result" and "give a list" in error.reason

@@ -8,6 +8,7 @@ where the last one stopped.
 from __future__ import annotations
 
 import concurrent.futures
+import inspect
 import os
 import pickle
 import re
@@ -151,6 +152,7 @@ class Core:
 
         title = getattr(function, "__name__", type(function).__name__)
         path = [f"function {getattr(function, '__qualname__', title)!r}"]
+        _refuse_lazy(function, path[0])
         try:
             name, modules = _naming.function_name(function)
             pickled = cloudpickle.dumps(function)
@@ -399,6 +401,15 @@ class Core:
 
 
 _alive: weakref.WeakSet[Core] = weakref.WeakSet()
+
+
+def _refuse_lazy(function: Any, path: str) -> None:
+    """Refuses functions whose calls return something that still has to be run: it cannot be sent back."""
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    if flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
+        raise NotPicklable(path, "it is a generator, which cannot be sent to another process; return a list")
+    if flags & inspect.CO_COROUTINE:
+        raise NotPicklable(path, "it is a coroutine, which cannot be sent to another process; call `asyncio.run` in it")
 
 
 def _at_exit() -> None:
