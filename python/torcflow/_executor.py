@@ -111,6 +111,13 @@ class Executor(concurrent.futures.Executor):
         """The address of its server."""
         return None if self._core.backend == "debug" else self._core.engine.server().url
 
+    def page(self) -> str:
+        """A link to the server's page, with a key in it: for you, not for a notebook that you share."""
+        from ._engine import run
+
+        self._core.engine.server()
+        return run(["--dir", self._core.engine.state, "ui", "--no-browser"]).strip()
+
     def client(self) -> Client:
         """A `torcflow.Client` of its server."""
         from ._api import Client
@@ -273,12 +280,15 @@ class Executor(concurrent.futures.Executor):
         """Deletes the stored results; how many there were."""
         return 0 if self._core.backend == "debug" else self._core.store.forget()
 
-    def watch(self, interval: float = 0.5) -> None:
-        """Shows progress until every call has ended: one live display in a notebook, plain lines elsewhere."""
+    def watch(self, interval: float = 0.5, timeout: Optional[float] = None) -> bool:
+        """Shows progress until every call has ended, or for `timeout` seconds; whether they have ended.
+
+        One display that is kept current: HTML in a notebook, a bar of `rich` in a terminal, plain lines elsewhere.
+        """
         from ._display import watch
 
         self._core.hurry()
-        watch(self, interval)
+        return watch(self, interval, timeout)
 
     def _repr_html_(self) -> str:
         from ._display import executor_html
