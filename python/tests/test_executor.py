@@ -236,6 +236,21 @@ def test_a_script_without_shutdown_leaves_no_server(flow: Path, script: Any) -> 
     assert not (flow / "flow/test/torc/server.json").exists()
 
 
+def test_a_question_after_the_end_leaves_no_server(flow: Path, script: Any) -> None:
+    process = script(
+        """
+import torcflow
+with torcflow.Executor("test", backend="local") as ex:
+    future = ex.submit(divmod, 1, 0)
+    error = future.exception()
+print(len(future.attempts), "ZeroDivisionError" in future.why(), "ZeroDivisionError" in future.logs("stderr"))
+"""
+    )
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and output.split() == ["1", "True", "True"], errors
+    assert not (flow / "flow/test/torc/server.json").exists()
+
+
 def test_a_future_can_be_awaited(local: torcflow.Executor) -> None:
     async def both() -> list[int]:
         return list(await asyncio.gather(local.submit(square, 5), asyncio.wrap_future(local.submit(square, 6))))
@@ -284,7 +299,8 @@ def test_map_frame_returns_the_frame_with_results_and_errors(local: torcflow.Exe
     assert [frame["result"][0], frame["result"][2]] == [1, 5]
     table = local.dataframe()
     assert sorted(table["status"]) == ["done", "done", "failed"]
-    assert set(table["function"]) == {"picky"}
+    assert set(table["function"]) == {"picky"} and set(table["attempts"]) == {1}
+    assert (table["seconds"].dropna() >= 0).all() and (table["job_seconds"] > 0).all() and table["host"].notna().all()
 
 
 def test_debug_runs_here(flow: Path) -> None:
