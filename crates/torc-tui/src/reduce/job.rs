@@ -194,10 +194,8 @@ impl State {
             Piece::Before => {}
         }
         log.size = view.size;
-        if !view.text.is_empty() {
-            if piece != Piece::Before {
-                log.ends_with_newline = view.text.ends_with('\n');
-            }
+        if piece != Piece::Before && !view.text.is_empty() {
+            log.ends_with_newline = view.text.ends_with('\n');
         }
         if let Some(target) = log.target.take() {
             let at = log.lines.iter().rposition(|line| line.offset <= target).unwrap_or(0);

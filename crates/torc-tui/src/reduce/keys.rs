@@ -72,9 +72,7 @@ impl State {
             }
             KeyCode::Char('Q') => vec![Effect::Quit],
             KeyCode::Char('q') | KeyCode::Esc => {
-                if self.notice.take().is_some() && code == KeyCode::Esc {
-                    return Vec::new();
-                }
+                self.notice = None;
                 let is_marked = self.jobs.all_marked || !self.jobs.marks.is_empty();
                 if self.job.is_none() && self.view == View::Jobs && is_marked {
                     self.jobs.marks.clear();

@@ -204,6 +204,8 @@ pub struct Column {
     pub is_right: bool,
     /// Columns with a higher number go first when there is no room.
     pub rank: u8,
+    /// Columns that it takes at most of what is left.
+    pub grows: u16,
 }
 
 /// What stands in a cell.
@@ -215,7 +217,7 @@ pub enum Cell {
     Bar(Counts),
 }
 
-/// Columns that fit, with their places: number, x, width. The first takes the room that is left.
+/// Columns that fit, with their places: number, x, width.
 pub fn layout(columns: &[Column], width: u16) -> Vec<(usize, u16, u16)> {
     const GAP: u16 = 2;
     let mut kept: Vec<usize> = (0..columns.len()).collect();
@@ -226,16 +228,13 @@ pub fn layout(columns: &[Column], width: u16) -> Vec<(usize, u16, u16)> {
         let Some(worst) = kept.iter().copied().max_by_key(|at| columns[*at].rank) else { break };
         kept.retain(|at| *at != worst);
     }
-    let spare = width.saturating_sub(needed(&kept));
+    let mut spare = width.saturating_sub(needed(&kept));
     let mut x = 0;
     kept.into_iter()
-        .enumerate()
-        .map(|(place, at)| {
-            let mut own = columns[at].width;
-            if place == 0 {
-                own = (own + spare).min(width);
-            }
-            let begin = x;
+        .map(|at| {
+            let more = spare.min(columns[at].grows);
+            spare -= more;
+            let (begin, own) = (x, (columns[at].width + more).min(width));
             x += own + GAP;
             (at, begin, own)
         })

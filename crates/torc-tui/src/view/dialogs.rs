@@ -71,9 +71,9 @@ pub fn columns(state: &State, cursor: usize, canvas: &mut Canvas<'_>, area: Rect
 pub fn act(dialog: &ActDialog, canvas: &mut Canvas<'_>, area: Rect) {
     let width = area.width.min(84);
     let room = usize::from(width.saturating_sub(4));
-    let lines = act_lines(dialog, canvas, room);
+    let (head, tail) = act_lines(dialog, canvas, room);
     let value_rows = u16::from(dialog.value.is_some());
-    let height = lines.len() as u16 + 2 + value_rows;
+    let height = (head.len() + tail.len()) as u16 + 2 + value_rows;
     let title = match &dialog.plan {
         Some(plan) => format!("{}: {}", acting::title(dialog.action), count(plan.done, "job")),
         None => acting::title(dialog.action).to_owned(),
@@ -85,22 +85,24 @@ pub fn act(dialog: &ActDialog, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.editor(inner, x, 0, value);
         y += 1;
     }
-    // The last lines are the command and the keys: they stay when there is little room.
+    // The command and the keys stay when there is little room.
     let rows = usize::from(inner.height.saturating_sub(y));
-    let keep = lines.len().min(rows);
-    let (head, tail) = lines.split_at(lines.len().saturating_sub(3.min(keep)));
-    let shown = head.iter().take(rows.saturating_sub(tail.len())).chain(tail);
+    let shown = head.iter().take(rows.saturating_sub(tail.len())).chain(&tail);
     for (at, (said, tone)) in shown.enumerate() {
         canvas.line(inner, y + at as u16, said, *tone);
     }
 }
 
-fn act_lines(dialog: &ActDialog, canvas: &Canvas<'_>, room: usize) -> Vec<(String, Tone)> {
-    let mut lines = Vec::new();
-    let mut add = |said: &str, tone: Tone| {
+type Lines = Vec<(String, Tone)>;
+
+/// What an action would do; and the command that does the same, with the keys.
+fn act_lines(dialog: &ActDialog, canvas: &Canvas<'_>, room: usize) -> (Lines, Lines) {
+    let wrapped = |said: &str, tone: Tone| -> Lines {
         let safe = text::line(said);
-        lines.extend(text::wrap(&safe, room).into_iter().map(|row| (row, tone)));
+        text::wrap(&safe, room).into_iter().map(|row| (row, tone)).collect()
     };
+    let mut lines = Vec::new();
+    let mut add = |said: &str, tone: Tone| lines.extend(wrapped(said, tone));
     if let Some(problem) = &dialog.problem {
         add(problem, Tone::Bad);
     }
@@ -108,8 +110,7 @@ fn act_lines(dialog: &ActDialog, canvas: &Canvas<'_>, room: usize) -> Vec<(Strin
         if dialog.problem.is_none() {
             add("asking the server what it would do", Tone::Quiet);
         }
-        add("Esc leaves it", Tone::Key);
-        return lines;
+        return (lines, wrapped("Esc leaves it", Tone::Key));
     };
     add(&format!("{} of {}", grouped(plan.done), count(plan.matched, "job")), Tone::Strong);
     for note in &plan.notes {
@@ -130,7 +131,7 @@ fn act_lines(dialog: &ActDialog, canvas: &Canvas<'_>, room: usize) -> Vec<(Strin
         add(&said, Tone::Quiet);
     }
     add("The same in a terminal:", Tone::Quiet);
-    add(&plan.command, Tone::Strong);
+    let mut last = wrapped(&plan.command, Tone::Strong);
     let copy = if dialog.value.is_some() { "Ctrl-Y" } else { "y" };
     let keys = match (dialog.is_going, plan.done) {
         (true, _) => "the server does it".to_owned(),
@@ -140,6 +141,6 @@ fn act_lines(dialog: &ActDialog, canvas: &Canvas<'_>, room: usize) -> Vec<(Strin
             format!("Enter does it{dot}{copy} copies the command{dot}Esc leaves it")
         }
     };
-    add(&keys, Tone::Key);
-    lines
+    last.extend(wrapped(&keys, Tone::Key));
+    (lines, last)
 }

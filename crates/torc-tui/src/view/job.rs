@@ -134,7 +134,7 @@ fn why(state: &State, place: &JobPlace, width: u16) -> Vec<(String, Tone)> {
         "Asks for {}{}{}, priority {}, family {}",
         format::count(why.job.num_cpus, "CPU"),
         why.job.memory.as_ref().map_or_else(String::new, |m| format!(", {m}")),
-        why.job.runtime.as_ref().map_or_else(String::new, |t| format!(", {t}")),
+        why.job.runtime.as_deref().map_or_else(String::new, |t| format!(", {}", plain_time(t))),
         why.job.priority,
         why.job.family
     );
@@ -161,6 +161,14 @@ fn why(state: &State, place: &JobPlace, width: u16) -> Vec<(String, Tone)> {
     let command = if why.job.command.is_empty() { "(steps)" } else { &why.job.command };
     add(command, "$ ", Tone::Plain);
     lines
+}
+
+/// `PT2H30M` as `2h30m`.
+fn plain_time(text: &str) -> String {
+    match text.strip_prefix('P') {
+        Some(rest) => rest.replace('T', " ").trim().to_lowercase(),
+        None => text.to_owned(),
+    }
 }
 
 fn why_card(state: &State, place: &JobPlace, canvas: &mut Canvas<'_>, area: Rect, top: usize) {

@@ -26,7 +26,12 @@ fn column(shown: Shown, is_wide: bool) -> Column {
         Shown::Family => (12, false, 8),
         Shown::Priority => (8, true, 3),
     };
-    Column { title: shown.title(), width, is_right, rank }
+    let grows = match shown {
+        Shown::Name => 50,
+        Shown::Node | Shown::Family => 12,
+        _ => 0,
+    };
+    Column { title: shown.title(), width, is_right, rank, grows }
 }
 
 pub fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {

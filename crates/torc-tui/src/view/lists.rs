@@ -11,28 +11,28 @@ use torc_model::api::{EventView, FamiliesView, RunnerView, WorkflowView};
 use torc_model::slurm::wire::AllocationView;
 use torc_model::status::{JobStatus, RunnerState};
 
-const fn left(title: &'static str, width: u16, rank: u8) -> Column {
-    Column { title, width, is_right: false, rank }
+const fn left(title: &'static str, width: u16, rank: u8, grows: u16) -> Column {
+    Column { title, width, is_right: false, rank, grows }
 }
 
 const fn right(title: &'static str, width: u16, rank: u8) -> Column {
-    Column { title, width, is_right: true, rank }
+    Column { title, width, is_right: true, rank, grows: 0 }
 }
 
 const RUNNERS: [Column; 8] = [
-    left("Host", 14, 0),
-    left("State", 16, 1),
+    left("Host", 14, 0, 30),
+    left("State", 16, 1, 0),
     right("Running", 7, 2),
     right("CPUs", 5, 3),
     right("Memory", 8, 4),
     right("Since", 15, 6),
     right("Last seen", 20, 5),
-    left("", 24, 7),
+    left("", 12, 7, 60),
 ];
 const ALLOCATIONS: [Column; 6] = [
-    left("Slurm job", 12, 0),
-    left("State", 12, 1),
-    left("Why", 40, 2),
+    left("Slurm job", 12, 0, 8),
+    left("State", 12, 1, 0),
+    left("Why", 24, 2, 60),
     right("Asked", 15, 4),
     right("Started", 15, 3),
     right("Ended", 15, 5),
@@ -180,8 +180,12 @@ fn allocation_cells(state: &State, canvas: &Canvas<'_>, one: &AllocationView) ->
     ]
 }
 
-const EVENTS: [Column; 4] =
-    [left("What", 22, 1), right("When", 15, 0), left("Job", 24, 2), left("Details", 30, 3)];
+const EVENTS: [Column; 4] = [
+    right("When", 15, 2),
+    left("What", 18, 0, 6),
+    left("Job", 16, 1, 24),
+    left("Details", 24, 3, 200),
+];
 
 pub fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let events = &state.events;
@@ -204,30 +208,14 @@ pub fn events(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     if shown.is_empty() {
         return empty(canvas, area, 1, "No events.");
     }
-    // Time first, and the details take the room that is left.
-    let columns = [EVENTS[1], EVENTS[0], EVENTS[2], EVENTS[3]];
-    let mut places = layout(&columns, area.width);
-    if let Some((_, _, spare)) = places.first().copied() {
-        let give = spare - columns[0].width.min(spare);
-        let count = places.len();
-        for (at, place) in places.iter_mut().enumerate() {
-            if at == 0 {
-                place.2 -= give;
-            } else {
-                place.1 -= give;
-            }
-            if at + 1 == count {
-                place.2 += give;
-            }
-        }
-    }
-    canvas.head(area, 1, &columns, &places);
+    let places = layout(&EVENTS, area.width);
+    canvas.head(area, 1, &EVENTS, &places);
     let rows = usize::from(area.height.saturating_sub(2));
     let cursor = events.list.cursor;
     let top = events.list.top.min(cursor).max((cursor + 1).saturating_sub(rows));
     for (at, event) in shown.iter().enumerate().skip(top).take(rows) {
         let y = 2 + (at - top) as u16;
-        canvas.row(area, y, &columns, &places, &event_cells(state, canvas, event));
+        canvas.row(area, y, &EVENTS, &places, &event_cells(state, canvas, event));
         pick(canvas, area, y, at, cursor);
     }
 }
@@ -262,11 +250,11 @@ fn details(data: &serde_json::Value) -> String {
 }
 
 const WORKFLOWS: [Column; 8] = [
-    left("Name", 16, 0),
-    right("Id", 5, 1),
-    left("State", 16, 2),
-    left("", 20, 4),
-    right("Jobs", 17, 3),
+    left("Name", 16, 0, 40),
+    right("Id", 5, 3),
+    left("State", 16, 1, 2),
+    left("", 16, 4, 40),
+    right("Jobs", 17, 2),
     right("Failed", 8, 5),
     right("Time", 12, 7),
     right("Begun", 18, 6),

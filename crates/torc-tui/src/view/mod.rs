@@ -156,7 +156,7 @@ fn head(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         Some(view) => state_text(state, view),
         None => "loading".into(),
     };
-    let number = format!(" #{id}");
+    let number = if view.is_some() { format!(" #{id}") } else { String::new() };
     canvas.pieces(
         area,
         0,

@@ -10,13 +10,17 @@ use torc_model::api::{FailureGroup, FamiliesView};
 use torc_model::status::Adjustable;
 use torc_model::status::{JobStatus, RunnerState};
 
+const fn column(title: &'static str, width: u16, is_right: bool, rank: u8, grows: u16) -> Column {
+    Column { title, width, is_right, rank, grows }
+}
+
 const COLUMNS: [Column; 6] = [
-    Column { title: "Family", width: 16, is_right: false, rank: 0 },
-    Column { title: "Jobs", width: 15, is_right: true, rank: 1 },
-    Column { title: "", width: 20, is_right: false, rank: 2 },
-    Column { title: "Median time", width: 12, is_right: true, rank: 3 },
-    Column { title: "Memory used / asked", width: 19, is_right: true, rank: 5 },
-    Column { title: "Left", width: 12, is_right: true, rank: 4 },
+    column("Family", 16, false, 0, 36),
+    column("Jobs", 15, true, 1, 4),
+    column("", 20, false, 2, 40),
+    column("Median time", 12, true, 3, 4),
+    column("Memory used / asked", 19, true, 5, 4),
+    column("Left", 14, true, 4, 0),
 ];
 
 pub fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
@@ -51,15 +55,23 @@ pub fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
 /// The numbers of the bar, in rows as they fit. How many rows.
 fn legend(state: &State, view: &FamiliesView, canvas: &mut Canvas<'_>, area: Rect, y: u16) -> u16 {
     let counts = &state.overview.counts;
-    let mut x = canvas.put(area, 0, y, &count(view.total, "job"), canvas.style(Tone::Strong));
+    let total = count(view.total, "job");
+    let mut parts: Vec<(JobStatus, String)> = format::BAR_ORDER
+        .into_iter()
+        .filter(|status| counts[*status as usize] > 0)
+        .map(|status| {
+            let (sign, number) = (canvas.theme.sign(status), grouped(counts[status as usize]));
+            (status, format!("{sign} {number} {}", format::word(status)))
+        })
+        .collect();
+    let width: usize = parts.iter().map(|(_, said)| crate::text::width(said) + 3).sum();
+    // With little room what is bad comes first, because what comes last does not fit.
+    if width + total.len() > usize::from(area.width) * 2 - 10 {
+        parts.reverse();
+    }
+    let mut x = canvas.put(area, 0, y, &total, canvas.style(Tone::Strong));
     let mut rows = 1;
-    for status in format::BAR_ORDER {
-        let number = counts[status as usize];
-        if number == 0 {
-            continue;
-        }
-        let said =
-            format!("{} {} {}", canvas.theme.sign(status), grouped(number), format::word(status));
+    for (status, said) in parts {
         if usize::from(x) + 3 + crate::text::width(&said) > usize::from(area.width) {
             if rows == 2 {
                 break;

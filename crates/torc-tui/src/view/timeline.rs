@@ -139,10 +139,34 @@ fn letter(family: u16) -> String {
 /// Rows of the legend and of where the time went.
 fn went_rows(state: &State, area: Rect) -> u16 {
     let current = u16::from(state.timeline.current.is_some());
-    match (&state.timeline.path, area.height >= 14) {
-        (Some(_), true) => 3 + current,
-        _ => 1 + current,
-    }
+    let rows = if area.height >= 14 { went(state, area.width).len() } else { 0 };
+    1 + current + rows as u16
+}
+
+/// Where the time went, in lines of a width.
+fn went(state: &State, width: u16) -> Vec<String> {
+    let Some(path) = &state.timeline.path else { return Vec::new() };
+    let cpus = state.overview.families.as_ref().map_or(0, |view| view.cpus);
+    let bound = match cpus {
+        0 => String::new(),
+        n => format!(
+            ", nor than {} with {}",
+            format::duration(path.seconds.max(path.work_cpu_seconds / n as f64)),
+            count(n, "CPU")
+        ),
+    };
+    let lost = match path.lost_seconds > 0.5 {
+        true => format!(" {} went into attempts that failed.", format::duration(path.lost_seconds)),
+        false => String::new(),
+    };
+    let said = format!(
+        "Took {}. It could not be faster than {} with any number of CPUs ({} in a row){bound}.{lost} A job waited {} on average.",
+        format::duration(path.elapsed_seconds),
+        format::duration(path.seconds),
+        count(path.length, "job"),
+        format::duration(path.waited_seconds)
+    );
+    crate::text::wrap(&said, usize::from(width))
 }
 
 fn foot(state: &State, bars: &Bars, canvas: &mut Canvas<'_>, area: Rect, y: u16, rows: u16) {
@@ -173,29 +197,8 @@ fn foot(state: &State, bars: &Bars, canvas: &mut Canvas<'_>, area: Rect, y: u16,
     x = canvas.put(area, x, at, &sign, canvas.style(Tone::Bad));
     canvas.put(area, x, at, " failed", quiet);
     at += 1;
-    let (Some(path), true) = (&state.timeline.path, rows >= 3) else { return };
-    let cpus = families.map_or(0, |view| view.cpus);
-    let bound = match cpus {
-        0 => String::new(),
-        n => format!(
-            ", nor than {} with {}",
-            format::duration(path.seconds.max(path.work_cpu_seconds / n as f64)),
-            count(n, "CPU")
-        ),
-    };
-    let lost = match path.lost_seconds > 0.5 {
-        true => format!(" {} went into attempts that failed.", format::duration(path.lost_seconds)),
-        false => String::new(),
-    };
-    let said = format!(
-        "Took {}. It could not be faster than {} with any number of CPUs ({} in a row){bound}.{lost} A job waited {} on average.",
-        format::duration(path.elapsed_seconds),
-        format::duration(path.seconds),
-        count(path.length, "job"),
-        format::duration(path.waited_seconds)
-    );
-    for row in crate::text::wrap(&said, usize::from(area.width)).iter().take(2) {
-        canvas.line(area, at, row, Tone::Quiet);
+    for row in went(state, area.width) {
+        canvas.line(area, at, &row, Tone::Quiet);
         at += 1;
     }
 }
