@@ -7,7 +7,7 @@ the storage was down when a job failed. Outages are read from a file with lines 
     storage 2026-03-01T10:00 2026-03-01T11:30
 
 named by SITE_OUTAGES (default: outages.txt beside this file). Answers are built from these fields only: a server for
-agents must not hand on text that somebody else can write.
+agents must not hand on text that another user can write.
 """
 
 import datetime

@@ -352,13 +352,13 @@ class Client(ClientBase):
         """Lists an endpoint's newest deliveries."""
         return cast('types.Page_DeliveryView', self._connection.request("GET", f"/webhooks/{_quote(id)}/deliveries", {"state": state}))
 
-    def list_workflows(self, *, name: str | None = None, user: str | None = None, project: str | None = None, search: str | None = None, is_archived: bool | None = None, include_archived: bool | None = None, offset: int | None = None, limit: int | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> types.Page_WorkflowView:
+    def list_workflows(self, *, name: str | None = None, user: str | None = None, project: str | None = None, search: str | None = None, is_archived: bool | None = None, include_archived: bool | None = None, include_progress: bool | None = None, offset: int | None = None, limit: int | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> types.Page_WorkflowView:
         """Lists workflows."""
-        return cast('types.Page_WorkflowView', self._connection.request("GET", "/workflows", {"name": name, "user": user, "project": project, "search": search, "is_archived": is_archived, "include_archived": include_archived, "offset": offset, "limit": limit, "sort_by": sort_by, "reverse_sort": reverse_sort}))
+        return cast('types.Page_WorkflowView', self._connection.request("GET", "/workflows", {"name": name, "user": user, "project": project, "search": search, "is_archived": is_archived, "include_archived": include_archived, "include_progress": include_progress, "offset": offset, "limit": limit, "sort_by": sort_by, "reverse_sort": reverse_sort}))
 
-    def iter_workflows(self, *, name: str | None = None, user: str | None = None, project: str | None = None, search: str | None = None, is_archived: bool | None = None, include_archived: bool | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> Iterator[types.WorkflowView]:
+    def iter_workflows(self, *, name: str | None = None, user: str | None = None, project: str | None = None, search: str | None = None, is_archived: bool | None = None, include_archived: bool | None = None, include_progress: bool | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> Iterator[types.WorkflowView]:
         """Every item of `list_workflows`, page after page."""
-        return self._pages(lambda start: self.list_workflows(name=name, user=user, project=project, search=search, is_archived=is_archived, include_archived=include_archived, sort_by=sort_by, reverse_sort=reverse_sort, offset=start, limit=PAGE), False)
+        return self._pages(lambda start: self.list_workflows(name=name, user=user, project=project, search=search, is_archived=is_archived, include_archived=include_archived, include_progress=include_progress, sort_by=sort_by, reverse_sort=reverse_sort, offset=start, limit=PAGE), False)
 
     def create_workflow(self, body: types.CreateWorkflow) -> types.WorkflowCreated:
         """Creates a workflow from a spec, in one transaction."""
@@ -513,3 +513,7 @@ class Client(ClientBase):
     def get_timeline(self, id: int, *, run_id: int | None = None, after: int | None = None) -> bytes:
         """Attempts over time, as columns of little-endian numbers."""
         return cast('bytes', self._connection.request("GET", f"/workflows/{_quote(id)}/timeline", {"run_id": run_id, "after": after}))
+
+    def get_workflow_why(self, id: int) -> types.WorkflowWhyView:
+        """Why the jobs of a workflow that have not ended are where they are, grouped by reason."""
+        return cast('types.WorkflowWhyView', self._connection.request("GET", f"/workflows/{_quote(id)}/why"))

@@ -536,6 +536,7 @@ class LastAttempt(TypedDict):
     hostname: NotRequired[str | None]
     memory_bytes: NotRequired[int | None]
     peak_memory_bytes: NotRequired[int | None]
+    pid: NotRequired[int | None]
     run_id: int
     started_ms: NotRequired[int | None]
 class LimitView(TypedDict):
@@ -1143,6 +1144,13 @@ class UserDataView(TypedDict):
     name: str
     workflow_id: WorkflowId
 Verdict = Literal['retry', 'fail']
+class WaitGroup(TypedDict):
+    hints: list[str]
+    jobs: int
+    sample: JobId
+    sample_name: str
+    status: JobStatus
+    summary: str
 class WebhookView(TypedDict):
     allow_private: bool
     created_ms: int
@@ -1169,6 +1177,12 @@ class WorkflowCreated(TypedDict):
     run_id: int
     warnings: list[str]
 WorkflowId = int
+class WorkflowProgress(TypedDict):
+    active_runners: int
+    counts: dict[str, int]
+    is_complete: bool
+    last_end_ms: NotRequired[int | None]
+    started_ms: NotRequired[int | None]
 class WorkflowView(TypedDict):
     created_ms: int
     description: NotRequired[str | None]
@@ -1179,9 +1193,14 @@ class WorkflowView(TypedDict):
     job_count: int
     metadata: NotRequired[Any]
     name: str
+    progress: NotRequired[WorkflowProgress | None]
     project: NotRequired[str | None]
     revision: NotRequired[int]
     run_id: int
     spec_path: NotRequired[str | None]
     use_pending_failed: bool
     user: str
+class WorkflowWhyView(TypedDict):
+    left_out: int
+    waiting: list[WaitGroup]
+    workflow_id: WorkflowId

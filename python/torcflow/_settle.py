@@ -90,16 +90,9 @@ class Settler:
 
     def check(self, batch: Batch) -> None:
         """Asks the server about the jobs of a batch: what failed is recovered or told, what died is started again."""
-        try:
-            if batch.mine or self.core.store.has_batch(batch.id):
-                self._check(batch)
-                return
-        except FileNotFoundError:
-            if batch.mine or self.core.store.has_batch(batch.id):
-                raise
-        self._ended_elsewhere(batch)
-
-    def _check(self, batch: Batch) -> None:
+        if not batch.mine and not self.core.store.has_batch(batch.id):
+            self._ended_elsewhere(batch)
+            return
         connection = self.sender.create(batch)
         if connection is None:
             return

@@ -391,8 +391,13 @@ pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> Error {
         Err(_) => {
             let text: String =
                 String::from_utf8_lossy(&body[..body.len().min(400)]).trim().to_string();
-            let message =
-                if text.is_empty() { format!("the server answered {status}") } else { text };
+            // Pages are for browsers: a Torc server answers refusals in JSON.
+            let message = match text.is_empty() || text.starts_with('<') {
+                true => format!(
+                    "the server answered {status}, not as a Torc server does; is the address right?"
+                ),
+                false => text,
+            };
             ErrorInfo { code: format!("http_{}", status.as_u16()), message, ..ErrorInfo::default() }
         }
     };

@@ -237,6 +237,11 @@ impl Client {
         self.get(&format!("/jobs/{id}/why")).await
     }
 
+    /// Why the jobs of a workflow that have not ended are where they are.
+    pub async fn why_workflow(&self, id: WorkflowId) -> Result<WorkflowWhyView, Error> {
+        self.get(&format!("/workflows/{id}/why")).await
+    }
+
     /// Tries a job again, as a new attempt.
     pub async fn retry_job(
         &self,

@@ -191,6 +191,8 @@ pub enum RunnerEvent {
         cause: Option<Cause>,
         /// What a person should read.
         error: Option<String>,
+        /// The last line that a failed attempt wrote to standard error.
+        last_line: Option<String>,
         /// How long it ran.
         seconds: f64,
     },

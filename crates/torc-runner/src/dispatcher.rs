@@ -565,6 +565,7 @@ impl Dispatcher {
                     .map(|error| format!("the recovery script failed: {error}")),
                 _ => report.error.clone(),
             },
+            last_line: last_line(&report),
             seconds: report.exec_seconds,
         }));
         if !active.is_ours {
@@ -884,6 +885,15 @@ impl Dispatcher {
         out.push(Effect::Goodbye(Goodbye { reason: told, cause }));
         self.phase = Phase::Leaving(reason, false);
     }
+}
+
+/// The last line that a failed attempt wrote to standard error. Successes have no tail, so that
+/// nothing is copied for them.
+fn last_line(report: &CompletionReport) -> Option<String> {
+    let lines = report.stderr_tail.as_deref()?.lines();
+    // Lines of steps that we wrote ourselves say what the failure says already.
+    let is_said = |line: &&str| !line.is_empty() && !line.starts_with("[torc] ");
+    lines.map(str::trim).rfind(is_said).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -301,7 +301,7 @@ impl Executor {
         self.supervisor.kill(&ids, reason, now);
     }
 
-    /// The name of the next process, which tells everybody who reads its mark whose it is.
+    /// The name of the next process, by which a reader of its mark knows whose it is.
     fn take_id(&mut self, attempt: Option<AttemptId>) -> u64 {
         let count = self.process_count;
         self.process_count += 1;

@@ -61,4 +61,4 @@ pub use error::Error;
 pub use machine::detect as detect_capacity;
 pub use runner::Runner;
 pub use steps::{LocalRun, run_locally};
-pub use sys::prefer_short_turns;
+pub use sys::{die_of_interrupt, prefer_short_turns};

@@ -44,6 +44,16 @@ pub enum Reap {
     NoChild,
 }
 
+/// Ends this process by SIGINT, as if it had never handled it. A shell leaves a loop only when its
+/// command died of the signal: an exit code of 130 does not tell bash that.
+pub fn die_of_interrupt() {
+    // SAFETY: both calls take plain numbers. The process ends here, so that no handler is missed.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_DFL);
+        libc::raise(libc::SIGINT);
+    }
+}
+
 /// Reaps the child `pid`, without waiting.
 pub fn reap(pid: i32) -> Reap {
     wait4(pid)

@@ -101,7 +101,7 @@ async fn resolve(host: &str, port: u16, allow_private: bool) -> Result<SocketAdd
 }
 
 /// Not loopback, private, link-local, shared, reserved, multicast or unspecified.
-fn is_public(ip: IpAddr) -> bool {
+pub fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {
             let [a, b, ..] = ip.octets();

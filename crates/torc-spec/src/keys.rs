@@ -260,12 +260,12 @@ pub static WORKFLOW: Object = Object {
         field(
             "disown_seconds",
             Shape::Int(60, MONTH),
-            "A silent runner without proof of death is given up after this long.",
+            "A silent runner without proof of death is given up after this long; 43200 (12 hours) unless set.",
         ),
         field(
             "classification_threshold",
             Shape::Number(0.0, 1.0),
-            "An agent's verdict below this confidence waits for a person.",
+            "An agent's verdict below this confidence waits for a person; 0.8 unless set.",
         ),
         field(
             "agent",
@@ -278,7 +278,7 @@ pub static WORKFLOW: Object = Object {
         field(
             "compute_node_wait_for_new_jobs_seconds",
             Shape::Int(0, MONTH),
-            "A runner in an allocation leaves after this long without work.",
+            "A runner in an allocation leaves after this long without work; 90 unless set.",
         ),
         field(
             "compute_node_ignore_workflow_completion",
@@ -288,12 +288,12 @@ pub static WORKFLOW: Object = Object {
         field(
             "compute_node_wait_for_healthy_database_minutes",
             Shape::Int(0, 100_000),
-            "How long a runner keeps trying to reach the server.",
+            "How long a runner keeps trying to reach the server; 20 unless set.",
         ),
         field(
             "compute_node_min_time_for_new_jobs_seconds",
             Shape::Int(0, MONTH),
-            "A runner takes no new job when less time than this is left.",
+            "A runner takes no new job when less time than this is left; 300 unless set.",
         ),
         field(
             "compute_node_expiration_buffer_seconds",
@@ -428,7 +428,7 @@ pub static JOB: Object = Object {
         field(
             "retries",
             Shape::Int(0, 999_999),
-            "How often it starts again after a failure that no rule of its failure handler matches.",
+            "How often it starts again after a failure that no rule of its failure handler matches; 0 unless set.",
         ),
         field("scheduler", Shape::Name, "Slurm scheduler that gets its nodes, by name.")
             .alias(&["scheduler_name"]),
@@ -615,7 +615,7 @@ static BACKOFF: Object = Object {
             .alias(&["delay"]),
         field("factor", Shape::Number(1.0, 1000.0), "Growth per retry; 2 unless set."),
         field("max_seconds", Shape::Seconds, "Longest wait.").alias(&["max", "max_delay"]),
-        field("jitter", Shape::Number(0.0, 1.0), "0.1 spreads the wait over 90 % to 110 %."),
+        field("jitter", Shape::Number(0.0, 1.0), "0.1 spreads the wait over 90% to 110%."),
     ],
 };
 
@@ -642,7 +642,11 @@ static RESOURCE_MONITOR: Object = Object {
     fields: &[
         field("enabled", Shape::Bool, "Record peaks and averages; true unless set."),
         field("granularity", GRANULARITY, "`time_series` keeps every sample as well."),
-        field("sample_interval_seconds", Shape::Number(0.1, 86_400.0), "Time between samples."),
+        field(
+            "sample_interval_seconds",
+            Shape::Number(0.1, 86_400.0),
+            "Time between samples; 5 unless set.",
+        ),
         field(
             "jobs",
             Shape::Object(&MONITOR_JOBS),

@@ -21,6 +21,7 @@ mod packed;
 mod plan;
 mod read;
 mod recovery;
+pub mod reference;
 mod render;
 mod schema;
 mod shell;

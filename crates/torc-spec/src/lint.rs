@@ -172,7 +172,8 @@ impl Lint<'_> {
                     format!("{} {what} never used: {}", untouched.len(), list(&untouched));
                 self.found.push(Diagnostic::warning(message));
             }
-            if !unread.is_empty() {
+            // A file that no job reads is what the workflow is for.
+            if !unread.is_empty() && what != "file" {
                 let message =
                     format!("{} {what} written that no job reads: {}", unread.len(), list(&unread));
                 self.found.push(Diagnostic::note(message));

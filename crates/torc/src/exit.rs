@@ -11,6 +11,8 @@ pub enum Exit {
     Usage = 2,
     /// The server could not be reached, or could not answer.
     Unreachable = 3,
+    /// The user pressed Ctrl-C: 128 and the number of SIGINT, as shells report it.
+    Interrupted = 130,
 }
 
 impl From<Exit> for std::process::ExitCode {

@@ -10,6 +10,7 @@ mod exit;
 mod output;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -25,11 +26,16 @@ fn main() -> ExitCode {
         torc_runner::guard::watch();
         return ExitCode::SUCCESS;
     }
+    cli::answer_completion();
     torc_model::recovery::Rules::read_site_with(cli::site_rules);
     let exit = cli::Cli::read(arguments()).execute().unwrap_or_else(|error| {
         output::error(&error);
         error.exit()
     });
+    // In a terminal there is a shell above us that asks what we died of.
+    if exit == exit::Exit::Interrupted && std::io::stderr().is_terminal() {
+        torc_runner::die_of_interrupt();
+    }
     exit.into()
 }
 

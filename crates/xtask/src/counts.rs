@@ -51,7 +51,7 @@ impl Args {
             let count = count(&program, name, few, many)?;
             let change = known.get(name).map(|old| count as f64 / *old as f64 - 1.0);
             let change_text =
-                change.map_or("new".into(), |change| format!("{:+.1} %", change * 100.0));
+                change.map_or("new".into(), |change| format!("{:+.1}%", change * 100.0));
             println!(
                 "{name:<10} {:>10.2} million instructions, {change_text:>8}: {about}",
                 count as f64 / 1e6
@@ -67,7 +67,7 @@ impl Args {
         } else if !longer.is_empty() {
             let percent = TOLERANCE * 100.0;
             let paths = longer.join(", ");
-            return Err(format!("more than {percent} % longer than recorded, or not recorded: {paths}\nhint: if it has to be so, `cargo xtask counts --update` and say why").into());
+            return Err(format!("more than {percent}% longer than recorded, or not recorded: {paths}\nhint: if it has to be so, `cargo xtask counts --update` and say why").into());
         }
         Ok(())
     }

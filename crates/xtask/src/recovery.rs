@@ -91,11 +91,11 @@ impl Args {
         let with_kind: Vec<_> =
             cases.iter().zip(&own).filter(|(c, _)| !c.kinds.is_empty()).collect();
         let right = with_kind.iter().filter(|(c, a)| a.kind.is_some_and(|k| c.kinds.contains(&k)));
-        println!("\nkind right {:.1} %", 100.0 * right.count() as f64 / with_kind.len() as f64);
+        println!("\nkind right {:.1}%", 100.0 * right.count() as f64 / with_kind.len() as f64);
         let right_action = |c: &Case, a: &Answer| a.action == c.truth;
         let pairs: Vec<(f64, bool)> =
             cases.iter().zip(&own).map(|(c, a)| (a.confidence, right_action(c, a))).collect();
-        println!("calibration error against the action {:.1} %", 100.0 * calibration(&pairs));
+        println!("calibration error against the action {:.1}%", 100.0 * calibration(&pairs));
         if self.verbose {
             for (case, answer) in cases.iter().zip(&own) {
                 let kind = answer.kind.map_or("-", Kind::as_str);

@@ -225,6 +225,34 @@ pub struct WhyView {
     pub hints: Vec<String>,
 }
 
+/// Why a workflow is where it is: the card of `torc why` without a job.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowWhyView {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Jobs that have not ended, by the reason why; the most frequent first.
+    pub waiting: Vec<WaitGroup>,
+    /// Groups that were left out.
+    pub left_out: i64,
+}
+
+/// Jobs that wait for the same reason.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WaitGroup {
+    /// Their status.
+    pub status: JobStatus,
+    /// How many.
+    pub jobs: i64,
+    /// Why they are there, as said of one of them.
+    pub summary: String,
+    /// What to do about it, one sentence each.
+    pub hints: Vec<String>,
+    /// One of them.
+    pub sample: JobId,
+    /// Its name.
+    pub sample_name: String,
+}
+
 /// Changes a job; absent fields stay.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]

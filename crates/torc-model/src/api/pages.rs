@@ -450,6 +450,9 @@ pub struct LastAttempt {
     pub memory_bytes: Option<i64>,
     /// Its host.
     pub hostname: Option<String>,
+    /// Its process group there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i64>,
     /// Why it failed.
     pub cause: Option<Cause>,
 }

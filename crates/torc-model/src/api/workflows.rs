@@ -44,6 +44,24 @@ pub struct WorkflowView {
     pub use_pending_failed: bool,
     /// Number of jobs.
     pub job_count: i64,
+    /// How far it is (only in lists that ask for it).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<WorkflowProgress>,
+}
+
+/// How far a workflow is, in short.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowProgress {
+    /// Every job is final.
+    pub is_complete: bool,
+    /// Jobs per status that occurs.
+    pub counts: BTreeMap<String, i64>,
+    /// Runners that are there.
+    pub active_runners: i64,
+    /// The run began at, ms since 1970.
+    pub started_ms: Option<i64>,
+    /// The last attempt ended at.
+    pub last_end_ms: Option<i64>,
 }
 
 /// A workflow's progress.

@@ -119,8 +119,8 @@ const CASES: &[Case] = &[
             "the machine's count of out-of-memory kills rose when it died of SIGKILL",
         )],
     )),
-    acting(with_memory(killed("SIGKILL at 99 % of its memory", Kind::Oom, 9, ""), 507, 512)),
-    acting(with_memory(killed("SIGKILL at 20 % of its memory", Kind::Killed, 9, ""), 100, 512)),
+    acting(with_memory(killed("SIGKILL at 99% of its memory", Kind::Oom, 9, ""), 507, 512)),
+    acting(with_memory(killed("SIGKILL at 20% of its memory", Kind::Killed, 9, ""), 100, 512)),
     acting(killed("SIGKILL, memory not known", Kind::Killed, 9, "")),
     acting(with_memory(
         exit(
@@ -218,11 +218,11 @@ const CASES: &[Case] = &[
         60,
     )),
     with_time(
-        exit("fails by itself at 95 % of its runtime", Kind::ProgramError, 1, KEY_ERROR),
+        exit("fails by itself at 95% of its runtime", Kind::ProgramError, 1, KEY_ERROR),
         57.0,
         60,
     ),
-    with_time(exit("fails silently at 95 % of its runtime", Kind::Unknown, 1, ""), 57.0, 60),
+    with_time(exit("fails silently at 95% of its runtime", Kind::Unknown, 1, ""), 57.0, 60),
     acting(told(
         "its allocation's walltime",
         Kind::Walltime,

@@ -82,7 +82,7 @@ pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
         } else if !cut && had > SMALL_MEMORY && (fits.0 as f64) < had as f64 * TOO_HIGH {
             summary.suggested_memory = Some(fits.to_string());
             summary.notes.push(format!(
-                "needs at most {:.0} % of its memory",
+                "needs at most {:.0}% of its memory",
                 peak as f64 / had as f64 * 100.0
             ));
         }
@@ -96,10 +96,9 @@ pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
                 .push(format!("ran longer than the {} it asked for", Runtime(had).friendly()));
         } else if !cut && had > SHORT_RUNTIME && (fits.0 as f64) < had as f64 * TOO_HIGH {
             summary.suggested_runtime = Some(Runtime(fits.0.max(SHORT_RUNTIME)).to_string());
-            summary.notes.push(format!(
-                "needs at most {:.0} % of its runtime",
-                longest / had as f64 * 100.0
-            ));
+            summary
+                .notes
+                .push(format!("needs at most {:.0}% of its runtime", longest / had as f64 * 100.0));
         }
     }
     if let Some(cpu) = cpu {

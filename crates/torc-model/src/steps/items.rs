@@ -30,7 +30,7 @@ pub struct MapSettings {
     /// At once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// Failed items that the map bears.
+    /// Failed items that the map tolerates.
     #[serde(skip_serializing_if = "Tolerate::is_default")]
     pub tolerate: Tolerate,
     /// Items that have not started are canceled once too many have failed.
@@ -108,7 +108,7 @@ impl Default for Source {
     }
 }
 
-/// How many failed items a map bears.
+/// How many failed items a map tolerates.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Tolerate {
     /// So many.

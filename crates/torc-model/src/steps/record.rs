@@ -53,7 +53,11 @@ impl From<ErrorKind> for EndDetail {
 /// What people read about the step that failed an attempt.
 pub fn failure_line(step: &str, kind: ErrorKind, code: i64, message: &str) -> String {
     let last = message.lines().last().unwrap_or_default();
-    format!("step `{step}` failed ({} {code}): {last}", kind.as_str())
+    match kind {
+        // The message of an exit says only its code again.
+        ErrorKind::Exit => format!("step `{step}` failed with exit code {code}"),
+        _ => format!("step `{step}` failed ({} {code}): {last}", kind.as_str()),
+    }
 }
 
 /// One try of one step, or what a step came to.

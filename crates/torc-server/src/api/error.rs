@@ -55,7 +55,10 @@ impl ApiError {
     /// No token, or an invalid one.
     pub fn unauthorized(message: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthorized, message)
-            .hint("send `Authorization: Bearer TOKEN`; `torc server token` prints the token")
+            .hint(
+                "`torc server token` on the server's machine prints the token, for `--token-file`; other clients send it as \
+                 `Authorization: Bearer TOKEN`",
+            )
     }
 
     /// A good token, but not for this.

@@ -106,6 +106,7 @@ pub(super) fn table() -> Vec<Route> {
         route!(jobs::retry_job),
         route!(jobs::spawn_jobs),
         route!(why::get_why),
+        route!(why::get_workflow_why),
         route!(logs::get_logs),
         route!(log_search::search_logs),
         route!(act::act),

@@ -7,11 +7,12 @@ use super::error::ApiError;
 use super::extract::Path;
 use super::openapi::Refusals;
 use super::{Answer, App};
+use crate::store::WaitingJobs;
 use crate::store::read::Paging;
 use axum::extract::State;
 use torc_engine::Explanation;
-use torc_model::api::{AttemptView, JobView, WhyView};
-use torc_model::ids::JobId;
+use torc_model::api::{AttemptView, JobView, WaitGroup, WhyView, WorkflowWhyView};
+use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{Action, Diagnosis, Facts, RecoverJob, diagnose};
 use torc_model::status::{AttemptState, Cause, JobStatus, Origin, StatusReason};
 
@@ -98,6 +99,41 @@ pub async fn get_why(
     Ok(Json(WhyView { summary, details, hints, attempt, job, diagnosis, remedy, adjustments }))
 }
 
+/// Why the jobs of a workflow that have not ended are where they are, grouped by reason.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/why",
+    operation_id = "get_workflow_why",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow.")),
+    responses((status = 200, description = "What waits, and why.", body = WorkflowWhyView), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn get_workflow_why(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> Answer<WorkflowWhyView> {
+    let workflow_id = WorkflowId(id);
+    caller.check(workflow_id)?;
+    let waiting = app.store().explain_workflow(workflow_id).await?;
+    let names = app
+        .reader()
+        .names_of_jobs(waiting.groups.iter().map(|group| group.sample).collect())
+        .await?;
+    let group = |group: WaitingJobs| WaitGroup {
+        status: group.status,
+        jobs: group.count,
+        summary: group.explanation.summary,
+        hints: group.explanation.hints,
+        sample_name: names.get(&group.sample).cloned().unwrap_or_default(),
+        sample: group.sample,
+    };
+    let left_out = waiting.left_out;
+    let waiting = waiting.groups.into_iter().map(group).collect();
+    Ok(Json(WorkflowWhyView { workflow_id, waiting, left_out }))
+}
+
 /// How many attempts of the last one's run failed before it. An attempt that saved its state to go
 /// on did not.
 async fn count_failures(app: &App, last: &AttemptView) -> Result<usize, ApiError> {
@@ -136,13 +172,18 @@ fn ending(attempt: &AttemptView) -> Vec<String> {
     if attempt.state.is_live() || attempt.state == AttemptState::Completed {
         return Vec::new();
     }
-    let mut line =
-        format!("attempt {} of run {} is {}", attempt.attempt_id, attempt.run_id, attempt.state);
-    if let Some(cause) = attempt.cause {
-        line += &format!(", cause {cause}");
-    }
-    if let Some(code) = attempt.return_code {
-        line += &format!(", return code {code}");
+    let state = match attempt.state {
+        AttemptState::Failed => "failed".to_owned(),
+        AttemptState::Terminated => "was stopped at a limit".to_owned(),
+        AttemptState::Canceled => "was canceled".to_owned(),
+        other => other.to_string(),
+    };
+    let mut line = format!("attempt {} of run {} {state}", attempt.attempt_id, attempt.run_id);
+    match (attempt.cause, attempt.return_code) {
+        (Some(Cause::Exit) | None, Some(code)) => line += &format!(" (exit code {code})"),
+        (Some(cause), Some(code)) => line += &format!(" ({cause}, code {code})"),
+        (Some(cause), None) => line += &format!(" ({cause})"),
+        (None, None) => {}
     }
     // Which step it was is not in its exit code.
     let step = attempt.steps.as_ref().and(attempt.error.clone());

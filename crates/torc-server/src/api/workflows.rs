@@ -37,6 +37,8 @@ list_query! {
         is_archived: Option<bool>,
         /// Archived ones as well.
         include_archived: Option<bool>,
+        /// Say how far each of them is.
+        include_progress: Option<bool>,
     }
 }
 
@@ -65,7 +67,16 @@ pub async fn list_workflows(
         search: query.search,
         is_archived: query.is_archived.or(hidden.then_some(false)),
     };
-    Ok(Json(app.reader().list_workflows(filter, paging).await?))
+    let mut page = app.reader().list_workflows(filter, paging).await?;
+    if query.include_progress.unwrap_or_default() {
+        let known = |w: &WorkflowView| (w.id, app.store().progress(w.id).map(|(known, _)| known));
+        let ids = page.items.iter().map(known).collect();
+        let progress = app.reader().workflow_progress(ids).await?;
+        for (workflow, progress) in page.items.iter_mut().zip(progress) {
+            workflow.progress = Some(progress);
+        }
+    }
+    Ok(Json(page))
 }
 
 /// Creates a workflow from a spec, in one transaction.

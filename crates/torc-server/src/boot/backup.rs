@@ -11,7 +11,10 @@ use std::path::Path;
 pub fn backup(database: &Path, destination: &Path) -> Result<(), StartError> {
     let failed = |source| StartError::Database { doing: "open", database: database.into(), source };
     if destination.symlink_metadata().is_ok() {
-        let source = io::ErrorKind::AlreadyExists.into();
+        let source = io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file is there already, and a backup never replaces one",
+        );
         return Err(StartError::Io { doing: "write the backup", path: destination.into(), source });
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

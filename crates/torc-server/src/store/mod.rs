@@ -51,6 +51,7 @@ pub(crate) use load::runner_tag;
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;
 pub use webhooks::Due as DueDelivery;
+pub use why::{Waiting, WaitingJobs};
 pub use writer::Progress;
 
 use crate::slow_files;
@@ -372,6 +373,11 @@ impl Store {
     /// Why a job is where it is, by the code that schedules.
     pub async fn explain(&self, job: JobId) -> Result<Explanation, Refusal> {
         self.writer.call(move |tx| why::explain(tx, job)).await
+    }
+
+    /// Why the jobs of a workflow that have not ended are where they are, grouped by reason.
+    pub async fn explain_workflow(&self, id: WorkflowId) -> Result<why::Waiting, Refusal> {
+        self.writer.call(move |tx| why::explain_workflow(tx, id)).await
     }
 
     /// Recovery: ends what dead runners held, repairs rows, expires reservations. At boot before

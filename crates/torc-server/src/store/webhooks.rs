@@ -5,6 +5,7 @@ use super::persist::json;
 use super::read::page;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
+use crate::courier;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use torc_model::api::{CreateWebhook, DeliveryView, EventView, WebhookView};
@@ -24,7 +25,7 @@ pub const EVENTS: [&str; 6] = [
 
 /// Waits between tries, in seconds. After the last one the delivery is dead until a user asks for
 /// it again.
-const BACKOFF_SECONDS: [i64; 6] = [5, 15, 45, 135, 405, 1215];
+pub const BACKOFF_SECONDS: [i64; 6] = [5, 15, 45, 135, 405, 1215];
 
 /// An endpoint, as far as the outbox needs it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -121,11 +122,16 @@ fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Result<S
             .optional()?,
         None => None,
     };
+    let workflow_name: Option<String> = db
+        .prepare_cached("SELECT name FROM workflow WHERE id = ?1")?
+        .query_row([event.workflow_id.0], |row| row.get(0))
+        .optional()?;
     let body = json!({
         "event": name,
         "event_id": event.id,
         "timestamp_ms": event.timestamp_ms,
         "workflow_id": event.workflow_id,
+        "workflow_name": workflow_name,
         "job_id": event.job_id,
         "job_name": job_name,
         "run_id": data.get("run_id"),
@@ -182,6 +188,12 @@ fn check(new: &CreateWebhook) -> Result<(), Refusal> {
         let message = "the URL holds a user or a password, which would be shown to others";
         return Err(Refusal::invalid("url", message)
             .hint("leave it out: deliveries are signed with the webhook's secret"));
+    }
+    // What the courier would refuse at every try is refused at once.
+    let address = uri.host().and_then(|host| host.trim_matches(['[', ']']).parse().ok());
+    if let Some(address) = address.filter(|ip| !new.allow_private && !courier::is_public(*ip)) {
+        return Err(Refusal::invalid("url", format!("`{address}` is not a public address"))
+            .hint("for a program of your own beside the server say `--allow-private`"));
     }
     match (uri.scheme_str(), uri.host()) {
         (Some("https"), Some(_)) => Ok(()),

@@ -39,6 +39,7 @@ const READS: &[&str] = &[
     "get_workflow",
     "get_workflow_spec",
     "get_workflow_status",
+    "get_workflow_why",
     "is_workflow_complete",
     "list_actions",
     "list_adjustments",

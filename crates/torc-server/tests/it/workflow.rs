@@ -128,7 +128,7 @@ async fn failed_job_is_explained_and_retried() {
             .as_array()
             .unwrap()
             .iter()
-            .any(|d| d.as_str().unwrap().contains("return code 1")),
+            .any(|d| d.as_str().unwrap().contains("exit code 1")),
         "{why}"
     );
     assert!(!why["hints"].as_array().unwrap().is_empty());

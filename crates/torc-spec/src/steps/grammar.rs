@@ -151,7 +151,7 @@ static MAP: Object = Object {
         field(
             "tolerate",
             Shape::Steps(Part::Tolerate),
-            "Failed items that the map bears, as number or share.",
+            "Failed items that the map tolerates, as number or share.",
         ),
         field("fail_fast", Shape::Bool, "Cancel what has not started once too many items failed."),
         field("parallel", Shape::Refused("write `max_parallel`"), "Not supported."),

@@ -59,17 +59,18 @@ fn limits_that_nobody_sets() {
 }
 
 #[test]
-fn outputs_that_nobody_reads_and_two_names_for_one_path() {
+fn user_data_that_no_job_reads_and_two_names_for_one_path() {
     let text = "name: w
 files: [{name: f, path: out}, {name: g, path: out}]
+user_data: [{name: d}]
 jobs:
-  - {name: a, command: 'true', output_files: [f]}
+  - {name: a, command: 'true', output_files: [f], output_user_data: [d]}
   - {name: b, command: 'true', input_files: [g]}
 ";
     assert_eq!(
         doubts(text),
         [
-            "note: 1 file written that no job reads: `f`",
+            "note: 1 user data written that no job reads: `d`",
             "warning: files `f` and `g` have the same path `out`"
         ]
     );

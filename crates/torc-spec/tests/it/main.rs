@@ -9,6 +9,7 @@ mod golden;
 mod limits;
 mod lint;
 mod long;
+mod reference;
 mod short;
 mod steps;
 

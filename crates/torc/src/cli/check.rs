@@ -12,7 +12,7 @@ use torc_spec::{Diagnostics, Machine, Severity, Site, Source};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  torc check sweep.yaml                     mistakes, doubts, stages and the critical path
+  torc check sweep.yaml                     mistakes, warnings, stages and the critical path
   torc check sweep.yaml --format dot | dot -Tpng > sweep.png
   torc check - --format json < sweep.kdl    the same for programs
 
@@ -37,6 +37,7 @@ impl Args {
             }
             Err(Error::Spec { rendered: errors.render(console::colors_enabled_stderr()) })
         };
+        super::spec::refuse_toml(&self.spec)?;
         let parsed = match Source::read(&self.spec).and_then(|source| torc_spec::parse(&source)) {
             Ok(parsed) => parsed,
             Err(errors) => return wrong(&errors),
@@ -58,7 +59,7 @@ impl Args {
             Format::Json => {
                 output.json(&json!({ "valid": !failed, "errors": [], "warnings": warnings, "plan": analysis }))?;
             }
-            Format::Table => output.data(&analysis.to_text())?,
+            Format::Table | Format::Csv => output.data(&analysis.to_text())?,
             Format::Dot => output.data(&analysis.graph.to_dot())?,
             Format::Mermaid => output.data(&analysis.graph.to_mermaid())?,
             Format::Svg => output.data(&analysis.graph.to_svg())?,

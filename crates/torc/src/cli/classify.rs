@@ -240,7 +240,7 @@ fn verdicts(rows: &[ClassificationView]) -> Table {
     let mut table =
         Table::new(["id", "job", "name", "verdict", "state", "sure", "by", "outcome", "why"]);
     for row in rows {
-        let sure = row.confidence.map(|sure| format!("{:.0} %", sure * 100.0));
+        let sure = row.confidence.map(|sure| format!("{:.0}%", sure * 100.0));
         let changes: Vec<String> = row.changes.iter().map(super::recover::written).collect();
         let verdict = match changes.is_empty() {
             true => row.action.to_string(),

@@ -2,12 +2,15 @@
 //! another process's.
 
 use super::interrupt::Interrupts;
+use super::job_output::{self, JobOutput};
+use super::recap::{self, Failure, Recap};
 use super::run::title;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
 use super::{Context, recover};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::output::live::NAMED;
 use crate::output::progress::Progress;
 use crate::output::{escape, human};
 use std::collections::HashMap;
@@ -19,7 +22,7 @@ use torc_model::api::{
     ActionView, Capacity, EventView, JobView, Page, RunnerView, StatusView, WhyView, WorkflowView,
 };
 use torc_model::event::EventKind;
-use torc_model::ids::{AttemptId, WorkflowId};
+use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::status::{ActionState, Cause, JobStatus, Outcome};
 use torc_model::units::Memory;
 use torc_runner::{LeaveReason, Runner, RunnerEvent, Shutdown};
@@ -43,6 +46,8 @@ const MAX_EXPLAINED: i64 = 3;
 
 /// A runner that has nothing to do for this long although jobs are ready says why, once.
 const SILENCE: Duration = Duration::from_secs(5);
+/// A server that ends hands over within this time.
+const HAND_OVER: Duration = Duration::from_millis(1500);
 /// The search for that reason may not take longer.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
@@ -56,11 +61,13 @@ pub struct Drive<'a> {
     pub options: &'a RunnerOptions,
     /// Begin although input files are missing or a running workflow writes the same files.
     pub force: bool,
+    /// What jobs print is shown, and how.
+    pub show: Option<job_output::Style>,
 }
 
 /// Runs the workflow with a runner in this process.
 pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
-    let Drive { context, workflow, options, force } = drive;
+    let Drive { context, workflow, options, force, show } = drive;
     let client = session.client.clone();
     let mut status = patiently(async || Ok(client.workflow_status(workflow.id).await?)).await?;
     if count(&status, JobStatus::Uninitialized) > 0 {
@@ -70,7 +77,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     }
     if status.is_complete && !has_due_action(&client, workflow.id).await? {
         context.output.talk(format_args!("{} is complete already", title(&workflow)));
-        return finish(context, &client, &workflow, &status, None).await;
+        return finish(context, &client, &workflow, &status, End::default()).await;
     }
     let mut interrupts = Interrupts::listen()?;
     let (events, mut inbox) = mpsc::unbounded_channel();
@@ -80,7 +87,10 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     config.force = force;
     let capacity = config.capacity.clone();
     let progress = Progress::begin(context.output, &status);
-    let mut display = Display::new(client.clone(), &workflow, progress);
+    let mut display = Display::new(context, client.clone(), &workflow, progress);
+    if let Some(style) = show {
+        display.job_output = Some(JobOutput::new(&client, workflow.id, style).await?);
+    }
     let mut running = std::pin::pin!(Runner::new(config).run(shutdown));
     let mut batch = Vec::with_capacity(BATCH);
     let mut next_look = tokio::time::Instant::now();
@@ -96,7 +106,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
                         RunnerEvent::ServerBack => take_over_at = None,
                         _ => {}
                     }
-                    display.on_runner_event(event);
+                    display.on_runner_event(event).await?;
                 }
             }
             // Again and again: the server that answered first may be gone before the runner
@@ -106,17 +116,21 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
                 take_over_at = Some(Instant::now() + TAKE_OVER_AGAIN);
             }
             () = display.refresh_due() => display.refresh().await,
+            () = due(display.lost.as_ref().map(|(at, _)| *at)) => display.tell_lost(),
             () = display.silence() => display.tell_what_waits().await,
             () = interrupts.next() => display.on_interrupt(&stop),
         }
     };
     inbox.close();
     while let Ok(event) = inbox.try_recv() {
-        display.on_runner_event(event);
+        display.on_runner_event(event).await?;
     }
     display.progress.end();
     let summary = left.map_err(runner_error)?;
     let status = last_status(session, workflow.id).await?;
+    if let Some(mut rest) = display.job_output.take() {
+        rest.finish(&session.client, &display.progress).await?;
+    }
     let results = |count: u64| human::count(i64::try_from(count).unwrap_or(i64::MAX), "result");
     let kept = summary.undelivered.saturating_sub(summary.unkept);
     if kept > 0 {
@@ -134,7 +148,13 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     if !status.is_complete {
         explain(context, &client, &workflow, &status, &summary.reason, &capacity).await?;
     }
-    finish(context, &session.client, &workflow, &status, Some(&display.progress)).await
+    let was_stopped = display.interrupts > 0 && !status.is_complete;
+    let end = End {
+        progress: Some(&display.progress),
+        recap: Some(&display.recap),
+        stopped_by: was_stopped.then_some(&interrupts),
+    };
+    finish(context, &session.client, &workflow, &status, end).await
 }
 
 /// Asks again for a while when no server answers: the server is perhaps just being started, or
@@ -200,8 +220,8 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
     let mut interrupts = Interrupts::listen()?;
     let mut events = client.stream_events(workflow.id, None);
     let status = client.workflow_status(workflow.id).await?;
-    let mut display =
-        Display::new(client.clone(), &workflow, Progress::begin(context.output, &status));
+    let progress = Progress::begin(context.output, &status);
+    let mut display = Display::new(context, client.clone(), &workflow, progress);
     let mut process_end = std::pin::pin!(end_of_process(runner.pid));
     let is_over = loop {
         tokio::select! {
@@ -221,7 +241,12 @@ pub async fn follow(session: &Session, drive: Drive<'_>, runner: &RunnerView) ->
                 runner.pid, workflow.id
             ));
         }
-        finish(context, client, &workflow, &status, Some(&display.progress)).await
+        let end = End {
+            progress: Some(&display.progress),
+            recap: Some(&display.recap),
+            stopped_by: (!is_over).then_some(&interrupts),
+        };
+        finish(context, client, &workflow, &status, end).await
     };
     if let Ok(status) = client.workflow_status(workflow.id).await {
         return conclude(&client, status).await;
@@ -272,52 +297,66 @@ struct Display {
     client: Client,
     workflow: WorkflowView,
     progress: Progress,
-    /// Bad ends that wait for the server's verdict.
-    bad_ends: HashMap<AttemptId, BadEnd>,
+    /// Starts and ends of jobs are told.
+    is_verbose: bool,
+    /// Ends that wait for the server's verdict.
+    ends: HashMap<AttemptId, JobEnd>,
+    recap: Recap,
+    /// What jobs print is shown.
+    job_output: Option<JobOutput>,
     /// Something happened since the counts were asked for; when to ask again.
     stale_at: Option<Instant>,
     last_refresh: Instant,
     /// When to say what the jobs wait for, unless something happens before.
     silent_until: Option<Instant>,
-    /// Attempts that run here.
-    active: usize,
+    /// Attempts that run here, since when; empty where no line names them.
+    active: HashMap<AttemptId, (String, std::time::Instant)>,
+    /// How many run here.
+    active_count: usize,
+    /// The server does not answer: when to say so, and what the network said.
+    lost: Option<(Instant, String)>,
     interrupts: u32,
 }
 
-/// An attempt that ended badly.
-struct BadEnd {
-    job: String,
+/// An attempt that has ended.
+struct JobEnd {
+    job_id: JobId,
+    name: String,
     attempt_id: i64,
     return_code: i64,
     cause: Cause,
     error: Option<String>,
+    last_line: Option<String>,
     seconds: f64,
 }
 
 impl Display {
-    fn new(client: Client, workflow: &WorkflowView, progress: Progress) -> Self {
+    fn new(context: &Context, client: Client, workflow: &WorkflowView, progress: Progress) -> Self {
         Self {
             client,
             workflow: workflow.clone(),
             progress,
-            bad_ends: HashMap::new(),
+            is_verbose: context.output.verbose > 0,
+            ends: HashMap::new(),
+            recap: Recap::default(),
+            job_output: None,
             stale_at: None,
             last_refresh: Instant::now(),
             silent_until: Some(Instant::now() + SILENCE),
-            active: 0,
+            active: HashMap::new(),
+            active_count: 0,
+            lost: None,
             interrupts: 0,
         }
     }
 
-    fn on_runner_event(&mut self, event: RunnerEvent) {
+    async fn on_runner_event(&mut self, event: RunnerEvent) -> Result<()> {
         self.silent_until = self.silent_until.map(|_| Instant::now() + SILENCE);
-        match event {
-            RunnerEvent::Started { .. } => self.active += 1,
-            RunnerEvent::Ended { .. } => self.active = self.active.saturating_sub(1),
-            _ => {}
-        }
         self.stale_at.get_or_insert_with(|| (self.last_refresh + REFRESH).max(Instant::now()));
         match event {
+            RunnerEvent::Started { attempt, job_id, job_name, attempt_id } => {
+                self.on_start(attempt, job_id, job_name, attempt_id);
+            }
             RunnerEvent::Ended {
                 attempt,
                 job_id,
@@ -326,49 +365,100 @@ impl Display {
                 return_code,
                 cause,
                 error,
+                last_line,
                 seconds,
             } => {
-                if let Some(cause) = cause {
-                    let job = format!("{} (job {job_id})", escape::line(&job_name));
-                    self.bad_ends.insert(
-                        attempt,
-                        BadEnd { job, attempt_id, return_code, cause, error, seconds },
-                    );
+                self.active_count = self.active_count.saturating_sub(1);
+                self.active.remove(&attempt);
+                match cause {
+                    None => {
+                        if self.is_verbose {
+                            let job = named(&job_name, job_id, attempt_id);
+                            let time = human::seconds(seconds);
+                            self.progress.tell(format_args!("finished: {job} after {time}"));
+                        }
+                        self.recap.on_success(job_id, &job_name, attempt_id, seconds);
+                    }
+                    Some(cause) => {
+                        let end = JobEnd {
+                            job_id,
+                            name: job_name,
+                            attempt_id,
+                            return_code,
+                            cause,
+                            error,
+                            last_line,
+                            seconds,
+                        };
+                        self.ends.insert(attempt, end);
+                    }
+                }
+                if let Some(shown) = &mut self.job_output {
+                    shown.on_end(attempt, job_id);
                 }
             }
             RunnerEvent::Judged { attempt, outcome, job_status, .. } => {
-                if let Some(end) = self.bad_ends.remove(&attempt) {
-                    self.tell_bad_end(&end, outcome, job_status);
+                if let Some(shown) = &mut self.job_output {
+                    let is_over = job_status.is_none_or(JobStatus::is_final);
+                    shown.on_verdict(&self.client, &self.progress, attempt, is_over).await?;
+                }
+                if let Some(end) = self.ends.remove(&attempt) {
+                    self.tell_bad_end(end, outcome, job_status);
                 }
             }
             RunnerEvent::ActionEnded { action, return_code, error } if return_code != 0 => {
                 let error =
                     error.map(|error| format!(": {}", escape::line(&error))).unwrap_or_default();
-                self.progress
-                    .tell(format_args!("action {action} failed with code {return_code}{error}"));
-            }
-            RunnerEvent::ServerLost { message } => {
-                // A refusal may have its advice on a line of its own.
-                let message = message.replace("\nhint: ", "; ");
-                self.progress.tell(format_args!(
-                    "the server does not answer; jobs go on and their results are kept ({}); if it is gone, `torc server run` \
-                     where it was brings it back",
-                    escape::line(&message)
+                self.progress.tell_failure(format_args!(
+                    "action {action} failed with code {return_code}{error}"
                 ));
             }
-            RunnerEvent::ServerBack => self.progress.tell("the server answers again"),
+            // Another process may take the server's place in a moment, as when one of two `torc run`
+            // ends: that is nothing to be told.
+            RunnerEvent::ServerLost { message } => {
+                self.lost = Some((Instant::now() + HAND_OVER, message));
+                if self.is_verbose {
+                    self.tell_lost();
+                }
+            }
+            RunnerEvent::ServerBack => {
+                if self.lost.take().is_none() {
+                    self.progress.tell("the server answers again");
+                }
+            }
             RunnerEvent::Warning { message } => {
-                self.progress.tell(format_args!("warning: {}", escape::line(&message)));
+                self.progress.tell_failure(format_args!("warning: {}", escape::line(&message)));
             }
             RunnerEvent::Registered { .. }
-            | RunnerEvent::Started { .. }
             | RunnerEvent::ActionStarted { .. }
             | RunnerEvent::ActionEnded { .. }
             | RunnerEvent::Leaving { .. } => {}
         }
+        Ok(())
     }
 
-    fn tell_bad_end(&self, end: &BadEnd, outcome: Option<Outcome>, status: Option<JobStatus>) {
+    fn tell_lost(&mut self) {
+        let Some((_, message)) = self.lost.take() else { return };
+        // A refusal may have its advice on a line of its own.
+        let message = message.replace("\nhint: ", "; ");
+        self.progress.tell(format_args!(
+            "the server does not answer; jobs go on and their results are kept ({}); if it is gone, `torc server run` \
+             where it was brings it back",
+            escape::line(&message)
+        ));
+    }
+
+    fn on_start(&mut self, attempt: AttemptId, job: JobId, name: String, number: i64) {
+        self.active_count += 1;
+        if self.is_verbose {
+            self.progress.tell(format_args!("started: {}", named(&name, job, number)));
+        }
+        if self.progress.is_live() {
+            self.active.insert(attempt, (name, std::time::Instant::now()));
+        }
+    }
+
+    fn tell_bad_end(&mut self, end: JobEnd, outcome: Option<Outcome>, status: Option<JobStatus>) {
         // What we stopped ourselves is told in one sentence, not per job.
         if end.cause.is_stop() {
             return;
@@ -389,26 +479,29 @@ impl Display {
             None => format!("{}, code {}", end.cause, end.return_code),
         };
         let time = human::seconds(end.seconds);
-        self.progress.tell(format_args!("{word}: {}{attempt} after {time}: {error}", end.job));
+        let name = escape::line(&end.name);
+        let failure = Failure {
+            text: format!("{name} (job {}){attempt} after {time}: {error}", end.job_id),
+            // Where output is shown, the line stands above already.
+            last_line: end.last_line.filter(|_| self.job_output.is_none()),
+        };
+        let text = recap::told(word, &failure);
+        match word {
+            "failed" => {
+                self.progress.tell_failure(text);
+                self.recap.on_failure(end.job_id, &end.name, end.seconds, failure);
+            }
+            "retrying" => {
+                self.progress.tell(text);
+                self.recap.on_retry(end.job_id, &end.name, end.seconds);
+            }
+            _ => self.progress.tell_failure(text),
+        }
     }
 
     async fn on_server_event(&mut self, event: &EventView) {
         self.stale_at.get_or_insert_with(|| (self.last_refresh + REFRESH).max(Instant::now()));
-        let (Some(job), EventKind::JobFailed | EventKind::JobTerminated) =
-            (event.job_id, event.kind)
-        else {
-            return;
-        };
-        // A line with the id alone is better than none.
-        let name = self
-            .client
-            .get_job(job)
-            .await
-            .map(|job| escape::line(&job.name).into_owned())
-            .unwrap_or_default();
-        let code =
-            event.data.get("return_code").and_then(serde_json::Value::as_i64).unwrap_or_default();
-        self.progress.tell(format_args!("failed: {name} (job {job}), code {code}"));
+        on_job_event(&self.client, &self.progress, &mut self.recap, self.is_verbose, event).await;
     }
 
     /// Waits until the counts should be asked for again; for ever when nothing happened.
@@ -425,7 +518,7 @@ impl Display {
     /// that hangs.
     async fn tell_what_waits(&mut self) {
         self.silent_until = Some(Instant::now() + SILENCE);
-        if self.active > 0 {
+        if self.active_count > 0 {
             return;
         }
         // Without an answer there is nothing to say: the runner tells when the server is gone, and
@@ -471,6 +564,13 @@ impl Display {
         if let Ok(status) = self.client.workflow_status(self.workflow.id).await {
             self.progress.update(&status);
         }
+        if !self.progress.is_live() {
+            return;
+        }
+        let mut longest: Vec<_> = self.active.values().collect();
+        longest.sort_unstable_by_key(|(_, since)| *since);
+        let longest = longest.into_iter().take(NAMED).cloned().collect();
+        self.progress.name_running(longest);
     }
 
     fn on_interrupt(&mut self, stop: &watch::Sender<Shutdown>) {
@@ -567,13 +667,120 @@ fn does_not_fit(job: &JobView, capacity: &Capacity) -> Option<String> {
     })
 }
 
+/// `sim_3 (job 3), attempt 2`.
+fn named(name: &str, job: JobId, attempt: i64) -> String {
+    let attempt = if attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
+    format!("{} (job {job}){attempt}", escape::line(name))
+}
+
+/// Tells what an event of the server says about a job that another process runs.
+pub async fn on_job_event(
+    client: &Client,
+    progress: &Progress,
+    recap: &mut Recap,
+    is_verbose: bool,
+    event: &EventView,
+) {
+    let Some(job) = event.job_id else { return };
+    match event.kind {
+        EventKind::JobFailed | EventKind::JobTerminated => {
+            let (name, seconds, failure) = failure_of(client, job, event).await;
+            progress.tell_failure(recap::told("failed", &failure));
+            recap.on_failure(job, &name, seconds, failure);
+        }
+        EventKind::JobStarted | EventKind::JobCompleted if is_verbose => {
+            let word = if event.kind == EventKind::JobStarted { "started" } else { "finished" };
+            // A line with the id alone is better than none.
+            let name = match client.get_job(job).await {
+                Ok(found) => named(&found.name, job, found.attempt_id),
+                Err(_) => format!("job {job}"),
+            };
+            progress.tell(format_args!("{word}: {name}"));
+        }
+        _ => {}
+    }
+}
+
+/// The failure of a job as the server knows it: its name, how long it ran, and what to tell.
+pub async fn failure_of(client: &Client, job: JobId, event: &EventView) -> (String, f64, Failure) {
+    let code =
+        event.data.get("return_code").and_then(serde_json::Value::as_i64).unwrap_or_default();
+    let Ok(why) = client.why(job).await else {
+        // A line with the id alone is better than none.
+        let text = format!("job {job}: code {code}");
+        return (String::new(), 0.0, Failure { text, last_line: None });
+    };
+    let attempt = why.attempt.as_ref();
+    let seconds = attempt.and_then(|attempt| attempt.exec_seconds).unwrap_or_default();
+    let what = match (&why.diagnosis, attempt.and_then(|attempt| attempt.cause)) {
+        (_, Some(Cause::Exit)) | (None, None) => format!("exit code {code}"),
+        (Some(diagnosis), _) => diagnosis.summary.clone(),
+        (None, Some(cause)) => format!("{cause}, code {code}"),
+    };
+    let number = attempt.map_or(1, |attempt| attempt.attempt_id);
+    let text = format!(
+        "{} after {}: {}",
+        named(&why.job.name, job, number),
+        human::seconds(seconds),
+        escape::line(&what)
+    );
+    let tail = attempt.and_then(|attempt| attempt.stderr_tail.as_deref()).unwrap_or_default();
+    let is_said = |line: &&str| !line.is_empty() && !line.starts_with("[torc] ");
+    let last_line = tail.lines().map(str::trim).rfind(is_said).map(String::from);
+    (why.job.name.clone(), seconds, Failure { text, last_line })
+}
+
+/// Jobs that run anywhere, the longest first, with the time since when.
+pub async fn longest_running(
+    client: &Client,
+    workflow: WorkflowId,
+) -> Result<Vec<(String, std::time::Instant)>> {
+    /// Rows that are looked at; with more jobs at once the oldest of these are named.
+    const MAX_LOOKED_AT: i64 = 500;
+    let query = Query::new()
+        .add("workflow_id", workflow)
+        .add("status", "running")
+        .add("include_last", true)
+        .add("limit", MAX_LOOKED_AT);
+    let now = (human::now_ms(), std::time::Instant::now());
+    let since = |job: &JobView| job.last.as_ref().and_then(|last| last.started_ms);
+    let mut jobs = client.list_jobs(&query).await?.items;
+    jobs.sort_by_key(|job| since(job).unwrap_or(i64::MAX));
+    let named = |job: JobView| {
+        let ago = Duration::from_millis((now.0 - since(&job)?).max(0).unsigned_abs());
+        Some((job.name, now.1.checked_sub(ago)?))
+    };
+    Ok(jobs.into_iter().take(NAMED).filter_map(named).collect())
+}
+
+/// The file that a workflow was made from, if it lies in the current directory under a name that a
+/// shell takes as it is.
+fn spec_here(workflow: &WorkflowView) -> Option<String> {
+    let path = std::path::Path::new(workflow.spec_path.as_ref()?);
+    let here = std::env::current_dir().ok()?.canonicalize().ok()?;
+    let name = path.file_name()?.to_str()?;
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    (path.parent() == Some(&here) && is_plain && path.is_file()).then(|| name.to_owned())
+}
+
+/// What is known of a run when it ends.
+#[derive(Default)]
+pub struct End<'a> {
+    /// How long it took.
+    pub progress: Option<&'a Progress>,
+    /// What happened in it.
+    pub recap: Option<&'a Recap>,
+    /// The user stopped it.
+    pub stopped_by: Option<&'a Interrupts>,
+}
+
 /// The last words, the data for programs, and the exit code.
 pub async fn finish(
     context: &Context,
     client: &Client,
     workflow: &WorkflowView,
     status: &StatusView,
-    progress: Option<&Progress>,
+    end: End<'_>,
 ) -> Result<Exit> {
     let mut text = format!(
         "workflow {} {}: {} of {} succeeded",
@@ -593,29 +800,36 @@ pub async fn finish(
             text += &format!(", {} {other}", human::grouped(count(status, other)));
         }
     }
-    if let Some(progress) = progress {
+    if let Some(progress) = end.progress {
         text += &format!(" in {}", progress.elapsed());
     }
     context.output.talk(text);
-    if count(status, JobStatus::Failed) + count(status, JobStatus::Terminated) > 0 {
+    if let Some(recap) = end.recap {
+        recap.tell(context.output);
+    }
+    if count(status, JobStatus::Failed) + count(status, JobStatus::Terminated) > 0
+        && !context.output.quiet
+    {
         context
             .output
             .talk("hint: `torc why JOB` explains a failure, `torc logs JOB` shows what it wrote");
         let id = workflow.id;
         let how = match recover::would_help(client, id).await {
-            true => format!("`torc recover {id}` repairs what it can and runs it again"),
-            false => {
-                format!(
+            true => format!("`torc recover {id} --run` repairs what it can and runs it again"),
+            false => match spec_here(workflow) {
+                Some(spec) => format!("`torc run {spec}` re-runs the failed jobs"),
+                None => format!(
                     "`torc workflows reset-status {id} --failed-only` and `torc run {id}` re-run the failed jobs"
-                )
-            }
+                ),
+            },
         };
         context.output.talk(format_args!("hint: {how}; `torc jobs retry JOB` runs one as it is"));
     }
     if context.output.is_json() {
         context.output.json(status)?;
     }
-    Ok(exit(status))
+    let exit = exit(status);
+    Ok(end.stopped_by.map_or(exit, |interrupts| interrupts.exit(exit)))
 }
 
 /// The exit code of a command that waited for a workflow's end.
@@ -627,6 +841,17 @@ pub fn exit(status: &StatusView) -> Exit {
 fn runner_error(error: torc_runner::Error) -> Error {
     match error {
         torc_runner::Error::Client(error) => error.into(),
+        torc_runner::Error::Io { what, path, source }
+            if matches!(
+                source.kind(),
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            Error::usage_hint(
+                format!("cannot {what} `{}`: {source}", path.display()),
+                "`-o DIR` names another directory for logs",
+            )
+        }
         torc_runner::Error::Io { what, path, source } => Error::Io { doing: what, path, source },
         error @ (torc_runner::Error::System { .. } | torc_runner::Error::Broken) => {
             Error::usage(error.to_string())

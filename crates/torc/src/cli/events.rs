@@ -7,7 +7,7 @@ use super::references::{self, LATEST};
 use super::session::Access;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output::{escape, human};
+use crate::output::{Format, Table, escape, human};
 use serde_json::Value;
 use std::collections::HashMap;
 use torc_client::{Client, Query};
@@ -21,7 +21,8 @@ use torc_spec::nearest;
 #[command(after_help = "\
 Examples:
   torc events                       everything in the latest workflow
-  torc events sweep --follow        and go on as it happens, until the workflow is complete
+  torc events --tail 20             the newest twenty
+  torc events sweep -f              and go on as it happens, until the workflow is complete
   torc events --kind job_failed
   torc -f json events --follow      one JSON object per line")]
 pub struct Args {
@@ -30,8 +31,12 @@ pub struct Args {
     workflow: String,
 
     /// Go on as things happen, until the workflow is complete
-    #[arg(long)]
+    #[arg(short = 'f', long)]
     follow: bool,
+
+    /// Only the newest N events
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "follow", value_parser = clap::value_parser!(i64).range(1..))]
+    tail: Option<i64>,
 
     /// Only events of this kind, such as `job_failed`
     #[arg(short, long)]
@@ -43,6 +48,9 @@ pub struct Args {
 
     #[command(flatten)]
     paging: Paging,
+
+    #[command(flatten)]
+    letter: super::FormatLetter,
 }
 
 impl Args {
@@ -65,7 +73,7 @@ impl Args {
                 let followed = self.follow(context, client, &workflow);
                 tokio::select! {
                     result = followed => result?,
-                    () = interrupts.next() => {}
+                    () = interrupts.next() => return Ok(interrupts.exit(Exit::Success)),
                 }
             } else {
                 self.list(context, client, &workflow).await?;
@@ -82,14 +90,21 @@ impl Args {
     ) -> Result<()> {
         let query = Query::new().maybe("kind", self.kind.as_ref()).maybe("after", self.after);
         let path = format!("/workflows/{}/events", workflow.id);
-        let page: Page<EventView> = self.paging.fetch(client, &path, query).await?;
-        if context.output.is_json() {
-            return context.output.json(
-                &serde_json::json!({ "events": page.items, "total_count": page.total_count }),
-            );
+        let page: Page<EventView> = match self.tail {
+            Some(count) => {
+                let query = query.add("reverse_sort", true).add("limit", count);
+                let mut page: Page<EventView> = client.get(&format!("{path}{query}")).await?;
+                page.items.reverse();
+                page
+            }
+            None => self.paging.fetch(client, &path, query).await?,
+        };
+        if matches!(context.output.format, Format::Json | Format::Csv) {
+            let table = || Table::new([""]);
+            return context.output.list("events", &page.items, page.total_count, table);
         }
         let lines: String = page.items.iter().map(line).collect();
-        context.output.data(&lines)
+        context.output.long(&lines)
     }
 
     /// Prints events from the beginning (or `--after`) until the workflow is complete.

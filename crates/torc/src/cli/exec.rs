@@ -1,6 +1,7 @@
 //! `torc exec`: plain commands become a workflow like any other.
 
 use super::direct::Direct;
+use super::job_output::Style;
 use super::run::{self, RunOptions};
 use super::{Context, spec};
 use crate::error::{Error, Result};
@@ -21,7 +22,10 @@ Examples:
   torc exec --param i=1:10 -- ./simulate {i}    ten jobs
   torc exec --param lr=0.1,0.01 --param seed=1:3 -c 'train --lr {lr} --seed {seed}'
                                                 every combination: six jobs
+  torc exec -C commands.txt --show-output --tag    what they print, with the job before each line
   torc exec --direct --scope limit:gpu -- ./try.sh    once, in the place of the next job; not a job itself
+
+What a single command prints is shown when it has ended; with several, `--show-output` shows it job by job.
 
 Values of --param: a range (`1:10`, `0:1:0.25`), a list (`a,b,c` or a JSON array), or @FILE with one value per line.")]
 pub struct Args {
@@ -58,6 +62,22 @@ pub struct Args {
     #[arg(long, requires = "direct", default_value = "10m", hide_default_value = true, value_parser = Runtime::parse)]
     ttl: Runtime,
 
+    /// Show what each job printed, when it has ended; without it, only for a single command
+    #[arg(long, conflicts_with_all = ["direct", "detach"])]
+    show_output: bool,
+
+    /// Show no output of a single command either
+    #[arg(long, conflicts_with_all = ["show_output", "tag", "keep_order"])]
+    hide_output: bool,
+
+    /// Show output with the name of its job and a tab before each line
+    #[arg(long, conflicts_with_all = ["direct", "detach"])]
+    tag: bool,
+
+    /// Show output in the order of the commands, not in the order in which they end
+    #[arg(short, long, conflicts_with_all = ["direct", "detach"])]
+    keep_order: bool,
+
     #[command(flatten)]
     options: RunOptions,
 
@@ -82,9 +102,31 @@ impl Args {
             let ttl = Duration::from_secs(self.ttl.0);
             return Direct { scope: self.scope, ttl, command: self.trailing }.execute(context);
         }
-        let checked = spec::from_value(context, self.spec(context)?)?;
+        let spec = self.spec(context)?;
+        let show = self.show(context, &spec)?;
+        let checked = spec::from_value(context, spec)?;
         // The same commands may be meant to run again, so every call is a workflow of its own.
-        run::run_new(context, &checked, &self.options)
+        run::run_new(context, &checked, &self.options, show)
+    }
+
+    /// Whether and how output of jobs is shown.
+    fn show(&self, context: &Context, spec: &Value) -> Result<Option<Style>> {
+        let is_asked = self.show_output || self.tag || self.keep_order;
+        if context.output.is_json() {
+            return match is_asked {
+                true => Err(Error::usage_hint(
+                    "standard output cannot hold both JSON and what jobs print",
+                    "`torc logs JOB` prints it later",
+                )),
+                false => Ok(None),
+            };
+        }
+        let is_single = spec["jobs"].as_array().is_some_and(|jobs| jobs.len() == 1)
+            && self.param.is_empty()
+            && !self.hide_output
+            && !self.options.detach;
+        let style = Style { tag: self.tag, keep_order: self.keep_order };
+        Ok((is_asked || is_single).then_some(style))
     }
 
     /// The commands as a spec.

@@ -10,7 +10,9 @@ use crate::output::card::Card;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use torc_client::{Client, Query};
-use torc_model::api::{AttemptView, CancelJobs, JobView, Page, RetryJobs, RetryOne, UpdateJob};
+use torc_model::api::{
+    AttemptView, CancelJobs, JobView, LastAttempt, Page, RetryJobs, RetryOne, UpdateJob,
+};
 use torc_model::status::{JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 use torc_spec::nearest;
@@ -20,6 +22,7 @@ use torc_spec::nearest;
 #[command(after_help = "\
 Examples:
   torc jobs list                       the jobs of the latest workflow
+  torc jobs running                    what runs now, the longest first
   torc jobs list sweep -s failed       the failed jobs of the workflow `sweep`
   torc jobs list --where 'status:failed cause:oom time>1h'
   torc jobs act recover --where 'family:train cause:oom' --dry-run
@@ -35,6 +38,8 @@ pub struct Args {
 enum Command {
     /// List the jobs of a workflow
     List(List),
+    /// List what runs now: for how long, where, with how much memory
+    Running(Running),
     /// Show one job
     Get(One),
     /// List the attempts of a job
@@ -54,7 +59,7 @@ enum Command {
     /// Try jobs again that ended badly
     Retry(Many),
     Add(super::jobs_add::Args),
-    /// Change what a job's next attempts get
+    /// Change what the next attempts of jobs get
     Update(Update),
     /// Do something with all jobs that a filter finds
     Act(super::act::Args),
@@ -80,6 +85,17 @@ struct List {
 }
 
 #[derive(clap::Args, Debug)]
+struct Running {
+    /// Workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// Only jobs that this filter finds, such as `family:train node:n12`
+    #[arg(long = "where", value_name = "FILTER", value_parser = super::act::parse_filter)]
+    filter: Option<String>,
+}
+
+#[derive(clap::Args, Debug)]
 struct One {
     #[command(flatten)]
     job: JobArg,
@@ -98,7 +114,7 @@ struct Many {
 #[derive(clap::Args, Debug)]
 struct Update {
     #[command(flatten)]
-    job: JobArg,
+    jobs: Many,
 
     /// Memory, such as `8g`
     #[arg(long, value_parser = Memory::parse)]
@@ -119,9 +135,14 @@ impl Args {
         context.with_server(Access::Existing, async |client| {
             match self.command {
                 Command::List(args) => args.execute(context, client).await,
+                Command::Running(args) => args.execute(context, client).await,
                 Command::Get(args) => {
                     let job = args.job.find(client).await?;
-                    context.output.value(&client.get_job(job.id).await?, render)
+                    let job = client.get_job(job.id).await?;
+                    let newest = Query::new().add("reverse_sort", true).add("limit", 1);
+                    let path = format!("/jobs/{}/attempts{newest}", job.id);
+                    let attempts: Page<AttemptView> = client.get(&path).await?;
+                    context.output.value(&job, |job| render(job, attempts.items.first()))
                 }
                 Command::Attempts(args) => {
                     let job = args.job.find(client).await?;
@@ -160,6 +181,67 @@ impl List {
         let page: Page<JobView> = self.paging.fetch(client, "/jobs", query).await?;
         context.output.list("jobs", &page.items, page.total_count, || jobs_table(&page.items))
     }
+}
+
+impl Running {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = references::workflow(client, &self.workflow).await?;
+        let query = Query::new()
+            .add("workflow_id", workflow.id)
+            .add("status", "running")
+            .add("include_last", true)
+            .maybe("where", self.filter.as_ref());
+        let mut jobs: Vec<JobView> = client.list_all("/jobs", &query).await?;
+        let since = |job: &JobView| job.last.as_ref().and_then(|last| last.started_ms);
+        jobs.sort_by_key(|job| since(job).unwrap_or(i64::MAX));
+        let memory = MemoryHere::read();
+        context.output.list("jobs", &jobs, jobs.len() as i64, || running_table(&jobs, &memory))
+    }
+}
+
+/// Memory of jobs on this machine: the process table knows it while they run.
+struct MemoryHere {
+    host: String,
+    processes: Option<torc_fence::procfs::Table>,
+}
+
+impl MemoryHere {
+    fn read() -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self { host, processes: torc_fence::procfs::Table::read().ok() }
+    }
+
+    /// Resident memory of an attempt's process group and what descends from it.
+    fn of(&self, last: &LastAttempt) -> Option<i64> {
+        let pid = i32::try_from(last.pid?).ok()?;
+        if last.hostname.as_deref() != Some(&self.host) {
+            return None;
+        }
+        let table = self.processes.as_ref()?;
+        let group = table.all().filter(|process| process.group == pid).map(|process| process.pid);
+        let pages: u64 = table.descendants(group).iter().map(|process| process.rss_pages).sum();
+        i64::try_from(pages * torc_fence::procfs::page_size()).ok().filter(|bytes| *bytes > 0)
+    }
+}
+
+fn running_table(jobs: &[JobView], memory: &MemoryHere) -> Table {
+    let mut table =
+        Table::new(["id", "name", "attempt", "elapsed", "host", "cpus", "memory", "limit"]);
+    for job in jobs {
+        let last = job.last.as_ref();
+        let elapsed = last.and_then(|last| last.started_ms).map(human::since);
+        table.row([
+            Field::number(job.id.0),
+            Field::text(&job.name),
+            Field::number(job.attempt_id),
+            Field::optional(elapsed),
+            Field::optional(last.and_then(|last| last.hostname.as_ref())),
+            Field::number(job.num_cpus),
+            Field::optional(last.and_then(|last| memory.of(last)).map(human::bytes)),
+            Field::optional(last.and_then(|last| last.memory_bytes).map(human::bytes)),
+        ]);
+    }
+    table
 }
 
 impl Many {
@@ -246,7 +328,7 @@ impl Update {
                 "give `--memory`, `--runtime` or `--priority`",
             ));
         }
-        let job = self.job.find(client).await?;
+        let jobs = self.jobs.find(client).await?;
         let update = UpdateJob {
             memory: self.memory,
             runtime: self.runtime,
@@ -254,8 +336,15 @@ impl Update {
             by: Some(super::author("torc jobs update")),
             ..UpdateJob::default()
         };
-        let job = client.update_job(job.id, &update).await?;
-        context.output.value(&job, render)
+        if let [only] = jobs.as_slice() {
+            let job = client.update_job(only.id, &update).await?;
+            return context.output.value(&job, |job| render(job, None));
+        }
+        let mut changed = Vec::with_capacity(jobs.len());
+        for job in &jobs {
+            changed.push(client.update_job(job.id, &update).await?);
+        }
+        context.output.list("jobs", &changed, changed.len() as i64, || jobs_table(&changed))
     }
 }
 
@@ -348,7 +437,7 @@ fn attempts_table(attempts: &[AttemptView]) -> Table {
     table
 }
 
-fn render(job: &JobView) -> String {
+fn render(job: &JobView, attempt: Option<&AttemptView>) -> String {
     let mut card = Card::new(format!(
         "{} (job {} of workflow {}): {}",
         job.name, job.id, job.workflow_id, job.status
@@ -361,8 +450,9 @@ fn render(job: &JobView) -> String {
     card.optional("code", last_code(job).map(|code| code.to_string()));
     card.optional("steps", job_steps::counts(job.recovered_steps, job.ignored_steps));
     card.block("command", &job.command);
-    let memory = job.memory.as_ref().map(|m| format!(", memory {m}")).unwrap_or_default();
-    let runtime = job.runtime.as_ref().map(|r| format!(", runtime {r}")).unwrap_or_default();
+    let memory = job.memory.as_deref().map(|m| format!(", memory {}", human::size(m)));
+    let runtime = job.runtime.as_deref().map(|r| format!(", runtime {}", human::duration(r)));
+    let (memory, runtime) = (memory.unwrap_or_default(), runtime.unwrap_or_default());
     let gpus = if job.num_gpus > 0 {
         format!(", {}", human::count(job.num_gpus, "GPU"))
     } else {
@@ -370,6 +460,16 @@ fn render(job: &JobView) -> String {
     };
     card.line("needs", format!("{}{gpus}{memory}{runtime}", human::count(job.num_cpus, "CPU")));
     card.line("priority", job.priority.to_string());
+    if let Some(attempt) = attempt {
+        card.optional("started", attempt.started_ms.map(human::local_time));
+        card.optional("host", attempt.hostname.as_ref());
+        card.optional("took", attempt.exec_seconds.map(human::seconds));
+        card.optional("used", describe::usage(attempt));
+        card.optional("stdout", attempt.stdout_path.as_ref());
+        card.optional("stderr", attempt.stderr_path.as_ref());
+    }
+    let before = job.extra.as_ref().and_then(|extra| extra.get("invocation_script"));
+    card.optional("before it", before.and_then(|text| text.as_str()));
     card.optional("handler", job.failure_handler.as_ref());
     card.optional("scheduler", job.scheduler.as_ref());
     if let Some(ids) = job.depends_on_job_ids.as_ref().filter(|ids| !ids.is_empty()) {

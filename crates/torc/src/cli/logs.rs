@@ -59,7 +59,7 @@ pub struct Args {
     script: bool,
 
     /// Go on until the attempt ends
-    #[arg(long)]
+    #[arg(short = 'f', long)]
     follow: bool,
 
     /// Begin with the last N lines
@@ -69,6 +69,9 @@ pub struct Args {
     /// Only print where the files are
     #[arg(long)]
     path: bool,
+
+    #[command(flatten)]
+    letter: super::FormatLetter,
 }
 
 impl Args {
@@ -80,7 +83,7 @@ impl Args {
                 let mut interrupts = Interrupts::listen()?;
                 tokio::select! {
                     result = self.follow(context, client, &job) => result?,
-                    () = interrupts.next() => {}
+                    () = interrupts.next() => return Ok(interrupts.exit(Exit::Success)),
                 }
             } else {
                 let attempt = self.choose(&job, client.list_attempts(job.id).await?.items)?;

@@ -7,6 +7,8 @@ mod apply;
 mod cancel;
 mod check;
 mod classify;
+#[cfg(test)]
+mod commands_page;
 mod completions;
 mod create;
 mod current_spec;
@@ -18,9 +20,11 @@ mod events;
 mod exec;
 mod export;
 mod failure_handlers;
+mod help;
 mod hpc;
 mod interrupt;
 mod items;
+mod job_output;
 mod job_steps;
 mod jobs;
 mod jobs_add;
@@ -28,12 +32,14 @@ mod knowledge;
 mod limits;
 mod logging;
 mod logs;
+mod man;
 mod mcp;
 mod new;
 mod numbers;
 mod paging;
 mod person;
 mod plot;
+mod recap;
 mod recover;
 mod references;
 mod report;
@@ -44,6 +50,7 @@ mod rules;
 mod run;
 mod runner;
 mod runner_options;
+mod runners;
 mod server;
 mod session;
 mod slurm;
@@ -53,7 +60,6 @@ mod status_watch;
 mod steps;
 mod submit;
 mod timeline;
-mod tui;
 mod ui;
 mod user_data;
 mod watch;
@@ -61,6 +67,7 @@ mod webhooks;
 mod why;
 mod workflows;
 
+pub use completions::answer as answer_completion;
 pub use rules::of_site as site_rules;
 
 use crate::error::{Error, Result};
@@ -107,11 +114,11 @@ Run:
 
 Look:
   status            Show how far a workflow is
-  why               Explain why a job is where it is
+  why               Explain why a job, or a whole workflow, is where it is
   logs              Print what a job wrote to standard output and standard error
   events            Show what happened in a workflow
   results           Show how attempts ended: code, cause, time, CPU and memory
-  tui               See every workflow in this terminal, and act on its jobs
+  runners           List the runners: where they are, what they have, what they do
   ui                Open the page: see every workflow, and act on its jobs
   report            Write a workflow as one HTML file that needs no server
   export            Write a workflow for other programs
@@ -141,20 +148,30 @@ Serve:
   mcp               Offer Torc's tools to AI agents over MCP
 
 Help:
+  help              Explain a command, or a key of the workflow file: `torc help spec retries`
   completions       Print a completion script for a shell
+  man               Write the manual pages
 
 ";
 
 const AFTER_HELP: &str = "\
 `torc COMMAND --help` explains a command and shows examples.
-Exit codes: 0 all jobs succeeded, 1 some did not, 2 the call or the spec was wrong, 3 the server could not be reached.";
+Exit codes: 0 all jobs succeeded, 1 some did not, 2 the call or the spec was wrong, 3 the server could not be reached, 130 Ctrl-C.";
 
 /// Options that every command takes.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Global options")]
 struct Global {
-    /// Print data as `table` or as `json`
-    #[arg(short, long, global = true, env = "TORC_FORMAT", default_value = "table", value_enum)]
+    /// Print data as `table`, `json` or `csv`
+    #[arg(
+        short,
+        visible_short_alias = 'F',
+        long,
+        global = true,
+        env = "TORC_FORMAT",
+        default_value = "table",
+        value_enum
+    )]
     #[arg(hide_possible_values = true, hide_default_value = true, hide_env_values = true)]
     format: Format,
 
@@ -187,13 +204,29 @@ struct Global {
     #[arg(long, global = true, env = "TORC_DIR", value_name = "DIR", hide_env_values = true)]
     dir: Option<PathBuf>,
 
-    /// Print only errors and data
+    /// Print only failures, errors and data
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
 
-    /// More output; twice for debugging
+    /// Print starts and ends of jobs too; twice for debugging
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+
+    /// Print long lists at once instead of through `PAGER` or `less`
+    #[arg(long, global = true)]
+    no_pager: bool,
+}
+
+/// `--format` of commands in which `-f` means `--follow`. It has the id of the global option, so that
+/// either counts wherever it stands.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Global options")]
+pub struct FormatLetter {
+    /// Print data as `table`, `json` or `csv`
+    #[arg(id = "format", short = 'F', long = "format", value_enum, default_value = "table")]
+    #[arg(env = "TORC_FORMAT", value_name = "FORMAT")]
+    #[arg(hide_possible_values = true, hide_default_value = true, hide_env_values = true)]
+    _format: Format,
 }
 
 #[derive(Subcommand, Debug)]
@@ -206,6 +239,7 @@ enum Command {
     Exec(exec::Args),
     Export(export::Args),
     FailureHandlers(failure_handlers::Args),
+    Help(help::Args),
     Hpc(hpc::Args),
     Items(items::Args),
     Jobs(jobs::Args),
@@ -213,6 +247,7 @@ enum Command {
     Rules(rules::Args),
     Limits(limits::Args),
     Logs(logs::Args),
+    Man(man::Args),
     Mcp(mcp::Args),
     New(new::Args),
     Plot(plot::Args),
@@ -223,18 +258,48 @@ enum Command {
     Results(results::Args),
     Run(run::Args),
     Runner(runner::Args),
+    Runners(runners::Args),
     Server(server::Args),
     Slurm(slurm::Args),
     Status(status::Args),
     Submit(submit::Args),
     Steps(steps::Args),
-    Tui(tui::Args),
     Ui(ui::Args),
     UserData(user_data::Args),
+    /// Print the version
+    #[command(hide = true)]
+    Version,
     Watch(watch::Args),
     Webhooks(webhooks::Args),
     Why(why::Args),
     Workflows(workflows::Args),
+}
+
+/// The same command, whose footers have one line per paragraph: the width of the terminal breaks them,
+/// and not our source as well. Lines that are set in stay as they are.
+pub fn flowing(command: clap::Command) -> clap::Command {
+    let command = match command.get_after_help().map(ToString::to_string) {
+        Some(text) => command.after_help(flowing_text(&text)),
+        None => command,
+    };
+    command.mut_subcommands(flowing)
+}
+
+fn flowing_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut goes_on = false;
+    for line in text.lines() {
+        let is_prose = !line.is_empty() && !line.starts_with(' ');
+        match goes_on && is_prose {
+            true => out.push(' '),
+            false if out.is_empty() => {}
+            false => out.push('\n'),
+        }
+        out.push_str(line);
+        // A sentence ends its paragraph's line; what ends with a colon is a heading.
+        goes_on = is_prose && !line.ends_with(['.', ':']);
+    }
+    out
 }
 
 /// What every command may use.
@@ -339,7 +404,7 @@ impl Cli {
     }
 
     fn try_read(arguments: &[std::ffi::OsString]) -> std::result::Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches_from(arguments)?;
+        let matches = flowing(Self::command()).try_get_matches_from(arguments)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_from = |id, source| matches.value_source(id) == Some(source);
         cli.given = given(&matches);
@@ -356,10 +421,10 @@ impl Cli {
     /// Runs the command.
     pub fn execute(self) -> Result<Exit> {
         crate::output::set_given(&self.given);
-        let Global { format, url, token_file, tls_ca, dir, quiet, verbose } = self.global;
+        let Global { format, url, token_file, tls_ca, dir, quiet, verbose, no_pager } = self.global;
         logging::start(quiet, verbose);
         let context = Context {
-            output: Output { format, quiet },
+            output: Output { format, quiet, verbose, has_pager: !no_pager },
             locator: Locator {
                 url: url.filter(|u| !u.trim().is_empty()),
                 token_file: token_file.filter(|f| !f.as_os_str().is_empty()),
@@ -370,7 +435,8 @@ impl Cli {
         let draws = matches!(format, Format::Dot | Format::Mermaid | Format::Svg);
         if draws && !matches!(self.command, Command::Check(_)) {
             let message =
-                "only `torc check` draws graphs; the formats are `table` and `json`".to_owned();
+                "only `torc check` draws graphs; the formats are `table`, `json` and `csv`"
+                    .to_owned();
             return Err(Error::Usage { message, hint: None });
         }
         match self.command {
@@ -382,6 +448,7 @@ impl Cli {
             Command::Exec(args) => args.execute(&context),
             Command::Export(args) => args.execute(&context),
             Command::FailureHandlers(args) => args.execute(&context),
+            Command::Help(args) => args.execute(&context),
             Command::Hpc(args) => args.execute(&context),
             Command::Items(args) => args.execute(&context),
             Command::Jobs(args) => args.execute(&context),
@@ -389,6 +456,7 @@ impl Cli {
             Command::Rules(args) => args.execute(&context),
             Command::Limits(args) => args.execute(&context),
             Command::Logs(args) => args.execute(&context),
+            Command::Man(args) => args.execute(&context),
             Command::Mcp(args) => args.execute(&context),
             Command::New(args) => args.execute(&context),
             Command::Plot(args) => args.execute(&context),
@@ -399,14 +467,15 @@ impl Cli {
             Command::Results(args) => args.execute(&context),
             Command::Run(args) => args.execute(&context),
             Command::Runner(args) => args.execute(&context),
+            Command::Runners(args) => args.execute(&context),
             Command::Server(args) => args.execute(&context),
             Command::Slurm(args) => args.execute(&context),
             Command::Status(args) => args.execute(&context),
             Command::Submit(args) => args.execute(&context),
             Command::Steps(args) => args.execute(&context),
-            Command::Tui(args) => args.execute(&context),
             Command::Ui(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),
+            Command::Version => help::version(&context),
             Command::Watch(args) => args.execute(&context),
             Command::Webhooks(args) => args.execute(&context),
             Command::Why(args) => args.execute(&context),
@@ -429,8 +498,10 @@ mod tests {
     fn no_command_takes_a_global_option_for_its_own() {
         fn check(command: &clap::Command, globals: &[String]) {
             for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
+                // `FormatLetter` is meant to be the same.
+                let is_letter = argument.get_id() == "format" && argument.get_short() == Some('F');
                 assert!(
-                    !globals.contains(&argument.get_id().to_string()),
+                    is_letter || !globals.contains(&argument.get_id().to_string()),
                     "{} {argument}",
                     command.get_name()
                 );
@@ -442,6 +513,13 @@ mod tests {
         let globals: Vec<String> = globals.map(|argument| argument.get_id().to_string()).collect();
         assert!(globals.contains(&"url".to_owned()), "{globals:?}");
         check(&command, &globals);
+    }
+
+    #[test]
+    fn footers_flow_and_examples_do_not() {
+        let text = "Examples:\n  torc a   b\n  torc c\n\nOne sentence that is\nbroken. Another\none.\nA third.";
+        let expected = "Examples:\n  torc a   b\n  torc c\n\nOne sentence that is broken. Another one.\nA third.";
+        assert_eq!(flowing_text(text), expected);
     }
 
     #[test]

@@ -76,11 +76,15 @@ impl Args {
             return Ok(Exit::Success);
         }
         // Never over a file that is there: it may be a user's work.
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(Error::io("create", &path))?;
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(
+            |error| match error.kind() {
+                std::io::ErrorKind::AlreadyExists => Error::usage_hint(
+                    format!("`{}` is there already", path.display()),
+                    "name another file with `-o FILE`",
+                ),
+                _ => Error::io("create", &path)(error),
+            },
+        )?;
         file.write_all(self.kind.text().as_bytes()).map_err(Error::io("write", &path))?;
         let name = path.display();
         let next = if self.kind == Kind::Slurm { "check" } else { "run" };

@@ -142,11 +142,11 @@ mod tests {
     fn a_wrong_format_is_told_those_of_its_command() {
         let error = wrong(&["check", "x.yaml", "--format", "xml"]);
         assert!(
-            error.to_string().contains("[possible values: table, json, dot, mermaid, svg]"),
+            error.to_string().contains("[possible values: table, json, csv, dot, mermaid, svg]"),
             "{error}"
         );
         let error = wrong(&["jobs", "list", "--format", "xml"]);
-        assert!(error.to_string().contains("[possible values: table, json]"), "{error}");
+        assert!(error.to_string().contains("[possible values: table, json, csv]"), "{error}");
     }
 
     fn wrong(call: &[&str]) -> Error {

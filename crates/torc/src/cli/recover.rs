@@ -2,6 +2,8 @@
 
 use super::drive::count;
 use super::references::{self, LATEST};
+use super::run::{self, RunOptions};
+use super::runner_options::RunnerOptions;
 use super::session::Access;
 use super::{Context, ai, classify, describe, slurm};
 use crate::error::{Error, Result};
@@ -24,6 +26,7 @@ use torc_model::status::JobStatus;
 #[command(after_help = "\
 Examples:
   torc recover                             the latest workflow
+  torc recover --run                       and run the recovered jobs here
   torc recover sweep --dry-run             show what would be done, change nothing
   torc recover 3 --memory-multiplier 3     three times the memory instead of twice
   torc recover 3 --retry-unknown           also try again what has no known remedy
@@ -46,11 +49,18 @@ pub struct Args {
     #[arg(long)]
     no_schedule: bool,
 
+    /// Run the recovered jobs here afterwards, as `torc run WORKFLOW` does
+    #[arg(long, conflicts_with = "dry_run")]
+    run: bool,
+
     #[command(flatten)]
     options: Options,
 
     #[command(flatten)]
     ai: ai::AiOptions,
+
+    #[command(flatten)]
+    runner: RunnerOptions,
 }
 
 /// How far recovery may go: what `recover` and `watch` share.
@@ -102,6 +112,16 @@ impl Args {
         if self.ai.ai_recovery && !self.dry_run {
             self.ai.agent()?;
         }
+        let queued = self.queue(context)?;
+        if !self.run || queued != Exit::Success {
+            return Ok(queued);
+        }
+        let options =
+            RunOptions { force: false, auto_recover: false, detach: false, runner: self.runner };
+        run::run_workflow(context, &self.workflow, &options)
+    }
+
+    fn queue(&self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
             let for_slurm = slurm::is_for_slurm(client, &workflow).await?;
@@ -249,7 +269,11 @@ impl Args {
                 .talk("hint: `--retry-unknown` tries skipped jobs again as they are; `torc why JOB` explains one");
         }
         let active = client.workflow_status(workflow.id).await?.active_runners;
-        if !self.dry_run && (!view.jobs_to_retry.is_empty() || judged > 0) && active == 0 {
+        if !self.dry_run
+            && !self.run
+            && (!view.jobs_to_retry.is_empty() || judged > 0)
+            && active == 0
+        {
             context.output.talk(format_args!(
                 "hint: no runner is active; `torc run {}` runs {them}",
                 workflow.id
@@ -366,7 +390,7 @@ fn render(view: &RecoverView) -> String {
             Field::text(&job.name),
             Field::number(job.attempt_id),
             Field::text(job.diagnosis.kind.title()),
-            Field::right(format!("{:.0} %", job.diagnosis.confidence * 100.0)),
+            Field::right(format!("{:.0}%", job.diagnosis.confidence * 100.0)),
             Field::text(job.action.as_str()),
             Field::optional((!changes.is_empty()).then(|| changes.join(", "))),
             Field::text(&job.reason),

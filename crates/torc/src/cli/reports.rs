@@ -115,7 +115,8 @@ async fn results(client: &Client, workflow: &WorkflowView, all: bool) -> Result<
 impl SummaryArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
-        let groups = group(&results(client, &workflow, self.all).await?);
+        let results = results(client, &workflow, self.all).await?;
+        let groups = group(&results);
         let failures: i64 = groups.iter().map(|g| g.count).sum();
         let maps = failed_maps(client, &workflow).await?;
         if context.output.is_json() {
@@ -123,8 +124,10 @@ impl SummaryArgs {
                 "workflow_id": workflow.id, "failures": failures, "groups": groups, "failed_maps": maps,
             }));
         }
+        let told = course(&results);
         if groups.is_empty() && maps.is_empty() {
             context.output.talk(format_args!("no failures in {}", describe::workflow(&workflow)));
+            context.output.talk(told);
             return Ok(());
         }
         let mut table = Table::new(["count", "what happened", "message", "jobs"]);
@@ -148,8 +151,45 @@ impl SummaryArgs {
         if let Some(note) = note_of_maps(&maps) {
             context.output.talk(note);
         }
+        context.output.talk(told);
         Ok(())
     }
+}
+
+/// `27 jobs were tried again, 9 of them succeeded; 3.2 CPU hours; longest: train_3 12m 05s, ...`.
+fn course(results: &[AttemptView]) -> String {
+    let mut newest: BTreeMap<JobId, &AttemptView> = BTreeMap::new();
+    for result in results {
+        let key = |attempt: &AttemptView| (attempt.run_id, attempt.attempt_id);
+        let known = newest.entry(result.job_id).or_insert(result);
+        if key(result) > key(known) {
+            *known = result;
+        }
+    }
+    let retried: Vec<_> = newest.values().filter(|attempt| attempt.attempt_id > 1).collect();
+    let is_good = |attempt: &&&&AttemptView| attempt.state == AttemptState::Completed;
+    let recovered = retried.iter().filter(is_good).count() as i64;
+    let mut parts = Vec::new();
+    if !retried.is_empty() {
+        parts.push(format!(
+            "{} tried again, {} recovered",
+            human::count(retried.len() as i64, "job"),
+            human::grouped(recovered)
+        ));
+    }
+    let hours: f64 = results.iter().filter_map(|attempt| attempt.cpu_seconds).sum::<f64>() / 3600.0;
+    parts.push(format!("{hours:.2} CPU hours"));
+    let seconds = |attempt: &AttemptView| attempt.exec_seconds.unwrap_or_default();
+    let mut longest: Vec<&AttemptView> = results.iter().collect();
+    longest.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
+    let named = |attempt: &&AttemptView| {
+        format!("{} {}", escape::line(&attempt.job_name), human::seconds(seconds(attempt)))
+    };
+    let longest: Vec<String> = longest.iter().take(MAX_NAMED).map(named).collect();
+    if !longest.is_empty() {
+        parts.push(format!("longest: {}", longest.join(", ")));
+    }
+    parts.join("; ")
 }
 
 /// Maps that failed because of their items. They have run nothing that failed, so no result speaks
@@ -331,20 +371,21 @@ fn table(lines: &[Line]) -> Table {
     ]);
     for line in lines {
         let s = &line.summary;
-        let memory = s.suggested_memory.as_ref().map(|m| format!("memory {m}"));
-        let runtime = s.suggested_runtime.as_ref().map(|r| format!("runtime {r}"));
+        let memory = s.suggested_memory.as_deref().map(|m| format!("memory {}", human::size(m)));
+        let runtime =
+            s.suggested_runtime.as_deref().map(|r| format!("runtime {}", human::duration(r)));
         let cpus = s.suggested_cpus.map(|n| human::count(n, "CPU"));
         let suggestions: Vec<String> = memory.into_iter().chain(runtime).chain(cpus).collect();
         table.row([
             Field::text(&line.group),
             Field::number(line.jobs),
             Field::number(s.attempts),
-            Field::optional(line.asked_memory.as_ref()),
+            Field::optional(line.asked_memory.as_deref().map(human::size)),
             Field::optional(s.peak_memory_bytes.map(human::bytes)),
-            Field::optional(line.asked_runtime.as_ref()),
+            Field::optional(line.asked_runtime.as_deref().map(human::duration)),
             Field::optional(s.longest_seconds.map(human::seconds)),
             Field::number(line.asked_cpus),
-            Field::optional(s.peak_cpu_percent.map(|p| format!("{p:.0} %"))),
+            Field::optional(s.peak_cpu_percent.map(|p| format!("{p:.0}%"))),
             Field::optional((!suggestions.is_empty()).then(|| suggestions.join(", "))),
         ]);
     }

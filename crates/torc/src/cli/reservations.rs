@@ -102,16 +102,24 @@ fn show(context: &Context, reservation: &ReservationView) -> Result<Exit> {
 }
 
 fn table(reservations: &[ReservationView]) -> Table {
-    let mut table = Table::new(["id", "scope", "by", "status"]);
+    let mut table = Table::new(["id", "scope", "by", "status", "left", "until"]);
     for r in reservations {
         table.row([
             Field::number(r.id),
             Field::text(&r.scope),
             Field::text(&r.reserved_by),
             Field::text(r.status.as_str()),
+            Field::optional(left(r)),
+            Field::text(human::local_time(r.expires_ms)),
         ]);
     }
     table
+}
+
+/// How long an active one still holds.
+fn left(r: &ReservationView) -> Option<String> {
+    let left = (r.expires_ms - human::now_ms()) as f64 / 1000.0;
+    (r.status == ReservationStatus::Active).then(|| human::seconds(left))
 }
 
 fn describe(r: &ReservationView) -> String {

@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
+use std::collections::HashSet;
 use torc_client::{Client, Query};
-use torc_model::api::{AttemptView, Page};
+use torc_model::api::{AttemptView, JobView, Page};
 use torc_model::status::AttemptState;
 
 /// Show how attempts ended: code, cause, time, CPU and memory
@@ -33,6 +34,8 @@ enum Command {
 Examples:
   torc results list                      the latest run of the latest workflow
   torc results list sweep --failed
+  torc results list --sort-by time --reverse --limit 10      the longest first
+  torc -f csv results list > results.csv
   torc -f json results list 3 --all-runs")]
 struct List {
     /// Workflow: its id, its name, or `latest`
@@ -46,6 +49,10 @@ struct List {
     /// Only attempts that did not succeed
     #[arg(long)]
     failed: bool,
+
+    /// Only attempts of jobs that this filter finds, such as `family:train time>1h`
+    #[arg(long = "where", value_name = "FILTER", value_parser = super::act::parse_filter)]
+    filter: Option<String>,
 
     #[command(flatten)]
     paging: Paging,
@@ -74,6 +81,13 @@ impl List {
         let mut page: Page<AttemptView> = self.paging.fetch(client, "/results", query).await?;
         if self.failed {
             page.items.retain(|result| result.state != AttemptState::Completed);
+            page.total_count = page.items.len() as i64;
+        }
+        if let Some(filter) = &self.filter {
+            let query = Query::new().add("workflow_id", workflow.id).add("where", filter);
+            let jobs: Vec<JobView> = client.list_all("/jobs", &query).await?;
+            let jobs: HashSet<_> = jobs.into_iter().map(|job| job.id).collect();
+            page.items.retain(|result| jobs.contains(&result.job_id));
             page.total_count = page.items.len() as i64;
         }
         context.output.list("results", &page.items, page.total_count, || results_table(&page.items))

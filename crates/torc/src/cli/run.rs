@@ -8,8 +8,7 @@ use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
 use super::spec::{self, Checked};
-use super::tui::{self, ScreenOptions};
-use super::{Context, block_on, describe, detach, recover};
+use super::{Context, block_on, describe, detach, job_output, recover};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -87,13 +86,6 @@ pub struct RunOptions {
     #[arg(long, visible_alias = "no-wait")]
     pub detach: bool,
 
-    /// See it in this terminal, as with `torc tui`; the run is a process of its own and goes on when you leave
-    #[arg(long, conflicts_with = "detach")]
-    pub tui: bool,
-
-    #[command(flatten)]
-    pub screen: ScreenOptions,
-
     #[command(flatten)]
     pub runner: RunnerOptions,
 }
@@ -129,7 +121,7 @@ impl Args {
             }
         }
         match work {
-            Work::Spec(checked) if self.new => run_new(context, &checked, &self.options),
+            Work::Spec(checked) if self.new => run_new(context, &checked, &self.options, None),
             Work::Spec(checked) => self.run_spec(context, &checked),
             Work::Workflow(name) => run_workflow(context, &name, &self.options),
         }
@@ -151,7 +143,7 @@ impl Args {
             };
             self.apply(context, client, checked, workflow).await
         };
-        run_found(context, Access::Create, &self.options, find)
+        run_found(context, Access::Create, &self.options, None, find)
     }
 
     /// Brings a workflow that is there to what the spec says.
@@ -242,14 +234,19 @@ enum Found {
 }
 
 /// Runs a spec as a workflow of its own, whatever there is already.
-pub fn run_new(context: &Context, checked: &Checked, options: &RunOptions) -> Result<Exit> {
+pub fn run_new(
+    context: &Context,
+    checked: &Checked,
+    options: &RunOptions,
+    show: Option<job_output::Style>,
+) -> Result<Exit> {
     // Asked again, because the server ended in the middle, it does not create a second one.
     let made = Cell::new(None);
     let find = async |client: &Client| match made.get() {
         Some(id) => Ok(Found::Run(client.get_workflow(id).await?)),
         None => create_new(context, client, checked, options, &made).await,
     };
-    run_found(context, Access::Create, options, find)
+    run_found(context, Access::Create, options, show, find)
 }
 
 async fn create_new(
@@ -306,8 +303,9 @@ fn touched(context: &Context, done: &ApplyView) -> Result<Found> {
     Ok(Found::Done(Exit::Success))
 }
 
-fn run_workflow(context: &Context, name: &str, options: &RunOptions) -> Result<Exit> {
-    run_found(context, Access::Existing, options, async |client: &Client| {
+/// Resumes a workflow.
+pub fn run_workflow(context: &Context, name: &str, options: &RunOptions) -> Result<Exit> {
+    run_found(context, Access::Existing, options, None, async |client: &Client| {
         references::workflow(client, name).await.map(Found::Run)
     })
 }
@@ -316,12 +314,10 @@ fn run_found(
     context: &Context,
     access: Access,
     options: &RunOptions,
+    show: Option<job_output::Style>,
     find: impl AsyncFn(&Client) -> Result<Found>,
 ) -> Result<Exit> {
     options.runner.check()?;
-    if options.tui {
-        tui::check_terminal()?;
-    }
     let find = async |client: &Client| {
         let found = find(client).await?;
         if let Found::Run(workflow) = &found {
@@ -332,12 +328,6 @@ fn run_found(
     if options.detach {
         return match context.with_server(access, find)? {
             Found::Run(workflow) => detach::run_in_background(context, &workflow, &options.runner),
-            Found::Done(exit) => Ok(exit),
-        };
-    }
-    if options.tui {
-        return match context.with_server(access, find)? {
-            Found::Run(workflow) => tui::run_with_screens(context, workflow, options),
             Found::Done(exit) => Ok(exit),
         };
     }
@@ -355,7 +345,9 @@ fn run_found(
                     Found::Done(exit) => return Ok(exit),
                 },
             };
-            let drive = Drive { context, workflow, options: &options.runner, force: options.force };
+            let runner = &options.runner;
+            let force = options.force;
+            let drive = Drive { context, workflow, options: runner, force, show };
             match other_runner_here(&session.client, &drive.workflow).await? {
                 Some(runner) => drive::follow(session, drive, &runner).await,
                 None => drive::run(session, drive).await,
@@ -429,10 +421,7 @@ fn two_files(other: &WorkflowView, checked: &Checked) -> Error {
 
 /// A runner of this workflow that is alive on this machine. A second one would share out the same
 /// CPUs again.
-pub async fn other_runner_here(
-    client: &Client,
-    workflow: &WorkflowView,
-) -> Result<Option<RunnerView>> {
+async fn other_runner_here(client: &Client, workflow: &WorkflowView) -> Result<Option<RunnerView>> {
     let query = Query::new().add("workflow_id", workflow.id);
     let runners: Vec<RunnerView> = client.list_all("/compute_nodes", &query).await?;
     let here = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -41,7 +41,7 @@ impl Args {
                 let workflow = drive::patiently(find).await?;
                 drive::run(
                     &mut session,
-                    Drive { context, workflow, options: &self.options, force: false },
+                    Drive { context, workflow, options: &self.options, force: false, show: None },
                 )
                 .await
             };

@@ -15,7 +15,7 @@ const OUTPUT_DIR: &str = "output";
 #[command(next_help_heading = "Runner options")]
 pub struct RunnerOptions {
     /// Run at most N jobs at once, as long as there are CPUs and memory for them
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(short = 'j', long, aliases = ["max-jobs", "jobs", "parallel"], value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub max_parallel_jobs: Option<i64>,
 
     /// Start jobs whatever CPUs, memory and GPUs they ask for

@@ -181,6 +181,13 @@ impl Context {
 /// `--token-file`, else `TORC_TOKEN`, else the token of the local server when it has the same
 /// address.
 fn client_for(locator: &Locator, url: &str) -> Result<Client> {
+    // Before the token: without a scheme nothing else about the address can be right.
+    if !url.contains("://") {
+        return Err(Error::usage_hint(
+            format!("`{url}` has no scheme"),
+            format!("write it as http://{url} or https://{url}"),
+        ));
+    }
     if let Some(file) = &locator.token_file {
         let token = discovery::read_token_file(file)?;
         return Ok(Client::with_ca(url, &token, locator.tls_ca.as_deref())?);
@@ -275,7 +282,10 @@ fn no_answer(dir: &Path) -> Error {
 
 fn no_state(dir: &Path) -> Error {
     Error::usage_hint(
-        format!("there are no workflows here: `{}` has no database", dir.display()),
+        match dir.is_dir() || !dir.is_absolute() || dir.ends_with(STATE_DIR) {
+            true => format!("there are no workflows here: `{}` has no database", dir.display()),
+            false => format!("there are no workflows here: `{}` does not exist", dir.display()),
+        },
         "start one with `torc run SPEC`, or name another place with `--dir` or `--url`",
     )
 }

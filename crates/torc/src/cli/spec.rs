@@ -51,8 +51,20 @@ impl Checked {
     }
 }
 
+/// The first thing that users of other tools try, and whose mistakes in YAML would say nothing.
+pub fn refuse_toml(path: &Path) -> Result<()> {
+    match path.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml")) {
+        true => Err(Error::usage_hint(
+            format!("`{}` is TOML, which is not a format of specs", path.display()),
+            "the formats are YAML, JSON, JSON5 and KDL",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Reads and checks a file (`-`: standard input); warnings go to the user.
 pub fn load(context: &Context, path: &Path) -> Result<Checked> {
+    refuse_toml(path)?;
     let parsed = Source::read(path).and_then(Source::parse);
     let mut checked = check(context, parsed)?;
     if path != Path::new("-") {

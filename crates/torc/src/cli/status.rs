@@ -3,14 +3,14 @@
 use super::drive::count;
 use super::references::{self, LATEST};
 use super::session::Access;
-use super::{Context, block_on, describe, job_steps, status_watch};
+use super::{Context, block_on, describe, drive, job_steps, status_watch};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::card::Card;
 use crate::output::{human, progress};
 use torc_client::{Client, Query};
-use torc_model::api::{JobView, StatusView};
-use torc_model::status::JobStatus;
+use torc_model::api::{JobView, Page, ReservationView, StatusView};
+use torc_model::status::{JobStatus, ReservationStatus};
 
 /// Failures that the card lists; `torc jobs list -s failed` has them all.
 const MAX_FAILURES: i64 = 10;
@@ -50,11 +50,62 @@ impl Args {
                 context.output.json(&status)?;
             } else {
                 let failures = failures(client, &status).await?;
-                context.output.data(&render(&status, &failures))?;
+                let mut text = render(&status, &failures);
+                if count(&status, JobStatus::Running) > 0 {
+                    let longest = drive::longest_running(client, status.workflow_id).await?;
+                    text += &longest_line(&longest);
+                }
+                if let Some(place) = other_place(context) {
+                    text += &format!("  {:<12}{place}\n", "state in");
+                }
+                if let Some(paused) = paused(client, &status).await {
+                    text += &format!("  {:<12}{paused}\n", "paused");
+                }
+                context.output.data(&text)?;
             }
             Ok(Exit::Success)
         })
     }
+}
+
+/// `longest  sim_3 12s, sim_8 9s`: a line of the card, or nothing.
+pub fn longest_line(longest: &[(String, std::time::Instant)]) -> String {
+    if longest.is_empty() {
+        return String::new();
+    }
+    let named = |(name, since): &(String, std::time::Instant)| {
+        let time = human::rough_seconds(since.elapsed().as_secs_f64());
+        format!("{} {time}", crate::output::escape::line(name))
+    };
+    let longest: Vec<String> = longest.iter().map(named).collect();
+    format!("  {:<12}{}\n", "longest", longest.join(", "))
+}
+
+/// The state directory, where it is not the one of the current directory.
+fn other_place(context: &Context) -> Option<String> {
+    if context.locator.url.is_some() || context.locator.dir.is_some() {
+        return None;
+    }
+    let found = super::session::state_dir(&context.locator, Access::Existing).ok()?;
+    let here = std::env::current_dir().ok()?;
+    (found.parent() != Some(&here)).then(|| found.display().to_string())
+}
+
+/// What keeps new jobs of a workflow from starting, if a reservation does. A card without the line is
+/// better than none, so that an answer that does not come is no error.
+async fn paused(client: &Client, status: &StatusView) -> Option<String> {
+    if status.is_complete {
+        return None;
+    }
+    let page: Page<ReservationView> = client.get("/reservations").await.ok()?;
+    let own = format!("workflow:{}", status.workflow_id);
+    let is_ours = |r: &&ReservationView| {
+        r.status == ReservationStatus::Active && (r.scope == "all" || r.scope == own)
+    };
+    let found = page.items.iter().find(is_ours)?;
+    let left = human::seconds((found.expires_ms - human::now_ms()) as f64 / 1000.0);
+    let by = crate::output::escape::line(&found.reserved_by).into_owned();
+    Some(format!("no new job starts: reservation {} of {by}, {left} more at most", found.id))
 }
 
 /// The first jobs that ended badly by themselves.
@@ -95,7 +146,10 @@ pub fn render(status: &StatusView, failures: &[JobView]) -> String {
         );
     }
     card.optional("steps", job_steps::counts(status.recovered_steps, status.ignored_steps));
-    if status.lost_contact_runners > 0 {
+    // A runner takes a moment to leave when the last job has ended.
+    if status.is_complete {
+        // Nothing is left to run.
+    } else if status.lost_contact_runners > 0 {
         card.line(
             "runners",
             format!("{} active, {} silent", status.active_runners, status.lost_contact_runners),
@@ -119,10 +173,12 @@ pub fn render(status: &StatusView, failures: &[JobView]) -> String {
     card.render()
 }
 
-fn state(status: &StatusView) -> String {
+/// Where a workflow stands, in a few words.
+pub fn state(status: &StatusView) -> String {
     match (status.is_canceled, status.is_complete, status.active_runners) {
         (true, true, _) => "canceled".into(),
         (true, false, _) => "canceled, jobs are being stopped".into(),
+        (false, true, _) if drive::exit(status) != Exit::Success => "ended with failures".into(),
         (false, true, _) => "complete".into(),
         (false, false, 0) if status.run_id == 0 => "not started".into(),
         (false, false, 0) if waits_for_verdicts(status) => {
@@ -132,7 +188,7 @@ fn state(status: &StatusView) -> String {
             )
         }
         (false, false, 0) => {
-            format!("not complete, no runner (`torc run {}` goes on)", status.workflow_id)
+            format!("not complete, no runner (resume with `torc run {}`)", status.workflow_id)
         }
         (false, false, _) => "running".into(),
     }

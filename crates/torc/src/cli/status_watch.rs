@@ -14,6 +14,7 @@ use torc_client::Client;
 use torc_model::api::{JobView, StatusView};
 use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
+use torc_model::status::JobStatus;
 
 /// However much happens, the counts are asked for this often at most.
 const REFRESH: Duration = Duration::from_millis(300);
@@ -29,6 +30,7 @@ pub async fn watch(context: &Context, workflow: &str) -> Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
     let mut view = View::new(context.output);
     let mut id = None;
+    let mut is_stopped = false;
     let mut deadline = Instant::now() + drive::PATIENCE;
     loop {
         let shown = view.looks;
@@ -36,12 +38,18 @@ pub async fn watch(context: &Context, workflow: &str) -> Result<Exit> {
             let watched = watch_server(context, &session.client, workflow, &mut id, &mut view);
             tokio::select! {
                 result = watched => result,
-                () = interrupts.next() => Ok(()),
+                () = interrupts.next() => {
+                    is_stopped = true;
+                    Ok(())
+                }
             }
         };
         session.close().await;
         match result {
-            Ok(()) => return Ok(view.last.as_ref().map_or(Exit::Success, drive::exit)),
+            Ok(()) => {
+                let exit = view.last.as_ref().map_or(Exit::Success, drive::exit);
+                return Ok(if is_stopped { interrupts.exit(exit) } else { exit });
+            }
             // The server of a `torc run` ends with it; the process that has the local state now
             // knows how it went on.
             Err(Error::Unreachable { .. }) if is_local(context) && view.looks > shown => {
@@ -120,6 +128,10 @@ struct View {
     drawn: usize,
     last: Option<StatusView>,
     failures: Vec<JobView>,
+    /// Jobs that run, the longest first.
+    longest: Vec<(String, std::time::Instant)>,
+    /// When the first look was, and how many jobs were done then: the rate since tells what is left.
+    begun: Option<(Instant, i64)>,
     /// How often the server answered.
     looks: usize,
 }
@@ -128,7 +140,16 @@ impl View {
     fn new(output: Output) -> Self {
         let is_live = output::stdout_is_terminal() && !output.is_json();
         let terminal = is_live.then(console::Term::stdout);
-        Self { output, terminal, drawn: 0, last: None, failures: Vec::new(), looks: 0 }
+        Self {
+            output,
+            terminal,
+            drawn: 0,
+            last: None,
+            failures: Vec::new(),
+            longest: Vec::new(),
+            begun: None,
+            looks: 0,
+        }
     }
 
     fn is_live(&self) -> bool {
@@ -141,6 +162,11 @@ impl View {
         let is_news = self.last.as_ref().is_none_or(|last| differs(last, &status));
         if self.is_live() {
             self.failures = status::failures(client, &status).await?;
+            self.longest = match drive::count(&status, JobStatus::Running) {
+                0 => Vec::new(),
+                _ => drive::longest_running(client, status.workflow_id).await?,
+            };
+            self.begun.get_or_insert((Instant::now(), progress::done(&status)));
             self.last = Some(status);
             return self.draw();
         }
@@ -156,9 +182,17 @@ impl View {
         let time = human::local_time(human::now_ms());
         self.output.data(&format!(
             "{time}  {}  {}\n",
-            progress::done_of_all(status),
+            progress::succeeded_of_all(status),
             progress::counts(status)
         ))
+    }
+
+    /// Seconds that are left, if the rate since the first look holds.
+    fn left(&self, status: &StatusView) -> Option<f64> {
+        let (since, done_then) = self.begun?;
+        let (done, elapsed) = (progress::done(status), since.elapsed().as_secs_f64());
+        let (ended, left) = ((done - done_then) as f64, (status.total - done) as f64);
+        (ended > 0.0 && left > 0.0).then(|| elapsed / ended * left)
     }
 
     /// Draws the block in the place of the last one. What does not fit into the window is left out:
@@ -166,7 +200,11 @@ impl View {
     fn draw(&mut self) -> Result<()> {
         let (Some(terminal), Some(status)) = (&self.terminal, &self.last) else { return Ok(()) };
         let (height, width) = terminal.size();
-        let block = status::render(status, &self.failures);
+        let mut block = status::render(status, &self.failures);
+        block += &status::longest_line(&self.longest);
+        if let Some(left) = self.left(status) {
+            block += &format!("  {:<12}about {}\n", "left", human::seconds(left));
+        }
         let lines: Vec<_> = block
             .lines()
             .take(usize::from(height).saturating_sub(1).max(1))

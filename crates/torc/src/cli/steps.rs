@@ -135,8 +135,13 @@ impl Test {
             .and_then(|steps| serde_json::from_value(steps).ok())
             .unwrap_or_default();
         context.output.value(&steps, |steps| job_steps::render(&job, 1, steps))?;
+        if report.return_code == 0 {
+            // Only a failure is worth looking at. What cannot be removed is the system's to tidy.
+            let _ = std::fs::remove_dir_all(&output_dir);
+            return Ok(Exit::Success);
+        }
         context.output.talk(format_args!("logs are in {}", output_dir.join("job_stdio").display()));
-        Ok(if report.return_code == 0 { Exit::Success } else { Exit::JobsFailed })
+        Ok(Exit::JobsFailed)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::drive::{self, count, due};
 use super::interrupt::Interrupts;
+use super::recap::Recap;
 use super::recover::{self, Outcome};
 use super::references::{self, LATEST};
 use super::runner_options::RunnerOptions;
@@ -29,7 +30,7 @@ use torc_model::api::{
 use torc_model::event::EventKind;
 use torc_model::recovery::NodeShape;
 use torc_model::status::{JobStatus, RunnerKind};
-use torc_runner::{Runner, Shutdown, Summary};
+use torc_runner::{LeaveReason, Runner, Shutdown, Summary};
 
 /// However much happens, the counts are asked for this often at most.
 const REFRESH: Duration = Duration::from_millis(300);
@@ -102,6 +103,9 @@ struct Watch<'a> {
     client: Client,
     workflow: WorkflowView,
     progress: Progress,
+    recap: Recap,
+    /// A runner has left; told unless the workflow is complete.
+    runner_end: Option<String>,
     log: Option<File>,
     /// The newest event that has been told.
     last_event: i64,
@@ -180,6 +184,8 @@ impl Args {
             args: self,
             client: client.clone(),
             progress: Progress::begin(context.output, &status),
+            recap: Recap::default(),
+            runner_end: None,
             workflow,
             log,
             last_event: events.last_id().unwrap_or_default(),
@@ -201,6 +207,7 @@ impl Args {
         };
         let mut interrupts = Interrupts::listen()?;
         let mut interrupted = 0;
+        let mut was_stopped = false;
         loop {
             tokio::select! {
                 event = events.next() => match event {
@@ -217,6 +224,7 @@ impl Args {
                 done = run_looking(&mut watch.looking) => watch.on_looked(done)?,
                 () = due(watch.stale_at) => {
                     if watch.own.is_none() && interrupted > 0 {
+                        was_stopped = true;
                         break;
                     }
                     if watch.look().await? {
@@ -226,6 +234,7 @@ impl Args {
                 () = interrupts.next() => {
                     interrupted += 1;
                     if watch.own.is_none() {
+                        was_stopped = true;
                         break;
                     }
                     watch.tell(if interrupted == 1 { "stopping: running jobs go back into the queue" } else { "killing running jobs" });
@@ -235,7 +244,12 @@ impl Args {
         }
         watch.progress.end();
         let status = client.workflow_status(watch.workflow.id).await?;
-        drive::finish(context, &client, &watch.workflow, &status, Some(&watch.progress)).await
+        let end = drive::End {
+            progress: Some(&watch.progress),
+            recap: Some(&watch.recap),
+            stopped_by: (was_stopped && !status.is_complete).then_some(&interrupts),
+        };
+        drive::finish(context, &client, &watch.workflow, &status, end).await
     }
 }
 
@@ -262,8 +276,16 @@ async fn run_own(own: &mut Option<OwnRunner>) -> std::result::Result<Summary, to
 
 impl Watch<'_> {
     fn tell(&mut self, line: impl std::fmt::Display) {
+        self.tell_as(line, false);
+    }
+
+    /// A failure is also told to a user who wants quiet.
+    fn tell_as(&mut self, line: impl std::fmt::Display, is_failure: bool) {
         let line = line.to_string();
-        self.progress.tell(&line);
+        match is_failure {
+            true => self.progress.tell_failure(&line),
+            false => self.progress.tell(&line),
+        }
         if let Some(log) = &mut self.log
             && let Err(error) = writeln!(log, "{} {line}", human::local_time(human::now_ms()))
         {
@@ -325,22 +347,44 @@ impl Watch<'_> {
                 self.tell(format_args!("{why}"));
                 return;
             }
-            EventKind::RunnerEnded | EventKind::WorkflowRecovered | EventKind::WorkflowCanceled => {
+            // The end of the workflow says it better: told only if that does not follow.
+            EventKind::RunnerEnded => {
+                let reason = text("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+                self.runner_end = Some(format!("runner ended{reason}"));
+                return;
+            }
+            // This call did it and has told what.
+            EventKind::WorkflowRecovered if self.args.recover => return,
+            EventKind::WorkflowRecovered | EventKind::WorkflowCanceled => {
                 let what = event.kind.as_str().replace('_', " ");
                 let reason = text("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
                 self.tell(format_args!("{what}{reason}"));
                 return;
             }
+            EventKind::JobStarted | EventKind::JobCompleted => {
+                let is_verbose = self.context.output.verbose > 0;
+                let (client, progress) = (&self.client, &self.progress);
+                drive::on_job_event(client, progress, &mut self.recap, is_verbose, event).await;
+                return;
+            }
             _ => return,
         };
         let Some(job) = event.job_id else { return };
-        // A line with the id alone is better than none.
-        let name = self
-            .client
-            .get_job(job)
-            .await
-            .map(|job| escape::line(&job.name).into_owned())
-            .unwrap_or_default();
+        let is_failure = matches!(event.kind, EventKind::JobFailed | EventKind::JobTerminated);
+        let mut last_line = None;
+        let name = if is_failure {
+            let (name, seconds, failure) = drive::failure_of(&self.client, job, event).await;
+            last_line = failure.last_line.clone();
+            self.recap.on_failure(job, &name, seconds, failure);
+            name
+        } else {
+            // A line with the id alone is better than none.
+            self.client.get_job(job).await.map(|job| job.name).unwrap_or_default()
+        };
+        if event.kind == EventKind::JobRetried {
+            self.recap.on_retry(job, &name, 0.0);
+        }
+        let name = escape::line(&name).into_owned();
         let mut line = format!("{word}: {name} (job {job})");
         if let Some(cause) = text("cause") {
             line += &format!(", {cause}");
@@ -355,7 +399,10 @@ impl Watch<'_> {
         if let Some(reason) = text("decision").or_else(|| text("why")) {
             line += &format!(": {reason}");
         }
-        self.tell(line);
+        if let Some(last) = last_line {
+            line += &format!("\n  | {}", escape::line(&last));
+        }
+        self.tell_as(line, is_failure);
     }
 
     fn on_runner_left(&mut self, left: std::result::Result<Summary, torc_runner::Error>) {
@@ -364,7 +411,9 @@ impl Watch<'_> {
         match left {
             Ok(summary) => {
                 self.is_runner_useless = summary.succeeded + summary.failed + summary.ended == 0;
-                self.tell(format_args!("the local runner left: {}", summary.reason));
+                if summary.reason != LeaveReason::Complete {
+                    self.tell(format_args!("the local runner left: {}", summary.reason));
+                }
             }
             Err(error) => {
                 self.is_runner_useless = true;
@@ -378,6 +427,17 @@ impl Watch<'_> {
         self.stale_at = None;
         let status = self.client.workflow_status(self.workflow.id).await?;
         self.progress.update(&status);
+        if self.progress.is_live() {
+            // Without an answer the line keeps the names it has.
+            if let Ok(jobs) = drive::longest_running(&self.client, self.workflow.id).await {
+                self.progress.name_running(jobs);
+            }
+        }
+        if let Some(line) =
+            self.runner_end.take().filter(|_| !status.is_complete && self.own.is_none())
+        {
+            self.tell(line);
+        }
         if self.args.show_job_counts {
             let counts = progress::counts(&status);
             if counts != self.last_counts {

@@ -4,7 +4,7 @@ use super::Context;
 use super::session::Access;
 use crate::error::Result;
 use crate::exit::Exit;
-use crate::output::{Field, Table};
+use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use torc_client::Query;
 use torc_model::api::{CreateWebhook, DeliveryView, Page, WebhookView};
@@ -14,7 +14,7 @@ use torc_model::ids::WorkflowId;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  torc webhooks create https://chat.example/hook --event workflow_completed
+  torc webhooks create https://chat.example/hook --event workflow.completed
   torc webhooks create http://127.0.0.1:9000/ --allow-private
   torc webhooks deliveries 1 --state dead")]
 pub struct Args {
@@ -31,7 +31,8 @@ enum Command {
         /// Where to post to
         #[arg(value_name = "URL")]
         endpoint: String,
-        /// Only these events; may be repeated
+        /// Only these events, such as `job.run.failed` or `workflow.completed` (docs/webhooks.md has
+        /// them all); may be repeated
         #[arg(long = "event")]
         events: Vec<String>,
         /// Only of this workflow, by id
@@ -128,13 +129,15 @@ fn endpoints(webhooks: &[WebhookView]) -> Table {
 }
 
 fn deliveries(list: &[DeliveryView]) -> Table {
-    let mut table = Table::new(["id", "event", "state", "tries", "error"]);
+    let mut table = Table::new(["id", "event", "state", "tries", "when", "next try", "error"]);
     for d in list {
         table.row([
             Field::number(d.id),
             Field::text(&d.event),
             Field::text(d.state.as_str()),
             Field::number(d.tries),
+            Field::text(human::local_time(d.delivered_ms.unwrap_or(d.created_ms))),
+            Field::optional(d.next_try_ms.map(human::local_time)),
             Field::text(d.last_error.as_deref().unwrap_or("")),
         ]);
     }

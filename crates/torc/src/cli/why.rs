@@ -1,36 +1,130 @@
-//! `torc why`: one job's unmet condition, last failure and what to do about it.
+//! `torc why`: one job's unmet condition, last failure and what to do about it; without a job, what
+//! the whole workflow waits for.
 
-use super::references::JobArg;
+use super::references::{self, WorkflowOption};
 use super::session::Access;
 use super::{Context, describe};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::card::Card;
-use crate::output::human;
-use torc_model::api::WhyView;
+use crate::output::{human, progress};
+use torc_client::Client;
+use torc_model::api::{FailureGroup, Page, StatusView, WhyView, WorkflowView, WorkflowWhyView};
 
-/// Explain why a job is where it is
+/// Explain why a job, or a whole workflow, is where it is
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
+  torc why                     what the latest workflow waits for, and what failed
+  torc why -w sweep            the same of the workflow `sweep`
   torc why train_3             a job of the latest workflow, by name
   torc why sweep/train_3       a job of the workflow `sweep`
   torc -f json why 42          a job by its id, for a program")]
 pub struct Args {
+    /// Job: its id, its name, or WORKFLOW/NAME [default: the whole workflow]
+    #[arg(value_name = "JOB")]
+    job: Option<String>,
+
     #[command(flatten)]
-    job: JobArg,
+    workflow: WorkflowOption,
 }
 
 impl Args {
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         context.with_server(Access::Existing, async |client| {
-            let job = self.job.find(client).await?;
+            let Some(job) = &self.job else {
+                let workflow = self.workflow.find(client).await?;
+                return why_workflow(context, client, &workflow).await;
+            };
+            let job = references::job(client, job, self.workflow.text()).await?;
             let why = client.why(job.id).await?;
             context.output.value(&why, render)?;
             Ok(Exit::Success)
         })
     }
+}
+
+/// Groups of failures that the card lists.
+const MAX_FAILURES: usize = 10;
+
+/// What a workflow waits for, and what failed in it.
+async fn why_workflow(context: &Context, client: &Client, workflow: &WorkflowView) -> Result<Exit> {
+    let status = client.workflow_status(workflow.id).await?;
+    let why = client.why_workflow(workflow.id).await?;
+    let failures: Page<FailureGroup> =
+        client.get(&format!("/workflows/{}/failures", workflow.id)).await?;
+    if context.output.is_json() {
+        context.output.json(&serde_json::json!({
+            "workflow_id": workflow.id,
+            "waiting": why.waiting,
+            "left_out": why.left_out,
+            "failures": failures.items,
+        }))?;
+        return Ok(Exit::Success);
+    }
+    context.output.data(&render_workflow(&status, &why, &failures.items))?;
+    Ok(Exit::Success)
+}
+
+fn render_workflow(
+    status: &StatusView,
+    why: &WorkflowWhyView,
+    failures: &[FailureGroup],
+) -> String {
+    let mut card = Card::new(format!(
+        "{} (workflow {}, run {}): {}",
+        status.name,
+        status.workflow_id,
+        status.run_id,
+        super::status::state(status)
+    ));
+    card.styled(progress::bar(status));
+    let mut hints: Vec<&str> = Vec::new();
+    for group in &why.waiting {
+        let jobs = human::count(group.jobs, "job");
+        let example = match group.jobs {
+            1 => group.sample_name.clone(),
+            _ => format!("such as {}", group.sample_name),
+        };
+        card.line(
+            group.status.as_str(),
+            format!("{jobs} ({example}, job {}): {}", group.sample, group.summary),
+        );
+        hints.extend(group.hints.iter().map(String::as_str));
+    }
+    if why.left_out > 0 {
+        card.line("", format!("and {} more reasons", human::grouped(why.left_out)));
+    }
+    for group in failures.iter().take(MAX_FAILURES) {
+        let jobs = human::count(group.jobs, "job");
+        card.line(
+            "failed",
+            format!(
+                "{jobs} of {} (such as {}, job {}): {}: {}",
+                group.family,
+                group.sample_name,
+                group.sample,
+                group.kind.title(),
+                group.summary
+            ),
+        );
+    }
+    if failures.len() > MAX_FAILURES {
+        let more = human::grouped((failures.len() - MAX_FAILURES) as i64);
+        card.line("", format!("and {more} more; `torc reports summary {}`", status.workflow_id));
+    }
+    let sample = failures.first().map(|group| group.sample);
+    let sample = sample.or_else(|| why.waiting.first().map(|group| group.sample));
+    let sample = sample.map(|job| format!("`torc why {job}` explains one of them"));
+    hints.dedup();
+    for hint in hints.into_iter().chain(sample.as_deref()) {
+        card.line("hint", crate::output::as_called(hint));
+    }
+    if why.waiting.is_empty() && failures.is_empty() {
+        card.plain("nothing waits and nothing failed");
+    }
+    card.render()
 }
 
 fn render(why: &WhyView) -> String {

@@ -10,6 +10,7 @@ use super::{Context, cancel, create, describe};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::card::Card;
+use crate::output::table::WorkflowState;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use serde_json::json;
@@ -181,6 +182,10 @@ struct Export {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+
     /// Format: yaml, json, json5 or kdl
     #[arg(long = "as", value_name = "FORMAT", value_parser = spec_format)]
     written_as: Option<torc_spec::Format>,
@@ -238,11 +243,13 @@ impl One {
 
 impl List {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
-        let mut query = Query::new().add("sort_by", "id").add("reverse_sort", true);
+        let mut query = Query::new().add("include_progress", true);
         if self.include_archived {
             query = query.add("include_archived", true);
         }
-        let page: Page<WorkflowView> = self.paging.fetch(client, "/workflows", query).await?;
+        let newest_first = ("id", true);
+        let page: Page<WorkflowView> =
+            self.paging.fetch_by(client, "/workflows", query, newest_first).await?;
         context
             .output
             .list("workflows", &page.items, page.total_count, || workflows_table(&page.items))
@@ -416,6 +423,14 @@ impl Export {
             ));
         }
         let by_name = self.output.as_deref().and_then(torc_spec::Format::from_path);
+        if let (None, None, Some(path)) = (by_name, self.written_as, &self.output)
+            && path.extension().is_some()
+        {
+            return Err(Error::usage_hint(
+                format!("`{}` names no format of a spec", path.display()),
+                "end it with .yaml, .json, .json5 or .kdl, or name the format with `--as`",
+            ));
+        }
         let format = self.written_as.or(by_name).unwrap_or(torc_spec::Format::Json);
         let text = match torc_spec::Spec::from_value(spec) {
             Ok(parsed) => parsed.spec.write(format),
@@ -424,7 +439,17 @@ impl Export {
         let Some(path) = self.output.filter(|path| path.as_os_str() != "-") else {
             return context.output.data(&text);
         };
-        std::fs::write(&path, text).map_err(Error::io("write", &path))?;
+        // A spec that is there may have comments that the workflow does not know.
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).create_new(!self.force);
+        let file = options.open(&path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::usage_hint(
+                format!("`{}` is there already", path.display()),
+                "name another file, or use `--force` to replace it",
+            ),
+            _ => Error::io("write", &path)(error),
+        });
+        file?.write_all(text.as_bytes()).map_err(Error::io("write", &path))?;
         context.output.talk(format_args!(
             "wrote {} to `{}`",
             describe::workflow(&workflow),
@@ -496,24 +521,51 @@ fn initialized(reset: &ResetView) -> String {
 }
 
 fn workflows_table(workflows: &[WorkflowView]) -> Table {
-    let mut table = Table::new(["id", "name", "user", "created", "run", "jobs", "note"]);
+    let mut table =
+        Table::new(["id", "name", "user", "state", "progress", "failed", "run", "age", "took"]);
     for workflow in workflows {
-        let note = match (workflow.is_canceled, workflow.is_archived) {
-            (true, _) => "canceled",
-            (false, true) => "archived",
-            (false, false) => "",
+        let progress = workflow.progress.clone().unwrap_or_default();
+        let count = |which: &[JobStatus]| -> i64 {
+            which.iter().filter_map(|s| progress.counts.get(s.as_str())).sum()
         };
+        let failed = count(&[JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed]);
+        let end = progress.last_end_ms.filter(|_| progress.is_complete);
+        let took = progress.started_ms.map(|started| {
+            human::seconds((end.unwrap_or_else(human::now_ms) - started) as f64 / 1000.0)
+        });
+        let completed = count(&[JobStatus::Completed]);
         table.row([
             Field::number(workflow.id.0),
             Field::text(&workflow.name),
             Field::text(&workflow.user),
-            Field::text(human::local_time(workflow.created_ms)),
+            Field::workflow_state(state(workflow, failed)),
+            Field::right(format!(
+                "{} of {}",
+                human::grouped(completed),
+                human::grouped(workflow.job_count)
+            )),
+            Field::failures(failed),
             Field::number(workflow.run_id),
-            Field::number(workflow.job_count),
-            Field::text(note),
+            Field::right(human::age(workflow.created_ms)),
+            Field::optional(took.filter(|_| end.is_some() || progress.active_runners > 0)),
         ]);
     }
     table
+}
+
+/// Where a workflow stands, in a word or two.
+fn state(workflow: &WorkflowView, failed: i64) -> WorkflowState {
+    let progress = workflow.progress.clone().unwrap_or_default();
+    let canceled = progress.counts.get(JobStatus::Canceled.as_str()).copied().unwrap_or_default();
+    match (workflow.is_archived, workflow.is_canceled, progress.is_complete) {
+        (true, _, _) => WorkflowState::Archived,
+        (_, true, _) => WorkflowState::Canceled,
+        (_, _, true) if failed + canceled > 0 => WorkflowState::EndedWithFailures,
+        (_, _, true) => WorkflowState::Complete,
+        _ if workflow.run_id == 0 => WorkflowState::NotStarted,
+        _ if progress.active_runners > 0 => WorkflowState::Running,
+        _ => WorkflowState::NoRunner,
+    }
 }
 
 fn render(workflow: &WorkflowView) -> String {

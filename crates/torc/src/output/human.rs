@@ -1,6 +1,7 @@
 //! Times, sizes and counts in the words of people.
 
 use jiff::{Timestamp, tz::TimeZone};
+use torc_model::units::{Memory, Runtime};
 pub use torc_model::words::{count, grouped};
 
 /// `0.4s`, `12s`, `3m 20s`, `2h 05m`, `3d 4h`.
@@ -19,6 +20,22 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
+/// A duration as the API writes it (`PT1M30S`), for people; what is none stays as it is.
+pub fn duration(text: &str) -> String {
+    Runtime::parse(text).map_or_else(|_| text.to_owned(), |time| seconds(time.0 as f64))
+}
+
+/// A size as the API writes it (`100m`), for people; what is none stays as it is.
+pub fn size(text: &str) -> String {
+    let bytes_of = |size: Memory| i64::try_from(size.0).map(bytes).ok();
+    Memory::parse(text).ok().and_then(bytes_of).unwrap_or_else(|| text.to_owned())
+}
+
+/// The same without tenths, for what is only shown while it changes.
+pub fn rough_seconds(value: f64) -> String {
+    if value < 9.95 { format!("{:.0}s", value.max(0.0)) } else { seconds(value) }
+}
+
 /// `512 B`, `1.5 MiB`, `12 GiB`.
 pub fn bytes(bytes: i64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -35,10 +52,10 @@ pub fn bytes(bytes: i64) -> String {
     }
 }
 
-/// Local time to the second: `2026-03-01 14:05:09`.
+/// Local time to the second with its zone: `2026-03-01 14:05:09 CET`.
 pub fn local_time(ms: i64) -> String {
     match Timestamp::from_millisecond(ms) {
-        Ok(time) => time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Ok(time) => time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string(),
         Err(_) => format!("{ms} ms"),
     }
 }
@@ -46,6 +63,17 @@ pub fn local_time(ms: i64) -> String {
 /// The time from then (ms since 1970) to now.
 pub fn since(ms: i64) -> String {
     seconds((now_ms() - ms) as f64 / 1000.0)
+}
+
+/// How long ago, roughly: `12s`, `5m`, `3h`, `12d`.
+pub fn age(ms: i64) -> String {
+    let seconds = ((now_ms() - ms) / 1000).max(0);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
 }
 
 /// Milliseconds since 1970, now.

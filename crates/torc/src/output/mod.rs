@@ -2,8 +2,11 @@
 
 pub mod card;
 pub mod chart;
+pub mod csv;
 pub mod escape;
 pub mod human;
+pub mod live;
+mod pager;
 pub mod progress;
 pub mod raw;
 pub mod table;
@@ -22,6 +25,8 @@ pub enum Format {
     Table,
     /// For programs.
     Json,
+    /// Lists for spreadsheets: a heading, then one row per line; values as in JSON.
+    Csv,
     /// Graphviz; only `torc check`.
     #[value(hide = true)]
     Dot,
@@ -38,8 +43,12 @@ pub enum Format {
 pub struct Output {
     /// For people or for programs.
     pub format: Format,
-    /// Only errors and data.
+    /// Only failures, errors and data.
     pub quiet: bool,
+    /// How often `-v` was given: 1 tells starts and ends of jobs.
+    pub verbose: u8,
+    /// Long lists go through a pager when standard output is a terminal.
+    pub has_pager: bool,
 }
 
 impl Output {
@@ -67,11 +76,14 @@ impl Output {
         if self.is_json() {
             return self.json(&serde_json::json!({ name: items, "total_count": total_count }));
         }
+        if self.format == Format::Csv {
+            return self.data(&csv::render(items));
+        }
         if items.is_empty() {
             self.talk(format_args!("no {}", name.replace('_', " ")));
             return Ok(());
         }
-        self.data(&table().render())?;
+        self.long(&table().render())?;
         let shown = items.len() as i64;
         if total_count > shown {
             self.talk(format_args!(
@@ -85,7 +97,19 @@ impl Output {
 
     /// Prints a value as JSON, or what `text` makes of it.
     pub fn value<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
-        if self.is_json() { self.json(value) } else { self.data(&text(value)) }
+        match self.format {
+            Format::Json => self.json(value),
+            Format::Csv => self.data(&csv::render(std::slice::from_ref(value))),
+            _ => self.data(&text(value)),
+        }
+    }
+
+    /// Prints a text that may be longer than the screen.
+    pub fn long(self, text: &str) -> Result<()> {
+        match self.has_pager && pager::show(text) {
+            true => Ok(()),
+            false => self.data(text),
+        }
     }
 
     /// Prints text that is data.
@@ -98,6 +122,11 @@ impl Output {
         if !self.quiet {
             say(line);
         }
+    }
+
+    /// Prints a failure: a line that also a user who wants quiet sees.
+    pub fn alert(self, line: impl std::fmt::Display) {
+        say(line);
     }
 
     /// Prints a line of talk that the user must see.
@@ -113,6 +142,16 @@ pub fn write_data(bytes: &[u8]) -> Result<()> {
         io::ErrorKind::BrokenPipe => Error::OutputClosed,
         _ => Error::io("write", "standard output")(error),
     })
+}
+
+/// Passes on what a job wrote to standard error: raw into a pipe, escaped onto a terminal. A closed
+/// standard error must not stop the work.
+pub fn write_talk(bytes: &[u8]) {
+    let mut err = io::stderr().lock();
+    let _ = match io::stderr().is_terminal() {
+        true => err.write_all(escape::block(&String::from_utf8_lossy(bytes)).as_bytes()),
+        false => err.write_all(bytes),
+    };
 }
 
 /// Shows an error with its hint.

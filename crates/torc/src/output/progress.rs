@@ -3,9 +3,11 @@
 //! It is told when something happened and given the counts; it neither asks nor decides when to
 //! ask.
 
+use super::live::{self, Live};
 use super::{Output, human};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use torc_model::api::StatusView;
 use torc_model::status::JobStatus;
@@ -28,7 +30,11 @@ pub struct Progress {
 
 enum View {
     /// A live line on a terminal.
-    Bar(ProgressBar),
+    Bar {
+        bar: ProgressBar,
+        /// Read by the thread that draws.
+        live: Arc<Mutex<Live>>,
+    },
     /// A line at every step of percent.
     Lines {
         /// The last one told.
@@ -43,16 +49,8 @@ impl Progress {
     pub fn begin(output: Output, status: &StatusView) -> Self {
         let view = if output.quiet {
             View::Silent
-        } else if std::io::stderr().is_terminal() {
-            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template(
-                "{spinner} {elapsed_precise} {bar:24.green/dim} {pos}/{len} {wide_msg}",
-            );
-            bar.set_style(
-                style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("██░"),
-            );
-            bar.enable_steady_tick(TICK);
-            View::Bar(bar)
+        } else if is_live_terminal() {
+            live_view()
         } else {
             View::Lines { step: percent(status) / STEP }
         };
@@ -61,23 +59,29 @@ impl Progress {
         progress
     }
 
+    /// The live line is there, so that names of running jobs are worth asking for.
+    pub fn is_live(&self) -> bool {
+        matches!(self.view, View::Bar { .. })
+    }
+
     /// Shows these counts.
     pub fn update(&mut self, status: &StatusView) {
         let rest = self.estimate(status);
         match &mut self.view {
-            View::Bar(bar) => {
-                bar.set_length(status.total.max(0).unsigned_abs());
-                bar.set_position(done(status).max(0).unsigned_abs());
-                let rest = rest.map(|rest| format!("  about {rest} left")).unwrap_or_default();
-                bar.set_message(format!("{}{rest}", counts(status)));
+            View::Bar { live, .. } => {
+                let mut live = live.lock().unwrap_or_else(PoisonError::into_inner);
+                live.set_counts(status, done(status));
+                live.left = rest.map(|left| (left, Instant::now()));
             }
             View::Lines { step } => {
                 let reached = percent(status) / STEP;
                 if reached > *step && !status.is_complete {
                     *step = reached;
-                    let rest = rest.map(|rest| format!(", about {rest} left")).unwrap_or_default();
+                    let rest = rest
+                        .map(|rest| format!(", about {} left", human::seconds(rest)))
+                        .unwrap_or_default();
                     self.output.talk(format_args!(
-                        "{} %: {} of {} done{}{rest}",
+                        "{}%: {} of {} done{}{rest}",
                         reached * STEP,
                         human::grouped(done(status)),
                         human::count(status.total, "job"),
@@ -89,17 +93,34 @@ impl Progress {
         }
     }
 
+    /// Names jobs that run, the longest first, with the time since when.
+    pub fn name_running(&self, jobs: Vec<(String, Instant)>) {
+        if let View::Bar { live, .. } = &self.view {
+            live.lock().unwrap_or_else(PoisonError::into_inner).longest = jobs;
+        }
+    }
+
     /// Tells something that happened, above the bar if there is one.
     pub fn tell(&self, line: impl std::fmt::Display) {
+        self.suspend(|| self.output.talk(line));
+    }
+
+    /// Tells a failure: also to a user who wants quiet.
+    pub fn tell_failure(&self, line: impl std::fmt::Display) {
+        self.suspend(|| self.output.alert(line));
+    }
+
+    /// Takes the live line away while something else is written.
+    pub fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
         match &self.view {
-            View::Bar(bar) => bar.suspend(|| self.output.talk(line)),
-            View::Lines { .. } | View::Silent => self.output.talk(line),
+            View::Bar { bar, .. } => bar.suspend(write),
+            View::Lines { .. } | View::Silent => write(),
         }
     }
 
     /// Takes the live display away.
     pub fn end(&self) {
-        if let View::Bar(bar) = &self.view {
+        if let View::Bar { bar, .. } = &self.view {
             bar.finish_and_clear();
         }
     }
@@ -109,13 +130,35 @@ impl Progress {
         human::seconds(self.begin.elapsed().as_secs_f64())
     }
 
-    /// The rest of the time, if the rate so far holds.
-    fn estimate(&self, status: &StatusView) -> Option<String> {
+    /// The rest of the time in seconds, if the rate so far holds.
+    fn estimate(&self, status: &StatusView) -> Option<f64> {
         let (now_done, left) = (done(status) - self.done_before, status.total - done(status));
         let elapsed = self.begin.elapsed().as_secs_f64();
-        (now_done > 0 && left > 0 && elapsed > 1.0)
-            .then(|| human::seconds(elapsed / now_done as f64 * left as f64))
+        (now_done > 0 && left > 0 && elapsed > 1.0).then(|| elapsed / now_done as f64 * left as f64)
     }
+}
+
+/// A terminal that can draw a line over itself; `TERM=dumb` cannot.
+fn is_live_terminal() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+fn live_view() -> View {
+    let live = Arc::new(Mutex::new(Live::default()));
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let drawn = live.clone();
+    let draw = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let live = drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let width = usize::from(console::Term::stderr().size().1);
+        // The spinner and its blank stand before the line. A failed write draws nothing.
+        let _ = out.write_str(&live::line(&live, state.elapsed(), width.saturating_sub(2)));
+    };
+    let style = ProgressStyle::with_template("{spinner} {live}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
+        .with_key("live", draw);
+    bar.set_style(style);
+    bar.enable_steady_tick(TICK);
+    View::Bar { bar, live }
 }
 
 fn running_and_failed(status: &StatusView) -> String {
@@ -128,27 +171,61 @@ fn running_and_failed(status: &StatusView) -> String {
     text
 }
 
-/// `██████████░░░░░░  12 of 20 jobs done (60 %)`.
+/// `██████████░░░░░░  12 of 20 succeeded, 1 failed (65%)`: green is what succeeded, red what failed,
+/// yellow what was canceled.
 pub fn bar(status: &StatusView) -> String {
-    let done = done(status);
-    let filled = if status.total == 0 {
-        BAR
-    } else {
-        (done as f64 / status.total as f64 * BAR as f64) as usize
+    let cells = |count: i64| match status.total {
+        0 => 0,
+        total => (count as f64 / total as f64 * BAR as f64) as usize,
     };
-    let filled = filled.min(BAR);
+    let of = |status: &StatusView, which: &[JobStatus]| -> i64 {
+        which.iter().map(|s| status.counts.get(s.as_str()).copied().unwrap_or_default()).sum()
+    };
+    let bad = of(status, &[JobStatus::Failed, JobStatus::Terminated]);
+    let canceled = of(status, &[JobStatus::Canceled]);
+    // The end of each part is rounded, not its length: the parts together end where the whole does.
+    // A failure is always seen, however many jobs there are.
+    let end = cells(done(status)).min(BAR);
+    let good_end = cells(done(status) - bad - canceled);
+    let bad_end = cells(done(status) - canceled);
+    let good = if bad > 0 { good_end.min(BAR - 1) } else { good_end };
+    let bad_cells = if bad > 0 { bad_end.saturating_sub(good).max(1) } else { 0 };
+    let canceled_cells = end.saturating_sub(good + bad_cells);
+    let rest = BAR - (good + bad_cells + canceled_cells).min(BAR);
     format!(
-        "{}{}  {}",
-        console::style("█".repeat(filled)).green(),
-        console::style("░".repeat(BAR - filled)).dim(),
-        done_of_all(status),
+        "{}{}{}{}  {}",
+        console::style("█".repeat(good)).green(),
+        console::style("█".repeat(bad_cells)).red(),
+        console::style("█".repeat(canceled_cells)).yellow(),
+        console::style("░".repeat(rest)).dim(),
+        succeeded_of_all(status),
     )
 }
 
-/// `12 of 20 jobs done (60 %)`.
-pub fn done_of_all(status: &StatusView) -> String {
-    let all = human::count(status.total, "job");
-    format!("{} of {all} done ({} %)", human::grouped(done(status)), percent(status))
+/// `196 of 202 succeeded, 4 failed, 2 canceled`, with the share that has ended while that is not
+/// all.
+pub fn succeeded_of_all(status: &StatusView) -> String {
+    let count = |s: JobStatus| status.counts.get(s.as_str()).copied().unwrap_or_default();
+    let mut text = format!(
+        "{} of {} succeeded",
+        human::grouped(count(JobStatus::Completed)),
+        human::count(status.total, "job")
+    );
+    for (word, number) in [
+        ("failed", count(JobStatus::Failed)),
+        ("terminated", count(JobStatus::Terminated)),
+        ("canceled", count(JobStatus::Canceled)),
+        ("disabled", count(JobStatus::Disabled)),
+        ("waiting for a verdict", count(JobStatus::PendingFailed)),
+    ] {
+        if number > 0 {
+            text += &format!(", {} {word}", human::grouped(number));
+        }
+    }
+    if !status.is_complete {
+        text += &format!(" ({}%)", percent(status));
+    }
+    text
 }
 
 /// `completed 11  failed 1  running 2`: statuses without jobs are left out.
@@ -199,4 +276,69 @@ pub fn done(status: &StatusView) -> i64 {
 /// Whole percent, 100 only when all is done.
 pub fn percent(status: &StatusView) -> i64 {
     if status.total == 0 { 100 } else { done(status) * 100 / status.total }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use torc_model::ids::WorkflowId;
+
+    fn status(counts: &[(JobStatus, i64)], is_complete: bool) -> StatusView {
+        StatusView {
+            workflow_id: WorkflowId(1),
+            name: "w".into(),
+            run_id: 1,
+            counts: counts
+                .iter()
+                .map(|(s, n)| (s.as_str().to_owned(), *n))
+                .collect::<BTreeMap<_, _>>(),
+            total: counts.iter().map(|(_, n)| n).sum(),
+            is_complete,
+            is_canceled: false,
+            is_archived: false,
+            active_runners: 0,
+            lost_contact_runners: 0,
+            started_ms: None,
+            last_end_ms: None,
+            recovered_steps: 0,
+            ignored_steps: 0,
+        }
+    }
+
+    #[test]
+    fn an_end_with_failures_does_not_read_as_success() {
+        let ended = status(
+            &[(JobStatus::Completed, 196), (JobStatus::Failed, 4), (JobStatus::Canceled, 2)],
+            true,
+        );
+        assert_eq!(succeeded_of_all(&ended), "196 of 202 jobs succeeded, 4 failed, 2 canceled");
+        let half = status(&[(JobStatus::Completed, 5), (JobStatus::Running, 5)], false);
+        assert_eq!(succeeded_of_all(&half), "5 of 10 jobs succeeded (50%)");
+    }
+
+    #[test]
+    fn a_single_failure_among_many_colours_a_cell_of_the_bar() {
+        let cells = |text: &str| text.split("  ").next().unwrap_or_default().chars().count();
+        for (good, bad, canceled, left) in [
+            (0, 0, 0, 0),
+            (99_999, 1, 0, 0),
+            (0, 1, 0, 0),
+            (1, 0, 99_999, 0),
+            (3, 3, 3, 3),
+            (0, 1, 0, 99_999),
+        ] {
+            let status = status(
+                &[
+                    (JobStatus::Completed, good),
+                    (JobStatus::Failed, bad),
+                    (JobStatus::Canceled, canceled),
+                    (JobStatus::Ready, left),
+                ],
+                left == 0,
+            );
+            console::set_colors_enabled(false);
+            assert_eq!(cells(&bar(&status)), BAR, "{good} {bad} {canceled} {left}");
+        }
+    }
 }

@@ -88,6 +88,24 @@ impl Field {
         })
     }
 
+    /// Where a workflow stands, in its colour.
+    pub fn workflow_state(state: WorkflowState) -> Self {
+        let cell = Cell::new(state.as_str());
+        Self(match state {
+            WorkflowState::Complete => cell.fg(Color::Green),
+            WorkflowState::EndedWithFailures => cell.fg(Color::Red),
+            WorkflowState::Running => cell.fg(Color::Cyan),
+            WorkflowState::Canceled | WorkflowState::NoRunner => cell.fg(Color::Yellow),
+            WorkflowState::NotStarted | WorkflowState::Archived => cell,
+        })
+    }
+
+    /// A number of failures, which stands out unless it is nothing.
+    pub fn failures(count: i64) -> Self {
+        let cell = Cell::new(count).set_alignment(CellAlignment::Right);
+        Self(if count > 0 { cell.fg(Color::Red) } else { cell })
+    }
+
     /// An attempt's state in its colour.
     pub fn attempt_state(state: AttemptState) -> Self {
         let cell = Cell::new(state.as_str());
@@ -98,6 +116,34 @@ impl Field {
             AttemptState::Failed | AttemptState::Terminated => cell.fg(Color::Red),
             AttemptState::Canceled => cell.fg(Color::Yellow),
         })
+    }
+}
+
+/// Where a workflow stands, as lists and cards say it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WorkflowState {
+    NotStarted,
+    Running,
+    /// It is not complete, and no runner works on it.
+    NoRunner,
+    Complete,
+    EndedWithFailures,
+    Canceled,
+    Archived,
+}
+
+impl WorkflowState {
+    /// In words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotStarted => "not started",
+            Self::Running => "running",
+            Self::NoRunner => "no runner",
+            Self::Complete => "complete",
+            Self::EndedWithFailures => "ended with failures",
+            Self::Canceled => "canceled",
+            Self::Archived => "archived",
+        }
     }
 }
 

@@ -121,15 +121,18 @@ fn a_watched_status_prints_a_line_per_change_until_the_end() {
     let gate = test.gate("gate");
     test.torc(["create", "workflow.yaml"]).success();
     let mut lines = test.torc(["status", "--watch"]).spawn();
-    lines.wait_for_stdout("0 of 2 jobs done (0 %)  uninitialized 2");
+    lines.wait_for_stdout("0 of 2 jobs succeeded (0%)  uninitialized 2");
     let mut objects = test.torc(["-f", "json", "status", "s", "-w"]).spawn();
     objects.wait_for_stdout("\"uninitialized\":2");
     let run = test.torc(["run", "1"]).spawn();
-    lines.wait_for_stdout("0 of 2 jobs done (0 %)  running 1  blocked 1");
+    lines.wait_for_stdout("0 of 2 jobs succeeded (0%)  running 1  blocked 1");
     gate.open();
     let lines = lines.wait().expect(1);
     assert!(
-        lines.stdout.trim_end().ends_with("  2 of 2 jobs done (100 %)  completed 1  failed 1"),
+        lines
+            .stdout
+            .trim_end()
+            .ends_with("  1 of 2 jobs succeeded, 1 failed  completed 1  failed 1"),
         "{}",
         lines.stdout
     );
@@ -140,7 +143,7 @@ fn a_watched_status_prints_a_line_per_change_until_the_end() {
     assert_eq!(objects.last().unwrap()["is_complete"], true);
     run.wait().expect(1);
     // It only looks at what is complete already.
-    test.torc(["status", "--watch"]).exit(1).says("2 of 2 jobs done");
+    test.torc(["status", "--watch"]).exit(1).says("1 of 2 jobs succeeded, 1 failed");
 }
 
 #[test]
@@ -153,12 +156,12 @@ fn a_watched_status_goes_on_when_the_run_that_served_it_is_gone() {
     let mut status = test.torc(["status", "--watch"]).spawn();
     status.wait_for_stdout("running 1");
     run.signal("INT");
-    run.wait().expect(1);
+    run.wait().expect(130);
     status.wait_for_stdout("ready 1");
     let mut again = test.torc(["run", "1"]).spawn();
     status.wait_for_stdout("running 1");
     gate.open();
-    assert!(status.wait().expect(0).stdout.contains("1 of 1 job done (100 %)  completed 1"));
+    assert!(status.wait().expect(0).stdout.contains("1 of 1 job succeeded  completed 1"));
     again.wait_for_stderr("workflow 1 complete");
     again.wait().expect(0);
 }
@@ -292,7 +295,8 @@ fn exec_says_when_a_command_fails() {
 fn json_of_a_run_is_its_status() {
     let test = Test::new().spec(TWO);
     let status = test.torc(["-q", "-f", "json", "run", "workflow.yaml"]).exit(1);
-    assert_eq!(status.stderr, "");
+    assert!(status.stderr.starts_with("failed: b (job 2) after "), "{}", status.stderr);
+    assert_eq!(status.stderr.lines().count(), 1, "only the failure: {}", status.stderr);
     assert_eq!(status.json()["counts"]["failed"], 1);
 }
 

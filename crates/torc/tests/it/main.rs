@@ -38,5 +38,6 @@ mod steps;
 mod strangers;
 mod success;
 mod support;
+mod terminal;
 mod tls;
 mod wording;

@@ -241,7 +241,7 @@ fn a_person_judges_on_the_command_line() {
         json!({"workflow_id": 1, "classifications": unsure}),
     );
     assert_eq!(held.expect("held")["jobs_held"], json!(1));
-    test.torc(["jobs", "classify", "--pending"]).success().says("may be the network").says("30 %");
+    test.torc(["jobs", "classify", "--pending"]).success().says("may be the network").says("30%");
     test.torc(["jobs", "classify", "--accept", "2"]).success().says("applied");
     assert_eq!(test.statuses()[..2], ["flaky ready", "broken failed"]);
     test.torc(["jobs", "classify", "--reject", "2"]).exit(2).tells("is applied, not held");

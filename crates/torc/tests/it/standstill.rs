@@ -203,7 +203,7 @@ fn guard_keeps_the_fence() {
 }
 
 #[test]
-fn whoever_stands_still_for_longer_than_every_deadline_loses_and_doubles_nothing() {
+fn a_part_that_stands_still_for_longer_than_every_deadline_loses_and_doubles_nothing() {
     std::thread::scope(|scope| {
         for who in [Who::Server, Who::Runner, Who::Guard, Who::Jobs, Who::Everything] {
             scope.spawn(move || stand_still(who));

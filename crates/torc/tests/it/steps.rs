@@ -210,7 +210,7 @@ jobs:
 ",
     );
     test.run().expect(1);
-    let why = test.torc(["why", "stepped"]).success().says("step `build` failed (exit 2)");
+    let why = test.torc(["why", "stepped"]).success().says("step `build` failed with exit code 2");
     why.says("`torc jobs steps 1`");
     let why =
         test.torc(["why", "third"]).success().says("it succeeded at attempt 3 after 2 failures");

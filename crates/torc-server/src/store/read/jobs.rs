@@ -211,7 +211,7 @@ fn conditions(filter: JobFilter) -> Filter {
 
 fn last_attempt(connection: &Connection, job: JobId) -> rusqlite::Result<Option<LastAttempt>> {
     let sql = "SELECT a.run_id, a.attempt_id, a.started_ms, a.ended_ms, a.exec_seconds, a.peak_memory_bytes, \
-               a.memory_bytes, n.hostname, a.cause FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
+               a.memory_bytes, n.hostname, a.cause, a.pid FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
                WHERE a.job_id = ? AND a.state <> 'queued' ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_row([job.0], |row| {
@@ -225,6 +225,7 @@ fn last_attempt(connection: &Connection, job: JobId) -> rusqlite::Result<Option<
             memory_bytes: row.get(6)?,
             hostname: row.get(7)?,
             cause: page::maybe_word(row, "cause", Cause::parse)?,
+            pid: row.get("pid")?,
         })
     });
     found.optional()

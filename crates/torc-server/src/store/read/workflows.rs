@@ -6,7 +6,9 @@ use super::{ReadError, Reader};
 use crate::store::Progress;
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashMap};
-use torc_model::api::{IsCompleteView, Page, RevisionView, StatusView, WorkflowView};
+use torc_model::api::{
+    IsCompleteView, Page, RevisionView, StatusView, WorkflowProgress, WorkflowView,
+};
 use torc_model::ids::WorkflowId;
 use torc_model::status::JobStatus;
 
@@ -60,6 +62,17 @@ impl Reader {
                 )
                 .with("w.is_archived = ?", filter.is_archived);
             LIST.page(connection, filter, &paging, view)
+        })
+        .await
+    }
+
+    /// How far these workflows are; with what the writer says about those that it has in memory.
+    pub async fn workflow_progress(
+        &self,
+        ids: Vec<(WorkflowId, Option<Progress>)>,
+    ) -> Result<Vec<WorkflowProgress>, ReadError> {
+        self.read(move |connection| {
+            ids.into_iter().map(|(id, known)| progress_of(connection, id, known)).collect()
         })
         .await
     }
@@ -249,7 +262,43 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkflowView> {
         is_archived: row.get("is_archived")?,
         use_pending_failed: row.get::<_, Option<bool>>("use_pending_failed")?.unwrap_or_default(),
         job_count: row.get("job_count")?,
+        progress: None,
     })
+}
+
+/// How far a workflow is. `known` is what the writer says about it.
+fn progress_of(
+    connection: &Connection,
+    id: WorkflowId,
+    known: Option<Progress>,
+) -> Result<WorkflowProgress, ReadError> {
+    let mut progress = connection
+        .prepare_cached(
+            "SELECT w.is_complete, w.run_started_ms, \
+             (SELECT max(a.ended_ms) FROM attempt a WHERE a.workflow_id = w.id AND a.ended_ms IS NOT NULL), \
+             (SELECT count(*) FROM compute_node n WHERE n.workflow_id = w.id AND n.ended_ms IS NULL) \
+             FROM workflow w WHERE w.id = ?",
+        )?
+        .query_row([id.0], |row| {
+            Ok(WorkflowProgress {
+                is_complete: row.get(0)?,
+                counts: BTreeMap::new(),
+                started_ms: row.get(1)?,
+                last_end_ms: row.get(2)?,
+                active_runners: row.get(3)?,
+            })
+        })
+        .map_err(|error| missing(error, id))?;
+    progress.counts = match known {
+        Some(known) => {
+            progress.is_complete = known.is_complete;
+            let named = JobStatus::ALL.iter();
+            named.map(|s| (s.as_str().into(), known.counts[*s as usize].into())).collect()
+        }
+        None => counts(connection, id)?,
+    };
+    progress.counts.retain(|_, count| *count > 0);
+    Ok(progress)
 }
 
 /// Everything but the number of jobs per status.

@@ -12,6 +12,7 @@ mod remedies;
 mod revise;
 mod unneeded;
 mod webhooks;
+mod webhooks_page;
 
 use super::*;
 use serde_json::json;

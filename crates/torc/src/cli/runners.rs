@@ -1,0 +1,97 @@
+//! `torc runners`: which machines work, since when, and what they have.
+
+use super::Context;
+use super::paging::Paging;
+use super::references;
+use super::session::Access;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::output::{Field, Table, human};
+use clap::Subcommand;
+use torc_client::{Client, Query};
+use torc_model::api::{Page, RunnerView};
+use torc_model::status::RunnerState;
+
+/// List the runners: where they are, what they have, what they do
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  torc runners list                those that are there now, of every workflow
+  torc runners list sweep --all    also those that have left")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List runners
+    List(List),
+}
+
+#[derive(clap::Args, Debug)]
+struct List {
+    /// Only of this workflow: its id, its name, or `latest`
+    workflow: Option<String>,
+
+    /// Also those that have left
+    #[arg(short, long)]
+    all: bool,
+
+    #[command(flatten)]
+    paging: Paging,
+}
+
+impl Args {
+    /// Runs the command.
+    pub fn execute(self, context: &Context) -> Result<Exit> {
+        context.with_server(Access::Existing, async |client| {
+            match self.command {
+                Command::List(args) => args.execute(context, client).await?,
+            }
+            Ok(Exit::Success)
+        })
+    }
+}
+
+impl List {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let mut query = Query::new();
+        if let Some(name) = &self.workflow {
+            query = query.add("workflow_id", references::workflow(client, name).await?.id);
+        }
+        if !self.all {
+            query = query.add("is_active", true);
+        }
+        let page: Page<RunnerView> = self.paging.fetch(client, "/compute_nodes", query).await?;
+        context.output.list("runners", &page.items, page.total_count, || table(&page.items))
+    }
+}
+
+fn table(runners: &[RunnerView]) -> Table {
+    let mut table = Table::new([
+        "id", "workflow", "host", "pid", "kind", "state", "since", "jobs", "cpus", "memory",
+        "gpus", "note",
+    ]);
+    for runner in runners {
+        let note = match runner.state {
+            RunnerState::Ended => runner.end_reason.clone(),
+            _ => runner.quarantine.clone(),
+        };
+        table.row([
+            Field::number(runner.id.0),
+            Field::number(runner.workflow_id.0),
+            Field::text(&runner.hostname),
+            Field::number(runner.pid),
+            Field::text(runner.kind.as_str()),
+            Field::text(runner.state.as_str()),
+            Field::text(human::local_time(runner.started_ms)),
+            Field::number(runner.held),
+            Field::number(runner.capacity.num_cpus),
+            Field::right(human::bytes(runner.capacity.memory_bytes)),
+            Field::number(runner.capacity.num_gpus),
+            Field::text(note.unwrap_or_default()),
+        ]);
+    }
+    table
+}
