@@ -281,6 +281,63 @@ mod tests {
         }
     }
 
+    /// A hierarchy of version 2, mounted for as long as this lives.
+    struct Hierarchy(tempfile::TempDir);
+
+    impl Hierarchy {
+        fn mount() -> Option<Self> {
+            let dir = tempfile::tempdir().unwrap();
+            let mut mount = Command::new("mount");
+            mount.args(["-t", "cgroup2", "none"]).arg(dir.path());
+            mount.status().is_ok_and(|status| status.success()).then_some(Self(dir))
+        }
+    }
+
+    impl Drop for Hierarchy {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(self.0.path()).status();
+        }
+    }
+
+    #[test]
+    fn a_group_of_version_2_is_frozen_and_killed_with_what_carries_no_mark_and_removed() {
+        let Some(hierarchy) = Hierarchy::mount() else {
+            return eprintln!("skipped: no hierarchy of version 2 can be mounted here");
+        };
+        let key = key("v2x");
+        let group = hierarchy.0.path().join(format!("{}{key}", groups::PREFIX));
+        let job = group.join("p1");
+        std::fs::create_dir_all(&job).unwrap();
+        // Nothing but the group tells whose these are.
+        let mut child = Command::new("env")
+            .args([
+                "-i",
+                "/bin/sh",
+                "-c",
+                "echo $$ > \"$0\"; echo in; sleep 100 & sleep 101; exit 7",
+            ])
+            .arg(job.join("cgroup.procs"))
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 3];
+        io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        // The same hierarchy may be mounted elsewhere too.
+        assert!(groups::of(&[&key]).iter().any(|found| found.dir == group && found.is_of_jobs));
+        groups::freeze(&group);
+        let is_frozen =
+            || std::fs::read_to_string(group.join("cgroup.events")).unwrap().contains("frozen 1");
+        let deadline = Instant::now() + PATIENCE;
+        while !is_frozen() {
+            assert!(Instant::now() < deadline, "the group is not frozen");
+            std::thread::yield_now();
+        }
+        let ended = end_runners(&[&key], PATIENCE);
+        assert_eq!((ended[&key].survivors.len(), ended[&key].was_seen), (0, true));
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert!(!group.exists(), "the group is removed");
+    }
+
     #[test]
     fn a_shell_does_not_go_on_when_its_command_is_killed() {
         let dir = tempfile::tempdir().unwrap();
