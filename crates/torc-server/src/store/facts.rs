@@ -2,11 +2,12 @@
 //! them.
 
 use rusqlite::{Connection, params};
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 use torc_model::api::PlannedChange;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{File, Job, Plan};
@@ -23,8 +24,6 @@ pub struct FileFact {
     pub name: String,
     /// As written in the spec.
     pub path: String,
-    /// Where it is.
-    pub place: PathBuf,
     /// No job writes it.
     pub is_source: bool,
     /// Some job reads it.
@@ -37,6 +36,8 @@ pub struct FileFact {
     pub recorded: Option<Found>,
     /// It was changed after the job that writes it.
     pub is_overwritten: bool,
+    /// The spec puts it at another place than its row does.
+    pub has_moved: bool,
 }
 
 /// What is there of a file.
@@ -59,55 +60,107 @@ pub struct Uses {
     pub outputs: Vec<(JobId, i64)>,
 }
 
-/// Reads which jobs of a workflow use which files, in one pass.
-pub fn uses(db: &Connection, id: WorkflowId) -> rusqlite::Result<Uses> {
-    let mut statement = db.prepare_cached(
-        "SELECT i.job_id, i.kind = 'output_file', i.item_id FROM job j JOIN job_item i ON i.job_id = j.id
-         WHERE j.workflow_id = ?1 AND i.kind IN ('input_file', 'output_file')",
-    )?;
-    let mut rows = statement.query([id.0])?;
-    let mut uses = Uses::default();
-    while let Some(row) = rows.next()? {
-        let pair = (JobId(row.get(0)?), row.get(2)?);
-        match row.get(1)? {
-            true => uses.outputs.push(pair),
-            false => uses.inputs.push(pair),
+/// How a job uses what it is tied to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ItemKind {
+    InputFile,
+    OutputFile,
+    InputData,
+    OutputData,
+}
+
+impl ItemKind {
+    fn of(word: &str) -> Self {
+        match word {
+            "input_file" => Self::InputFile,
+            "output_file" => Self::OutputFile,
+            "input_user_data" => Self::InputData,
+            _ => Self::OutputData,
         }
     }
+}
+
+/// Hands out what the jobs of a workflow are tied to, ordered by job.
+pub fn each_item(
+    db: &Connection,
+    id: WorkflowId,
+    mut each: impl FnMut(JobId, ItemKind, i64),
+) -> rusqlite::Result<()> {
+    // Jobs that were made together have neighbouring rows; then one scan of their items does, where
+    // otherwise each job is looked up.
+    let (first, last, count): (Option<i64>, Option<i64>, i64) = db
+        .prepare_cached("SELECT min(id), max(id), count(*) FROM job WHERE workflow_id = ?1")?
+        .query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let Some((first, last)) = first.zip(last) else { return Ok(()) };
+    let (sql, bounds) = match last - first + 1 == count {
+        true => (
+            "SELECT job_id, kind, item_id FROM job_item WHERE job_id BETWEEN ?1 AND ?2 ORDER BY job_id",
+            vec![first, last],
+        ),
+        false => (
+            "SELECT i.job_id, i.kind, i.item_id FROM job j JOIN job_item i ON i.job_id = j.id
+             WHERE j.workflow_id = ?1 ORDER BY j.id",
+            vec![id.0],
+        ),
+    };
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(bounds))?;
+    while let Some(row) = rows.next()? {
+        let kind = ItemKind::of(row.get_ref(1)?.as_str()?);
+        each(JobId(row.get(0)?), kind, row.get(2)?);
+    }
+    Ok(())
+}
+
+/// Reads which jobs of a workflow use which files, in one pass.
+pub fn uses(db: &Connection, id: WorkflowId) -> rusqlite::Result<Uses> {
+    let mut uses = Uses::default();
+    each_item(db, id, |job, kind, item| match kind {
+        ItemKind::InputFile => uses.inputs.push((job, item)),
+        ItemKind::OutputFile => uses.outputs.push((job, item)),
+        ItemKind::InputData | ItemKind::OutputData => {}
+    })?;
     Ok(uses)
 }
 
 /// The files of a workflow, not yet looked at.
 pub fn list(db: &Connection, id: WorkflowId, uses: &Uses) -> rusqlite::Result<Vec<FileFact>> {
-    let outputs: HashSet<i64> = uses.outputs.iter().map(|(_, file)| *file).collect();
-    let inputs: HashSet<i64> = uses.inputs.iter().map(|(_, file)| *file).collect();
-    let (directory, by_content): (Option<String>, bool) = db.query_row(
-        "SELECT directory, coalesce(settings ->> 'compare_contents', 0) FROM workflow WHERE id = ?1",
+    let (outputs, inputs) = (sorted_files(&uses.outputs), sorted_files(&uses.inputs));
+    let by_content: bool = db.query_row(
+        "SELECT coalesce(settings ->> 'compare_contents', 0) FROM workflow WHERE id = ?1",
         [id.0],
-        |row| Ok((row.get(0)?, row.get(1)?)),
+        |row| row.get(0),
     )?;
     let mut statement = db.prepare_cached(
         "SELECT id, name, path, mtime_ms, size, hash FROM file WHERE workflow_id = ?1 ORDER BY id",
     )?;
     let rows = statement.query_map([id.0], |row| {
-        let (file, path): (i64, String) = (row.get(0)?, row.get(2)?);
+        let file: i64 = row.get(0)?;
         Ok(FileFact {
             id: file,
             name: row.get(1)?,
-            place: place(directory.as_deref(), &path),
-            path,
-            is_source: !outputs.contains(&file),
-            is_input: inputs.contains(&file),
+            path: row.get(2)?,
+            is_source: outputs.binary_search(&file).is_err(),
+            is_input: inputs.binary_search(&file).is_ok(),
             by_content,
             found: None,
             recorded: recorded(row, 3)?,
             is_overwritten: false,
+            has_moved: false,
         })
     })?;
     rows.collect()
 }
 
-fn place(directory: Option<&str>, path: &str) -> PathBuf {
+fn sorted_files(uses: &[(JobId, i64)]) -> Vec<i64> {
+    let mut files: Vec<i64> = uses.iter().map(|(_, file)| *file).collect();
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+/// Where a file is that a spec names so.
+pub fn place(directory: Option<&str>, path: &str) -> PathBuf {
     directory.map_or_else(|| PathBuf::from(path), |directory| Path::new(directory).join(path))
 }
 
@@ -120,7 +173,7 @@ fn recorded(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Option<Found
 }
 
 /// The files of a plan, in its order and not yet looked at.
-pub fn of_plan(plan: &Plan, directory: Option<&str>) -> Vec<FileFact> {
+pub fn of_plan(plan: &Plan) -> Vec<FileFact> {
     let used = |by: fn(&Job) -> &Vec<usize>| -> Vec<bool> {
         let mut used = vec![false; plan.files.len()];
         plan.jobs.iter().flat_map(by).for_each(|file| used[*file] = true);
@@ -131,13 +184,13 @@ pub fn of_plan(plan: &Plan, directory: Option<&str>) -> Vec<FileFact> {
         id: 0,
         name: file.name.clone(),
         path: file.path.clone(),
-        place: place(directory, &file.path),
         is_source: !outputs[index],
         is_input: inputs[index],
         by_content: plan.settings.compare_contents,
         found: None,
         recorded: None,
         is_overwritten: false,
+        has_moved: false,
     };
     plan.files.iter().enumerate().map(fact).collect()
 }
@@ -148,47 +201,69 @@ pub fn find_rows(db: &Connection, id: WorkflowId, files: &mut [FileFact]) -> rus
     if files.is_empty() {
         return Ok(());
     }
-    let at: HashMap<String, usize> =
-        files.iter().enumerate().map(|(at, file)| (file.name.clone(), at)).collect();
+    let at: HashMap<&str, usize> =
+        files.iter().enumerate().map(|(at, file)| (file.name.as_str(), at)).collect();
+    let mut known = Vec::with_capacity(files.len());
     let mut statement = db.prepare_cached(
         "SELECT id, name, path, mtime_ms, size, hash FROM file WHERE workflow_id = ?1",
     )?;
     let mut rows = statement.query([id.0])?;
     while let Some(row) = rows.next()? {
         let Some(at) = at.get(row.get_ref(1)?.as_str()?) else { continue };
-        let file = &mut files[*at];
-        file.id = row.get(0)?;
-        if row.get_ref(2)?.as_str()? == file.path {
-            file.recorded = recorded(row, 3)?;
-        }
+        let has_moved = row.get_ref(2)?.as_str()? != files[*at].path;
+        known.push((*at, row.get(0)?, has_moved, recorded(row, 3)?));
+    }
+    for (at, id, has_moved, recorded) in known {
+        let file = &mut files[at];
+        (file.id, file.has_moved) = (id, has_moved);
+        file.recorded = recorded.filter(|_| !has_moved);
     }
     Ok(())
 }
 
 /// Looks at every file, with two threads where there are many.
-pub fn look(files: &mut [FileFact]) {
+pub fn look(files: &mut [FileFact], directory: Option<&str>) {
     const MANY: usize = 2_000;
+    let start = Start::new(directory);
     if files.len() < MANY {
-        return files.iter_mut().for_each(look_at);
+        return files.iter_mut().for_each(|file| start.look_at(file));
     }
     let (first, second) = files.split_at_mut(files.len() / 2);
     std::thread::scope(|scope| {
-        scope.spawn(|| first.iter_mut().for_each(look_at));
-        second.iter_mut().for_each(look_at);
+        scope.spawn(|| first.iter_mut().for_each(|file| start.look_at(file)));
+        second.iter_mut().for_each(|file| start.look_at(file));
     });
 }
 
-fn look_at(file: &mut FileFact) {
-    file.found = std::fs::metadata(&file.place).ok().map(|meta| {
-        let modified = meta
-            .modified()
-            .ok()
-            .and_then(|t| t.duration_since(UNIX_EPOCH).ok())
-            .unwrap_or_default();
-        // What cannot be read is told by its time, like everything else.
-        let hash = if file.by_content && file.is_source { hash(&file.place).ok() } else { None };
-        Found { mtime_ms: modified.as_millis() as i64, size: meta.len() as i64, hash }
-    });
+/// Where relative paths begin. With the directory open, the kernel walks its path once and not for
+/// every file.
+struct Start<'a> {
+    directory: Option<&'a str>,
+    open: Option<OwnedFd>,
+}
+
+impl<'a> Start<'a> {
+    fn new(directory: Option<&'a str>) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = directory.and_then(|path| fs::open(path, flags, Mode::empty()).ok());
+        Self { directory, open }
+    }
+
+    fn look_at(&self, file: &mut FileFact) {
+        let found = match &self.open {
+            Some(open) => fs::statat(open, &*file.path, AtFlags::empty()),
+            None => fs::stat(place(self.directory, &file.path)),
+        };
+        file.found = found.ok().map(|meta| {
+            // What cannot be read is told by its time, like everything else.
+            let hash = match file.by_content && file.is_source {
+                true => hash(&place(self.directory, &file.path)).ok(),
+                false => None,
+            };
+            let mtime_ms = meta.st_mtime * 1_000 + meta.st_mtime_nsec as i64 / 1_000_000;
+            Found { mtime_ms: mtime_ms.max(0), size: meta.st_size, hash }
+        });
+    }
 }
 
 fn hash(path: &Path) -> std::io::Result<String> {
@@ -259,19 +334,22 @@ impl FileFact {
     }
 }
 
-/// When each job of a workflow last succeeded.
-pub fn last_successes(db: &Connection, id: WorkflowId) -> rusqlite::Result<HashMap<JobId, i64>> {
+/// When attempts of a workflow ended, the last one of each job last: that of a job that has succeeded
+/// is its success. A job that ended otherwise runs again, and what reads its files with it.
+pub fn last_ends(
+    db: &Connection,
+    id: WorkflowId,
+    mut each: impl FnMut(JobId, i64),
+) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(
-        "SELECT job_id, ended_ms FROM attempt WHERE workflow_id = ?1 AND ended_ms IS NOT NULL AND state = 'completed'",
+        "SELECT job_id, ended_ms FROM attempt INDEXED BY attempt_ended
+         WHERE workflow_id = ?1 AND ended_ms IS NOT NULL ORDER BY ended_ms",
     )?;
     let mut rows = statement.query([id.0])?;
-    let mut ends = HashMap::new();
     while let Some(row) = rows.next()? {
-        let (job, end): (JobId, i64) = (JobId(row.get(0)?), row.get(1)?);
-        let last = ends.entry(job).or_insert(end);
-        *last = end.max(*last);
+        each(JobId(row.get(0)?), row.get(1)?);
     }
-    Ok(ends)
+    Ok(())
 }
 
 /// Files that jobs read, no job writes, and that are not there.

@@ -139,14 +139,14 @@ impl Store {
         let (spec, directory) = (std::mem::take(&mut request.spec), request.directory.clone());
         let prepared = tokio::task::spawn_blocking(move || {
             let (plan, warnings) = plan(spec)?;
-            let files = facts::of_plan(&plan, directory.as_deref());
+            let files = facts::of_plan(&plan);
             Ok((plan, warnings, files))
         });
         let (plan, warnings, mut files) =
             prepared.await.map_err(|_| Refusal::internal("the spec could not be planned"))??;
         if request.initialize {
-            files = look_at(files).await?;
-            refuse_missing(&files, request.force)?;
+            files = look_at(files, directory.clone()).await?;
+            refuse_missing(&files, directory.as_deref(), request.force)?;
         } else {
             // Initialize looks at them when it comes.
             files.clear();
@@ -156,8 +156,7 @@ impl Store {
 
     /// Makes every uninitialized job blocked or ready.
     pub async fn initialize(&self, id: WorkflowId, force: bool) -> Result<ResetView, Refusal> {
-        let (files, _) = self.look_at_files(id).await?;
-        refuse_missing(&files, force)?;
+        let (files, _) = self.look_at_files(id, force).await?;
         self.writer
             .call(move |tx| {
                 if !force {
@@ -190,13 +189,12 @@ impl Store {
         };
         let (prepared, warnings) = match other {
             Some((plan, warnings)) => {
-                let files = look_at(facts::of_plan(&plan, directory.as_deref())).await?;
-                refuse_missing(&files, how.force)?;
+                let files = look_at(facts::of_plan(&plan), directory.clone()).await?;
+                refuse_missing(&files, directory.as_deref(), how.force)?;
                 (revise::Prepared::Other(Box::new(plan), files), warnings)
             }
             None => {
-                let (files, uses) = self.look_at_files(id).await?;
-                refuse_missing(&files, how.force)?;
+                let (files, uses) = self.look_at_files(id, how.force).await?;
                 (revise::Prepared::Same(files, uses), Vec::new())
             }
         };
@@ -229,19 +227,23 @@ impl Store {
         Ok(view.into())
     }
 
+    /// The files of a workflow as they are. Without `force`, none that a job reads may be missing.
     async fn look_at_files(
         &self,
         id: WorkflowId,
+        force: bool,
     ) -> Result<(Vec<facts::FileFact>, facts::Uses), Refusal> {
-        let (files, uses) = self
+        let (directory, files, uses) = self
             .writer
             .call(move |tx| {
-                people::directory(tx, id)?;
+                let directory = people::directory(tx, id)?;
                 let uses = facts::uses(tx.db, id)?;
-                Ok((facts::list(tx.db, id, &uses)?, uses))
+                Ok((directory, facts::list(tx.db, id, &uses)?, uses))
             })
             .await?;
-        Ok((look_at(files).await?, uses))
+        let files = look_at(files, directory.clone()).await?;
+        refuse_missing(&files, directory.as_deref(), force)?;
+        Ok((files, uses))
     }
 
     /// Sends jobs back to uninitialized.
@@ -834,24 +836,34 @@ fn plan_other(spec: torc_spec::Raw, known: &str) -> Result<Option<Planned>, Refu
 }
 
 /// Looks at files that a spec names. A hundred thousand of them take minutes on a slow file system.
-async fn look_at(mut files: Vec<facts::FileFact>) -> Result<Vec<facts::FileFact>, Refusal> {
+async fn look_at(
+    mut files: Vec<facts::FileFact>,
+    directory: Option<String>,
+) -> Result<Vec<facts::FileFact>, Refusal> {
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(550);
     let Some(first) = files.first() else { return Ok(files) };
-    let place = first.place.parent().map(std::path::Path::to_owned).unwrap_or_default();
+    let place = facts::place(directory.as_deref(), &first.path);
+    let place = place.parent().map(std::path::Path::to_owned).unwrap_or_default();
     let looked = slow_files::look_for(PATIENCE, place, move || {
-        facts::look(&mut files);
+        facts::look(&mut files, directory.as_deref());
         files
     });
     looked.await.map_err(|hangs| Refusal::unavailable(format!("{hangs}: files of this workflow")))
 }
 
-fn refuse_missing(files: &[facts::FileFact], force: bool) -> Result<(), Refusal> {
+fn refuse_missing(
+    files: &[facts::FileFact],
+    directory: Option<&str>,
+    force: bool,
+) -> Result<(), Refusal> {
     let missing = facts::missing_inputs(files);
     if force || missing.is_empty() {
         return Ok(());
     }
-    let names: Vec<_> =
-        missing.iter().take(10).map(|f| format!("`{}` ({})", f.name, f.place.display())).collect();
+    let name = |file: &&facts::FileFact| {
+        format!("`{}` ({})", file.name, facts::place(directory, &file.path).display())
+    };
+    let names: Vec<_> = missing.iter().take(10).map(|file| name(file)).collect();
     let verb = if missing.len() == 1 { "does" } else { "do" };
     let message = format!(
         "{} {verb} not exist: {}",

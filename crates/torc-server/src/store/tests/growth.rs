@@ -11,7 +11,7 @@ use torc_model::status::RunningJobs;
 /// Applies a plan as a request does.
 pub async fn apply(f: &Fixture, plan: Plan, how: ApplyOptions) -> Result<ApplyView, Refusal> {
     let id = f.id;
-    let files = facts::of_plan(&plan, None);
+    let files = facts::of_plan(&plan);
     let prepared = super::super::revise::Prepared::Other(Box::new(plan), files);
     f.store.writer.call(move |tx| super::super::revise::apply(tx, id, prepared, &how)).await
 }
