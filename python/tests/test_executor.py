@@ -236,6 +236,21 @@ def test_a_script_without_shutdown_leaves_no_server(flow: Path, script: Any) -> 
     assert not (flow / "flow/test/torc/server.json").exists()
 
 
+def test_a_question_after_the_end_leaves_no_server(flow: Path, script: Any) -> None:
+    process = script(
+        """
+import torcflow
+with torcflow.Executor("test", backend="local") as ex:
+    future = ex.submit(divmod, 1, 0)
+    error = future.exception()
+print(len(future.attempts), "ZeroDivisionError" in future.why(), "ZeroDivisionError" in future.logs("stderr"))
+"""
+    )
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and output.split() == ["1", "True", "True"], errors
+    assert not (flow / "flow/test/torc/server.json").exists()
+
+
 def test_a_future_can_be_awaited(local: torcflow.Executor) -> None:
     async def both() -> list[int]:
         return list(await asyncio.gather(local.submit(square, 5), asyncio.wrap_future(local.submit(square, 6))))
@@ -284,7 +299,8 @@ def test_map_frame_returns_the_frame_with_results_and_errors(local: torcflow.Exe
     assert [frame["result"][0], frame["result"][2]] == [1, 5]
     table = local.dataframe()
     assert sorted(table["status"]) == ["done", "done", "failed"]
-    assert set(table["function"]) == {"picky"}
+    assert set(table["function"]) == {"picky"} and set(table["attempts"]) == {1}
+    assert (table["seconds"].dropna() >= 0).all() and (table["job_seconds"] > 0).all() and table["host"].notna().all()
 
 
 def test_debug_runs_here(flow: Path) -> None:
@@ -418,3 +434,54 @@ def test_shutdown_without_waiting_refuses_new_calls_and_leaves_the_others(flow: 
         executor.submit(square, 8)
     assert future.result(timeout=60) == 49
     executor.shutdown()
+
+
+def test_the_first_example_of_submitit_runs_line_by_line(flow: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines of its README are the comments."""
+
+    # def add(a, b):
+    #     return a + b
+    # executor = submitit.AutoExecutor(folder="log_test")
+    executor = torcflow.Executor("log_test", backend="local")
+    # executor.update_parameters(timeout_min=1, slurm_partition="dev")
+    executor = executor.options(time="1m")
+    # job = executor.submit(add, 5, 7)
+    job = executor.submit(add, 5, 7)
+    # print(job.job_id)
+    print(job.name)
+    assert len(capsys.readouterr().out.strip()) == 40
+    # output = job.result()
+    output = job.result()
+    # assert output == 12
+    assert output == 12
+    # job.stdout(), job.stderr()
+    assert job.logs("stdout") == "" and job.logs("stderr") == ""
+    # executor.map_array(add, a, b)
+    a, b = [1, 2, 2, 1], [10, 20, 30, 40]
+    assert list(executor.map(add, a, b)) == [11, 22, 32, 41]
+    # with executor.batch():
+    #     for arg in whatever: jobs.append(executor.submit(myfunc, arg))
+    jobs = [executor.submit(square, arg) for arg in range(20)]
+    assert [one.result() for one in jobs] == [n * n for n in range(20)]
+    assert len({one.job[0] for one in jobs if one.job}) == 1, "a loop of submissions is one workflow"
+    executor.shutdown()
+    torcflow.attach("log_test", backend="local").shutdown()
+
+
+def test_modules_beside_the_script_are_found_by_the_jobs(flow: Path) -> None:
+    """A project with a library beside the script and a package below, started from another directory."""
+    project = flow / "project"
+    (project / "tools").mkdir(parents=True)
+    (project / "tools" / "__init__.py").write_text("")
+    (project / "tools" / "deep.py").write_text("def half(x):\n    return x / 2\n")
+    (project / "library.py").write_text("from tools.deep import half\n\ndef f(x):\n    return half(x) + 1\n")
+    (project / "main.py").write_text(
+        "import torcflow, library\nfrom tools import deep\n"
+        "with torcflow.Executor('test', backend='local') as ex:\n"
+        "    print(ex.submit(library.f, 4).result(), list(ex.map(deep.half, [2, 4])))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(torcflow.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "project/main.py"], cwd=flow, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "3.0 [1.0, 2.0]", done.stderr

@@ -207,7 +207,7 @@ class Core:
                 if call is not None and len(batch.unanswered(call.job)) == 1 and batch.workflow is not None:
                     alone = (batch.workflow, call.job)
         if alone is not None:
-            connection = self.engine.server()
+            connection = self.connection()
             try:
                 connection.request("POST", "/jobs/cancel", body={"job_ids": [self._job_id(connection, alone)]})
             except ApiError as error:
@@ -256,6 +256,13 @@ class Core:
 
     # --- What futures ask
 
+    def connection(self) -> Connection:
+        """The server, for questions of threads of the user. One that is started after `shutdown` ends with the process."""
+        found = self.engine.server()
+        if self.left:
+            _asked_later.add(self)
+        return found
+
     def _job_id(self, connection: Connection, place: tuple[int, str]) -> int:
         page = connection.request("GET", "/jobs", {"workflow_id": place[0], "name": place[1]})["items"]
         if not page:
@@ -264,7 +271,7 @@ class Core:
 
     def attempts(self, place: tuple[int, str]) -> list[Attempt]:
         """The attempts of a job, oldest first."""
-        connection = self.engine.server()
+        connection = self.connection()
         rows = connection.request("GET", f"/jobs/{self._job_id(connection, place)}/attempts")["items"]
         return [
             Attempt(
@@ -284,7 +291,7 @@ class Core:
 
     def why(self, place: tuple[int, str]) -> str:
         """What the server says of a job."""
-        connection = self.engine.server()
+        connection = self.connection()
         view = connection.request("GET", f"/jobs/{self._job_id(connection, place)}/why")
         lines = [f"{place[1]} (workflow {place[0]}): {view['summary']}"]
         if (view.get("diagnosis") or {}).get("summary"):
@@ -295,7 +302,7 @@ class Core:
 
     def logs(self, place: tuple[int, str], stream: str) -> str:
         """What the last attempt of a job wrote."""
-        connection = self.engine.server()
+        connection = self.connection()
         view = connection.request("GET", f"/jobs/{self._job_id(connection, place)}/why")
         path = (view.get("attempt") or {}).get(f"{stream}_path")
         if not path or not os.path.exists(path):
@@ -365,6 +372,10 @@ class Core:
             self.thread.join(0.05)
         _alive.discard(self)
         self.remove_socket()
+        self.stop_server()
+
+    def stop_server(self) -> None:
+        """Stops the server unless it has something to do, or another client uses it."""
         if not self.store.batches() and not self.others():
             self.engine.stop_server()
 
@@ -401,6 +412,8 @@ class Core:
 
 
 _alive: weakref.WeakSet[Core] = weakref.WeakSet()
+# Executors that are over and whose futures were asked about their jobs.
+_asked_later: set[Core] = set()
 
 
 def _refuse_lazy(function: Any, path: str) -> None:
@@ -424,6 +437,8 @@ def _at_exit() -> None:
             core.leave(LEAVE_SECONDS)  # nothing is left to do: the server ends as well
         else:
             core.remove_socket()
+    for core in _asked_later:
+        core.stop_server()
 
 
 def _register_exit() -> None:

@@ -109,20 +109,20 @@ class Executor(concurrent.futures.Executor):
     @property
     def url(self) -> Optional[str]:
         """The address of its server."""
-        return None if self._core.backend == "debug" else self._core.engine.server().url
+        return None if self._core.backend == "debug" else self._core.connection().url
 
     def page(self) -> str:
         """A link to the server's page, with a key in it: for you, not for a notebook that you share."""
         from ._engine import run
 
-        self._core.engine.server()
+        self._core.connection()
         return run(["--dir", self._core.engine.state, "ui", "--no-browser"]).strip()
 
     def client(self) -> Client:
         """A `torcflow.Client` of its server."""
         from ._api import Client
 
-        return Client(connection=self._core.engine.server())
+        return Client(connection=self._core.connection())
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Schedules `fn(*args, **kwargs)`. A future among the arguments is a dependency."""
@@ -199,20 +199,12 @@ class Executor(concurrent.futures.Executor):
 
         Returns the frame with `result`, `torc_status` and `torc_error`; a call that failed raises nothing.
         """
+        from ._frame import with_results
+
         rows = frame.to_dict("records")
         futures = self._submit(fn, [((), {str(name): value for name, value in row.items()}) for row in rows], True)
         concurrent.futures.wait(futures)
-        values, states, errors = [], [], []
-        for future in futures:
-            error = None if future.cancelled() else future.exception()
-            values.append(None if future.cancelled() or error is not None else future.result())
-            states.append("canceled" if future.cancelled() else "failed" if error is not None else "done")
-            errors.append(None if error is None else f"{type(error).__name__}: {error}")
-        new: pandas.DataFrame = frame.copy()
-        new[result] = values
-        new["torc_status"] = states
-        new["torc_error"] = errors
-        return new
+        return with_results(frame, futures, result)
 
     @property
     def futures(self) -> list[Future[Any]]:
@@ -247,34 +239,10 @@ class Executor(concurrent.futures.Executor):
         return groups
 
     def dataframe(self) -> pandas.DataFrame:
-        """Calls as a frame: function, status, result, error, and the time they took."""
-        import pandas
+        """Calls as a frame: function, status, result, error, the time they took, and what their jobs used."""
+        from ._frame import calls_frame
 
-        rows = []
-        for future in self.futures:
-            bad = future.done() and went_badly(future)
-            error = future.exception() if bad and not future.cancelled() else None
-            state = "waiting" if not future.done() else "canceled" if future.cancelled() else "failed" if bad else "done"
-            if state == "waiting" and future.running():
-                state = "running"
-            rows.append(
-                {
-                    "name": future.name,
-                    "function": future._title,
-                    "status": state,
-                    "result": future.result() if state == "done" else None,
-                    "error": None if error is None else f"{type(error).__name__}: {error}",
-                    "workflow": future.job[0] if future.job else None,
-                    "job": future.job[1] if future.job else None,
-                }
-            )
-        if self._core.backend != "debug":
-            known = self._core.store.known([future._torcflow_name for future in self.futures])
-            for row, future in zip(rows, self.futures):
-                value = known.get(future._torcflow_name)
-                row["seconds"] = None if value is None else value.seconds
-        frame: pandas.DataFrame = pandas.DataFrame(rows)
-        return frame
+        return calls_frame(self)
 
     def forget(self) -> int:
         """Deletes the stored results; how many there were."""

@@ -184,3 +184,8 @@ def dependency_failed(need: Future[Any]) -> DependencyFailed:
     return failed
 
 
+def state_of(future: Future[Any]) -> str:
+    """`waiting`, `running`, `done`, `failed` or `canceled`."""
+    if not future.done():
+        return "running" if future.running() else "waiting"
+    return "canceled" if future.cancelled() else "failed" if went_badly(future) else "done"

@@ -90,9 +90,16 @@ class Settler:
 
     def check(self, batch: Batch) -> None:
         """Asks the server about the jobs of a batch: what failed is recovered or told, what died is started again."""
-        if not batch.mine and not self.core.store.has_batch(batch.id):
-            self._ended_elsewhere(batch)
-            return
+        try:
+            if batch.mine or self.core.store.has_batch(batch.id):
+                self._check(batch)
+                return
+        except FileNotFoundError:
+            if batch.mine or self.core.store.has_batch(batch.id):
+                raise
+        self._ended_elsewhere(batch)
+
+    def _check(self, batch: Batch) -> None:
         connection = self.sender.create(batch)
         if connection is None:
             return

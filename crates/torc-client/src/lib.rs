@@ -21,4 +21,4 @@ mod triage;
 pub use error::Error;
 pub use http::{Client, Query, segment};
 pub use people::{Application, NewWorkflow};
-pub use stream::EventStream;
+pub use stream::{EventStream, PulseStream};

@@ -1,4 +1,4 @@
-//! Server-sent events: follows a workflow's event stream and goes on where it broke off.
+//! Server-sent events: a workflow's event stream, which goes on where it broke off, and its pulse.
 
 use crate::http::refusal;
 use crate::inside::Body;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 use http_body_util::BodyExt;
 use std::time::Duration;
-use torc_model::api::EventView;
+use torc_model::api::{EventView, PulseView};
 use torc_model::ids::WorkflowId;
 
 /// The server sends a comment every few seconds; a stream that is silent for longer than this is
@@ -123,18 +123,85 @@ impl EventStream {
     async fn connect(&self) -> Result<Body, Error> {
         let query = Query::new().maybe("after", self.last_id);
         let path = format!("/workflows/{}/events/stream{query}", self.workflow);
-        let mut request = self.client.request(Method::GET, &path, Bytes::new())?;
-        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(id) = self.last_id {
-            request.headers_mut().insert("last-event-id", HeaderValue::from(id));
-        }
-        let (head, body) = self.client.send(request).await?.into_parts();
-        if head.status.is_success() {
-            return Ok(body);
-        }
-        let body = body.collect().await.map_err(|e| self.client.unreachable(e))?.to_bytes();
-        Err(refusal(head.status, &body))
+        open(&self.client, &path, self.last_id).await
     }
+}
+
+/// The progress of a workflow as it happens: the frames of one connection.
+pub struct PulseStream {
+    client: Client,
+    workflow: WorkflowId,
+    body: Option<Body>,
+    parser: Parser,
+}
+
+impl Client {
+    /// Follows the progress of a workflow. Nothing is sent before the first
+    /// [`PulseStream::next`].
+    pub fn stream_pulse(&self, workflow: WorkflowId) -> PulseStream {
+        PulseStream { client: self.clone(), workflow, body: None, parser: Parser::default() }
+    }
+}
+
+impl PulseStream {
+    /// Waits for the next frame. Does not connect again by itself: after an error the connection is
+    /// gone, and the next call makes another.
+    pub async fn next(&mut self) -> Result<PulseView, Error> {
+        let result = self.next_frame().await;
+        if result.is_err() {
+            self.body = None;
+            self.parser = Parser::default();
+        }
+        result
+    }
+
+    async fn next_frame(&mut self) -> Result<PulseView, Error> {
+        loop {
+            if let Some(message) = self.parser.pop() {
+                return serde_json::from_str(&message).map_err(|e| {
+                    self.client.protocol(format!("pulse of workflow {}: {e}", self.workflow))
+                });
+            }
+            let bytes =
+                tokio::time::timeout(SILENCE_LIMIT, self.read()).await.map_err(|_| {
+                    self.client.unreachable(format!("silent for {} s", SILENCE_LIMIT.as_secs()))
+                })??;
+            self.parser.push(&bytes);
+            if self.parser.pending.len() > MAX_PENDING_BYTES {
+                return Err(self.client.protocol("a frame without an end".into()));
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<Bytes, Error> {
+        let body = match &mut self.body {
+            Some(body) => body,
+            None => {
+                let path = format!("/workflows/{}/pulse", self.workflow);
+                self.body.insert(open(&self.client, &path, None).await?)
+            }
+        };
+        match body.frame().await {
+            None => Err(self.client.unreachable("the pulse has ended")),
+            Some(Err(e)) => Err(self.client.unreachable(e)),
+            Some(Ok(frame)) => Ok(frame.into_data().unwrap_or_default()),
+        }
+    }
+}
+
+/// Asks for a stream of server-sent events; its body is still to be read.
+async fn open(client: &Client, path: &str, last_id: Option<i64>) -> Result<Body, Error> {
+    let mut request = client.request(Method::GET, path, Bytes::new())?;
+    request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    if let Some(id) = last_id {
+        request.headers_mut().insert("last-event-id", HeaderValue::from(id));
+    }
+    let (head, body) = client.send(request).await?.into_parts();
+    if head.status.is_success() {
+        return Ok(body);
+    }
+    let body = body.collect().await.map_err(|e| client.unreachable(e))?.to_bytes();
+    Err(refusal(head.status, &body))
 }
 
 /// Cuts a stream of bytes into the `data` of complete messages. Comments, names and retry hints are

@@ -60,6 +60,7 @@ mod status_watch;
 mod steps;
 mod submit;
 mod timeline;
+mod tui;
 mod ui;
 mod user_data;
 mod watch;
@@ -119,6 +120,7 @@ Look:
   events            Show what happened in a workflow
   results           Show how attempts ended: code, cause, time, CPU and memory
   runners           List the runners: where they are, what they have, what they do
+  tui               See every workflow in this terminal, and act on its jobs
   ui                Open the page: see every workflow, and act on its jobs
   report            Write a workflow as one HTML file that needs no server
   export            Write a workflow for other programs
@@ -264,6 +266,7 @@ enum Command {
     Status(status::Args),
     Submit(submit::Args),
     Steps(steps::Args),
+    Tui(tui::Args),
     Ui(ui::Args),
     UserData(user_data::Args),
     /// Print the version
@@ -473,6 +476,7 @@ impl Cli {
             Command::Status(args) => args.execute(&context),
             Command::Submit(args) => args.execute(&context),
             Command::Steps(args) => args.execute(&context),
+            Command::Tui(args) => args.execute(&context),
             Command::Ui(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),
             Command::Version => help::version(&context),

@@ -5,6 +5,7 @@ use super::references::{self, LATEST};
 use super::run::{self, RunOptions};
 use super::runner_options::RunnerOptions;
 use super::session::Access;
+use super::tui::ScreenOptions;
 use super::{Context, ai, classify, describe, slurm};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -116,8 +117,14 @@ impl Args {
         if !self.run || queued != Exit::Success {
             return Ok(queued);
         }
-        let options =
-            RunOptions { force: false, auto_recover: false, detach: false, runner: self.runner };
+        let options = RunOptions {
+            force: false,
+            auto_recover: false,
+            detach: false,
+            tui: false,
+            screen: ScreenOptions::default(),
+            runner: self.runner,
+        };
         run::run_workflow(context, &self.workflow, &options)
     }
 

@@ -8,6 +8,7 @@ use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
 use super::spec::{self, Checked};
+use super::tui::{self, ScreenOptions};
 use super::{Context, block_on, describe, detach, job_output, recover};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
@@ -85,6 +86,13 @@ pub struct RunOptions {
     /// Work in the background; `torc status` shows how far it is
     #[arg(long, visible_alias = "no-wait")]
     pub detach: bool,
+
+    /// See it in this terminal, as with `torc tui`; the run is a process of its own and goes on when you leave
+    #[arg(long, conflicts_with = "detach")]
+    pub tui: bool,
+
+    #[command(flatten)]
+    pub screen: ScreenOptions,
 
     #[command(flatten)]
     pub runner: RunnerOptions,
@@ -318,6 +326,9 @@ fn run_found(
     find: impl AsyncFn(&Client) -> Result<Found>,
 ) -> Result<Exit> {
     options.runner.check()?;
+    if options.tui {
+        tui::check_terminal()?;
+    }
     let find = async |client: &Client| {
         let found = find(client).await?;
         if let Found::Run(workflow) = &found {
@@ -328,6 +339,12 @@ fn run_found(
     if options.detach {
         return match context.with_server(access, find)? {
             Found::Run(workflow) => detach::run_in_background(context, &workflow, &options.runner),
+            Found::Done(exit) => Ok(exit),
+        };
+    }
+    if options.tui {
+        return match context.with_server(access, find)? {
+            Found::Run(workflow) => tui::run_with_screens(context, workflow, options),
             Found::Done(exit) => Ok(exit),
         };
     }
@@ -421,7 +438,10 @@ fn two_files(other: &WorkflowView, checked: &Checked) -> Error {
 
 /// A runner of this workflow that is alive on this machine. A second one would share out the same
 /// CPUs again.
-async fn other_runner_here(client: &Client, workflow: &WorkflowView) -> Result<Option<RunnerView>> {
+pub async fn other_runner_here(
+    client: &Client,
+    workflow: &WorkflowView,
+) -> Result<Option<RunnerView>> {
     let query = Query::new().add("workflow_id", workflow.id);
     let runners: Vec<RunnerView> = client.list_all("/compute_nodes", &query).await?;
     let here = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -1,0 +1,211 @@
+//! No size of the screen, no name and no output makes the program panic, and nothing of a job
+//! reaches the terminal as a command.
+
+use super::world::{World, reply};
+use crate::message::{Answer, Effect, Event, Request};
+use crate::view;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use proptest::prelude::*;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Every screen, by the keys that lead to it.
+const SCREENS: [&str; 19] = [
+    "1",
+    "2",
+    "3",
+    "4",
+    "5",
+    "6",
+    "7",
+    "2 Enter",
+    "2 w",
+    "2 l W",
+    "2 Enter d",
+    "3 R",
+    "3 m",
+    "2 ?",
+    ": tra",
+    "2 c",
+    "2 G Space",
+    "4 Right + +",
+    "2 / x",
+];
+
+fn draw(world: &World, columns: u16, rows: u16) -> Buffer {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
+    view::draw(&world.state, &mut buffer);
+    buffer
+}
+
+/// Every width from 1 to 200 at the heights where the layout changes, and the other way round; the
+/// state believes in another size as well, as it does between a resize and its event.
+#[test]
+fn no_size_makes_a_screen_panic() {
+    const EDGES: [u16; 5] = [1, 8, 12, 40, 100];
+    for keys in SCREENS {
+        let mut world = World::new((80, 24));
+        world.press(keys);
+        for edge in EDGES {
+            for other in 1..=200 {
+                for (columns, rows) in [(edge, other), (other, edge)] {
+                    world.state.size = (columns, rows);
+                    draw(&world, columns, rows);
+                }
+            }
+        }
+        draw(&world, 0, 0);
+        draw(&world, 200, 0);
+    }
+}
+
+fn key() -> impl Strategy<Value = Event> {
+    let code = prop_oneof![
+        20 => prop::char::range(' ', '~').prop_map(KeyCode::Char),
+        1 => Just(KeyCode::Char('漢')),
+        4 => Just(KeyCode::Enter),
+        3 => Just(KeyCode::Esc),
+        1 => Just(KeyCode::Tab),
+        1 => Just(KeyCode::BackTab),
+        2 => Just(KeyCode::Up),
+        2 => Just(KeyCode::Down),
+        1 => Just(KeyCode::Left),
+        1 => Just(KeyCode::Right),
+        1 => Just(KeyCode::Home),
+        1 => Just(KeyCode::End),
+        1 => Just(KeyCode::PageUp),
+        1 => Just(KeyCode::PageDown),
+        1 => Just(KeyCode::Backspace),
+        1 => Just(KeyCode::Delete),
+    ];
+    (code, prop::bool::weighted(0.05)).prop_map(|(code, is_control)| {
+        let modifiers = if is_control { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
+        Event::Key(KeyEvent::new(code, modifiers))
+    })
+}
+
+fn anything() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        12 => key(),
+        1 => (1u16..=200, 1u16..=200).prop_map(|(columns, rows)| Event::Resize(columns, rows)),
+        1 => (0u16..200, 0u16..60, 0..3).prop_map(|(column, row, kind)| {
+            let kind = match kind {
+                0 => MouseEventKind::Down(MouseButton::Left),
+                1 => MouseEventKind::ScrollDown,
+                _ => MouseEventKind::ScrollUp,
+            };
+            Event::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE })
+        }),
+        1 => Just(Event::Paste("status:failed\x1b[2J\n".into())),
+        1 => Just(Event::Tick),
+        1 => Just(Event::Away(super::world::WORKFLOW, "gone".into())),
+        1 => Just(Event::Pulse(super::world::WORKFLOW, super::world::pulse(false))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever is pressed, clicked and resized, in whatever order the answers come.
+    #[test]
+    fn no_sequence_of_events_makes_it_panic(
+        size in (1u16..=200, 1u16..=200),
+        events in prop::collection::vec((anything(), any::<bool>()), 1..80),
+    ) {
+        let mut world = World::new(size);
+        for (event, is_answered) in events {
+            world.is_answering = is_answered;
+            if let Event::Resize(columns, rows) = event {
+                world.state.size = (columns, rows);
+            }
+            world.on(event);
+            world.effects.retain(|effect| *effect != Effect::Quit);
+            let (columns, rows) = world.state.size;
+            let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
+            world.state.hits = view::draw(&world.state, &mut buffer).hits;
+        }
+    }
+
+    /// Names, output and messages of any characters: no cell holds one that a terminal obeys.
+    #[test]
+    fn no_cell_holds_a_control_character(
+        said in "(\\PC|\u{1b}\\[[0-9;]*m|[\u{0}-\u{1f}\u{7f}-\u{9f}\u{202a}-\u{202e}\u{300}-\u{36f}漢]){0,60}",
+        screen in 0..SCREENS.len(),
+    ) {
+        let mut world = World::new((100, 30));
+        world.press(SCREENS[screen]);
+        // Every answer again, with the text in the places that jobs and users fill.
+        for request in requests(&mut world) {
+            let Ok(answer) = reply(&request) else { continue };
+            let answer = hostile(answer, &said);
+            let now = world.state.now_ms;
+            world.state.on(Event::Answer(request, Ok(answer)), now);
+        }
+        let buffer = draw(&world, 100, 30);
+        for cell in buffer.content() {
+            let is_bad = |c: char| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c);
+            prop_assert!(!cell.symbol().contains(is_bad), "{:?}", cell.symbol());
+        }
+    }
+}
+
+/// The questions of the screen, once more.
+fn requests(world: &mut World) -> Vec<Request> {
+    world.is_answering = false;
+    world.effects.clear();
+    world.state.asked.clear();
+    world.wait(20_000);
+    world.asked()
+}
+
+fn hostile(answer: Answer, said: &str) -> Answer {
+    match answer {
+        Answer::Families(mut view) => {
+            view.name = said.into();
+            view.families.iter_mut().for_each(|family| family.name = said.into());
+            Answer::Families(view)
+        }
+        Answer::Failures(mut groups) => {
+            for group in &mut groups {
+                group.summary = said.into();
+                group.tail = said.into();
+                group.family = said.into();
+                group.sample_name = said.into();
+            }
+            Answer::Failures(groups)
+        }
+        Answer::Jobs(mut page) => {
+            for job in &mut page.items {
+                job.name = said.into();
+                job.family = said.into();
+            }
+            Answer::Jobs(page)
+        }
+        Answer::Runners(mut rows) => {
+            rows.iter_mut().for_each(|runner| runner.hostname = said.into());
+            Answer::Runners(rows)
+        }
+        Answer::Events(mut rows) => {
+            for event in &mut rows {
+                event.job_name = Some(said.into());
+                event.data = serde_json::json!({ "error": said });
+            }
+            Answer::Events(rows)
+        }
+        Answer::Workflows(mut page) => {
+            page.items.iter_mut().for_each(|workflow| workflow.name = said.into());
+            Answer::Workflows(page)
+        }
+        Answer::Why(mut why) => {
+            why.summary = said.into();
+            why.job.command = said.into();
+            why.job.name = said.into();
+            Answer::Why(why)
+        }
+        Answer::Log(mut log) => {
+            log.text = said.into();
+            Answer::Log(log)
+        }
+        other => other,
+    }
+}
