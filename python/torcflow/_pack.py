@@ -1,9 +1,6 @@
 """Calls become jobs: how many in each, the batch's file that workers read, and the spec that the server gets.
 
-Each batch is a workflow of its own. The server could also add jobs to a workflow that runs, but only on behalf of one
-of its running jobs (`spawn_jobs`), which would hold a CPU and keep an allocation for as long as a client might submit,
-or as a whole spec (`apply`), which costs more with every call that was ever submitted. A workflow of its own is
-one request, is found again by its key after a crash, and can be deleted when its results have been read.
+Each batch is a workflow of its own and not an addition to one that runs; docs/adr/20261117-python-batches.md says why.
 """
 
 from __future__ import annotations
