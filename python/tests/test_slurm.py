@@ -62,3 +62,39 @@ def test_a_canceled_allocation_costs_no_call(flow: Path) -> None:
         subprocess.run(["scancel", log.read_text().strip()], check=True)
         assert future.result(timeout=180) == "done"
     assert len(log.read_text().split()) == 2, "it ran in another allocation"
+
+
+def counts(path: str, end: int) -> tuple[int, int]:
+    """Counts, and saves how far it is when it is told to end; where it began, and where it ended."""
+    import torcflow
+
+    context = torcflow.context()
+    state = os.path.join(context.checkpoint_dir, "step")
+    step = began = int(open(state).read()) if os.path.exists(state) else 0
+
+    @context.on_stop
+    def save() -> None:
+        with open(state, "w") as file:
+            file.write(str(step))
+
+    with open(path, "a") as file:
+        file.write(os.environ["SLURM_JOB_ID"] + "\n")
+    while step < end:
+        time.sleep(0.1)
+        step += 1
+    return began, step
+
+
+def test_a_call_saves_its_state_when_its_allocation_is_canceled(flow: Path) -> None:
+    log = flow / "log"
+    with torcflow.Executor("test", backend="slurm", memory="200m", time="2m", account="abc") as executor:
+        future = executor.submit(counts, str(log), 60)
+        deadline = time.monotonic() + 120
+        while not log.exists() or not log.read_text().strip():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        time.sleep(1)  # the work of the first allocation
+        subprocess.run(["scancel", log.read_text().strip()], check=True)
+        began, ended = future.result(timeout=180)
+    assert began > 0 and ended == 60, "it went on where it was"
+    assert len(set(log.read_text().split())) == 2
