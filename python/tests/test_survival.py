@@ -12,7 +12,7 @@ import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 import torcflow
@@ -246,3 +246,29 @@ with torcflow.Executor("test", backend="local") as ex:
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0 and "LookupError('three')" in output, errors
     assert values <= {1, 2, 3, 5, 6} and len(bad) == 1 and isinstance(bad[0], (LookupError, torcflow.Lost))
+
+
+def test_results_that_come_while_the_server_answers_are_not_taken_for_missing(
+    flow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that end between the client's look at the segments and the server's answer are in that answer."""
+    from torcflow._http import Connection
+
+    request = Connection.request
+
+    def slow(self: Connection, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        if path == "/jobs":
+            time.sleep(1.0)
+        return request(self, method, path, *args, **kwargs)
+
+    monkeypatch.setattr(Connection, "request", slow)
+
+    def work(path: str, n: int) -> int:
+        with open(path, "a") as file:
+            file.write(f"{n}\n")
+        time.sleep(0.2)
+        return n
+
+    with torcflow.Executor("test", backend="local") as executor:
+        assert list(executor.map(work, [str(flow / "log")] * 24, range(24), chunksize=2)) == list(range(24))
+    assert sorted(lines(flow), key=int) == [str(n) for n in range(24)], "a call ran twice"

@@ -115,8 +115,6 @@ class Settler:
         if not status["is_complete"] and batch.workflow not in self.core.engine.runners:
             if status["active_runners"] == 0 or batch.slurm:
                 self.core.engine.runner(batch.workflow, batch.recover, batch.slurm, [])
-        # Results that were there when the server answered are read before they are judged.
-        self.read(batch)
         counts = status["counts"]
         ended = {name: counts.get(name, 0) for name in ("completed", "failed", "canceled", "terminated", "disabled")}
         # Jobs that ended and are not settled here yet; a recovered one may end again.
@@ -168,6 +166,7 @@ class Settler:
 
     def _judge(self, batch: Batch, connection: Connection, ended: dict[str, int]) -> None:
         """Ends the calls of jobs that ended."""
+        good: list[str] = []
         bad: list[dict[str, Any]] = []
         for state in ("completed", "failed", "terminated", "canceled", "disabled"):
             if not ended[state]:
@@ -180,12 +179,17 @@ class Settler:
                     if job["name"] not in batch.open:
                         continue
                     if state == "completed":
-                        self._completed(batch, job["name"])
+                        good.append(job["name"])
                     else:
                         bad.append(job)
                 if len(page) < 5000:
                     break
                 after = page[-1]["id"]
+        # What the jobs of this answer have written is read before they are judged: a result that came after an earlier
+        # look would be taken for missing, and its call would run again.
+        self.read(batch)
+        for name in good:
+            self._completed(batch, name)
         again: set[int] = set()
         tried = [job for job in bad if batch.recover and job["attempt_id"] <= RECOVERIES]
         tried = [job for job in tried if job["status"] in ("failed", "terminated")]
