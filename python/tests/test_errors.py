@@ -196,6 +196,25 @@ with torcflow.Executor("test", backend="local", setup="while ! test -e go; do sl
     assert output.startswith("Changed") and "module 'mine'" in output
 
 
+def test_a_module_that_travels_by_value_may_change(flow: Path, script: Callable[..., subprocess.Popen[str]]) -> None:
+    (flow / "mine.py").write_text("def g(x):\n    return x + 1\n\ndef f(x):\n    return g(x) * 10\n")
+    process = script(
+        """
+import torcflow, mine, pathlib
+wait = "while ! test -e go; do sleep 0.1; done"
+with torcflow.Executor("test", backend="local", setup=wait, by_value=[mine]) as ex:
+    future = ex.submit(mine.f, 1)
+    while future.job is None:
+        pass
+    pathlib.Path("mine.py").unlink()
+    pathlib.Path("go").touch()
+    print(future.result())
+"""
+    )
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and output.strip() == "20", errors
+
+
 def another_python() -> Optional[str]:
     """An interpreter of another version than this one, if the machine has one."""
     own = "%d.%d" % sys.version_info[:2]

@@ -8,18 +8,16 @@ where the last one stopped.
 from __future__ import annotations
 
 import concurrent.futures
-import inspect
 import os
 import pickle
 import re
 import socket
 import threading
 import time
-import uuid
 import weakref
 from typing import Any, Callable, Optional
 
-from . import _naming
+from . import _naming, _segment
 from ._arguments import bad_argument, dump, fill, has_future, strip
 from ._batch import Batch
 from ._engine import Engine, program
@@ -36,6 +34,9 @@ SEND_SECONDS = 30.0
 # A client of another host that gave no sign of life for so long is dead; it gives one every `LIFE_SECONDS`.
 DEAD_SECONDS = 600.0
 LIFE_SECONDS = 60.0
+# Flags of code, as the module `inspect` has them, which takes long to import.
+_GENERATOR = 0x20 | 0x200
+_COROUTINE = 0x80
 
 
 class Core:
@@ -90,7 +91,7 @@ class Core:
         self.news = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.news.setblocking(False)
         handle = os.open(os.path.join(self.root, "clients"), os.O_RDONLY)
-        self.news_name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}-{socket.gethostname()}"
+        self.news_name = f"{os.getpid()}-{os.urandom(4).hex()}-{socket.gethostname()}"
         try:
             # A path through the directory's handle, because addresses of sockets are short.
             self.news.bind(f"/proc/self/fd/{handle}/{self.news_name}")
@@ -184,7 +185,7 @@ class Core:
             path, value = bad_argument(args, kwargs)
             raise _naming.explain(error, "the argument", value, path) from error
         if not options.cache:
-            name = uuid.uuid4().bytes + bytes(4)
+            name = os.urandom(_segment.NAME_BYTES)
         with self.lock:
             known = self.futures.get(name)
             if known is not None and not (known.done() and (options.fresh or went_badly(known))):
@@ -419,9 +420,9 @@ _asked_later: set[Core] = set()
 def _refuse_lazy(function: Any, path: str) -> None:
     """Refuses functions whose calls return something that still has to be run: it cannot be sent back."""
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
-    if flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
+    if flags & (_GENERATOR):
         raise NotPicklable(path, "it is a generator, which cannot be sent to another process; return a list")
-    if flags & inspect.CO_COROUTINE:
+    if flags & _COROUTINE:
         raise NotPicklable(path, "it is a coroutine, which cannot be sent to another process; call `asyncio.run` in it")
 
 

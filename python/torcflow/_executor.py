@@ -6,10 +6,10 @@ import concurrent.futures
 import os
 import sys
 import time
-import uuid
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, TypeVar, Union, cast
 
+from . import _segment
 from ._arguments import futures_in, resolved
 from ._core import Core
 from ._engine import Engine
@@ -315,7 +315,7 @@ def _results(
 def _debug(core: Core, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[T]:
     """Runs a call here and now."""
     function = getattr(fn, "__wrapped_call__", fn)
-    future: Future[T] = Future(None, uuid.uuid4().bytes + bytes(4), getattr(function, "__name__", "call"))
+    future: Future[T] = Future(None, os.urandom(_segment.NAME_BYTES), getattr(function, "__name__", "call"))
     core.futures[future._torcflow_name] = future
     future.set_running_or_notify_cancel()
     future._recall = lambda: cast(T, function(*resolved(args), **resolved(kwargs)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _segment
@@ -89,7 +88,7 @@ class Sender:
 
     def _send(self, calls: list[Future[Any]], recover: bool) -> bool:
         """Writes a batch down and creates its workflow. False if another client holds one of its calls."""
-        id = uuid.uuid4().hex
+        id = os.urandom(16).hex()
         core = self.core
         slurm = core.backend == "slurm"
         packer = Packer(core.root, id, slurm, core.grace_seconds, self._source)
