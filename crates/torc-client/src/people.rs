@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 use torc_model::api::*;
+use torc_model::forecast::{ForecastView, Machines};
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::recovery::{RecoverRequest, RecoverView};
 
@@ -166,6 +167,20 @@ impl Client {
     /// A workflow's progress.
     pub async fn workflow_status(&self, id: WorkflowId) -> Result<StatusView, Error> {
         self.get(&format!("/workflows/{id}/status")).await
+    }
+
+    /// When a workflow is expected to be over, with the runners that are there or with others.
+    pub async fn forecast(
+        &self,
+        id: WorkflowId,
+        assumed: &Machines,
+    ) -> Result<ForecastView, Error> {
+        let query = Query::new()
+            .maybe("nodes", assumed.nodes)
+            .maybe("cores", assumed.cores)
+            .maybe("memory_bytes", assumed.memory_bytes)
+            .maybe("gpus", assumed.gpus);
+        self.get(&format!("/workflows/{id}/forecast{query}")).await
     }
 
     /// Recovers what failed, or tells what would be done.

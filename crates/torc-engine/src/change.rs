@@ -1,5 +1,6 @@
 //! What a method of the engine did, for the store to write down.
 
+use super::order::FamilyTime;
 use serde_json::Value;
 use torc_model::api::{Evidence, RecoveryScript, ScriptResult};
 use torc_model::event::EventKind;
@@ -28,6 +29,16 @@ pub enum Change {
         lost_retries: u32,
         /// Retries that cost nothing.
         refunds: u32,
+        /// What is known of its own time, in ms.
+        own_ms: Option<u32>,
+    },
+    /// What was learned of the times of families, and is assumed of jobs about which nothing is
+    /// known.
+    Times {
+        /// In ms.
+        typical_ms: u32,
+        /// By the number of the family.
+        families: Vec<(u32, FamilyTime)>,
     },
     /// A map has found its items, or has to look for them again.
     MapExpanded(JobId, bool),

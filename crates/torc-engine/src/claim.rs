@@ -2,6 +2,7 @@
 
 use super::change::Change;
 use super::machine::{AttemptEvent, JobEvent, Machine};
+use super::queue::Key;
 use super::workflow::{Held, Workflow};
 use std::collections::BTreeMap;
 use torc_model::api::Capacity;
@@ -89,26 +90,33 @@ impl Workflow {
             waiting +=
                 usize::from(job.held.as_ref().is_some_and(|h| h.state == AttemptState::Claimed));
         }
+        self.backfill.see(claim);
+        self.release_kept(claim.now);
         let mut given = Vec::new();
         let schedulers = if claim.strict_scheduler { &[true][..] } else { &[true, false][..] };
         for strict in schedulers {
             while given.len() < claim.limit {
-                let Some(index) =
-                    self.pick(claim, neighbours, limits, *strict, |class| room.fits(class))
-                else {
+                let Some(index) = self.choose(claim, neighbours, limits, *strict, &room) else {
                     break;
                 };
                 room.take(&self.classes[self.jobs[index as usize].class as usize]);
                 given.push(self.give(index, claim, given.len(), limits));
             }
         }
+        if given.len() < claim.limit {
+            self.backfill.leave_open(claim.runner, &room);
+        }
         let whole = Room::of(claim.capacity);
-        let mut ahead = claim.prefetch.saturating_sub(waiting);
+        // What is kept waiting on a runner starts before what the runner is kept for.
+        let is_kept = self.keeps(claim.runner).is_some();
+        let mut ahead = if is_kept { 0 } else { claim.prefetch.saturating_sub(waiting) };
         while ahead > 0 && given.len() < claim.limit {
             // What takes a named limit is not kept waiting on a runner: others may need the unit.
             let strict = claim.scheduler.is_some();
-            let next = self
-                .pick(claim, neighbours, limits, strict, |c| c.uses.is_empty() && whole.fits(c));
+            let fits = |c: &Class| c.uses.is_empty() && whole.fits(c);
+            let passed = |index| self.backfill.is_passed(index, claim.runner);
+            let next = self.pick(claim, neighbours, limits, strict, fits, passed);
+            let next = next.map(|key| key.3);
             let Some(index) = next else { break };
             given.push(self.give(index, claim, given.len(), limits));
             ahead -= 1;
@@ -116,6 +124,50 @@ impl Workflow {
         given
     }
 
+    /// The job that starts next in this room.
+    fn choose(
+        &mut self,
+        claim: &Claim<'_>,
+        neighbours: &[RunnerId],
+        limits: &Limits,
+        strict: bool,
+        room: &Room,
+    ) -> Option<u32> {
+        let mut first = None;
+        if self.prefers_gpus(claim) {
+            let fits = |c: &Class| c.gpus > 0 && room.fits(c);
+            let gpu = self.pick(claim, neighbours, limits, strict, fits, |_| false);
+            let any = self.pick(claim, neighbours, limits, strict, |c| room.fits(c), |_| false)?;
+            first = gpu.filter(|gpu| gpu.0 == any.0);
+        }
+        // A runner with little time left gets what ends in time, if there is any.
+        if first.is_none()
+            && let Some(left) = claim.time_left
+        {
+            let left = left.saturating_mul(1000);
+            let too_long = |index: u32| i64::from(self.estimate(index).map_or(0, |e| e.ms)) > left;
+            first = self.pick(claim, neighbours, limits, strict, |c| room.fits(c), too_long);
+        }
+        let first = match first {
+            Some(first) => first,
+            None => loop {
+                let passed = |index| self.backfill.is_passed(index, claim.runner);
+                let next =
+                    self.pick(claim, neighbours, limits, strict, |c| room.fits(c), passed)?;
+                if !self.pass(next.3, claim, limits, room) {
+                    break next;
+                }
+            },
+        };
+        let Some(gap) = self.gap(claim, limits, strict, room, first) else {
+            return Some(first.3);
+        };
+        let no_gap = |index: u32| !self.fills(&gap, index, claim.now);
+        self.pick(claim, neighbours, limits, strict, |c| room.fits(c), no_gap).map(|key| key.3)
+    }
+
+    /// The first job in the order of dispatch that this runner may take, of a class that fits,
+    /// without those that are passed over.
     fn pick(
         &self,
         claim: &Claim<'_>,
@@ -123,20 +175,24 @@ impl Workflow {
         limits: &Limits,
         strict: bool,
         fits: impl Fn(&Class) -> bool,
-    ) -> Option<u32> {
-        let (_, key) = self.queue.first(
+        passes_over: impl Fn(u32) -> bool,
+    ) -> Option<Key> {
+        self.queue.first(
             |class| {
                 let class = &self.classes[class as usize];
                 fits(class) && why_not(class, claim, limits, strict).is_none()
             },
-            |index| !neighbours.is_empty() && self.avoidance.avoids(index, neighbours, claim.now),
-        )?;
-        Some(key.2)
+            |index| {
+                passes_over(index)
+                    || !neighbours.is_empty() && self.avoidance.avoids(index, neighbours, claim.now)
+            },
+        )
     }
 
     fn give(&mut self, index: u32, claim: &Claim<'_>, nth: usize, limits: &mut Limits) -> Claimed {
         let token = token(claim.nonce, nth as u64);
         self.avoidance.forget(index);
+        self.backfill.start(index, claim.runner);
         self.shift(index, JobEvent::Claimed, None);
         let class = self.jobs[index as usize].class as usize;
         for name in &self.classes[class].uses {
@@ -155,6 +211,7 @@ impl Workflow {
             state: AttemptState::Claimed,
             cancel_requested: false,
             claimed_at: claim.now,
+            started_at: None,
         }));
         let claimed =
             Claimed { index, job: job.id, attempt, number: job.attempt, token: token.clone() };

@@ -6,6 +6,7 @@ use torc_model::api::Capacity;
 use torc_model::class::Room;
 use torc_model::ids::JobId;
 use torc_model::status::{AttemptState, JobStatus, StatusReason};
+use torc_model::words;
 
 /// An answer for people. Job names are for the caller to fill in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,6 +112,9 @@ impl Workflow {
             return NO_RUNNER.into();
         }
         let class = &self.classes[job.class as usize];
+        if let Some(said) = self.explain_kept(index, runners, now) {
+            return said;
+        }
         let mut reasons = Vec::new();
         let mut is_only_full = false;
         for runner in runners {
@@ -136,11 +140,32 @@ impl Workflow {
                 is_only_full = true;
                 continue;
             }
+            if let Some(other) = self.keeps(runner.claim.runner).filter(|other| *other != index) {
+                let other = self.jobs[other as usize].id;
+                reasons.push(format!("{} is reserved for job {other}", runner.host));
+                is_only_full = true;
+                continue;
+            }
             return "it is next in the queue".into();
         }
         let what =
             if is_only_full { "it waits until a runner has room" } else { "no runner can take it" };
         format!("{what}: {}", reasons.join("; "))
+    }
+
+    /// A runner is kept for the job.
+    fn explain_kept(&self, index: u32, runners: &[RunnerFacts<'_>], now: i64) -> Option<String> {
+        let (id, start_at) = self.kept_for(index)?;
+        let runner = runners.iter().find(|runner| runner.claim.runner == id)?;
+        let class = &self.classes[self.jobs[index as usize].class as usize];
+        let wants = self.room_of(&runner.claim).wanting(class)?;
+        let when = match start_at {
+            Some(at) if at > now => {
+                format!(", about {}", words::duration((at - now) as f64 / 1000.0))
+            }
+            _ => String::new(),
+        };
+        Some(format!("it waits for {wants} on {}, reserved{when}", runner.host))
     }
 
     /// A named limit of 0 that the job uses: no runner and no end of another job changes that.

@@ -14,13 +14,16 @@
 
 mod actions;
 mod avoidance;
+mod backfill;
 mod change;
 mod claim;
 mod edges;
 mod explain;
+mod forecast;
 mod liveness;
 mod machine;
 mod maps;
+mod order;
 mod queue;
 mod repair;
 mod report;
@@ -39,9 +42,11 @@ pub use actions::{Action, NewAction};
 pub use change::{Change, End, Judged, NewAttempt};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts};
+pub use forecast::{Bound, Forecast, Machine as SimulatedMachine, Simulated};
 pub use liveness::{Allocation, Life, Process, RunnerLife};
 pub use machine::{AttemptEvent, IllegalEvent, JobEvent, Machine};
 pub use maps::{MapJob, Tally, limit_name};
+pub use order::{Estimate, FamilyTime, UNKNOWN_MS};
 pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};
 pub use reservations::{Clocks, Reservation, ReservationChange, Reservations, Scope};

@@ -126,6 +126,7 @@ impl Workflow {
     /// Adds the edge by which a map waits for a new item that was found while it ran.
     pub fn link_item(&mut self, index: u32, of: u32) {
         self.edges.link(index, of);
+        self.relevel([index]);
     }
 
     /// A map and its items.
@@ -451,6 +452,8 @@ mod tests {
                 id: JobId(id),
                 priority: 0,
                 position: id,
+                family: 0,
+                own_ms: None,
                 class: Class::default(),
                 handler: None,
                 cancel_on_failure: true,

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The order of dispatch: priority (higher first), position, index. Total, and the same after a
-/// restart.
-pub type Key = (Reverse<i64>, i64, u32);
+/// The order of dispatch: priority and rank (higher first), position, index. Total, and the same
+/// after a restart.
+pub type Key = (Reverse<i64>, Reverse<u16>, i64, u32);
 
 /// Jobs of a class that a claim may pass over; the rest waits behind them.
 const LOOK_AHEAD: usize = 64;
@@ -37,7 +37,7 @@ impl Queue {
             }
         }
         if let Some(until) = until {
-            self.delayed.remove(&(until, key.2));
+            self.delayed.remove(&(until, key.3));
         }
     }
 
@@ -72,15 +72,26 @@ impl Queue {
         &self,
         mut fits: impl FnMut(u32) -> bool,
         skips: impl Fn(u32) -> bool,
-    ) -> Option<(u32, Key)> {
+    ) -> Option<Key> {
         self.by_class
             .iter()
-            .filter_map(|(class, set)| {
-                set.iter().take(LOOK_AHEAD).find(|key| !skips(key.2)).map(|key| (*key, *class))
-            })
-            .filter(|(_, class)| fits(*class))
+            .filter(|(class, _)| fits(**class))
+            .filter_map(|(_, set)| set.iter().take(LOOK_AHEAD).find(|key| !skips(key.3)))
             .min()
-            .map(|(key, class)| (class, key))
+            .copied()
+    }
+
+    /// The first job of each class, but for those that `skips` passes over.
+    pub fn heads(&self, skips: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, Key)> {
+        self.by_class.iter().filter_map(move |(class, set)| {
+            let key = set.iter().take(LOOK_AHEAD).find(|key| !skips(key.3))?;
+            Some((*class, *key))
+        })
+    }
+
+    /// All jobs that can be claimed now are of one class.
+    pub fn is_uniform(&self) -> bool {
+        self.by_class.len() < 2
     }
 
     /// Nothing can be claimed now.

@@ -71,6 +71,7 @@ impl Workflow {
         let (Some(held), Some(id)) = (job.held.as_mut(), job.live) else { return };
         let Ok(state) = held.state.after(AttemptEvent::Started) else { return };
         held.state = state;
+        held.started_at = Some(at);
         let number = job.attempt;
         self.shift(index, JobEvent::Started, None);
         self.record(Change::AttemptStarted { id, pid, at });
@@ -121,6 +122,12 @@ impl Workflow {
             "attempt_id": number, "run_id": self.run, "return_code": end.return_code, "cause": end.cause,
             "outcome": end.outcome, "decision": end.decision, "will_retry": decision.next.is_some(),
         });
+        if end.cause.is_none()
+            && let Some(seconds) = end.exec_seconds
+        {
+            // The cast saturates.
+            self.learn(index, (seconds * 1000.0).round() as u32, now);
+        }
         self.record(Change::AttemptEnded(id, Box::new(end)));
         self.settle_end(index, decision, facts, now)
     }
@@ -508,6 +515,7 @@ impl Workflow {
         limits: &mut Limits,
         now: i64,
     ) -> usize {
+        self.backfill.forget(runner);
         let held: Vec<u32> = self.held_by(runner).collect();
         for index in &held {
             self.ended(*index, lost_end(lost, now), limits);

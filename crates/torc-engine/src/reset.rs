@@ -574,5 +574,6 @@ impl Workflow {
             None => job.class = class,
         }
         self.enqueue(index);
+        self.relevel([index]);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::actions::NewAction;
 use super::claim::Limits;
+use super::order::FamilyTime;
 use super::rules::CompiledHandler;
 use super::workflow::{Held, NewJob, Workflow};
 use torc_model::api::RecoveryScript;
@@ -86,6 +87,12 @@ pub struct Rows {
     pub ended: Vec<EndedRow>,
     /// Actions; their jobs are given by index.
     pub actions: Vec<NewAction>,
+    /// What is assumed of jobs about whose time nothing is known, in ms.
+    pub typical_ms: Option<u32>,
+    /// The times of families, by their number.
+    pub families: Vec<FamilyTime>,
+    /// Families and times in ms of the jobs that succeeded in this run.
+    pub ends: Vec<(u32, u32)>,
 }
 
 impl Rows {
@@ -149,6 +156,10 @@ impl Rows {
         }
         for action in self.actions {
             workflow.add_action(action);
+        }
+        workflow.restore_times(self.typical_ms, self.families);
+        for (family, ms) in self.ends {
+            workflow.restore_end(family, ms);
         }
         workflow.settle();
         workflow

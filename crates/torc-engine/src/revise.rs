@@ -57,6 +57,8 @@ pub struct ChangedJob {
     pub index: u32,
     /// Higher first.
     pub priority: i64,
+    /// Number of its family.
+    pub family: u32,
     /// What its next attempt needs.
     pub class: Class,
     /// Index into the handlers.
@@ -103,6 +105,7 @@ impl Workflow {
             self.set_item(item, map, false);
         }
         let mut moved = Vec::new();
+        let is_more_than_growth = changed.len() + removed.len() + again.len() > 0;
         for job in changed {
             if let Some(parents) = &job.parents {
                 self.edges.set_parents(job.index, parents);
@@ -123,6 +126,11 @@ impl Workflow {
                 true => self.after_its_attempt(index, Afterwards::Remove, running),
                 false => self.take_out(index, now),
             }
+        }
+        if is_more_than_growth {
+            self.rank_all();
+        } else {
+            self.relevel(new.clone());
         }
         let (held, back): (Vec<u32>, Vec<u32>) =
             again.into_iter().partition(|index| self.jobs[*index as usize].status.is_held());
@@ -180,6 +188,7 @@ impl Workflow {
         let class = self.class_of(change.class);
         let index = change.index;
         self.dequeue(index);
+        self.order.set_family(index, change.family);
         let job = &mut self.jobs[index as usize];
         job.priority = change.priority;
         job.handler = change.handler;
@@ -231,6 +240,7 @@ impl Workflow {
             self.shift(index, JobEvent::Reset, None);
         }
         self.shift(index, JobEvent::Disabled, Some(StatusReason::Removed));
+        self.relevel([index]);
         // A run that is over stays so: what was canceled with this job is there for the next one.
         if self.run > 0 && !self.canceled {
             for child in self.children_of(index).to_vec() {

@@ -31,6 +31,7 @@ impl Workflow {
             for job in added {
                 self.edges.link(*job, *dependent);
             }
+            self.relevel(added.iter().copied());
             match self.jobs[*dependent as usize].status {
                 JobStatus::Blocked => {
                     self.jobs[*dependent as usize].unmet = self.count_unmet(*dependent);

@@ -8,8 +8,8 @@ use torc_model::api::{Capacity, ErrorCode, Evidence};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Rule, Settings};
 use torc_model::status::{
-    Afterwards, AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin, RunningJobs,
-    StatusReason,
+    Afterwards, AttemptState, Cause, DispatchOrder, EndedBy, EvidenceSource, JobStatus, Origin,
+    RunningJobs, StatusReason,
 };
 
 /// What the changes say, kept apart from the engine: the database of the test.
@@ -53,6 +53,7 @@ impl Ledger {
                 Change::MapExpanded(..)
                 | Change::ItemGone(..)
                 | Change::JobHeld(..)
+                | Change::Times { .. }
                 | Change::JobAfterwards(..)
                 | Change::AttemptCancelRequested(_)
                 | Change::AttemptDelayed { .. }
@@ -109,6 +110,8 @@ impl World {
                 id: JobId(i as i64 + 1),
                 priority: (i % 3) as i64,
                 position: i as i64,
+                family: 0,
+                own_ms: None,
                 class: Class {
                     cpus: 1 + (i % 2) as u32,
                     nodes: 1,
@@ -263,6 +266,8 @@ impl World {
                     id: JobId(i64::from(count + new) + 1),
                     priority: 0,
                     position: i64::from(count + new),
+                    family: 0,
+                    own_ms: None,
                     class: Class { cpus: 1, nodes: 1, ..Class::default() },
                     handler: None,
                     cancel_on_failure: !pick.is_multiple_of(7),
@@ -282,6 +287,7 @@ impl World {
             revision.changed.push(ChangedJob {
                 index,
                 priority: 3,
+                family: 0,
                 class: Class { cpus: 2, nodes: 1, ..Class::default() },
                 handler: job.handler,
                 cancel_on_failure: job.cancel_on_failure,
@@ -516,6 +522,8 @@ fn new_job(id: i64, parents: &[u32]) -> NewJob {
         id: JobId(id),
         priority: 0,
         position: id,
+        family: 0,
+        own_ms: None,
         class: Class { cpus: 1, nodes: 1, ..Class::default() },
         handler: None,
         cancel_on_failure: true,
@@ -765,14 +773,22 @@ fn nothing_of_a_canceled_workflow_is_retried() {
 }
 
 #[test]
-fn dispatch_follows_priority_then_position() {
+fn dispatch_follows_priority_then_rank_then_position() {
+    // Priority is the index modulo three; odd ones need two CPUs.
+    assert_eq!(dispatch(DispatchOrder::CriticalPath), [5, 2, 1, 4, 3, 0]);
+    assert_eq!(dispatch(DispatchOrder::Submission), [2, 5, 1, 4, 0, 3]);
+}
+
+fn dispatch(order: DispatchOrder) -> Vec<i64> {
     let mut world = World::new(&[], &[false; 6], false, false);
+    world.workflow.settings.order = order;
+    world.workflow.settle();
     world.capacity.num_cpus = 100;
     world.limits.clear();
     world.workflow.initialize(0);
     world.workflow.take_changes();
     world.claim(1, 6, 0);
-    let order: Vec<_> = world
+    world
         .workflow
         .take_changes()
         .into_iter()
@@ -780,8 +796,7 @@ fn dispatch_follows_priority_then_position() {
             Change::Job { id, .. } => Some(id.0 - 1),
             _ => None,
         })
-        .collect();
-    assert_eq!(order, [2, 5, 1, 4, 0, 3], "priority is index modulo three");
+        .collect()
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use super::actions::Action;
 use super::avoidance::Avoidance;
+use super::backfill::Backfill;
 use super::change::{Change, End, NewAttempt};
 use super::edges::Edges;
 use super::machine::{JobEvent, Machine};
+use super::order::Order;
 use super::queue::{Key, Queue};
 use super::rules::CompiledHandler;
 use serde_json::{Value, json};
@@ -60,6 +62,8 @@ pub struct Held {
     pub cancel_requested: bool,
     /// When it was claimed.
     pub claimed_at: i64,
+    /// When it started, as far as its runner said.
+    pub started_at: Option<i64>,
 }
 
 /// A job as the engine sees it. Texts (name, command) stay in the database.
@@ -146,6 +150,10 @@ pub struct NewJob {
     pub priority: i64,
     /// Its place in the queue.
     pub position: i64,
+    /// Number of its family.
+    pub family: u32,
+    /// What is known of its own time, in ms.
+    pub own_ms: Option<u32>,
     /// What it needs.
     pub class: Class,
     /// Index into the handlers.
@@ -182,6 +190,9 @@ pub struct Workflow {
     pub(super) queue: Queue,
     /// Retries that would rather run elsewhere. Not stored: it is a preference.
     pub(super) avoidance: Avoidance,
+    pub(super) order: Order,
+    /// Runners that are kept for jobs that fit nowhere. Not stored: the next claims make it anew.
+    pub(super) backfill: Backfill,
     pub(super) counts: [u32; 11],
     /// Jobs that a revision took out; they are disabled.
     removed: u32,
@@ -214,6 +225,8 @@ impl Workflow {
             class_index: HashMap::new(),
             queue: Queue::default(),
             avoidance: Avoidance::default(),
+            order: Order::default(),
+            backfill: Backfill::default(),
             counts: [0; 11],
             removed: 0,
             live: HashMap::new(),
@@ -255,6 +268,7 @@ impl Workflow {
         });
         self.counts[JobStatus::Uninitialized as usize] += 1;
         self.edges.add(&new.parents);
+        self.order.add(new.family, new.own_ms);
         index
     }
 
@@ -290,6 +304,7 @@ impl Workflow {
         self.removed = self.jobs.iter().filter(|job| job.is_removed()).count() as u32;
         self.live.clear();
         self.by_runner.clear();
+        self.rank_all();
         for index in 0..self.jobs.len() as u32 {
             let blocked = self.jobs[index as usize].status == JobStatus::Blocked;
             self.jobs[index as usize].unmet = if blocked { self.count_unmet(index) } else { 0 };
@@ -368,7 +383,8 @@ impl Workflow {
 
     /// When the next delayed attempt is due.
     pub fn next_due(&self) -> Option<i64> {
-        self.queue.next_due().into_iter().chain(self.avoidance.next_end()).min()
+        let preferences = self.avoidance.next_end().into_iter().chain(self.backfill.next_end());
+        self.queue.next_due().into_iter().chain(preferences).min()
     }
 
     /// Indexes of the jobs that this job depends on.
@@ -438,6 +454,7 @@ impl Workflow {
         self.removed += u32::from(job.is_removed());
         self.record_job(index);
         self.note_for_actions(index);
+        self.order.is_reopened |= was.is_final() && !next.is_final();
         true
     }
 
@@ -452,12 +469,13 @@ impl Workflow {
             attempt_run: job.attempt_run,
             lost_retries: job.lost_retries,
             refunds: job.refunds,
+            own_ms: self.order.own_ms(index),
         });
     }
 
     pub(super) fn key(&self, index: u32) -> Key {
         let job = &self.jobs[index as usize];
-        (Reverse(job.priority), job.position, index)
+        (Reverse(job.priority), Reverse(self.order.rank(index)), job.position, index)
     }
 
     /// Puts a ready job where claims look, unless something else holds it back.
@@ -472,7 +490,14 @@ impl Workflow {
         }
     }
 
+    /// A job no longer waits, or its place in the order changes for a reason of its own.
     pub(super) fn dequeue(&mut self, index: u32) {
+        self.backfill.release(index);
+        self.unqueue(index);
+    }
+
+    /// Takes a job from where claims look, to put it back with another rank.
+    pub(super) fn unqueue(&mut self, index: u32) {
         let job = &self.jobs[index as usize];
         if job.status == JobStatus::Ready {
             let (class, until) = (job.class, job.not_before);
@@ -483,6 +508,7 @@ impl Workflow {
     /// Moves delayed jobs whose time has come to where claims look.
     pub fn wake_delayed(&mut self, now: i64) {
         self.avoidance.expire(now);
+        self.backfill.expire(now);
         for index in self.queue.due(now) {
             self.jobs[index as usize].rare.edit(|rare| rare.not_before = None);
             self.enqueue(index);
@@ -673,6 +699,7 @@ impl Workflow {
             state: AttemptState::Claimed,
             cancel_requested: false,
             claimed_at: now,
+            started_at: None,
         }));
         self.live.insert(id, index);
         self.by_runner.entry(runner).or_default().insert(index);
@@ -727,6 +754,7 @@ impl Workflow {
 
     /// Notices that the workflow became complete, or no longer is. Every public move ends with it.
     pub(super) fn finish(&mut self) {
+        self.rank_reopened();
         let complete = self.is_complete();
         if complete == self.was_complete {
             return;

@@ -8,6 +8,12 @@ const MEMORY: &str = "memory";
 /// Places of a runner that runs at most so many jobs at once.
 const JOBS: &str = "job";
 
+/// Memory that is worth one CPU.
+pub const BYTES_PER_CPU: f64 = (4u64 << 30) as f64;
+
+/// CPUs that one GPU is worth.
+pub const CPUS_PER_GPU: f64 = 8.0;
+
 /// What a job needs and where it may run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Class {
@@ -88,6 +94,16 @@ impl Room {
         })
     }
 
+    /// How much of what is missing one of this class needs, in words.
+    pub fn wanting(&self, class: &Class) -> Option<String> {
+        let (what, want, _) = self.lack(class)?;
+        Some(match what {
+            MEMORY => format!("{} MiB of {MEMORY}", want.div_ceil_mib()),
+            JOBS => "a free place".into(),
+            _ => words::count(want, what),
+        })
+    }
+
     /// What is missing, how much is wanted, and how much is there.
     fn lack(&self, class: &Class) -> Option<(&'static str, i64, i64)> {
         let nodes = if class.nodes > 1 { i64::from(class.nodes) } else { 0 };
@@ -104,6 +120,30 @@ impl Room {
             (MEMORY, class.memory.unwrap_or(0) as i64, self.memory.max(0)),
         ];
         rows.into_iter().find(|(_, want, have)| want > have)
+    }
+
+    /// What is left when one of this class has taken its share, in CPUs: how badly it fits.
+    pub fn leftover(&self, class: &Class) -> f64 {
+        if self.ignores_resources {
+            return self.jobs.unwrap_or(0) as f64;
+        }
+        let memory = self.memory as f64 - class.memory.unwrap_or(0) as f64;
+        (self.cpus - i64::from(class.cpus)) as f64
+            + (self.gpus - i64::from(class.gpus)) as f64 * CPUS_PER_GPU
+            + memory / BYTES_PER_CPU
+    }
+
+    /// Gives back what one of this class has taken.
+    pub fn give(&mut self, class: &Class) {
+        self.cpus += i64::from(class.cpus);
+        self.gpus += i64::from(class.gpus);
+        if class.nodes > 1 {
+            self.nodes += i64::from(class.nodes);
+        }
+        self.memory += class.memory.unwrap_or(0) as i64;
+        if let Some(jobs) = &mut self.jobs {
+            *jobs += 1;
+        }
     }
 
     /// Takes one of this class away. May go below zero for attempts that are kept for later.

@@ -12,6 +12,7 @@ pub mod class;
 pub mod event;
 pub mod family;
 pub mod filter;
+pub mod forecast;
 pub mod ids;
 pub mod layout;
 pub mod plan;

@@ -4,7 +4,7 @@
 //! the plan's own lists, so a plan cannot name something that does not exist.
 
 use crate::sparse::Sparse;
-use crate::status::{Cause, Trigger};
+use crate::status::{Cause, DispatchOrder, Trigger};
 use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -68,6 +68,8 @@ pub struct Settings {
     pub resource_monitor: ResourceMonitor,
     /// How the runner treats output and limits.
     pub execution: Execution,
+    /// The order of ready jobs of one priority.
+    pub order: DispatchOrder,
     /// Whether jobs may add jobs.
     pub dynamic_jobs: DynamicJobs,
     /// Any `sbatch` option by its long name, for every allocation.
@@ -165,6 +167,7 @@ impl Default for Settings {
             compare_contents: false,
             resource_monitor: ResourceMonitor::default(),
             execution: Execution::default(),
+            order: DispatchOrder::CriticalPath,
             dynamic_jobs: DynamicJobs::default(),
             slurm_defaults: BTreeMap::new(),
             idle_seconds: 90,

@@ -246,6 +246,30 @@ impl StatusReason {
 }
 
 words! {
+    /// How the time that a job is expected to take is known.
+    EstimateSource {
+        /// From the job's own earlier attempts, in this workflow or in an earlier one of the same name.
+        Own = "own",
+        /// From jobs of its family that have ended in this run.
+        Family = "family",
+        /// From jobs of its family in an earlier run.
+        FamilyEarlier = "family_earlier",
+        /// From its `runtime`: a third of it.
+        Runtime = "runtime",
+    }
+}
+
+words! {
+    /// The order in which ready jobs of one priority are given to runners.
+    DispatchOrder {
+        /// The longest chain of jobs that follows goes first, wide jobs before narrow ones.
+        CriticalPath = "critical_path",
+        /// As they stand in the spec.
+        Submission = "submission",
+    }
+}
+
+words! {
     /// What becomes of a job that a new revision of the spec changes while an attempt of it runs, once
     /// that attempt has ended.
     Afterwards {

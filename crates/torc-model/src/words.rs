@@ -58,6 +58,17 @@ fn plural(noun: &str) -> String {
     }
 }
 
+/// About how long: `40 s`, `3 min`, `2.5 h`, `4 days`.
+pub fn duration(seconds: f64) -> String {
+    match seconds.max(0.0) {
+        few if few < 9.95 => format!("{few:.1} s"),
+        few if few < 90.0 => format!("{few:.0} s"),
+        more if more < 90.0 * 60.0 => format!("{:.0} min", more / 60.0),
+        more if more < 48.0 * 3600.0 => format!("{:.1} h", more / 3600.0),
+        long => format!("{:.0} days", long / 86_400.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -75,6 +75,7 @@ function facts(place, one, a) {
     ["Family", place.link(`w/${one.workflow_id}/jobs?where=family:${encodeURIComponent(/\s/.test(one.family) ? `"${one.family}"` : one.family)}`, one.family)],
     ["Asks for", `${num(one.num_cpus)} CPU${one.num_cpus === 1 ? "" : "s"}${one.num_gpus ? `, ${num(one.num_gpus)} GPUs` : ""}${one.memory ? `, ${one.memory}` : ""}${one.runtime ? `, ${one.runtime.replace(/^P(.*?)T/, "$1 ").trim().toLowerCase()}` : ""}`],
     ["Priority", num(one.priority)],
+    ["Expected", one.estimate_seconds === undefined ? "–" : `${dur(one.estimate_seconds)} (${one.estimate_source.replace("_", ", ")})`],
   ];
   if (a) {
     rows.push(["Started", clock(a.started_ms)], ["Time", dur(a.exec_seconds ?? (a.ended_ms ? null : (Date.now() - a.started_ms) / 1000))],

@@ -174,6 +174,7 @@ impl Checker {
             }
             Change::Job { .. }
             | Change::MapExpanded(..)
+            | Change::Times { .. }
             | Change::ItemGone(..)
             | Change::JobHeld(..)
             | Change::JobAfterwards(..)
@@ -523,7 +524,9 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
     {
         return Err("memory and rows differ about the workflow".into());
     }
-    for (a, b) in memory.jobs.iter().zip(&restored.jobs) {
+    for (index, (a, b)) in memory.jobs.iter().zip(&restored.jobs).enumerate() {
+        let rank = |w: &Workflow| w.rank(index as u32);
+        let is_ranked = !a.status.is_final() && !a.status.is_held() && is_untouched(memory, index);
         let class = |w: &Workflow, j: &torc_engine::Job| {
             w.classes[j.next_class.unwrap_or(j.class) as usize].clone()
         };
@@ -552,6 +555,7 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
             ("held", a.held == b.held),
             ("script", a.script == b.script || a.live.is_none()),
             ("reason", a.reason == b.reason),
+            ("rank", rank(memory) == rank(restored) || !is_ranked),
         ];
         if let Some((what, _)) = parts.iter().find(|(_, same)| !same) {
             return Err(format!(
@@ -570,6 +574,20 @@ pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
     let more =
         memory.runners_with_work().into_iter().find(|r| !restored.runners_with_work().contains(r));
     more.map_or(Ok(()), |r| Err(format!("a restart would forget that runner {r} has a process")))
+}
+
+/// No job that waits for this one, directly or not, has begun: so it is unless one that had ended
+/// was opened again.
+fn is_untouched(workflow: &Workflow, index: usize) -> bool {
+    let mut open = workflow.children_of(index as u32).to_vec();
+    while let Some(job) = open.pop() {
+        let status = workflow.jobs[job as usize].status;
+        if matches!(status, JobStatus::Completed) || status.is_held() {
+            return false;
+        }
+        open.extend(workflow.children_of(job));
+    }
+    true
 }
 
 /// What is counted as used of the named limits is what is used.

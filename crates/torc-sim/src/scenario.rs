@@ -180,6 +180,8 @@ fn flow(
                 id: JobId(*first_id),
                 priority: rng.range(0, 1),
                 position: *first_id * 100,
+                family: i as u32 % 3,
+                own_ms: None,
                 class: Class { cpus: rng.range(1, 2) as u32, nodes: 1, uses, ..Class::default() },
                 handler: rng.chance(600).then_some(0),
                 cancel_on_failure: rng.chance(800),

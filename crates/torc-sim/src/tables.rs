@@ -3,7 +3,7 @@
 
 use crate::scenario::Scenario;
 use crate::wire::Scope;
-use torc_engine::{Change, EndedRow, Held, JobRow, LiveRow, NewAction, Rows};
+use torc_engine::{Change, EndedRow, FamilyTime, Held, JobRow, LiveRow, NewAction, Rows};
 use torc_model::api::RecoveryScript;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{
@@ -43,6 +43,10 @@ pub struct AttemptRow {
     pub cancel_requested: bool,
     /// When it was claimed.
     pub claimed_at: Option<i64>,
+    /// When it started.
+    pub started_at: Option<i64>,
+    /// How long it took, in ms, if it succeeded.
+    pub took_ms: Option<u32>,
     /// Why it ended badly.
     pub cause: Option<Cause>,
     /// What the rules decided.
@@ -74,6 +78,8 @@ pub struct JobColumns {
     pub memory: Option<u64>,
     /// Own priority.
     pub priority: Option<i64>,
+    /// Own time.
+    pub own_ms: Option<u32>,
 }
 
 /// A row of `workflow`, with its jobs.
@@ -85,6 +91,10 @@ pub struct FlowRow {
     pub canceled: bool,
     /// Complete.
     pub complete: bool,
+    /// What is assumed of jobs about whose time nothing is known.
+    pub typical_ms: Option<u32>,
+    /// The times of its families.
+    pub families: Vec<FamilyTime>,
     /// Its jobs.
     pub jobs: Vec<JobColumns>,
     /// Its actions: where each stands, and who has it.
@@ -171,6 +181,7 @@ impl Tables {
             held: false,
             memory: None,
             priority: None,
+            own_ms: None,
         };
         let flows = scenario
             .flows
@@ -179,6 +190,8 @@ impl Tables {
                 run: 0,
                 canceled: false,
                 complete: false,
+                typical_ms: Some(torc_engine::UNKNOWN_MS),
+                families: vec![FamilyTime::default(); 3],
                 jobs: vec![job.clone(); f.jobs.len()],
                 actions: vec![(ActionState::Waiting, None); f.actions.len()],
             })
@@ -256,12 +269,29 @@ impl Tables {
             _ => Err(format!("job {job} is not of workflow {flow}")),
         };
         match change {
-            Change::Job { id, status, reason, attempt, attempt_run, lost_retries, refunds } => {
+            Change::Job {
+                id,
+                status,
+                reason,
+                attempt,
+                attempt_run,
+                lost_retries,
+                refunds,
+                own_ms,
+            } => {
                 let job = &mut self.flows[flow].jobs[place(*id)?];
+                job.own_ms = *own_ms;
                 job.status = *status;
                 job.reason = *reason;
                 (job.attempt, job.attempt_run) = (*attempt, *attempt_run);
                 (job.lost_retries, job.refunds) = (*lost_retries, *refunds);
+            }
+            Change::Times { typical_ms, families } => {
+                let row = &mut self.flows[flow];
+                row.typical_ms = Some(*typical_ms);
+                for (number, time) in families {
+                    row.families[*number as usize] = *time;
+                }
             }
             // The simulated workflows have no maps.
             Change::MapExpanded(..) | Change::ItemGone(..) | Change::JobAfterwards(..) => {}
@@ -314,6 +344,8 @@ impl Tables {
                     key: None,
                     cancel_requested: false,
                     claimed_at: None,
+                    started_at: None,
+                    took_ms: None,
                     cause: None,
                     outcome: None,
                     rule: None,
@@ -331,7 +363,10 @@ impl Tables {
                 row.key = Some(key.clone());
                 row.claimed_at = Some(*at);
             }
-            Change::AttemptStarted { id, .. } => self.live_mut(*id)?.state = AttemptState::Running,
+            Change::AttemptStarted { id, at, .. } => {
+                let row = self.live_mut(*id)?;
+                (row.state, row.started_at) = (AttemptState::Running, Some(*at));
+            }
             Change::AttemptDelayed { id, not_before } => {
                 self.live_mut(*id)?.not_before = *not_before;
             }
@@ -343,6 +378,9 @@ impl Tables {
                     .filter(|s| !s.is_live())
                     .ok_or_else(|| format!("attempt {id} ended as live"))?;
                 row.cause = end.cause;
+                row.started_at = row.started_at.or(end.started_at);
+                let took = end.exec_seconds.filter(|_| end.cause.is_none());
+                row.took_ms = took.map(|seconds| (seconds * 1000.0).round() as u32);
                 row.script_ran = end.script.is_some();
                 row.outcome = end.outcome;
                 row.rule = end.rule;
@@ -372,6 +410,7 @@ impl Tables {
             let mut job = job.clone();
             job.priority = columns.priority.unwrap_or(job.priority);
             job.class.memory = columns.memory.or(job.class.memory);
+            job.own_ms = columns.own_ms;
             JobRow {
                 job,
                 status: columns.status,
@@ -400,7 +439,14 @@ impl Tables {
                 let script = a.recovery.clone().filter(|_| !a.script_ran).map(Box::new);
                 EndedRow { id: a.id, job: a.job, outcome: a.outcome, rule: a.rule, script }
             });
+        let end = |a: &&AttemptRow| {
+            let (_, index) = scenario.place(a.job)?;
+            Some((plan.jobs[index].family, a.took_ms.filter(|_| a.run == row.run)?))
+        };
         Rows {
+            typical_ms: row.typical_ms,
+            families: row.families.clone(),
+            ends: mine.iter().filter_map(end).collect(),
             id: WorkflowId(flow as i64 + 1),
             run: row.run,
             canceled: row.canceled,
@@ -428,6 +474,7 @@ fn live_row(a: &AttemptRow) -> LiveRow {
             state: a.state,
             cancel_requested: a.cancel_requested,
             claimed_at: a.claimed_at.unwrap_or(0),
+            started_at: a.started_at,
         }),
         _ => None,
     };

@@ -33,6 +33,7 @@ pub(crate) struct Document {
     pub default_failure_handler: Option<String>,
     pub checkpoint_exit_code: Option<i32>,
     pub compare_files_by: Option<String>,
+    pub order: Option<String>,
     pub disown_seconds: Option<u64>,
     pub classification_threshold: Option<f64>,
     pub agent: Option<Value>,

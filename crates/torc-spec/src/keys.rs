@@ -258,6 +258,11 @@ pub static WORKFLOW: Object = Object {
             "How reinitialize tells that an input file changed: by its time and size, or by what it contains.",
         ),
         field(
+            "order",
+            Shape::Word(|| vec!["critical_path", "submission"]),
+            "Which ready job of one priority starts first: the one with the longest chain of jobs after it, or the one that stands first in the file.",
+        ),
+        field(
             "disown_seconds",
             Shape::Int(60, MONTH),
             "A silent runner without proof of death is given up after this long; 43200 (12 hours) unless set.",

@@ -3,8 +3,8 @@
 use super::{Evidence, RecoveryScript, ScriptResult};
 use crate::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use crate::status::{
-    AttemptState, Cause, EndDetail, EndedBy, ItemOutcome, JobStatus, Origin, Outcome, StatusReason,
-    Stream,
+    AttemptState, Cause, EndDetail, EndedBy, EstimateSource, ItemOutcome, JobStatus, Origin,
+    Outcome, StatusReason, Stream,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -110,6 +110,12 @@ pub struct JobView {
     /// Steps of the last attempt that failed, which was tolerated.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub ignored_steps: i64,
+    /// How long it is expected to take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_seconds: Option<f64>,
+    /// How that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_source: Option<EstimateSource>,
 }
 
 /// An attempt as lists and `get` show it.

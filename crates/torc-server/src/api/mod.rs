@@ -19,6 +19,7 @@ mod events;
 mod extract;
 mod failure_handlers;
 mod files;
+mod forecast;
 mod front;
 mod guard;
 mod health;

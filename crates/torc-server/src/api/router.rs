@@ -7,9 +7,9 @@
 use super::openapi::Rules;
 use super::{
     App, act, actions, allocations, attempts, classifications, crash_recovery, events,
-    failure_handlers, files, guard, health, items, jobs, knowledge, limits, log_search, logs,
-    openapi, pages, remedies, requirements, reservations, results, runners, schedulers, sessions,
-    user_data, webhooks, why, workflows,
+    failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits, log_search,
+    logs, openapi, pages, remedies, requirements, reservations, results, runners, schedulers,
+    sessions, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -81,6 +81,7 @@ pub(super) fn table() -> Vec<Route> {
         route!(workflows::get_workflow, workflows::update_workflow, workflows::delete_workflow),
         route!(workflows::get_spec),
         route!(workflows::get_status),
+        route!(forecast::get_forecast),
         route!(workflows::get_is_complete),
         route!(workflows::initialize),
         route!(workflows::reinitialize),

@@ -1,6 +1,7 @@
 //! Creating a workflow: one plan, one transaction, all or nothing.
 
 use super::facts::{self, FileFact};
+use super::history::History;
 use super::job_rows::{JobInserter, NewRow, engine_job};
 use super::named::Named;
 use super::persist::{json, remember};
@@ -9,7 +10,7 @@ use super::shared_outputs;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize;
-use torc_engine::{CompiledHandler, NewAction, NewAttempt, Workflow};
+use torc_engine::{CompiledHandler, NewAction, NewAttempt, NewJob, Workflow};
 use torc_model::api::{CreateWorkflow, PlanCounts, PlannedChange, WorkflowCreated};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::{ActionKind, Plan};
@@ -93,10 +94,15 @@ pub fn create(
         .collect::<Result<_, _>>()?;
     let mut workflow = Workflow::new(id, plan.settings.clone(), compiled);
     workflow.reserve(plan.jobs.len());
+    let history = History::read(tx.db, id, &plan.name, request.directory.as_deref())?;
+    let families = history.of_families(&plan);
+    super::history::write_families(tx.db, id, &families)?;
+    workflow.restore_times(None, families);
     for (i, job) in plan.jobs.iter().enumerate() {
         let parents = job.depends_on.iter().map(|d| *d as u32).collect();
         let row = JobId(first + i as i64);
-        workflow.add_job(engine_job(&plan, job, &named, row, i as i64, parents));
+        let new = engine_job(&plan, job, &named, row, i as i64, parents);
+        workflow.add_job(NewJob { own_ms: history.of_job(&job.name), ..new });
     }
     super::map::tie(&plan, &mut workflow);
     workflow.add_map_limits(&mut tx.state.limits);
@@ -116,13 +122,14 @@ pub fn create(
     let changes = workflow.take_changes();
 
     // Jobs go in as they stand after the initialization, so that each row is written once.
-    insert_jobs(tx.db, id, &plan, &workflow, &named, first)?;
+    insert_jobs(tx.db, id, &plan, &workflow, &named, first, &history)?;
+    drop(history);
     let user = owner(request, &plan).to_owned();
     let Plan { name, spec, jobs, .. } = plan;
     let job_count = jobs.len() as i64;
     drop(jobs);
     insert_first_attempts(tx, &workflow)?;
-    let run_id = workflow.run;
+    let (run_id, typical_ms) = (workflow.run, workflow.typical_ms());
     tx.touched.insert(id);
     tx.state.workflows.insert(id, workflow);
     tx.write(id, changes)?;
@@ -132,8 +139,8 @@ pub fn create(
     // Last, because a row is written as a whole whenever a part of it changes, and this may be tens
     // of megabytes.
     tx.db
-        .prepare_cached("UPDATE workflow SET spec = ?2 WHERE id = ?1")?
-        .execute(params![id.0, spec])?;
+        .prepare_cached("UPDATE workflow SET spec = ?2, typical_ms = ?3 WHERE id = ?1")?
+        .execute(params![id.0, spec, typical_ms])?;
     Ok(WorkflowCreated { id, name, job_count, run_id, warnings })
 }
 
@@ -262,6 +269,7 @@ fn insert_jobs(
     workflow: &Workflow,
     named: &Named,
     first: i64,
+    history: &History,
 ) -> rusqlite::Result<()> {
     let mut inserter = JobInserter::new(db, id, plan, named)?;
     let mut parents = Vec::new();
@@ -275,6 +283,7 @@ fn insert_jobs(
             reason: workflow.jobs[i].reason,
             parents: &parents,
             added_by: None,
+            own_ms: history.of_job(&job.name),
         };
         inserter.insert(job, &row)?;
     }

@@ -27,6 +27,8 @@ pub struct NewRow<'a> {
     pub parents: &'a [JobId],
     /// The job that added it.
     pub added_by: Option<JobId>,
+    /// How long it took before, in ms.
+    pub own_ms: Option<u32>,
 }
 
 /// Writes rows of new jobs.
@@ -56,8 +58,8 @@ impl<'a> JobInserter<'a> {
             insert: db.prepare_cached(
                 "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, status_reason, priority,
                  position, resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, extra,
-                 input_hash, family, added_by)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                 input_hash, family, added_by, estimate_ms)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
             )?,
             depend: db.prepare_cached(
                 "INSERT OR IGNORE INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
@@ -92,6 +94,7 @@ impl<'a> JobInserter<'a> {
             hash,
             named.families.get(job.family as usize).copied().unwrap_or(job.family),
             row.added_by.map(|job| job.0),
+            row.own_ms,
         ])?;
         self.tie(job, row.id, row.parents)
     }
@@ -158,6 +161,8 @@ pub fn engine_job(
         id,
         priority: job.priority,
         position,
+        family: named.families.get(job.family as usize).copied().unwrap_or(job.family),
+        own_ms: None,
         class: class(plan, job, job.scheduler.map(|s| named.schedulers[s])),
         handler: handler.map(|h| named.handler_indexes[h]),
         cancel_on_failure: job.cancel_on_blocking_job_failure,
@@ -261,6 +266,7 @@ fn add_checked(
             reason: None,
             parents,
             added_by,
+            own_ms: None,
         };
         inserter.insert(&plan.jobs[*index], &row)?;
     }

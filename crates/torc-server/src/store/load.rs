@@ -4,8 +4,8 @@ use super::writer::{Quarantine, Runner, State};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::{HashMap, VecDeque};
 use torc_engine::{
-    Class, CompiledHandler, EndedRow, Held, JobRow, Limits, LiveRow, NewAction, NewJob, Rows,
-    Workflow,
+    Class, CompiledHandler, EndedRow, FamilyTime, Held, JobRow, Limits, LiveRow, NewAction, NewJob,
+    Rows, Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
@@ -118,22 +118,68 @@ pub fn limits(db: &Connection) -> rusqlite::Result<Limits> {
 pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Workflow>> {
     let head = db
         .query_row(
-            "SELECT run_id, is_canceled, settings FROM workflow WHERE id = ?1",
+            "SELECT run_id, is_canceled, settings, typical_ms, is_complete FROM workflow WHERE id = ?1",
             [id.0],
-            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, String>(2)?)),
+            |row| {
+                let head = (row.get::<_, i64>(0)?, row.get::<_, bool>(1)?, row.get::<_, String>(2)?);
+                Ok((head, row.get::<_, Option<u32>>(3)?, row.get::<_, bool>(4)?))
+            },
         )
         .optional()?;
-    let Some((run, canceled, settings)) = head else { return Ok(None) };
+    let Some(((run, canceled, settings), typical_ms, is_complete)) = head else { return Ok(None) };
     let settings: Settings = parse(&settings)?;
     let (handlers, handler_index) = handlers(db, id)?;
     let default_handler = settings.default_failure_handler.map(|h| h as u32);
     let jobs = jobs(db, id, &handler_index, default_handler, &settings.execution)?;
     let (live, ended) = (live(db, id)?, ended(db, id, run)?);
     let actions = actions(db, id, &jobs)?;
-    let rows = Rows { id, run, canceled, settings, handlers, jobs, live, ended, actions };
+    let families = families(db, id)?;
+    let ends = if is_complete { Vec::new() } else { ends(db, id, run)? };
+    let rows = Rows {
+        id,
+        run,
+        canceled,
+        settings,
+        handlers,
+        jobs,
+        live,
+        ended,
+        actions,
+        typical_ms,
+        families,
+        ends,
+    };
     let mut workflow = rows.restore();
     super::map::restore(db, id, &mut workflow)?;
     Ok(Some(workflow))
+}
+
+fn families(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<FamilyTime>> {
+    let mut statement = db.prepare_cached(
+        "SELECT number, coalesce(estimate_ms, 0), coalesce(estimate_run, 0) FROM family WHERE workflow_id = ?1",
+    )?;
+    let mut families = Vec::new();
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        let number: usize = row.get::<_, u32>(0)? as usize;
+        if families.len() <= number {
+            families.resize(number + 1, FamilyTime::default());
+        }
+        families[number] = FamilyTime { ms: row.get(1)?, run: row.get(2)? };
+    }
+    Ok(families)
+}
+
+/// How long the jobs took that succeeded in this run, with their families.
+fn ends(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<(u32, u32)>> {
+    let mut statement = db.prepare_cached(
+        "SELECT j.family, a.exec_seconds FROM attempt a JOIN job j ON j.id = a.job_id
+         WHERE a.workflow_id = ?1 AND a.ended_ms IS NOT NULL AND a.run_id = ?2 AND a.state = 'completed'
+         AND a.exec_seconds IS NOT NULL",
+    )?;
+    let ms = |seconds: f64| (seconds * 1000.0).round() as u32;
+    let rows = statement.query_map([id.0, run], |row| Ok((row.get(0)?, ms(row.get(1)?))))?;
+    rows.collect()
 }
 
 pub(super) type Handlers = (Vec<CompiledHandler>, HashMap<i64, u32>);
@@ -189,7 +235,7 @@ fn jobs(
                 j.cancel_on_blocking_job_failure, j.held, j.lost_retries, j.refunds, j.extra, j.status_reason,
                 coalesce(r.num_cpus, 1), coalesce(r.num_gpus, 0), coalesce(r.num_nodes, 1),
                 coalesce(j.memory_bytes, r.memory_bytes), coalesce(j.runtime_seconds, r.runtime_seconds),
-                j.afterwards, j.attempt_run
+                j.afterwards, j.attempt_run, j.family, j.estimate_ms
          FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id
          WHERE j.workflow_id = ?1 ORDER BY j.id",
     )?;
@@ -208,6 +254,8 @@ fn jobs(
             id: JobId(row.get(0)?),
             priority: row.get(3)?,
             position: row.get(4)?,
+            family: row.get(20)?,
+            own_ms: row.get(21)?,
             class: class(row, &extra, execution)?,
             handler: handler.and_then(|h| handlers.get(&h).copied()).or(default_handler),
             cancel_on_failure: row.get(7)?,
@@ -250,7 +298,7 @@ fn class(row: &Row<'_>, extra: &JobExtra, execution: &Execution) -> rusqlite::Re
 fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
     let mut statement = db.prepare_cached(
         "SELECT id, job_id, attempt_id, state, not_before_ms, compute_node_id, token, claim_key,
-                cancel_requested, claimed_ms, recovery
+                cancel_requested, claimed_ms, recovery, started_ms
          FROM attempt WHERE workflow_id = ?1 AND ended_ms IS NULL",
     )?;
     let mut rows = statement.query([id.0])?;
@@ -268,6 +316,7 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
                 state,
                 cancel_requested: row.get(8)?,
                 claimed_at: row.get::<_, Option<i64>>(9)?.unwrap_or(0),
+                started_at: row.get(11)?,
             }),
         };
         live.push(LiveRow {

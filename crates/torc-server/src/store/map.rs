@@ -404,11 +404,14 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, items: Vec<Item>) -> Resu
     )?;
     let count = fresh.len();
     tx.apply(id, |workflow, _, now| {
+        let parent_family = workflow.family_of(index);
         for row in 0..count as i64 {
             let item = workflow.add_job(NewJob {
                 id: JobId(first + row),
                 priority: parent.priority,
                 position: parent.position,
+                family: parent_family,
+                own_ms: None,
                 class: class.clone(),
                 handler: parent.handler,
                 cancel_on_failure: parent.cancel_on_failure,

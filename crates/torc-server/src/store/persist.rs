@@ -33,10 +33,19 @@ pub fn write(
     let mut wakes = Wakes::default();
     for change in changes {
         match change {
-            Change::Job { id, status, reason, attempt, attempt_run, lost_retries, refunds } => {
+            Change::Job {
+                id,
+                status,
+                reason,
+                attempt,
+                attempt_run,
+                lost_retries,
+                refunds,
+                own_ms,
+            } => {
                 db.prepare_cached(
                     "UPDATE job SET status = ?2, status_reason = ?3, attempt_id = ?4, lost_retries = ?5, refunds = ?6,
-                        attempt_run = ?7 WHERE id = ?1",
+                        attempt_run = ?7, estimate_ms = ?8 WHERE id = ?1",
                 )?
                 .execute(params![
                     id.0,
@@ -45,9 +54,20 @@ pub fn write(
                     attempt,
                     lost_retries,
                     refunds,
-                    attempt_run
+                    attempt_run,
+                    own_ms
                 ])?;
                 wakes.work |= status == JobStatus::Ready;
+            }
+            Change::Times { typical_ms, families } => {
+                db.prepare_cached("UPDATE workflow SET typical_ms = ?2 WHERE id = ?1")?
+                    .execute(params![workflow.0, typical_ms])?;
+                let mut update = db.prepare_cached(
+                    "UPDATE family SET estimate_ms = ?3, estimate_run = ?4 WHERE workflow_id = ?1 AND number = ?2",
+                )?;
+                for (number, time) in families {
+                    update.execute(params![workflow.0, number, time.ms, time.run])?;
+                }
             }
             Change::MapExpanded(id, is_expanded) => {
                 db.prepare_cached("UPDATE job SET is_expanded = ?2 WHERE id = ?1")?

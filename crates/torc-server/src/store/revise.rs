@@ -319,6 +319,7 @@ impl Taken<'_> {
                     reason: None,
                     parents: &parents,
                     added_by: None,
+                    own_ms: None,
                 };
                 inserter.insert(planned, &new)?;
                 revision.added.push(engine_job(plan, planned, named, row, at as i64, indexes));
@@ -412,6 +413,7 @@ impl Taken<'_> {
         Ok(ChangedJob {
             index,
             priority: job.priority,
+            family: named.families.get(job.family as usize).copied().unwrap_or(job.family),
             class,
             handler: handler.map(|h| named.handler_indexes[h]),
             cancel_on_failure: job.cancel_on_blocking_job_failure,

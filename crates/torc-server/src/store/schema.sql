@@ -30,8 +30,11 @@ CREATE TABLE workflow (
     is_canceled INTEGER NOT NULL DEFAULT 0 CHECK (is_canceled IN (0, 1)),
     is_archived INTEGER NOT NULL DEFAULT 0 CHECK (is_archived IN (0, 1)),
     is_complete INTEGER NOT NULL DEFAULT 0 CHECK (is_complete IN (0, 1)),
-    job_count INTEGER NOT NULL DEFAULT 0
+    job_count INTEGER NOT NULL DEFAULT 0,
+    -- What is assumed of the jobs about whose time nothing is known.
+    typical_ms INTEGER
 ) STRICT;
+CREATE INDEX workflow_by_name ON workflow (name);
 
 -- What was applied to a workflow, by whom and when; the first is its creation.
 CREATE TABLE revision (
@@ -116,6 +119,8 @@ CREATE TABLE job (
     input_hash TEXT,
     -- Number of its family.
     family INTEGER NOT NULL DEFAULT 0,
+    -- How long its own earlier attempts took that succeeded.
+    estimate_ms INTEGER,
     UNIQUE (workflow_id, name)
 ) STRICT;
 
@@ -124,6 +129,9 @@ CREATE TABLE family (
     workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
     number INTEGER NOT NULL,
     name TEXT NOT NULL,
+    -- How long its jobs take, and the run in which that was measured; -1: an earlier workflow.
+    estimate_ms INTEGER,
+    estimate_run INTEGER,
     PRIMARY KEY (workflow_id, number)
 ) STRICT, WITHOUT ROWID;
 

@@ -791,10 +791,14 @@ impl Tx<'_> {
         let outcome = self.workflow(id).map(|workflow| {
             workflow.set_next_attempt(next_attempt);
             let outcome = step(workflow, &mut limits, now);
-            (outcome, workflow.take_changes(), workflow.next_attempt())
+            let released = workflow.take_released();
+            (outcome, workflow.take_changes(), workflow.next_attempt(), released)
         });
         self.state.limits = limits;
-        let (outcome, changes, next_attempt) = outcome?;
+        let (outcome, changes, next_attempt, released) = outcome?;
+        if released {
+            self.woken.insert(id);
+        }
         self.state.next_attempt = next_attempt;
         self.write(id, changes)?;
         Ok(outcome?)

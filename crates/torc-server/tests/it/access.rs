@@ -40,6 +40,7 @@ const READS: &[&str] = &[
     "get_workflow_spec",
     "get_workflow_status",
     "get_workflow_why",
+    "get_forecast",
     "is_workflow_complete",
     "list_actions",
     "list_adjustments",

@@ -87,6 +87,7 @@ pub fn spec(name: &str) -> Value {
     json!({
         "name": name,
         "dynamic_jobs": true,
+        "order": "submission",
         "files": [{"name": "f", "path": "f.txt"}],
         "user_data": [{"name": "u", "data": {"n": 3}}],
         "resource_requirements": [{"name": "small", "num_cpus": 1, "memory": "1g", "runtime": "PT10M"}],

@@ -11,6 +11,7 @@ use torc_model::plan::{
     Action, ActionKind, AutoRecover, DynamicJobs, Execution, FailureHandler, Job, Plan,
     Requirements, ResourceMonitor, Settings, SlurmScheduler,
 };
+use torc_model::status::DispatchOrder;
 
 impl Planner<'_> {
     /// The plan without its jobs and what they touch.
@@ -98,6 +99,11 @@ impl Planner<'_> {
             env: document.env.clone(),
             disown_seconds: document.disown_seconds.unwrap_or(default.disown_seconds),
             checkpoint_exit_code: document.checkpoint_exit_code,
+            order: document
+                .order
+                .as_deref()
+                .and_then(DispatchOrder::parse)
+                .unwrap_or(default.order),
             compare_contents: document.compare_files_by.as_deref() == Some("content"),
             resource_monitor: monitor(document),
             execution: execution(document),

@@ -6,6 +6,7 @@ use crate::exit::Exit;
 use crate::output::Format;
 use serde_json::json;
 use std::path::PathBuf;
+use torc_model::forecast::{ForecastView, Machines};
 use torc_spec::{Diagnostics, Machine, Severity, Site, Source};
 
 /// Check a spec and show what it would do, without touching anything
@@ -55,17 +56,37 @@ impl Args {
             output.talk(warnings.render(console::colors_enabled_stderr()));
         }
         let analysis = &checked.analysis;
+        let forecast = forecast(&parsed.spec);
         match output.format {
             Format::Json => {
-                output.json(&json!({ "valid": !failed, "errors": [], "warnings": warnings, "plan": analysis }))?;
+                output.json(&json!({ "valid": !failed, "errors": [], "warnings": warnings, "plan": analysis, "forecast": forecast }))?;
             }
-            Format::Table | Format::Csv => output.data(&analysis.to_text())?,
+            Format::Table | Format::Csv => {
+                output.data(&analysis.to_text())?;
+                if let Some(forecast) = forecast {
+                    output.data(&format!("end: {} here", forecast.text()))?;
+                }
+            }
             Format::Dot => output.data(&analysis.graph.to_dot())?,
             Format::Mermaid => output.data(&analysis.graph.to_mermaid())?,
             Format::Svg => output.data(&analysis.graph.to_svg())?,
         }
         Ok(if failed { Exit::Usage } else { Exit::Success })
     }
+}
+
+/// When it would be over on this machine, where something is known of the jobs' times.
+fn forecast(spec: &torc_spec::Spec) -> Option<ForecastView> {
+    let (plan, _) = spec.plan().ok()?;
+    let (capacity, _) = torc_runner::detect_capacity();
+    let assumed = Machines {
+        nodes: Some(1),
+        cores: Some(capacity.num_cpus),
+        memory_bytes: Some(capacity.memory_bytes),
+        gpus: Some(capacity.num_gpus),
+    };
+    let forecast = torc_server::store::forecast_plan(&plan, &assumed);
+    (forecast.unknown_jobs < forecast.jobs).then_some(forecast)
 }
 
 /// What a runner would share out here.

@@ -39,6 +39,7 @@ mod numbers;
 mod paging;
 mod person;
 mod plot;
+mod predict;
 mod recap;
 mod recover;
 mod references;
@@ -116,6 +117,7 @@ Run:
 Look:
   status            Show how far a workflow is
   why               Explain why a job, or a whole workflow, is where it is
+  predict           Tell when a workflow will be over, here or on other machines
   logs              Print what a job wrote to standard output and standard error
   events            Show what happened in a workflow
   results           Show how attempts ended: code, cause, time, CPU and memory
@@ -253,6 +255,7 @@ enum Command {
     Mcp(mcp::Args),
     New(new::Args),
     Plot(plot::Args),
+    Predict(predict::Args),
     Recover(recover::Args),
     Report(report::Args),
     Reports(reports::Args),
@@ -463,6 +466,7 @@ impl Cli {
             Command::Mcp(args) => args.execute(&context),
             Command::New(args) => args.execute(&context),
             Command::Plot(args) => args.execute(&context),
+            Command::Predict(args) => args.execute(&context),
             Command::Recover(args) => args.execute(&context),
             Command::Report(args) => args.execute(&context),
             Command::Reports(args) => args.execute(&context),

@@ -10,6 +10,7 @@ use crate::output::card::Card;
 use crate::output::{human, progress};
 use torc_client::{Client, Query};
 use torc_model::api::{JobView, Page, ReservationView, StatusView};
+use torc_model::forecast::{ForecastView, Machines};
 use torc_model::status::{JobStatus, ReservationStatus};
 
 /// Failures that the card lists; `torc jobs list -s failed` has them all.
@@ -46,11 +47,15 @@ impl Args {
         context.with_server(Access::Existing, async |client| {
             let workflow = references::workflow(client, &self.workflow).await?;
             let status = client.workflow_status(workflow.id).await?;
+            let forecast = match status.is_complete || status.run_id == 0 || status.is_canceled {
+                true => None,
+                false => Some(client.forecast(workflow.id, &Machines::default()).await?),
+            };
             if context.output.is_json() {
-                context.output.json(&status)?;
+                context.output.json(&StatusWithForecast { status: &status, forecast })?;
             } else {
                 let failures = failures(client, &status).await?;
-                let mut text = render(&status, &failures);
+                let mut text = render(&status, forecast.as_ref(), &failures);
                 if count(&status, JobStatus::Running) > 0 {
                     let longest = drive::longest_running(client, status.workflow_id).await?;
                     text += &longest_line(&longest);
@@ -108,6 +113,15 @@ async fn paused(client: &Client, status: &StatusView) -> Option<String> {
     Some(format!("no new job starts: reservation {} of {by}, {left} more at most", found.id))
 }
 
+/// The status with one more field.
+#[derive(serde::Serialize)]
+struct StatusWithForecast<'a> {
+    #[serde(flatten)]
+    status: &'a StatusView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forecast: Option<ForecastView>,
+}
+
 /// The first jobs that ended badly by themselves.
 pub async fn failures(client: &Client, status: &StatusView) -> Result<Vec<JobView>> {
     let mut failures = Vec::new();
@@ -125,7 +139,11 @@ pub async fn failures(client: &Client, status: &StatusView) -> Result<Vec<JobVie
 }
 
 /// The card of a workflow.
-pub fn render(status: &StatusView, failures: &[JobView]) -> String {
+pub fn render(
+    status: &StatusView,
+    forecast: Option<&ForecastView>,
+    failures: &[JobView],
+) -> String {
     let mut card = Card::new(format!(
         "{} (workflow {}, run {})",
         status.name, status.workflow_id, status.run_id
@@ -145,6 +163,7 @@ pub fn render(status: &StatusView, failures: &[JobView]) -> String {
             ),
         );
     }
+    card.optional("end", forecast.map(ForecastView::text));
     card.optional("steps", job_steps::counts(status.recovered_steps, status.ignored_steps));
     // A runner takes a moment to leave when the last job has ended.
     if status.is_complete {

@@ -200,7 +200,7 @@ impl View {
     fn draw(&mut self) -> Result<()> {
         let (Some(terminal), Some(status)) = (&self.terminal, &self.last) else { return Ok(()) };
         let (height, width) = terminal.size();
-        let mut block = status::render(status, &self.failures);
+        let mut block = status::render(status, None, &self.failures);
         block += &status::longest_line(&self.longest);
         if let Some(left) = self.left(status) {
             block += &format!("  {:<12}about {}\n", "left", human::seconds(left));

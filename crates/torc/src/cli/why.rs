@@ -9,7 +9,10 @@ use crate::exit::Exit;
 use crate::output::card::Card;
 use crate::output::{human, progress};
 use torc_client::Client;
-use torc_model::api::{FailureGroup, Page, StatusView, WhyView, WorkflowView, WorkflowWhyView};
+use torc_model::api::{
+    FailureGroup, JobView, Page, StatusView, WhyView, WorkflowView, WorkflowWhyView,
+};
+use torc_model::status::EstimateSource;
 
 /// Explain why a job, or a whole workflow, is where it is
 #[derive(clap::Args, Debug)]
@@ -127,6 +130,20 @@ fn render_workflow(
     card.render()
 }
 
+/// How long the job is expected to take, and how that is known.
+fn estimate(job: &JobView) -> Option<String> {
+    if job.status.is_final() {
+        return None;
+    }
+    let source = match job.estimate_source? {
+        EstimateSource::Own => "from its own earlier attempts",
+        EstimateSource::Family => "from its family in this run",
+        EstimateSource::FamilyEarlier => "from its family in an earlier run",
+        EstimateSource::Runtime => "a third of its `runtime`",
+    };
+    Some(format!("about {}, {source}", human::seconds(job.estimate_seconds?)))
+}
+
 fn render(why: &WhyView) -> String {
     let job = &why.job;
     let mut card = Card::new(format!(
@@ -137,6 +154,7 @@ fn render(why: &WhyView) -> String {
     for detail in &why.details {
         card.plain(format!("- {detail}"));
     }
+    card.optional("estimate", estimate(job));
     if let Some(diagnosis) = &why.diagnosis {
         let sure = (diagnosis.confidence * 100.0).round();
         card.line(

@@ -147,6 +147,11 @@ fn tutorial() {
 }
 
 #[test]
+fn scheduling_is_run() {
+    check("docs/scheduling.md");
+}
+
+#[test]
 fn changing_a_workflow_is_run() {
     check("docs/changing-a-workflow.md");
 }

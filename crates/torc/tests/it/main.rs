@@ -31,6 +31,7 @@ mod real_agents;
 mod real_clients;
 mod recovery;
 mod retries;
+mod scheduling;
 mod servers;
 mod standstill;
 mod step_faults;

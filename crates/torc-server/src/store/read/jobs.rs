@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use std::collections::HashMap;
 use torc_model::api::{JobView, LastAttempt, Page};
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::status::{Cause, JobStatus, StatusReason};
+use torc_model::status::{Cause, EstimateSource, JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 
 const LIST: List = List {
@@ -17,13 +17,15 @@ const LIST: List = List {
            coalesce(r.num_nodes, 1) AS num_nodes, coalesce(j.memory_bytes, r.memory_bytes) AS memory_bytes, \
            coalesce(j.runtime_seconds, r.runtime_seconds) AS runtime_seconds, \
            h.name AS failure_handler, s.name AS scheduler, \
-           coalesce((SELECT f.name FROM family f WHERE f.workflow_id = j.workflow_id AND f.number = j.family), 'jobs') AS family, \
+           coalesce(fam.name, 'jobs') AS family, j.estimate_ms AS own_ms, fam.estimate_ms AS family_ms, \
+           fam.estimate_run = (SELECT w.run_id FROM workflow w WHERE w.id = j.workflow_id) AS is_family_now, \
            (SELECT a.return_code FROM attempt a WHERE a.job_id = j.id AND a.ended_ms IS NOT NULL \
             ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1) AS return_code, \
            (SELECT json_array(a.steps ->> 'recovered', a.steps ->> 'ignored') FROM attempt a \
             WHERE a.job_id = j.id AND a.ended_ms IS NOT NULL \
             ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1) AS step_counts \
            FROM job j LEFT JOIN resource_requirements r ON r.id = j.resource_requirements_id \
+           LEFT JOIN family fam ON fam.workflow_id = j.workflow_id AND fam.number = j.family \
            LEFT JOIN failure_handler h ON h.id = j.failure_handler_id \
            LEFT JOIN slurm_scheduler s ON s.id = j.scheduler_id",
     table: "job j",
@@ -238,7 +240,10 @@ fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
     let counts: Option<String> = row.get("step_counts")?;
     let counts: [Option<i64>; 2] =
         counts.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let estimate = estimate(row, runtime)?;
     Ok(JobView {
+        estimate_seconds: estimate.map(|(seconds, _)| seconds),
+        estimate_source: estimate.map(|(_, source)| source),
         id: page::id(row, "id", JobId)?,
         workflow_id: page::id(row, "workflow_id", WorkflowId)?,
         name: row.get("name")?,
@@ -266,6 +271,21 @@ fn view(row: &Row<'_>) -> rusqlite::Result<JobView> {
         recovered_steps: counts[0].unwrap_or(0),
         ignored_steps: counts[1].unwrap_or(0),
     })
+}
+
+/// How long a job is expected to take, in the order in which the engine asks.
+fn estimate(
+    row: &Row<'_>,
+    runtime: Option<i64>,
+) -> rusqlite::Result<Option<(f64, EstimateSource)>> {
+    let (own, family): (Option<i64>, Option<i64>) = (row.get("own_ms")?, row.get("family_ms")?);
+    let is_now = row.get::<_, Option<bool>>("is_family_now")?.unwrap_or(false);
+    let of_family = if is_now { EstimateSource::Family } else { EstimateSource::FamilyEarlier };
+    let found = own
+        .map(|ms| (ms, EstimateSource::Own))
+        .or(family.map(|ms| (ms, of_family)))
+        .or(runtime.map(|seconds| (seconds * 1000 / 3, EstimateSource::Runtime)));
+    Ok(found.map(|(ms, source)| (ms as f64 / 1000.0, source)))
 }
 
 fn dependencies(

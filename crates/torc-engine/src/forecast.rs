@@ -1,0 +1,432 @@
+//! When will a workflow be over? Answered by this engine itself, driven through the rest of the run
+//! by an event queue instead of runners: the order, the reservations and the limits are those of the
+//! real run.
+
+use super::change::End;
+use super::claim::{Claim, Limits};
+use super::report::Lost;
+use super::workflow::{NewJob, Workflow};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use torc_model::api::{Capacity, Evidence};
+use torc_model::chance::Rng;
+use torc_model::forecast::LimitedBy;
+use torc_model::ids::RunnerId;
+use torc_model::status::{AttemptState, Cause, EndedBy, EstimateSource, EvidenceSource, JobStatus};
+
+/// A runner of a simulation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Machine {
+    /// Held attempts of this runner go on.
+    pub id: RunnerId,
+    /// What it has.
+    pub capacity: Capacity,
+    /// When it is there.
+    pub from: i64,
+    /// When it must stop.
+    pub until: Option<i64>,
+    /// Its label.
+    pub label: Option<String>,
+    /// The Slurm scheduler it serves.
+    pub scheduler: Option<i64>,
+}
+
+impl Machine {
+    /// One that is there from now on.
+    pub fn new(id: RunnerId, capacity: Capacity, now: i64) -> Self {
+        Self { id, capacity, from: now, until: None, label: None, scheduler: None }
+    }
+}
+
+/// How a simulation went.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Simulated {
+    /// When the last attempt ended.
+    pub end: i64,
+    /// Attempts that were given out.
+    pub claimed: u64,
+    /// Claims that were made.
+    pub claims: u64,
+    /// Milliseconds that CPUs were held.
+    pub cpu_ms: f64,
+    /// Each job with the time of its last start.
+    pub starts: Vec<(u32, i64)>,
+    /// Jobs that had not ended when nothing could go on.
+    pub left: usize,
+}
+
+/// The least time that the rest of a workflow takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bound {
+    /// In ms.
+    pub ms: f64,
+    /// What it follows from.
+    pub by: LimitedBy,
+}
+
+/// When a workflow is expected to be over.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Forecast {
+    /// Ms from now.
+    pub ms: i64,
+    /// It is over before this in one case of ten.
+    pub low_ms: i64,
+    /// It is over after this in one case of ten.
+    pub high_ms: i64,
+    /// It cannot be over before.
+    pub bound: Bound,
+    /// Jobs that have not ended.
+    pub jobs: usize,
+    /// Those about whose time nothing is known.
+    pub unknown: usize,
+    /// Jobs that would not have run: nothing there can take them, or they wait for a person.
+    pub left: usize,
+}
+
+/// Simulations of one forecast, fewer for large workflows.
+const DRAWS: usize = 24;
+
+/// Jobs that all draws together simulate at most.
+const DRAWN_JOBS: usize = 100_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    // Ends before what they make room for.
+    End(u32, u64),
+    Down(usize),
+    Up(usize),
+}
+
+impl Workflow {
+    /// The same jobs without their history: none has begun.
+    pub fn fresh_copy(&self) -> Self {
+        let mut copy = Self::new(self.id, self.settings.clone(), Vec::new());
+        copy.reserve(self.jobs.len());
+        for (index, job) in self.jobs.iter().enumerate() {
+            let index = index as u32;
+            let is_out = job.is_removed() || job.status == JobStatus::Disabled;
+            let parents = if is_out { Vec::new() } else { self.parents_of(index).to_vec() };
+            copy.add_job(NewJob {
+                id: job.id,
+                priority: job.priority,
+                position: job.position,
+                family: self.family_of(index),
+                own_ms: if is_out { Some(1) } else { self.order.own_ms(index) },
+                class: self.next_class_of(index).clone(),
+                handler: None,
+                cancel_on_failure: job.cancel_on_failure,
+                max_lost: job.max_lost,
+                parents,
+            });
+        }
+        copy.restore_times(Some(self.typical_ms()), self.family_times());
+        copy.settle();
+        copy
+    }
+
+    /// Runs the rest of the workflow on these machines. `took` tells how long an attempt of a job
+    /// takes, in ms. Every attempt succeeds.
+    pub fn simulate(
+        &mut self,
+        machines: &[Machine],
+        limits: &mut Limits,
+        now: i64,
+        mut took: impl FnMut(u32) -> i64,
+    ) -> Simulated {
+        let mut events: BinaryHeap<Reverse<(i64, Event)>> = BinaryHeap::new();
+        let mut done = Simulated { end: now, ..Simulated::default() };
+        let mut is_up: Vec<bool> = machines.iter().map(|machine| machine.from <= now).collect();
+        for (number, machine) in machines.iter().enumerate() {
+            if machine.from > now {
+                events.push(Reverse((machine.from, Event::Up(number))));
+            }
+            if let Some(until) = machine.until {
+                events.push(Reverse((until, Event::Down(number))));
+            }
+        }
+        let mut serial = 0;
+        // The end that counts for each job: a machine that goes down takes the others away.
+        let mut valid: HashMap<u32, u64> = HashMap::new();
+        let held: Vec<u32> = (0..self.jobs.len() as u32)
+            .filter(|index| self.jobs[*index as usize].held.is_some())
+            .collect();
+        for index in held {
+            let Some(held) = &self.jobs[index as usize].held else { continue };
+            let began = held.started_at.unwrap_or(now).min(now);
+            if held.state == AttemptState::Claimed {
+                self.started(index, 1, now);
+            }
+            serial += 1;
+            valid.insert(index, serial);
+            let end = (began + took(index)).max(now + 1);
+            events.push(Reverse((end, Event::End(index, serial))));
+        }
+        let mut time = now;
+        loop {
+            let ready = self.has_ready();
+            for (number, machine) in machines.iter().enumerate() {
+                if !ready || !is_up[number] {
+                    continue;
+                }
+                let claim = Claim {
+                    runner: machine.id,
+                    key: "simulated",
+                    limit: usize::MAX,
+                    prefetch: 0,
+                    capacity: &machine.capacity,
+                    time_left: machine.until.map(|until| (until - time) / 1000),
+                    scheduler: machine.scheduler,
+                    strict_scheduler: false,
+                    label: machine.label.as_deref(),
+                    now: time,
+                    nonce: serial,
+                };
+                done.claims += 1;
+                for claimed in self.claim(&claim, limits) {
+                    self.started(claimed.index, 1, time);
+                    serial += 1;
+                    done.claimed += 1;
+                    valid.insert(claimed.index, serial);
+                    done.starts.push((claimed.index, time));
+                    let end = time + took(claimed.index).max(1);
+                    events.push(Reverse((end, Event::End(claimed.index, serial))));
+                }
+            }
+            self.take_changes();
+            let next = match (events.peek(), self.next_due()) {
+                (Some(Reverse((at, _))), Some(due)) => (*at).min(due.max(time + 1)),
+                (Some(Reverse((at, _))), None) => *at,
+                // Nothing runs; an attempt that waits for its time may.
+                (None, Some(due)) if due > time => due,
+                (None, _) => break,
+            };
+            time = next;
+            self.wake_delayed(time);
+            while let Some(Reverse((at, event))) = events.peek().copied() {
+                if at > time {
+                    break;
+                }
+                events.pop();
+                match event {
+                    Event::Up(number) => is_up[number] = true,
+                    Event::Down(number) => {
+                        is_up[number] = false;
+                        self.take_down(machines[number].id, limits, time);
+                    }
+                    Event::End(index, serial) if valid.get(&index) == Some(&serial) => {
+                        valid.remove(&index);
+                        done.end = time;
+                        self.end_simulated(index, limits, time, &mut done);
+                    }
+                    Event::End(..) => {}
+                }
+            }
+            if self.is_complete() {
+                break;
+            }
+        }
+        self.take_changes();
+        done.left = self.jobs.iter().filter(|job| !job.status.is_final()).count();
+        done
+    }
+
+    fn end_simulated(&mut self, index: u32, limits: &mut Limits, at: i64, done: &mut Simulated) {
+        let job = &self.jobs[index as usize];
+        let Some(held) = &job.held else { return };
+        let ms = at - held.started_at.unwrap_or(at);
+        done.cpu_ms += ms as f64 * f64::from(self.classes[job.class as usize].cpus);
+        let end = End {
+            return_code: Some(0),
+            exec_seconds: Some(ms as f64 / 1000.0),
+            ..End::new(EndedBy::Runner, at)
+        };
+        self.ended(index, end, limits);
+    }
+
+    /// The time of a machine is over: what it runs goes back into the queue.
+    fn take_down(&mut self, runner: RunnerId, limits: &mut Limits, now: i64) {
+        let held: Vec<u32> = self.held_by(runner).collect();
+        for index in held {
+            let end = End { cause: Some(Cause::Walltime), ..End::new(EndedBy::Runner, now) };
+            self.ended(index, end, limits);
+        }
+        let evidence = Evidence { source: EvidenceSource::Scheduler, text: String::new() };
+        self.runner_lost(runner, &Lost { cause: Cause::Walltime, evidence }, limits, now);
+    }
+
+    /// The least time that the rest takes on these machines, if each job takes as long as `took`
+    /// says (ms; 0 for what has ended).
+    pub fn bound(&self, machines: &[Machine], took: &[f64]) -> Bound {
+        let jobs = self.jobs.len();
+        let (heads, tails) = self.heads_and_tails(took);
+        let total = |get: fn(&Capacity) -> i64| {
+            machines.iter().map(|machine| get(&machine.capacity) as f64).sum::<f64>()
+        };
+        let cpus = match machines.iter().all(|machine| machine.capacity.ignore_resources) {
+            true => f64::INFINITY,
+            false => total(|capacity| capacity.num_cpus),
+        };
+        let needs = |index: usize| &self.classes[self.jobs[index].class as usize];
+        let area = |need: &dyn Fn(usize) -> f64, have: f64| {
+            if have <= 0.0 || !have.is_finite() {
+                return 0.0;
+            }
+            (0..jobs).map(|index| took[index] * need(index)).sum::<f64>() / have
+        };
+        let path = (0..jobs).map(|i| heads[i] + took[i] + tails[i]).fold(0.0, f64::max);
+        let mut bounds = vec![
+            (path, LimitedBy::CriticalPath),
+            (area(&|index| f64::from(needs(index).cpus), cpus), LimitedBy::Cpus),
+            (area(&|i| f64::from(needs(i).gpus), total(|c| c.num_gpus)), LimitedBy::Gpus),
+            (
+                area(&|i| needs(i).memory.unwrap_or(0) as f64, total(|c| c.memory_bytes)),
+                LimitedBy::Memory,
+            ),
+        ];
+        // Work that has to follow other work, or to go before it, cannot use all of the time.
+        for (outer, inner) in [(&tails, &heads), (&heads, &tails)] {
+            let mut order: Vec<usize> = (0..jobs).filter(|index| took[*index] > 0.0).collect();
+            order.sort_by(|a, b| outer[*b].total_cmp(&outer[*a]));
+            let (mut work, mut least, mut best) = (0.0, f64::INFINITY, 0.0f64);
+            for index in order {
+                work += took[index] * f64::from(needs(index).cpus);
+                least = f64::min(least, inner[index]);
+                best = best.max(outer[index] + work / cpus + least);
+            }
+            bounds.push((best, LimitedBy::Cpus));
+        }
+        let best = bounds.into_iter().fold((0.0, LimitedBy::CriticalPath), |best, other| {
+            if other.0 > best.0 { other } else { best }
+        });
+        Bound { ms: best.0, by: best.1 }
+    }
+
+    /// The longest chains before and after each job, without the job itself.
+    pub fn heads_and_tails(&self, took: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let jobs = self.jobs.len();
+        let (mut heads, mut tails) = (vec![0f64; jobs], vec![0f64; jobs]);
+        let mut open: Vec<u32> =
+            (0..jobs as u32).map(|i| self.parents_of(i).len() as u32).collect();
+        let mut order: Vec<u32> = (0..jobs as u32).filter(|i| open[*i as usize] == 0).collect();
+        let mut at = 0;
+        while let Some(index) = order.get(at).copied() {
+            at += 1;
+            let end = heads[index as usize] + took[index as usize];
+            for child in self.children_of(index) {
+                let child = *child as usize;
+                heads[child] = heads[child].max(end);
+                open[child] -= 1;
+                if open[child] == 0 {
+                    order.push(child as u32);
+                }
+            }
+        }
+        for index in order.into_iter().rev() {
+            let whole = tails[index as usize] + took[index as usize];
+            for parent in self.parents_of(index) {
+                let parent = *parent as usize;
+                tails[parent] = tails[parent].max(whole);
+            }
+        }
+        (heads, tails)
+    }
+
+    /// What is left of each job's expected time, in ms; 0 for what has ended.
+    fn left_ms(&self, now: i64) -> Vec<f64> {
+        (0..self.jobs.len() as u32)
+            .map(|index| {
+                let job = &self.jobs[index as usize];
+                if job.status.is_final() {
+                    return 0.0;
+                }
+                let ran = job.held.as_ref().and_then(|held| held.started_at);
+                let ran = ran.map_or(0, |started| (now - started).max(0));
+                (i64::from(self.expected_ms(index)) - ran).max(1) as f64
+            })
+            .collect()
+    }
+
+    /// When the rest is expected to be over on these machines.
+    pub fn forecast(&self, machines: &[Machine], limits: &Limits, now: i64) -> Forecast {
+        let left = self.left_ms(now);
+        let bound = self.bound(machines, &left);
+        let jobs = left.iter().filter(|ms| **ms > 0.0).count();
+        let unknown = (0..self.jobs.len() as u32)
+            .filter(|i| left[*i as usize] > 0.0 && self.estimate(*i).is_none())
+            .count();
+        let once = |rng: &mut Option<Rng>| {
+            let mut copy = self.clone();
+            let commons = Commons::draw(rng);
+            let took = |index: u32| {
+                let spread = self.spread(index).exp_of(&commons, rng);
+                (f64::from(self.expected_ms(index)) * spread).round() as i64
+            };
+            copy.simulate(machines, &mut limits.clone(), now, took)
+        };
+        let plain = once(&mut None);
+        let draws = (DRAWN_JOBS / jobs.max(1)).clamp(1, DRAWS);
+        let mut ends: Vec<i64> =
+            (0..draws as u64).map(|seed| once(&mut Some(Rng::new(seed + 1))).end - now).collect();
+        ends.push(plain.end - now);
+        ends.sort_unstable();
+        let at = |share: f64| ends[((ends.len() - 1) as f64 * share).round() as usize];
+        Forecast {
+            ms: plain.end - now,
+            low_ms: at(0.1).min(plain.end - now),
+            high_ms: at(0.9).max(plain.end - now),
+            bound,
+            jobs,
+            unknown,
+            left: plain.left,
+        }
+    }
+
+    /// How far a job's time may be from what is expected.
+    fn spread(&self, index: u32) -> Spread {
+        let spread = |own, common| Spread { own, common };
+        match self.estimate(index).map(|estimate| estimate.source) {
+            Some(EstimateSource::Own) => spread(0.08, 0.03),
+            Some(EstimateSource::Family) => {
+                let family = self.family_of(index);
+                let (low, high) =
+                    (self.family_quantile(family, 0.1), self.family_quantile(family, 0.9));
+                let seen = low.zip(high).map(|(low, high)| {
+                    (f64::from(high.max(1)) / f64::from(low.max(1))).ln() / 2.56
+                });
+                spread(seen.unwrap_or(0.3), 0.05)
+            }
+            Some(EstimateSource::FamilyEarlier) => spread(0.3, 0.05),
+            Some(EstimateSource::Runtime) => spread(0.4, 0.4),
+            None => spread(0.8, 0.8),
+        }
+    }
+}
+
+/// How much logarithms of times vary: by job, and of all jobs that are known in one way together.
+struct Spread {
+    own: f64,
+    common: f64,
+}
+
+/// What varies for all jobs together.
+struct Commons(f64);
+
+impl Commons {
+    fn draw(rng: &mut Option<Rng>) -> Self {
+        Self(rng.as_mut().map_or(0.0, normal))
+    }
+}
+
+impl Spread {
+    fn exp_of(&self, commons: &Commons, rng: &mut Option<Rng>) -> f64 {
+        match rng {
+            Some(rng) => (self.own * normal(rng) + self.common * commons.0).exp(),
+            None => 1.0,
+        }
+    }
+}
+
+/// A normally distributed number: the sum of twelve uniform ones.
+fn normal(rng: &mut Rng) -> f64 {
+    (0..12).map(|_| (rng.word() >> 11) as f64 / (1u64 << 53) as f64).sum::<f64>() - 6.0
+}

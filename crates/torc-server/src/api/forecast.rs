@@ -1,0 +1,54 @@
+//! When a workflow is expected to be over.
+
+use super::auth::Caller;
+use super::extract::{Path, Query};
+use super::openapi::Refusals;
+use super::{Answer, App, Json};
+use axum::extract::State;
+use serde::Deserialize;
+use torc_model::forecast::{ForecastView, Machines};
+use torc_model::ids::WorkflowId;
+use utoipa::IntoParams;
+
+/// The machines to assume, where they are others than those that are there.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetForecast {
+    /// Nodes.
+    #[param(minimum = 1, maximum = 10000)]
+    pub nodes: Option<i64>,
+    /// CPUs of each node.
+    #[param(minimum = 1)]
+    pub cores: Option<i64>,
+    /// Memory of each node in bytes.
+    #[param(minimum = 1)]
+    pub memory_bytes: Option<i64>,
+    /// GPUs of each node.
+    #[param(minimum = 0)]
+    pub gpus: Option<i64>,
+}
+
+/// When a workflow is expected to be over: with the runners that are there, or with the machines that
+/// are asked about. Of a complete workflow: how long all of it would take once more.
+#[utoipa::path(
+    get,
+    path = "/workflows/{id}/forecast",
+    operation_id = "get_forecast",
+    tag = "workflows",
+    params(("id" = i64, Path, description = "The workflow."), GetForecast),
+    responses((status = 200, description = "The forecast.", body = ForecastView), Refusals),
+    security(("token" = ["runner", "job"]))
+)]
+pub async fn get_forecast(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Query(query): Query<GetForecast>,
+) -> Answer<ForecastView> {
+    caller.check(WorkflowId(id))?;
+    let GetForecast { nodes, cores, memory_bytes, gpus } = query;
+    let nodes = nodes.map(|nodes| nodes.clamp(1, 10_000));
+    let assumed = Machines { nodes, cores, memory_bytes, gpus };
+    Ok(Json(app.store().forecast(WorkflowId(id), assumed).await?))
+}

@@ -1,0 +1,175 @@
+//! When a workflow is expected to be over: a copy of the engine's state is run to its end, away from
+//! the writer.
+
+use super::Store;
+use super::job_rows::engine_job;
+use super::load::parse;
+use super::named::Named;
+use super::refusal::Refusal;
+use super::writer::{Failed, Tx};
+use rusqlite::OptionalExtension as _;
+use torc_engine::{Forecast, Limits, SimulatedMachine, Workflow};
+use torc_model::api::Capacity;
+use torc_model::forecast::{ForecastView, LimitedBy, Machines};
+use torc_model::ids::{JobId, RunnerId, WorkflowId};
+use torc_model::plan::Plan;
+
+/// Machines that are only assumed have numbers that no runner has.
+const ASSUMED: i64 = 1 << 40;
+
+/// What a forecast is made from.
+struct Snapshot {
+    workflow: Workflow,
+    limits: Limits,
+    machines: Vec<SimulatedMachine>,
+    /// It is complete, and all of it runs once more.
+    is_again: bool,
+    /// Nodes were asked for, and none is there yet.
+    waits_for_nodes: bool,
+    now: i64,
+}
+
+impl Store {
+    /// When a workflow is expected to be over, with the runners that are there or with others.
+    pub async fn forecast(
+        &self,
+        id: WorkflowId,
+        assumed: Machines,
+    ) -> Result<ForecastView, Refusal> {
+        let snapshot = self.writer.call_routine(move |tx| snapshot(tx, id, &assumed)).await?;
+        tokio::task::spawn_blocking(move || snapshot.view(Some(id)))
+            .await
+            .map_err(|_| Refusal::internal("the forecast could not be made"))
+    }
+}
+
+fn snapshot(tx: &mut Tx<'_>, id: WorkflowId, assumed: &Machines) -> Result<Snapshot, Failed> {
+    let now = tx.now;
+    let state = tx.workflow(id)?;
+    let is_again = state.is_complete();
+    let mut workflow = if is_again { state.fresh_copy() } else { state.clone() };
+    workflow.initialize_unstored(now);
+    workflow.take_changes();
+    let mut machines = assumed_machines(assumed, now);
+    if machines.is_empty() {
+        let runners = tx.state.runners.iter().filter(|(_, runner)| runner.workflow == id);
+        machines.extend(runners.map(|(runner, known)| SimulatedMachine {
+            until: known.stop_by,
+            label: known.label.clone(),
+            scheduler: known.scheduler,
+            ..SimulatedMachine::new(*runner, known.capacity.clone(), now)
+        }));
+        // The order of a hash map would make every answer another one.
+        machines.sort_by_key(|machine| machine.id);
+    }
+    let mut waits_for_nodes = false;
+    if machines.is_empty() {
+        waits_for_nodes = tx
+            .db
+            .prepare_cached(
+                "SELECT 1 FROM scheduled_compute_node WHERE workflow_id = ?1
+                 AND status IN ('planned', 'submitting', 'pending')",
+            )?
+            .exists([id.0])?;
+        machines = assumed_machines(&Machines { nodes: Some(1), ..Machines::default() }, now);
+        if let (Some(known), [machine]) = (last_capacity(tx, id)?, &mut machines[..]) {
+            machine.capacity = known;
+        }
+    }
+    let limits = tx.state.limits.clone();
+    Ok(Snapshot { workflow, limits, machines, is_again, waits_for_nodes, now })
+}
+
+/// What the last runner of a workflow had.
+fn last_capacity(tx: &Tx<'_>, id: WorkflowId) -> Result<Option<Capacity>, Failed> {
+    let text: Option<String> = tx
+        .db
+        .prepare_cached(
+            "SELECT capacity FROM compute_node WHERE workflow_id = ?1 AND kind <> 'recovery' ORDER BY id DESC LIMIT 1",
+        )?
+        .query_row([id.0], |row| row.get(0))
+        .optional()?;
+    Ok(text.as_deref().map(parse).transpose()?)
+}
+
+/// Machines as a caller wants them; none where nothing is said.
+fn assumed_machines(assumed: &Machines, now: i64) -> Vec<SimulatedMachine> {
+    if *assumed == Machines::default() {
+        return Vec::new();
+    }
+    let here = std::thread::available_parallelism().map_or(1, |count| count.get() as i64);
+    let capacity = Capacity {
+        num_cpus: assumed.cores.unwrap_or(here),
+        // What is not said holds nothing back.
+        memory_bytes: assumed.memory_bytes.unwrap_or(i64::MAX / 2),
+        num_gpus: assumed.gpus.unwrap_or(0),
+        num_nodes: 1,
+        ..Capacity::default()
+    };
+    (0..assumed.nodes.unwrap_or(1).max(1))
+        .map(|number| SimulatedMachine::new(RunnerId(ASSUMED + number), capacity.clone(), now))
+        .collect()
+}
+
+impl Snapshot {
+    fn view(self, id: Option<WorkflowId>) -> ForecastView {
+        let forecast: Forecast = self.workflow.forecast(&self.machines, &self.limits, self.now);
+        let seconds = |ms: i64| ms.max(0) as f64 / 1000.0;
+        let limited_by = match self.waits_for_nodes {
+            true => LimitedBy::Queue,
+            false => forecast.bound.by,
+        };
+        let cpus = self.machines.iter().map(|machine| machine.capacity.num_cpus).sum();
+        ForecastView {
+            workflow_id: id,
+            is_again: self.is_again,
+            seconds: seconds(forecast.ms),
+            low_seconds: seconds(forecast.low_ms),
+            high_seconds: seconds(forecast.high_ms),
+            bound_seconds: forecast.bound.ms / 1000.0,
+            limited_by,
+            jobs: forecast.jobs as i64,
+            unknown_jobs: forecast.unknown as i64,
+            stuck_jobs: forecast.left as i64,
+            nodes: self.machines.len() as i64,
+            cpus,
+        }
+    }
+}
+
+/// The same for a plan that was not submitted. Nothing is known of its jobs but their `runtime`.
+pub fn of_plan(plan: &Plan, assumed: &Machines) -> ForecastView {
+    let mut workflow = Workflow::new(WorkflowId(0), plan.settings.clone(), Vec::new());
+    let named = Named {
+        requirements: Vec::new(),
+        handlers: Vec::new(),
+        schedulers: vec![0; plan.slurm_schedulers.len()],
+        files: Vec::new(),
+        user_data: Vec::new(),
+        families: (0..plan.families.len() as u32).collect(),
+        handler_indexes: vec![0; plan.failure_handlers.len()],
+    };
+    for (index, job) in plan.jobs.iter().enumerate() {
+        let parents = job.depends_on.iter().map(|parent| *parent as u32).collect();
+        let mut new = engine_job(plan, job, &named, JobId(index as i64 + 1), index as i64, parents);
+        new.handler = None;
+        new.class.scheduler = None;
+        workflow.add_job(new);
+    }
+    super::map::tie(plan, &mut workflow);
+    workflow.settle();
+    workflow.initialize_unstored(0);
+    workflow.take_changes();
+    let limits: Limits = plan
+        .limits
+        .iter()
+        .map(|(name, max)| {
+            (name.clone(), torc_engine::LimitUse { max: *max, ..Default::default() })
+        })
+        .collect();
+    let assumed = Machines { nodes: assumed.nodes.or(Some(1)), ..assumed.clone() };
+    let machines = assumed_machines(&assumed, 0);
+    let snapshot =
+        Snapshot { workflow, limits, machines, is_again: false, waits_for_nodes: false, now: 0 };
+    snapshot.view(None)
+}

@@ -1,0 +1,85 @@
+//! How long the jobs of an earlier workflow of the same name took: a new one begins with that
+//! knowledge.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+use torc_engine::FamilyTime;
+use torc_model::ids::WorkflowId;
+use torc_model::plan::Plan;
+
+/// Earlier workflows that are looked at for one that has run.
+const LOOKED_AT: u32 = 3;
+
+/// What is known of a plan's jobs before they have run.
+#[derive(Default)]
+pub struct History {
+    jobs: HashMap<String, u32>,
+    families: HashMap<String, Vec<u32>>,
+}
+
+impl History {
+    /// From the newest earlier workflow with the same name and directory that has run. One read of
+    /// its jobs' rows; nothing where there is none.
+    pub fn read(
+        db: &Connection,
+        id: WorkflowId,
+        name: &str,
+        directory: Option<&str>,
+    ) -> rusqlite::Result<Self> {
+        let earlier: Option<i64> = db
+            .prepare_cached(
+                "SELECT w.id FROM (SELECT id FROM workflow WHERE name = ?1 AND directory IS ?2 AND id < ?3
+                 ORDER BY id DESC LIMIT ?4) w
+                 WHERE EXISTS (SELECT 1 FROM job j WHERE j.workflow_id = w.id AND j.estimate_ms IS NOT NULL)
+                 ORDER BY w.id DESC LIMIT 1",
+            )?
+            .query_row(params![name, directory, id.0, LOOKED_AT], |row| row.get(0))
+            .optional()?;
+        let mut history = Self::default();
+        let Some(earlier) = earlier else { return Ok(history) };
+        let mut statement = db.prepare_cached(
+            "SELECT j.name, j.estimate_ms, f.name FROM job j
+             LEFT JOIN family f ON f.workflow_id = j.workflow_id AND f.number = j.family
+             WHERE j.workflow_id = ?1 AND j.estimate_ms IS NOT NULL",
+        )?;
+        let mut rows = statement.query([earlier])?;
+        while let Some(row) = rows.next()? {
+            let ms: u32 = row.get(1)?;
+            history.jobs.insert(row.get(0)?, ms);
+            if let Some(family) = row.get::<_, Option<String>>(2)? {
+                history.families.entry(family).or_default().push(ms);
+            }
+        }
+        history.families.values_mut().for_each(|times| times.sort_unstable());
+        Ok(history)
+    }
+
+    /// What the job of this name took.
+    pub fn of_job(&self, name: &str) -> Option<u32> {
+        self.jobs.get(name).copied()
+    }
+
+    /// What the families of a plan took: the median of their jobs.
+    pub fn of_families(&self, plan: &Plan) -> Vec<FamilyTime> {
+        let median = |name: &String| {
+            let times = self.families.get(name)?;
+            Some(FamilyTime { ms: *times.get(times.len() / 2)?, run: -1 })
+        };
+        plan.families.iter().map(|name| median(name).unwrap_or_default()).collect()
+    }
+}
+
+/// Writes what families took.
+pub fn write_families(
+    db: &Connection,
+    id: WorkflowId,
+    families: &[FamilyTime],
+) -> rusqlite::Result<()> {
+    let mut update = db.prepare_cached(
+        "UPDATE family SET estimate_ms = ?3, estimate_run = ?4 WHERE workflow_id = ?1 AND number = ?2",
+    )?;
+    for (number, time) in families.iter().enumerate().filter(|(_, time)| time.ms > 0) {
+        update.execute(params![id.0, number as i64, time.ms, time.run])?;
+    }
+    Ok(())
+}
