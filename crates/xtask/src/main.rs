@@ -1,9 +1,11 @@
 //! Work on the repository itself. `cargo xtask bench` measures the program, `cargo xtask counts`
-//! guards its hot paths; see `docs/benchmarks.md`. `cargo xtask wheel` writes the Python package.
+//! guards its hot paths; see `docs/benchmarks.md`. `cargo xtask sched` judges the
+//! order of jobs, see `docs/scheduling.md`. `cargo xtask wheel` writes the Python package.
 
 mod bench;
 mod counts;
 mod recovery;
+mod sched;
 mod wheel;
 
 use clap::Parser;
@@ -19,6 +21,8 @@ enum Xtask {
     Counts(counts::Args),
     /// Decide failures whose right action is known, and compare with simpler deciders
     Recovery(recovery::Args),
+    /// Measure how good the order of jobs is, with the real engine and simulated time
+    Sched(sched::Args),
     /// Write the Python wheel: the program and the module `torcflow`
     Wheel(wheel::Args),
 }
@@ -31,6 +35,7 @@ fn main() -> ExitCode {
         Xtask::Bench(args) => args.execute(),
         Xtask::Counts(args) => args.execute(),
         Xtask::Recovery(args) => args.execute(),
+        Xtask::Sched(args) => args.execute(),
         Xtask::Wheel(args) => args.execute(),
     };
     match result {
