@@ -217,7 +217,15 @@ fn choose(
     let workflow = tx.workflow(id)?;
     let again = difference.jobs.iter().filter(|job| runs_again(job)).filter_map(|job| job.id);
     revision.again = again.filter_map(|job| workflow.find(job)).collect();
+    let accepted = difference.jobs.iter().filter(|job| is_accepted(job)).filter_map(|job| job.id);
+    revision.accepted = accepted.filter_map(|job| workflow.find(job)).collect();
     Ok(())
+}
+
+/// It becomes one that has succeeded, without running.
+fn is_accepted(job: &OneJob) -> bool {
+    let is_accepted = matches!(job.change, Some((PlannedChange::Accepted, _)));
+    is_accepted && job.status != JobStatus::Completed
 }
 
 /// Actions that the spec no longer has, and new ones.
@@ -286,7 +294,6 @@ impl Taken<'_> {
         };
         for (number, job) in difference.jobs.iter().enumerate() {
             let number = number as u32;
-            let accepted = matches!(job.change, Some((PlannedChange::Accepted, _)));
             if matches!(job.change, Some((PlannedChange::Removed, _))) {
                 let row = self.row(difference, number);
                 untie.execute([row.0])?;
@@ -295,8 +302,12 @@ impl Taken<'_> {
                 continue;
             }
             if !job.is_rewritten && !job.is_retied {
+                let place = |tx: &mut Tx<'_>| place(tx, self.row(difference, number));
                 if runs_again(job) {
-                    revision.again.push(place(tx, self.row(difference, number))?);
+                    revision.again.push(place(tx)?);
+                }
+                if is_accepted(job) {
+                    revision.accepted.push(place(tx)?);
                 }
                 continue;
             }
@@ -339,7 +350,7 @@ impl Taken<'_> {
                     revision.maps.push((index, None));
                 }
             }
-            if accepted && job.status != JobStatus::Completed {
+            if is_accepted(job) {
                 revision.accepted.push(index);
             }
             match role {

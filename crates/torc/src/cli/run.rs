@@ -147,6 +147,12 @@ impl Args {
                 if self.apply.dry_run {
                     return self.describe_new(context, checked);
                 }
+                if self.touch {
+                    let created = create::create(context, client, checked, None).await?;
+                    context.output.talk(create::describe(&created).trim_end());
+                    let workflow = client.get_workflow(created.id).await?;
+                    return self.apply(context, client, checked, workflow).await;
+                }
                 return create_new(context, client, checked, &self.options, &made).await;
             };
             self.apply(context, client, checked, workflow).await

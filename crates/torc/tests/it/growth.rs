@@ -1,6 +1,6 @@
 //! A workflow that changes: the same command again does what is needed, and nothing else.
 
-use crate::support::{Running, Test, text};
+use crate::support::{Done, Running, Test, text};
 use serde_json::{Value, json};
 
 /// Three jobs that tell when they ran: `b` reads what `a` writes, `c` stands alone.
@@ -242,6 +242,41 @@ fn touch_accepts_outputs_as_they_are() {
     test.run().expect(0);
     assert_eq!(ran(&test), "e");
     test.run().expect(0).tells("up to date: 5 of 5 jobs");
+}
+
+#[test]
+fn touch_in_the_first_call_accepts_what_was_made_elsewhere() {
+    let test = Test::new().spec(SPEC).file("in.txt", "1\n").file("mid.txt", "1\n");
+    let touched = test.torc(["run", "workflow.yaml", "--touch"]).success();
+    touched.tells("the outputs of 1 job were accepted as they are; ");
+    assert_eq!(ran(&test), "", "nothing runs");
+    test.run().expect(0);
+    assert!(!ran(&test).contains('a'), "the job whose output was there does not run");
+    test.run().expect(0).tells("up to date: ");
+}
+
+/// A call on a terminal of its own, with this typed.
+fn on_a_terminal(test: &Test, call: &str, typed: &str) -> Done {
+    let call = format!("{} {call}", crate::support::TORC);
+    test.command("script", ["-qec", &call, "/dev/null"]).stdin(typed).done()
+}
+
+#[test]
+fn a_terminal_is_asked_before_jobs_are_removed() {
+    let test = first_run(SPEC);
+    ran(&test);
+    let shorter: String =
+        SPEC.lines().filter(|line| !line.contains("name: c,")).collect::<Vec<_>>().join("\n")
+            + "\n";
+    test.write("workflow.yaml", &shorter);
+    // Anything but a terminal must say it.
+    test.torc(["run", "workflow.yaml"]).exit(2).tells("--yes");
+    let refused = on_a_terminal(&test, "run workflow.yaml", "n\n");
+    assert_ne!(refused.code, Some(0), "{}", refused.stdout);
+    assert!(test.statuses().contains(&"c completed".to_owned()), "{:?}", test.statuses());
+    let agreed = on_a_terminal(&test, "run workflow.yaml", "y\n");
+    assert_eq!(agreed.code, Some(0), "{}", agreed.stdout);
+    assert!(test.statuses().contains(&"c disabled".to_owned()), "{:?}", test.statuses());
 }
 
 #[test]

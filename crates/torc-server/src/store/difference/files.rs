@@ -112,12 +112,15 @@ impl Jobs {
             is_missing[*job as usize] |= files[*file as usize].found.is_none();
         }
         for (number, job) in self.list.iter_mut().enumerate() {
-            let Some((change, _)) = job.change else { continue };
             use torc_model::api::ChangeGroup as G;
-            let may = match change.group() {
-                G::New => has_outputs[number],
-                G::Changed | G::Inputs => job.status == JobStatus::Completed,
-                G::Outputs | G::Ended | G::Asked | G::Upstream | G::Accepted | G::Removed => false,
+            let may = match job.change.as_ref().map(|(change, _)| change.group()) {
+                // It was never opened: the workflow was made for this.
+                None => job.status == JobStatus::Uninitialized && has_outputs[number],
+                Some(G::New) => has_outputs[number],
+                Some(G::Changed | G::Inputs) => job.status == JobStatus::Completed,
+                Some(G::Outputs | G::Ended | G::Asked | G::Upstream | G::Accepted | G::Removed) => {
+                    false
+                }
             };
             if may && !is_missing[number] {
                 job.change = Some((PlannedChange::Accepted, None));
