@@ -48,8 +48,11 @@ pub struct Options {
 }
 
 /// Shows the screens until the user leaves. `on_away` is called when no server answers; it may start
-/// one in its place.
-pub async fn run(options: Options, mut on_away: impl AsyncFnMut()) -> io::Result<()> {
+/// one in its place, and hands out a client if the server has another address now.
+pub async fn run(
+    options: Options,
+    mut on_away: impl AsyncFnMut() -> Option<Client>,
+) -> io::Result<()> {
     let Options { client, workflow, settings, has_mouse, trace } = options;
     let mut stop = Stop::listen()?;
     let mut screen = Screen::enter(has_mouse)?;
@@ -83,12 +86,20 @@ pub async fn run(options: Options, mut on_away: impl AsyncFnMut()) -> io::Result
         effects = Vec::new();
         let events = event.into_iter().chain(waiting(&mut inbox));
         for event in events {
-            let is_away = matches!(event, Event::Away(..));
+            let away = match &event {
+                Event::Away(id, _) => Some(*id),
+                _ => None,
+            };
             app.on_event(&event);
             effects.extend(state.on(event, now_ms()));
-            if is_away {
+            if let Some(id) = away {
                 app.draw(&mut state, &mut screen)?;
-                on_away().await;
+                if let Some(client) = on_away().await
+                    && client.url() != app.client.url()
+                {
+                    app.client = client;
+                    app.follow(id);
+                }
             }
         }
     }
@@ -185,7 +196,12 @@ impl App {
                 }
                 Effect::Follow(id) => self.follow(id),
                 Effect::Copy(text) => screen.copy(&text)?,
-                Effect::Repaint => screen.repaint()?,
+                Effect::Repaint => {
+                    // A test looks at what a panic leaves of the terminal.
+                    #[cfg(debug_assertions)]
+                    assert!(std::env::var_os("TORC_TUI_PANIC").is_none(), "asked for by a test");
+                    screen.repaint()?;
+                }
                 Effect::Pager(of) => {
                     let file = match self.output_file(&of).await {
                         Ok(file) => file,
@@ -240,7 +256,13 @@ impl App {
                         Err(error) => break error,
                     }
                 };
-                if sender.send(Event::Away(id, problem(&error).message)).is_err() {
+                let message = problem(&error).message;
+                if !error.is_temporary() {
+                    // The loop may have ended.
+                    let _ = sender.send(Event::Refused(id, message));
+                    return;
+                }
+                if sender.send(Event::Away(id, message)).is_err() {
                     return;
                 }
                 let pause = PAUSES_MS[failures.min(PAUSES_MS.len() - 1)];

@@ -25,6 +25,8 @@ pub enum Event {
     Pulse(WorkflowId, PulseView),
     /// The pulse broke, or could not be had: why.
     Away(WorkflowId, String),
+    /// The server does not give the pulse of a workflow, for example because it was deleted.
+    Refused(WorkflowId, String),
     /// The server answered, or did not.
     Answer(Request, Result<Answer, Problem>),
     /// The terminal is gone.

@@ -241,6 +241,9 @@ pub struct Jobs {
     pub reverse: bool,
     pub total: Option<i64>,
     pub windows: BTreeMap<i64, Vec<JobView>>,
+    /// The rows are those of the filter or order before: they stay on the screen until the first
+    /// answer, so that it does not flicker while a filter is typed.
+    pub is_old: bool,
     /// Windows that were asked for.
     pub pending: BTreeSet<i64>,
     pub generation: u64,
@@ -263,6 +266,7 @@ impl Default for Jobs {
             reverse: false,
             total: None,
             windows: BTreeMap::new(),
+            is_old: false,
             pending: BTreeSet::new(),
             generation: 0,
             cursor: 0,
@@ -285,7 +289,7 @@ impl Jobs {
 
     /// The question for one window of the table as it is ordered and filtered now.
     pub fn window(&self, workflow: WorkflowId, window: i64) -> JobsWindow {
-        let before = (window > 0 && self.sort == "id" && !self.reverse)
+        let before = (window > 0 && self.sort == "id" && !self.reverse && !self.is_old)
             .then(|| self.row(window * WINDOW - 1))
             .flatten();
         JobsWindow {
@@ -563,6 +567,6 @@ pub enum Target {
     Head(Column),
     /// The list itself: the wheel scrolls it.
     Body,
-    /// A cell of the timeline: row and ms.
-    Bar(usize, i64),
+    /// A row of the timeline.
+    Bars(usize),
 }

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::io::{self, Stdout, Write};
 use std::panic;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Standard output, with a count of what went through.
 struct Counted {
@@ -114,7 +115,12 @@ impl Drop for Screen {
     }
 }
 
+/// The terminal shows our screen. Leaving the alternate screen twice would put the cursor back to
+/// where it was, over what was written since: the message of a panic.
+static IS_OURS: AtomicBool = AtomicBool::new(false);
+
 fn take_over(has_mouse: bool) -> io::Result<()> {
+    IS_OURS.store(true, Ordering::SeqCst);
     enable_raw_mode()?;
     let mut out = io::stdout();
     execute!(out, EnterAlternateScreen, EnableBracketedPaste, cursor::Hide)?;
@@ -124,9 +130,12 @@ fn take_over(has_mouse: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the terminal as it was. Does no harm when it is done twice; what cannot be written to a
-/// terminal that is gone does not matter any more.
+/// Leaves the terminal as it was, once. What cannot be written to a terminal that is gone does not
+/// matter any more.
 fn restore() {
+    if !IS_OURS.swap(false, Ordering::SeqCst) {
+        return;
+    }
     let mut out = io::stdout();
     let _ = execute!(
         out,

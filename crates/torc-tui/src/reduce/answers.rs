@@ -108,6 +108,8 @@ impl State {
                 self.jobs.pending.remove(&asked.window);
                 if !problem.is_away {
                     self.jobs.problem = Some(message.clone());
+                    self.jobs.windows.clear();
+                    (self.jobs.total, self.jobs.is_old) = (None, false);
                 }
             }
             Request::Peek(id, _) => self.on_peek(*id, Err(message.clone())),

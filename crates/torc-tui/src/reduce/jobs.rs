@@ -39,9 +39,8 @@ impl State {
     pub(crate) fn restart_table(&mut self) {
         let jobs = &mut self.jobs;
         jobs.generation += 1;
-        jobs.windows.clear();
+        jobs.is_old = true;
         jobs.pending.clear();
-        jobs.total = None;
         (jobs.cursor, jobs.top) = (0, 0);
         jobs.marks.clear();
         jobs.all_marked = false;
@@ -64,7 +63,9 @@ impl State {
 
     /// Asks for the windows on the screen that are neither here nor on their way.
     pub(crate) fn load_jobs(&mut self) -> Vec<Effect> {
-        let (Some(id), Some(_)) = (self.workflow, self.jobs.total) else { return Vec::new() };
+        let (Some(id), Some(_), false) = (self.workflow, self.jobs.total, self.jobs.is_old) else {
+            return Vec::new();
+        };
         let mut effects = Vec::new();
         for window in self.visible_windows() {
             let is_here = self.jobs.windows.contains_key(&window);
@@ -86,6 +87,10 @@ impl State {
         let jobs = &mut self.jobs;
         jobs.pending.remove(&asked.window);
         jobs.problem = None;
+        if jobs.is_old {
+            jobs.windows.clear();
+            jobs.is_old = false;
+        }
         // After a cursor the server counts what follows it only.
         let total = match asked.after {
             None => page.total_count,
@@ -117,8 +122,9 @@ impl State {
         effects
     }
 
+    /// The job under the cursor. Rows of another filter are not for acting.
     pub(crate) fn current_job(&self) -> Option<&JobView> {
-        self.jobs.row(self.jobs.cursor)
+        if self.jobs.is_old { None } else { self.jobs.row(self.jobs.cursor) }
     }
 
     pub(crate) fn toggle_mark(&mut self) -> Vec<Effect> {

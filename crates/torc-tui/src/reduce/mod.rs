@@ -77,6 +77,7 @@ impl State {
             }
             Event::Pulse(id, frame) => self.on_pulse(id, &frame),
             Event::Away(id, why) => self.on_away(Some(id), why),
+            Event::Refused(id, why) => self.on_refused(id, &why),
             Event::Answer(request, answer) => self.on_answer(request, answer),
             Event::Closed => vec![Effect::Quit],
             Event::Tick => Vec::new(),
@@ -219,9 +220,27 @@ impl State {
         }
         let since_ms = match self.link {
             Link::Away { since_ms, .. } => since_ms,
-            Link::Connecting | Link::Connected => self.heard_ms.unwrap_or(self.now_ms),
+            Link::Connecting | Link::Connected => {
+                self.say_bad(why.clone());
+                self.heard_ms.unwrap_or(self.now_ms)
+            }
         };
         self.link = Link::Away { since_ms, why };
+        Vec::new()
+    }
+
+    /// The workflow cannot be looked at, now or later: back to the list.
+    fn on_refused(&mut self, id: WorkflowId, why: &str) -> Vec<Effect> {
+        if self.workflow != Some(id) {
+            return Vec::new();
+        }
+        self.workflow = None;
+        self.link = Link::Connecting;
+        (self.job, self.overlay) = (None, None);
+        self.trail.clear();
+        self.view = View::Workflows;
+        self.asked.clear();
+        self.say_bad(why);
         Vec::new()
     }
 

@@ -17,7 +17,7 @@ impl State {
                 let spot = Position::new(mouse.column, mouse.row);
                 // The frame put what lies on top last.
                 let hit = self.hits.iter().rev().find(|hit| hit.area.contains(spot)).copied();
-                hit.map(|hit| self.click(hit.target)).unwrap_or_default()
+                hit.map(|hit| self.click(hit, mouse.column)).unwrap_or_default()
             }
             _ => Vec::new(),
         }
@@ -44,11 +44,11 @@ impl State {
         }
     }
 
-    fn click(&mut self, target: Target) -> Vec<Effect> {
+    fn click(&mut self, hit: Hit, column: u16) -> Vec<Effect> {
         if self.overlay.is_some() {
             return Vec::new();
         }
-        match target {
+        match hit.target {
             Target::Tab(view) => self.go(view),
             Target::Head(column) => match column.sort() {
                 Some(sort) => self.sort_by(sort),
@@ -68,8 +68,11 @@ impl State {
                     }
                 }
             },
-            Target::Bar(row, at) => {
+            Target::Bars(row) => {
                 let now = self.timeline_now();
+                let (from, until) = self.span();
+                let x = i64::from(column.saturating_sub(hit.area.x));
+                let at = from + (until - from) * x / i64::from(hit.area.width.max(1));
                 let found = self.timeline.bars.as_ref().and_then(|bars| {
                     let near = |bar: &crate::timeline::Bar| {
                         (bar.start - at).abs().min((bar.end(now) - at).abs())

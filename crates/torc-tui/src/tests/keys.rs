@@ -104,9 +104,11 @@ fn answers_to_an_earlier_filter_are_dropped() {
     let new = windows(world.asked());
     let answer = super::world::reply(&Request::Jobs(old[0].clone()));
     world.on(Event::Answer(Request::Jobs(old[0].clone()), answer));
-    assert_eq!(world.state.jobs.total, None, "not the answer to this question");
+    assert!(world.state.jobs.is_old, "not the answer to this question");
+    assert!(world.state.current_job().is_none(), "rows of another order are not for acting");
     let answer = super::world::reply(&Request::Jobs(new[0].clone()));
     world.on(Event::Answer(Request::Jobs(new[0].clone()), answer));
+    assert!(!world.state.jobs.is_old);
     assert_eq!(world.state.jobs.total, Some(TOTAL));
     assert_eq!(new[0].sort, "status");
 }
@@ -357,4 +359,51 @@ fn columns_can_be_hidden_but_not_the_name() {
     assert!(world.state.jobs.hidden.contains(&crate::state::Column::Status));
     assert!(!world.state.jobs.hidden.contains(&crate::state::Column::Name));
     assert!(world.state.overlay.is_none());
+}
+
+#[test]
+fn a_workflow_that_was_deleted_leads_back_to_the_list() {
+    let mut world = world();
+    world.press("2 Enter");
+    world.is_answering = false;
+    world.effects.clear();
+    world.on(Event::Refused(WORKFLOW, "workflow 7 was not found".into()));
+    assert_eq!((world.state.view, world.state.workflow), (View::Workflows, None));
+    assert!(world.state.job.is_none());
+    assert_eq!(world.asked(), [Request::Workflows]);
+    assert!(world.state.notice.as_ref().is_some_and(|notice| notice.text.contains("not found")));
+}
+
+#[test]
+fn the_mouse_chooses_tabs_rows_heads_and_bars() {
+    use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+    let click = |world: &mut World, column, row| {
+        let (columns, rows) = world.state.size;
+        let area = ratatui::layout::Rect::new(0, 0, columns, rows);
+        let mut buffer = ratatui::buffer::Buffer::empty(area);
+        world.state.hits = crate::view::draw(&world.state, &mut buffer).hits;
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        let modifiers = KeyModifiers::NONE;
+        world.on(Event::Mouse(MouseEvent { kind, column, row, modifiers }));
+    };
+    let mut world = world();
+    click(&mut world, 13, 1);
+    assert_eq!(world.state.view, View::Jobs);
+    click(&mut world, 5, 6);
+    assert_eq!(world.state.jobs.cursor, 2);
+    click(&mut world, 5, 6);
+    assert!(world.state.job.is_some(), "the second click opens");
+    world.press("Esc");
+    click(&mut world, 3, 3);
+    assert_eq!(world.state.jobs.sort, "name");
+    world.press("4");
+    click(&mut world, 17, 4);
+    assert_eq!(world.state.timeline.current, Some(0), "the first bar of the first row");
+    world.on(Event::Mouse(MouseEvent {
+        kind: MouseEventKind::ScrollUp,
+        column: 0,
+        row: 0,
+        modifiers: KeyModifiers::NONE,
+    }));
+    assert!(world.state.timeline.span.is_some(), "the wheel zooms");
 }

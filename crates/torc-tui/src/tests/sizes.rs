@@ -38,25 +38,35 @@ fn draw(world: &World, columns: u16, rows: u16) -> Buffer {
     buffer
 }
 
-/// Every width from 1 to 200 at the heights where the layout changes, and the other way round; the
-/// state believes in another size as well, as it does between a resize and its event.
-#[test]
-fn no_size_makes_a_screen_panic() {
-    const EDGES: [u16; 5] = [1, 8, 12, 40, 100];
-    for keys in SCREENS {
+/// Every width from 1 to 200 at heights where the layout changes, and the other way round. Sizes in
+/// between are drawn at random below.
+fn draw_at_every_size(screens: &[&str]) {
+    for keys in screens {
         let mut world = World::new((80, 24));
         world.press(keys);
-        for edge in EDGES {
-            for other in 1..=200 {
+        for (edge, step) in [(1, 1), (8, 1), (12, 1), (40, 9), (100, 9)] {
+            for other in (1..=200).step_by(step) {
                 for (columns, rows) in [(edge, other), (other, edge)] {
                     world.state.size = (columns, rows);
                     draw(&world, columns, rows);
                 }
             }
         }
-        draw(&world, 0, 0);
-        draw(&world, 200, 0);
+        // Between a resize and its event the state believes in another size.
+        for (columns, rows) in [(0, 0), (200, 0), (200, 60), (1, 1), (39, 60), (200, 7)] {
+            draw(&world, columns, rows);
+        }
     }
+}
+
+#[test]
+fn no_size_makes_a_screen_panic() {
+    draw_at_every_size(&SCREENS[..SCREENS.len() / 2]);
+}
+
+#[test]
+fn no_size_makes_a_job_or_a_dialog_panic() {
+    draw_at_every_size(&SCREENS[SCREENS.len() / 2..]);
 }
 
 fn key() -> impl Strategy<Value = Event> {

@@ -53,7 +53,7 @@ pub fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
 
 fn filter_line(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let jobs = &state.jobs;
-    let counted = match jobs.total {
+    let counted = match jobs.total.filter(|_| !jobs.is_old) {
         Some(total) => count(total, "job"),
         None => "looking".into(),
     };

@@ -93,11 +93,7 @@ fn slots(
         let safe = crate::text::line(host);
         let name = crate::text::fit_middle(&safe, room, canvas.theme.more()).into_owned();
         canvas.put(area, 0, y + place, &name, canvas.style(Tone::Quiet));
-        let end = from + span;
-        canvas.hit(
-            Rect { y: area.y + y + place, height: 1, ..plot },
-            Target::Bar(row, from + (end - from) / 2),
-        );
+        canvas.hit(Rect { y: area.y + y + place, height: 1, ..plot }, Target::Bars(row));
     }
     let place = |ms: i64| ((ms - from).saturating_mul(width) / span).clamp(-1, width);
     // Bars that are narrower than a cell are drawn once per cell.

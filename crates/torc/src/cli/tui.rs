@@ -2,14 +2,15 @@
 
 use super::drive::{self, Drive};
 use super::run::{RunOptions, other_runner_here};
-use super::session::{Access, Session};
-use super::{Context, block_on, detach, logging, references};
+use super::session::{Access, Session, state_dir};
+use super::{Context, Locator, block_on, detach, logging, references};
 use crate::embedded::Purpose;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use jiff::tz::TimeZone;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use torc_client::{Client, discovery};
 use torc_model::api::WorkflowView;
 use torc_model::ids::WorkflowId;
 use torc_tui::{Options, Settings, Theme};
@@ -62,7 +63,7 @@ impl Args {
                     Some(name) => Some(references::workflow(&session.client, name).await?.id),
                     None => None,
                 };
-                show(&mut session, workflow, &self.screen).await
+                show(&context.locator, &mut session, workflow, &self.screen).await
             };
             let shown = shown.await;
             session.close().await;
@@ -90,6 +91,7 @@ pub fn check_terminal() -> Result<()> {
 
 /// Shows the screens until the user leaves.
 async fn show(
+    locator: &Locator,
     session: &mut Session,
     workflow: Option<WorkflowId>,
     screen: &ScreenOptions,
@@ -109,9 +111,24 @@ async fn show(
     // What the parts of the program log would be written over the screen.
     logging::silence(true);
     // The server of a `torc run` ends with it; then this process serves in its place.
-    let shown = torc_tui::run(options, async || session.take_over().await).await;
+    let found_at = session.client.url().to_owned();
+    let on_away = async || {
+        session.take_over().await;
+        moved(locator, &found_at)
+    };
+    let shown = torc_tui::run(options, on_away).await;
     logging::silence(false);
     shown.map_err(Error::io("draw on", "the terminal"))
+}
+
+/// The server of the local state, if it has another address now: it was started again.
+fn moved(locator: &Locator, found_at: &str) -> Option<Client> {
+    if locator.url.is_some() {
+        return None;
+    }
+    let dir = state_dir(locator, Access::Existing).ok()?;
+    let file = discovery::read_server_file(&dir).ok()?;
+    if file.url == found_at { None } else { Client::local(&file).ok() }
 }
 
 /// `torc run --tui`: the run is a process of its own, as with `--detach`, so that it goes on when
@@ -126,7 +143,7 @@ pub fn run_with_screens(
         let purpose = Purpose::Run { port: 0 };
         let mut session = Session::open_for(&context.locator, Access::Existing, purpose).await?;
         let result = async {
-            show(&mut session, Some(workflow.id), &options.screen).await?;
+            show(&context.locator, &mut session, Some(workflow.id), &options.screen).await?;
             let client = session.client.clone();
             let status =
                 drive::patiently(async || Ok(client.workflow_status(workflow.id).await?)).await?;

@@ -41,4 +41,5 @@ mod success;
 mod support;
 mod terminal;
 mod tls;
+mod tui;
 mod wording;
