@@ -88,6 +88,12 @@ impl Lint<'_> {
             let message = format!("no job takes limit `{}` with `uses`", excerpt(name));
             self.say(&At::top("limits").key(name), Diagnostic::warning(message));
         }
+        if plan.name == "latest" || plan.name.chars().all(|c| c.is_ascii_digit()) {
+            let message =
+                format!("`{}` means another workflow on the command line", excerpt(&plan.name));
+            let help = "this one can only be named by its id; give it a name with letters";
+            self.say(&At::top("name"), Diagnostic::warning(message).help(help));
+        }
         self.unknown_limits();
         let mut taken: HashSet<String> =
             document.jobs().flat_map(|job| job.use_parameters.clone()).collect();

@@ -313,6 +313,11 @@ impl Spec {
         &self.document.name
     }
 
+    /// How many jobs may use something at once, by name.
+    pub fn limits(&self) -> &std::collections::BTreeMap<String, i64> {
+        &self.document.limits
+    }
+
     /// Who the workflow belongs to, if it says so.
     pub fn user(&self) -> Option<&str> {
         self.document.user.as_deref()

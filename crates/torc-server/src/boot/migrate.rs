@@ -108,6 +108,18 @@ fn checksum(sql: &str) -> String {
     crate::secret::hash_text(sql)
 }
 
+/// A database that a newer version of the program has written.
+pub fn refuse_newer(connection: &Connection, database: &Path) -> Result<(), StartError> {
+    let failed =
+        |source| StartError::Database { doing: "read", database: database.to_path_buf(), source };
+    let found: i64 = pragma(connection, "user_version").map_err(failed)?;
+    let known = MIGRATIONS.len() as i64;
+    match found > known {
+        true => Err(StartError::NewerSchema { database: database.into(), found, known }),
+        false => Ok(()),
+    }
+}
+
 fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }

@@ -53,7 +53,7 @@ impl Args {
         warnings.extend(checked.warnings);
         let failed = self.strict && warnings.count(Severity::Warning) > 0;
         if !output.is_json() && !warnings.is_empty() {
-            output.talk(warnings.render(console::colors_enabled_stderr()));
+            output.talk(warnings.render(console::colors_enabled_stderr()).trim_end());
         }
         let analysis = &checked.analysis;
         let forecast = forecast(&parsed.spec);

@@ -66,22 +66,34 @@ pub async fn create(
         user: checked.spec.user().is_none().then(person::name),
         initialize: start.is_some(),
         force: start == Some(Start::Force),
-        directory: Some(here.display().to_string()),
+        directory: Some(utf8(&here)?.to_owned()),
         spec_path: checked.path.clone(),
     };
     let mut created =
         client.create_workflow_from(&body).await.map_err(|error| checked.explain(error))?;
     let mut news: Vec<String> =
         created.warnings.iter().filter(|warning| !checked.has_warned(warning)).cloned().collect();
-    news.extend(unset_limits(client, checked).await);
+    news.extend(limits(client, checked).await);
     news.iter().for_each(|warning| context.output.warn(escape::line(warning)));
     created.warnings = checked.warnings.iter().cloned().chain(news).collect();
     Ok(created)
 }
 
-/// Warnings about limits that jobs take and that are not set.
-async fn unset_limits(client: &Client, checked: &spec::Checked) -> Vec<String> {
-    if checked.unset_limits.is_empty() {
+/// Paths travel as JSON, which is UTF-8: another name could not be found again.
+fn utf8(dir: &std::path::Path) -> Result<&str> {
+    dir.to_str().ok_or_else(|| {
+        Error::usage_hint(
+            format!("the name of the directory `{}` is not UTF-8", dir.display()),
+            "work in a directory whose name is",
+        )
+    })
+}
+
+/// Warnings about limits that jobs take and that are not set, and about those that the server has
+/// set otherwise than the spec.
+async fn limits(client: &Client, checked: &spec::Checked) -> Vec<String> {
+    let wanted = checked.spec.limits();
+    if checked.unset_limits.is_empty() && wanted.is_empty() {
         return Vec::new();
     }
     let known = match client.get::<Page<LimitView>>("/limits").await {
@@ -94,11 +106,20 @@ async fn unset_limits(client: &Client, checked: &spec::Checked) -> Vec<String> {
     };
     let unset =
         checked.unset_limits.iter().filter(|name| known.iter().all(|limit| limit.name != **name));
-    unset
-        .map(|name| {
-            format!("limit `{name}` is not set, so it has no effect (`torc limits set {name} N` sets it)")
-        })
-        .collect()
+    let other = known.iter().filter_map(|limit| {
+        let asked = wanted.get(&limit.name).filter(|asked| **asked != limit.max)?;
+        let (name, max) = (&limit.name, limit.max);
+        Some(format!(
+            "limit `{name}` is {max} on the server, which counts, and {asked} in the spec (`torc limits set {name} {asked}` \
+             changes it)"
+        ))
+    });
+    let unset = unset.map(|name| {
+        format!(
+            "limit `{name}` is not set, so it has no effect (`torc limits set {name} N` sets it)"
+        )
+    });
+    unset.chain(other).collect()
 }
 
 /// ``created workflow 3 `sweep`: 7 jobs``.

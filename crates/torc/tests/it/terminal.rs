@@ -273,3 +273,41 @@ fn the_live_line_names_running_jobs_in_a_terminal() {
     gate.open();
     run.wait().expect(0).says("workflow 1 complete: 1 of 1 job succeeded");
 }
+
+#[test]
+fn a_limit_that_the_server_has_set_otherwise_is_told() {
+    let test = Test::new().spec(
+        "name: l\nlimits: {licence: 2}\njobs: [{name: x, command: 'true', uses: [licence]}]\n",
+    );
+    test.torc(["limits", "set", "licence", "1"]).success();
+    test.torc(["create", "workflow.yaml"])
+        .success()
+        .tells("limit `licence` is 1 on the server, which counts, and 2 in the spec");
+}
+
+#[test]
+fn a_name_that_means_another_workflow_is_warned_about() {
+    for name in ["latest", "17"] {
+        let test =
+            Test::new().spec(&format!("name: '{name}'\njobs: [{{name: x, command: 'true'}}]\n"));
+        test.torc(["check", "workflow.yaml"]).success().tells("means another workflow");
+    }
+}
+
+#[test]
+fn the_doctor_refuses_a_database_of_a_newer_version() {
+    let test = Test::new();
+    test.torc(["exec", "-c", "true"]).success();
+    let database = rusqlite::Connection::open(test.path(".torc/torc.db")).expect("the database");
+    database.pragma_update(None, "user_version", 99).expect("a version");
+    drop(database);
+    test.torc(["server", "doctor"]).exit(3).tells("has schema version 99");
+}
+
+#[test]
+fn a_directory_whose_name_is_not_utf8_is_refused_before_anything_is_created() {
+    let test = Test::new();
+    let script = "d=$(printf 'e\\377'); mkdir \"$d\" && cd \"$d\" && torc exec -c true";
+    test.shell(script).exit(2).tells("is not UTF-8");
+    test.torc(["workflows", "list"]).exit(2);
+}

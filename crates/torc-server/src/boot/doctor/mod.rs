@@ -60,6 +60,8 @@ pub fn examine(database: &Path) -> Result<Examined, StartError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(database, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    // Of rows that another version wrote nothing can be promised.
+    migrate::refuse_newer(&connection, database)?;
     look_over(&connection).map_err(failed)
 }
 
