@@ -100,16 +100,17 @@ fn render_workflow(
         card.line("", format!("and {} more reasons", human::grouped(why.left_out)));
     }
     for group in failures.iter().take(MAX_FAILURES) {
-        let jobs = human::count(group.jobs, "job");
+        let (jobs, title) = (human::count(group.jobs, "job"), group.kind.title());
+        // Some sentences begin with what the title says.
+        let what = match group.summary.starts_with(title) {
+            true => group.summary.clone(),
+            false => format!("{title}: {}", group.summary),
+        };
         card.line(
             "failed",
             format!(
-                "{jobs} of {} (such as {}, job {}): {}: {}",
-                group.family,
-                group.sample_name,
-                group.sample,
-                group.kind.title(),
-                group.summary
+                "{jobs} of {} (such as {}, job {}): {what}",
+                group.family, group.sample_name, group.sample
             ),
         );
     }
