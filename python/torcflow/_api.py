@@ -439,6 +439,11 @@ class Client(ClientBase):
         """A workflow by families: what jobs of each stand where, and how the run goes."""
         return cast('types.FamiliesView', self._connection.request("GET", f"/workflows/{_quote(id)}/families"))
 
+    def get_forecast(self, id: int, *, nodes: int | None = None, cores: int | None = None, memory_bytes: int | None = None, gpus: int | None = None) -> types.ForecastView:
+        """When a workflow is expected to be over: with the runners that are there, or with the machines that
+        are asked about. Of a complete workflow: how long all of it would take once more."""
+        return cast('types.ForecastView', self._connection.request("GET", f"/workflows/{_quote(id)}/forecast", {"nodes": nodes, "cores": cores, "memory_bytes": memory_bytes, "gpus": gpus}))
+
     def get_graph(self, id: int, *, focus: int | None = None, hops: int | None = None) -> types.GraphView:
         """The graph of a workflow by families, or the jobs around one of them, laid out."""
         return cast('types.GraphView', self._connection.request("GET", f"/workflows/{_quote(id)}/graph", {"focus": focus, "hops": hops}))

@@ -341,6 +341,7 @@ class ErrorInfo(TypedDict):
     field: NotRequired[str | None]
     hint: NotRequired[str | None]
     message: str
+EstimateSource = Literal['own', 'family', 'family_earlier', 'runtime']
 EventKind = Literal['action_executed', 'action_triggered', 'allocation_ended', 'allocation_explained', 'allocation_requeued', 'allocation_started', 'allocation_unneeded', 'allocations_planned', 'allocations_refused', 'allocations_submitted', 'allocations_unknown', 'attempt_explained', 'classification_held', 'classification_rejected', 'handler_finished', 'handler_started', 'item_dropped', 'items_expanded', 'items_found', 'job_adjusted', 'job_canceled', 'job_changed', 'job_classified', 'job_completed', 'job_disabled', 'job_enabled', 'job_failed', 'job_held', 'job_pending_failed', 'job_released', 'job_repaired', 'job_retried', 'job_started', 'job_terminated', 'jobs_added', 'late_result', 'recovery_paused', 'recovery_resumed', 'retry_scheduled', 'runner_ended', 'runner_quarantined', 'runner_started', 'runner_tried_again', 'step_finished', 'step_ignored', 'step_recovered', 'step_resumed', 'step_started', 'workflow_canceled', 'workflow_completed', 'workflow_recovered', 'workflow_regenerated', 'workflow_reset', 'workflow_revised', 'workflow_started']
 class EventView(TypedDict):
     data: dict[str, Any]
@@ -427,6 +428,19 @@ class Fingerprint(TypedDict):
     kind: Kind
     program: str
     template: str
+class ForecastView(TypedDict):
+    bound_seconds: float
+    cpus: int
+    high_seconds: float
+    is_again: bool
+    jobs: int
+    limited_by: LimitedBy
+    low_seconds: float
+    nodes: int
+    seconds: float
+    stuck_jobs: int
+    unknown_jobs: int
+    workflow_id: NotRequired[WorkflowId | None]
 class Goodbye(TypedDict):
     cause: NotRequired[Cause | None]
     reason: str
@@ -492,6 +506,8 @@ class JobView(TypedDict):
     cancel_on_blocking_job_failure: bool
     command: str
     depends_on_job_ids: NotRequired[list[JobId] | None]
+    estimate_seconds: NotRequired[float | None]
+    estimate_source: NotRequired[EstimateSource | None]
     extra: NotRequired[dict[str, Any] | None]
     failure_handler: NotRequired[str | None]
     family: NotRequired[str]
@@ -543,6 +559,7 @@ class LimitView(TypedDict):
     max: int
     name: str
     used: int
+LimitedBy = Literal['critical_path', 'cpus', 'memory', 'gpus', 'queue']
 class LogHit(TypedDict):
     line: int
     offset: int
