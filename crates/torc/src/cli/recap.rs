@@ -3,6 +3,7 @@
 
 use crate::output::{Output, escape, human};
 use console::style;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use torc_model::ids::JobId;
 
@@ -68,13 +69,15 @@ impl Recap {
     pub fn on_failure(&mut self, job: JobId, name: &str, seconds: f64, failure: Failure) {
         self.ended += 1;
         self.measure(name, seconds);
-        if self.failures.contains_key(&job) {
-            self.failures.insert(job, failure);
-            return;
-        }
-        self.failed += 1;
-        if self.failures.len() < MAX_FAILURES {
-            self.failures.insert(job, failure);
+        let has_room = self.failures.len() < MAX_FAILURES;
+        match self.failures.entry(job) {
+            Entry::Occupied(mut known) => _ = known.insert(failure),
+            Entry::Vacant(place) => {
+                self.failed += 1;
+                if has_room {
+                    place.insert(failure);
+                }
+            }
         }
     }
 
