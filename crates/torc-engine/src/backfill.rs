@@ -19,13 +19,6 @@ use torc_model::status::JobStatus;
 /// A runner that has not asked for this long is not counted on.
 const SILENT_MS: i64 = 120_000;
 
-/// A job is left to a runner that it fits better for this long. The runner's claim waits inside the
-/// server, so that it takes the job at once unless its process has just died.
-const PASS_MS: i64 = 100;
-
-/// It must fit better by this much, in CPUs.
-const BETTER: f64 = 0.5;
-
 /// A job that runs longer than expected goes on for this share of what it has run.
 const OVERDUE_SHARE: i64 = 4;
 
@@ -58,11 +51,6 @@ struct Kept {
 pub(super) struct Backfill {
     seen: BTreeMap<RunnerId, Seen>,
     kept: Vec<Kept>,
-    /// What runners have left whose last claim did not fill them: they ask again when jobs become
-    /// ready.
-    open: BTreeMap<RunnerId, Room>,
-    /// Jobs that were left to another runner, and until when.
-    passed: BTreeMap<u32, (RunnerId, i64)>,
     /// A runner is no longer kept, so that others of its claims may be granted.
     is_released: bool,
 }
@@ -107,7 +95,6 @@ impl Seen {
 
 impl Backfill {
     pub fn see(&mut self, claim: &Claim<'_>) {
-        self.open.remove(&claim.runner);
         let stop_at = claim.time_left.map(|seconds| claim.now + seconds * 1000);
         if let Some(seen) = self.seen.get_mut(&claim.runner) {
             seen.at = claim.now;
@@ -132,41 +119,11 @@ impl Backfill {
     /// The runner is gone.
     pub fn forget(&mut self, runner: RunnerId) {
         self.seen.remove(&runner);
-        self.open.remove(&runner);
         self.kept.retain(|kept| kept.runner != runner);
-    }
-
-    /// A claim has not filled its runner.
-    pub fn leave_open(&mut self, runner: RunnerId, room: &Room) {
-        self.open.insert(runner, room.clone());
-    }
-
-    /// The job was left to another runner.
-    pub fn is_passed(&self, index: u32, runner: RunnerId) -> bool {
-        self.passed.get(&index).is_some_and(|(to, _)| *to != runner)
-    }
-
-    /// When the first job is no longer left to another runner.
-    pub fn next_end(&self) -> Option<i64> {
-        self.passed.values().map(|(_, until)| *until).min()
-    }
-
-    /// Jobs that were left to runners that did not come are for all again.
-    pub fn expire(&mut self, now: i64) {
-        let open = &mut self.open;
-        self.passed.retain(|_, (runner, until)| {
-            // A clock that was set back must not hold a job.
-            let lasts = (now..=now + PASS_MS).contains(until);
-            if !lasts {
-                open.remove(runner);
-            }
-            lasts
-        });
     }
 
     /// A job no longer waits.
     pub fn release(&mut self, index: u32) {
-        self.passed.remove(&index);
         let count = self.kept.len();
         self.kept.retain(|kept| kept.index != index);
         self.is_released |= self.kept.len() < count;
@@ -192,43 +149,6 @@ impl Backfill {
 }
 
 impl Workflow {
-    /// Leaves a job to another runner that waits for work, if it fits better there. Best fit keeps
-    /// large rooms whole.
-    pub(super) fn pass(
-        &mut self,
-        index: u32,
-        claim: &Claim<'_>,
-        limits: &Limits,
-        room: &Room,
-    ) -> bool {
-        if self.backfill.open.is_empty() {
-            return false;
-        }
-        let class = &self.classes[self.jobs[index as usize].class as usize];
-        let mut best: Option<(f64, RunnerId)> = None;
-        for (runner, other) in &self.backfill.open {
-            let Some(seen) = self.backfill.seen.get(runner) else { continue };
-            let left = other.leftover(class);
-            if !other.fits(class)
-                || best.is_some_and(|(least, _)| left >= least)
-                || self.backfill.kept_on(*runner).is_some()
-                || why_not(class, &seen.ask(*runner, claim), limits, true).is_some()
-            {
-                continue;
-            }
-            best = Some((left, *runner));
-        }
-        let Some((_, runner)) = best.filter(|(left, _)| left + BETTER < room.leftover(class))
-        else {
-            return false;
-        };
-        if let Some(other) = self.backfill.open.get_mut(&runner) {
-            other.take(class);
-        }
-        self.backfill.passed.insert(index, (runner, claim.now + PASS_MS));
-        true
-    }
-
     /// Lets runners go that are kept for jobs that no longer wait, or that no longer ask.
     pub(super) fn release_kept(&mut self, now: i64) {
         if self.backfill.kept.is_empty() {

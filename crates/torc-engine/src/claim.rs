@@ -103,9 +103,6 @@ impl Workflow {
                 given.push(self.give(index, claim, given.len(), limits));
             }
         }
-        if given.len() < claim.limit {
-            self.backfill.leave_open(claim.runner, &room);
-        }
         let whole = Room::of(claim.capacity);
         // What is kept waiting on a runner starts before what the runner is kept for.
         let is_kept = self.keeps(claim.runner).is_some();
@@ -114,8 +111,7 @@ impl Workflow {
             // What takes a named limit is not kept waiting on a runner: others may need the unit.
             let strict = claim.scheduler.is_some();
             let fits = |c: &Class| c.uses.is_empty() && whole.fits(c);
-            let passed = |index| self.backfill.is_passed(index, claim.runner);
-            let next = self.pick(claim, neighbours, limits, strict, fits, passed);
+            let next = self.pick(claim, neighbours, limits, strict, fits, |_| false);
             let next = next.map(|key| key.3);
             let Some(index) = next else { break };
             given.push(self.give(index, claim, given.len(), limits));
@@ -150,14 +146,7 @@ impl Workflow {
         }
         let first = match first {
             Some(first) => first,
-            None => loop {
-                let passed = |index| self.backfill.is_passed(index, claim.runner);
-                let next =
-                    self.pick(claim, neighbours, limits, strict, |c| room.fits(c), passed)?;
-                if !self.pass(next.3, claim, limits, room) {
-                    break next;
-                }
-            },
+            None => self.pick(claim, neighbours, limits, strict, |c| room.fits(c), |_| false)?,
         };
         let Some(gap) = self.gap(claim, limits, strict, room, first) else {
             return Some(first.3);

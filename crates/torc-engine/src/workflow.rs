@@ -383,8 +383,7 @@ impl Workflow {
 
     /// When the next delayed attempt is due.
     pub fn next_due(&self) -> Option<i64> {
-        let preferences = self.avoidance.next_end().into_iter().chain(self.backfill.next_end());
-        self.queue.next_due().into_iter().chain(preferences).min()
+        self.queue.next_due().into_iter().chain(self.avoidance.next_end()).min()
     }
 
     /// Indexes of the jobs that this job depends on.
@@ -508,7 +507,6 @@ impl Workflow {
     /// Moves delayed jobs whose time has come to where claims look.
     pub fn wake_delayed(&mut self, now: i64) {
         self.avoidance.expire(now);
-        self.backfill.expire(now);
         for index in self.queue.due(now) {
             self.jobs[index as usize].rare.edit(|rare| rare.not_before = None);
             self.enqueue(index);

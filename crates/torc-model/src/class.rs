@@ -122,17 +122,6 @@ impl Room {
         rows.into_iter().find(|(_, want, have)| want > have)
     }
 
-    /// What is left when one of this class has taken its share, in CPUs: how badly it fits.
-    pub fn leftover(&self, class: &Class) -> f64 {
-        if self.ignores_resources {
-            return self.jobs.unwrap_or(0) as f64;
-        }
-        let memory = self.memory as f64 - class.memory.unwrap_or(0) as f64;
-        (self.cpus - i64::from(class.cpus)) as f64
-            + (self.gpus - i64::from(class.gpus)) as f64 * CPUS_PER_GPU
-            + memory / BYTES_PER_CPU
-    }
-
     /// Gives back what one of this class has taken.
     pub fn give(&mut self, class: &Class) {
         self.cpus += i64::from(class.cpus);
