@@ -260,7 +260,7 @@ impl<'a> Start<'a> {
                 true => hash(&place(self.directory, &file.path)).ok(),
                 false => None,
             };
-            let mtime_ms = meta.st_mtime * 1_000 + meta.st_mtime_nsec as i64 / 1_000_000;
+            let mtime_ms = meta.st_mtime * 1_000 + meta.st_mtime_nsec / 1_000_000;
             Found { mtime_ms: mtime_ms.max(0), size: meta.st_size, hash }
         });
     }

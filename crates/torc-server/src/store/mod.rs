@@ -866,7 +866,7 @@ fn refuse_missing(
     let name = |file: &&facts::FileFact| {
         format!("`{}` ({})", file.name, facts::place(directory, &file.path).display())
     };
-    let names: Vec<_> = missing.iter().take(10).map(|file| name(file)).collect();
+    let names: Vec<_> = missing.iter().take(10).map(name).collect();
     let verb = if missing.len() == 1 { "does" } else { "do" };
     let message = format!(
         "{} {verb} not exist: {}",
