@@ -201,7 +201,9 @@ impl Store {
                 (revise::Prepared::Same(files, uses), Vec::new())
             }
         };
-        let mut view = self.writer.call(move |tx| revise::apply(tx, id, prepared, &how)).await?;
+        let (mut view, compared) =
+            self.writer.call(move |tx| revise::apply(tx, id, prepared, &how)).await?;
+        tokio::task::spawn_blocking(move || drop(compared));
         view.warnings.extend(warnings);
         Ok(view)
     }

@@ -13,7 +13,9 @@ pub async fn apply(f: &Fixture, plan: Plan, how: ApplyOptions) -> Result<ApplyVi
     let id = f.id;
     let files = facts::of_plan(&plan);
     let prepared = super::super::revise::Prepared::Other(Box::new(plan), files);
-    f.store.writer.call(move |tx| super::super::revise::apply(tx, id, prepared, &how)).await
+    let applied =
+        f.store.writer.call(move |tx| super::super::revise::apply(tx, id, prepared, &how));
+    applied.await.map(|(view, _)| view)
 }
 
 /// The engine's copy says what the rows say.
