@@ -56,9 +56,10 @@ fn the_server_of_another_user_gets_no_command_and_its_jobs_do_not_run() {
     let mut evil = as_nobody(
         &test,
         "shared",
-        "../torc create ../evil.yaml --initialize >&2 && (../torc server run & sleep 0.5; \
-         until [ -e .torc/server.json ]; do sleep 0.05; done; \
-         chmod 777 .torc; chmod 644 .torc/*; echo opened; wait)",
+        // The server takes the shell's place, so that it ends with the test.
+        "../torc create ../evil.yaml --initialize >&2 && rm -f .torc/server.json && { \
+         (until [ -e .torc/server.json ]; do sleep 0.05; done; \
+         chmod 777 .torc; chmod 644 .torc/*; echo opened) & exec ../torc server run; }",
     )
     .spawn();
     evil.wait_for_stdout("opened");
