@@ -33,11 +33,10 @@ fn a_running_job_adds_jobs_and_they_run_after_it() {
     let during: Value = serde_json::from_str(&test.read("jobs")).expect("JSON");
     let during: Vec<&str> =
         during["jobs"].as_array().expect("jobs").iter().map(|job| text(&job["status"])).collect();
-    assert_eq!(
-        during,
-        ["running", "blocked", "blocked", "blocked"],
-        "none before the job succeeds"
-    );
+    // The runner reports a start together with what comes next, so the job may ask before the
+    // server has heard of it: its attempt is then handed out (pending) but not yet running.
+    assert!(["pending", "running"].contains(&during[0]), "{during:?}");
+    assert_eq!(during[1..], ["blocked"; 3], "none before the job succeeds");
     let seen = lines(&test);
     assert_eq!(seen[0], "parent");
     let at = |what: &str| seen.iter().position(|line| line == what).expect(what);
