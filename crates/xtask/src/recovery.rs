@@ -17,6 +17,9 @@ pub struct Args {
     /// Also list every mistake
     #[arg(short, long)]
     verbose: bool,
+    /// Decide recorded failures instead: a file with one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    recorded: Option<std::path::PathBuf>,
 }
 
 const MIB: i64 = 1 << 20;
@@ -37,6 +40,59 @@ struct Case {
     ran: f64,
     cpu: f64,
     observed: Observed,
+    evidence: Vec<Evidence>,
+    error: Option<String>,
+    /// `limit` is a `runtime` that is enforced, not a `timeout`.
+    by_runtime: bool,
+}
+
+/// A failure as it was recorded: what its attempt left, and what really helped.
+#[derive(serde::Deserialize)]
+struct Recorded {
+    family: String,
+    name: String,
+    truth: String,
+    kinds: Vec<Kind>,
+    cause: Cause,
+    return_code: Option<i64>,
+    signal: Option<i64>,
+    error: Option<String>,
+    #[serde(default)]
+    evidence: Vec<Evidence>,
+    exec_seconds: f64,
+    cpu_seconds: Option<f64>,
+    peak_memory_bytes: Option<i64>,
+    memory_bytes: Option<i64>,
+    timeout_seconds: Option<u64>,
+    runtime_seconds: Option<u64>,
+    command: String,
+    observed: Observed,
+}
+
+fn recorded(file: &Path) -> Result<Vec<Case>> {
+    let case = |line: &str| -> Result<Case> {
+        let r: Recorded = serde_json::from_str(line)?;
+        Ok(Case {
+            family: r.family,
+            name: r.name,
+            truth: if r.truth == "retry_same" { "again".into() } else { r.truth },
+            kinds: r.kinds,
+            cause: r.cause,
+            exit: r.return_code,
+            signal: r.signal,
+            command: r.command,
+            memory: r.memory_bytes,
+            peak: r.peak_memory_bytes,
+            limit: r.timeout_seconds.or(r.runtime_seconds),
+            ran: r.exec_seconds,
+            cpu: r.cpu_seconds.unwrap_or(0.0),
+            observed: r.observed,
+            evidence: r.evidence,
+            error: r.error,
+            by_runtime: r.timeout_seconds.is_none(),
+        })
+    };
+    fs::read_to_string(file)?.lines().map(case).collect()
 }
 
 /// Which evidence a decider sees.
@@ -56,7 +112,10 @@ struct Answer {
 impl Args {
     /// Runs the command.
     pub fn execute(self) -> Result<()> {
-        let cases = read(&crate::root()?.join("crates/xtask/recovery"))?;
+        let cases = match &self.recorded {
+            Some(file) => recorded(file)?,
+            None => read(&crate::root()?.join("crates/xtask/recovery"))?,
+        };
         let families =
             cases.iter().map(|c| c.family.as_str()).collect::<std::collections::BTreeSet<_>>();
         println!("{} failures of {} files\n", cases.len(), families.len());
@@ -138,7 +197,11 @@ fn torc(case: &Case, sees: Sees) -> Answer {
         cause: Some(case.cause),
         return_code: case.exit,
         signal: case.signal,
-        evidence: if case.cause == Cause::Oom { &kernel } else { &[] },
+        evidence: match (&case.evidence[..], case.cause) {
+            ([], Cause::Oom) => &kernel,
+            (own, _) => own,
+        },
+        error: case.error.as_deref(),
         exec_seconds: Some(case.ran),
         cpu_seconds: Some(case.cpu).filter(|_| measured),
         peak_memory_bytes: case.peak.filter(|_| measured),
@@ -150,7 +213,9 @@ fn torc(case: &Case, sees: Sees) -> Answer {
     let unsigned = |v: Option<i64>| v.and_then(|v| u64::try_from(v).ok());
     let current = Current {
         memory_bytes: unsigned(case.memory),
-        timeout_seconds: case.limit,
+        timeout_seconds: case.limit.filter(|_| !case.by_runtime),
+        runtime_seconds: case.limit.filter(|_| case.by_runtime),
+        enforces_runtime: true,
         peak_memory_bytes: unsigned(case.peak.filter(|_| measured)),
         ..Current::default()
     };
@@ -303,6 +368,9 @@ fn one(family: &str, head: &str, body: &str) -> Result<Case> {
         ran: 1.0,
         cpu: 0.5,
         observed: Observed { excerpts, ..Observed::default() },
+        evidence: Vec::new(),
+        error: None,
+        by_runtime: false,
     };
     for fact in parts {
         let (key, value) = fact.trim().split_once(' ').ok_or("a fact without a value")?;

@@ -18,6 +18,7 @@ use super::kind::Kind;
 use super::limits::{OwnLimit, asked_bytes, own_limit};
 use super::nature::Nature;
 use super::observed::Observed;
+use super::pattern::ascii;
 use super::progress::{progress, stagnation};
 use super::rules::Rules;
 use super::text::{Excerpt, Found, Stream, terminal_error, terminal_error_of};
@@ -688,11 +689,9 @@ fn memory_words(facts: &Facts<'_>, found: &Found) -> Diagnosis {
 /// The size that it names is our limit, or the share of it that it names as well: it has read the
 /// limit, and watches itself.
 fn speaks_of(line: &str, limit: Memory) -> bool {
-    static SIZES: LazyLock<Option<(Regex, Regex)>> = LazyLock::new(|| {
-        let size = Regex::new(r"(?i)(\d+(?:\.\d+)?)\s*([kmgt])i?b\b").ok()?;
-        Some((size, Regex::new(r"(\d{1,3}(?:\.\d+)?) ?%").ok()?))
-    });
-    let Some((size, share)) = SIZES.as_ref() else { return false };
+    static SIZE: LazyLock<Regex> = LazyLock::new(|| ascii(r"(?i)(\d+(?:\.\d+)?)\s*([kmgt])i?b\b"));
+    static SHARE: LazyLock<Regex> = LazyLock::new(|| ascii(r"(\d{1,3}(?:\.\d+)?) ?%"));
+    let (size, share) = (&*SIZE, &*SHARE);
     let shares: Vec<f64> = share
         .captures_iter(line)
         .filter_map(|found| found[1].parse::<f64>().ok())

@@ -37,7 +37,7 @@ struct Patterns {
 }
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
-    let regex = |text| Regex::new(text).expect("a constant pattern");
+    let regex = super::pattern::ascii;
     Patterns {
         exception: regex(
             r"^(?:Caused by: |Exception in thread \S+ )?([A-Za-z_][\w.$]*(?:Error|Exception|Exit|Interrupt))\b",

@@ -1,6 +1,7 @@
 //! Limits that a command sets itself. Where one of them was in the way, more from Torc changes
 //! nothing.
 
+use super::pattern::ascii;
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -15,47 +16,66 @@ pub enum OwnLimit {
     System,
 }
 
-static PATTERNS: LazyLock<Vec<(OwnLimit, Regex)>> = LazyLock::new(|| {
-    let all = [
-        (OwnLimit::Memory, r"(^|\s|=|,|')-Xmx\d+[kmgtKMGT]?"),
-        (OwnLimit::Memory, r"--max[-_]old[-_]space[-_]size[= ]\d+"),
-        (OwnLimit::Memory, r"\bulimit\s+(-[SH]+\s+)?-[vdm]\s+\d+"),
-        (OwnLimit::Memory, r"\bprlimit\b.*--(as|data|rss)=\S+"),
-        (OwnLimit::Memory, r"\b(docker|podman|nerdctl)\b.*\s(-m|--memory)[= ]\S+"),
-        (OwnLimit::Memory, r"\bsystemd-run\b.*MemoryMax=\S+"),
-        (OwnLimit::Memory, r"\bmemory_limit=\d+\w?"),
-        (OwnLimit::Memory, r"\bR_MAX_VSIZE=\S+"),
-        (OwnLimit::Memory, r"\bGOMEMLIMIT=\S+"),
-        (OwnLimit::Memory, r"\s\+RTS\b.*\s-M\d+\w?"),
-        (OwnLimit::Memory, r"--heap-size-hint=\S+"),
-        (OwnLimit::Memory, r"--(driver|executor)-memory[= ]\S+"),
-        (OwnLimit::Memory, r"\bDOTNET_GCHeapHardLimit=\S+"),
-        (
-            OwnLimit::Time,
-            r"(^|[\s;|&(])g?timeout\s+((-[ks]|--kill-after|--signal)\s+\S+\s+|-\S+\s+)*\d+(\.\d+)?[smhd]?\s",
-        ),
-        (OwnLimit::System, r"\bulimit\s+(-[SH]+\s+)?-[nutfs]\s+\d+"),
-        (OwnLimit::System, r"\bprlimit\b.*--(nofile|nproc|cpu|fsize)=\S+"),
-    ];
-    all.into_iter().filter_map(|(limit, text)| Some((limit, Regex::new(text).ok()?))).collect()
-});
+/// A kind of limit, a word that its pattern cannot do without, and the pattern, which is compiled
+/// only for commands that have the word.
+type Known = (OwnLimit, &'static str, LazyLock<Regex>);
+
+static PATTERNS: [Known; 16] = [
+    (OwnLimit::Memory, "-Xmx", LazyLock::new(|| ascii(r"(^|\s|=|,|')-Xmx\d+[kmgtKMGT]?"))),
+    (OwnLimit::Memory, "space", LazyLock::new(|| ascii(r"--max[-_]old[-_]space[-_]size[= ]\d+"))),
+    (OwnLimit::Memory, "ulimit", LazyLock::new(|| ascii(r"\bulimit\s+(-[SH]+\s+)?-[vdm]\s+\d+"))),
+    (OwnLimit::Memory, "prlimit", LazyLock::new(|| ascii(r"\bprlimit\b.*--(as|data|rss)=\S+"))),
+    (
+        OwnLimit::Memory,
+        "-m",
+        LazyLock::new(|| ascii(r"\b(docker|podman|nerdctl)\b.*\s(-m|--memory)[= ]\S+")),
+    ),
+    (OwnLimit::Memory, "systemd-run", LazyLock::new(|| ascii(r"\bsystemd-run\b.*MemoryMax=\S+"))),
+    (OwnLimit::Memory, "memory_limit", LazyLock::new(|| ascii(r"\bmemory_limit=\d+\w?"))),
+    (OwnLimit::Memory, "R_MAX_VSIZE", LazyLock::new(|| ascii(r"\bR_MAX_VSIZE=\S+"))),
+    (OwnLimit::Memory, "GOMEMLIMIT", LazyLock::new(|| ascii(r"\bGOMEMLIMIT=\S+"))),
+    (OwnLimit::Memory, "+RTS", LazyLock::new(|| ascii(r"\s\+RTS\b.*\s-M\d+\w?"))),
+    (OwnLimit::Memory, "--heap-size-hint", LazyLock::new(|| ascii(r"--heap-size-hint=\S+"))),
+    (OwnLimit::Memory, "-memory", LazyLock::new(|| ascii(r"--(driver|executor)-memory[= ]\S+"))),
+    (
+        OwnLimit::Memory,
+        "DOTNET_GCHeapHardLimit",
+        LazyLock::new(|| ascii(r"\bDOTNET_GCHeapHardLimit=\S+")),
+    ),
+    (
+        OwnLimit::Time,
+        "timeout",
+        LazyLock::new(|| {
+            ascii(
+                r"(^|[\s;|&(])g?timeout\s+((-[ks]|--kill-after|--signal)\s+\S+\s+|-\S+\s+)*\d+(\.\d+)?[smhd]?\s",
+            )
+        }),
+    ),
+    (OwnLimit::System, "ulimit", LazyLock::new(|| ascii(r"\bulimit\s+(-[SH]+\s+)?-[nutfs]\s+\d+"))),
+    (
+        OwnLimit::System,
+        "prlimit",
+        LazyLock::new(|| ascii(r"\bprlimit\b.*--(nofile|nproc|cpu|fsize)=\S+")),
+    ),
+];
 
 /// The words of a command that set a limit of this kind.
 pub fn own_limit(command: &str, kind: OwnLimit) -> Option<&str> {
-    let found =
-        PATTERNS.iter().filter(|(of, _)| *of == kind).find_map(|(_, regex)| regex.find(command))?;
+    let found = PATTERNS
+        .iter()
+        .filter(|(of, word, _)| *of == kind && command.contains(word))
+        .find_map(|(_, _, regex)| regex.find(command))?;
     Some(found.as_str().trim_matches([' ', '=', ',', '\'', ';', '(', '|', '&']))
 }
 
 /// How many bytes a message says that it asked for: `Unable to allocate 1.2 GiB`.
 pub fn asked_bytes(message: &str) -> Option<u64> {
-    static ASKED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(
+    static ASKED: LazyLock<Regex> = LazyLock::new(|| {
+        ascii(
             r"(?i)(?:allocat\w*|size|request\w*|needs?|alloc)\b[^0-9]{0,40}?(\d+(?:\.\d*)?)\s*(bytes?|[kmgtp]i?b?)\b",
         )
-        .ok()
     });
-    let found = ASKED.as_ref()?.captures(message)?;
+    let found = ASKED.captures(message)?;
     let number: f64 = found[1].trim_end_matches('.').parse().ok()?;
     let unit = match found[2].chars().next()?.to_ascii_lowercase() {
         'k' => 1u64 << 10,

@@ -16,6 +16,7 @@ mod knowledge;
 mod limits;
 mod nature;
 mod observed;
+mod pattern;
 mod progress;
 mod record;
 mod remedy;

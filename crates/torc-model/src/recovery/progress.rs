@@ -1,5 +1,6 @@
 //! How far a program had come, by its own words.
 
+use super::pattern::ascii;
 use super::text::{Excerpt, Stream};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -20,16 +21,15 @@ struct Patterns {
     number: Regex,
 }
 
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    Some(Patterns {
-        of: Regex::new(r"(?:^|[^\w./:-])(\d{1,12})\s*(?:/|of|out of|von|sur)\s*(\d{1,12})(?:[^\w/:.]|\.?$|\.\D)").ok()?,
-        percent: Regex::new(r"(?:^|[^\w.])(\d{1,3}(?:\.\d+)?) ?%").ok()?,
-        measure: Regex::new(
-            r"(?i)\b(residual|error|err|loss|change|delta|norm|gap|objective|cost|rmse|energy)\b\s*[=:]?\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)",
-        )
-        .ok()?,
-        number: Regex::new(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?").ok()?,
-    })
+static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns {
+    of: ascii(
+        r"(?:^|[^\w./:-])(\d{1,12})\s*(?:/|of|out of|von|sur)\s*(\d{1,12})(?:[^\w/:.]|\.?$|\.\D)",
+    ),
+    percent: ascii(r"(?:^|[^\w.])(\d{1,3}(?:\.\d+)?) ?%"),
+    measure: ascii(
+        r"(?i)\b(residual|error|err|loss|change|delta|norm|gap|objective|cost|rmse|energy)\b\s*[=:]?\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)",
+    ),
+    number: ascii(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"),
 });
 
 /// Lines of a stream; what is written over itself counts as lines.
@@ -40,7 +40,7 @@ fn lines(excerpts: &[Excerpt], stream: Stream) -> impl Iterator<Item = &str> {
 
 /// How far it had come, by the last line that counts up to something.
 pub fn progress(excerpts: &[Excerpt]) -> Option<Progress> {
-    let patterns = PATTERNS.as_ref()?;
+    let patterns = &*PATTERNS;
     [Stream::Stderr, Stream::Stdout]
         .into_iter()
         .filter_map(|stream| {
@@ -68,7 +68,7 @@ pub fn progress(excerpts: &[Excerpt]) -> Option<Progress> {
 /// The line that says it no longer gets anywhere: what it measures has not changed for long.
 pub fn stagnation(excerpts: &[Excerpt]) -> Option<String> {
     const ENOUGH: usize = 3;
-    let patterns = PATTERNS.as_ref()?;
+    let patterns = &*PATTERNS;
     [Stream::Stderr, Stream::Stdout].into_iter().find_map(|stream| {
         let measured: Vec<(String, &str, &str)> = lines(excerpts, stream)
             .filter_map(|line| {

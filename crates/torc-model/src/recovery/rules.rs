@@ -108,6 +108,11 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// It outranks every rule that does not say so.
+    pub fn is_first(&self) -> bool {
+        self.first
+    }
+
     /// The class lets the message decide.
     pub fn is_generic(&self) -> bool {
         self.generic
@@ -119,6 +124,7 @@ impl Rule {
 pub struct Rules {
     rules: Vec<Rule>,
     by_class: HashMap<String, usize>,
+    phrases: PhraseIndex,
     /// What decides where these do not speak.
     behind: Option<&'static Rules>,
 }
@@ -215,7 +221,7 @@ impl Rules {
                 by_class.entry(class.clone()).or_insert(at);
             }
         }
-        Self { rules, by_class, behind: None }
+        Self { phrases: PhraseIndex::new(&rules), rules, by_class, behind: None }
     }
 
     /// Every rule but those behind them.
@@ -280,17 +286,19 @@ impl Rules {
     /// come first outrank all others.
     pub fn by_message(&self, message: &str) -> Option<&Rule> {
         let text = normalized(message);
-        let mut best: Option<(usize, &Rule)> = None;
-        for rule in &self.rules {
-            for phrase in &rule.phrases {
-                let Some(weight) = phrase.find(&text, &rule.codes) else { continue };
-                let weight = weight + if rule.first { 1000 } else { 0 };
-                if best.is_none_or(|(most, _)| weight > most) {
-                    best = Some((weight, rule));
-                }
+        let mut best: Option<(usize, At)> = None;
+        self.phrases.visit(&text, |at, start| {
+            let rule = &self.rules[at.0 as usize];
+            let phrase = &rule.phrases[at.1 as usize];
+            let Some(weight) = phrase.find(&text, start, &rule.codes) else { return };
+            let weight = weight + if rule.first { 1000 } else { 0 };
+            // Of two that explain as much, the earlier rule.
+            if best.is_none_or(|(most, of)| weight > most || weight == most && at < of) {
+                best = Some((weight, at));
             }
-        }
-        best.map(|(_, rule)| rule).or_else(|| self.behind?.by_message(message))
+        });
+        let best = best.map(|(_, at)| &self.rules[at.0 as usize]);
+        best.or_else(|| self.behind?.by_message(message))
     }
 
     /// The rule for the exit code of a program.
@@ -302,6 +310,50 @@ impl Rules {
         let own =
             of_program.or_else(|| self.rules.iter().filter(fits).find(|r| r.programs.is_empty()));
         own.or_else(|| self.behind?.by_exit(&program, code))
+    }
+}
+
+/// Rule and phrase.
+type At = (u32, u32);
+
+/// Finds the phrases that may stand in a text without trying all of them: by the first three bytes
+/// of their words.
+#[derive(Clone, Debug)]
+struct PhraseIndex {
+    by_start: HashMap<[u8; 3], Vec<At>>,
+    /// Those that begin with something else, or with fewer bytes.
+    others: Vec<At>,
+}
+
+impl PhraseIndex {
+    fn new(rules: &[Rule]) -> Self {
+        let mut index = Self { by_start: HashMap::new(), others: Vec::new() };
+        for (rule, number) in rules.iter().zip(0u32..) {
+            for (phrase, at) in rule.phrases.iter().zip(0u32..) {
+                let start = match phrase.tokens.first() {
+                    Some(Token::Words(words)) => words.as_bytes().first_chunk::<3>(),
+                    _ => None,
+                };
+                match start {
+                    Some(start) => index.by_start.entry(*start).or_default().push((number, at)),
+                    None => index.others.push((number, at)),
+                }
+            }
+        }
+        index
+    }
+
+    /// Calls with every phrase that may fit, and where; without a place it may be anywhere.
+    fn visit(&self, text: &str, mut may_fit: impl FnMut(At, Option<usize>)) {
+        for (start, bytes) in text.as_bytes().windows(3).enumerate() {
+            let key = [bytes[0], bytes[1], bytes[2]];
+            for at in self.by_start.get(&key).into_iter().flatten() {
+                may_fit(*at, Some(start));
+            }
+        }
+        for at in &self.others {
+            may_fit(*at, None);
+        }
     }
 }
 
@@ -383,22 +435,26 @@ impl Phrase {
         Self { tokens, at_start, at_end }
     }
 
-    /// How much of a normalized text it explains; `None` when it does not fit.
-    fn find(&self, text: &str, codes: &[String]) -> Option<usize> {
+    /// How much of a normalized text it explains when it begins at a place, or anywhere; `None`
+    /// when it does not fit.
+    fn find(&self, text: &str, at: Option<usize>, codes: &[String]) -> Option<usize> {
         let fits = |start: usize| {
-            starts_word(text, start, self.tokens.first())
-                .then(|| rest(&self.tokens, text, start, codes))
-                .flatten()
-                .filter(|end| ends_word(text, *end, self.tokens.last()))
-                .filter(|end| !self.at_end || text[*end..].trim_end().is_empty())
+            (start == 0 || !self.at_start)
+                && starts_word(text, start, self.tokens.first())
+                && rest(&self.tokens, text, start, codes)
+                    .filter(|end| ends_word(text, *end, self.tokens.last()))
+                    .is_some_and(|end| !self.at_end || text[end..].trim_end().is_empty())
         };
-        let found = if self.at_start {
-            fits(0).is_some()
-        } else if let Some(Token::Words(words)) = self.tokens.first() {
-            text.match_indices(words.as_str()).any(|(start, _)| fits(start).is_some())
-        } else {
-            let starts = text.char_indices().filter(|(_, c)| c.is_ascii_alphanumeric());
-            starts.into_iter().any(|(start, _)| fits(start).is_some())
+        let found = match (at, self.tokens.first()) {
+            (Some(start), _) => fits(start),
+            (None, _) if self.at_start => fits(0),
+            (None, Some(Token::Words(words))) => {
+                text.match_indices(words.as_str()).any(|(start, _)| fits(start))
+            }
+            (None, _) => {
+                let starts = text.char_indices().filter(|(_, c)| c.is_ascii_alphanumeric());
+                starts.into_iter().any(|(start, _)| fits(start))
+            }
         };
         found.then(|| {
             let weight = |token: &Token| match token {
@@ -465,7 +521,7 @@ mod tests {
 
     fn fits(phrase: &str, text: &str, codes: &[&str]) -> bool {
         let codes: Vec<String> = codes.iter().map(|c| (*c).to_owned()).collect();
-        Phrase::new(phrase).find(&normalized(text), &codes).is_some()
+        Phrase::new(phrase).find(&normalized(text), None, &codes).is_some()
     }
 
     #[test]

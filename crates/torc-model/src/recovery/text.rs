@@ -81,6 +81,7 @@ struct Patterns {
     exception: Regex,
     suffix: Regex,
     in_brackets: Regex,
+    inside: Regex,
     failure: Regex,
     harmless: Regex,
     calm: Regex,
@@ -89,11 +90,12 @@ struct Patterns {
     note: Regex,
     forged: Regex,
     frame: Regex,
+    stack: Regex,
     mpi: Regex,
 }
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
-    let regex = |text| Regex::new(text).expect("a constant pattern");
+    let regex = super::pattern::ascii;
     Patterns {
         scheduler: SCHEDULER.iter().map(|(kind, text)| (*kind, regex(text))).collect(),
         escape: regex(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])"),
@@ -102,13 +104,18 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
             r"^(\[?[0-9]{2,4}[-/:.][0-9:./T,Z+ -]{3,}[0-9Z]\]?|\[[\w .:/@-]{1,40}\]:?|<[\w .:/-]{1,30}>|[EFCW][0-9]{4} [0-9:.]+ +\d+ [\w./-]+:\d+\]|(?i:error|err|fatal|critical|crit|severe|emerg|alert|panic|failure|npm ERR!|npm error)\b ?[:|!-]?)[\s|:-]*",
         ),
         exception: regex(
-            r"^(?:Caused by: |Exception in thread .{1,60}? |Uncaught (?:exception )?(?:\(in promise\) )?|Unhandled [Ee]xception[.:]? |(?:PHP )?Fatal error:\s+Uncaught |error: Uncaught (?:\(in promise\) )?|(?:nested task )?error: |ERROR: |LoadError: |\[ERROR\] |Fatal error: exception |\*\* \(EXIT\) |\*\* |Traceback: |[Ee]xception: )*\(?([A-Za-z_][\w]*(?:(?:\.|::|\$|/)[A-Za-z_]\w*)*)(\)|:|\(| \{|\s*$)",
+            r"^(?:Caused by: |Exception in thread .{1,60}? |Uncaught (?:exception )?(?:\(in promise\) )?|Unhandled [Ee]xception[.:]? |(?:PHP )?Fatal error:\s+Uncaught |error: Uncaught (?:\(in promise\) )?|(?:nested task )?error: |ERROR: |LoadError: |\[ERROR\] |Fatal error: exception |\*\* \(EXIT\) |\*\* |Traceback: |[Ee]xception: )*\(?([A-Za-z_][\w]*(?:(?:\.|::|\$|/)[A-Za-z_]\w*)*)(\)|:| \(0x[0-9a-fA-F]+\):|\(| \{|\s*$)",
         ),
         suffix: regex(r"(Error|Exception|Fault|Interrupt|Failure|Timeout|Exit|Warning|Err)\d*$"),
         // Ruby: `a.rb:3:in 'f': message (Net::ReadTimeout)`.
         in_brackets: regex(r"^\S+:\d+:in .*: .* \(([A-Z][\w]*(?:::[A-Z]\w*)*)\)$"),
+        // A wrapper that names what it wraps: `RemoteException(a.StandbyException):`,
+        // `An error occurred (SlowDown) when calling`, `RetryError[<Future raised ReadTimeout>]`.
+        inside: regex(
+            r"^(?:[\w.$]*[A-Z][\w.$]*(?:Error|Exception)\(((?:[\w]+[.$])*[A-Z]\w*(?:Error|Exception))\)|(?:.{0,120}: |.{0,120} )?An error occurred \((\w+)\) when calling|RetryError.{0,80}raised ((?:\w+\.)*[A-Z]\w*)>)",
+        ),
         failure: regex(
-            r"(?i)\b(errors?|fatal|exceptions?|fail|failed|failure|cannot|can't|can not|could not|couldn't|unable to|denied|refused|aborted|aborting|abort|panic(ked)?|not found|no such|no space|exceeded|fault|timed out|timeout|unreachable|unavailable|invalid|assertion|undefined|unknown|unexpected|illegal|mismatch|missing|incorrect|unsupported|not supported|not allowed|not permitted|giving up|gave up|bug|violation|overflow|corrupt(ed)?|did not|does not|doesn't|is not|must|lost|locked|busy|what\(\):|fehler|erreur|ошибка|错误|erro|errore|virhe)",
+            r"(?i)\b(errors?|fatal|exceptions?|fail|failed|failure|cannot|can't|can not|could not|couldn't|unable to|denied|refused|aborted|aborting|abort|panic(ked)?|not found|no such|no space|exceeded|fault|timed out|timeout|unreachable|unavailable|invalid|assertion|undefined|unknown|unexpected|illegal|mismatch|missing|incorrect|unsupported|not supported|not allowed|not permitted|giving up|gave up|bug|violation|overflow|corrupt(ed)?|did not|does not|doesn't|is not|must|lost|locked|busy|what\(\):|fehler|erreur|erro|errore|virhe)|ошибка|错误|エラー|오류",
         ),
         // A message the program survived, or a count of nothing.
         harmless: regex(
@@ -123,18 +130,20 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
         ),
         // Written by what ran the program, about its end, without a reason.
         trailer: regex(
-            r"^(g?make(\[\d+\])?: (\*\*\* \[|\*\*\* Waiting|\*\*\* wait|Leaving|Entering|Target)|ninja: build stopped|srun: error: .*[Ee]xited with exit code|srun: Terminating|srun: Job step aborted|slurmstepd: error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT [\dT:-]+ \*\*\*|note: run with `RUST_BACKTRACE|stack backtrace:|-{5,}|={5,}|\*{5,}|_{5,}|\+ |npm (ERR!|error) (code (ELIFECYCLE|1)$|errno|path |command |workspace|location|A complete log|$)|error Command failed with exit code|\[INFO\]|BUILD FAILED|\* Try:|\* What went wrong|> Task |collect2: error|error Command failed)|^(exit status \d+|exit code:? \d+|Aborted( \(core dumped\))?|Exiting\b.*|Execution halted|Calls: .*|with errorcode -?\d+\.?|\d+\+\d+ records (in|out)|\d+ bytes .* copied, .*|Error: (Process completed with|Command failed with) exit code \d+\.?|Command exited with non-zero status \d+|.*[Pp]rocess (completed|exited|finished) with exit code \d+\.?|.*\b(failed|exited|finished|ended|returned|terminated) with (exit )?(status|code) -?\d+\)?\.?|.*\bexit(ed)?( with)? (status|code)[ :=]*-?\d+\)?\.?)$|returned (a )?non-zero (exit )?(status|code)|Primary job +terminated normally|a process has exited abnormally|mpirun detected that one or more processes|\bStopping\b.*due to|Exiting with failure status due to previous errors|Error is not recoverable: exiting now|[Ss]ee (the )?log( file)? (for|at)|complete log of this run|^CUDA kernel errors might be|^For debugging consider|^Compile with `TORCH|^    while executing|^    invoked from within|^For more information",
+            r"^(g?make(\[\d+\])?: (\*\*\* \[|\*\*\* Waiting|\*\*\* wait|Leaving|Entering|Target)|ninja: build stopped|srun: error: .*[Ee]xited with exit code|srun: Terminating|srun: Job step aborted|slurmstepd: error: \*\*\* (STEP|JOB) \S+ ON \S+ CANCELLED AT [\dT:-]+ \*\*\*|note: run with `RUST_BACKTRACE|stack backtrace:|-{5,}|={5,}|\*{5,}|_{5,}|\+ |npm (ERR!|error) (code (ELIFECYCLE|1)$|errno|path |command |workspace|location|A complete log|$)|error Command failed with exit code|\[INFO\]|BUILD FAILED|\* Try:|\* What went wrong|> Task |FAILURE: Build failed|Error termination\. Backtrace|Error in \S+ \(line \d+\)$|collect2: error|error Command failed)|^(exit status \d+|exit code:? \d+|Aborted( \(core dumped\))?|Exiting\b.*|Execution halted|Calls: .*|with errorcode -?\d+\.?|\d+\+\d+ records (in|out)|\d+ bytes .* copied, .*|Error: (Process completed with|Command failed with) exit code \d+\.?|Command exited with non-zero status \d+|.*[Pp]rocess (completed|exited|finished) with exit code \d+\.?|.*\b(failed|exited|finished|ended|returned|terminated) with (exit )?(status|code) -?\d+\)?\.?|.*\bexit(ed)?( with)? (status|code)[ :=]*-?\d+\)?\.?)$|returned (a )?non-zero (exit )?(status|code)|Primary job +terminated normally|a process has exited abnormally|mpirun detected that one or more processes|\bStopping\b.*due to|Exiting with failure status due to previous errors|Error is not recoverable: exiting now|[Ss]ee (the )?log( file)? (for|at)|complete log of this run|^CUDA kernel errors might be|^For debugging consider|^Compile with `TORCH|^    while executing|^    invoked from within|^For more information",
         ),
         note: regex(
             r"(?i)^(hint|note|help|tip|info|usage|see|try|caused by$|please (see|report|check|consult)|to see|at:? |in |from |during |while )\b|^\(|^\s*\^|^\s*[|~]",
         ),
-        // Who writes this is not the job.
+        // The job does not write this: Torc, the kernel or the scheduler does. It is only passed over,
+        // never believed, so that a job gains nothing by writing it.
         forged: regex(
-            r"^(\[[ 0-9.]+\] ?)?(kernel|torc|systemd(\[\d+\])?|slurm(ctld)?|dmesg|journal|oom_reaper|Memory cgroup)\b ?:|\bOut of memory: Kill|\boom-kill:|^Killed$|^Terminated$|^\s*\{.*\}\s*$",
+            r"^\[torc\] |^(\[[ 0-9.]+\] ?)?(kernel|torc|systemd(\[\d+\])?|slurm(ctld)?|dmesg|journal|oom_reaper|Memory cgroup)\b ?:|\bOut of memory: Kill|\boom-kill:|^Killed$|^Terminated$|^\s*\{.*\}\s*$",
         ),
         frame: regex(
             r"^(\s+(at|from|in|File|\d+:|#\d+|\.\.\.|\[\d+\]|@)\b|\s|goroutine \d+|\S*\(0x|Stacktrace:|Backtrace:|stack traceback:|#\d+ |\.\.\. \d+ more|created by |\d+: |[\w./<>*()-]+\(\.\.\.\)$|[\w./*()-]+\(0x[0-9a-f, x]*\)$)|^[\w.:<>*/$-]+\(\)$",
         ),
+        stack: regex(r"^\s+(at|from|in|File|\d+:|#\d+|\.\.\.|\[\d+\]|@)\s"),
         mpi: regex(
             r"MPI_ABORT was invoked|application called MPI_Abort|^Abort\(\d+\) on node|mpirun noticed that process|MPI_Abort\(",
         ),
@@ -253,6 +262,10 @@ fn exception<'a>(rules: &Rules, text: &'a str) -> Option<(&'a str, usize)> {
     if let Some(rest) = text.strip_prefix("terminate called after throwing an instance of '") {
         return rest.split('\'').next().map(|class| (class, text.len()));
     }
+    if let Some(found) = patterns.inside.captures(text) {
+        let class = found.iter().skip(1).flatten().next()?;
+        return Some((class.as_str(), found.get(0).map_or(0, |whole| whole.end())));
+    }
     let found = patterns.exception.captures(text)?;
     let class = found.get(1)?.as_str();
     let is_class = match found.get(2)?.as_str() {
@@ -313,7 +326,19 @@ fn quoted(line: &Line<'_>, kind: Kind, nature: Nature, confidence: f64) -> Found
 type Candidate = (usize, Strength, bool);
 
 /// The line that ended the program, how much it looks like it, and whether it was the last word.
+/// Indented lines belong to the one above them, unless there is none: Fortran begins every line
+/// with a blank, and some programs draw a frame around their last words.
 fn candidate(rules: &Rules, lines: &[Line<'_>]) -> Option<Candidate> {
+    let found = candidate_in(rules, lines, false);
+    match found {
+        Some((_, strength, _)) if strength > Strength::Plain => found,
+        _ => candidate_in(rules, lines, true)
+            .filter(|(_, strength, _)| *strength > Strength::Plain)
+            .or(found),
+    }
+}
+
+fn candidate_in(rules: &Rules, lines: &[Line<'_>], is_indented: bool) -> Option<Candidate> {
     let patterns = &*PATTERNS;
     let mut best: Option<(usize, Strength)> = None;
     let mut wrapper = None;
@@ -338,6 +363,12 @@ fn candidate(rules: &Rules, lines: &[Line<'_>]) -> Option<Candidate> {
                 continue;
             }
         }
+        // Node shows what an error was caused by below its frames; the last of these is the root.
+        if text.trim_start().starts_with("[cause]: ") && best.is_some() {
+            best = Some((at, Strength::Labelled));
+            at += 1;
+            continue;
+        }
         // Rust puts the message on the next line.
         if text.contains(" panicked at ") && text.starts_with("thread '") {
             at = (at + 1).min(lines.len() - 1);
@@ -346,7 +377,11 @@ fn candidate(rules: &Rules, lines: &[Line<'_>]) -> Option<Candidate> {
             at += 1;
             continue;
         }
-        match strength(rules, &line.clean, text) {
+        let (clean, text) = match is_indented {
+            true => (unframed(text), unframed(text)),
+            false => (line.clean.as_str(), text),
+        };
+        match strength(rules, clean, text) {
             None if is_word_of_a_wrapper(text) => wrapper = wrapper.or(Some(at)),
             None => {}
             Some(Strength::Plain) => went_on |= best.is_some(),
@@ -384,6 +419,14 @@ fn ungrouped(clean: &str) -> &str {
     match (frame.starts_with('|') || frame.starts_with("+-")) && !inner.is_empty() {
         true => inner.trim_start(),
         false => clean,
+    }
+}
+
+/// Without the indentation and the frame around it, unless it is a frame of a stack.
+fn unframed(text: &str) -> &str {
+    match PATTERNS.frame.is_match(text.trim_start()) || PATTERNS.stack.is_match(text) {
+        true => text,
+        false => text.trim_matches([' ', '\t', '*', '|', '!', '=', '#']),
     }
 }
 
@@ -450,7 +493,7 @@ fn judge(rules: &Rules, lines: &[Line<'_>], (at, strength, is_last): Candidate) 
     let rule = class.and_then(|(class, _)| rules.by_class(class));
     let by_words = || {
         let own = known(rules, message).or_else(|| known(rules, text));
-        own.or_else(|| continuation(rules, lines, at))
+        own.or_else(|| continuation(rules, lines, at)).or_else(|| beside(rules, lines, at))
     };
     let (rule, penalty) = match (class, rule) {
         (Some(_), Some(rule)) if !rule.is_generic() => (Some(rule), 0.0),
@@ -461,6 +504,10 @@ fn judge(rules: &Rules, lines: &[Line<'_>], (at, strength, is_last): Candidate) 
             None => (by_words(), 0.03),
         },
         (None, _) => (by_words(), 0.0),
+    };
+    let rule = match rule.filter(|rule| rule.nature == Nature::Transient) {
+        Some(passing) => taken_back(rules, lines, at, passing).or(rule),
+        None => rule,
     };
     let (kind, nature, mut sure) = match (rule, strength) {
         (Some(rule), _) => (rule.kind, rule.nature, rule.sure - penalty),
@@ -502,6 +549,73 @@ fn continuation<'a>(rules: &'a Rules, lines: &[Line<'_>], at: usize) -> Option<&
         .last()
 }
 
+/// What the lines beside an error say that no rule knows: a program often tells what happened in
+/// one line and what it does about it in the next. Only lines without a gap count, and before it
+/// only what is called an error as well.
+fn beside<'a>(rules: &'a Rules, lines: &[Line<'_>], at: usize) -> Option<&'a Rule> {
+    const NEAR: usize = 4;
+    let patterns = &*PATTERNS;
+    if lines[at].clean.trim_start().starts_with("FAIL") {
+        return None;
+    }
+    let strength_of = |line: &Line<'_>| strength(rules, &line.clean, ungrouped(&line.clean));
+    let below = lines[at + 1..]
+        .iter()
+        .take(NEAR)
+        .take_while(|line| {
+            !line.clean.trim().is_empty()
+                && !patterns.calm.is_match(&line.clean)
+                && !patterns.harmless.is_match(&line.clean)
+        })
+        .filter(|line| strength_of(line).is_some_and(|s| s >= Strength::Known))
+        .find_map(|line| meaning(rules, body(ungrouped(&line.clean))));
+    below.or_else(|| {
+        lines[..at]
+            .iter()
+            .rev()
+            .filter(|line| !is_detail(&line.clean))
+            .take(NEAR)
+            .take_while(|line| strength_of(line).is_some_and(|s| s >= Strength::Known))
+            .filter(|line| strength_of(line) == Some(Strength::Labelled))
+            .find_map(|line| meaning(rules, body(ungrouped(&line.clean))))
+    })
+}
+
+/// `Feature: solver`, `Host: n1`: a detail of the error above it.
+fn is_detail(text: &str) -> bool {
+    text.split_once(": ").is_some_and(|(name, value)| {
+        name.len() < 20
+            && name.starts_with(|c: char| c.is_ascii_uppercase())
+            && !name.contains(' ')
+            && !value.contains(' ')
+    })
+}
+
+/// What a line means by the class that it names, else by its message.
+fn meaning<'a>(rules: &'a Rules, text: &str) -> Option<&'a Rule> {
+    let Some((class, start)) = exception(rules, text) else { return known(rules, text) };
+    match rules.by_class(class) {
+        Some(rule) if !rule.is_generic() => Some(rule),
+        _ => known(rules, text[start..].trim()).or_else(|| by_name(rules, class)),
+    }
+}
+
+/// What follows a passing trouble and takes it back: a lock that is held, which the next line says
+/// to remove by hand.
+fn taken_back<'a>(
+    rules: &'a Rules,
+    lines: &[Line<'_>],
+    at: usize,
+    rule: &Rule,
+) -> Option<&'a Rule> {
+    const NEAR: usize = 6;
+    lines[at + 1..].iter().take(NEAR).find_map(|line| {
+        known(rules, line.clean.trim()).filter(|other| {
+            other.is_first() && other.kind == rule.kind && other.nature == Nature::Permanent
+        })
+    })
+}
+
 /// What the name of a class tells that no rule lists.
 fn by_name<'a>(rules: &'a Rules, class: &str) -> Option<&'a Rule> {
     let name = class.rsplit(['.', ':', '$']).next().unwrap_or(class).to_ascii_lowercase();
@@ -519,6 +633,8 @@ fn by_name<'a>(rules: &'a Rules, class: &str) -> Option<&'a Rule> {
         "PermissionError"
     } else if like(&["notfound", "nosuch"]) {
         "FileNotFoundError"
+    } else if like(&["invalid", "config", "argument", "parse", "syntax", "unsupported"]) {
+        "ValueError"
     } else if like(&[
         "timeout",
         "timedout",
@@ -527,7 +643,21 @@ fn by_name<'a>(rules: &'a Rules, class: &str) -> Option<&'a Rule> {
         "unavailable",
         "throttl",
         "ratelimit",
-        "toomanyrequests",
+        "toomanyrequest",
+        "toomanyconnection",
+        "throughputexceeded",
+        "concurrentrunsexceeded",
+        "insufficientinstancecapacity",
+        "standby",
+        "notserving",
+        "notprimary",
+        "notleader",
+        "busy",
+        "tryagain",
+        "temporar",
+        "unexpectedclose",
+        "connect",
+        "deadlock",
         "socket",
         "unreachable",
         "disconnect",
@@ -535,18 +665,7 @@ fn by_name<'a>(rules: &'a Rules, class: &str) -> Option<&'a Rule> {
         "retryable",
     ]) {
         "ConnectionError"
-    } else if like(&[
-        "assert",
-        "parse",
-        "syntax",
-        "validation",
-        "argument",
-        "config",
-        "schema",
-        "type",
-        "index",
-        "invalid",
-    ]) {
+    } else if like(&["assert", "validation", "schema", "type", "index"]) {
         "ValueError"
     } else {
         return None;

@@ -88,7 +88,7 @@ struct Secrets {
 }
 
 static SECRETS: LazyLock<Secrets> = LazyLock::new(|| {
-    let regex = |text| Regex::new(text).expect("a constant pattern");
+    let regex = super::pattern::ascii;
     let known = [
         r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
         r"(?i)(\b(?:proxy-)?authorization[\x22']?\s*[=:]\s*[\x22']?(?:bearer|basic|token)?\s*)[^\s\x22',;]{4,}",

@@ -1,5 +1,6 @@
 //! How long a service asks to wait before the next try.
 
+use super::pattern::ascii;
 use super::text::Excerpt;
 use regex::Regex;
 use std::sync::LazyLock;
@@ -7,18 +8,16 @@ use std::sync::LazyLock;
 /// More than this is not waited for because a text says so.
 const LONGEST: f64 = 3600.0;
 
-static ASKED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
+static ASKED: LazyLock<Regex> = LazyLock::new(|| {
+    ascii(
         r#"(?i)\b(?:retry[-_ ]after|retryafter|retry in|try again (?:in|after)|wait(?:ing)?(?: for)?)["']?\s*[:=]?\s*["']?(\d{1,6}(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)?\b"#,
     )
-    .ok()
 });
 
 /// The last wait that was asked for: `Retry-After: 30`, `try again in 2 minutes`. A bare number is
 /// seconds.
 pub fn asked_wait(excerpts: &[Excerpt]) -> Option<f64> {
-    let regex = ASKED.as_ref()?;
-    let found = excerpts.iter().flat_map(|e| regex.captures_iter(&e.text)).last()?;
+    let found = excerpts.iter().flat_map(|e| ASKED.captures_iter(&e.text)).last()?;
     let number: f64 = found[1].parse().ok()?;
     let unit = found.get(2).map_or("s", |unit| unit.as_str()).to_ascii_lowercase();
     let seconds = match unit.as_str() {
