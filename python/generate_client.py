@@ -176,7 +176,8 @@ def client_text(document: dict[str, Any]) -> str:
         "class Client(ClientBase):",
         '    """Speaks to a server. Answers are dictionaries as the API describes them (`docs/openapi.json`)."""\n',
     ]
-    for path in sorted(document["paths"]):
+    # What lies outside of the base path is for programs that watch servers.
+    for path in sorted(path for path in document["paths"] if path.startswith(BASE)):
         for verb in sorted(document["paths"][path]):
             lines.append(method(path, verb, document["paths"][path][verb], schemas))
     return "\n".join(lines).rstrip() + "\n"

@@ -30,7 +30,8 @@ def test_the_generated_client_is_current() -> None:
 
 def test_every_operation_has_a_method() -> None:
     document = json.loads((HERE.parent / "docs" / "openapi.json").read_text())
-    operations = {one["operationId"] for verbs in document["paths"].values() for one in verbs.values()}
+    below = [verbs for path, verbs in document["paths"].items() if path.startswith("/torc-service/v1/")]
+    operations = {one["operationId"] for verbs in below for one in verbs.values()}
     assert {name for name in operations if not hasattr(torcflow.Client, name)} == set()
 
 

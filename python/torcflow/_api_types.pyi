@@ -560,6 +560,8 @@ class LimitView(TypedDict):
     name: str
     used: int
 LimitedBy = Literal['critical_path', 'cpus', 'memory', 'gpus', 'queue']
+class Liveness(TypedDict):
+    status: str
 class LogHit(TypedDict):
     line: int
     offset: int

@@ -63,6 +63,7 @@ async fn round(store: &Store) -> Result<Duration, crate::store::Refusal> {
                 Err(_) => Err(format!("no answer within {} s", TRY.as_secs())),
             };
             torc_failpoint::hit("courier.after_post");
+            store.metrics().deliveries[usize::from(outcome.is_err())].add(1);
             store.delivery_tried(delivery.id, outcome).await
         });
         for noted in futures_util::future::join_all(tries).await {

@@ -9,11 +9,13 @@
 use super::auth::{Authenticated, Caller};
 use super::{App, guard, page, router};
 use crate::clock::now_ms;
+use crate::request_id::{self, RequestId};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, Request, header};
+use axum::http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use axum::response::Response;
 use axum::{BoxError, Router};
+use std::time::Instant;
 use torc_model::api::BASE_PATH;
 use torc_model::ids::WorkflowId;
 use tower::ServiceExt as _;
@@ -38,17 +40,68 @@ impl Front {
         B::Error: Into<BoxError>,
     {
         let (mut head, body) = request.into_parts();
+        let begin = Instant::now();
+        let id = RequestId::of(&head.headers);
+        let is_given = matches!(id, RequestId::Given(_));
         page::strip_prefix(&mut head);
+        let log = Log::of(&head);
+        let metrics = self.app.store().metrics().clone();
         let is_browser = page::is_browser(&head);
         let answer = at_once(&self.app, &head)
             .or_else(|| page::answer(&self.app, &head))
             .ok_or_else(|| self.routes.clone().oneshot(Request::from_parts(head, Body::new(body))));
         async move {
-            let answer = match answer {
+            let mut answer = match answer {
                 Ok(answer) => answer,
-                Err(routes) => routes.await.unwrap_or_else(|never| match never {}),
+                Err(routes) => {
+                    let routes = request_id::scope(id.clone(), routes);
+                    routes.await.unwrap_or_else(|never| match never {})
+                }
             };
+            let status = answer.status();
+            metrics.answered(status.as_u16());
+            if let Some(log) = log {
+                log.write(&id, status, begin);
+            }
+            if (is_given || !status.is_success())
+                && let Some(id) = id.to_header()
+            {
+                answer.headers_mut().insert(request_id::HEADER, id);
+            }
             if is_browser { page::guarded(answer) } else { answer }
+        }
+    }
+}
+
+/// What the log says of a request: its path without the query.
+struct Log {
+    method: Method,
+    uri: Uri,
+    /// Runners ask many times a second, and reads are many: they are told to those who debug.
+    is_change: bool,
+}
+
+impl Log {
+    /// None when nothing of it would be written, so that nothing is kept for it.
+    fn of(head: &Parts) -> Option<Self> {
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return None;
+        }
+        let path = head.uri.path().strip_prefix(BASE_PATH).unwrap_or_default();
+        let is_of_runners = path.ends_with("/claim")
+            || path.starts_with("/attempts/")
+            || path.starts_with("/scheduled_compute_nodes/");
+        let is_change = !matches!(head.method, Method::GET | Method::HEAD) && !is_of_runners;
+        Some(Self { method: head.method.clone(), uri: head.uri.clone(), is_change })
+    }
+
+    fn write(&self, id: &RequestId, status: StatusCode, begin: Instant) {
+        let seconds = begin.elapsed().as_secs_f64();
+        let (method, path, status_code) = (self.method.as_str(), self.uri.path(), status.as_u16());
+        if self.is_change || status.is_client_error() || status.is_server_error() {
+            tracing::info!(request_id = %id, method, path, status = status_code, seconds, "request");
+        } else {
+            tracing::debug!(request_id = %id, method, path, status = status_code, seconds, "request");
         }
     }
 }

@@ -17,6 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use torc_model::api::{BASE_PATH, ErrorCode};
 
+/// Outside of the base path, where load balancers and Prometheus look.
+pub(super) const METRICS: &str = "/metrics";
+const LIVE: &str = "/health/live";
+const READY: &str = "/health/ready";
 /// Most requests are answered within milliseconds.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// A claim may wait for work.
@@ -99,8 +103,7 @@ const RECOVERY_PATIENCE: Duration = Duration::from_secs(5);
 /// Lets requests wait while recovery runs: what they would see or change is not settled yet. Then
 /// they are refused.
 async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
-    let is_health = head.uri.path().strip_prefix(BASE_PATH) == Some("/health");
-    if is_health || *app.inner.is_open.borrow() {
+    if is_about_the_server(head.uri.path()) || *app.inner.is_open.borrow() {
         return Ok(());
     }
     let mut gate = app.inner.is_open.subscribe();
@@ -114,6 +117,11 @@ async fn wait_until_open(app: &App, head: &Parts) -> Result<(), ApiError> {
                 .hint("try again; `GET /health` says `ok` when it is done"))
         }
     }
+}
+
+/// Asked by programs that watch the server: answered while it recovers too.
+fn is_about_the_server(path: &str) -> bool {
+    matches!(path, METRICS | LIVE | READY) || path.strip_prefix(BASE_PATH) == Some("/health")
 }
 
 /// Refuses requests under a foreign name.

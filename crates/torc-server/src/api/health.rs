@@ -4,6 +4,7 @@ use super::Json;
 use super::auth::Caller;
 use super::{Answer, App};
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -52,4 +53,52 @@ pub async fn get_health(State(app): State<App>, caller: Caller) -> Answer<Health
         started_ms: Some(app.inner.started_ms),
         active_workflows: Some(app.reader().count_active_workflows().await?),
     }))
+}
+
+/// What a load balancer hears: one word.
+#[derive(Serialize, ToSchema)]
+pub struct Liveness {
+    /// `ok`, or why not: `recovering`, `ending`, `broken`.
+    pub status: &'static str,
+}
+
+/// Whether the process is well; when not, only a new start helps.
+#[utoipa::path(
+    get,
+    path = "/health/live",
+    operation_id = "get_health_live",
+    tag = "server",
+    responses(
+        (status = 200, description = "It is alive.", body = Liveness),
+        (status = 503, description = "It must be started again.", body = Liveness)
+    ),
+    security(())
+)]
+pub async fn get_live(State(app): State<App>) -> (StatusCode, Json<Liveness>) {
+    match app.store().is_alive() {
+        true => (StatusCode::OK, Json(Liveness { status: "ok" })),
+        false => (StatusCode::SERVICE_UNAVAILABLE, Json(Liveness { status: "broken" })),
+    }
+}
+
+/// Whether requests are served now.
+#[utoipa::path(
+    get,
+    path = "/health/ready",
+    operation_id = "get_health_ready",
+    tag = "server",
+    responses(
+        (status = 200, description = "Requests are served.", body = Liveness),
+        (status = 503, description = "Not yet, or no longer.", body = Liveness)
+    ),
+    security(())
+)]
+pub async fn get_ready(State(app): State<App>) -> (StatusCode, Json<Liveness>) {
+    let status = match app.is_ready() {
+        true => return (StatusCode::OK, Json(Liveness { status: "ok" })),
+        false if !app.store().is_alive() => "broken",
+        false if app.inner.stop.is_cancelled() => "ending",
+        false => "recovering",
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, Json(Liveness { status }))
 }

@@ -30,6 +30,7 @@ mod knowledge;
 mod limits;
 mod log_search;
 mod logs;
+mod metrics;
 mod openapi;
 pub mod page;
 mod page_access;
@@ -74,6 +75,7 @@ struct Inner {
     reader: Reader,
     auth: Auth,
     shown: shown::Shown,
+    scrapes: metrics::Scrapes,
     socket: Option<std::path::PathBuf>,
     hosts: Hosts,
     stop: CancellationToken,
@@ -94,13 +96,14 @@ impl App {
     ) -> Self {
         let auth = Auth::new(token, store.database_id(), reader.clone());
         let (started_ms, is_open) = (crate::clock::now_ms(), watch::Sender::new(true));
-        let (shown, socket) = (shown::Shown::default(), None);
+        let (shown, scrapes, socket) = <(shown::Shown, metrics::Scrapes, _)>::default();
         Self {
             inner: Arc::new(Inner {
                 store,
                 reader,
                 auth,
                 shown,
+                scrapes,
                 socket,
                 hosts,
                 stop,
@@ -121,6 +124,12 @@ impl App {
     /// While it is closed, only `/health` is answered; everything else waits.
     pub fn set_open(&self, is_open: bool) {
         self.inner.is_open.send_replace(is_open);
+    }
+
+    /// Requests are served: it has recovered, does not end, and can change things.
+    fn is_ready(&self) -> bool {
+        let is_open = *self.inner.is_open.borrow();
+        is_open && !self.inner.stop.is_cancelled() && self.store().is_alive()
     }
 
     fn store(&self) -> &Store {

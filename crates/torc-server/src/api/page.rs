@@ -14,6 +14,8 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use torc_model::api::BASE_PATH;
 
+/// Also answered as `/health`, where load balancers look.
+const HEALTH: &str = "/torc-service/v1/health";
 /// Where the page is.
 pub const PAGE_PATH: &str = "/ui/";
 
@@ -77,6 +79,10 @@ pub fn is_browser(head: &Parts) -> bool {
 pub fn strip_prefix(head: &mut Parts) {
     let path = head.uri.path();
     if path.starts_with(BASE_PATH) || path.starts_with(PAGE_PATH) {
+        return;
+    }
+    if path == "/health" {
+        head.uri = Uri::from_static(HEALTH);
         return;
     }
     let at = [format!("{BASE_PATH}/"), PAGE_PATH.to_owned()]
@@ -203,6 +209,8 @@ mod tests {
         assert_eq!(stripped("/torc-service/v1/ui/x"), "/torc-service/v1/ui/x");
         assert_eq!(stripped("/a%2fb/ui/"), "/a%2fb/ui/");
         assert_eq!(stripped("/other"), "/other");
+        assert_eq!(stripped("/health"), format!("{BASE_PATH}/health"));
+        assert_eq!(stripped("/health/live"), "/health/live");
     }
 
     #[test]

@@ -22,6 +22,9 @@ const CHANGES: [(Method, &str); 6] = [
 pub fn page_may(scope: PageScope, method: &Method, path: &str) -> Result<(), ApiError> {
     let route = path.strip_prefix(BASE_PATH).unwrap_or_default();
     let is_read = matches!(*method, Method::GET | Method::HEAD);
+    if is_read && path == super::guard::METRICS {
+        return Ok(());
+    }
     let is_hidden = HIDDEN.iter().any(|hidden| route.starts_with(hidden));
     let is_change = CHANGES.iter().any(|(of, change)| of == method && *change == route);
     if route == OWN || (is_read && !is_hidden && !route.is_empty()) {

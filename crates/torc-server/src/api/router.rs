@@ -8,8 +8,8 @@ use super::openapi::Rules;
 use super::{
     App, act, actions, allocations, attempts, classifications, crash_recovery, events,
     failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits, log_search,
-    logs, openapi, pages, remedies, requirements, reservations, results, runners, schedulers,
-    sessions, user_data, webhooks, why, workflows,
+    logs, metrics, openapi, pages, remedies, requirements, reservations, results, runners,
+    schedulers, sessions, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -25,6 +25,8 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 pub(super) struct Route {
     /// Without the base path.
     path: String,
+    /// Not below the base path: where programs of others look for it.
+    is_root: bool,
     handlers: MethodRouter<App>,
     /// What the document says of each.
     pub operations: Vec<(HttpMethod, fn() -> Operation)>,
@@ -34,7 +36,13 @@ pub(super) struct Route {
 
 impl Route {
     fn new<H: Path>(document: fn() -> UtoipaMethodRouter<App>) -> Self {
-        Self { path: H::path(), handlers: MethodRouter::new(), operations: Vec::new(), document }
+        let (path, handlers, operations) = (H::path(), MethodRouter::new(), Vec::new());
+        Self { path, is_root: false, handlers, operations, document }
+    }
+
+    fn at_root(mut self) -> Self {
+        self.is_root = true;
+        self
     }
 
     fn with<H: Path>(
@@ -51,7 +59,7 @@ impl Route {
 
     /// As requests name it.
     pub fn full_path(&self) -> String {
-        format!("{BASE_PATH}{}", self.path)
+        if self.is_root { self.path.clone() } else { format!("{BASE_PATH}{}", self.path) }
     }
 }
 
@@ -76,6 +84,9 @@ macro_rules! route {
 pub(super) fn table() -> Vec<Route> {
     vec![
         route!(health::get_health),
+        route!(health::get_live).at_root(),
+        route!(health::get_ready).at_root(),
+        route!(metrics::get_metrics).at_root(),
         route!(openapi::get_openapi),
         route!(workflows::list_workflows, workflows::create_workflow),
         route!(workflows::get_workflow, workflows::update_workflow, workflows::delete_workflow),
@@ -175,10 +186,12 @@ pub(super) fn table() -> Vec<Route> {
 
 /// Every route as the document has it.
 pub(super) fn documented() -> OpenApiRouter<App> {
-    let routes = table()
-        .into_iter()
-        .fold(OpenApiRouter::new(), |routes, route| routes.routes((route.document)()));
-    OpenApiRouter::with_openapi(openapi::base()).nest(BASE_PATH, routes)
+    let (root, below): (Vec<Route>, Vec<Route>) =
+        table().into_iter().partition(|route| route.is_root);
+    let add = |routes: OpenApiRouter<App>, route: Route| routes.routes((route.document)());
+    let below = below.into_iter().fold(OpenApiRouter::new(), add);
+    let all = OpenApiRouter::with_openapi(openapi::base()).nest(BASE_PATH, below);
+    root.into_iter().fold(all, add)
 }
 
 /// The routes with everything around them.

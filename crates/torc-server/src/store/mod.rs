@@ -127,6 +127,26 @@ impl Store {
         self.writer.subscribe()
     }
 
+    /// What is counted.
+    pub fn metrics(&self) -> &Arc<crate::metrics::Metrics> {
+        self.writer.metrics()
+    }
+
+    /// Requests to change something that have not been answered yet.
+    pub fn open_requests(&self) -> usize {
+        self.writer.open_requests()
+    }
+
+    /// Changes are carried out; false after a defect that only a new start mends.
+    pub fn is_alive(&self) -> bool {
+        self.writer.is_alive()
+    }
+
+    /// See [`Handle::all_progress`].
+    pub fn all_progress(&self) -> (std::collections::HashMap<WorkflowId, Progress>, u64) {
+        self.writer.all_progress()
+    }
+
     /// Where a workflow stands, when it was touched lately; otherwise the database knows. The
     /// second number changes with everything else that is shown with it.
     pub fn progress(&self, id: WorkflowId) -> Option<(Progress, u64)> {
@@ -720,8 +740,12 @@ impl Store {
             let nonce = random()?;
             wakes.mark_unchanged();
             let this = request.clone();
+            let begin = Instant::now();
             let mut response =
                 self.writer.call_routine(move |tx| runners::claim(tx, id, &this, nonce)).await?;
+            let metrics = self.metrics();
+            metrics.claims.observe(begin.elapsed());
+            metrics.claimed_attempts.add(response.attempts.len() as u64);
             let (started, completed) = reports.get_or_insert_with(|| {
                 (std::mem::take(&mut response.started), std::mem::take(&mut response.completed))
             });
@@ -731,8 +755,10 @@ impl Store {
                 || response.workflow_complete
                 || response.idle
                 || request.is_alone.is_some_and(|is_alone| is_alone != response.is_alone);
-            let waited =
-                !done && tokio::time::timeout_at(deadline.into(), wakes.changed()).await.is_ok();
+            let waited = !done && {
+                let _counted = metrics.waiting_claims.enter();
+                tokio::time::timeout_at(deadline.into(), wakes.changed()).await.is_ok()
+            };
             if !waited {
                 response.started = std::mem::take(started);
                 response.completed = std::mem::take(completed);

@@ -35,6 +35,8 @@ CREATE TABLE workflow (
     typical_ms INTEGER
 ) STRICT;
 CREATE INDEX workflow_by_name ON workflow (name);
+-- Those at work. Columns behind a long spec are read through all of it; an index has them at hand.
+CREATE INDEX workflow_active ON workflow (id) WHERE run_id > 0 AND is_complete = 0 AND is_archived = 0;
 
 -- What was applied to a workflow, by whom and when; the first is its creation.
 CREATE TABLE revision (
@@ -226,6 +228,7 @@ CREATE TABLE compute_node (
     CHECK ((ended_ms IS NULL) = (end_reason IS NULL))
 ) STRICT;
 CREATE INDEX compute_node_by_workflow ON compute_node (workflow_id, ended_ms);
+CREATE INDEX compute_node_live ON compute_node (kind) WHERE ended_ms IS NULL;
 
 CREATE TABLE attempt (
     id INTEGER PRIMARY KEY,
@@ -403,6 +406,7 @@ CREATE TABLE webhook_delivery (
     CHECK ((next_try_ms IS NULL) = (state <> 'pending'))
 ) STRICT;
 CREATE INDEX webhook_delivery_due ON webhook_delivery (next_try_ms) WHERE state = 'pending';
+CREATE INDEX webhook_delivery_dead ON webhook_delivery (id) WHERE state = 'dead';
 
 -- Allocations in Slurm. A row is written before anything is sent, so that an allocation whose submission was
 -- interrupted is looked for by its name instead of being sent twice.
@@ -443,6 +447,7 @@ CREATE TABLE scheduled_compute_node (
 ) STRICT;
 CREATE UNIQUE INDEX scheduled_compute_node_name ON scheduled_compute_node (name, ifnull(array_task, -1));
 CREATE INDEX scheduled_compute_node_by_workflow ON scheduled_compute_node (workflow_id, status);
+CREATE INDEX scheduled_compute_node_live ON scheduled_compute_node (status) WHERE status <> 'complete';
 CREATE INDEX scheduled_compute_node_by_key ON scheduled_compute_node (workflow_id, request_key);
 CREATE INDEX scheduled_compute_node_unexplained ON scheduled_compute_node (ended_ms)
     WHERE status = 'complete' AND ended_as = 'left' AND cause IS NOT NULL;

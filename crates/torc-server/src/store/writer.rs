@@ -16,6 +16,7 @@
 use super::refusal::Refusal;
 use super::webhooks::{self, Endpoint};
 use super::{load, persist};
+use crate::metrics::Metrics;
 use rusqlite::Connection;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -211,6 +212,8 @@ struct Published {
     progress: HashMap<WorkflowId, Progress>,
     /// Grows with every commit that may have changed something else about any workflow.
     epoch: u64,
+    /// Grows when progress was forgotten: what was counted from rows before may be older.
+    generation: u64,
 }
 
 type Reply = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
@@ -244,6 +247,7 @@ pub struct Handle {
     published: Arc<Mutex<Published>>,
     outbox: Arc<Notify>,
     signals: Arc<Signals>,
+    metrics: Arc<Metrics>,
 }
 
 /// Tells of events that parts of the server itself wait for, each a number that grows: a task
@@ -305,6 +309,7 @@ impl Handle {
         let (events, _) = broadcast::channel(8192);
         let (wakes, published, outbox, signals) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
         let is_quick = Arc::new(AtomicBool::new(true));
+        let metrics = Arc::new(Metrics::default());
         let writer = Arc::new(Mutex::new(Writer {
             db,
             state,
@@ -316,6 +321,7 @@ impl Handle {
             published: Arc::clone(&published),
             outbox: Arc::clone(&outbox),
             signals: Arc::clone(&signals),
+            metrics: Arc::clone(&metrics),
         }));
         let thread = std::thread::Builder::new().name("torc-writer".into());
         thread
@@ -334,6 +340,7 @@ impl Handle {
             published,
             outbox,
             signals,
+            metrics,
         })
     }
 
@@ -432,6 +439,28 @@ impl Handle {
         self.outbox.clone()
     }
 
+    /// What is counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Requests that have not been answered yet.
+    pub fn open_requests(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// No panic has left the writer's state half changed.
+    pub fn is_alive(&self) -> bool {
+        !self.writer.is_poisoned()
+    }
+
+    /// Where every workflow stands that was touched since the start. The number grows when some of
+    /// that was forgotten.
+    pub fn all_progress(&self) -> (HashMap<WorkflowId, Progress>, u64) {
+        let published = self.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        (published.progress.clone(), published.generation)
+    }
+
     /// Where a workflow stands, if it was touched since the start, and the epoch: as long as that
     /// is the same, nothing else about a workflow's progress has changed.
     pub fn progress(&self, id: WorkflowId) -> Option<(Progress, u64)> {
@@ -489,6 +518,7 @@ struct Writer {
     published: Arc<Mutex<Published>>,
     outbox: Arc<Notify>,
     signals: Arc<Signals>,
+    metrics: Arc<Metrics>,
 }
 
 impl Writer {
@@ -580,7 +610,16 @@ impl Writer {
             is_special = true;
         }
         torc_failpoint::hit("store.after_commit");
-        self.usual = (self.usual * 7 + begin.elapsed()) / 8;
+        let took = begin.elapsed();
+        self.usual = (self.usual * 7 + took) / 8;
+        match &committed {
+            Ok(()) => {
+                self.metrics.commits.observe(took);
+                self.metrics.committed_requests.add(replies.len() as u64);
+                self.metrics.committed(&new_events);
+            }
+            Err(_) => self.metrics.failed_commits.add(1),
+        }
         self.is_quick.store(self.usual < QUICK, Ordering::Relaxed);
         self.publish(&touched, is_special);
         for reply in replies {
@@ -613,11 +652,15 @@ impl Writer {
         for id in touched {
             match self.state.workflows.get(id) {
                 Some(workflow) => published.progress.insert(*id, self.state.progress(workflow)),
-                None => published.progress.remove(id),
+                None => {
+                    published.generation += 1;
+                    published.progress.remove(id)
+                }
             };
         }
         // What was forgotten is known by its rows alone.
-        if self.state.workflows.is_empty() {
+        if self.state.workflows.is_empty() && !published.progress.is_empty() {
+            published.generation += 1;
             published.progress.clear();
         }
         published.epoch += u64::from(is_special);

@@ -14,7 +14,8 @@ fn ends(operation: &Operation) -> bool {
 async fn only_health_and_the_exchange_of_codes_are_open() {
     let open: Vec<String> =
         operations().into_iter().filter(Operation::is_open).map(|o| o.id).collect();
-    assert_eq!(open, ["get_health", "create_ui_session"]);
+    let expected = ["get_health_live", "get_health_ready", "get_health", "create_ui_session"];
+    assert_eq!(open, expected);
 }
 
 /// What a job's token may read, and a runner's as well. Opening a route is a decision: it must be
@@ -30,6 +31,7 @@ const READS: &[&str] = &[
     "get_job",
     "get_job_logs",
     "get_job_why",
+    "get_metrics",
     "get_openapi",
     "get_resource_requirements",
     "get_scheduled_compute_node",
@@ -338,6 +340,36 @@ async fn health_says_more_to_those_who_may_know() {
         (owner["status"].as_str(), owner["active_workflows"].as_i64()),
         (Some("ok"), Some(2))
     );
+}
+
+/// For load balancers: without a token, one word, and a status that says it all.
+#[tokio::test]
+async fn a_server_is_alive_while_it_recovers_and_ready_when_it_serves() {
+    let world = World::new().await;
+    let ask = async |path: &str| {
+        let answer = world.call(Method::GET, path, None, None).await;
+        (answer.status, answer.body["status"].as_str().unwrap().to_owned())
+    };
+    let well = |word: &str| (StatusCode::OK, word.to_owned());
+    let ill = |word: &str| (StatusCode::SERVICE_UNAVAILABLE, word.to_owned());
+    assert_eq!((ask("/health/live").await, ask("/health/ready").await), (well("ok"), well("ok")));
+    world.app.set_open(false);
+    assert_eq!(
+        (ask("/health/live").await, ask("/health/ready").await),
+        (well("ok"), ill("recovering"))
+    );
+    let metrics = world.get("/metrics").await.ok();
+    assert!(metrics.as_str().unwrap().contains("\ntorc_ready 0\n"), "{metrics}");
+    world.app.set_open(true);
+    assert_eq!(ask("/health/ready").await, well("ok"));
+    world.stop.cancel();
+    assert_eq!(
+        (ask("/health/live").await, ask("/health/ready").await),
+        (well("ok"), ill("ending"))
+    );
+    let request = Request::get("/health").header(header::HOST, "127.0.0.1:1");
+    let plain = world.send(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(plain.ok(), json!({"status": "ok"}), "also where load balancers look");
 }
 
 fn with_headers(headers: &[(&str, &str)]) -> Request<Body> {

@@ -71,6 +71,7 @@ pub struct Ids {
 }
 
 pub struct World {
+    pub app: App,
     pub front: Front,
     pub first: Ids,
     pub second: Ids,
@@ -140,6 +141,7 @@ impl World {
         let key = Key::of_server(OWNER, store.database_id());
         let app = App::new(store, reader, OWNER, hosts, stop.clone());
         let mut world = Self {
+            app: app.clone(),
             front: Front::new(app),
             first: Ids::nothing(),
             second: Ids::nothing(),
@@ -255,6 +257,11 @@ impl World {
     }
 }
 
+/// Outside of the base path, for programs that watch the server.
+fn is_at_root(path: &str) -> bool {
+    path == "/metrics" || path.starts_with("/health/")
+}
+
 pub fn request(
     method: Method,
     path: &str,
@@ -263,7 +270,7 @@ pub fn request(
 ) -> Request<Body> {
     let mut request = Request::builder()
         .method(method)
-        .uri(format!("{BASE}{path}"))
+        .uri(if is_at_root(path) { path.to_owned() } else { format!("{BASE}{path}") })
         .header(header::HOST, "127.0.0.1:1");
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
@@ -416,6 +423,7 @@ pub fn operations() -> Vec<Operation> {
                 method: method.to_uppercase().parse().unwrap(),
                 path: path
                     .strip_prefix(BASE)
+                    .or_else(|| is_at_root(path).then_some(path))
                     .unwrap_or_else(|| panic!("{path} is outside"))
                     .to_string(),
                 id: operation["operationId"].as_str().unwrap().to_string(),

@@ -428,7 +428,11 @@ impl Cli {
     pub fn execute(self) -> Result<Exit> {
         crate::output::set_given(&self.given);
         let Global { format, url, token_file, tls_ca, dir, quiet, verbose, no_pager } = self.global;
-        logging::start(quiet, verbose);
+        let log_format = match &self.command {
+            Command::Server(args) => args.log_format(),
+            _ => logging::LogFormat::Text,
+        };
+        logging::start(quiet, verbose, log_format);
         let context = Context {
             output: Output { format, quiet, verbose, has_pager: !no_pager },
             locator: Locator {

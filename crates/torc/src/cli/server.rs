@@ -1,6 +1,7 @@
 //! `torc server`: a server that runs by itself, its backups and its token.
 
 use super::interrupt::Interrupts;
+use super::logging::LogFormat;
 use super::session::{self, Access};
 use super::{Context, block_on};
 use crate::error::{Error, Result};
@@ -69,6 +70,18 @@ struct Run {
     #[arg(long, conflicts_with = "tls_cert")]
     insecure: bool,
 
+    /// How the log on standard error looks: `text`, or `json`, which also tells of every request
+    /// that changes something or is refused
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "TORC_LOG_FORMAT",
+        default_value = "text",
+        value_enum
+    )]
+    #[arg(hide_possible_values = true, hide_default_value = true, hide_env_values = true)]
+    log_format: LogFormat,
+
     /// A further name that clients use for this machine; may be repeated
     #[arg(long, value_name = "NAME")]
     allowed_host: Vec<String>,
@@ -103,6 +116,14 @@ struct Doctor {
 struct Token {}
 
 impl Args {
+    /// How the log is to look.
+    pub fn log_format(&self) -> LogFormat {
+        match &self.command {
+            Command::Run(args) => args.log_format,
+            Command::Backup(_) | Command::Doctor(_) | Command::Token(_) => LogFormat::Text,
+        }
+    }
+
     /// Runs the command.
     pub fn execute(self, context: &Context) -> Result<Exit> {
         match self.command {

@@ -177,6 +177,11 @@ fn server() {
 }
 
 #[test]
+fn monitoring() {
+    check("docs/monitoring.md");
+}
+
+#[test]
 fn cli_reference() {
     check("docs/cli.md");
 }

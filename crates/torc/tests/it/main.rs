@@ -22,6 +22,7 @@ mod handlers;
 mod hostile;
 mod life;
 mod mcp;
+mod metrics;
 mod outcomes;
 mod page;
 mod page_walk;

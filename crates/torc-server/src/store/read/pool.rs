@@ -89,6 +89,11 @@ impl Reader {
         })
     }
 
+    /// The file of the database.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
     /// What is remembered of statuses.
     pub(super) fn rests(&self) -> MutexGuard<'_, Rests> {
         self.inner.rests.lock().unwrap_or_else(PoisonError::into_inner)
