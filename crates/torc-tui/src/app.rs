@@ -24,10 +24,12 @@ use tokio::task::{AbortHandle, JoinHandle};
 use torc_client::Client;
 use torc_model::ids::WorkflowId;
 
-/// Redraws that may follow each other at once: a key, and the answer that it asked for.
-const BURST: f64 = 2.0;
+/// Redraws that may follow each other at once: a key, the answer that it asked for, and the next key.
+const BURST: f64 = 3.0;
 /// One more redraw each time this has passed: with the burst at most ten in any second.
-const REFILL: Duration = Duration::from_millis(125);
+const REFILL: Duration = Duration::from_millis(143);
+/// What a redraw leaves for the next key, which must not wait because a frame of the pulse was drawn.
+const FOR_KEYS: f64 = 1.0;
 /// Pauses between tries to hear the pulse again.
 const PAUSES_MS: [u64; 4] = [200, 500, 1000, 2000];
 /// Bytes of an output that are asked for at once for `$PAGER`.
@@ -173,8 +175,11 @@ struct App {
 impl App {
     fn on_event(&mut self, event: &Event) {
         self.is_changed = true;
-        if matches!(event, Event::Key(_) | Event::Mouse(_)) {
+        if let Event::Key(_) | Event::Mouse(_) = event {
             self.key_at.get_or_insert_with(Instant::now);
+        }
+        if let (Event::Key(key), Some(trace)) = (event, &mut self.trace) {
+            trace.key = format!("{:?}", key.code);
         }
     }
 
@@ -216,6 +221,12 @@ impl App {
                     let mut file = temporary("command", ".sh")?;
                     file.write_all(text.as_bytes())?;
                     self.lend(screen, keyboard, editor(), file.path().to_owned()).await?;
+                }
+                Effect::Suspend => {
+                    keyboard.stop().await;
+                    screen.lend();
+                    suspend().await?;
+                    self.take_back(screen, keyboard)?;
                 }
                 Effect::Quit => return Ok(Flow::Quit),
             }
@@ -306,13 +317,22 @@ impl App {
         });
         // Whether it ended well is between it and the user, who saw it.
         let _ = run.await;
+        self.take_back(screen, keyboard)
+    }
+
+    /// The terminal is ours again. Its size may be another by now, which no signal told us.
+    fn take_back(&self, screen: &mut Screen, keyboard: &mut Keyboard) -> io::Result<()> {
+        screen.take_back()?;
         *keyboard = Keyboard::listen(&self.sender);
-        screen.take_back()
+        let (columns, rows) = screen.size()?;
+        // The loop that reads it is this very one.
+        let _ = self.sender.send(Event::Resize(columns, rows));
+        Ok(())
     }
 
     /// Draws if there is something to draw, and not more often than the budget allows.
     fn draw(&mut self, state: &mut State, screen: &mut Screen) -> io::Result<()> {
-        if !self.is_changed || !self.budget.take() {
+        if !self.is_changed || !self.budget.take(self.reserve()) {
             return Ok(());
         }
         self.is_changed = false;
@@ -327,9 +347,13 @@ impl App {
         Ok(())
     }
 
+    fn reserve(&self) -> f64 {
+        if self.key_at.is_some() { 0.0 } else { FOR_KEYS }
+    }
+
     async fn next_redraw(&self) {
         match self.is_changed {
-            true => tokio::time::sleep(self.budget.wait()).await,
+            true => tokio::time::sleep(self.budget.wait(self.reserve())).await,
             false => std::future::pending().await,
         }
     }
@@ -346,17 +370,18 @@ impl Budget {
         (self.tokens + self.at.elapsed().as_secs_f64() / REFILL.as_secs_f64()).min(BURST)
     }
 
-    fn take(&mut self) -> bool {
+    /// Takes one token, if so many are left then.
+    fn take(&mut self, reserve: f64) -> bool {
         (self.tokens, self.at) = (self.refilled(), Instant::now());
-        if self.tokens < 1.0 {
+        if self.tokens < 1.0 + reserve {
             return false;
         }
         self.tokens -= 1.0;
         true
     }
 
-    fn wait(&self) -> Duration {
-        REFILL.mul_f64((1.0 - self.refilled()).max(0.0)) + Duration::from_millis(1)
+    fn wait(&self, reserve: f64) -> Duration {
+        REFILL.mul_f64((1.0 + reserve - self.refilled()).max(0.0)) + Duration::from_millis(1)
     }
 }
 
@@ -364,18 +389,21 @@ impl Budget {
 struct Trace {
     file: std::fs::File,
     begun: Instant,
+    /// The last key.
+    key: String,
 }
 
 impl Trace {
     fn open(path: PathBuf) -> io::Result<Self> {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { file, begun: Instant::now() })
+        Ok(Self { file, begun: Instant::now(), key: String::new() })
     }
 
     fn line(&mut self, bytes: u64, draw: Duration, from_key: Option<u128>) -> io::Result<()> {
         let key = from_key.map_or_else(|| "-".to_owned(), |us| us.to_string());
         let at = self.begun.elapsed().as_millis();
-        writeln!(self.file, "{at} ms {bytes} bytes {} us draw {key} us key", draw.as_micros())
+        let draw = draw.as_micros();
+        writeln!(self.file, "{at} ms {bytes} bytes {draw} us draw {key} us key {}", self.key)
     }
 }
 
@@ -403,6 +431,21 @@ impl Stop {
             _ = int.recv() => {}
         }
     }
+}
+
+/// Stops the process group with SIGTSTP, as the terminal driver does for Ctrl-Z outside of raw mode,
+/// and returns when the shell has continued it.
+async fn suspend() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    /// The kernel discards SIGTSTP in an orphaned process group, where no shell could continue it:
+    /// then SIGCONT never comes. Another thread may take SIGTSTP, so this one can run on for a
+    /// moment; stopping takes far less than this.
+    const STOPS_WITHIN: Duration = Duration::from_millis(500);
+    let mut continued = signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?;
+    rustix::process::kill_current_process_group(rustix::process::Signal::TSTP)?;
+    // Elapsed means that the process was not stopped, or that it is continued and the timer is over.
+    let _ = tokio::time::timeout(STOPS_WITHIN, continued.recv()).await;
+    Ok(())
 }
 
 /// Waits until this moment of the wall clock; for ever without one.

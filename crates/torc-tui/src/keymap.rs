@@ -168,6 +168,7 @@ pub const EVERYWHERE: &[Key] = &[
     ("q Esc", "back"),
     ("Q Ctrl-C", "quit; the terminal is left as it was"),
     ("Ctrl-L", "draw everything anew"),
+    ("Ctrl-Z", "back to the shell; `fg` returns here"),
 ];
 
 /// The keys of what is on the screen.

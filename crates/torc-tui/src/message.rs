@@ -50,6 +50,8 @@ pub enum Effect {
     Editor(String),
     /// Draw every cell anew.
     Repaint,
+    /// Give the terminal back to the shell until the user says `fg`.
+    Suspend,
     Quit,
 }
 

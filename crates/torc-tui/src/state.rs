@@ -3,6 +3,7 @@
 use crate::compare;
 use crate::format::Counts;
 use crate::message::{JobsWindow, LogOf};
+use crate::text;
 use crate::theme::Theme;
 use crate::timeline::Bars;
 use jiff::tz::TimeZone;
@@ -421,6 +422,8 @@ pub struct LogLine {
     pub offset: i64,
     /// Safe to draw.
     pub text: String,
+    /// Where its colours change; the job chose them.
+    pub paints: Vec<text::Paint>,
 }
 
 /// A part of an output.

@@ -6,7 +6,7 @@ use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
 };
 use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, style};
 use ratatui::Terminal;
@@ -52,9 +52,7 @@ impl Screen {
         }));
         take_over(has_mouse)?;
         let bytes = Rc::new(Cell::new(0));
-        let out = Counted { out: io::stdout(), bytes: bytes.clone() };
-        let terminal = Terminal::new(CrosstermBackend::new(out))?;
-        Ok(Self { terminal, bytes, has_mouse })
+        Ok(Self { terminal: terminal(&bytes)?, bytes, has_mouse })
     }
 
     pub fn size(&self) -> io::Result<(u16, u16)> {
@@ -73,9 +71,12 @@ impl Screen {
         Ok(drawn)
     }
 
-    /// Draws every cell again with the next frame.
+    /// Draws every cell again with the next frame. `Terminal::clear` would ask the terminal for the
+    /// cursor, whose answer the keyboard's task reads: a new one has empty buffers as well.
     pub fn repaint(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        execute!(io::stdout(), Clear(ClearType::All))?;
+        self.terminal = terminal(&self.bytes)?;
+        Ok(())
     }
 
     /// Hands a text to the terminal's clipboard, which may be on another computer (OSC 52).
@@ -100,8 +101,13 @@ impl Screen {
     /// Takes it back.
     pub fn take_back(&mut self) -> io::Result<()> {
         take_over(self.has_mouse)?;
-        self.terminal.clear()
+        self.repaint()
     }
+}
+
+fn terminal(bytes: &Rc<Cell<u64>>) -> io::Result<Terminal<CrosstermBackend<Counted>>> {
+    let out = Counted { out: io::stdout(), bytes: bytes.clone() };
+    Terminal::new(CrosstermBackend::new(out))
 }
 
 impl Drop for Screen {

@@ -56,6 +56,15 @@ impl Theme {
         self.style(tone(status))
     }
 
+    /// What a job made of a part of its output.
+    pub(crate) fn job(self, look: crate::text::Look) -> Style {
+        let style = match look.color.filter(|_| self.color) {
+            Some(color) => Style::new().fg(color),
+            None => Style::new(),
+        };
+        if look.is_bold { style.add_modifier(Modifier::BOLD) } else { style }
+    }
+
     /// The page's sign of a status.
     pub(crate) fn sign(self, status: JobStatus) -> &'static str {
         let (sign, ascii) = match status {

@@ -180,6 +180,9 @@ impl State {
                 if is_open && !lines.is_empty() {
                     let first = lines.remove(0);
                     if let Some(last) = log.lines.last_mut() {
+                        let begin = last.text.len();
+                        let paints = first.paints.iter().map(|(at, look)| (begin + at, *look));
+                        last.paints.extend(paints);
                         last.text.push_str(&first.text);
                     }
                 }
@@ -416,7 +419,8 @@ fn cut(piece: &str, offset: i64) -> Vec<LogLine> {
         .map(|line| {
             let begin = at;
             at += line.len() as i64;
-            LogLine { offset: begin, text: text::output(line) }
+            let (text, paints) = text::colored(line);
+            LogLine { offset: begin, text, paints }
         })
         .collect()
 }

@@ -23,6 +23,7 @@ impl State {
             match key.code {
                 KeyCode::Char('c') => return vec![Effect::Quit],
                 KeyCode::Char('l') => return vec![Effect::Repaint],
+                KeyCode::Char('z') => return vec![Effect::Suspend],
                 _ => {}
             }
         }

@@ -35,6 +35,46 @@ fn control_c_and_capital_q_quit_from_anywhere() {
 }
 
 #[test]
+fn control_z_suspends_from_anywhere() {
+    for keys in ["Ctrl-Z", "2 / x Ctrl-Z", "3 R Ctrl-Z", ": Ctrl-Z", "2 Enter Ctrl-Z"] {
+        let mut world = world();
+        world.press(keys);
+        assert!(world.effects.contains(&Effect::Suspend), "{keys}");
+    }
+}
+
+#[test]
+fn output_goes_to_the_pager_and_the_command_to_the_editor() {
+    let mut world = world();
+    world.press("2 Enter s o");
+    let of = world.state.job.as_ref().unwrap().log_of().unwrap();
+    assert_eq!((of.attempt, of.stream), (2, Stream::Stdout), "what is on the screen");
+    assert!(world.effects.contains(&Effect::Pager(of)), "{:?}", world.effects);
+    world.press("e");
+    let command = &world.state.job.as_ref().unwrap().why.as_ref().unwrap().job.command;
+    let edited = world.effects.iter().any(|e| matches!(e, Effect::Editor(t) if t == command));
+    assert!(edited && !command.is_empty(), "{:?}", world.effects);
+}
+
+#[test]
+fn names_and_commands_are_copied() {
+    let mut world = world();
+    let copied = |world: &mut World, keys: &str| {
+        world.effects.clear();
+        world.press(keys);
+        world.effects.iter().find_map(|effect| match effect {
+            Effect::Copy(text) => Some(text.clone()),
+            _ => None,
+        })
+    };
+    assert_eq!(copied(&mut world, "2 y").as_deref(), Some("train_0.001_1"));
+    assert_eq!(
+        copied(&mut world, "Enter [ s y").as_deref(),
+        Some("torc logs 1 --attempt 1 --stdout")
+    );
+}
+
+#[test]
 fn what_failed_is_proposed_and_a_filter_of_ones_own_is_kept() {
     let mut world = world();
     assert_eq!(world.press("2").state.jobs.filter, "-status:completed");

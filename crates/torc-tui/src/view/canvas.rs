@@ -83,6 +83,13 @@ impl<'a> Canvas<'a> {
         }
     }
 
+    /// Changes the looks of a part of a row.
+    pub fn restyle_part(&mut self, area: Rect, x: usize, y: u16, columns: usize, style: Style) {
+        let x = u16::try_from(x).unwrap_or(u16::MAX).min(area.width);
+        let width = u16::try_from(columns).unwrap_or(u16::MAX).min(area.width - x);
+        self.restyle(Rect { x: area.x + x, width, ..area }, y, style);
+    }
+
     /// A title with a line behind it.
     pub fn title(&mut self, area: Rect, y: u16, said: &str) {
         let (strong, quiet) = (self.style(Tone::Strong), self.style(Tone::Quiet));
@@ -228,13 +235,25 @@ pub fn layout(columns: &[Column], width: u16) -> Vec<(usize, u16, u16)> {
         let Some(worst) = kept.iter().copied().max_by_key(|at| columns[*at].rank) else { break };
         kept.retain(|at| *at != worst);
     }
+    // What is left is shared out evenly among the columns that grow, cell by cell.
     let mut spare = width.saturating_sub(needed(&kept));
+    let mut more = vec![0; columns.len()];
+    while spare > 0 {
+        let before = spare;
+        for at in &kept {
+            if spare > 0 && more[*at] < columns[*at].grows {
+                more[*at] += 1;
+                spare -= 1;
+            }
+        }
+        if spare == before {
+            break;
+        }
+    }
     let mut x = 0;
     kept.into_iter()
         .map(|at| {
-            let more = spare.min(columns[at].grows);
-            spare -= more;
-            let (begin, own) = (x, (columns[at].width + more).min(width));
+            let (begin, own) = (x, (columns[at].width + more[at]).min(width));
             x += own + GAP;
             (at, begin, own)
         })

@@ -224,12 +224,24 @@ fn log(state: &State, place: &JobPlace, canvas: &mut Canvas<'_>, area: Rect) {
     let marked = log.marked.and_then(|at| log.lines.iter().rposition(|line| line.offset <= at));
     let last_top = log.lines.len().saturating_sub(rows);
     let first = if log.follows && !log.wrap { last_top } else { log.top.min(log.lines.len() - 1) };
-    let mut out: Vec<(usize, String)> = Vec::new();
-    let pieces = |at: usize| -> Vec<(usize, String)> {
+    // The number of a line, where in it a row begins, and what the row says.
+    let mut out: Vec<(usize, usize, &str)> = Vec::new();
+    let pieces = |at: usize| -> Vec<(usize, usize, &str)> {
         let said = &log.lines[at].text;
         match log.wrap {
-            true => text::chop(said, width).into_iter().map(|p| (at, p.to_owned())).collect(),
-            false => vec![(at, text::skip(said, log.left).to_owned())],
+            true => {
+                let begins = |begin: &mut usize, part: &'_ str| {
+                    *begin += part.len();
+                    Some(*begin - part.len())
+                };
+                let parts = text::chop(said, width);
+                let begins: Vec<usize> = parts.iter().copied().scan(0, begins).collect();
+                begins.into_iter().zip(parts).map(|(begin, part)| (at, begin, part)).collect()
+            }
+            false => {
+                let part = text::skip(said, log.left);
+                vec![(at, said.len() - part.len(), part)]
+            }
         }
     };
     if log.follows && log.wrap {
@@ -252,8 +264,9 @@ fn log(state: &State, place: &JobPlace, canvas: &mut Canvas<'_>, area: Rect) {
         }
     }
     let searched = log.search.as_ref().filter(|search| !search.is_regex);
-    for (y, (at, said)) in out.iter().take(rows).enumerate() {
+    for (y, (at, begin, said)) in out.iter().take(rows).enumerate() {
         canvas.line(area, y as u16, said, Tone::Plain);
+        paint(canvas, area, y as u16, &log.lines[*at].paints, *begin, said);
         if marked == Some(*at) {
             canvas.restyle(area, y as u16, canvas.style(Tone::Picked));
         } else if let Some(search) = searched
@@ -261,6 +274,29 @@ fn log(state: &State, place: &JobPlace, canvas: &mut Canvas<'_>, area: Rect) {
         {
             canvas.restyle(area, y as u16, canvas.style(Tone::Warn));
         }
+    }
+}
+
+/// Gives a row the colours that the job chose; the row is the part of its line from `begin` on.
+fn paint(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    y: u16,
+    paints: &[text::Paint],
+    begin: usize,
+    said: &str,
+) {
+    for (number, (from, look)) in paints.iter().enumerate() {
+        let until = paints.get(number + 1).map_or(usize::MAX, |(at, _)| *at);
+        let inside = |at: usize| at.saturating_sub(begin).min(said.len());
+        let (Some(before), Some(part)) =
+            (said.get(..inside(*from)), said.get(inside(*from)..inside(until)))
+        else {
+            continue;
+        };
+        let (x, columns) = (text::width(before), text::width(part));
+        let style = canvas.theme.job(*look);
+        canvas.restyle_part(area, x, y, columns, style);
     }
 }
 

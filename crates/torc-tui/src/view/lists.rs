@@ -20,7 +20,7 @@ const fn right(title: &'static str, width: u16, rank: u8) -> Column {
 }
 
 const RUNNERS: [Column; 8] = [
-    left("Host", 14, 0, 30),
+    left("Host", 14, 0, 16),
     left("State", 16, 1, 0),
     right("Running", 7, 2),
     right("CPUs", 5, 3),
@@ -239,14 +239,32 @@ fn event_cells(state: &State, canvas: &Canvas<'_>, event: &EventView) -> Vec<Cel
 /// The fields of an event that say something, in one line.
 fn details(data: &serde_json::Value) -> String {
     let Some(fields) = data.as_object() else { return String::new() };
-    let said = fields.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| {
-        let value = match value {
-            serde_json::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        format!("{} {value}", key.replace('_', " "))
-    });
+    let said = fields.iter().filter_map(|(key, value)| detail(key, value));
     said.collect::<Vec<_>>().join(", ")
+}
+
+/// `exit code 4`, `completed 12, failed 3`; nothing for what has no value.
+fn detail(key: &str, value: &serde_json::Value) -> Option<String> {
+    use serde_json::Value;
+    let word = match key {
+        "return_code" => "exit code".to_owned(),
+        // Attempts, runs and runners are called by their numbers.
+        other => other.strip_suffix("_id").unwrap_or(other).replace('_', " "),
+    };
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(format!("{word} {text}")),
+        Value::Object(counts) => {
+            let is_some = |value: &Value| value.as_i64() != Some(0);
+            let parts: Vec<String> = counts
+                .iter()
+                .filter(|(_, value)| is_some(value))
+                .filter_map(|(key, value)| detail(key, value))
+                .collect();
+            (!parts.is_empty()).then(|| parts.join(", "))
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => Some(format!("{word} {value}")),
+    }
 }
 
 const WORKFLOWS: [Column; 8] = [

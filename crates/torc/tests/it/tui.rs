@@ -188,8 +188,10 @@ fn from_a_failure_to_its_recovery_with_keys_alone() {
     terminal.press(&["/", "C-u"]);
     terminal.write("train_3");
     terminal.press(&["Enter"]);
+    // Rows of the filter before are not for acting, so the count tells when the answer is here.
     terminal.wait("the row", |shown| {
-        shown.lines().any(|l| l.contains("train_3 ") && l.contains("completed"))
+        shown.contains(" 1 job\n")
+            && shown.lines().any(|l| l.contains("train_3 ") && l.contains("completed"))
     });
     terminal.press(&["Enter"]);
     terminal.wait_for("attempt 2 of 2");
@@ -231,6 +233,109 @@ fn the_terminal_is_left_as_it_was_by_control_c_and_by_a_panic() {
     let shown = terminal.wait_for("after");
     assert!(shown.contains("asked for by a test") && !shown.contains("7 Workflows"), "{shown}");
     assert!(!shown.contains("-icanon") && !shown.contains("-echo"), "{shown}");
+}
+
+#[test]
+fn control_z_gives_the_terminal_to_the_shell_and_fg_brings_the_screens_back() {
+    let Some(tmux) = tmux() else { return };
+    let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
+    test.run().expect(0);
+    // Job control, as in a shell that a person uses.
+    let script = format!("set -m; echo before; torc tui latest; {LEFT}; read -r _; fg; {LEFT}");
+    let terminal = Terminal::open(tmux, &test, (80, 24), &script);
+    terminal.wait_for("every job succeeded");
+    terminal.press(&["C-z"]);
+    let stopped = terminal
+        .wait("the shell", |shown| shown.contains("left with 148") && shown.contains("\necho"));
+    assert!(stopped.contains("before") && !stopped.contains("7 Workflows"), "{stopped}");
+    assert!(!stopped.contains("-icanon") && !stopped.contains("-echo"), "{stopped}");
+    // Meanwhile the terminal gets another size.
+    terminal.call(&["resize-window", "-x", "100", "-y", "30"]);
+    terminal.press(&["Enter"]);
+    terminal.wait_for("every job succeeded");
+    terminal.press(&["2"]);
+    let shown = terminal.wait("the table", |shown| shown.contains("Memory / asked"));
+    assert_eq!(shown.trim_end().lines().count(), 30, "the whole height is used:\n{shown}");
+    terminal.press(&["Q"]);
+    let shown = terminal.wait_for("left with 0");
+    assert!(!shown.contains("7 Workflows"), "{shown}");
+}
+
+#[test]
+fn pager_editor_clipboard_and_colours_work_in_a_real_terminal() {
+    let Some(tmux) = tmux() else { return };
+    let spec = r#"
+name: w
+jobs:
+  - {name: a, command: "echo plain; printf '\\033[31mred\\033[0m \\033[8mhidden\\033[0m \\033[41mloud\\033[2J\\n'; # what it runs"}
+"#;
+    let test = Test::new()
+        .spec(spec)
+        .file("pager.sh", "cp \"$1\" paged; echo the pager has it; read -r _\n")
+        .file("editor.sh", "cp \"$1\" edited; echo the editor has it; read -r _\n");
+    test.run().expect(0);
+    let script =
+        "export PAGER='sh pager.sh' VISUAL= EDITOR='sh editor.sh' NO_COLOR=; torc tui latest";
+    let terminal = Terminal::open(tmux, &test, (100, 30), script);
+    // tmux takes OSC 52 and keeps it in a buffer that can be read.
+    terminal.call(&["set-option", "-s", "set-clipboard", "on"]);
+    terminal.wait_for("every job succeeded");
+    terminal.press(&["2", "/", "C-u"]);
+    terminal.write("name:a");
+    terminal.press(&["Enter"]);
+    terminal.wait("the row", |shown| {
+        shown.contains(" 1 job\n") && shown.lines().any(|line| line.trim_start().starts_with("a  "))
+    });
+    terminal.press(&["y"]);
+    terminal.wait_for("copied the name");
+    assert_eq!(terminal.call(&["show-buffer"]), "a");
+
+    terminal.press(&["l"]);
+    terminal.wait_for("red hidden loud");
+    let cells = terminal.call(&["capture-pane", "-p", "-e"]);
+    let line = cells.lines().find(|line| line.contains("hidden")).expect("the line");
+    // Red is shown; conceal and the background are not.
+    assert!(line.contains("\u{1b}[38;5;1mred\u{1b}[39m hidden loud"), "{line:?}");
+    terminal.press(&["y"]);
+    terminal.wait_for("copied `torc logs");
+    assert_eq!(terminal.call(&["show-buffer"]), "torc logs 1 --attempt 1 --stdout");
+
+    for (key, said) in [("o", "the pager has it"), ("e", "the editor has it")] {
+        terminal.press(&[key]);
+        let shown = terminal.wait_for(said);
+        assert!(!shown.contains("red hidden"), "the screen is lent:\n{shown}");
+        terminal.press(&["Enter"]);
+        terminal.wait_for("red hidden loud");
+    }
+    assert!(test.read("paged").starts_with("plain\n\u{1b}[31mred"), "the bytes as they are");
+    assert!(test.read("edited").contains("# what it runs"), "{}", test.read("edited"));
+    terminal.press(&["Q"]);
+}
+
+#[test]
+fn a_live_line_leaves_nothing_behind_when_the_terminal_becomes_narrower() {
+    let Some(tmux) = tmux() else { return };
+    let test = Test::new().spec(
+        "name: w\njobs:\n  - {name: a_job_with_a_name, command: 'read -r _ < gate'}\n  - {name: b, command: 'true', depends_on: [a_job_with_a_name]}\n",
+    );
+    let gate = test.gate("gate");
+    let script = format!("echo before; torc run workflow.yaml; {LEFT}");
+    let terminal = Terminal::open(tmux, &test, (120, 20), &script);
+    terminal.wait_for("1 running: a_job_with_a_name");
+    for width in ["60", "30", "100", "45", "20"] {
+        terminal.call(&["resize-window", "-x", width, "-y", "20"]);
+        let columns: usize = width.parse().unwrap();
+        terminal.wait("the line at its new width", |shown| {
+            let lines: Vec<&str> = shown.lines().filter(|line| line.contains("0/2")).collect();
+            lines.len() == 1 && lines[0].chars().count() <= columns
+        });
+        // A terminal that breaks lines anew moves the upper ones out of sight, but keeps them.
+        let all = terminal.call(&["capture-pane", "-p", "-S", "-"]);
+        assert!(all.contains("before") && all.contains("created workflow"), "{all}");
+    }
+    gate.open();
+    let shown = terminal.wait_for("left with 0");
+    assert!(!shown.contains("0/2"), "{shown}");
 }
 
 #[test]
