@@ -30,7 +30,11 @@ pub fn silence(is_silent: bool) {
 }
 
 fn writer() -> Box<dyn Write> {
-    if IS_SILENT.load(Ordering::Relaxed) { Box::new(io::sink()) } else { Box::new(io::stderr()) }
+    if IS_SILENT.load(Ordering::Relaxed) {
+        return Box::new(io::sink());
+    }
+    crate::output::live_line::make_room();
+    Box::new(io::stderr())
 }
 
 /// Errors only with `-q`, warnings by default and with `-v`, which is about jobs; the inside of the

@@ -6,6 +6,7 @@ pub mod csv;
 pub mod escape;
 pub mod human;
 pub mod live;
+pub mod live_line;
 mod pager;
 pub mod progress;
 pub mod raw;

@@ -4,18 +4,16 @@
 //! ask.
 
 use super::live::{self, Live};
+use super::live_line::LiveLine;
 use super::{Output, human};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use torc_model::api::StatusView;
 use torc_model::status::JobStatus;
 
 /// Cells of the bar in cards.
 const BAR: usize = 30;
-/// The elapsed time moves on although nothing happens.
-const TICK: Duration = Duration::from_millis(200);
 /// Plain lines report such steps, in percent.
 const STEP: i64 = 10;
 
@@ -31,7 +29,7 @@ pub struct Progress {
 enum View {
     /// A live line on a terminal.
     Bar {
-        bar: ProgressBar,
+        line: LiveLine,
         /// Read by the thread that draws.
         live: Arc<Mutex<Live>>,
     },
@@ -113,15 +111,15 @@ impl Progress {
     /// Takes the live line away while something else is written.
     pub fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
         match &self.view {
-            View::Bar { bar, .. } => bar.suspend(write),
+            View::Bar { line, .. } => line.suspend(write),
             View::Lines { .. } | View::Silent => write(),
         }
     }
 
     /// Takes the live display away.
     pub fn end(&self) {
-        if let View::Bar { bar, .. } = &self.view {
-            bar.finish_and_clear();
+        if let View::Bar { line, .. } = &self.view {
+            line.end();
         }
     }
 
@@ -145,20 +143,12 @@ fn is_live_terminal() -> bool {
 
 fn live_view() -> View {
     let live = Arc::new(Mutex::new(Live::default()));
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let drawn = live.clone();
-    let draw = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+    let line = LiveLine::begin(move |elapsed, width| {
         let live = drawn.lock().unwrap_or_else(PoisonError::into_inner);
-        let width = usize::from(console::Term::stderr().size().1);
-        // The spinner and its blank stand before the line. A failed write draws nothing.
-        let _ = out.write_str(&live::line(&live, state.elapsed(), width.saturating_sub(2)));
-    };
-    let style = ProgressStyle::with_template("{spinner} {live}")
-        .unwrap_or_else(|_| ProgressStyle::default_spinner())
-        .with_key("live", draw);
-    bar.set_style(style);
-    bar.enable_steady_tick(TICK);
-    View::Bar { bar, live }
+        live::line(&live, elapsed, width)
+    });
+    View::Bar { line, live }
 }
 
 fn running_and_failed(status: &StatusView) -> String {
