@@ -19,7 +19,7 @@ use std::time::Duration;
 use torc_model::api::{
     AttemptPacket, AttemptRef, BASE_PATH, CompletionReport, Evidence, ScriptResult, TOLD_TO_STOP,
 };
-use torc_model::ids::{RunnerId, WorkflowId};
+use torc_model::ids::{JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Execution, OnScriptFailure, Shell, Stdio, StdioMode, list_variable};
 use torc_model::status::{Cause, EndDetail, EvidenceSource};
 use torc_model::token::Grant;
@@ -83,10 +83,20 @@ impl Context {
 
     /// A file of this attempt beside its logs.
     pub fn log_path(&self, packet: &AttemptPacket, ending: &str) -> PathBuf {
-        let (job, run, attempt) = (packet.job_id, packet.run_id, packet.attempt_id);
-        self.output_dir
-            .join(format!("job_stdio/job_wf{}_j{job}_r{run}_a{attempt}{ending}", self.workflow_id))
+        let attempt = (packet.job_id, packet.run_id, packet.attempt_id);
+        log_path(&self.output_dir, self.workflow_id, attempt, ending)
     }
+}
+
+/// Where a runner with this output directory keeps a log of an attempt: `(job, run, attempt)`.
+/// `ending` is `.o`, `.e`, or `.log` for both streams in one file.
+pub fn log_path(
+    output_dir: &Path,
+    workflow: WorkflowId,
+    (job, run, attempt): (JobId, i64, i64),
+    ending: &str,
+) -> PathBuf {
+    output_dir.join(format!("job_stdio/job_wf{workflow}_j{job}_r{run}_a{attempt}{ending}"))
 }
 
 /// An attempt that is being executed.

@@ -56,6 +56,7 @@ mod token_files;
 pub(crate) use torc_fence::procfs;
 
 pub use allocation::{Inside, run as run_inside};
+pub use attempt::log_path;
 pub use config::{Config, LeaveReason, Prefetch, RunnerEvent, Shutdown, Summary};
 pub use error::Error;
 pub use machine::detect as detect_capacity;

@@ -3,6 +3,7 @@
 
 use super::interrupt::Interrupts;
 use super::job_output::{self, JobOutput};
+use super::job_stream::Place;
 use super::recap::{self, Failure, Recap};
 use super::run::title;
 use super::runner_options::RunnerOptions;
@@ -85,11 +86,13 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let mut config = options.config(&client, &workflow)?;
     config.events = Some(events);
     config.force = force;
-    let capacity = config.capacity.clone();
+    let (capacity, output_dir) = (config.capacity.clone(), config.output_dir.clone());
     let progress = Progress::begin(context.output, &status);
     let mut display = Display::new(context, client.clone(), &workflow, progress);
     if let Some(style) = show {
-        display.job_output = Some(JobOutput::new(&client, workflow.id, style).await?);
+        let (output_dir, run) = (output_dir.clone(), status.run_id);
+        let place = Place { output_dir, workflow: workflow.id, run };
+        display.job_output = Some(JobOutput::new(&client, place, style).await?);
     }
     let mut running = std::pin::pin!(Runner::new(config).run(shutdown));
     let mut batch = Vec::with_capacity(BATCH);
@@ -118,6 +121,7 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
             () = display.refresh_due() => display.refresh().await,
             () = due(display.lost.as_ref().map(|(at, _)| *at)) => display.tell_lost(),
             () = display.silence() => display.tell_what_waits().await,
+            () = display.output_grew() => display.show_growth()?,
             () = interrupts.next() => display.on_interrupt(&stop),
         }
     };
@@ -394,7 +398,7 @@ impl Display {
                     }
                 }
                 if let Some(shown) = &mut self.job_output {
-                    shown.on_end(attempt, job_id);
+                    shown.on_end(&self.progress, attempt, job_id)?;
                 }
             }
             RunnerEvent::Judged { attempt, outcome, job_status, .. } => {
@@ -453,6 +457,9 @@ impl Display {
         if self.is_verbose {
             self.progress.tell(format_args!("started: {}", named(&name, job, number)));
         }
+        if let Some(shown) = &mut self.job_output {
+            shown.on_start(attempt, job, number, &name);
+        }
         if self.progress.is_live() {
             self.active.insert(attempt, (name, std::time::Instant::now()));
         }
@@ -507,6 +514,21 @@ impl Display {
     /// Waits until the counts should be asked for again; for ever when nothing happened.
     async fn refresh_due(&self) {
         due(self.stale_at).await;
+    }
+
+    /// Waits until a job whose output is shown while it runs has printed something.
+    async fn output_grew(&self) {
+        match &self.job_output {
+            Some(shown) => shown.grew().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn show_growth(&mut self) -> Result<()> {
+        match &mut self.job_output {
+            Some(shown) => shown.show_growth(&self.progress),
+            None => Ok(()),
+        }
     }
 
     /// Waits until it is time to say what the jobs wait for; for ever once that has been said.

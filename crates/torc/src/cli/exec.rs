@@ -25,7 +25,7 @@ Examples:
   torc exec -C commands.txt --show-output --tag    what they print, with the job before each line
   torc exec --direct --scope limit:gpu -- ./try.sh    once, in the place of the next job; not a job itself
 
-What a single command prints is shown when it has ended; with several, `--show-output` shows it job by job.
+What a single command prints is shown as it prints it; with several, `--show-output` shows it job by job as they end.
 
 Values of --param: a range (`1:10`, `0:1:0.25`), a list (`a,b,c` or a JSON array), or @FILE with one value per line.")]
 pub struct Args {
@@ -62,7 +62,8 @@ pub struct Args {
     #[arg(long, requires = "direct", default_value = "10m", hide_default_value = true, value_parser = Runtime::parse)]
     ttl: Runtime,
 
-    /// Show what each job printed, when it has ended; without it, only for a single command
+    /// Show what each job printed, when it has ended. A single command is shown without it, line by
+    /// line as it prints
     #[arg(long, conflicts_with_all = ["direct", "detach"])]
     show_output: bool,
 
@@ -121,12 +122,11 @@ impl Args {
                 false => Ok(None),
             };
         }
-        let is_single = spec["jobs"].as_array().is_some_and(|jobs| jobs.len() == 1)
-            && self.param.is_empty()
-            && !self.hide_output
-            && !self.options.detach;
-        let style = Style { tag: self.tag, keep_order: self.keep_order };
-        Ok((is_asked || is_single).then_some(style))
+        let is_single =
+            spec["jobs"].as_array().is_some_and(|jobs| jobs.len() == 1) && self.param.is_empty();
+        let is_shown = is_single && !self.hide_output && !self.options.detach;
+        let style = Style { tag: self.tag, keep_order: self.keep_order, is_live: is_single };
+        Ok((is_asked || is_shown).then_some(style))
     }
 
     /// The commands as a spec.

@@ -26,6 +26,7 @@ mod interrupt;
 mod items;
 mod job_output;
 mod job_steps;
+mod job_stream;
 mod jobs;
 mod jobs_add;
 mod knowledge;
@@ -126,7 +127,7 @@ Look:
   ui                Open the page: see every workflow, and act on its jobs
   report            Write a workflow as one HTML file that needs no server
   export            Write a workflow for other programs
-  reports           Sum up failures, and what jobs used against what they asked for
+  reports           Sum up failures, and resource usage compared with what was requested
   plot              Plot resource usage over time
 
 Change:
@@ -405,7 +406,7 @@ impl Locator {
 impl Cli {
     /// Reads the arguments. Ends the program if they are wrong, or if they only ask for help.
     pub fn read(arguments: Vec<std::ffi::OsString>) -> Self {
-        Self::try_read(&arguments)
+        numbers::read(&arguments, Self::try_read)
             .unwrap_or_else(|error| numbers::explain(error, &arguments).exit())
     }
 

@@ -72,6 +72,45 @@ fn ctrl_c_ends_with_130() {
 }
 
 #[test]
+fn exec_shows_each_line_of_a_single_command_when_it_is_printed() {
+    let test = Test::new();
+    for options in [&[][..], &["--show-output"], &["--tag"]] {
+        let gates = [test.gate("first"), test.gate("second")];
+        let command = "echo one; echo warned >&2; read -r _ < first; printf 'two\\nhalf a '; \
+                       read -r _ < second; printf line";
+        let call = [&["exec"], options, &["-c", command]].concat();
+        let mut run = test.torc(call).spawn();
+        // It waits for the gate after the first line, and for the next one after the second.
+        run.wait_for_stdout("one");
+        run.wait_for_stderr("warned");
+        gates[0].open();
+        run.wait_for_stdout("two");
+        gates[1].open();
+        let done = run.wait().expect(0);
+        let expected = match options {
+            ["--tag"] => "job1\tone\njob1\ttwo\njob1\thalf a line\n",
+            _ => "one\ntwo\nhalf a line\n",
+        };
+        assert_eq!(done.stdout, expected, "{options:?}");
+        assert_eq!(done.stderr.matches("warned").count(), 1, "{}", done.stderr);
+        std::fs::remove_file(test.path("first")).unwrap();
+        std::fs::remove_file(test.path("second")).unwrap();
+    }
+}
+
+#[test]
+fn exec_shows_every_byte_of_a_command_that_prints_much() {
+    let test = Test::new();
+    let run = test.torc(["exec", "-c", "seq 1 200000; yes x | head -c 300000 | tr -d '\\n'"]);
+    let run = run.success();
+    let mut expected: String = (1..=200_000).map(|n| format!("{n}\n")).collect();
+    expected += &"x".repeat(150_000);
+    expected += "\n";
+    assert_eq!(run.stdout.len(), expected.len());
+    assert!(run.stdout == expected);
+}
+
+#[test]
 fn exec_shows_what_commands_print() {
     let test = Test::new();
     let one = test.torc(["exec", "--", "echo", "hello"]).success();
