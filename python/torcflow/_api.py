@@ -223,7 +223,7 @@ class Client(ClientBase):
         """One reservation, with what still runs in its scope."""
         return cast('types.ReservationView', self._connection.request("GET", f"/reservations/{_quote(id)}", {"until_running": until_running, "wait_seconds": wait_seconds}))
 
-    def release_reservation(self, id: int, body: types.ReservationToken) -> types.ReservationView:
+    def release_reservation(self, id: int, body: types.ReleaseReservation) -> types.ReservationView:
         """Ends a reservation; claims that waited for it look again."""
         return cast('types.ReservationView', self._connection.request("POST", f"/reservations/{_quote(id)}/release", body=body, has_body=True))
 

@@ -955,6 +955,8 @@ class ReinitializeRequest(TypedDict):
     force: NotRequired[bool]
     run_id: NotRequired[int | None]
     spec: NotRequired[Any]
+class ReleaseReservation(TypedDict):
+    token: NotRequired[str | None]
 class ReportResult(TypedDict):
     id: AttemptId
     job_status: NotRequired[JobStatus | None]

@@ -144,7 +144,7 @@ pub struct NewAttempt {
 }
 
 /// What the server's own diagnosis of a failure asks for. It counts where no rule of the user
-/// speaks of the failure.
+/// matches the failure.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Judged {
     /// Another attempt.

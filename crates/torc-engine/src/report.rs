@@ -432,7 +432,7 @@ impl Workflow {
         Decision { event, outcome: Some(outcome), rule: None, text, next: None }
     }
 
-    /// A rule speaks of the failure: is there a retry left?
+    /// A rule matches the failure: is there a retry left?
     #[expect(
         clippy::too_many_arguments,
         reason = "one call site; the parts belong to the decision"

@@ -168,18 +168,18 @@ impl Reservations {
         ttl_ms: i64,
         clocks: Clocks,
     ) -> Result<ReservationChange, Refused> {
-        let scope = self.held(id, token_hash, clocks.uptime)?;
+        let scope = self.held(id, Some(token_hash), clocks.uptime)?;
         if let Some(reservation) = self.active.get_mut(&scope) {
             reservation.until = clocks.uptime + ttl_ms;
         }
         Ok(ReservationChange::Renewed { id, expires: clocks.now + ttl_ms })
     }
 
-    /// Ends a reservation by its token.
+    /// Ends a reservation by its token; without one for any holder.
     pub fn release(
         &mut self,
         id: i64,
-        token_hash: &str,
+        token_hash: Option<&str>,
         clocks: Clocks,
     ) -> Result<ReservationChange, Refused> {
         let scope = self.held(id, token_hash, clocks.uptime)?;
@@ -187,13 +187,15 @@ impl Reservations {
         Ok(ReservationChange::Ended { id, status: ReservationStatus::Released, at: clocks.now })
     }
 
-    /// The scope of an active reservation, for the holder of its token.
-    fn held(&self, id: i64, token_hash: &str, uptime: i64) -> Result<Scope, Refused> {
+    /// The scope of an active reservation, for the holder of its token; without a token for all.
+    fn held(&self, id: i64, token_hash: Option<&str>, uptime: i64) -> Result<Scope, Refused> {
         match self.active.iter().find(|(_, r)| r.id == id) {
-            Some((_, r)) if r.token_hash != token_hash => Err(Refused::new(
-                ErrorCode::WrongToken,
-                format!("the token is not that of reservation {id}"),
-            )),
+            Some((_, r)) if token_hash.is_some_and(|hash| hash != r.token_hash) => {
+                Err(Refused::new(
+                    ErrorCode::WrongToken,
+                    format!("the token is not that of reservation {id}"),
+                ))
+            }
             Some((scope, r)) if r.until > uptime => Ok(scope.clone()),
             Some(_) | None => Err(Refused::new(
                 ErrorCode::ReservationEnded,
@@ -261,8 +263,8 @@ mod tests {
         assert!(matches!(begun[..], [ReservationChange::Began { id: 1, expires: 1_000_500, .. }]));
         let other = all.begin(Scope::All, ("bob", "i".into()), 500, at(499));
         assert_eq!(code(other), Some(ErrorCode::Reserved));
-        assert_eq!(code(all.release(1, "i", at(1))), Some(ErrorCode::WrongToken));
-        assert_eq!(code(all.release(2, "h", at(1))), Some(ErrorCode::ReservationEnded));
+        assert_eq!(code(all.release(1, Some("i"), at(1))), Some(ErrorCode::WrongToken));
+        assert_eq!(code(all.release(2, Some("h"), at(1))), Some(ErrorCode::ReservationEnded));
         assert!(
             all.pausing(WorkflowId(7), 499).is_some() && all.pausing(WorkflowId(7), 500).is_none()
         );
@@ -278,7 +280,7 @@ mod tests {
                 ReservationChange::Began { id: 2, .. }
             ]
         ));
-        assert!(all.release(2, "i", at(901)).is_ok());
+        assert!(all.release(2, Some("i"), at(901)).is_ok());
         assert_eq!(all.due(901, true), []);
     }
 

@@ -41,7 +41,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Asked => f.write_str("asked for"),
-            Self::Ended(status) => write!(f, "it is {status}"),
+            Self::Ended(status) => write!(f, "it {}", status.clause()),
             Self::Changed(what) => f.write_str(what),
             Self::Upstream(_) => f.write_str("a job it depends on runs again"),
         }

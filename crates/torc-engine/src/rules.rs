@@ -1,4 +1,4 @@
-//! Failure handlers: which rule speaks of a failure, and whether it still has a retry to give.
+//! Failure handlers: which rule matches a failure, and whether it still has a retry to give.
 
 use regex::{Regex, RegexBuilder};
 use std::fmt;
@@ -80,7 +80,7 @@ impl CompiledHandler {
         Ok(Self { name: name.to_owned(), rules })
     }
 
-    /// The rule that speaks of this failure. One that names it precisely wins over a catch-all,
+    /// The rule that matches this failure. One that names it precisely wins over a catch-all,
     /// whatever the order; among equals the first.
     pub fn verdict(&self, failure: &Failure<'_>) -> Verdict<'_> {
         let precise = self.rules.iter().position(|r| r.is_precise() && r.matches(failure));

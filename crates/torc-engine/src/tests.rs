@@ -544,7 +544,7 @@ fn added_jobs_depend_on_present_and_on_new_ones() {
     let added = vec![new_job(3, &[0]), new_job(4, &[1]), new_job(5, &[2, 3])];
     assert_eq!(world.workflow.add_jobs(added, 1), Ok(2..5));
     assert_eq!(statuses(&world), [Completed, Ready, Ready, Blocked, Blocked]);
-    assert_eq!(world.workflow.run, 1, "the run goes on");
+    assert_eq!(world.workflow.run, 1, "the run continues");
     world.check();
     world.drain();
     // To what is over, new jobs are the next run; what is done stays done.
@@ -651,7 +651,7 @@ fn an_attempt_that_runs_is_not_retried() {
         let refused = world.workflow.retry(0, 1, 3, 5).expect_err("its process lives");
         assert_eq!(refused.code, ErrorCode::WrongStatus);
         assert!(refused.hint.is_some_and(|hint| hint.contains("torc jobs cancel")));
-        assert!(world.workflow.jobs[0].held.is_some(), "it goes on");
+        assert!(world.workflow.jobs[0].held.is_some(), "it continues");
     }
     world.end(0, Some(Cause::Exit), 1);
     world.workflow.retry(0, 1, 3, 6).expect("it ended badly");

@@ -3,7 +3,7 @@
 //! Two sets of tools. *Unattended*: what an agent gets that works by itself, namely reading
 //! failures that wait for a verdict and giving one. *Attended*: what a person's assistant gets, who
 //! asks before it changes anything. Whatever a job wrote is data here: no tool runs a program or
-//! opens a file that a caller or a job names, or speaks of a workflow the server was not bound to.
+//! opens a file that a caller or a job names, or shows a workflow that the server was not bound to.
 //!
 //! The tools know nothing of the SDK: [`Tool`] is ours, `server.rs` is the only place that speaks
 //! its language.

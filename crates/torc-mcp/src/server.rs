@@ -18,7 +18,7 @@ use torc_model::recovery::untrusted;
 pub struct Settings {
     /// Which tools it offers.
     pub toolset: Toolset,
-    /// The only workflow it speaks of.
+    /// The only workflow that it shows.
     pub workflow: Option<WorkflowId>,
     /// The agent's name, for the record.
     pub agent: String,

@@ -497,7 +497,7 @@ pub struct FailureHandler {
     pub rules: Vec<Rule>,
 }
 
-/// Which failures it speaks of, and what follows. Stored as JSON exactly as users write it.
+/// Which failures it matches, and what follows. Stored as JSON exactly as users write it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {

@@ -97,6 +97,23 @@ impl JobStatus {
         usize::try_from(code).ok().and_then(|i| Self::ALL.get(i).copied())
     }
 
+    /// What happened to a job, as a sentence continues after its name: `failed`, `was canceled`.
+    pub const fn clause(self) -> &'static str {
+        match self {
+            Self::Uninitialized => "has not been started",
+            Self::Blocked => "waits for other jobs",
+            Self::Ready => "is ready",
+            Self::Pending => "is being started",
+            Self::Running => "is running",
+            Self::Completed => "succeeded",
+            Self::Failed => "failed",
+            Self::Canceled => "was canceled",
+            Self::Terminated => "was stopped at a limit",
+            Self::Disabled => "is disabled",
+            Self::PendingFailed => "failed and waits for a verdict",
+        }
+    }
+
     /// A workflow is complete when every job is in such a status.
     pub const fn is_final(self) -> bool {
         matches!(

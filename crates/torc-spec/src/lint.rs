@@ -110,7 +110,9 @@ impl Lint<'_> {
             let used: HashSet<&str> = template::names(&text).collect();
             for variable in variables.iter().filter(|variable| !used.contains(&*variable.key)) {
                 let message = format!("variable `{}` is never used", variable.key);
-                self.say(&At::top("variables").key(&variable.key), Diagnostic::warning(message));
+                let path = At::top("variables").key(&variable.key).path().to_string();
+                let place = spec.place_at(variable.key_span, path);
+                self.found.push(Diagnostic::warning(message).at(place));
             }
         }
     }
@@ -221,7 +223,7 @@ impl Lint<'_> {
                 if missing.len() == 1 { "it" } else { "them" },
                 list(&missing)
             );
-            let help = "jobs that read it will fail; paths start from the directory where the workflow is run";
+            let help = "jobs that read what is missing may fail; paths start from the directory where the workflow is run";
             self.found.push(Diagnostic::warning(message).help(help));
         }
     }

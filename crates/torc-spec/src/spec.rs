@@ -358,6 +358,15 @@ impl Spec {
         self.place_of(&at.path(), part)
     }
 
+    /// The place of a key itself; `place_of` gives that of its value.
+    pub(crate) fn place_at(
+        &self,
+        span: crate::node::Span,
+        path: String,
+    ) -> crate::diagnostic::Place {
+        self.map.place(span, path)
+    }
+
     pub(crate) fn place_of(&self, path: &Path, part: &str) -> crate::diagnostic::Place {
         let span = path.resolve(&self.tree).span;
         self.map.place(self.map.narrow(span, part), path.to_string())

@@ -46,6 +46,13 @@ pub struct Embedded {
     server: RunningServer,
 }
 
+/// An address or a certificate that cannot be used says nothing about the state directory.
+pub fn cannot_start(dir: &Path, error: &StartError) -> Error {
+    let is_elsewhere = matches!(error, StartError::Listen { .. } | StartError::Tls { .. });
+    let dir = (!is_elsewhere).then(|| dir.to_owned());
+    Error::Embedded { dir, reason: error.to_string(), hint: error.hint() }
+}
+
 impl Embedded {
     /// Takes the state directory, or finds out who has it.
     pub async fn start(dir: &Path, purpose: Purpose) -> Result<Owner> {
@@ -59,13 +66,7 @@ impl Embedded {
                 Err(StartError::Owned { .. }) if begin.elapsed() < PATIENCE => {
                     tokio::time::sleep(ASK_AGAIN).await
                 }
-                Err(error) => {
-                    return Err(Error::Embedded {
-                        dir: dir.into(),
-                        reason: error.to_string(),
-                        hint: error.hint(),
-                    });
-                }
+                Err(error) => return Err(cannot_start(dir, &error)),
             }
         }
     }

@@ -50,8 +50,8 @@ pub enum Error {
     },
     /// The server inside this process could not start.
     Embedded {
-        /// Where its state is.
-        dir: PathBuf,
+        /// Where its state is, if that is what is wrong.
+        dir: Option<PathBuf>,
         /// Why.
         reason: String,
         /// What to do about it.
@@ -134,9 +134,10 @@ impl fmt::Display for Error {
                 None => f.write_str(&info.message),
             },
             Self::Unreachable { message, .. } => f.write_str(message),
-            Self::Embedded { dir, reason, .. } => {
+            Self::Embedded { dir: Some(dir), reason, .. } => {
                 write!(f, "cannot open `{}`: {reason}", dir.display())
             }
+            Self::Embedded { dir: None, reason, .. } => f.write_str(reason),
             Self::Untold { done, error } => write!(f, "{done}, but: {error}"),
             Self::OutputClosed => f.write_str("output closed"),
         }

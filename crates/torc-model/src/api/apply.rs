@@ -144,7 +144,10 @@ impl PlannedChange {
             }
             Self::OutputMissing => format!("its output `{what}` is missing"),
             Self::Asked => "asked for".into(),
-            Self::Ended => format!("it is {what}"),
+            Self::Ended => match JobStatus::parse(what) {
+                Some(status) => format!("it {}", status.clause()),
+                None => format!("it is {what}"),
+            },
             Self::Upstream => format!("job `{what}`, which it depends on, runs again"),
             Self::Accepted => "its outputs are accepted as they are".into(),
             Self::Removed => "the spec no longer has it".into(),

@@ -72,12 +72,21 @@ fn all_scope() -> String {
     "all".into()
 }
 
-/// Proves the right to renew or release a reservation.
+/// Ends a reservation before its time.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ReleaseReservation {
+    /// Given when it was made, so that a holder ends its own and no other. Without it the
+    /// reservation is ended for its holder: for a token that is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// Proves the right to renew a reservation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ReservationToken {
     /// Given when it was made.
     pub token: String,
-    /// Renewal only: it ends this long from now; 600 unless given.
+    /// It ends this long from now; 600 unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<i64>,
 }

@@ -190,7 +190,7 @@ pub struct ClassificationView {
     pub evidence: Vec<String>,
     /// What changes, or would change, for its next attempts.
     pub changes: Vec<Change>,
-    /// The failure it speaks of.
+    /// The failure that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// Why it was held or decided otherwise than said.

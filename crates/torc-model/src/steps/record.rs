@@ -56,6 +56,7 @@ pub fn failure_line(step: &str, kind: ErrorKind, code: i64, message: &str) -> St
     match kind {
         // The message of an exit says only its code again.
         ErrorKind::Exit => format!("step `{step}` failed with exit code {code}"),
+        ErrorKind::Validation => format!("step `{step}` did not pass its check: {last}"),
         _ => format!("step `{step}` failed ({} {code}): {last}", kind.as_str()),
     }
 }

@@ -12,7 +12,9 @@ use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
-use torc_model::api::{CreateReservation, EventView, Page, ReservationToken, ReservationView};
+use torc_model::api::{
+    CreateReservation, EventView, Page, ReleaseReservation, ReservationToken, ReservationView,
+};
 use torc_model::event::EventKind;
 use torc_model::status::ReservationStatus;
 use utoipa::IntoParams;
@@ -140,13 +142,13 @@ pub async fn renew_reservation(
     operation_id = "release_reservation",
     tag = "reservations",
     params(("id" = i64, Path, description = "The reservation.")),
-    request_body = ReservationToken,
+    request_body = ReleaseReservation,
     responses((status = 200, description = "As it is now.", body = ReservationView), Refusals)
 )]
 pub async fn release_reservation(
     State(app): State<App>,
     Path(id): Path<i64>,
-    Body(token): Body<ReservationToken>,
+    Body(request): Body<ReleaseReservation>,
 ) -> Answer<ReservationView> {
-    Ok(Json(app.store().release_reservation(id, token).await?))
+    Ok(Json(app.store().release_reservation(id, request).await?))
 }

@@ -30,7 +30,7 @@ pub(super) struct Route {
     handlers: MethodRouter<App>,
     /// What the document says of each.
     pub operations: Vec<(HttpMethod, fn() -> Operation)>,
-    /// The whole part of the document, with the types it speaks of.
+    /// The whole part of the document, with the types that it names.
     document: fn() -> UtoipaMethodRouter<App>,
 }
 

@@ -77,7 +77,7 @@ pub fn judge(
     let confidence = decided.diagnosis.confidence;
     if confidence < settings.confidence {
         let why = format!(
-            "{} is only {:.0}% sure, and {:.0}% are asked for",
+            "{} has only {:.0}% confidence, and {:.0}% are asked for",
             decided.diagnosis.kind.title(),
             confidence * 100.0,
             settings.confidence * 100.0
@@ -92,7 +92,7 @@ pub fn judge(
         return Ok(None);
     }
     let mut text = format!(
-        "recovered automatically ({}, {:.0}% sure): {}",
+        "recovered automatically ({}, {:.0}% confidence): {}",
         decided.diagnosis.kind.title(),
         confidence * 100.0,
         decided.card.why

@@ -68,10 +68,10 @@ use torc_model::api::{
     ActionReport, ApplyOptions, ApplyView, CancelJobs, ClaimRequest, ClaimResponse,
     CompletionBatch, CreateFailureHandler, CreateReservation, CreateWebhook, DeliveryView,
     ErrorCode, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView,
-    ItemsRequest, LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReportResults,
-    ReservationToken, ReservationView, ResetRequest, ResetView, RetryJobs, RunnerRegistered,
-    SpawnJobs, SpawnedJobs, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow,
-    WebhookView, WorkflowCreated,
+    ItemsRequest, LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReleaseReservation,
+    ReportResults, ReservationToken, ReservationView, ResetRequest, ResetView, RetryJobs,
+    RunnerRegistered, SpawnJobs, SpawnedJobs, StartBatch, UpdateFailureHandler, UpdateJob,
+    UpdateWorkflow, WebhookView, WorkflowCreated,
 };
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::{
@@ -558,9 +558,9 @@ impl Store {
     pub async fn release_reservation(
         &self,
         id: i64,
-        token: ReservationToken,
+        request: ReleaseReservation,
     ) -> Result<ReservationView, Refusal> {
-        self.writer.call(move |tx| reservations::release(tx, id, &token)).await
+        self.writer.call(move |tx| reservations::release(tx, id, &request)).await
     }
 
     /// All named limits and their use.

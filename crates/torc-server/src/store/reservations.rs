@@ -6,7 +6,9 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use torc_engine::{LimitUse, Refused, Reservation, ReservationChange, Reservations, Scope};
-use torc_model::api::{CreateReservation, ErrorCode, LimitView, ReservationToken, ReservationView};
+use torc_model::api::{
+    CreateReservation, ErrorCode, LimitView, ReleaseReservation, ReservationToken, ReservationView,
+};
 use torc_model::ids::WorkflowId;
 use torc_model::status::{JobStatus, ReservationStatus};
 
@@ -196,16 +198,18 @@ fn running_in(tx: &Tx<'_>, scope: &str) -> i64 {
     }
 }
 
-/// Ends a reservation by its token. One that has ended already, at boot for example, answers 409.
+/// Ends a reservation, by its token if one is given. One that has ended already, at boot for
+/// example, answers 409.
 pub fn release(
     tx: &mut Tx<'_>,
     id: i64,
-    token: &ReservationToken,
+    request: &ReleaseReservation,
 ) -> Result<ReservationView, Failed> {
     let known = get(tx, id)?;
-    let (hash, clocks) = (crate::secret::hash_text(&token.token), tx.clocks());
+    let (hash, clocks) = (request.token.as_deref().map(crate::secret::hash_text), tx.clocks());
     apply(tx, |all| {
-        let released = all.release(id, &hash, clocks).map_err(|refused| ended_as(refused, &known));
+        let released =
+            all.release(id, hash.as_deref(), clocks).map_err(|refused| ended_as(refused, &known));
         released.map(|change| vec![change])
     })?;
     get(tx, id)

@@ -31,3 +31,15 @@ async fn waiting_for_room_ends_with_the_job_that_makes_it() {
         assert!(world.get(&format!("{path}?{wrong}")).await.status.is_client_error(), "{wrong}");
     }
 }
+
+#[tokio::test]
+async fn a_reservation_whose_token_is_lost_is_released_without_it() {
+    let world = World::new().await;
+    let held =
+        world.post("/reservations", &json!({"scope": "all", "reserved_by": "me"})).await.ok();
+    let path = format!("/reservations/{}/release", held["id"]);
+    let wrong = world.post(&path, &json!({"token": "of another one"})).await;
+    assert!(wrong.status.is_client_error(), "a token that is given must be the right one");
+    assert_eq!(world.post(&path, &json!({})).await.ok()["status"], "RELEASED");
+    assert!(world.post(&path, &json!({})).await.status.is_client_error(), "it has ended");
+}

@@ -8,12 +8,14 @@ use super::matching::{Matches, Names};
 use crate::diagnostic::{Diagnostic, excerpt};
 use crate::node::At;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use torc_model::plan::Job;
 use torc_model::sparse::Sparse;
 
 /// More dependencies than this are refused: the graph would not fit into memory.
 const MAX_EDGES: usize = 20_000_000;
+/// Dependencies that are followed to find out whether jobs that write the same file are ordered.
+const MAX_LOOKS: usize = 2_000_000;
 
 /// The lists of a job as indexes: jobs, then files read and written, then user data read and
 /// written.
@@ -237,12 +239,6 @@ impl Planner<'_> {
             lists.0[2].iter().for_each(|file| file_producers[*file as usize].push(job as u32));
             lists.0[4].iter().for_each(|data| data_producers[*data as usize].push(job as u32));
         }
-        for (file, producers) in catalog.files.iter().zip(&file_producers) {
-            self.warn_producers(expanded, "file", &file.name, producers);
-        }
-        for (data, producers) in catalog.user_data.iter().zip(&data_producers) {
-            self.warn_producers(expanded, "user data", &data.name, producers);
-        }
         let mut edges = 0usize;
         for (job, lists) in resolved.iter_mut().enumerate() {
             if lists.0.iter().all(Vec::is_empty) {
@@ -263,6 +259,13 @@ impl Planner<'_> {
                 return;
             }
         }
+        let mut order = Order { resolved, looks: MAX_LOOKS };
+        for (file, producers) in catalog.files.iter().zip(&file_producers) {
+            self.warn_producers(expanded, &mut order, "file", &file.name, producers);
+        }
+        for (data, producers) in catalog.user_data.iter().zip(&data_producers) {
+            self.warn_producers(expanded, &mut order, "user data", &data.name, producers);
+        }
     }
 
     fn too_many_edges(&mut self, draft: &Draft) {
@@ -276,8 +279,17 @@ impl Planner<'_> {
         );
     }
 
-    fn warn_producers(&mut self, expanded: &Expanded, what: &str, name: &str, producers: &[u32]) {
-        let [first, second, ..] = producers else { return };
+    /// Jobs that write the same may run at the same time, unless one waits for the other.
+    fn warn_producers(
+        &mut self,
+        expanded: &Expanded,
+        order: &mut Order<'_>,
+        what: &str,
+        name: &str,
+        producers: &[u32],
+    ) {
+        let unordered = producers.windows(2).find(|pair| !order.is_known(pair[0], pair[1]));
+        let Some([first, second]) = unordered else { return };
         let (first, second) = (*first as usize, *second as usize);
         let message = format!(
             "{what} `{}` is written by {} jobs, such as `{}` and `{}`",
@@ -286,8 +298,9 @@ impl Planner<'_> {
             excerpt(&expanded.jobs[first].name),
             excerpt(&expanded.jobs[second].name)
         );
-        let diagnostic =
-            Diagnostic::warning(message).help("a job that reads it waits for all of them");
+        let help = "nothing orders them, so they may write at the same time: let one wait for the other with \
+                    `depends_on`, or give each its own; a job that reads it waits for all of them";
+        let diagnostic = Diagnostic::warning(message).help(help);
         let origin = expanded.drafts[second].origin as usize;
         self.report(&At::top("jobs").index(origin).key("name"), "", diagnostic);
     }
@@ -366,6 +379,40 @@ impl Planner<'_> {
             );
         }
         found
+    }
+}
+
+/// Which jobs wait for which.
+struct Order<'a> {
+    resolved: &'a [Sparse<Lists>],
+    /// Dependencies that may still be followed; what is not found out counts as no order.
+    looks: usize,
+}
+
+impl Order<'_> {
+    /// One of the two waits for the other, perhaps over jobs between them.
+    fn is_known(&mut self, a: u32, b: u32) -> bool {
+        self.waits(a, b) || self.waits(b, a)
+    }
+
+    fn waits(&mut self, job: u32, other: u32) -> bool {
+        let mut seen = HashSet::from([job]);
+        let mut open = vec![job];
+        while let Some(job) = open.pop() {
+            for before in &self.resolved[job as usize].0[0] {
+                self.looks = self.looks.saturating_sub(1);
+                if *before == other {
+                    return true;
+                }
+                if self.looks == 0 {
+                    return false;
+                }
+                if seen.insert(*before) {
+                    open.push(*before);
+                }
+            }
+        }
+        false
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every doubt that `torc check` speaks of, and that it is silent where there is none.
+//! Every warning that `torc check` gives, and that it is silent where there is none.
 
 use torc_spec::{Format, Machine, Severity, Site, Source};
 

@@ -17,7 +17,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use torc_client::{Client, Query};
 use torc_model::api::{
-    CreateReservation, ErrorCode, LimitView, Page, ReservationToken, ReservationView,
+    CreateReservation, ErrorCode, LimitView, Page, ReleaseReservation, ReservationToken,
+    ReservationView,
 };
 use torc_model::status::ReservationStatus;
 
@@ -218,10 +219,7 @@ impl Held<'_> {
     }
 
     async fn release(&self, context: &Context) {
-        let body = ReservationToken {
-            token: self.view.token.clone().unwrap_or_default(),
-            ttl_seconds: None,
-        };
+        let body = ReleaseReservation { token: self.view.token.clone() };
         let path = format!("/reservations/{}/release", self.view.id);
         if let Err(error) = self.client.post::<ReservationView>(&path, &body).await {
             let left = self.direct.ttl.as_secs();

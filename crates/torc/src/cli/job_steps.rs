@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use torc_client::Client;
 use torc_model::event::EventKind;
-use torc_model::steps::{Report, Row};
+use torc_model::steps::{ErrorKind, Report, Row};
 
 /// Show what the steps of a job did
 #[derive(clap::Args, Debug)]
@@ -124,6 +124,9 @@ fn how(row: &Row) -> String {
                 row.error.as_deref().unwrap_or_default().lines().next_back().unwrap_or_default();
             let message: String = message.chars().take(80).collect();
             let code = row.exit_code.unwrap_or_default();
+            if kind == ErrorKind::Exit {
+                return format!("failed with exit code {code}");
+            }
             format!("failed ({} {code}): {}", kind.as_str(), escape::line(&message))
         }
     }

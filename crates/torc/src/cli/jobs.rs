@@ -127,6 +127,10 @@ struct Update {
     /// Higher runs first
     #[arg(long, allow_negative_numbers = true)]
     priority: Option<i64>,
+
+    /// Belongs to the spec; asked for here all the same
+    #[arg(long, hide = true, aliases = ["num-cpus", "gpus", "num-gpus"], value_name = "N")]
+    cpus: Option<String>,
 }
 
 impl Args {
@@ -322,6 +326,12 @@ impl Many {
 
 impl Update {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        if self.cpus.is_some() {
+            return Err(Error::usage_hint(
+                "CPUs and GPUs of a job are changed in its spec",
+                "edit the spec and call `torc run SPEC`: it runs again what is changed, and only that",
+            ));
+        }
         if self.memory.is_none() && self.runtime.is_none() && self.priority.is_none() {
             return Err(Error::usage_hint(
                 "nothing to change",

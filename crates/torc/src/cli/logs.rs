@@ -111,7 +111,11 @@ impl Args {
                 format!("`torc jobs attempts {}` lists its attempts", job.id),
             )),
             None if job.status.is_final() => Err(Error::usage_hint(
-                format!("job `{}` is {} and never began", escape::line(&job.name), job.status),
+                format!(
+                    "job `{}` {} and never began",
+                    escape::line(&job.name),
+                    job.status.clause()
+                ),
                 format!("`torc why {}` says why", job.id),
             )),
             None => Err(Error::usage_hint(
@@ -250,9 +254,9 @@ impl Args {
             let job = client.get_job(job.id).await?;
             if job.status.is_final() {
                 return Err(Error::usage(format!(
-                    "job `{}` is {} and never began",
+                    "job `{}` {} and never began",
                     escape::line(&job.name),
-                    job.status
+                    job.status.clause()
                 )));
             }
             if !waiting {

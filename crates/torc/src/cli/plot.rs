@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use torc_client::{Client, Query};
-use torc_model::api::{JobView, WorkflowView};
+use torc_model::api::{AttemptView, JobView, WorkflowView};
 
 /// Folder of the samples inside the output directory.
 const SAMPLES_DIR: &str = "resource_utilization";
@@ -41,7 +41,8 @@ Examples:
   torc plot resources sweep -o use.svg         only the picture
   torc plot resources sweep --job train_3
 
-The workflow must keep samples: `resource_monitor: {granularity: time_series}` in the spec.")]
+The workflow must keep samples: `resource_monitor: {granularity: time_series}` in the spec. One is taken every 5 seconds
+(`sample_interval_seconds`); of attempts that end before the first one, the peak is drawn.")]
 struct Resources {
     /// Workflow: its id, its name, or `latest`
     #[arg(default_value = LATEST)]
@@ -111,7 +112,15 @@ impl Resources {
             .output
             .clone()
             .unwrap_or_else(|| format!("resources_wf{}.html", workflow.id).into());
-        let text = render(&workflow, &samples, path.extension().is_some_and(|end| end == "svg"));
+        let mut attempts: Vec<AttemptView> = client
+            .list_all(
+                "/results",
+                &Query::new().add("workflow_id", workflow.id).add("all_runs", true),
+            )
+            .await?;
+        attempts.retain(|a| self.job.is_empty() || self.job.contains(&a.job_name));
+        let only_svg = path.extension().is_some_and(|end| end == "svg");
+        let text = render(&workflow, &samples, &attempts, only_svg);
         std::fs::write(&path, text).map_err(Error::io("write", &path))?;
         let answer =
             serde_json::json!({"workflow_id": workflow.id, "file": path, "samples": samples.len()});
@@ -150,10 +159,19 @@ fn read(dir: &Path) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String {
-    let begin = samples.first().map_or(0, |s| s.timestamp_ms);
-    let at = |sample: &Sample| (sample.timestamp_ms - begin) as f64 / 1000.0;
-    let seconds = samples.last().map_or(0.0, at);
+fn render(
+    workflow: &WorkflowView,
+    samples: &[Sample],
+    known: &[AttemptView],
+    only_svg: bool,
+) -> String {
+    let starts = known.iter().filter_map(|a| a.started_ms);
+    let ends = known.iter().filter_map(|a| a.ended_ms);
+    let begin = starts.chain(samples.first().map(|s| s.timestamp_ms)).min().unwrap_or(0);
+    let end = ends.chain(samples.last().map(|s| s.timestamp_ms)).max().unwrap_or(begin);
+    let since = |ms: i64| (ms - begin) as f64 / 1000.0;
+    let at = |sample: &Sample| since(sample.timestamp_ms);
+    let seconds = since(end);
     let mut attempts: BTreeMap<(i64, i64, i64), Vec<&Sample>> = BTreeMap::new();
     for sample in samples {
         attempts.entry((sample.job_id, sample.run_id, sample.attempt_id)).or_default().push(sample);
@@ -168,6 +186,25 @@ fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String
         let memory = of.iter().map(|s| (at(s), s.memory_bytes)).collect();
         let cpu = of.iter().map(|s| (at(s), s.cpu_percent.unwrap_or(0.0) / 100.0)).collect();
         lines.push((peak, Line { name: name.clone(), points: memory }, Line { name, points: cpu }));
+    }
+    // What ended between two samples: its peak and its average are known.
+    let mut begun = attempts.len();
+    for attempt in known.iter().filter(|a| a.started_ms.is_some()) {
+        let key = (attempt.job_id.0, attempt.run_id, attempt.attempt_id);
+        if attempts.contains_key(&key) {
+            continue;
+        }
+        begun += 1;
+        let (Some(start), Some(end)) = (attempt.started_ms, attempt.ended_ms) else { continue };
+        let flat = |value: f64| vec![(since(start), value), (since(end), value)];
+        let peak = attempt.peak_memory_bytes.unwrap_or(0) as f64;
+        let cpus = match (attempt.cpu_seconds, attempt.exec_seconds) {
+            (Some(cpu), Some(seconds)) if seconds > 0.0 => cpu / seconds,
+            _ => 0.0,
+        };
+        let name = format!("{} (peak, not sampled)", attempt.job_name);
+        let memory = Line { name: name.clone(), points: flat(peak) };
+        lines.push((peak, memory, Line { name, points: flat(cpus) }));
     }
     // The hungriest get the colours.
     lines.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -200,10 +237,21 @@ fn render(workflow: &WorkflowView, samples: &[Sample], only_svg: bool) -> String
     }
     let mut facts = vec![
         ("time".to_string(), human::seconds(seconds)),
-        ("attempts seen".into(), human::grouped(attempts.len() as i64)),
+        (
+            "attempts sampled".into(),
+            format!(
+                "{} of {}",
+                human::grouped(attempts.len() as i64),
+                human::grouped(begun as i64)
+            ),
+        ),
         ("memory, all together".into(), bytes(highest(&total_memory))),
         ("CPUs, all together".into(), format!("{:.1}", highest(&total_cpu))),
     ];
+    if begun > attempts.len() {
+        let why = "ended between two samples; `sample_interval_seconds` (5 unless set) is the time between them";
+        facts.push(("the others".into(), why.into()));
+    }
     facts.extend(
         peak_job.map(|(name, peak)| ("most memory".into(), format!("{} in {name}", bytes(peak)))),
     );

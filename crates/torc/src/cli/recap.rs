@@ -149,7 +149,9 @@ pub fn told(word: &str, failure: &Failure) -> String {
     };
     let mut text = format!("{word} {}", failure.text);
     if let Some(line) = &failure.last_line {
-        let line = escape::line(line);
+        // Colours of the job; what is left of escape sequences becomes visible.
+        let plain = console::strip_ansi_codes(line);
+        let line = escape::line(&plain);
         text += &format!("\n  | {}", console::truncate_str(&line, LINE, "…"));
     }
     text

@@ -91,7 +91,7 @@ pub struct Options {
 }
 
 /// A factor by which something may grow.
-fn factor(text: &str) -> std::result::Result<f64, String> {
+pub fn factor(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if (1.0..=LARGEST_MULTIPLIER).contains(&factor) => Ok(factor),
         Ok(_) => Err(format!("expected a number from 1 to {LARGEST_MULTIPLIER}")),

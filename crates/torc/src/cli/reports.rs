@@ -1,4 +1,4 @@
-//! `torc reports`: what failed and why, and what jobs used against what they asked for.
+//! `torc reports`: what failed and why, and resource usage compared with what was requested.
 
 use super::references::{self, LATEST};
 use super::session::Access;
@@ -20,7 +20,7 @@ use torc_model::units::{Memory, Runtime};
 /// Names of jobs that one group of failures shows.
 const MAX_NAMED: usize = 3;
 
-/// Sum up failures, and what jobs used against what they asked for
+/// Sum up failures, and resource usage compared with what was requested
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +37,7 @@ pub struct Args {
 enum Command {
     /// What failed and why, grouped by cause and message
     Summary(SummaryArgs),
-    /// What jobs used against what they asked for, with suggestions
+    /// Resource usage compared with what was requested, with suggestions
     Resources(Resources),
 }
 

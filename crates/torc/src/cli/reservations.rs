@@ -6,7 +6,10 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
-use torc_model::api::{CreateReservation, Page, ReservationToken, ReservationView};
+use serde::Serialize;
+use torc_model::api::{
+    CreateReservation, Page, ReleaseReservation, ReservationToken, ReservationView,
+};
 use torc_model::status::ReservationStatus;
 use torc_model::units::Runtime;
 
@@ -16,7 +19,8 @@ use torc_model::units::Runtime;
 Examples:
   torc reservations create --ttl 30m                    no new job starts for half an hour
   torc reservations create limit:licence --ttl 10m      none that uses the licence
-  torc reservations list")]
+  torc reservations list
+  torc reservations release 3                           before its time is over")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -53,8 +57,9 @@ enum Command {
     Release {
         /// Its id
         id: i64,
-        /// The token that was printed when it was made
-        token: String,
+        /// The token that was printed when it was made; without it the reservation is released
+        /// even if another user holds it
+        token: Option<String>,
     },
 }
 
@@ -80,7 +85,7 @@ impl Args {
                 change(context, id, "renew", &body)
             }
             Command::Release { id, token } => {
-                change(context, id, "release", &ReservationToken { token, ttl_seconds: None })
+                change(context, id, "release", &ReleaseReservation { token })
             }
         }
     }
@@ -90,7 +95,7 @@ fn seconds(ttl: Runtime) -> Option<i64> {
     Some(i64::try_from(ttl.0).unwrap_or(i64::MAX))
 }
 
-fn change(context: &Context, id: i64, how: &str, body: &ReservationToken) -> Result<Exit> {
+fn change(context: &Context, id: i64, how: &str, body: &impl Serialize) -> Result<Exit> {
     context.with_server(Access::Existing, async |client| {
         show(context, &client.post(&format!("/reservations/{id}/{how}"), body).await?)
     })

@@ -23,7 +23,7 @@ pub struct RunnerOptions {
     pub ignore_resources: bool,
 
     /// CPUs that jobs may use [default: all of this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, visible_alias = "cpus", value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     pub num_cpus: Option<i64>,
 
     /// Memory that jobs may use, such as `16g` [default: all of this machine]
@@ -35,7 +35,7 @@ pub struct RunnerOptions {
     pub memory_gb: Option<Memory>,
 
     /// GPUs that jobs may use [default: all of this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, visible_alias = "gpus", value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub num_gpus: Option<i64>,
 
     /// Directory for logs [default: `output` beside the workflow]

@@ -197,7 +197,7 @@ impl Run {
                     Ok(Exit::Success)
                 }
                 () = server.stopped() => Err(Error::Embedded {
-                    dir: state_dir.clone(),
+                    dir: None,
                     reason: "the server ended by itself".into(),
                     hint: Some("its log says why; `-v` shows more of it".into()),
                 }),
@@ -322,5 +322,5 @@ fn token(context: &Context) -> Result<Exit> {
 }
 
 fn cannot_start(dir: &Path, error: StartError) -> Error {
-    Error::Embedded { dir: dir.into(), reason: error.to_string(), hint: error.hint() }
+    crate::embedded::cannot_start(dir, &error)
 }

@@ -4,6 +4,7 @@
 use super::{Context, Locator};
 use crate::embedded::{self, Embedded, Owner, Purpose};
 use crate::error::{Error, Result};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -234,7 +235,12 @@ fn find_upwards(here: &Path) -> Result<PathBuf> {
         match torc_fs::check_private_dir(&dir) {
             Ok(()) if is_state(&dir) => return Ok(dir),
             Err(error) if torc_fs::distrust(&error).is_some() => {
-                left_out.get_or_insert((dir, error));
+                left_out.get_or_insert_with(|| (dir, error.to_string()));
+            }
+            // It is there, and its owner lets no other user in.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && dir.is_dir() => {
+                let why = "it belongs to another user, who lets no others in";
+                left_out.get_or_insert_with(|| (dir, why.to_owned()));
             }
             Ok(()) | Err(_) => {}
         }
@@ -242,7 +248,7 @@ fn find_upwards(here: &Path) -> Result<PathBuf> {
     Err(match left_out {
         Some((dir, why)) => Error::usage_hint(
             format!("there are no workflows of yours here; `{}` is not used: {why}", dir.display()),
-            "start one with `torc run SPEC`, or name another place with `--dir` or `--url`",
+            "start one with `torc run SPEC`; the owner of the other can give you its address and a token, for `--url` and `--token-file`",
         ),
         None => no_state(&here.join(STATE_DIR)),
     })

@@ -174,7 +174,7 @@ impl Args {
             let ended = child.try_wait().ok().flatten();
             if ended.is_some() || begin.elapsed() > SERVER_PATIENCE {
                 return Err(Error::Embedded {
-                    dir: dir.into(),
+                    dir: None,
                     reason: format!(
                         "the server in the background did not come up; `{}` says why",
                         log.display()

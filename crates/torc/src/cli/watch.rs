@@ -497,7 +497,7 @@ impl Watch<'_> {
                     if info.code == ErrorCode::MissingFiles.as_str() =>
                 {
                     let hint = Some(format!(
-                        "make them, or go on without them with `torc run {id} --force`"
+                        "create them, or run without them with `torc run {id} --force`"
                     ));
                     Error::Refused { status, info: ErrorInfo { hint, ..info } }
                 }

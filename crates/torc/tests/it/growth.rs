@@ -73,7 +73,7 @@ fn after_failures_only_those_run_and_what_they_canceled() {
     assert_eq!(ran(&test), "bad good");
     test.write("mended", "");
     let again = test.run().expect(0);
-    again.tells("2 that did not succeed, 1 up to date").tells("bad: it is failed");
+    again.tells("2 that did not succeed, 1 up to date").tells("bad: it failed");
     assert_eq!(ran(&test), "after bad");
     test.run().expect(0).tells("up to date: 3 of 3 jobs");
 }

@@ -155,7 +155,7 @@ fn what_was_canceled_runs_with_the_same_command() {
     let test = Test::new().spec("name: bad\njobs:\n  - {name: a, command: 'true'}\n");
     test.torc(["create", "workflow.yaml", "--initialize"]).success();
     test.torc(["cancel", "1"]).success();
-    test.run().expect(0).tells("1 that did not succeed").tells("a: it is canceled");
+    test.run().expect(0).tells("1 that did not succeed").tells("a: it was canceled");
     assert_eq!(test.statuses(), ["a completed"]);
 }
 

@@ -253,7 +253,7 @@ fn a_dead_item_fails_its_map_unless_that_is_tolerated() {
 fn a_retried_item_completes_its_map_and_releases_the_reduce() {
     let test = Test::new().spec(&format!("name: w{}", MAP.replace("TOLERATE", "0")));
     test.run().expect(1);
-    test.torc(["logs", "types"]).exit(2).tells("job `types` is failed and never began");
+    test.torc(["logs", "types"]).exit(2).tells("job `types` failed and never began");
     let why = test
         .torc(["why", "types"])
         .success()

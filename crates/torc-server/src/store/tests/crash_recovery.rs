@@ -295,7 +295,7 @@ async fn a_reservation_pauses_claims_and_ends_at_boot() {
     );
     assert!(!paused.idle, "a paused runner waits");
     assert_eq!(f.reboot().await.reservations_expired, 1);
-    let token = ReservationToken { token: held.token.expect("a token"), ttl_seconds: None };
+    let token = ReleaseReservation { token: held.token };
     assert_eq!(
         f.store.release_reservation(held.id, token).await.expect_err("it has ended").status,
         409
@@ -327,7 +327,7 @@ async fn a_release_wakes_those_who_wait() {
     };
     let (store, id) = (f.store.clone(), f.id);
     let waiting = tokio::spawn(async move { store.claim(id, request).await });
-    let token = ReservationToken { token: held.token.expect("a token"), ttl_seconds: None };
+    let token = ReleaseReservation { token: held.token };
     f.store.release_reservation(held.id, token).await.expect("released");
     let answer = tokio::time::timeout(Duration::from_secs(5), waiting)
         .await

@@ -36,11 +36,11 @@ pub struct PlanOptions {
     pub max_walltime: bool,
 
     /// Ask for this many times the jobs' runtime
-    #[arg(long, default_value_t = 1.5)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.5, value_parser = crate::cli::recover::factor)]
     pub walltime_multiplier: f64,
 
     /// At most this many allocations for each group of jobs
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_allocations: Option<u32>,
 }
 

@@ -39,7 +39,7 @@ pub struct Args {
     start_one_worker_per_node: bool,
 
     /// Run at most this many jobs at once in each, as long as they fit
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     max_parallel_jobs: Option<i64>,
 
     /// Directory for logs [default: `output` beside the workflow]
