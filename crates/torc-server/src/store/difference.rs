@@ -18,6 +18,7 @@ use super::map;
 use super::named::Said;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
+use foldhash::fast::RandomState;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -146,7 +147,7 @@ impl Difference {
                 jobs
             }
             Wanted::Other(plan) => {
-                facts::find_rows(tx.db, id, &mut files)?;
+                facts::find_rows(tx.db, id, plan, &mut files)?;
                 let mut jobs = Jobs::planned(tx, id, head, plan, &files, next_job)?;
                 jobs.note_files(tx.db, id, &mut files)?;
                 jobs.note_planned_data(tx.db, plan, &Said::new(&head.spec))?;
@@ -210,7 +211,7 @@ impl Names<'_> {
 struct Jobs {
     list: Vec<OneJob>,
     /// Numbers by row.
-    by_id: HashMap<JobId, u32>,
+    by_id: HashMap<JobId, u32, RandomState>,
     /// A job and a file that it reads, both by number.
     inputs: Vec<(u32, u32)>,
     /// A job and a file that it writes.
@@ -323,7 +324,7 @@ impl Jobs {
 
     /// Finds the rows of the plan's jobs by their names, and what else the workflow has.
     fn find_rows(&mut self, db: &Connection, id: WorkflowId, plan: &Plan) -> Result<(), Failed> {
-        let names: HashMap<&str, usize> =
+        let names: HashMap<&str, usize, RandomState> =
             plan.jobs.iter().enumerate().map(|(at, job)| (job.name.as_str(), at)).collect();
         let is_map = |name: &str| {
             let map = names.get(name).and_then(|at| map::role_of(&plan.jobs[*at].extra));

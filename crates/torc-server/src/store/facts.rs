@@ -1,6 +1,8 @@
 //! What the disk says about a workflow's files, and what that means for the jobs that read and write
 //! them.
 
+use super::create::signed;
+use foldhash::fast::RandomState;
 use rusqlite::{Connection, params};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, Mode, OFlags};
@@ -38,6 +40,8 @@ pub struct FileFact {
     pub is_overwritten: bool,
     /// The spec puts it at another place than its row does.
     pub has_moved: bool,
+    /// The spec asks for another least size than its row does.
+    pub is_resized: bool,
 }
 
 /// What is there of a file.
@@ -147,6 +151,7 @@ pub fn list(db: &Connection, id: WorkflowId, uses: &Uses) -> rusqlite::Result<Ve
             recorded: recorded(row, 3)?,
             is_overwritten: false,
             has_moved: false,
+            is_resized: false,
         })
     })?;
     rows.collect()
@@ -191,31 +196,38 @@ pub fn of_plan(plan: &Plan) -> Vec<FileFact> {
         recorded: None,
         is_overwritten: false,
         has_moved: false,
+        is_resized: false,
     };
     plan.files.iter().enumerate().map(fact).collect()
 }
 
 /// Gives the files of a plan the rows that they have in the workflow, and what was recorded there. A
 /// file that is at another place now was never seen.
-pub fn find_rows(db: &Connection, id: WorkflowId, files: &mut [FileFact]) -> rusqlite::Result<()> {
+pub fn find_rows(
+    db: &Connection,
+    id: WorkflowId,
+    plan: &Plan,
+    files: &mut [FileFact],
+) -> rusqlite::Result<()> {
     if files.is_empty() {
         return Ok(());
     }
-    let at: HashMap<&str, usize> =
+    let at: HashMap<&str, usize, RandomState> =
         files.iter().enumerate().map(|(at, file)| (file.name.as_str(), at)).collect();
     let mut known = Vec::with_capacity(files.len());
     let mut statement = db.prepare_cached(
-        "SELECT id, name, path, mtime_ms, size, hash FROM file WHERE workflow_id = ?1",
+        "SELECT id, name, path, mtime_ms, size, hash, min_size FROM file WHERE workflow_id = ?1",
     )?;
     let mut rows = statement.query([id.0])?;
     while let Some(row) = rows.next()? {
         let Some(at) = at.get(row.get_ref(1)?.as_str()?) else { continue };
         let has_moved = row.get_ref(2)?.as_str()? != files[*at].path;
-        known.push((*at, row.get(0)?, has_moved, recorded(row, 3)?));
+        let is_resized = row.get::<_, i64>(6)? != signed(plan.files[*at].min_size);
+        known.push((*at, row.get(0)?, has_moved, is_resized, recorded(row, 3)?));
     }
-    for (at, id, has_moved, recorded) in known {
+    for (at, id, has_moved, is_resized, recorded) in known {
         let file = &mut files[at];
-        (file.id, file.has_moved) = (id, has_moved);
+        (file.id, file.has_moved, file.is_resized) = (id, has_moved, is_resized);
         file.recorded = recorded.filter(|_| !has_moved);
     }
     Ok(())

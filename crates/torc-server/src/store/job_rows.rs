@@ -1,5 +1,6 @@
 //! Jobs of a plan as rows and as jobs of the engine: for a new workflow, and for one that grows.
 
+use super::facts;
 use super::map;
 use super::named::{Named, Said};
 use super::persist::{json, remember};
@@ -225,7 +226,9 @@ fn add_checked(
     also_after: &[(usize, JobId)],
     added_by: Option<JobId>,
 ) -> Result<Vec<JobId>, Failed> {
-    let named = super::named::take(tx, id, plan, &Said::default())?;
+    let mut files = facts::of_plan(plan);
+    facts::find_rows(tx.db, id, plan, &mut files)?;
+    let named = super::named::take(tx, id, plan, &files, &Said::default())?;
     let rows = Numbering::new(tx, plan.jobs.iter().map(|job| present.get(&job.name).copied()))?;
     map::set_limits(&mut plan.jobs, |index| rows.ids[index]);
     let workflow = tx.workflow(id)?;

@@ -3,6 +3,7 @@
 //! taken over; rows that it does not name stay.
 
 use super::create::signed;
+use super::facts::FileFact;
 use super::job_rows::produced_user_data;
 use super::persist::json;
 use super::refusal::Refusal;
@@ -35,12 +36,18 @@ pub struct Named {
 }
 
 /// Takes over what the plan names. The engine's handlers are brought up to date with their rows.
-pub fn take(tx: &mut Tx<'_>, id: WorkflowId, plan: &Plan, said: &Said) -> Result<Named, Failed> {
+pub fn take(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    plan: &Plan,
+    found: &[FileFact],
+    said: &Said,
+) -> Result<Named, Failed> {
     let mut named = Named {
         requirements: requirements(tx.db, id, plan)?,
         handlers: handlers(tx.db, id, plan)?,
         schedulers: schedulers(tx.db, id, plan)?,
-        files: files(tx.db, id, plan)?,
+        files: files(tx.db, id, plan, found)?,
         user_data: user_data(tx.db, id, plan, said)?,
         families: families(tx.db, id, plan)?,
         handler_indexes: Vec::new(),
@@ -100,37 +107,26 @@ fn schedulers(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<
         .collect()
 }
 
-/// A file at another place was not seen yet. Most files are there already and stay: they are read
-/// once instead of being written each.
-fn files(db: &Connection, id: WorkflowId, plan: &Plan) -> rusqlite::Result<Vec<i64>> {
-    let wanted: HashMap<&str, usize> =
-        plan.files.iter().enumerate().map(|(at, file)| (file.name.as_str(), at)).collect();
-    let mut rows = vec![0; plan.files.len()];
-    let (mut moved, mut resized) = (Vec::new(), Vec::new());
-    if !wanted.is_empty() {
-        let mut read =
-            db.prepare_cached("SELECT id, name, path, min_size FROM file WHERE workflow_id = ?1")?;
-        let mut found = read.query([id.0])?;
-        while let Some(row) = found.next()? {
-            let Some(at) = wanted.get(row.get_ref(1)?.as_str()?) else { continue };
-            rows[*at] = row.get(0)?;
-            if row.get_ref(2)?.as_str()? != plan.files[*at].path {
-                moved.push(*at);
-            } else if row.get::<_, i64>(3)? != signed(plan.files[*at].min_size) {
-                resized.push(*at);
-            }
-        }
-    }
+/// A file at another place was not seen yet. Most files are there already and stay: the comparison
+/// has found their rows.
+fn files(
+    db: &Connection,
+    id: WorkflowId,
+    plan: &Plan,
+    found: &[FileFact],
+) -> rusqlite::Result<Vec<i64>> {
+    let mut rows: Vec<i64> = found.iter().map(|file| file.id).collect();
     let mut update = db.prepare_cached(
         "UPDATE file SET path = ?2, mtime_ms = NULL, size = NULL, hash = NULL WHERE id = ?1",
     )?;
-    for at in moved {
-        update.execute(params![rows[at], plan.files[at].path])?;
-        resized.push(at);
-    }
     let mut resize = db.prepare_cached("UPDATE file SET min_size = ?2 WHERE id = ?1")?;
-    for at in resized {
-        resize.execute(params![rows[at], signed(plan.files[at].min_size)])?;
+    for (fact, file) in found.iter().zip(&plan.files) {
+        if fact.has_moved {
+            update.execute(params![fact.id, file.path])?;
+        }
+        if fact.is_resized {
+            resize.execute(params![fact.id, signed(file.min_size)])?;
+        }
     }
     let mut insert = db.prepare_cached(
         "INSERT INTO file (workflow_id, name, path, min_size) VALUES (?1, ?2, ?3, ?4)",

@@ -116,7 +116,7 @@ fn carry_out(
         Some(plan) => {
             let said = Said::new(&head.spec);
             let own = own_values(tx, id)?;
-            let named = named::take(tx, id, plan, &said)?;
+            let named = named::take(tx, id, plan, &difference.files, &said)?;
             let rows =
                 Numbering::new(tx, difference.jobs.iter().take(plan.jobs.len()).map(|job| job.id))?;
             let taken = Taken { plan, named: &named, rows: &rows, own: &own };

@@ -1,5 +1,6 @@
 //! The expanded files and user data, found by name.
 
+use super::index::Index;
 use crate::diagnostic::Advice;
 use std::collections::HashMap;
 use torc_model::plan::{File, UserData};
@@ -11,9 +12,9 @@ pub struct Catalog {
     pub files: Vec<File>,
     /// User data, in order.
     pub user_data: Vec<UserData>,
-    file_index: HashMap<String, u32>,
+    file_index: Index,
     /// The first file with each path.
-    path_index: HashMap<String, u32>,
+    path_index: Index,
     user_data_index: HashMap<String, u32>,
     advice: Advice,
 }
@@ -21,12 +22,15 @@ pub struct Catalog {
 impl Catalog {
     /// Adds a file; gives back the index of one with the same name if there is one.
     pub fn add_file(&mut self, file: File) -> Result<(), u32> {
-        if let Some(first) = self.file_index.get(&file.name) {
-            return Err(*first);
+        if let Some(first) = self.by_name(&file.name) {
+            return Err(first);
         }
-        let number = index(self.files.len());
-        self.file_index.insert(file.name.clone(), number);
-        self.path_index.entry(plain_path(&file.path).to_owned()).or_insert(number);
+        let number = self.files.len();
+        self.file_index.add(&file.name, number, |file| &self.files[file].name);
+        let path = plain_path(&file.path);
+        if self.by_path(path).is_none() {
+            self.path_index.add(path, number, |file| plain_path(&self.files[file].path));
+        }
         self.files.push(file);
         Ok(())
     }
@@ -34,12 +38,12 @@ impl Catalog {
     /// Adds a file that a job names by its path, unless it is known by that as its name or path.
     /// What is neither a name nor looks like a path stays unknown.
     pub fn add_path(&mut self, path: &str) {
-        if self.file(path).is_some() || !is_path(path) {
+        if !is_path(path) || self.file(path).is_some() {
             return;
         }
         let plain = plain_path(path);
         // Another file may be called as this one's path is.
-        let name = if self.file_index.contains_key(plain) { path } else { plain };
+        let name = if self.by_name(plain).is_some() { path } else { plain };
         let file = File { name: name.to_owned(), path: plain.to_owned(), min_size: 0 };
         let added = self.add_file(file);
         debug_assert!(added.is_ok(), "`{path}` is added twice");
@@ -57,7 +61,15 @@ impl Catalog {
 
     /// A file by name, or else by path.
     pub fn file(&self, name: &str) -> Option<u32> {
-        self.file_index.get(name).or_else(|| self.path_index.get(plain_path(name))).copied()
+        self.by_name(name).or_else(|| self.by_path(plain_path(name)))
+    }
+
+    fn by_name(&self, name: &str) -> Option<u32> {
+        self.file_index.get(name, |file| &self.files[file].name).map(index)
+    }
+
+    fn by_path(&self, plain: &str) -> Option<u32> {
+        self.path_index.get(plain, |file| plain_path(&self.files[file].path)).map(index)
     }
 
     /// User data by name.

@@ -309,6 +309,7 @@ impl Planner<'_> {
         }
         let mut groups: Vec<Group> = Vec::with_capacity(rows.len());
         let mut index = Index::default();
+        index.reserve(if rows.len() > 1 { rows.len() } else { 0 });
         for number in 0..rows.len() {
             let row = rows.row(number);
             let Some(text) = self.fill(name, &row, &place) else { return Vec::new() };

@@ -1,21 +1,45 @@
 //! Finds names in a list without keeping a second copy of each: there may be a million.
 
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher};
+
+/// Takes a number that is a hash already as it is.
+#[derive(Debug, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        debug_assert!(false, "only numbers are keys, not {} bytes", bytes.len());
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
 
 /// Positions by the hash of the name that stands there. Who asks also says how to read the name at
 /// a position.
 #[derive(Debug, Default)]
 pub struct Index {
     state: RandomState,
-    by_hash: HashMap<u64, u32>,
+    by_hash: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
     /// Names whose hash belonged to another one already.
     others: HashMap<String, u32>,
 }
 
 impl Index {
+    /// Makes room for this many names at once.
+    pub fn reserve(&mut self, more: usize) {
+        self.by_hash.reserve(more);
+    }
+
     /// Where a name stands.
-    pub fn get<'a>(&self, name: &str, at: impl Fn(usize) -> &'a String) -> Option<usize> {
+    pub fn get<'a>(&self, name: &str, at: impl Fn(usize) -> &'a str) -> Option<usize> {
         let found = *self.by_hash.get(&self.state.hash_one(name))? as usize;
         if at(found) == name {
             Some(found)
@@ -25,7 +49,7 @@ impl Index {
     }
 
     /// Adds a name that is not in it yet.
-    pub fn add<'a>(&mut self, name: &str, position: usize, at: impl Fn(usize) -> &'a String) {
+    pub fn add<'a>(&mut self, name: &str, position: usize, at: impl Fn(usize) -> &'a str) {
         debug_assert!(self.get(name, at).is_none(), "`{name}` is added twice");
         let position = u32::try_from(position).unwrap_or(u32::MAX);
         match self.by_hash.entry(self.state.hash_one(name)) {
@@ -46,7 +70,7 @@ mod tests {
     #[test]
     fn names_with_the_same_hash_are_told_apart() {
         let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
-        let at = |position: usize| &names[position];
+        let at = |position: usize| names[position].as_str();
         let mut index = Index::default();
         index.add("a", 0, at);
         // As if `b` had the hash of `a`.
