@@ -280,6 +280,14 @@ class Client(ClientBase):
         """One allocation."""
         return cast('types.AllocationView', self._connection.request("GET", f"/scheduled_compute_nodes/{_quote(id)}"))
 
+    def get_usage(self) -> types.UsageView:
+        """How much room the database and each workflow take."""
+        return cast('types.UsageView', self._connection.request("GET", "/server/usage"))
+
+    def vacuum_database(self) -> types.VacuumView:
+        """Writes the database anew, without the room of what was deleted. Changes wait meanwhile."""
+        return cast('types.VacuumView', self._connection.request("POST", "/server/vacuum"))
+
     def list_slurm_schedulers(self, *, workflow_id: int | None = None, name: str | None = None, offset: int | None = None, limit: int | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> types.Page_SlurmSchedulerView:
         """Lists Slurm schedulers."""
         return cast('types.Page_SlurmSchedulerView', self._connection.request("GET", "/slurm_schedulers", {"workflow_id": workflow_id, "name": name, "offset": offset, "limit": limit, "sort_by": sort_by, "reverse_sort": reverse_sort}))
@@ -364,9 +372,13 @@ class Client(ClientBase):
         """Creates a workflow from a spec, in one transaction."""
         return cast('types.WorkflowCreated', self._connection.request("POST", "/workflows", body=body, has_body=True))
 
-    def delete_workflow(self, id: int, *, force: bool | None = None) -> Any:
+    def prune_workflows(self, body: types.PruneRequest) -> types.PruneView:
+        """Deletes workflows that ended long ago."""
+        return cast('types.PruneView', self._connection.request("POST", "/workflows/prune", body=body, has_body=True))
+
+    def delete_workflow(self, id: int, *, force: bool | None = None, files: bool | None = None) -> types.RemovedFiles:
         """Deletes a workflow with everything that belongs to it."""
-        return cast('Any', self._connection.request("DELETE", f"/workflows/{_quote(id)}", {"force": force}))
+        return cast('types.RemovedFiles', self._connection.request("DELETE", f"/workflows/{_quote(id)}", {"force": force, "files": files}))
 
     def get_workflow(self, id: int) -> types.WorkflowView:
         """One workflow."""

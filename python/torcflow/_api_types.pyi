@@ -335,7 +335,7 @@ EndDetail = Literal['recovery_script', 'told_to_stop', 'step_exit', 'step_signal
 EndedBy = Literal['runner', 'recovery', 'unstarted', 'dropped']
 class ErrorBody(TypedDict):
     error: ErrorInfo
-ErrorCode = Literal['action_running', 'addition_differs', 'allocations_open', 'already_initialized', 'archived', 'being_canceled', 'body_too_large', 'busy', 'canceled', 'code_used', 'dynamic_jobs_limit', 'default_handler', 'duplicate_allocation', 'file_system_hangs', 'forbidden', 'incomplete_body', 'internal', 'invalid', 'invalid_body', 'invalid_field', 'invalid_json', 'invalid_path', 'invalid_query', 'invalid_spec', 'job_running', 'max_retries_exceeded', 'revision_changed', 'run_changed', 'method_not_allowed', 'missing_files', 'outputs_shared', 'name_taken', 'no_such_item', 'not_a_map', 'not_classified', 'not_found', 'not_initialized', 'not_opted_in', 'nothing_to_recover', 'other_graph', 'out_of_space', 'recovering', 'reservation_ended', 'reserved', 'rounds_exhausted', 'run_mismatch', 'runner_ended', 'shutting_down', 'superseded', 'timeout', 'too_many_allocations', 'unauthorized', 'unavailable', 'unknown_host', 'unsupported_media_type', 'workflow_canceled', 'wrong_status', 'wrong_token', 'wrong_workflow']
+ErrorCode = Literal['action_running', 'addition_differs', 'allocations_open', 'already_initialized', 'archived', 'being_canceled', 'body_too_large', 'busy', 'canceled', 'code_used', 'dynamic_jobs_limit', 'default_handler', 'duplicate_allocation', 'file_system_hangs', 'forbidden', 'incomplete_body', 'internal', 'invalid', 'invalid_body', 'invalid_field', 'invalid_json', 'invalid_path', 'invalid_query', 'invalid_spec', 'files_remain', 'job_running', 'max_retries_exceeded', 'revision_changed', 'run_changed', 'method_not_allowed', 'missing_files', 'outputs_shared', 'name_taken', 'no_such_item', 'not_a_map', 'not_classified', 'not_found', 'not_initialized', 'not_opted_in', 'nothing_to_recover', 'other_graph', 'out_of_space', 'recovering', 'reservation_ended', 'reserved', 'rounds_exhausted', 'run_mismatch', 'runner_ended', 'shutting_down', 'superseded', 'timeout', 'too_many_allocations', 'unauthorized', 'unavailable', 'unknown_host', 'unsupported_media_type', 'workflow_canceled', 'wrong_status', 'wrong_token', 'wrong_workflow']
 class ErrorInfo(TypedDict):
     code: ErrorCode
     field: NotRequired[str | None]
@@ -842,6 +842,22 @@ class Proposal(TypedDict):
     changes: list[Change]
     cost_seconds: NotRequired[float | None]
     why: str
+class PruneRequest(TypedDict):
+    dry_run: NotRequired[bool]
+    files: NotRequired[bool]
+    keep_failed: NotRequired[bool]
+    older_than_seconds: int
+class PruneView(TypedDict):
+    dry_run: bool
+    kept: list[str]
+    workflows: list[PrunedWorkflow]
+class PrunedWorkflow(TypedDict):
+    ended_ms: int
+    id: WorkflowId
+    job_count: int
+    name: str
+    removed: RemovedFiles
+    user: str
 class PulseView(TypedDict):
     at_ms: int
     busy_cpus: int
@@ -957,6 +973,10 @@ class ReinitializeRequest(TypedDict):
     spec: NotRequired[Any]
 class ReleaseReservation(TypedDict):
     token: NotRequired[str | None]
+class RemovedFiles(TypedDict):
+    bytes: int
+    files: int
+    unseen: NotRequired[list[str]]
 class ReportResult(TypedDict):
     id: AttemptId
     job_status: NotRequired[JobStatus | None]
@@ -1158,12 +1178,24 @@ class UpdateWorkflow(TypedDict):
     name: NotRequired[str | None]
     project: NotRequired[str | None]
     user: NotRequired[str | None]
+class UsageView(TypedDict):
+    database_bytes: int
+    database_free_bytes: int
+    disk_bytes: NotRequired[int | None]
+    disk_free_bytes: NotRequired[int | None]
+    is_low: bool
+    log_bytes: int
+    unseen: NotRequired[list[str]]
+    workflows: list[WorkflowUsage]
 class UserDataView(TypedDict):
     data: NotRequired[Any]
     id: int
     is_ephemeral: bool
     name: str
     workflow_id: WorkflowId
+class VacuumView(TypedDict):
+    bytes_after: int
+    bytes_before: int
 Verdict = Literal['retry', 'fail']
 class WaitGroup(TypedDict):
     hints: list[str]
@@ -1204,6 +1236,17 @@ class WorkflowProgress(TypedDict):
     is_complete: bool
     last_end_ms: NotRequired[int | None]
     started_ms: NotRequired[int | None]
+class WorkflowUsage(TypedDict):
+    attempts: int
+    database_bytes: int
+    events: int
+    file_bytes: int
+    files: int
+    id: WorkflowId
+    is_archived: bool
+    jobs: int
+    name: str
+    user: str
 class WorkflowView(TypedDict):
     created_ms: int
     description: NotRequired[str | None]

@@ -72,11 +72,36 @@ impl Client {
 
     /// Deletes a workflow with everything in it.
     pub async fn delete_workflow(&self, id: WorkflowId, force: bool) -> Result<(), Error> {
-        let query = if force { Query::new().add("force", force) } else { Query::new() };
-        self.with_time_limit(LARGE)
-            .delete::<serde_json::Value>(&format!("/workflows/{id}{query}"))
-            .await
-            .map(drop)
+        self.delete_workflow_files(id, force, false).await.map(drop)
+    }
+
+    /// The same, with logs and samples of its jobs if asked for.
+    pub async fn delete_workflow_files(
+        &self,
+        id: WorkflowId,
+        force: bool,
+        files: bool,
+    ) -> Result<RemovedFiles, Error> {
+        let mut query = Query::new();
+        for (name, _) in [("force", force), ("files", files)].into_iter().filter(|(_, on)| *on) {
+            query = query.add(name, true);
+        }
+        self.with_time_limit(LARGE).delete(&format!("/workflows/{id}{query}")).await
+    }
+
+    /// Deletes workflows that ended long ago.
+    pub async fn prune_workflows(&self, body: &PruneRequest) -> Result<PruneView, Error> {
+        self.with_time_limit(LARGE).post("/workflows/prune", body).await
+    }
+
+    /// How much room the server's data take.
+    pub async fn usage(&self) -> Result<UsageView, Error> {
+        self.with_time_limit(LARGE).get("/server/usage").await
+    }
+
+    /// Writes the database anew, without the room of what was deleted.
+    pub async fn vacuum(&self) -> Result<VacuumView, Error> {
+        self.with_time_limit(LARGE).post("/server/vacuum", &serde_json::json!({})).await
     }
 
     /// Starts the first run, or goes on with what a reset left; with `force` although input files

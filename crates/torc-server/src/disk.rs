@@ -11,6 +11,19 @@ pub struct Space {
     pub size: u64,
 }
 
+/// Below this much room writing may fail any moment: the log alone may grow by that.
+const LEAST: u64 = 256 << 20;
+/// A part of a small disk, and an amount of a large one, that is used up in days rather than hours.
+const PART: u64 = 20;
+const AMOUNT: u64 = 5 << 30;
+
+impl Space {
+    /// So little is left that it should be told before it hurts.
+    pub fn is_low(self) -> bool {
+        self.free < LEAST.max(AMOUNT.min(self.size / PART))
+    }
+}
+
 /// The file system that a path is on; None when it does not say.
 pub fn space(path: &Path) -> Option<Space> {
     let found = rustix::fs::statvfs(path).ok()?;
@@ -28,4 +41,20 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_low_before_it_is_gone() {
+        let is_low = |free: u64, size: u64| Space { free, size }.is_low();
+        assert!(is_low(100 << 20, 1 << 30), "a small disk with little");
+        assert!(!is_low(300 << 20, 1 << 30) && is_low(1 << 30, 40 << 30), "a part of a usual one");
+        assert!(
+            is_low(4 << 30, 10 << 40) && !is_low(6 << 30, 10 << 40),
+            "an amount of a large one"
+        );
+    }
 }

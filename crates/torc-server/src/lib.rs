@@ -8,6 +8,7 @@ pub mod boot;
 mod clock;
 mod courier;
 mod disk;
+mod job_files;
 pub mod metrics;
 pub mod request_id;
 pub mod secret;

@@ -55,6 +55,8 @@ words! {
         InvalidQuery = "invalid_query",
         /// The spec has mistakes.
         InvalidSpec = "invalid_spec",
+        /// Files of jobs could not be removed.
+        FilesRemain = "files_remain",
         /// Jobs run that must not.
         JobRunning = "job_running",
         /// The job has had all attempts that it may have.

@@ -10,6 +10,7 @@ mod operations;
 mod pages;
 mod reports;
 mod runners;
+mod tidy;
 mod workflows;
 
 pub use apply::*;
@@ -19,6 +20,7 @@ pub use operations::*;
 pub use pages::*;
 pub use reports::*;
 pub use runners::*;
+pub use tidy::*;
 pub use workflows::*;
 
 use serde::{Deserialize, Serialize};

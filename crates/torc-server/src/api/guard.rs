@@ -193,7 +193,8 @@ fn time_limit(head: &Parts) -> Duration {
         head.extensions.get::<MatchedPath>().and_then(|path| path.as_str().strip_prefix(BASE_PATH));
     match (&head.method, path.unwrap_or_default()) {
         (_, "/workflows/{id}/claim") => CLAIM_TIME_LIMIT,
-        (&Method::POST, "/workflows")
+        (&Method::POST, "/workflows" | "/workflows/prune" | "/server/vacuum")
+        | (&Method::GET, "/server/usage")
         | (&Method::DELETE, "/workflows/{id}")
         | (_, "/workflows/{id}/initialize")
         | (_, "/workflows/{id}/reinitialize")

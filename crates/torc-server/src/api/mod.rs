@@ -43,6 +43,7 @@ mod results;
 mod router;
 mod runners;
 mod schedulers;
+mod server;
 mod sessions;
 mod shown;
 mod user_data;

@@ -5,7 +5,7 @@ use axum::http::Method;
 use torc_model::api::{BASE_PATH, PageScope};
 
 /// Reads that give secrets away or are none of the page's business.
-const HIDDEN: [&str; 4] = ["/webhooks", "/reservations", "/ui_sessions", "/ui_codes"];
+const HIDDEN: [&str; 5] = ["/webhooks", "/reservations", "/ui_sessions", "/ui_codes", "/server"];
 /// A session may look at itself and end itself.
 const OWN: &str = "/ui_sessions/current";
 /// What a session that may act may change.

@@ -9,7 +9,7 @@ use super::{
     App, act, actions, allocations, attempts, classifications, crash_recovery, events,
     failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits, log_search,
     logs, metrics, openapi, pages, remedies, requirements, reservations, results, runners,
-    schedulers, sessions, user_data, webhooks, why, workflows,
+    schedulers, server, sessions, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -88,7 +88,10 @@ pub(super) fn table() -> Vec<Route> {
         route!(health::get_ready).at_root(),
         route!(metrics::get_metrics).at_root(),
         route!(openapi::get_openapi),
+        route!(server::get_usage),
+        route!(server::vacuum),
         route!(workflows::list_workflows, workflows::create_workflow),
+        route!(workflows::prune_workflows),
         route!(workflows::get_workflow, workflows::update_workflow, workflows::delete_workflow),
         route!(workflows::get_spec),
         route!(workflows::get_status),

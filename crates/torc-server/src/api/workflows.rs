@@ -16,8 +16,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use torc_model::api::{
     ApplyOptions, ApplyRequest, ApplyView, CreateWorkflow, ErrorCode, IsCompleteView, Page,
-    ReinitializeRequest, ResetRequest, ResetView, RevisionView, StatusView, UpdateWorkflow,
-    WorkflowCreated, WorkflowView,
+    PruneRequest, PruneView, ReinitializeRequest, RemovedFiles, ResetRequest, ResetView,
+    RevisionView, StatusView, UpdateWorkflow, WorkflowCreated, WorkflowView,
 };
 use torc_model::ids::{JobId, WorkflowId};
 use utoipa::IntoParams;
@@ -140,6 +140,8 @@ pub async fn update_workflow(
 pub struct DeleteWorkflow {
     /// Although jobs are running.
     pub force: bool,
+    /// Remove logs and samples of its jobs too; refused while jobs run.
+    pub files: bool,
 }
 
 /// Deletes a workflow with everything that belongs to it.
@@ -149,15 +151,35 @@ pub struct DeleteWorkflow {
     operation_id = "delete_workflow",
     tag = "workflows",
     params(("id" = i64, Path, description = "The workflow."), DeleteWorkflow),
-    responses((status = 200, description = "It is gone.", body = Value), Refusals)
+    responses((status = 200, description = "It is gone, with these files.", body = RemovedFiles), Refusals)
 )]
 pub async fn delete_workflow(
     State(app): State<App>,
     Path(id): Path<i64>,
     Query(query): Query<DeleteWorkflow>,
-) -> Answer<Value> {
-    app.store().delete_workflow(WorkflowId(id), query.force).await?;
-    Ok(Json(serde_json::json!({})))
+) -> Answer<RemovedFiles> {
+    let (id, store) = (WorkflowId(id), app.store());
+    let removed = match query.files {
+        true => store.delete_with_files(id, query.force).await?,
+        false => store.delete_workflow(id, query.force).await.map(|()| RemovedFiles::default())?,
+    };
+    Ok(Json(removed))
+}
+
+/// Deletes workflows that ended long ago.
+#[utoipa::path(
+    post,
+    path = "/workflows/prune",
+    operation_id = "prune_workflows",
+    tag = "workflows",
+    request_body = PruneRequest,
+    responses((status = 200, description = "What was deleted, or would be.", body = PruneView), Refusals)
+)]
+pub async fn prune_workflows(
+    State(app): State<App>,
+    Body(request): Body<PruneRequest>,
+) -> Answer<PruneView> {
+    Ok(Json(app.store().prune(request).await?))
 }
 
 /// The spec a workflow was made from.

@@ -47,10 +47,22 @@ fn copy(connection: &Connection, temporary: &Path, destination: &Path) -> io::Re
     let name = temporary
         .to_str()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name is not UTF-8"))?;
-    connection.execute("VACUUM INTO ?1", [name]).map(drop).map_err(|e| {
+    let copied = connection.execute("VACUUM INTO ?1", [name]).and_then(|_| mark_as_copy(temporary));
+    copied.map_err(|e| {
         tracing::debug!(destination = %destination.display(), error = %e, "backup failed");
         io::Error::other(e)
     })
+}
+
+/// A copy counts as older than the database it was made from: when it is put in its place, ids go on
+/// behind the last one (`store/id_marks.rs`).
+fn mark_as_copy(copy: &Path) -> rusqlite::Result<()> {
+    let copy = Connection::open(copy)?;
+    let is_ours = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'meta')";
+    if copy.query_row(is_ours, [], |row| row.get(0))? {
+        copy.execute("DELETE FROM meta WHERE key = ?1", [crate::store::ID_MARKS])?;
+    }
+    copy.close().map_err(|(_, error)| error)
 }
 
 #[cfg(test)]

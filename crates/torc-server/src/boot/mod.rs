@@ -20,7 +20,7 @@ mod lock;
 mod migrate;
 mod options;
 mod own_certificate;
-mod private;
+pub(crate) mod private;
 mod server;
 mod socket;
 mod tls;

@@ -9,6 +9,7 @@ use super::tls::Tls;
 use super::{backup, identity, listen, own_certificate, private, socket};
 use crate::api::{App, Front, Hosts};
 use crate::clock::now_ms;
+use crate::disk;
 use crate::secret;
 use crate::store::read::Reader;
 use crate::store::{Store, Trigger};
@@ -31,6 +32,10 @@ const SERVER_FILE: &str = "server.json";
 /// server has ended.
 const PORT_FILE: &str = "port";
 const EMBEDDED: &str = "embedded";
+/// How far ids have gone, so that they go on after a restore of an older database.
+const ID_MARKS_FILE: &str = "ids.json";
+/// Time between two looks at the room that is left on the disk.
+const DISK_LOOK: std::time::Duration = std::time::Duration::from_secs(30);
 /// Fewer characters cannot hold enough randomness; more is not ours.
 const TOKEN_LENGTH: std::ops::RangeInclusive<usize> = 32..=512;
 
@@ -112,6 +117,7 @@ impl Server {
         tokio::spawn(sweep(store.clone(), stop.clone()));
         tokio::spawn(crate::courier::run(store.clone(), stop.clone()));
         tokio::spawn(execute_schedules(store.clone(), stop.clone()));
+        tokio::spawn(watch_disk(database.path.clone(), stop.clone()));
         let file = ServerFile {
             url: url(&host, address, &options),
             token,
@@ -250,7 +256,8 @@ fn open(options: &Options) -> Result<Opened, StartError> {
     let Database { writer, path, lock, .. } = Database::open(options)?;
     torc_failpoint::hit("boot.opened");
     let token = load_token(&options.state_dir.join(TOKEN_FILE))?;
-    let store = Store::open(writer).map_err(|source| StartError::Database {
+    let marks = options.state_dir.join(ID_MARKS_FILE);
+    let store = Store::open_with_marks(writer, marks).map_err(|source| StartError::Database {
         doing: "take up the state in",
         database: path.clone(),
         source,
@@ -303,6 +310,34 @@ async fn sweep(store: Store, stop: CancellationToken) {
         match store.recover(Trigger::Sweep).await {
             Ok(found) => found.details.iter().for_each(|line| tracing::debug!("sweep: {line}")),
             Err(error) => tracing::error!(%error, "the sweep failed"),
+        }
+    }
+}
+
+/// Tells when the disk of the database gets full, once each time, before writing fails.
+async fn watch_disk(database: PathBuf, stop: CancellationToken) {
+    let mut was_low = false;
+    loop {
+        let path = database.clone();
+        let looked = crate::slow_files::look(database.clone(), move || disk::space(&path)).await;
+        // A file system that hangs or says nothing is no news.
+        if let Ok(Some(space)) = looked {
+            let left = space.free >> 20;
+            match (was_low, space.is_low()) {
+                (false, true) => tracing::warn!(
+                    "the disk of `{}` is nearly full: {left} MiB left; `torc workflows prune` and `torc server vacuum` make room",
+                    database.display()
+                ),
+                (true, false) => {
+                    tracing::info!("the disk of the database has room again: {left} MiB")
+                }
+                (true, true) | (false, false) => {}
+            }
+            was_low = space.is_low();
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(DISK_LOOK) => {}
         }
     }
 }

@@ -49,7 +49,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     )?;
     let mut state = State {
         database_id: database_id(db)?,
-        next_attempt: next("attempt")?,
+        next_attempt: next("attempt")?.max(stored("next_attempt_id")?),
         next_job: next("job")?.max(stored("next_job_id")?),
         next_event: next_event.max(stored("next_event_id")?),
         ..State::default()

@@ -13,6 +13,7 @@ mod facts;
 mod families;
 mod forecast;
 mod history;
+mod id_marks;
 mod job_rows;
 mod knowledge;
 mod last_words;
@@ -35,6 +36,7 @@ mod runners;
 mod shared_outputs;
 mod spawn;
 mod step_events;
+mod tidy;
 mod unneeded;
 mod waiting;
 mod webhooks;
@@ -50,9 +52,11 @@ pub use crash_recovery::Trigger;
 pub use create::Creation;
 pub use families::FamilyCounts;
 pub use forecast::of_plan as forecast_plan;
+pub(crate) use id_marks::KEY as ID_MARKS;
 pub(crate) use load::runner_tag;
 pub use refusal::Refusal;
 pub use runners::LEASE_SECONDS;
+pub(crate) use tidy::look as look_at_job_files;
 pub use webhooks::Due as DueDelivery;
 pub use why::{Waiting, WaitingJobs};
 pub use writer::Progress;
@@ -99,7 +103,14 @@ impl Store {
     /// Takes over an open database.
     pub fn open(db: Connection) -> rusqlite::Result<Self> {
         let database_id = load::database_id(&db)?.into();
-        Ok(Self { writer: Handle::start(db)?, database_id })
+        Ok(Self { writer: Handle::start(db, None)?, database_id })
+    }
+
+    /// The same, and keeps a record in `marks` by which ids go on after a restore.
+    pub fn open_with_marks(db: Connection, marks: std::path::PathBuf) -> rusqlite::Result<Self> {
+        let database_id: Arc<str> = load::database_id(&db)?.into();
+        let marks = id_marks::Marks::open(&db, marks, &database_id)?;
+        Ok(Self { writer: Handle::start(db, Some(marks))?, database_id })
     }
 
     /// Random, made with the database: tokens of another database do not count in this one.

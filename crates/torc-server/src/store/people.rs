@@ -242,8 +242,8 @@ pub fn cancel_jobs(tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Deletes a workflow with everything that belongs to it.
-pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed> {
+/// Refuses to delete what is at work.
+pub fn refuse_delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed> {
     let held = tx.workflow(id)?.held_count();
     if held > 0 && !force {
         let are = if held == 1 { "is" } else { "are" };
@@ -267,11 +267,18 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
         .hint("cancel the workflow first, which takes back what it asked for; `torc slurm allocations` shows it")
         .into());
     }
+    Ok(())
+}
+
+/// Deletes a workflow with everything that belongs to it.
+pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed> {
+    refuse_delete(tx, id, force)?;
     // The engine's copy goes first: whatever follows, it must not outlive the rows.
     reload(tx, id);
     tx.state.runners.retain(|_, runner| runner.workflow != id);
     // A client that follows events by their numbers must never meet an old number again.
     persist::remember(tx.db, "next_event_id", tx.state.next_event)?;
+    persist::remember(tx.db, "next_attempt_id", tx.state.next_attempt)?;
     tx.db.prepare_cached("DELETE FROM attempt WHERE workflow_id = ?1")?.execute([id.0])?;
     tx.db.prepare_cached("DELETE FROM job WHERE workflow_id = ?1")?.execute([id.0])?;
     tx.db.prepare_cached("DELETE FROM workflow WHERE id = ?1")?.execute([id.0])?;

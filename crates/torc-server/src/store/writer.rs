@@ -13,6 +13,7 @@
 //! is carried out by the caller itself: two threads less have to be woken, which is much of what
 //! the next job of a chain waits for.
 
+use super::id_marks::Marks;
 use super::refusal::Refusal;
 use super::webhooks::{self, Endpoint};
 use super::{load, persist};
@@ -232,7 +233,11 @@ enum Message {
     Request(Request),
     /// Something is due earlier than it thinks.
     Due,
+    /// What cannot be done inside a transaction.
+    Outside(Outside),
 }
+
+type Outside = Box<dyn FnOnce(&Connection) + Send>;
 
 /// The way to the writer.
 #[derive(Clone)]
@@ -298,7 +303,7 @@ pub struct Tx<'a> {
 
 impl Handle {
     /// Starts the writer thread. It ends when the last handle is gone.
-    pub fn start(db: Connection) -> rusqlite::Result<Self> {
+    pub fn start(db: Connection, marks: Option<Marks>) -> rusqlite::Result<Self> {
         let state = State {
             boot: crate::clock::boottime_ms(),
             last_look: crate::clock::boottime_ms(),
@@ -313,6 +318,8 @@ impl Handle {
         let writer = Arc::new(Mutex::new(Writer {
             db,
             state,
+            marks,
+            later: VecDeque::new(),
             usual: Duration::ZERO,
             sleeps_until: None,
             is_quick: is_quick.clone(),
@@ -360,6 +367,27 @@ impl Handle {
         F: FnOnce(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
     {
         self.send(work, true).await
+    }
+
+    /// Does what cannot be done inside a transaction, between two of them.
+    pub async fn outside<T, F>(&self, work: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Failed> + Send + 'static,
+    {
+        let gone = || Refusal::unavailable("the server is shutting down");
+        let (tell, told) = oneshot::channel();
+        let _open = Open::new(&self.open);
+        let work: Outside = Box::new(move |db| {
+            let done = work(db).map_err(|failed| match failed {
+                Failed::Refused(refusal) => refusal,
+                Failed::Broken(error) => broken(&error),
+            });
+            // A caller that went away needs no answer.
+            let _ = tell.send(done);
+        });
+        self.sender.send(Message::Outside(work)).map_err(|_| gone())?;
+        told.await.map_err(|_| gone())?
     }
 
     async fn send<T, F>(&self, work: F, is_routine: bool) -> Result<T, Refusal>
@@ -499,6 +527,7 @@ fn work(writer: &Mutex<Writer>, messages: &Receiver<Message>) {
         match message {
             Ok(Message::Request(first)) => writer.group(first, Some(messages)),
             Ok(Message::Due) => {}
+            Ok(Message::Outside(work)) => work(&writer.db),
             Err(RecvTimeoutError::Timeout) => writer.wake_due(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -508,6 +537,10 @@ fn work(writer: &Mutex<Writer>, messages: &Receiver<Message>) {
 struct Writer {
     db: Connection,
     state: State,
+    /// How far ids may have gone; None where no file is kept.
+    marks: Option<Marks>,
+    /// Work for between two transactions that was found in the channel behind the requests of one.
+    later: VecDeque<Outside>,
     /// How long a group takes, a moving average.
     usual: Duration,
     /// When the thread looks again by itself.
@@ -595,10 +628,16 @@ impl Writer {
                 Ok(reply) => replies.push(reply),
                 Err(refusal) => (request.refuse)(refusal),
             }
-            next = others.filter(|_| replies.len() < GROUP).and_then(next_request);
+            let others = others.filter(|_| replies.len() < GROUP);
+            next = others.and_then(|others| next_request(others, &mut self.later));
         }
+        // The record is part of the transaction, and its file is written before it.
+        let kept = match &mut self.marks {
+            Some(marks) => marks.keep(&self.db, &self.state, is_special),
+            None => Ok(()),
+        };
         torc_failpoint::hit("store.before_commit");
-        let committed = self.db.execute_batch("COMMIT").map_err(|error| {
+        let committed = kept.and_then(|()| self.db.execute_batch("COMMIT")).map_err(|error| {
             let refusal = broken(&error);
             // Whether it is still open or not, nothing of it may stay.
             let _ = self.db.execute_batch("ROLLBACK");
@@ -644,6 +683,9 @@ impl Writer {
             }
         }
         self.state.trim(&touched);
+        while let Some(work) = self.later.pop_front() {
+            work(&self.db);
+        }
     }
 
     fn publish(&self, touched: &BTreeSet<WorkflowId>, is_special: bool) {
@@ -667,11 +709,15 @@ impl Writer {
     }
 }
 
-fn next_request(messages: &Receiver<Message>) -> Option<Request> {
+fn next_request(messages: &Receiver<Message>, later: &mut VecDeque<Outside>) -> Option<Request> {
     messages.try_iter().find_map(|message| match message {
         Message::Request(request) => Some(request),
         // The thread plans anew after each group.
         Message::Due => None,
+        Message::Outside(work) => {
+            later.push_back(work);
+            None
+        }
     })
 }
 

@@ -340,6 +340,7 @@ impl Ids {
         let running = json!({"id": self.running["id"], "token": self.running["token"]});
         match operation {
             "create_workflow" => json!({"spec": spec("new")}),
+            "prune_workflows" => json!({"older_than_seconds": 0, "dry_run": true}),
             "update_workflow" => json!({"description": "text"}),
             "reinitialize_workflow" => json!({"dry_run": true, "force": true}),
             "apply_spec" => json!({"spec": spec("world"), "dry_run": true, "force": true}),

@@ -6,7 +6,7 @@ use super::session::{self, Access};
 use super::{Context, block_on};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output::{escape, human};
+use crate::output::{Field, Table, escape, human};
 use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,7 @@ Examples:
   torc server run --host 0.0.0.0 --port 8080    for other machines, with a certificate of its own
   torc server backup copy.db                    while it runs or not
   torc server doctor                            is everything in the database as it must be?
+  torc server usage                             who takes how much room?
   torc server token                             for `--token-file` on other machines")]
 pub struct Args {
     #[command(subcommand)]
@@ -38,6 +39,12 @@ enum Command {
     Doctor(Doctor),
     /// Print the token of the server
     Token(Token),
+    /// Show how much room the database and the files of each workflow take
+    Usage,
+    /// Give the room of deleted workflows back to the disk
+    #[command(after_help = "\
+Writes the database anew. It takes as much room again for a while, and requests that change something wait.")]
+    Vacuum,
 }
 
 #[derive(clap::Args, Debug)]
@@ -120,7 +127,11 @@ impl Args {
     pub fn log_format(&self) -> LogFormat {
         match &self.command {
             Command::Run(args) => args.log_format,
-            Command::Backup(_) | Command::Doctor(_) | Command::Token(_) => LogFormat::Text,
+            Command::Backup(_)
+            | Command::Doctor(_)
+            | Command::Token(_)
+            | Command::Usage
+            | Command::Vacuum => LogFormat::Text,
         }
     }
 
@@ -131,6 +142,8 @@ impl Args {
             Command::Backup(args) => args.execute(context),
             Command::Doctor(args) => args.execute(context),
             Command::Token(_) => token(context),
+            Command::Usage => usage(context),
+            Command::Vacuum => vacuum(context),
         }
     }
 }
@@ -318,6 +331,66 @@ fn token(context: &Context) -> Result<Exit> {
     } else {
         context.output.data(&format!("{token}\n"))?;
     }
+    Ok(Exit::Success)
+}
+
+fn usage(context: &Context) -> Result<Exit> {
+    context.with_server(Access::Existing, async |client| {
+        let usage = client.usage().await?;
+        if context.output.is_json() {
+            return context.output.json(&usage);
+        }
+        let count = usage.workflows.len() as i64;
+        context.output.list("workflows", &usage.workflows, count, || {
+            let mut table =
+                Table::new(["id", "name", "user", "jobs", "attempts", "database", "files", "size"]);
+            for workflow in &usage.workflows {
+                table.row([
+                    Field::number(workflow.id.0),
+                    Field::text(&workflow.name),
+                    Field::text(&workflow.user),
+                    Field::number(workflow.jobs),
+                    Field::number(workflow.attempts),
+                    Field::text(human::bytes(workflow.database_bytes)),
+                    Field::number(workflow.files),
+                    Field::text(human::bytes(workflow.file_bytes)),
+                ]);
+            }
+            table
+        })?;
+        let mut line = format!(
+            "database {}, of which {} are free; log {}",
+            human::bytes(usage.database_bytes),
+            human::bytes(usage.database_free_bytes),
+            human::bytes(usage.log_bytes)
+        );
+        if let (Some(free), Some(size)) = (usage.disk_free_bytes, usage.disk_bytes) {
+            line += &format!("; disk {}, {} left", human::bytes(size), human::bytes(free));
+        }
+        context.output.talk(line);
+        for directory in &usage.unseen {
+            let directory = escape::line(directory);
+            context.output.warn(format_args!("the server cannot see files in `{directory}`"));
+        }
+        if usage.is_low {
+            context.output.warn(
+                "the disk of the database is nearly full: `torc workflows prune` and `torc server vacuum` make room",
+            );
+        }
+        Ok(())
+    })?;
+    Ok(Exit::Success)
+}
+
+fn vacuum(context: &Context) -> Result<Exit> {
+    context.with_server(Access::Existing, async |client| {
+        let view = client.vacuum().await?;
+        context.output.value(&view, |view| {
+            let bytes = |bytes| human::bytes(bytes);
+            let (before, after) = (bytes(view.bytes_before), bytes(view.bytes_after));
+            format!("the database takes {after} now; before {before}\n")
+        })
+    })?;
     Ok(Exit::Success)
 }
 

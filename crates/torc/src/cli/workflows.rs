@@ -18,8 +18,8 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use torc_client::{Client, Query};
 use torc_model::api::{
-    ApplyOptions, EventView, Page, ReinitializeRequest, ResetRequest, ResetView, StatusView,
-    WorkflowView,
+    ApplyOptions, EventView, Page, PruneRequest, PruneView, PrunedWorkflow, ReinitializeRequest,
+    RemovedFiles, ResetRequest, ResetView, StatusView, UpdateWorkflow, WorkflowView,
 };
 use torc_model::event::EventKind;
 use torc_model::recovery::AdjustmentView;
@@ -34,7 +34,8 @@ Examples:
   torc workflows reinitialize 3 --spec new.yaml   apply another spec
   torc workflows history sweep                    who applied what, and when
   torc workflows reset-status 3 --failed-only     let the failed jobs run again
-  torc workflows export latest -o sweep.kdl       the workflow as a spec file, in any format")]
+  torc workflows export latest -o sweep.kdl       the workflow as a spec file, in any format
+  torc workflows prune --older-than 30d           delete what ended long ago")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -50,6 +51,10 @@ enum Command {
     Create(create::Args),
     /// Delete workflows with everything in them
     Delete(Delete),
+    /// Delete workflows that ended long ago
+    Prune(Prune),
+    /// Hide workflows from lists, or show them again
+    Archive(Archive),
     /// Start the first run: jobs become ready or blocked
     Initialize(Initialize),
     /// Start the next run with what changed: inputs, definitions, missing outputs
@@ -96,6 +101,55 @@ struct Delete {
     /// Although jobs run or allocations are in Slurm; they are not taken back then
     #[arg(long)]
     force: bool,
+
+    /// Remove the logs and samples of its jobs too; refused while jobs run
+    #[arg(long, alias = "files")]
+    with_files: bool,
+}
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Only workflows that have ended are deleted; one that was never run is kept.
+Examples:
+  torc workflows prune --older-than 30d --dry-run
+  torc workflows prune --older-than 90d --keep-failed --with-files --yes")]
+struct Prune {
+    /// Those that ended longer ago than this: `30d`, `12h`
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    older_than: i64,
+
+    /// Keep those with jobs that did not succeed
+    #[arg(long)]
+    keep_failed: bool,
+
+    /// Remove the logs and samples of their jobs too
+    #[arg(long, alias = "files")]
+    with_files: bool,
+
+    /// Only list them
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Do not ask
+    #[arg(short, long, alias = "no-prompts")]
+    yes: bool,
+}
+
+fn age(text: &str) -> std::result::Result<i64, String> {
+    let parsed = torc_model::units::Runtime::parse(text);
+    let time = parsed.map_err(|error| format!("{error}; a time is written as 30d or 12h"))?;
+    i64::try_from(time.0).map_err(|_| "that long ago there was no server".into())
+}
+
+#[derive(clap::Args, Debug)]
+struct Archive {
+    /// Workflows: their ids or names
+    #[arg(required = true, value_name = "WORKFLOW")]
+    workflows: Vec<String>,
+
+    /// Show them again
+    #[arg(long)]
+    undo: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -218,6 +272,8 @@ impl Command {
                 context.output.value(&workflow, render)
             }
             Self::Delete(args) => args.execute(context, client).await,
+            Self::Prune(args) => args.execute(context, client).await,
+            Self::Archive(args) => args.execute(context, client).await,
             Self::Initialize(args) => {
                 let workflow = args.one.find(client).await?;
                 let reset = client.initialize_workflow(workflow.id, args.force).await?;
@@ -265,15 +321,116 @@ impl Delete {
         if !self.yes {
             confirm(&workflows)?;
         }
+        let mut all = RemovedFiles::default();
         for workflow in &workflows {
-            client.delete_workflow(workflow.id, self.force).await?;
+            let removed =
+                client.delete_workflow_files(workflow.id, self.force, self.with_files).await?;
             if !context.output.is_json() {
-                context.output.data(&format!("deleted {}\n", describe::workflow(workflow)))?;
+                let (what, files) = (describe::workflow(workflow), with_files(&removed));
+                context.output.data(&format!("deleted {what}{files}\n"))?;
+            }
+            all.files += removed.files;
+            all.bytes += removed.bytes;
+            all.unseen.extend(removed.unseen);
+        }
+        all.unseen.sort();
+        all.unseen.dedup();
+        tell_unseen(context, &all.unseen);
+        if context.output.is_json() {
+            let ids: Vec<_> = workflows.iter().map(|w| w.id).collect();
+            context.output.json(&json!({ "deleted": ids, "removed": all }))?;
+        }
+        Ok(())
+    }
+}
+
+/// What went with a workflow, as the end of a line.
+fn with_files(removed: &RemovedFiles) -> String {
+    match removed.files {
+        0 => String::new(),
+        files => format!(" with {} ({})", human::count(files, "file"), human::bytes(removed.bytes)),
+    }
+}
+
+fn tell_unseen(context: &Context, unseen: &[String]) {
+    for directory in unseen {
+        context.output.warn(format_args!(
+            "the server cannot see `{}`: files there stay",
+            crate::output::escape::line(directory)
+        ));
+    }
+}
+
+impl Prune {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let ask = |dry_run: bool| PruneRequest {
+            older_than_seconds: self.older_than,
+            keep_failed: self.keep_failed,
+            files: self.with_files,
+            dry_run,
+        };
+        if !self.dry_run && !self.yes {
+            let would = client.prune_workflows(&ask(true)).await?;
+            if would.workflows.is_empty() {
+                return print_pruned(context, &would);
+            }
+            let name = |w: &PrunedWorkflow| format!("workflow {} ({})", w.id, w.name);
+            confirm_names(&would.workflows.iter().map(name).collect::<Vec<_>>())?;
+        }
+        print_pruned(context, &client.prune_workflows(&ask(self.dry_run)).await?)
+    }
+}
+
+fn print_pruned(context: &Context, view: &PruneView) -> Result<()> {
+    if context.output.is_json() {
+        return context.output.json(view);
+    }
+    let verb = if view.dry_run { "would delete" } else { "deleted" };
+    for workflow in &view.workflows {
+        context.output.data(&format!(
+            "{verb} workflow {} ({}), which ended {}{}\n",
+            workflow.id,
+            crate::output::escape::line(&workflow.name),
+            human::local_time(workflow.ended_ms),
+            with_files(&workflow.removed)
+        ))?;
+    }
+    for why in &view.kept {
+        context.output.warn(why);
+    }
+    let mut unseen: Vec<String> =
+        view.workflows.iter().flat_map(|w| w.removed.unseen.clone()).collect();
+    unseen.sort();
+    unseen.dedup();
+    tell_unseen(context, &unseen);
+    match (view.workflows.is_empty(), view.dry_run) {
+        (true, _) => context.output.talk("no workflow ended that long ago"),
+        (false, true) => {}
+        (false, false) => context.output.talk(
+            "hint: the file of the database keeps its size for what comes next; `torc server vacuum` makes it smaller",
+        ),
+    }
+    Ok(())
+}
+
+impl Archive {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let mut workflows = Vec::new();
+        for name in &self.workflows {
+            workflows.push(references::workflow(client, name).await?);
+        }
+        let update = UpdateWorkflow { is_archived: Some(!self.undo), ..UpdateWorkflow::default() };
+        let verb = if self.undo { "shown again:" } else { "archived" };
+        for workflow in &workflows {
+            let path = format!("/workflows/{}", workflow.id);
+            let _: WorkflowView = client.put(&path, &update).await?;
+            if !context.output.is_json() {
+                context.output.data(&format!("{verb} {}\n", describe::workflow(workflow)))?;
             }
         }
         if context.output.is_json() {
             let ids: Vec<_> = workflows.iter().map(|w| w.id).collect();
-            context.output.json(&json!({ "deleted": ids }))?;
+            context.output.json(&json!({ "workflows": ids, "is_archived": !self.undo }))?;
         }
         Ok(())
     }
@@ -281,7 +438,10 @@ impl Delete {
 
 /// Asks on the terminal; without one, the answer must come with the call.
 fn confirm(workflows: &[WorkflowView]) -> Result<()> {
-    let names: Vec<String> = workflows.iter().map(describe::workflow).collect();
+    confirm_names(&workflows.iter().map(describe::workflow).collect::<Vec<_>>())
+}
+
+fn confirm_names(names: &[String]) -> Result<()> {
     if !std::io::stdin().is_terminal() {
         return Err(Error::usage_hint(
             format!("deleting {} cannot be undone", names.join(", ")),

@@ -41,6 +41,7 @@ mod strangers;
 mod success;
 mod support;
 mod terminal;
+mod tidy;
 mod tls;
 mod tui;
 mod wording;

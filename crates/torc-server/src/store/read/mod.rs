@@ -26,6 +26,7 @@ mod schedulers;
 mod sessions;
 mod timeline;
 mod tokens;
+mod usage;
 mod user_data;
 mod workflows;
 
