@@ -12,6 +12,7 @@ use torc_model::chance;
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, RunnerId};
 use torc_model::plan::Rule;
+use torc_model::recovery::{Diagnosis, Facts, Rules, diagnose, diagnose_with};
 use torc_model::status::{
     Afterwards, AttemptState, Cause, EndDetail, EndedBy, JobStatus, Origin, Outcome, StatusReason,
 };
@@ -358,14 +359,18 @@ impl Workflow {
                 ..plain(JobEvent::FailedForGood, text)
             };
         }
+        let handler = job.handler.map(|h| &self.handlers[h as usize]);
+        let diagnosis = handler
+            .filter(|handler| handler.needs_diagnosis())
+            .and_then(|_| self.diagnosis(end, cause));
         let failure = Failure {
             return_code: end.return_code.unwrap_or(LOST_RETURN_CODE),
             signal: end.signal,
             cause,
+            diagnosis: diagnosis.as_ref(),
             stderr_tail: end.stderr_tail.as_deref().unwrap_or(""),
             is_script: blames_script(end),
         };
-        let handler = job.handler.map(|h| &self.handlers[h as usize]);
         let verdict = match handler {
             Some(handler) if cause.is_loss() => handler.precise_verdict(&failure),
             Some(handler) => handler.verdict(&failure),
@@ -430,6 +435,32 @@ impl Workflow {
             (false, _) => JobEvent::FailedForGood,
         };
         Decision { event, outcome: Some(outcome), rule: None, text, next: None }
+    }
+
+    /// What happened to an attempt, as far as its report tells: what it ran and its limits are not
+    /// at hand here, and only move how sure that is.
+    fn diagnosis(&self, end: &End, cause: Cause) -> Option<Diagnosis> {
+        let facts = Facts {
+            cause: Some(cause),
+            return_code: end.return_code,
+            signal: end.signal,
+            detail: end.detail,
+            error: end.error.as_deref(),
+            evidence: &end.evidence,
+            exec_seconds: end.exec_seconds,
+            peak_memory_bytes: end.peak_memory_bytes,
+            cpu_seconds: end.cpu_seconds,
+            stderr_tail: end.stderr_tail.as_deref().unwrap_or(""),
+            stderr_tail_start: end.stderr_tail_start,
+            observed: end.observed.as_ref(),
+            ..Facts::default()
+        };
+        match self.settings.recovery_rules.is_empty() {
+            true => diagnose(&facts),
+            false => {
+                diagnose_with(&Rules::of_workflow(self.settings.recovery_rules.clone()), &facts)
+            }
+        }
     }
 
     /// A rule matches the failure: is there a retry left?

@@ -3,6 +3,7 @@
 use regex::{Regex, RegexBuilder};
 use std::fmt;
 use torc_model::plan::{Backoff, Rule};
+use torc_model::recovery::Diagnosis;
 use torc_model::signal;
 use torc_model::status::Cause;
 
@@ -15,6 +16,8 @@ pub struct Failure<'a> {
     pub signal: Option<i64>,
     /// Cause.
     pub cause: Cause,
+    /// What happened, where a rule asks for that.
+    pub diagnosis: Option<&'a Diagnosis>,
     /// End of standard error.
     pub stderr_tail: &'a str,
     /// It was the recovery script that failed; the command did not run.
@@ -80,6 +83,11 @@ impl CompiledHandler {
         Ok(Self { name: name.to_owned(), rules })
     }
 
+    /// One of its rules names failures by what the diagnosis calls them.
+    pub fn needs_diagnosis(&self) -> bool {
+        self.rules.iter().flat_map(|r| &r.rule.causes).any(|name| name.needs_diagnosis())
+    }
+
     /// The rule that matches this failure. One that names it precisely wins over a catch-all,
     /// whatever the order; among equals the first.
     pub fn verdict(&self, failure: &Failure<'_>) -> Verdict<'_> {
@@ -116,7 +124,7 @@ impl CompiledRule {
     fn matches(&self, failure: &Failure<'_>) -> bool {
         let named = self.rule.exit_codes.iter().any(|c| i64::from(*c) == failure.return_code)
             || failure.signal.is_some_and(|s| self.signals.contains(&s))
-            || self.rule.causes.contains(&failure.cause);
+            || self.rule.causes.iter().any(|name| name.fits(failure.cause, failure.diagnosis));
         let by_name = named || self.rule.match_all_exit_codes || !self.names_failure();
         by_name
             && (self.stderr.is_empty()
@@ -181,7 +189,14 @@ mod tests {
     use super::*;
 
     fn failure(code: i64, signal: Option<i64>, cause: Cause, tail: &str) -> Failure<'_> {
-        Failure { return_code: code, signal, cause, stderr_tail: tail, is_script: false }
+        Failure {
+            return_code: code,
+            signal,
+            cause,
+            diagnosis: None,
+            stderr_tail: tail,
+            is_script: false,
+        }
     }
 
     fn handler(json: &str) -> Result<CompiledHandler, RuleError> {

@@ -4,7 +4,7 @@
 //! the plan's own lists, so a plan cannot name something that does not exist.
 
 use crate::sparse::Sparse;
-use crate::status::{Cause, DispatchOrder, Trigger};
+use crate::status::{DispatchOrder, Trigger};
 use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -510,9 +510,9 @@ pub struct Rule {
     /// Signals it matches, by name (`SIGSEGV`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<String>,
-    /// Causes it matches.
+    /// Causes it matches, also by what the diagnosis calls them (`network`, `license`, `transient`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<Cause>,
+    pub causes: Vec<crate::recovery::FailureName>,
     /// Regexes of which one must match the end of standard error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stderr_matches: Vec<String>,

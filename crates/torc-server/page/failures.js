@@ -4,7 +4,7 @@ import { act, actionTitle } from "./act.js";
 import { canAct, get } from "./api.js";
 import { h, put } from "./dom.js";
 import { clock, count, kindTitle, num } from "./format.js";
-import { evidence } from "./job.js";
+import { evidence, outlook } from "./job.js";
 import { every } from "./live.js";
 import { remedy } from "./overview.js";
 
@@ -39,7 +39,8 @@ export function failures(place) {
         group.first_ms ? `${clock(group.first_ms)}${group.last_ms !== group.first_ms ? " – " + clock(group.last_ms) : ""}` : ""),
       oneNode ? h("p.warn", null, `⚠ ${num(most[1])} of ${num(group.jobs)} on ${most[0]}: the node may be to blame`) : null,
       group.tail ? h("details", null, h("summary", null, `Last lines of ${group.sample_name}`), h("pre.tail", { tabindex: "0", role: "region", "aria-label": "Last lines" }, group.tail)) : null,
-      h("p.quiet", null, `Recovery would: ${group.why}`),
+      h("p", null, `Recovery would: ${group.why}`),
+      outlook(group),
       h("div.row.buttons", null, place.link(`j/${group.sample}?run=${group.sample_run}&attempt=${group.sample_attempt}&stream=stderr`, "Open the log"),
         canAct() ? [h("button.primary", { type: "button", onclick: run("recover") }, remedy(group)),
           (group.changes.length ? ["retry", "memory", "runtime"] : ["memory", "runtime"]).map((action) => h("button", { type: "button", onclick: run(action) }, actionTitle(action))),

@@ -57,15 +57,28 @@ function card(place, why) {
     h("p.big", null, why.summary),
     found ? h("p.quiet", null, `${kindTitle(found.kind)}, ${Math.round(found.confidence * 100)}% confidence`) : null,
     found ? evidence(place, found.proof, why.job.id, attempt) : null,
+    why.remedy ? h("p", null, `Recovery would: ${why.remedy.reason}`) : null,
+    why.remedy ? outlook(why.remedy) : null,
     why.details.length ? h("ul", null, why.details.map((/** @type {string} */ line) => h("li", null, line))) : null,
     why.adjustments && why.adjustments.length ? h("ul", null, why.adjustments.map((/** @type {any} */ a) => h("li.quiet", null, `${a.field} raised to ${a.field === "memory" ? bytes(a.to) : dur(a.to)}: ${a.why}`))) : null,
     why.hints.map((/** @type {string} */ hint) => h("p.quiet", null, hint)));
 }
 
+/** The chance of the next attempt, and how earlier retries of such a failure ended. @param {any} decision */
+export function outlook(decision) {
+  const { chance, record } = decision;
+  /** @type {[string, any][]} */
+  const tried = [["as it was", record.again], ["with more memory", record.more_memory], ["with more time", record.more_time], ["near ones", record.near], ["long ago", record.older]];
+  const before = tried.filter(([, counts]) => counts && counts.tries).map(([how, counts]) => `${how} ${num(counts.succeeded)} of ${num(counts.tries)}`);
+  return h("div.outlook", null,
+    chance > 0 ? h("p", null, h("meter", { min: "0", max: "1", value: String(chance), "aria-label": "Chance that the next attempt succeeds" }), ` ${Math.round(chance * 100)}% chance that the next attempt succeeds`) : null,
+    h("p.quiet", null, before.length ? `Tried again before, succeeded: ${before.join(", ")}` : "Such a failure was not tried again before."));
+}
+
 /** What decided, strongest first; text opens the log at its bytes. @param {Place} place @param {any[]} proof @param {number} id @param {any} attempt */
 export function evidence(place, proof, id, attempt) {
   return h("ul.evidence", null, proof.slice(0, 5).map((one) => h("li", null, h("span.source", null, one.source),
-    one.start !== undefined && attempt ? place.link(`j/${id}?run=${attempt.run_id}&attempt=${attempt.attempt_id}&stream=stderr&at=${one.start}`, h("code", null, one.text)) : one.text)));
+    attempt && (one.start !== undefined || one.stdout) ? place.link(`j/${id}?run=${attempt.run_id}&attempt=${attempt.attempt_id}&stream=${one.stdout ? "stdout" : "stderr"}&at=${one.stdout ? one.stdout.start : one.start}`, h("code", null, one.text)) : one.text)));
 }
 
 /** @param {Place} place @param {any} one @param {any} a */

@@ -240,7 +240,7 @@ fn rules(rng: &mut Rng) -> Vec<Rule> {
         },
     ];
     if rng.chance(200) {
-        rules.push(Rule { causes: vec![Cause::Lost], max_retries: 2, ..Rule::default() });
+        rules.push(Rule { causes: vec![Cause::Lost.into()], max_retries: 2, ..Rule::default() });
     }
     if rng.chance(300) {
         rules.push(Rule { match_all_exit_codes: true, max_retries: 4, ..Rule::default() });

@@ -6,7 +6,7 @@ use crate::node::Node;
 use crate::read::Reader;
 use std::collections::HashMap;
 use std::sync::LazyLock;
-use torc_model::status::{Cause, Trigger};
+use torc_model::status::Trigger;
 
 /// A job's priority is one of these.
 pub const PRIORITIES: std::ops::RangeInclusive<i64> = -1_000_000_000..=1_000_000_000;
@@ -581,7 +581,7 @@ static RULE: Object = Object {
         ),
         field("signals", Shape::List(&Shape::Signal), "Signals it matches.")
             .kdl(&["signals", "signal"]),
-        field("causes", Shape::List(&Shape::Word(causes)), "Causes it matches.")
+        field("causes", Shape::List(&Shape::Word(causes)), "Causes it matches, also by what `torc why` calls them; `transient` is what passes by itself.")
             .kdl(&["causes", "cause"]),
         field(
             "stderr_matches",
@@ -919,7 +919,7 @@ fn natures() -> Vec<&'static str> {
 }
 
 fn causes() -> Vec<&'static str> {
-    Cause::ALL.iter().map(|cause| cause.as_str()).collect()
+    torc_model::recovery::FailureName::words()
 }
 
 fn triggers() -> Vec<&'static str> {

@@ -2,12 +2,13 @@
 //! known, beside what simpler deciders would do, and without one source of evidence at a time.
 
 use crate::Result;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use torc_model::api::Evidence;
 use torc_model::recovery::{
-    Action, Caps, Current, Excerpt, Facts, Kind, Observed, Policy, Remedy, Stream, diagnose,
+    Action, Caps, Current, Excerpt, Facts, Kind, Observed, Policy, Remedy, Rule, Rules, Stream,
+    diagnose_with,
 };
 use torc_model::status::{Cause, EvidenceSource};
 
@@ -107,7 +108,12 @@ struct Answer {
     action: String,
     kind: Option<Kind>,
     confidence: f64,
+    rule: Option<String>,
+    is_decided: bool,
 }
+
+/// As sure as a workflow asks for, unless it says otherwise.
+const THRESHOLD: f64 = 0.8;
 
 impl Args {
     /// Runs the command.
@@ -155,9 +161,19 @@ impl Args {
         let pairs: Vec<(f64, bool)> =
             cases.iter().zip(&own).map(|(c, a)| (a.confidence, right_action(c, a))).collect();
         println!("calibration error against the action {:.1}%", 100.0 * calibration(&pairs));
+        let asked = own.iter().filter(|answer| !answer.is_decided).count();
+        println!(
+            "left to a person or an agent {:.1}% ({asked} of {})",
+            100.0 * asked as f64 / cases.len().max(1) as f64,
+            cases.len()
+        );
+        without_own_rules(&cases, self.verbose);
         if self.verbose {
             for (case, answer) in cases.iter().zip(&own) {
                 let kind = answer.kind.map_or("-", Kind::as_str);
+                if !answer.is_decided {
+                    println!("asks   {}/{}: {kind}", case.family, case.name);
+                }
                 if answer.action != case.truth {
                     println!(
                         "ACTION {}/{}: {} is said, {} is right ({kind}, {:.2})",
@@ -178,10 +194,64 @@ impl Args {
 }
 
 fn plain(action: &str) -> Answer {
-    Answer { action: action.into(), kind: None, confidence: 0.0 }
+    Answer { action: action.into(), kind: None, confidence: 0.0, rule: None, is_decided: false }
 }
 
 fn torc(case: &Case, sees: Sees) -> Answer {
+    decided(Rules::built_in(), case, sees)
+}
+
+/// Leave one family out: decides each family without the rules that decide cases of no other
+/// family, which might have been written for its programs alone.
+fn without_own_rules(cases: &[Case], is_told: bool) {
+    let answers: Vec<Answer> = cases.iter().map(|case| torc(case, Sees::All)).collect();
+    let mut users: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (case, answer) in cases.iter().zip(&answers) {
+        if let Some(rule) = &answer.rule {
+            users.entry(rule).or_default().insert(&case.family);
+        }
+    }
+    let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
+    let (mut right, mut false_retry, mut permanent) = (0, 0, 0);
+    for family in &families {
+        let is_own = |rule: &Rule| {
+            users.get(rule.id.as_str()).is_some_and(|of| of.len() == 1 && of.contains(family))
+        };
+        let all = Rules::built_in().all();
+        let rest = Rules::new(all.iter().filter(|rule| !is_own(rule)).cloned().collect());
+        let of_family: Vec<&Case> = cases.iter().filter(|case| case.family == *family).collect();
+        let hits = |rules: &Rules| {
+            let is_right = |case: &&&Case| decided(rules, case, Sees::All).action == case.truth;
+            of_family.iter().filter(is_right).count()
+        };
+        let without = hits(&rest);
+        right += without;
+        permanent += of_family.iter().filter(|case| case.truth == "fail").count();
+        false_retry += of_family
+            .iter()
+            .filter(|case| {
+                case.truth == "fail" && decided(&rest, case, Sees::All).action == "again"
+            })
+            .count();
+        if is_told {
+            let own: Vec<&str> =
+                all.iter().filter(|rule| is_own(rule)).map(|rule| rule.id.as_str()).collect();
+            println!(
+                "family {family}: {} of {} right, {without} without {}",
+                hits(Rules::built_in()),
+                of_family.len(),
+                if own.is_empty() { "-".into() } else { own.join(", ") }
+            );
+        }
+    }
+    println!(
+        "leave one family out: accuracy {:.1}%, false_retry {:.1}%",
+        100.0 * right as f64 / cases.len().max(1) as f64,
+        100.0 * false_retry as f64 / permanent.max(1) as f64
+    );
+}
+
+fn decided(rules: &Rules, case: &Case, sees: Sees) -> Answer {
     let blank = Observed::default();
     let observed = match sees {
         Sees::NoText => Observed { excerpts: Vec::new(), ..case.observed.clone() },
@@ -219,7 +289,7 @@ fn torc(case: &Case, sees: Sees) -> Answer {
         peak_memory_bytes: unsigned(case.peak.filter(|_| measured)),
         ..Current::default()
     };
-    let Some(diagnosis) = diagnose(&facts) else { return plain("fail") };
+    let Some(diagnosis) = diagnose_with(rules, &facts) else { return plain("fail") };
     let remedy = Remedy::choose(&diagnosis, &current, &Caps::default(), &Policy::default());
     let action = match remedy.action {
         Action::Again => "again",
@@ -227,7 +297,13 @@ fn torc(case: &Case, sees: Sees) -> Answer {
         Action::MoreTime => "more_time",
         Action::Skip | Action::Impossible => "fail",
     };
-    Answer { action: action.into(), kind: Some(diagnosis.kind), confidence: diagnosis.confidence }
+    Answer {
+        action: action.into(),
+        kind: Some(diagnosis.kind),
+        confidence: diagnosis.confidence,
+        is_decided: diagnosis.is_decided(THRESHOLD),
+        rule: diagnosis.rule,
+    }
 }
 
 fn resource(case: &Case) -> &'static str {

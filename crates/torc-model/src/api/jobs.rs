@@ -205,6 +205,10 @@ pub struct AttemptView {
     /// What the steps did.
     #[schema(value_type = Option<Value>)]
     pub steps: Option<Value>,
+    /// What happened to it, where that was asked for: by the rules of its workflow, as `recover` and
+    /// `why` see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Box<crate::recovery::Diagnosis>>,
 }
 
 /// Why a job is where it is: the card of `torc why`.

@@ -8,7 +8,7 @@ use crate::units::{Memory, Runtime};
 use crate::words;
 
 /// An agent may have a job tried again this often in a run; then a person decides.
-const AGENT_RETRIES: i64 = 3;
+pub const AGENT_RETRIES: i64 = 3;
 /// One verdict may raise a limit to this many times what it was.
 const LARGEST_RAISE: u64 = 4;
 

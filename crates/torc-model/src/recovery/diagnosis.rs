@@ -242,6 +242,13 @@ impl Diagnosis {
         self.nature == Nature::Transient
     }
 
+    /// It tells what helps, as surely as is asked for: neither a person nor an agent has to be asked.
+    /// An error of a program that no rule knows is most likely permanent, but that is a guess.
+    pub fn is_decided(&self, threshold: f64) -> bool {
+        let is_known = self.rule.is_some() || self.kind != Kind::ProgramError;
+        self.confidence >= threshold && self.nature != Nature::Unclear && is_known
+    }
+
     /// Sure enough to act on.
     pub fn is_sure(&self) -> bool {
         self.confidence >= SURE_ENOUGH

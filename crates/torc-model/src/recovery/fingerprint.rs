@@ -3,6 +3,7 @@
 
 use super::diagnosis::{Diagnosis, Facts};
 use super::kind::Kind;
+use super::text::Stream;
 use super::untrusted;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -27,12 +28,15 @@ pub struct Fingerprint {
     /// The exception's type, when the output names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exception: Option<String>,
-    /// The message with numbers, paths and addresses masked.
+    /// The message with numbers, paths and addresses masked, and the innermost frame of the stack
+    /// where the output shows one, without its line number.
     pub template: String,
 }
 
 struct Patterns {
     exception: Regex,
+    python: Regex,
+    at: Regex,
     masks: [(Regex, &'static str); 6],
 }
 
@@ -42,6 +46,8 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
         exception: regex(
             r"^(?:Caused by: |Exception in thread \S+ )?([A-Za-z_][\w.$]*(?:Error|Exception|Exit|Interrupt))\b",
         ),
+        python: regex(r#"^\s*File "([^"]+)", line \d+, in (\S+)"#),
+        at: regex(r"^\s+at ([\w.$<>]+) ?\("),
         masks: [
             (regex(r"\b[a-z][a-z0-9+.-]*://\S+"), "<url>"),
             (
@@ -79,9 +85,36 @@ impl Fingerprint {
         let program = program(command);
         let cause = facts.cause.map_or("", crate::status::Cause::as_str);
         let family = digest(&[kind.as_str(), &program, exception.as_deref().unwrap_or("")]);
+        if let Some(frame) = diagnosis.and_then(|diagnosis| frame(facts, diagnosis)) {
+            template += &format!(" (in {frame})");
+        }
         let id = digest(&[&family, cause, &template]);
         Self { id, family, kind, program, exception, template }
     }
+}
+
+/// Where the error was raised: the last frame of a Python traceback above the quoted words, or the
+/// first frame below them (JVM, Node, .NET). The name of the function and of its file.
+fn frame(facts: &Facts<'_>, diagnosis: &Diagnosis) -> Option<String> {
+    const NEAR: usize = 40;
+    let quoted = diagnosis.proof.iter().find_map(|proof| proof.start)?;
+    let excerpts = facts.excerpts();
+    let (text, at) = excerpts.iter().filter(|e| e.stream == Stream::Stderr).find_map(|e| {
+        let at = usize::try_from(quoted.checked_sub(e.start)?).ok()?;
+        e.text.is_char_boundary(at).then_some((e.text.as_str(), at)).filter(|_| at < e.text.len())
+    })?;
+    let above = text[..at].lines().rev().take(NEAR).find_map(|line| {
+        let found = PATTERNS.python.captures(line)?;
+        Some(format!("{} of {}", &found[2], base(&found[1])))
+    });
+    let below = || {
+        text[at..]
+            .lines()
+            .skip(1)
+            .take(2)
+            .find_map(|line| PATTERNS.at.captures(line).map(|found| found[1].to_owned()))
+    };
+    above.or_else(below).map(|frame| masked(&untrusted::line(&frame, 120)))
 }
 
 /// Replaces what differs between two failures of the same kind.
@@ -186,6 +219,27 @@ mod tests {
         assert!(key.id != other.id && key.family == other.family, "{key:?}\n{other:?}");
         assert_ne!(key.family, value.family);
         assert_ne!(key.id, of("python b.py", "KeyError: 'x'\n", 1).id);
+    }
+
+    #[test]
+    fn where_it_was_raised_tells_failures_apart_and_the_line_does_not() {
+        let raised = |function: &str, line: i64| {
+            let text = format!(
+                "Traceback (most recent call last):\n  File \"/w/a.py\", line {line}, in {function}\n    \
+                 x[k]\nKeyError: 'x'\n"
+            );
+            of("python a.py", &text, 1)
+        };
+        let (load, later, save) = (raised("load", 3), raised("load", 88), raised("save", 3));
+        assert_eq!(load.template, "KeyError: 'x' (in load of a.py)");
+        assert_eq!(load.id, later.id);
+        assert!(load.id != save.id && load.family == save.family);
+        let java = of(
+            "java App",
+            "Exception in thread \"main\" java.lang.IllegalStateException: odd\n\tat app.Main.step(Main.java:7)\n",
+            1,
+        );
+        assert!(java.template.ends_with("odd (in app.Main.step)"), "{}", java.template);
     }
 
     #[test]

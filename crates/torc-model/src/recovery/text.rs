@@ -505,9 +505,14 @@ fn judge(rules: &Rules, lines: &[Line<'_>], (at, strength, is_last): Candidate) 
         },
         (None, _) => (by_words(), 0.0),
     };
-    let rule = match rule.filter(|rule| rule.nature == Nature::Transient) {
-        Some(passing) => taken_back(rules, lines, at, passing).or(rule),
-        None => rule,
+    let rule = match rule {
+        Some(passing) if passing.nature == Nature::Transient => {
+            taken_back(rules, lines, at, passing).or(rule)
+        }
+        Some(absent) if matches!(absent.kind, Kind::MissingModule | Kind::MissingFile) => {
+            retried_in_vain(rules, &lines[..at]).or(rule)
+        }
+        _ => rule,
     };
     let (kind, nature, mut sure) = match (rule, strength) {
         (Some(rule), _) => (rule.kind, rule.nature, rule.sure - penalty),
@@ -598,6 +603,21 @@ fn meaning<'a>(rules: &'a Rules, text: &str) -> Option<&'a Rule> {
         Some(rule) if !rule.is_generic() => Some(rule),
         _ => known(rules, text[start..].trim()).or_else(|| by_name(rules, class)),
     }
+}
+
+/// An index that could not be reached looks empty: what was not found after the program had tried
+/// several times to reach it may well be there.
+fn retried_in_vain<'a>(rules: &'a Rules, before: &[Line<'_>]) -> Option<&'a Rule> {
+    const NEAR: usize = 12;
+    let mut tries = before.iter().rev().take(NEAR).filter_map(|line| {
+        let text = line.clean.as_str();
+        let says_so = text.contains("etrying") || text.contains("etry(");
+        says_so
+            .then(|| known(rules, text))
+            .flatten()
+            .filter(|rule| rule.kind == Kind::Network && rule.nature == Nature::Transient)
+    });
+    tries.next().and(tries.next())
 }
 
 /// What follows a passing trouble and takes it back: a lock that is held, which the next line says

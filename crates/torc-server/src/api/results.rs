@@ -30,6 +30,8 @@ list_query! {
         compute_node_id: Option<i64>,
         /// Every attempt of every run, not only the newest of each job.
         all_runs: Option<bool>,
+        /// With what happened to each that failed.
+        diagnosis: Option<bool>,
     }
 }
 
@@ -61,6 +63,7 @@ pub async fn list_results(
         return_code: query.return_code,
         cause: query.cause.as_ref().map(cause).transpose()?,
         compute_node_id: query.compute_node_id,
+        diagnosis: query.diagnosis.unwrap_or(false),
         latest: !query.all_runs.unwrap_or(query.run_id.is_some()),
     };
     Ok(Json(app.reader().list_results(filter, paging).await?))

@@ -1,12 +1,13 @@
 //! Verdicts on jobs that wait for one: checked all together, applied all or none, kept with what
 //! came of them.
 
+use super::cards;
 use super::load::parse;
 use super::people::refuse_archived;
 use super::persist::json;
 use super::refusal::Refusal;
 use super::remedies;
-use super::waiting::{self, Waiting, waiting};
+use super::waiting::{Waiting, waiting};
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::json;
@@ -16,8 +17,9 @@ use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::recovery::{
-    Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob, ClassifyRequest,
-    ClassifyView, RecoverRequest, Ruling, Standing, Verdict, rule, untrusted,
+    AGENT_RETRIES, Asked, Author, Caps, Change, Classification, ClassificationState, ClassifyJob,
+    ClassifyRequest, ClassifyView, Policy, RecoverRequest, Ruling, Standing, Verdict, rule,
+    untrusted,
 };
 use torc_model::status::{Adjustable, JobStatus};
 use torc_model::units::{Memory, Runtime};
@@ -65,42 +67,89 @@ pub fn classify(
         agent,
     };
     let all = waiting(tx.db, id, None)?;
-    decide(tx, id, &all, &request.classifications, &speaker, request.dry_run)
+    decide(tx, id, &all, &request.classifications, HashMap::new(), &speaker, request.dry_run)
 }
 
-/// Lets the record decide where it is strong, and gives up what failed twice the same way.
+/// Decides what needs neither a person nor an agent: by the same card as `recover`, where its
+/// diagnosis is as sure as the workflow asks for or the record is strong. What failed twice the same
+/// way is given up.
 pub fn from_memory(tx: &mut Tx<'_>, id: WorkflowId, dry_run: bool) -> Result<ClassifyView, Failed> {
-    check(tx, id)?;
+    let threshold = check(tx, id)?;
     let all = waiting(tx.db, id, None)?;
-    let mut records = HashMap::new();
+    let execution = tx.workflow(id)?.settings.execution.clone();
+    let caps = remedies::caps(tx.db, id, &RecoverRequest::default())?;
+    let retries = agent_retries(tx, id)?;
     let mut verdicts = Vec::new();
+    let mut rulings = HashMap::new();
     for job in &all {
-        let print = &job.fingerprint;
-        if !records.contains_key(&print.id) {
-            records.insert(print.id.clone(), waiting::record(tx.db, print, tx.now)?.verdict());
-        }
         let found = match job.is_repeated {
-            true => Some((
-                Verdict::Fail,
-                "it was tried again after this failure and failed the same way".to_owned(),
-            )),
-            false => records[&print.id].clone(),
-        };
-        if let Some((action, reason)) = found {
-            verdicts.push(Classification {
-                job_id: Some(job.job),
-                fingerprint: None,
-                action,
-                memory: None,
-                runtime: None,
-                reason: Some(reason),
+            true => Some(Known {
+                action: Verdict::Fail,
+                reason: "it was tried again after this failure and failed the same way".to_owned(),
                 confidence: None,
-                evidence: Vec::new(),
-            });
+                changes: Vec::new(),
+            }),
+            false => match cards::failure(tx.db, job.attempt, &execution)? {
+                Some(failure) => known(tx, &failure, &caps, threshold)?,
+                None => None,
+            },
+        };
+        let Some(known) = found else { continue };
+        let is_tired = retries.get(&job.job).is_some_and(|retries| *retries >= AGENT_RETRIES);
+        if known.action == Verdict::Retry && is_tired {
+            continue;
         }
+        let ruling =
+            Ruling { action: known.action, changes: known.changes, is_held: false, note: None };
+        rulings.insert(job.job, ruling);
+        verdicts.push(Classification {
+            job_id: Some(job.job),
+            fingerprint: None,
+            action: known.action,
+            memory: None,
+            runtime: None,
+            reason: Some(known.reason),
+            confidence: known.confidence,
+            evidence: Vec::new(),
+        });
     }
     let speaker = Speaker { by: MEMORY.into(), agent: Some(MEMORY.into()), author: Author::Memory };
-    decide(tx, id, &all, &verdicts, &speaker, dry_run)
+    decide(tx, id, &all, &verdicts, rulings, &speaker, dry_run)
+}
+
+/// What is known about a failure without asking.
+struct Known {
+    action: Verdict,
+    reason: String,
+    confidence: Option<f64>,
+    changes: Vec<Change>,
+}
+
+/// What the record decides alone, else the card where it is sure enough.
+fn known(
+    tx: &Tx<'_>,
+    failure: &cards::Failure,
+    caps: &Caps,
+    threshold: f64,
+) -> Result<Option<Known>, Failed> {
+    let caps = caps.within(&[], failure.num_cpus, failure.num_gpus, &failure.current);
+    let Some(decided) = failure.decide(tx.db, &caps, &Policy::default(), tx.now)? else {
+        return Ok(None);
+    };
+    if let Some((action, reason)) = decided.record.verdict() {
+        return Ok(Some(Known { action, reason, confidence: None, changes: Vec::new() }));
+    }
+    let action = match decided.card.action.is_retry() {
+        true => Verdict::Retry,
+        false => Verdict::Fail,
+    };
+    let reason = format!("{}; {}", decided.card.why, decided.diagnosis.summary);
+    Ok(decided.diagnosis.is_decided(threshold).then(|| Known {
+        action,
+        reason,
+        confidence: Some(decided.diagnosis.confidence),
+        changes: decided.card.changes,
+    }))
 }
 
 /// A person's verdict through the job itself. Tells whether the job was one that waits.
@@ -126,7 +175,7 @@ pub fn by_hand(
         evidence: Vec::new(),
     };
     let speaker = Speaker { by: author(None, None), agent: None, author: Author::Person };
-    decide(tx, id, &all, &[asked], &speaker, false)?;
+    decide(tx, id, &all, &[asked], HashMap::new(), &speaker, false)?;
     Ok(true)
 }
 
@@ -153,6 +202,7 @@ fn decide(
     id: WorkflowId,
     all: &[Waiting],
     verdicts: &[Classification],
+    mut rulings: HashMap<JobId, Ruling>,
     speaker: &Speaker,
     dry_run: bool,
 ) -> Result<ClassifyView, Failed> {
@@ -162,6 +212,10 @@ fn decide(
     let mut decided = Vec::with_capacity(chosen.len());
     let mut problems = Vec::new();
     for (waiting, asked) in chosen {
+        if let Some(ruling) = rulings.remove(&waiting.job) {
+            decided.push(Decided { waiting, asked, ruling });
+            continue;
+        }
         let standing = Standing {
             current: waiting.current,
             caps,

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use torc_client::{Client, Query};
 use torc_model::api::{AttemptView, JobView, UpdateJob, WorkflowView};
 use torc_model::ids::JobId;
+use torc_model::recovery::Kind;
 use torc_model::recovery::usage::{Asked, Summary, Use, summarize};
-use torc_model::recovery::{Facts, Kind, diagnose};
 use torc_model::status::{AttemptState, Cause, JobStatus, StatusReason};
 use torc_model::units::{Memory, Runtime};
 
@@ -105,7 +105,10 @@ impl Args {
 }
 
 async fn results(client: &Client, workflow: &WorkflowView, all: bool) -> Result<Vec<AttemptView>> {
-    let mut query = Query::new().add("workflow_id", workflow.id);
+    listed(client, Query::new().add("workflow_id", workflow.id), all).await
+}
+
+async fn listed(client: &Client, mut query: Query, all: bool) -> Result<Vec<AttemptView>> {
     if all {
         query = query.add("all_runs", true);
     }
@@ -115,7 +118,8 @@ async fn results(client: &Client, workflow: &WorkflowView, all: bool) -> Result<
 impl SummaryArgs {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
         let workflow = references::workflow(client, &self.workflow).await?;
-        let results = results(client, &workflow, self.all).await?;
+        let query = Query::new().add("workflow_id", workflow.id).add("diagnosis", true);
+        let results = listed(client, query, self.all).await?;
         let groups = group(&results);
         let failures: i64 = groups.iter().map(|g| g.count).sum();
         let maps = failed_maps(client, &workflow).await?;
@@ -223,7 +227,7 @@ fn group(results: &[AttemptView]) -> Vec<Group> {
     let is_failure =
         |r: &&AttemptView| r.state != AttemptState::Completed && r.started_ms.is_some();
     for result in results.iter().filter(is_failure) {
-        let Some(diagnosis) = diagnose(&Facts::from(result)) else { continue };
+        let Some(diagnosis) = &result.diagnosis else { continue };
         let message = template(diagnosis.message());
         let group = groups.entry((diagnosis.kind, message.clone())).or_insert_with(|| Group {
             kind: diagnosis.kind,

@@ -349,3 +349,25 @@ jobs:
     let none = test.torc(["logs", "g", "--script", "--attempt", "1"]).success();
     none.tells("a recovery script before attempt 1 left no log files");
 }
+
+#[test]
+fn handlers_name_failures_by_the_words_of_their_diagnosis() {
+    let spec = r#"
+name: words
+failure_handlers:
+  - {name: outages, rules: [{causes: [network, license], max_retries: 2}]}
+  - {name: passing, rules: [{causes: [transient], max_retries: 2}]}
+jobs:
+  - {name: refused, failure_handler: outages, command: "[ $TORC_ATTEMPT_ID -ge 2 ] || { echo 'curl: (7) Failed to connect to store: Connection refused' >&2; exit 7; }"}
+  - {name: locked, failure_handler: passing, command: "[ $TORC_ATTEMPT_ID -ge 2 ] || { echo 'sqlite3.OperationalError: database is locked' >&2; exit 1; }"}
+  - {name: bug, failure_handler: outages, command: "[ $TORC_ATTEMPT_ID -ge 2 ] || { echo \"KeyError: 'x'\" >&2; exit 1; }"}
+  - {name: typo, failure_handler: passing, command: "[ $TORC_ATTEMPT_ID -ge 2 ] || { echo \"KeyError: 'x'\" >&2; exit 1; }"}
+"#;
+    let test = Test::new().spec(spec);
+    test.run();
+    let expected = ["refused completed", "locked completed", "bug failed", "typo failed"];
+    assert_eq!(test.statuses(), expected);
+    let unknown = spec.replace("[network, license]", "[netwrok]");
+    let refused = Test::new().spec(&unknown).torc(["check", "workflow.yaml"]).done();
+    assert!(refused.stderr.contains("network"), "{}", refused.stderr);
+}

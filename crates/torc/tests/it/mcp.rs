@@ -13,7 +13,7 @@ resource_requirements:
   - {name: small, num_cpus: 1, memory: 100m}
 jobs:
   - {name: flaky, resource_requirements: small, command: \"test -e fixed || { echo 'StoreError: store 7 refused, token=abcdef123456' >&2; exit 1; }\"}
-  - {name: broken, command: \"echo 'SyntaxError: invalid syntax' >&2; exit 1\"}
+  - {name: broken, command: \"echo 'LedgerError: sums differ' >&2; exit 1\"}
   - {name: after, command: \"true\", depends_on: [broken]}
   - {name: fine, command: \"true\"}
 ";
@@ -180,7 +180,7 @@ fn an_assistant_gets_more_tools_under_the_old_name() {
     let failed = mcp.call("list_failed_jobs", json!({"workflow_id": 1})).expect("jobs");
     assert_eq!(failed["count"], json!(2));
     let logs = mcp.call("get_job_logs", json!({"job_id": 2})).expect("logs");
-    assert_eq!(logs["untrusted_output"], json!("SyntaxError: invalid syntax"));
+    assert_eq!(logs["untrusted_output"], json!("LedgerError: sums differ"));
     let details = mcp.call("get_job_details", json!({"job_id": 1})).expect("details");
     assert_eq!(details["job"]["name"], json!("flaky"));
     let plan = mcp.call("get_execution_plan", json!({"workflow_id": 1})).expect("a plan");
@@ -223,7 +223,7 @@ fn a_person_judges_on_the_command_line() {
     let test = waiting();
     test.torc(["jobs", "classify"])
         .success()
-        .says("SyntaxError: invalid syntax")
+        .says("LedgerError: sums differ")
         .says("2 jobs wait for a verdict");
     test.torc(["jobs", "classify", "flaky"]).exit(2).tells("--retry");
     test.torc(["jobs", "classify", "fine", "--retry"]).exit(2).tells("not pending_failed");

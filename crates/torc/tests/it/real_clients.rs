@@ -112,7 +112,7 @@ CALLS = [
     ("list_failed_jobs", {"workflow_id": 1}, lambda a: a["count"] == 2),
     ("get_job_details", {"job_id": 2}, lambda a: a["job"]["name"] == "broken" and len(a["attempts"]) == 1),
     ("get_job_logs", {"workflow_id": 1, "job_id": 2, "run_id": 1, "attempt_id": 1, "log_type": "stderr", "tail_lines": 5},
-        lambda a: "SyntaxError" in a["untrusted_output"]),
+        lambda a: "LedgerError" in a["untrusted_output"]),
     ("list_results", {"workflow_id": 1}, lambda a: a["total_count"] == 3),
     ("list_results", {"workflow_id": 1, "failed_only": True, "run_id": 1}, lambda a: a["total_count"] == 2),
     ("list_results", {"workflow_id": 1, "return_code": 0}, lambda a: a["items"][0]["job_name"] == "fine"),

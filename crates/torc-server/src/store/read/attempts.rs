@@ -1,5 +1,6 @@
 //! Attempts: those of a job, and the ended ones of a workflow (`/results`).
 
+use super::super::waiting;
 use super::page::{self, Filter, List, Paging};
 use super::{ReadError, Reader};
 use rusqlite::Row;
@@ -47,6 +48,8 @@ pub struct AttemptFilter {
     pub compute_node_id: Option<i64>,
     /// Only the newest ended one of each job.
     pub latest: bool,
+    /// With what happened to each that failed.
+    pub diagnosis: bool,
 }
 
 /// Where an attempt's output is.
@@ -106,7 +109,15 @@ impl Reader {
                      AND (b.run_id, b.attempt_id) > (a.run_id, a.attempt_id) AND b.ended_ms IS NOT NULL)",
                 );
             }
-            RESULTS.page(connection, conditions, &paging, view)
+            let mut page = RESULTS.page(connection, conditions, &paging, view)?;
+            if filter.diagnosis {
+                let is_failure = |a: &&mut AttemptView| a.state != AttemptState::Completed;
+                for attempt in page.items.iter_mut().filter(is_failure) {
+                    let failed = waiting::failed(connection, attempt.id.0)?;
+                    attempt.diagnosis = failed.and_then(|f| f.diagnosis()).map(Box::new);
+                }
+            }
+            Ok(page)
         })
         .await
     }
@@ -151,6 +162,7 @@ impl Reader {
 
 fn view(row: &Row<'_>) -> rusqlite::Result<AttemptView> {
     Ok(AttemptView {
+        diagnosis: None,
         id: page::id(row, "id", AttemptId)?,
         workflow_id: page::id(row, "workflow_id", WorkflowId)?,
         job_id: page::id(row, "job_id", JobId)?,

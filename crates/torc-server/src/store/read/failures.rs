@@ -145,9 +145,7 @@ fn view(
     let decided = match &failure {
         Some(failure) => {
             let caps = caps(connection, id)?;
-            // What is clicked on is asked for.
-            let policy = Policy { retry_unknown: true, ..Policy::default() };
-            failure.decide(connection, &caps, &policy, crate::clock::now_ms())?
+            failure.decide(connection, &caps, &Policy::default(), crate::clock::now_ms())?
         }
         None => None,
     };

@@ -215,10 +215,10 @@ async fn like_failures_are_one_group_and_one_verdict_serves_them_all() {
 
 #[tokio::test]
 async fn what_failed_twice_the_same_way_is_permanent_and_outcomes_are_remembered_over_restarts() {
-    let (mut f, ids) = waiting(1, |_| "ConnectionError: refused by store1\n".into()).await;
+    let (mut f, ids) = waiting(1, |_| "StoreError: refused by store1\n".into()).await;
     f.store.classify(f.id, by_agent(vec![on(ids[0], Verdict::Retry)])).await.expect("taken");
     f.restart();
-    run_again(&mut f, 1, "ConnectionError: refused by store22\n").await;
+    run_again(&mut f, 1, "StoreError: refused by store22\n").await;
     assert_eq!(outcomes(&f).await, [row("retry", "applied", Some("failed_same"))]);
     let sure = Classification { confidence: Some(1.0), ..on(ids[0], Verdict::Retry) };
     let view = f.store.classify(f.id, by_agent(vec![sure])).await.expect("taken");
@@ -233,7 +233,7 @@ async fn what_failed_twice_the_same_way_is_permanent_and_outcomes_are_remembered
 
 #[tokio::test]
 async fn a_strong_record_decides_without_asking() {
-    let (mut f, ids) = waiting(6, |n| format!("ConnectionError: refused by store{n}\n")).await;
+    let (mut f, ids) = waiting(6, |n| format!("StoreError: refused by store{n}\n")).await;
     let none = f.store.classify_from_memory(f.id, false).await.expect("nothing known");
     assert_eq!(none.total_classifications, 0);
     let five = ids[..5].iter().map(|job| on(*job, Verdict::Retry)).collect();
@@ -259,8 +259,25 @@ async fn a_strong_record_decides_without_asking() {
 }
 
 #[tokio::test]
+async fn what_is_known_is_decided_without_a_record_and_what_is_not_waits() {
+    let texts = ["KeyError: 'x'\n", "ConnectionError: refused by store1\n", "LedgerError: odd\n"];
+    let (f, ids) = waiting(3, |n| texts[n].into()).await;
+    let dry = RecoverRequest { dry_run: true, ..RecoverRequest::default() };
+    let cards = f.store.recover(f.id, dry).await.expect("cards").jobs;
+    let view = f.store.classify_from_memory(f.id, false).await.expect("decided");
+    let mut said: Vec<_> = view.results.iter().map(|r| (r.job_id, r.action)).collect();
+    said.sort_by_key(|(job, _)| *job);
+    assert_eq!(said, [(ids[0], Verdict::Fail), (ids[1], Verdict::Retry)], "{view:?}");
+    assert_eq!(view.still_pending, 1);
+    for (job, action) in said {
+        let card = cards.iter().find(|card| card.job_id == job).expect("a card");
+        assert_eq!(card.action.is_retry(), action == Verdict::Retry, "{card:?}");
+    }
+}
+
+#[tokio::test]
 async fn outcomes_of_long_ago_are_shown_and_decide_nothing() {
-    let (mut f, ids) = waiting(6, |n| format!("ConnectionError: refused by store{n}\n")).await;
+    let (mut f, ids) = waiting(6, |n| format!("StoreError: refused by store{n}\n")).await;
     let five = ids[..5].iter().map(|job| on(*job, Verdict::Retry)).collect();
     f.store.classify(f.id, by_agent(five)).await.expect("taken");
     while f.scalar("SELECT count(*) FROM job WHERE status = 2").await > 0 {

@@ -126,10 +126,7 @@ impl AiOptions {
             let view =
                 client.classify_from_memory(workflow.id, &MemoryRequest { dry_run: false }).await?;
             if view.total_classifications > 0 {
-                judged.lines.push(format!(
-                    "from the record of earlier verdicts: {}",
-                    classify::sentence(&view)
-                ));
+                judged.lines.push(format!("without an agent: {}", classify::sentence(&view)));
                 now = Counts::look(client, workflow).await?;
             }
         }
