@@ -129,7 +129,9 @@ fn masked(text: &str) -> String {
 }
 
 fn last_line(text: &str) -> Option<&str> {
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty())
+    // Torc writes what became of steps into the same log.
+    let is_own = |line: &str| line.starts_with("[torc] ");
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty() && !is_own(line))
 }
 
 fn digest(parts: &[&str]) -> String {

@@ -805,6 +805,33 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_torc_itself_are_passed_over() {
+        let own = "[torc] step `get` failed: connection refused; try 1 of 3\n";
+        assert_eq!(kind(own), None);
+        let bug = format!("{own}KeyError: 'x'\n{own}");
+        let found = terminal_error_of(&bug).expect("an error");
+        assert_eq!((found.kind, found.line.as_str()), (Kind::ProgramError, "KeyError: 'x'"));
+    }
+
+    #[test]
+    fn causes_below_and_beside_an_error_decide_where_it_does_not() {
+        for (text, kind) in [
+            (
+                "TypeError: fetch failed\n    at a (b.js:1:2) {\n  [cause]: ConnectTimeoutError: slow\n",
+                Kind::Network,
+            ),
+            ("error: RPC failed; HTTP 502\nfatal: error reading section header\n", Kind::Network),
+            (" ERROR: x.nc: No such file or directory\n stopping ...\n", Kind::MissingFile),
+            ("sync: could not lock the store\nremove the lock by hand\n", Kind::FileSystem),
+        ] {
+            assert_eq!(terminal_error_of(text).map(|f| f.kind), Some(kind), "{text}");
+        }
+        let left =
+            terminal_error_of("ERROR: failed to lock directory 'x'\nTry removing 'x/00LOCK'\n");
+        assert_eq!(left.map(|f| f.nature), Some(Nature::Permanent));
+    }
+
+    #[test]
     fn an_error_that_was_survived_is_less_sure() {
         let last =
             terminal_error_of("cat: x: No space left on device\n").expect("found").confidence;

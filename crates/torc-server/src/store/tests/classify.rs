@@ -263,7 +263,7 @@ async fn what_is_known_is_decided_without_a_record_and_what_is_not_waits() {
     let texts = ["KeyError: 'x'\n", "ConnectionError: refused by store1\n", "LedgerError: odd\n"];
     let (f, ids) = waiting(3, |n| texts[n].into()).await;
     let dry = RecoverRequest { dry_run: true, ..RecoverRequest::default() };
-    let cards = f.store.recover(f.id, dry).await.expect("cards").jobs;
+    let cards = f.store.recover_failed(f.id, dry).await.expect("cards").jobs;
     let view = f.store.classify_from_memory(f.id, false).await.expect("decided");
     let mut said: Vec<_> = view.results.iter().map(|r| (r.job_id, r.action)).collect();
     said.sort_by_key(|(job, _)| *job);
