@@ -144,7 +144,7 @@ fn known(
         false => Verdict::Fail,
     };
     let reason = format!("{}; {}", decided.card.why, decided.diagnosis.summary);
-    Ok(decided.diagnosis.is_decided(threshold).then(|| Known {
+    Ok(decided.diagnosis.is_decided(threshold).then_some(Known {
         action,
         reason,
         confidence: Some(decided.diagnosis.confidence),
