@@ -239,7 +239,17 @@ fn event_cells(state: &State, canvas: &Canvas<'_>, event: &EventView) -> Vec<Cel
 /// The fields of an event that say something, in one line.
 fn details(data: &serde_json::Value) -> String {
     let Some(fields) = data.as_object() else { return String::new() };
-    let said = fields.iter().filter_map(|(key, value)| detail(key, value));
+    // What went wrong first, and last the numbers that are mostly 1.
+    let rank = |key: &str| match key {
+        "error" | "reason" => 0,
+        "return_code" => 1,
+        "attempt_id" => 3,
+        "run_id" => 4,
+        _ => 2,
+    };
+    let mut fields: Vec<_> = fields.iter().collect();
+    fields.sort_by_key(|(key, _)| rank(key));
+    let said = fields.into_iter().filter_map(|(key, value)| detail(key, value));
     said.collect::<Vec<_>>().join(", ")
 }
 
@@ -252,7 +262,8 @@ fn detail(key: &str, value: &serde_json::Value) -> Option<String> {
         other => other.strip_suffix("_id").unwrap_or(other).replace('_', " "),
     };
     match value {
-        Value::Null => None,
+        Value::Null | Value::Bool(false) => None,
+        Value::Bool(true) => Some(word),
         Value::String(text) => Some(format!("{word} {text}")),
         Value::Object(counts) => {
             let is_some = |value: &Value| value.as_i64() != Some(0);
@@ -263,7 +274,7 @@ fn detail(key: &str, value: &serde_json::Value) -> Option<String> {
                 .collect();
             (!parts.is_empty()).then(|| parts.join(", "))
         }
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) => Some(format!("{word} {value}")),
+        Value::Number(_) | Value::Array(_) => Some(format!("{word} {value}")),
     }
 }
 

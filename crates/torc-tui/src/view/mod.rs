@@ -224,17 +224,27 @@ fn seconds_left(state: &State, view: &FamiliesView) -> Option<f64> {
 }
 
 fn tabs(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
-    let is_short = area.width < 76;
+    // Whole names, else four letters, else only the digit; the screen that is shown keeps its name.
+    let title = |view: View, letters: usize| match view == state.view {
+        true => view.title(),
+        false => crate::text::head(view.title(), letters),
+    };
+    let taken = |letters: usize| -> usize {
+        let one = |view: &View| match title(*view, letters) {
+            "" => 1,
+            title => 2 + title.len(),
+        };
+        View::ALL.iter().map(|view| one(view) + 2).sum::<usize>() - 2
+    };
+    let width = usize::from(area.width);
+    let letters = [40, 4].into_iter().find(|letters| taken(*letters) <= width).unwrap_or(0);
     let mut x = 0;
     for (at, view) in View::ALL.iter().enumerate() {
-        let title = match is_short {
-            true => crate::text::head(view.title(), 4),
-            false => view.title(),
-        };
         let is_here = state.view == *view;
         let style = canvas.style(if is_here { Tone::Picked } else { Tone::Plain });
         let begin = x;
-        x = canvas.put(area, x, 0, &format!("{} {title}", at + 1), style);
+        let said = format!("{} {}", at + 1, title(*view, letters));
+        x = canvas.put(area, x, 0, said.trim_end(), style);
         let width = x.saturating_sub(begin);
         canvas.hit(Rect { x: area.x + begin, width, ..area }, Target::Tab(*view));
         x += 2;
@@ -256,23 +266,22 @@ fn keys(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let (key_style, quiet) = (canvas.style(Tone::Key), canvas.style(Tone::Plain));
     let keys = &keymap::keys(state)[..6];
     let width = usize::from(area.width);
-    // A narrow screen keeps all six keys: first with one word each, then with a few letters.
-    let words = |does: &'static str, most: usize| crate::text::head(does, most).trim_end();
-    let needed = |most: usize, gap: usize| -> usize {
-        keys.iter().map(|(key, does)| key.len() + 1 + words(does, most).len() + gap).sum()
+    // A narrow screen keeps all six keys: the first ones with their words, the last ones alone.
+    let taken = |words: usize| -> usize {
+        let one = |(at, (key, does)): (usize, &keymap::Key)| match at < words {
+            true => key.len() + 1 + does.len() + 2,
+            false => key.len() + 2,
+        };
+        keys.iter().enumerate().map(one).sum::<usize>() - 2
     };
-    let most = (1..=40).rev().find(|most| needed(*most, 2) <= width + 2).unwrap_or(1);
-    let gap = if most >= 6 { 2 } else { 1 };
-    let most = if most >= 6 {
-        most
-    } else {
-        (1..=40).rev().find(|most| needed(*most, 1) <= width + 1).unwrap_or(1)
-    };
+    let words = (0..=keys.len()).rev().find(|words| taken(*words) <= width).unwrap_or(0);
     let mut x = 0;
-    for (key, does) in keys {
+    for (at, (key, does)) in keys.iter().enumerate() {
         x = canvas.put(area, x, 0, key, key_style);
-        x = canvas.put(area, x, 0, &format!(" {}", words(does, most)), quiet);
-        x += gap;
+        if at < words {
+            x = canvas.put(area, x, 0, &format!(" {does}"), quiet);
+        }
+        x += 2;
     }
 }
 
