@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use torc_client::Client;
-use torc_model::api::{Capacity, ReportVerdict, RunnerScheduler};
+use torc_model::api::{Capacity, ErrorCode, ReportVerdict, RunnerScheduler};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::status::{Cause, JobStatus, Outcome, RunnerKind, Trigger};
 
@@ -225,8 +225,10 @@ pub enum RunnerEvent {
     },
     /// The server does not answer; jobs go on.
     ServerLost {
-        /// What the network said.
+        /// What the network or the server said.
         message: String,
+        /// The code of the server's refusal; `None` if it did not answer at all.
+        code: Option<ErrorCode>,
     },
     /// The server answers again.
     ServerBack,

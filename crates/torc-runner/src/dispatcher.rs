@@ -99,8 +99,9 @@ pub enum Event {
     Exchanged(ClaimResponse),
     /// The listener has been answered.
     Heard(ClaimResponse),
-    /// A request got no answer; it is being repeated.
-    ServerLost(String),
+    /// A request got no answer, or one that is for now only; it is being repeated. What was said, and
+    /// the code of the server's refusal.
+    ServerLost(String, Option<ErrorCode>),
     /// The server said no, for good.
     Refused(String),
     /// A heartbeat has been answered.
@@ -320,7 +321,7 @@ impl Dispatcher {
                 self.pause_if_hasty(&answer, now);
                 self.on_answer(answer, now, out);
             }
-            Event::ServerLost(message) => self.on_lost(message, out),
+            Event::ServerLost(message, code) => self.on_lost(message, code, out),
             Event::Refused(message) => self.on_refused(message, now, out),
             Event::Heartbeat(answer) => {
                 self.on_cancel(&answer.cancel, out);
@@ -328,7 +329,7 @@ impl Dispatcher {
                 self.on_forgotten(&answer.forgotten, out);
             }
             Event::OutOfContact => {
-                self.on_lost("no answer for too long".into(), out);
+                self.on_lost("no answer for too long".into(), None, out);
                 self.drain(LeaveReason::OutOfContact, &StopReason::OutOfContact, now, out);
             }
             Event::Started(report) => self.on_started(report, out),
@@ -470,11 +471,11 @@ impl Dispatcher {
         self.queue.remove(index).map(|(_, packet)| packet)
     }
 
-    fn on_lost(&mut self, message: String, out: &mut Vec<Effect>) {
+    fn on_lost(&mut self, message: String, code: Option<ErrorCode>, out: &mut Vec<Effect>) {
         if std::mem::replace(&mut self.is_lost, true) {
             return;
         }
-        out.push(Effect::Tell(RunnerEvent::ServerLost { message }));
+        out.push(Effect::Tell(RunnerEvent::ServerLost { message, code }));
         let in_flight = self.exchange.iter().flat_map(|request| &request.completed);
         let reports: Vec<CompletionReport> = in_flight.chain(&self.completed).cloned().collect();
         self.spool(reports, out);

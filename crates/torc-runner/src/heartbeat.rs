@@ -129,7 +129,7 @@ async fn beat(
             }
             Err(error) if error.is_temporary() => {
                 pause = RETRY.min(rhythm.interval);
-                line.events.send(Event::ServerLost(error.to_string()));
+                line.events.send(Event::ServerLost(error.to_string(), error.code()));
             }
             Err(error) => {
                 line.events.send(Event::Refused(error.to_string()));

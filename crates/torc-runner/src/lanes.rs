@@ -233,7 +233,7 @@ impl Line {
         loop {
             match self.contact.track(request()).await {
                 Err(error) if error.is_temporary() => {
-                    self.events.send(Event::ServerLost(error.to_string()));
+                    self.events.send(Event::ServerLost(error.to_string(), error.code()));
                     pauses.pause().await;
                 }
                 other => return other,

@@ -467,9 +467,14 @@ impl Engine {
             Effect::ReportAction(result) => self.lanes.report_action(result),
             Effect::Spool(reports) => {
                 if let Err(error) = self.spool.append(&reports) {
-                    let message = format!(
-                        "results could not be kept on disk while the server is away: {error}"
-                    );
+                    let message = match error.kind() {
+                        std::io::ErrorKind::StorageFull => {
+                            "the disk of the logs is full: results are kept in memory until there is room".to_owned()
+                        }
+                        _ => format!(
+                            "results could not be kept on disk while the server is away: {error}"
+                        ),
+                    };
                     self.tell.tell(|| RunnerEvent::Warning { message });
                 }
             }

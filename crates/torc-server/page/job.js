@@ -2,6 +2,7 @@
 // @ts-check
 import { act, actionTitle } from "./act.js";
 import { canAct, get, REPORT } from "./api.js";
+import { compared } from "./compare.js";
 import { command, h, put } from "./dom.js";
 import { badge, bytes, clock, dur, kindTitle, num } from "./format.js";
 import { log } from "./log.js";
@@ -18,6 +19,8 @@ export async function job(place) {
   const begun = attempts.filter((/** @type {any} */ attempt) => attempt.started_ms);
   const asked = Number(place.params.get("attempt"));
   const shown = begun.find((/** @type {any} */ a) => a.attempt_id === asked && (!place.params.has("run") || a.run_id === Number(place.params.get("run")))) || begun[begun.length - 1];
+  const before = begun[begun.indexOf(shown) - 1];
+  const isCompared = before && place.params.has("compare") && !REPORT;
   const isFailed = shown && shown.cause;
   const stream = place.params.get("stream") || (isFailed ? "stderr" : "stdout");
   const at = place.params.has("at") ? Number(place.params.get("at")) : null;
@@ -31,7 +34,8 @@ export async function job(place) {
     h("div.two.wide-left", null, card(place, why), facts(place, one, shown)),
     attempts.length > 1 ? h("div.tabs", { role: "tablist", "aria-label": "Attempts" }, begun.map((/** @type {any} */ a) => h("button.tab", { type: "button", role: "tab", "aria-selected": String(a === shown), onclick: () => place.go(address(a, stream)) },
       `${a.run_id > 1 ? `run ${a.run_id}, ` : ""}attempt ${a.attempt_id}`, h("span.quiet", null, ` ${a.cause || a.state} ${dur(a.exec_seconds)}`)))) : null,
-    shown ? log(place, one, {
+    before && !REPORT && !isCompared ? h("div.row", null, h("button.small", { type: "button", onclick: () => place.go(`${address(shown, stream)}&compare=1`) }, `Compare with attempt ${before.attempt_id}`)) : null,
+    isCompared ? compared(one, before, shown, stream, () => place.go(address(shown, stream))) : shown ? log(place, one, {
       run_id: shown.run_id, attempt_id: shown.attempt_id, stream, at,
       running: !shown.ended_ms && !REPORT, hasScript: !!shown.recovery, to: (name) => place.go(address(shown, name)),
     }) : h("p.empty", null, "It has not started, so there is no output yet."),

@@ -403,8 +403,11 @@ fn results_are_kept_on_disk_while_the_server_is_away() {
     desk.heard(&[1, 2, 3]);
     desk.ended(1, 1.0, None);
     desk.ended(2, 1.0, None);
-    assert_eq!(desk.on(Event::ServerLost("refused".into())), ["tell ServerLost", "spool [1, 2]"]);
-    assert_eq!(desk.on(Event::ServerLost("refused".into())), [""; 0]);
+    assert_eq!(
+        desk.on(Event::ServerLost("refused".into(), None)),
+        ["tell ServerLost", "spool [1, 2]"]
+    );
+    assert_eq!(desk.on(Event::ServerLost("refused".into(), None)), [""; 0]);
     assert_eq!(desk.ended(3, 1.0, None), ["spool [3]"]);
     assert_eq!(
         desk.exchanged(ClaimResponse::default()),
@@ -437,7 +440,7 @@ fn a_runner_that_is_cut_off_ends_its_jobs_and_leaves_its_results_on_disk() {
 fn a_stop_while_the_server_is_away_does_not_wait_for_ever() {
     let mut desk = Desk::listening();
     desk.heard(&[1]);
-    desk.on(Event::ServerLost("refused".into()));
+    desk.on(Event::ServerLost("refused".into(), None));
     desk.on(Event::Shutdown(Shutdown::Stop));
     desk.ended(1, 1.0, Some(Cause::Stopped));
     assert_eq!(desk.later(14.0), [""; 0]);

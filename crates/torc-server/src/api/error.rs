@@ -140,7 +140,8 @@ impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         let status =
             StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        if status.is_server_error() {
+        // The writer has logged a full disk.
+        if status.is_server_error() && refusal.code != ErrorCode::OutOfSpace {
             tracing::error!(code = %refusal.code, message = refusal.message, "a change failed");
         }
         let Refusal { code, message, hint, field, .. } = refusal;

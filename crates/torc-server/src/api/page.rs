@@ -42,6 +42,7 @@ files!(
     "overview.js",
     "jobs.js",
     "log.js",
+    "compare.js",
     "job.js",
     "failures.js",
     "timeline.js",

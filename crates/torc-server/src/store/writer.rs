@@ -20,7 +20,7 @@ use super::{load, persist};
 use crate::metrics::Metrics;
 use rusqlite::Connection;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -786,12 +786,24 @@ fn undo(tx: &mut Tx<'_>, events: usize, is_first: bool) {
 }
 
 fn broken(error: &rusqlite::Error) -> Refusal {
+    if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) {
+        log_full_disk();
+        return Refusal::out_of_space("the disk of the database is full");
+    }
     tracing::error!(%error, "the database failed");
-    match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DiskFull) => {
-            Refusal::out_of_space("the disk of the database is full")
-        }
-        _ => Refusal::internal(format!("the database failed: {error}")),
+    Refusal::internal(format!("the database failed: {error}"))
+}
+
+/// Logs a full disk once a minute: runners repeat what could not be written several times a second.
+fn log_full_disk() {
+    const EVERY_MS: i64 = 60_000;
+    static LOGGED_MS: AtomicI64 = AtomicI64::new(i64::MIN / 2);
+    let now = crate::clock::boottime_ms();
+    if now - LOGGED_MS.load(Ordering::Relaxed) >= EVERY_MS {
+        LOGGED_MS.store(now, Ordering::Relaxed);
+        tracing::warn!(
+            "the disk of the database is full; every change is refused until there is room"
+        );
     }
 }
 

@@ -20,7 +20,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use torc_client::{Client, Query};
 use torc_model::api::{
-    ActionView, Capacity, EventView, JobView, Page, RunnerView, StatusView, WhyView, WorkflowView,
+    ActionView, Capacity, ErrorCode, EventView, JobView, Page, RunnerView, StatusView, WhyView,
+    WorkflowView,
 };
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
@@ -319,6 +320,8 @@ struct Display {
     active_count: usize,
     /// The server does not answer: when to say so, and what the network said.
     lost: Option<(Instant, String)>,
+    /// The server cannot write: its disk is full.
+    is_full: bool,
     interrupts: u32,
 }
 
@@ -350,6 +353,7 @@ impl Display {
             active: HashMap::new(),
             active_count: 0,
             lost: None,
+            is_full: false,
             interrupts: 0,
         }
     }
@@ -419,14 +423,23 @@ impl Display {
             }
             // Another process may take the server's place in a moment, as when one of two `torc run`
             // ends: that is nothing to be told.
-            RunnerEvent::ServerLost { message } => {
+            RunnerEvent::ServerLost { message, code } => {
+                if code == Some(ErrorCode::OutOfSpace) {
+                    self.is_full = true;
+                    self.progress.tell_failure(
+                        "the disk of the server's database is full; jobs go on, and their results wait for room",
+                    );
+                    return Ok(());
+                }
                 self.lost = Some((Instant::now() + HAND_OVER, message));
                 if self.is_verbose {
                     self.tell_lost();
                 }
             }
             RunnerEvent::ServerBack => {
-                if self.lost.take().is_none() {
+                if std::mem::take(&mut self.is_full) {
+                    self.progress.tell("there is room on the disk again");
+                } else if self.lost.take().is_none() {
                     self.progress.tell("the server answers again");
                 }
             }

@@ -103,6 +103,36 @@ fn a_failed_job_is_recovered_with_the_keyboard_alone() {
 }
 
 #[test]
+fn two_attempts_of_a_job_are_compared() {
+    let Some(lab) = lab() else { return };
+    let spec = r#"
+name: w
+failure_handlers: [{name: again, rules: [{exit_codes: [4], max_retries: 2}]}]
+jobs:
+  - {name: a, failure_handler: again, command: "for i in 1 2 3 4; do echo step $i of $RANDOM in /tmp/$$/x; done; if [ ! -e tried ]; then touch tried; echo '<b>broken</b>'; exit 4; fi; echo fine"}
+"#;
+    let test = Test::new().file("w.yaml", spec);
+    test.torc(["run", "w.yaml"]).success();
+    let (page, link) = served(&test, &[]);
+    // The numbers and paths of the steps differ from attempt to attempt; what remains is the end.
+    let last = |n: usize| {
+        test.read("output/job_stdio/job_wf1_j1_r1_a2.o").lines().nth(n).unwrap().to_owned()
+    };
+    let expected = json!([
+        "… 2 equal lines",
+        format!(" {}", last(2)),
+        format!(" {}", last(3)),
+        "−<b>broken</b>",
+        "+fine"
+    ]);
+    walk(
+        &lab,
+        json!({"do": "compare", "link": link, "workflow": 1, "job": 1, "expected": expected}),
+    );
+    end(page);
+}
+
+#[test]
 fn seven_tabs_share_one_link_that_is_good_once() {
     let Some(lab) = lab() else { return };
     let test = ran();

@@ -66,6 +66,23 @@ const jobs = {
     }
   },
 
+  /** Two attempts of a job side by side, reached by its button; their text is no markup. */
+  async compare() {
+    const page = await open(await browser.newContext({ viewport: { width: 1280, height: 720 } }));
+    await page.goto(task.link);
+    await settled(page);
+    await page.goto(address("j/JOB"));
+    await settled(page);
+    await page.getByRole("button", { name: "Compare with attempt 1" }).click();
+    await page.waitForSelector(".line.gone");
+    const said = await page.evaluate(() => [...document.querySelectorAll(".loglines .line")].map((line) => line.textContent));
+    for (const one of task.expected) if (!said.includes(one)) wrong(`no line ${JSON.stringify(one)} in ${JSON.stringify(said)}`);
+    if (said.length !== task.expected.length) wrong(`lines: ${JSON.stringify(said)}`);
+    if (!page.url().includes("compare=1")) wrong("the comparison has no address");
+    await page.goBack();
+    await page.waitForSelector("[aria-label='Log']");
+  },
+
   /** From the link to a recovered job with the keyboard alone. */
   async keyboard() {
     const page = await open(await browser.newContext());

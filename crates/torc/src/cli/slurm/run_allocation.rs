@@ -112,7 +112,7 @@ fn tell(context: &Context, event: &RunnerEvent) {
                 escape::line(job_name)
             ));
         }
-        RunnerEvent::ServerLost { message } => {
+        RunnerEvent::ServerLost { message, .. } => {
             output.warn(format_args!("the server does not answer: {message}"))
         }
         RunnerEvent::ServerBack => output.talk("the server answers again"),
