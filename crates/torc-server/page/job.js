@@ -70,7 +70,7 @@ function card(place, why) {
 
 /** The chance of the next attempt, and how earlier retries of such a failure ended. @param {any} decision */
 export function outlook(decision) {
-  const { chance, record } = decision;
+  const { chance, record = {} } = decision;
   /** @type {[string, any][]} */
   const tried = [["as it was", record.again], ["with more memory", record.more_memory], ["with more time", record.more_time], ["near ones", record.near], ["long ago", record.older]];
   const before = tried.filter(([, counts]) => counts && counts.tries).map(([how, counts]) => `${how} ${num(counts.succeeded)} of ${num(counts.tries)}`);
