@@ -56,6 +56,7 @@ class AllocationView(TypedDict):
     created_ms: int
     ended_as: NotRequired[AllocationEnd | None]
     ended_ms: NotRequired[int | None]
+    expected_start_ms: NotRequired[int | None]
     id: int
     max_parallel_jobs: NotRequired[int | None]
     missing_since_ms: NotRequired[int | None]
@@ -597,6 +598,7 @@ class NodeShape(TypedDict):
     num_gpus: NotRequired[int]
 class Observation(TypedDict):
     before: NotRequired[dict[str, Any]]
+    expected_start_ms: NotRequired[int | None]
     id: int
     is_missing: NotRequired[bool]
     slurm_job_id: NotRequired[str | None]

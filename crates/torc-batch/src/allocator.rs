@@ -261,6 +261,7 @@ impl<B: BatchSystem> Allocator<B> {
                 slurm_job_id: look.slurm_job_id,
                 is_missing: look.is_missing,
                 before: look.before,
+                expected_start_ms: look.start.as_deref().and_then(local_ms),
             };
             items.push(observation);
         }
@@ -364,4 +365,23 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     file.write_all(text.as_bytes())?;
     std::fs::rename(&temporary, path)
+}
+/// A time of this machine's zone, as Slurm prints it, in ms since 1970.
+fn local_ms(text: &str) -> Option<i64> {
+    let civil: jiff::civil::DateTime = text.parse().ok()?;
+    let zoned = civil.to_zoned(jiff::tz::TimeZone::system()).ok()?;
+    Some(zoned.timestamp().as_millisecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_slurm_prints_are_of_this_machines_zone() {
+        let now = jiff::Zoned::now().round(jiff::Unit::Second).expect("a second is a unit");
+        let printed = now.strftime("%Y-%m-%dT%H:%M:%S").to_string();
+        assert_eq!(local_ms(&printed), Some(now.timestamp().as_millisecond()));
+        assert_eq!(local_ms("N/A"), None);
+    }
 }

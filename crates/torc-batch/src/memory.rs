@@ -128,12 +128,14 @@ impl BatchSystem for Memory {
                     slurm_job_id: Some(job.id.clone()),
                     is_missing: false,
                     before: None,
+                    start: None,
                 },
                 None if vanished => Look {
                     verdict: Verdict::Ended(Ending::vanished()),
                     slurm_job_id: None,
                     is_missing: true,
                     before: None,
+                    start: None,
                 },
                 None => Look { is_missing: true, ..Look::unknown("not in the queue") },
             }

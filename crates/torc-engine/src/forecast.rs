@@ -7,9 +7,10 @@ use super::claim::{Claim, Limits};
 use super::report::Lost;
 use super::workflow::{NewJob, Workflow};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use torc_model::api::{Capacity, Evidence};
 use torc_model::chance::Rng;
+use torc_model::class::Class;
 use torc_model::forecast::LimitedBy;
 use torc_model::ids::RunnerId;
 use torc_model::status::{AttemptState, Cause, EndedBy, EstimateSource, EvidenceSource, JobStatus};
@@ -86,8 +87,158 @@ pub struct Forecast {
 /// Simulations of one forecast, fewer for large workflows.
 const DRAWS: usize = 24;
 
-/// Jobs that all draws together simulate at most.
-const DRAWN_JOBS: usize = 100_000;
+/// Jobs that all draws together simulate at most: about a second.
+const DRAWN_JOBS: usize = 40_000;
+
+/// Larger workflows are not simulated: so many jobs come close to the bound whatever their order is,
+/// and a person waits for the answer.
+pub const MAX_SIMULATED: usize = 20_000;
+
+/// What is left of a large workflow, without its graph: taken in one pass over its jobs, so that the
+/// thread that writes is held up for milliseconds only.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rest {
+    open: Vec<OpenJob>,
+    /// Needs by their number, from the workflow.
+    classes: Vec<Class>,
+    unknown: usize,
+    /// How much the logarithm of all times together may vary, on average.
+    common: f64,
+}
+
+/// A job that has not ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct OpenJob {
+    /// What is left of its time, in ms.
+    left: f32,
+    /// The longest chain behind it, in ms.
+    tail: f32,
+    class: u32,
+}
+
+/// 80% of normally distributed numbers are within so many standard deviations.
+const EIGHT_OF_TEN: f64 = 1.28;
+
+/// What the machines have together, from when on.
+struct Have {
+    /// From so many ms on, so many CPUs, GPUs and bytes more.
+    steps: Vec<(f64, [f64; 3])>,
+}
+
+/// The kinds of what machines have, in the order of [`needs`].
+const KINDS: [LimitedBy; 3] = [LimitedBy::Cpus, LimitedBy::Gpus, LimitedBy::Memory];
+
+impl Have {
+    fn of(machines: &[Machine], now: i64) -> Self {
+        let mut steps: BTreeMap<i64, [f64; 3]> = BTreeMap::new();
+        for machine in machines {
+            let have = &machine.capacity;
+            let cpus = if have.ignore_resources { f64::INFINITY } else { have.num_cpus as f64 };
+            let more = [cpus, have.num_gpus as f64, have.memory_bytes as f64];
+            let sums = steps.entry((machine.from - now).max(0)).or_default();
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+        Self { steps: steps.into_iter().map(|(from, more)| (from as f64, more)).collect() }
+    }
+
+    /// Nothing can start before this.
+    fn first(&self) -> f64 {
+        self.steps.first().map_or(0.0, |(from, _)| *from)
+    }
+
+    /// The least time in which so much work of a kind is done.
+    fn time(&self, kind: usize, mut work: f64) -> f64 {
+        let (mut at, mut rate) = (0.0, 0.0);
+        for (from, more) in &self.steps {
+            if rate > 0.0 && rate * (from - at) >= work {
+                break;
+            }
+            work -= rate * (from - at);
+            at = *from;
+            rate += more[kind];
+        }
+        // What no machine has holds nothing back here: such jobs are stuck, and told so.
+        if rate > 0.0 { at + work / rate } else { 0.0 }
+    }
+
+    fn bounds(&self, work: [f64; 3]) -> impl Iterator<Item = (f64, LimitedBy)> {
+        (0..3)
+            .filter(move |kind| work[*kind] > 0.0)
+            .map(move |kind| (self.time(kind, work[kind]), KINDS[kind]))
+    }
+}
+
+/// A queue of the batch system limits what would be over by this much earlier without it.
+const QUEUE_SHARE: f64 = 0.1;
+
+/// The same machines, all of them there now.
+fn at_once(machines: &[Machine], now: i64) -> Option<Vec<Machine>> {
+    let is_late = machines.iter().any(|machine| machine.from > now);
+    is_late
+        .then(|| machines.iter().map(|m| Machine { from: m.from.min(now), ..m.clone() }).collect())
+}
+
+/// What a job of a class takes of each kind of resource.
+fn needs(class: &Class) -> [f64; 3] {
+    [f64::from(class.cpus), f64::from(class.gpus), class.memory.unwrap_or(0) as f64]
+}
+
+fn largest(bounds: impl IntoIterator<Item = (f64, LimitedBy)>) -> Bound {
+    let first = (0.0, LimitedBy::CriticalPath);
+    let best = bounds.into_iter().fold(first, |best, other| match other.0 > best.0 {
+        true => other,
+        false => best,
+    });
+    Bound { ms: best.0, by: best.1 }
+}
+
+impl Rest {
+    /// When it is expected to be over on these machines, by how much work there is and how long its
+    /// chains are.
+    pub fn forecast(mut self, machines: &[Machine], now: i64) -> Forecast {
+        self.open.sort_unstable_by(|a, b| b.tail.total_cmp(&a.tail));
+        let mut forecast = self.on(&Have::of(machines, now));
+        if let Some(soon) = at_once(machines, now)
+            && forecast.ms as f64 > self.on(&Have::of(&soon, now)).ms as f64 * (1.0 + QUEUE_SHARE)
+        {
+            forecast.bound.by = LimitedBy::Queue;
+        }
+        forecast
+    }
+
+    /// The jobs with the longest chains behind them come first.
+    fn on(&self, have: &Have) -> Forecast {
+        let (mut work, mut path, mut longest, mut before) = ([0f64; 3], 0f64, 0f64, 0f64);
+        for job in &self.open {
+            let (left, tail) = (f64::from(job.left), f64::from(job.tail));
+            for (sum, need) in work.iter_mut().zip(needs(&self.classes[job.class as usize])) {
+                *sum += left * need;
+            }
+            path = path.max(left + tail);
+            longest = longest.max(left);
+            // Work that has to go before other work cannot use all of the time.
+            before = before.max(have.time(0, work[0]) + tail);
+        }
+        let area = have.bounds(work).map(|(ms, _)| ms).fold(0.0, f64::max);
+        let path = (have.first() + path, LimitedBy::CriticalPath);
+        let all = have.bounds(work).chain([path, (before, LimitedBy::Cpus)]);
+        let bound = largest(all);
+        // At the end some machines have no work while the last jobs run.
+        let ms = bound.ms.max(area + longest / 2.0);
+        // No order of work takes longer than the work and the longest chain one after the other.
+        let worst = ms.max(area + path.0);
+        let spread = (EIGHT_OF_TEN * self.common).exp();
+        Forecast {
+            ms: ms.round() as i64,
+            low_ms: (bound.ms / spread).round() as i64,
+            high_ms: (ms * spread).max(worst.min(ms * 1.1)).round() as i64,
+            bound,
+            jobs: self.open.len(),
+            unknown: self.unknown,
+            left: 0,
+        }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
@@ -256,49 +407,33 @@ impl Workflow {
 
     /// The least time that the rest takes on these machines, if each job takes as long as `took`
     /// says (ms; 0 for what has ended).
-    pub fn bound(&self, machines: &[Machine], took: &[f64]) -> Bound {
+    pub fn bound(&self, machines: &[Machine], took: &[f64], now: i64) -> Bound {
         let jobs = self.jobs.len();
         let (heads, tails) = self.heads_and_tails(took);
-        let total = |get: fn(&Capacity) -> i64| {
-            machines.iter().map(|machine| get(&machine.capacity) as f64).sum::<f64>()
-        };
-        let cpus = match machines.iter().all(|machine| machine.capacity.ignore_resources) {
-            true => f64::INFINITY,
-            false => total(|capacity| capacity.num_cpus),
-        };
-        let needs = |index: usize| &self.classes[self.jobs[index].class as usize];
-        let area = |need: &dyn Fn(usize) -> f64, have: f64| {
-            if have <= 0.0 || !have.is_finite() {
-                return 0.0;
+        let have = Have::of(machines, now);
+        let class = |index: usize| &self.classes[self.jobs[index].class as usize];
+        let mut work = [0f64; 3];
+        for index in (0..jobs).filter(|index| took[*index] > 0.0) {
+            for (sum, need) in work.iter_mut().zip(needs(class(index))) {
+                *sum += took[index] * need;
             }
-            (0..jobs).map(|index| took[index] * need(index)).sum::<f64>() / have
-        };
+        }
         let path = (0..jobs).map(|i| heads[i] + took[i] + tails[i]).fold(0.0, f64::max);
-        let mut bounds = vec![
-            (path, LimitedBy::CriticalPath),
-            (area(&|index| f64::from(needs(index).cpus), cpus), LimitedBy::Cpus),
-            (area(&|i| f64::from(needs(i).gpus), total(|c| c.num_gpus)), LimitedBy::Gpus),
-            (
-                area(&|i| needs(i).memory.unwrap_or(0) as f64, total(|c| c.memory_bytes)),
-                LimitedBy::Memory,
-            ),
-        ];
+        let mut bounds = vec![(have.first() + path, LimitedBy::CriticalPath)];
+        bounds.extend(have.bounds(work));
         // Work that has to follow other work, or to go before it, cannot use all of the time.
         for (outer, inner) in [(&tails, &heads), (&heads, &tails)] {
             let mut order: Vec<usize> = (0..jobs).filter(|index| took[*index] > 0.0).collect();
             order.sort_by(|a, b| outer[*b].total_cmp(&outer[*a]));
             let (mut work, mut least, mut best) = (0.0, f64::INFINITY, 0.0f64);
             for index in order {
-                work += took[index] * f64::from(needs(index).cpus);
+                work += took[index] * f64::from(class(index).cpus);
                 least = f64::min(least, inner[index]);
-                best = best.max(outer[index] + work / cpus + least);
+                best = best.max(outer[index] + have.time(0, work) + least);
             }
             bounds.push((best, LimitedBy::Cpus));
         }
-        let best = bounds.into_iter().fold((0.0, LimitedBy::CriticalPath), |best, other| {
-            if other.0 > best.0 { other } else { best }
-        });
-        Bound { ms: best.0, by: best.1 }
+        largest(bounds)
     }
 
     /// The longest chains before and after each job, without the job itself.
@@ -346,15 +481,48 @@ impl Workflow {
             .collect()
     }
 
+    /// What is left of it, to forecast a workflow that is too large for a simulation. Of a complete
+    /// one: all of it.
+    pub fn rest(&self, now: i64) -> Rest {
+        let is_again = self.is_complete();
+        let is_open = |index: &u32| {
+            let job = &self.jobs[*index as usize];
+            match is_again {
+                true => !job.is_removed() && job.status != JobStatus::Disabled,
+                false => !job.status.is_final(),
+            }
+        };
+        let mut rest =
+            Rest { open: Vec::new(), classes: self.classes.clone(), unknown: 0, common: 0.0 };
+        rest.open.reserve_exact(self.jobs.len());
+        let typical = self.typical_ms();
+        for index in (0..self.jobs.len() as u32).filter(is_open) {
+            let known = self.estimate(index);
+            let expected = known.map_or(typical, |estimate| estimate.ms);
+            let job = &self.jobs[index as usize];
+            let started = job.held.as_ref().and_then(|held| held.started_at);
+            let ran = started.filter(|_| !is_again).map_or(0, |started| (now - started).max(0));
+            rest.open.push(OpenJob {
+                left: (i64::from(expected) - ran).max(1) as f32,
+                tail: (self.level_ms(index) - f64::from(expected)).max(0.0) as f32,
+                class: job.class,
+            });
+            rest.unknown += usize::from(known.is_none());
+            rest.common += common_spread(known.map(|estimate| estimate.source));
+        }
+        rest.common /= rest.open.len().max(1) as f64;
+        rest
+    }
+
     /// When the rest is expected to be over on these machines.
     pub fn forecast(&self, machines: &[Machine], limits: &Limits, now: i64) -> Forecast {
         let left = self.left_ms(now);
-        let bound = self.bound(machines, &left);
+        let mut bound = self.bound(machines, &left, now);
         let jobs = left.iter().filter(|ms| **ms > 0.0).count();
         let unknown = (0..self.jobs.len() as u32)
             .filter(|i| left[*i as usize] > 0.0 && self.estimate(*i).is_none())
             .count();
-        let once = |rng: &mut Option<Rng>| {
+        let once = |machines: &[Machine], rng: &mut Option<Rng>| {
             let mut copy = self.clone();
             let commons = Commons::draw(rng);
             let took = |index: u32| {
@@ -363,10 +531,16 @@ impl Workflow {
             };
             copy.simulate(machines, &mut limits.clone(), now, took)
         };
-        let plain = once(&mut None);
+        let plain = once(machines, &mut None);
+        if let Some(soon) = at_once(machines, now) {
+            let without = (once(&soon, &mut None).end - now) as f64;
+            if (plain.end - now) as f64 > without * (1.0 + QUEUE_SHARE) {
+                bound.by = LimitedBy::Queue;
+            }
+        }
         let draws = (DRAWN_JOBS / jobs.max(1)).clamp(1, DRAWS);
-        let mut ends: Vec<i64> =
-            (0..draws as u64).map(|seed| once(&mut Some(Rng::new(seed + 1))).end - now).collect();
+        let drawn = |seed: u64| once(machines, &mut Some(Rng::new(seed + 1))).end - now;
+        let mut ends: Vec<i64> = (0..draws as u64).map(drawn).collect();
         ends.push(plain.end - now);
         ends.sort_unstable();
         let at = |share: f64| ends[((ends.len() - 1) as f64 * share).round() as usize];
@@ -383,9 +557,9 @@ impl Workflow {
 
     /// How far a job's time may be from what is expected.
     fn spread(&self, index: u32) -> Spread {
-        let spread = |own, common| Spread { own, common };
-        match self.estimate(index).map(|estimate| estimate.source) {
-            Some(EstimateSource::Own) => spread(0.08, 0.03),
+        let source = self.estimate(index).map(|estimate| estimate.source);
+        let own = match source {
+            Some(EstimateSource::Own) => 0.08,
             Some(EstimateSource::Family) => {
                 let family = self.family_of(index);
                 let (low, high) =
@@ -393,12 +567,23 @@ impl Workflow {
                 let seen = low.zip(high).map(|(low, high)| {
                     (f64::from(high.max(1)) / f64::from(low.max(1))).ln() / 2.56
                 });
-                spread(seen.unwrap_or(0.3), 0.05)
+                seen.unwrap_or(0.3)
             }
-            Some(EstimateSource::FamilyEarlier) => spread(0.3, 0.05),
-            Some(EstimateSource::Runtime) => spread(0.4, 0.4),
-            None => spread(0.8, 0.8),
-        }
+            Some(EstimateSource::FamilyEarlier) => 0.3,
+            Some(EstimateSource::Runtime) => 0.4,
+            None => 0.8,
+        };
+        Spread { own, common: common_spread(source) }
+    }
+}
+
+/// How much the logarithms of the times of all jobs that are known in one way vary together.
+fn common_spread(source: Option<EstimateSource>) -> f64 {
+    match source {
+        Some(EstimateSource::Own) => 0.03,
+        Some(EstimateSource::Family | EstimateSource::FamilyEarlier) => 0.05,
+        Some(EstimateSource::Runtime) => 0.4,
+        None => 0.8,
     }
 }
 

@@ -36,13 +36,15 @@ mod spawn;
 mod workflow;
 
 #[cfg(test)]
+mod dispatch_tests;
+#[cfg(test)]
 mod tests;
 
 pub use actions::{Action, NewAction};
 pub use change::{Change, End, Judged, NewAttempt};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts};
-pub use forecast::{Bound, Forecast, Machine as SimulatedMachine, Simulated};
+pub use forecast::{Bound, Forecast, MAX_SIMULATED, Machine as SimulatedMachine, Rest, Simulated};
 pub use liveness::{Allocation, Life, Process, RunnerLife};
 pub use machine::{AttemptEvent, IllegalEvent, JobEvent, Machine};
 pub use maps::{MapJob, Tally, limit_name};

@@ -1,8 +1,8 @@
 //! The order of dispatch: how long each job is expected to take, and how much follows it.
 //!
 //! The level of a job is its own estimate plus the longest chain of estimates that waits for it
-//! (the b-level of list scheduling). Its rank is the level times the job's width, in steps of a few
-//! per cent. Levels are computed when a workflow is made or loaded, a job at a time when jobs are
+//! (the b-level of list scheduling). Its rank is the level times the job's width and, where the level
+//! is a guess, the number of jobs that wait for it, in steps of a few per cent. Levels are computed when a workflow is made or loaded, a job at a time when jobs are
 //! added or changed, and anew when what was learned from finished jobs differs much from what was
 //! assumed: never by a claim.
 //!
@@ -35,6 +35,11 @@ const FIRST_RANK: f64 = 1.0;
 
 /// How much the width of a job counts beside its level.
 const WIDTH_EXPONENT: f64 = 0.3;
+
+/// How much the number of jobs that wait for a job counts beside its level, as long as its own time
+/// is not known: levels are guesses then, and a job that sets many others free fills the machines
+/// whatever they take.
+const FAN_OUT_EXPONENT: f64 = 0.2;
 
 /// `runtime` is what a job may take; jobs take a third of it.
 const RUNTIME_SHARE: u64 = 3;
@@ -268,16 +273,17 @@ impl Workflow {
         }
     }
 
-    /// The geometric mean of what is known: a few long jobs do not make all others look long.
+    /// The mean of what is known. It is meant to be large where a few jobs are much longer than the
+    /// rest: a chain into the unknown goes before one that is known to be short.
     fn find_typical(&self) -> u32 {
         let (mut sum, mut count) = (0.0, 0u32);
         for index in 0..self.jobs.len() as u32 {
             if let Some(estimate) = self.estimate(index) {
-                sum += f64::from(estimate.ms).ln();
+                sum += f64::from(estimate.ms);
                 count += 1;
             }
         }
-        if count == 0 { UNKNOWN_MS } else { (sum / f64::from(count)).exp().round().max(1.0) as u32 }
+        if count == 0 { UNKNOWN_MS } else { (sum / f64::from(count)).round().max(1.0) as u32 }
     }
 
     /// One pass from the last jobs to the first.
@@ -319,7 +325,11 @@ impl Workflow {
             DispatchOrder::Submission => 0,
             DispatchOrder::CriticalPath => {
                 let width = width(self.next_class_of(index)).powf(WIDTH_EXPONENT);
-                step(f64::from(level) * width)
+                let fan_out = match self.order.own_ms(index) {
+                    Some(_) => 1.0,
+                    None => (1.0 + self.children_of(index).len() as f64).powf(FAN_OUT_EXPONENT),
+                };
+                step(f64::from(level) * width * fan_out)
             }
         }
     }
@@ -420,9 +430,7 @@ impl Workflow {
         let typical_ms = self.find_typical();
         self.order.typical_ms = Some(typical_ms);
         self.record(Change::Times { typical_ms, families: changed });
-        if self.settings.order == DispatchOrder::CriticalPath {
-            self.rank_all();
-        }
+        self.rank_all();
     }
 }
 

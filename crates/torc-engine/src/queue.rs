@@ -10,6 +10,19 @@ pub type Key = (Reverse<i64>, Reverse<u16>, i64, u32);
 /// Jobs of a class that a claim may pass over; the rest waits behind them.
 const LOOK_AHEAD: usize = 64;
 
+#[cfg(test)]
+thread_local! {
+    /// Jobs that were looked at, for the test that claims do not become dearer with their number.
+    pub static LOOKED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// A job of the queue is looked at.
+fn look(key: &&Key) {
+    #[cfg(test)]
+    LOOKED.with(|looked| looked.set(looked.get() + 1));
+    let _ = key;
+}
+
 /// Jobs that may be claimed, by class, and those that must wait for a time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Queue {
@@ -76,7 +89,9 @@ impl Queue {
         self.by_class
             .iter()
             .filter(|(class, _)| fits(**class))
-            .filter_map(|(_, set)| set.iter().take(LOOK_AHEAD).find(|key| !skips(key.3)))
+            .filter_map(|(_, set)| {
+                set.iter().take(LOOK_AHEAD).inspect(look).find(|key| !skips(key.3))
+            })
             .min()
             .copied()
     }
@@ -84,7 +99,7 @@ impl Queue {
     /// The first job of each class, but for those that `skips` passes over.
     pub fn heads(&self, skips: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, Key)> {
         self.by_class.iter().filter_map(move |(class, set)| {
-            let key = set.iter().take(LOOK_AHEAD).find(|key| !skips(key.3))?;
+            let key = set.iter().take(LOOK_AHEAD).inspect(look).find(|key| !skips(key.3))?;
             Some((*class, *key))
         })
     }

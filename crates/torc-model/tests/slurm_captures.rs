@@ -40,7 +40,9 @@ fn as_we_ask(text: &str) -> String {
         .map(|line| {
             let f: Vec<_> = line.split('|').collect();
             assert_eq!(f.len(), 13, "{line}");
-            format!("{}|{}|{}|{}|{}|{}|{}\n", f[0], f[1], f[4], f[12], f[11], f[6], f[3])
+            let [id, state, nodes, submitted] = [f[0], f[1], f[4], f[12]];
+            let [end, start, name, reason] = [f[11], f[10], f[6], f[3]];
+            format!("{id}|{state}|{nodes}|{submitted}|{end}|{start}|{name}|{reason}\n")
         })
         .collect()
 }

@@ -33,13 +33,16 @@ pub struct Look {
     pub is_missing: bool,
     /// It waits again, and accounting tells how it ended before.
     pub before: Option<Ending>,
+    /// It waits, and this is when Slurm plans to start it, as Slurm prints it: in the time zone of
+    /// the machine that asked.
+    pub start: Option<String>,
 }
 
 impl Look {
     /// It could not be looked at.
     pub fn unknown(why: &str) -> Self {
         let verdict = Verdict::Unknown { why: why.to_owned() };
-        Self { verdict, slurm_job_id: None, is_missing: false, before: None }
+        Self { verdict, slurm_job_id: None, is_missing: false, before: None, start: None }
     }
 }
 
@@ -73,7 +76,15 @@ pub fn observe(
             ) => sacct::last_life(records, &row.id, &known.name),
             _ => None,
         };
-        return Look { verdict, slurm_job_id: Some(row.id.clone()), is_missing: false, before };
+        let waits = matches!(verdict, Verdict::Alive { phase: Phase::Waiting, .. });
+        let is_planned = waits && row.start.starts_with(|c: char| c.is_ascii_digit());
+        return Look {
+            verdict,
+            slurm_job_id: Some(row.id.clone()),
+            is_missing: false,
+            before,
+            start: is_planned.then(|| row.start.clone()),
+        };
     }
     // Tasks of an array that was canceled before they started have no line of their own: the
     // array's speaks for them.
@@ -90,9 +101,11 @@ pub fn observe(
             slurm_job_id: None,
             is_missing: false,
             before: None,
+            start: None,
         };
     }
-    let missing = |verdict| Look { verdict, slurm_job_id: None, is_missing: true, before: None };
+    let missing =
+        |verdict| Look { verdict, slurm_job_id: None, is_missing: true, before: None, start: None };
     if let (Some(id), Some(sacct::Answer::Records(records))) = (&known.slurm_job_id, accounting)
         && let Some(record) = sacct::newest(records, id, &known.name)
         && let Verdict::Ended(ending) = record.verdict()
@@ -167,13 +180,13 @@ mod tests {
 
     #[test]
     fn a_reused_id_is_not_ours() {
-        let other = rows("5|RUNNING|n1|x|y|somebody-else|None\n");
+        let other = rows("5|RUNNING|n1|x|y|z|somebody-else|None\n");
         assert!(observe(&known("5", "a"), &other, None, 0).is_missing);
     }
 
     #[test]
     fn a_lost_submission_is_found_by_name_and_task() {
-        let queue = rows("7_0|PENDING||x|y|torc|Resources\n7_1|RUNNING|n1|x|y|torc|None\n");
+        let queue = rows("7_0|PENDING||x|y|z|torc|Resources\n7_1|RUNNING|n1|x|y|z|torc|None\n");
         let mut allocation = known("", "torc");
         allocation.slurm_job_id = None;
         allocation.array_task = Some(1);
@@ -185,7 +198,7 @@ mod tests {
     #[test]
     fn a_canceled_array_speaks_for_its_tasks() {
         // As 22.05 shows it, with `-r`, when all tasks were canceled before they started.
-        let queue = rows("13|CANCELLED||x|y|torc|Resources\n");
+        let queue = rows("13|CANCELLED||x|y|z|torc|Resources\n");
         let look = observe(&known("13_2", "torc"), &queue, None, 0);
         assert!(matches!(look.verdict, Verdict::Ended(_)) && !look.is_missing, "{look:?}");
         assert!(observe(&known("13_2", "other"), &queue, None, 0).is_missing);
@@ -193,8 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn a_planned_start_is_told_of_what_waits_only() {
+        let start = |state: &str, start: &str| {
+            let queue = rows(&format!("5|{state}||x|y|{start}|a|Priority\n"));
+            observe(&known("5", "a"), &queue, None, 0).start
+        };
+        let time = "2026-11-15T19:00:00";
+        assert_eq!(start("PENDING", time).as_deref(), Some(time));
+        assert_eq!(start("PENDING", "N/A"), None);
+        assert_eq!(start("RUNNING", time), None, "that is when it began");
+    }
+
+    #[test]
     fn accounting_tells_how_a_requeued_allocation_ended_before() {
-        let queue = rows("5|PENDING||x|y|a|BeginTime\n");
+        let queue = rows("5|PENDING||x|y|2026-11-15T19:00:00|a|BeginTime\n");
         let ask = |lives: &str| {
             let text = format!("JobID|JobName|Partition|State|End\n{lives}");
             observe(&known("5", "a"), &queue, Some(&sacct::read(Some(0), &text, "")), 0)

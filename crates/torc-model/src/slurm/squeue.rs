@@ -3,7 +3,7 @@
 use super::state::{self, Verdict};
 
 /// The columns asked for. Name and reason come last because both may contain anything.
-pub const FORMAT: &str = "%i|%T|%N|%V|%e|%j|%r";
+pub const FORMAT: &str = "%i|%T|%N|%V|%e|%S|%j|%r";
 
 /// The arguments of the one query that answers for every allocation of a user, ended ones included.
 pub fn arguments(user: &str) -> Vec<String> {
@@ -30,6 +30,8 @@ pub struct Row {
     pub submitted: String,
     /// Expected or actual end, as Slurm prints it.
     pub end: String,
+    /// Expected or actual start, as Slurm prints it; `N/A` while Slurm has not planned it.
+    pub start: String,
     /// Its name.
     pub name: String,
     /// Why it waits.
@@ -77,13 +79,14 @@ pub fn read(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Answer {
 }
 
 fn row(line: &str) -> Option<Row> {
-    let mut fields = line.splitn(7, '|').map(str::to_owned);
+    let mut fields = line.splitn(8, '|').map(str::to_owned);
     Some(Row {
         id: fields.next().filter(|id| id.starts_with(|c: char| c.is_ascii_digit()))?,
         state: fields.next()?,
         nodes: fields.next()?,
         submitted: fields.next()?,
         end: fields.next()?,
+        start: fields.next()?,
         name: fields.next()?,
         reason: fields.next()?,
     })
@@ -184,8 +187,7 @@ mod tests {
 
     #[test]
     fn reasons_and_names_may_contain_anything() {
-        let text =
-            "52|PENDING||2026-11-15T18:34:51|N/A|a|ReqNodeNotAvail, UnavailableNodes:n[1-3]|x\n";
+        let text = "52|PENDING||2026-11-15T18:34:51|N/A|N/A|a|ReqNodeNotAvail, UnavailableNodes:n[1-3]|x\n";
         let Answer::Rows(rows) = read(Some(0), text, "") else { panic!("readable") };
         assert_eq!(rows[0].reason, "ReqNodeNotAvail, UnavailableNodes:n[1-3]|x");
         assert!(matches!(read(Some(0), "garbage", ""), Answer::Unreachable(_)));

@@ -48,6 +48,9 @@ pub struct AllocationView {
     pub created_ms: i64,
     /// Slurm took it.
     pub submitted_ms: Option<i64>,
+    /// It waits, and this is when Slurm plans to start it, as far as Slurm has said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_start_ms: Option<i64>,
     /// Its first runner reported.
     pub started_ms: Option<i64>,
     /// It ended.
@@ -186,6 +189,9 @@ pub struct Observation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub before: Option<Ending>,
+    /// When Slurm plans to start it, ms since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_start_ms: Option<i64>,
 }
 
 /// What followed from what was seen.

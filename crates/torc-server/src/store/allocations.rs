@@ -47,7 +47,7 @@ pub(super) const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.schedu
     n.slurm_job_id, n.state, n.reason, n.cause, n.action_id, n.start_one_worker_per_node, n.max_parallel_jobs, n.created_ms,
     n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms, n.unneeded_since_ms, n.was_too_short,
     (SELECT count(*) FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.ended_ms IS NULL
-     AND c.allocation_id = n.id), n.ended_as
+     AND c.allocation_id = n.id), n.ended_as, n.expected_start_ms
     FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id";
 
 pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
@@ -78,6 +78,7 @@ pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
         unneeded_since_ms: row.get(20)?,
         was_too_short: row.get(21)?,
         runners: row.get(22)?,
+        expected_start_ms: row.get(24)?,
         ended_as: row.get::<_, Option<String>>(23)?.as_deref().and_then(AllocationEnd::parse),
     })
 }
@@ -695,9 +696,17 @@ fn alive(
         .prepare_cached(
             "UPDATE scheduled_compute_node SET state = ?2, reason = ?3, missing_since_ms = NULL,
              slurm_job_id = coalesce(slurm_job_id, ?4), status = iif(?5 AND status <> 'complete', 'pending', status),
-             submitted_ms = coalesce(submitted_ms, ?6) WHERE id = ?1",
+             submitted_ms = coalesce(submitted_ms, ?6), expected_start_ms = ?7 WHERE id = ?1",
         )?
-        .execute(params![row.id, state, reason, item.slurm_job_id, back, tx.now])?;
+        .execute(params![
+            row.id,
+            state,
+            reason,
+            item.slurm_job_id,
+            back,
+            tx.now,
+            item.expected_start_ms
+        ])?;
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! When a workflow is expected to be over: a copy of the engine's state is run to its end, away from
-//! the writer.
+//! the writer. Of a large workflow only what is left is copied, and nothing is simulated.
 
 use super::Store;
 use super::job_rows::engine_job;
@@ -8,18 +8,30 @@ use super::named::Named;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::OptionalExtension as _;
-use torc_engine::{Forecast, Limits, SimulatedMachine, Workflow};
+use torc_engine::{Forecast, Limits, MAX_SIMULATED, Rest, SimulatedMachine, Workflow};
 use torc_model::api::Capacity;
 use torc_model::forecast::{ForecastView, LimitedBy, Machines};
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
-use torc_model::plan::Plan;
+use torc_model::plan::{Plan, SlurmScheduler};
+use torc_model::slurm::parse_clock;
 
 /// Machines that are only assumed have numbers that no runner has.
 const ASSUMED: i64 = 1 << 40;
 
+/// Keeps the numbers of the nodes of two allocations apart.
+const MOST_NODES: i64 = 1 << 20;
+
+/// The part of the engine's state that a forecast is made from.
+enum Basis {
+    /// All of it, to simulate the rest.
+    Whole(Box<Workflow>),
+    /// How much there is to do: a copy of a million jobs would hold up the writer.
+    Rest(Rest),
+}
+
 /// What a forecast is made from.
 struct Snapshot {
-    workflow: Workflow,
+    basis: Basis,
     limits: Limits,
     machines: Vec<SimulatedMachine>,
     /// It is complete, and all of it runs once more.
@@ -47,9 +59,14 @@ fn snapshot(tx: &mut Tx<'_>, id: WorkflowId, assumed: &Machines) -> Result<Snaps
     let now = tx.now;
     let state = tx.workflow(id)?;
     let is_again = state.is_complete();
-    let mut workflow = if is_again { state.fresh_copy() } else { state.clone() };
-    workflow.initialize_unstored(now);
-    workflow.take_changes();
+    let basis = if state.jobs.len() > MAX_SIMULATED {
+        Basis::Rest(state.rest(now))
+    } else {
+        let mut workflow = if is_again { state.fresh_copy() } else { state.clone() };
+        workflow.initialize_unstored(now);
+        workflow.take_changes();
+        Basis::Whole(Box::new(workflow))
+    };
     let mut machines = assumed_machines(assumed, now);
     if machines.is_empty() {
         let runners = tx.state.runners.iter().filter(|(_, runner)| runner.workflow == id);
@@ -61,6 +78,7 @@ fn snapshot(tx: &mut Tx<'_>, id: WorkflowId, assumed: &Machines) -> Result<Snaps
         }));
         // The order of a hash map would make every answer another one.
         machines.sort_by_key(|machine| machine.id);
+        machines.extend(planned_machines(tx, id)?);
     }
     let mut waits_for_nodes = false;
     if machines.is_empty() {
@@ -77,7 +95,39 @@ fn snapshot(tx: &mut Tx<'_>, id: WorkflowId, assumed: &Machines) -> Result<Snaps
         }
     }
     let limits = tx.state.limits.clone();
-    Ok(Snapshot { workflow, limits, machines, is_again, waits_for_nodes, now })
+    Ok(Snapshot { basis, limits, machines, is_again, waits_for_nodes, now })
+}
+
+/// Nodes that wait in Slurm's queue, from when Slurm plans to start them. Those for which Slurm has
+/// said nothing are left out, and so are those of which it is not known what they will have: no
+/// runner of this workflow has reported from such a node.
+fn planned_machines(tx: &Tx<'_>, id: WorkflowId) -> Result<Vec<SimulatedMachine>, Failed> {
+    let mut statement = tx.db.prepare_cached(
+        "SELECT n.id, n.scheduler_id, n.expected_start_ms, n.start_one_worker_per_node, s.definition,
+         (SELECT c.capacity FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.kind <> 'recovery'
+          ORDER BY c.scheduler_config_id IS n.scheduler_id DESC, c.id DESC LIMIT 1)
+         FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id
+         WHERE n.workflow_id = ?1 AND n.status = 'pending' AND n.expected_start_ms IS NOT NULL ORDER BY n.id",
+    )?;
+    let mut rows = statement.query([id.0])?;
+    let mut machines = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Some(capacity) = row.get::<_, Option<String>>(5)? else { continue };
+        let capacity: Capacity = parse(&capacity)?;
+        let scheduler: SlurmScheduler = parse(&row.get::<_, String>(4)?)?;
+        let from = row.get::<_, i64>(2)?.max(tx.now);
+        let walltime = parse_clock(&scheduler.walltime).flatten();
+        let nodes = if row.get(3)? { scheduler.nodes.max(1) } else { 1 };
+        for node in 0..i64::from(nodes) {
+            let number = RunnerId(ASSUMED + row.get::<_, i64>(0)? * MOST_NODES + node);
+            machines.push(SimulatedMachine {
+                until: walltime.map(|seconds| from.saturating_add(seconds as i64 * 1000)),
+                scheduler: Some(row.get(1)?),
+                ..SimulatedMachine::new(number, capacity.clone(), from)
+            });
+        }
+    }
+    Ok(machines)
 }
 
 /// What the last runner of a workflow had.
@@ -113,7 +163,10 @@ fn assumed_machines(assumed: &Machines, now: i64) -> Vec<SimulatedMachine> {
 
 impl Snapshot {
     fn view(self, id: Option<WorkflowId>) -> ForecastView {
-        let forecast: Forecast = self.workflow.forecast(&self.machines, &self.limits, self.now);
+        let forecast: Forecast = match self.basis {
+            Basis::Whole(workflow) => workflow.forecast(&self.machines, &self.limits, self.now),
+            Basis::Rest(rest) => rest.forecast(&self.machines, self.now),
+        };
         let seconds = |ms: i64| ms.max(0) as f64 / 1000.0;
         let limited_by = match self.waits_for_nodes {
             true => LimitedBy::Queue,
@@ -169,7 +222,11 @@ pub fn of_plan(plan: &Plan, assumed: &Machines) -> ForecastView {
         .collect();
     let assumed = Machines { nodes: assumed.nodes.or(Some(1)), ..assumed.clone() };
     let machines = assumed_machines(&assumed, 0);
+    let basis = match plan.jobs.len() > MAX_SIMULATED {
+        true => Basis::Rest(workflow.rest(0)),
+        false => Basis::Whole(Box::new(workflow)),
+    };
     let snapshot =
-        Snapshot { workflow, limits, machines, is_again: false, waits_for_nodes: false, now: 0 };
+        Snapshot { basis, limits, machines, is_again: false, waits_for_nodes: false, now: 0 };
     snapshot.view(None)
 }

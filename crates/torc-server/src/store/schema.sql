@@ -433,6 +433,8 @@ CREATE TABLE scheduled_compute_node (
     cause TEXT,
     created_ms INTEGER NOT NULL,
     submitted_ms INTEGER,
+    -- When Slurm plans to start it, as far as it has said, while it waits.
+    expected_start_ms INTEGER,
     started_ms INTEGER,
     ended_ms INTEGER,
     ended_as TEXT CHECK (ended_as IN ('reported', 'vanished', 'left', 'refused', 'not_sent')),

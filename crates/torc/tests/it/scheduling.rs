@@ -146,3 +146,68 @@ jobs:
     assert_eq!(order.first().map(String::as_str), Some("wide"));
     assert_eq!(order.last().map(String::as_str), Some("wide"), "{order:?}");
 }
+
+/// Eight jobs of an hour and one after them, by their `runtime`; a third of it is expected.
+const HOURS: &str = r#"
+name: hours
+resource_requirements: [{name: hour, num_cpus: 1, runtime: 3h}]
+jobs:
+  - {name: "part_{i}", command: "test -e open || read line < gate || true", resource_requirements: hour, parameters: {i: "1:8"}}
+  - {name: sum, command: "true", resource_requirements: hour, depends_on_regexes: ["^part_"]}
+"#;
+
+#[test]
+fn status_tells_the_expected_end_its_interval_its_limit_and_its_bound() {
+    let test = Test::new().spec(HOURS);
+    let gate = test.gate("gate");
+    let running = test.torc(["run", "workflow.yaml", "--num-cpus", "2", "--memory", "8g"]).spawn();
+    let begun = std::time::Instant::now();
+    let status = loop {
+        assert!(begun.elapsed().as_secs() < 60, "no job runs");
+        let said = test.torc(["-f", "json", "status"]).done();
+        if said.stdout.contains("\"running\"") && said.json()["counts"]["running"] == 2 {
+            break said.json();
+        }
+    };
+    // Two CPUs, eight hours of parts and one more hour: five hours, of which seconds have gone.
+    let forecast = &status["forecast"];
+    let hours = |key: &str| forecast[key].as_f64().expect("a number") / 3600.0;
+    assert!((4.9..=5.01).contains(&hours("seconds")), "{forecast}");
+    assert!((4.9..=5.01).contains(&hours("bound_seconds")), "{forecast}");
+    assert!(hours("low_seconds") < 5.0 && hours("high_seconds") > 5.0, "{forecast}");
+    assert_eq!(
+        (forecast["limited_by"].as_str(), forecast["cpus"].as_i64()),
+        (Some("cpus"), Some(2))
+    );
+    let card = test.torc(["status"]).success();
+    let line = card.stdout.lines().find(|line| line.trim_start().starts_with("end ")).expect("end");
+    for part in
+        ["in about ", ", limited by the number of CPUs; ", "cannot be faster than ", "with 2 CPUs"]
+    {
+        assert!(line.contains(part), "`{part}` is not in: {line}");
+    }
+    // Those that come later find it open.
+    std::fs::write(test.path("open"), "").expect("it can be written");
+    gate.open();
+    running.wait().expect(0);
+    let card = test.torc(["status"]).success();
+    assert!(!card.stdout.contains("in about"), "it is over: {}", card.stdout);
+}
+
+#[test]
+fn check_tells_the_expected_end_of_jobs_with_a_runtime_and_none_of_others() {
+    let test = Test::new().spec(HOURS);
+    let said = test.torc(["check", "workflow.yaml"]).success().stdout;
+    let line = said.lines().find(|line| line.starts_with("end: in about ")).expect("a forecast");
+    for part in [" to ", ", limited by ", "; cannot be faster than ", " here"] {
+        assert!(line.contains(part), "`{part}` is not in: {line}");
+    }
+    let said = test.torc(["-f", "json", "check", "workflow.yaml"]).success().json();
+    let forecast = &said["forecast"];
+    assert_eq!((forecast["jobs"].as_i64(), forecast["unknown_jobs"].as_i64()), (Some(9), Some(0)));
+    // However many CPUs there are, one part and the sum take two hours.
+    assert!(forecast["bound_seconds"].as_f64().expect("a bound") >= 7199.0, "{forecast}");
+    let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
+    let said = test.torc(["check", "workflow.yaml"]).success().stdout;
+    assert!(!said.contains("end: "), "nothing is known: {said}");
+}

@@ -110,10 +110,10 @@ pub fn read(directory: &Path, least: usize) -> Result<Vec<Instance>> {
 fn parse(name: String, json: &Value) -> Option<Instance> {
     let flow = &json["workflow"];
     let tasks = flow["specification"]["tasks"].as_array()?;
-    let runs: HashMap<&str, f64> = flow["execution"]["tasks"]
+    let runs: HashMap<&str, &Value> = flow["execution"]["tasks"]
         .as_array()?
         .iter()
-        .filter_map(|run| Some((run["id"].as_str()?, run["runtimeInSeconds"].as_f64()?)))
+        .filter_map(|run| Some((run["id"].as_str()?, run)))
         .collect();
     let places: HashMap<&str, u32> = tasks
         .iter()
@@ -124,8 +124,13 @@ fn parse(name: String, json: &Value) -> Option<Instance> {
     let mut read = Vec::with_capacity(tasks.len());
     for task in tasks {
         let next = families.len() as u32;
-        let family = *families.entry(program(task["name"].as_str()?).to_owned()).or_insert(next);
-        let seconds = runs.get(task["id"].as_str()?).copied().unwrap_or(0.0);
+        let run = runs.get(task["id"].as_str()?).copied().unwrap_or(&Value::Null);
+        let program = match run["command"]["program"].as_str() {
+            Some(program) if is_word(program) => program,
+            _ => without_number(task["name"].as_str()?),
+        };
+        let family = *families.entry(program.to_owned()).or_insert(next);
+        let seconds = run["runtimeInSeconds"].as_f64().unwrap_or(0.0);
         let mut parents: Vec<u32> = task["parents"]
             .as_array()?
             .iter()
@@ -139,8 +144,14 @@ fn parse(name: String, json: &Value) -> Option<Instance> {
     Some(Instance { name, tasks: read })
 }
 
+/// The name of a program: an entry of a spec calls one. Some traces have whole scripts there.
+fn is_word(program: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    program.starts_with(|c: char| c.is_ascii_alphabetic()) && program.chars().all(is_part)
+}
+
 /// The name without the number of the call.
-fn program(name: &str) -> &str {
+fn without_number(name: &str) -> &str {
     let end = name.trim_end_matches(|c: char| c.is_ascii_digit());
     end.strip_suffix("ID").unwrap_or(end).trim_end_matches(['_', '-', '.'])
 }

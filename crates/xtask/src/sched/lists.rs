@@ -5,7 +5,7 @@ use super::instances::Instance;
 use std::collections::{BTreeSet, BinaryHeap};
 use torc_model::api::Capacity;
 use torc_model::chance::Rng;
-use torc_model::class::Room;
+use torc_model::class::{Class, Room};
 
 /// The longest chain of times that begins with each job.
 pub fn levels(instance: &Instance, time: &dyn Fn(usize) -> f64) -> Vec<f64> {
@@ -27,9 +27,25 @@ pub fn levels(instance: &Instance, time: &dyn Fn(usize) -> f64) -> Vec<f64> {
     levels
 }
 
-/// When the last job ends, if ready jobs start in the order of `keys` (smaller first) wherever they
-/// fit.
+/// When the last job ends, if ready jobs start in the order of `keys` (smaller first) on the first
+/// machine where they fit.
 pub fn first_fit(instance: &Instance, machines: &[Capacity], keys: &[f64]) -> f64 {
+    list(instance, machines, keys, |rooms, _, class| rooms.iter().position(|room| room.fits(class)))
+}
+
+/// The same on the machine where the fewest CPUs stay free.
+pub fn best_fit(instance: &Instance, machines: &[Capacity], keys: &[f64]) -> f64 {
+    list(instance, machines, keys, |rooms, free, class| {
+        (0..rooms.len()).filter(|at| rooms[*at].fits(class)).min_by_key(|at| free[*at])
+    })
+}
+
+fn list(
+    instance: &Instance,
+    machines: &[Capacity],
+    keys: &[f64],
+    place_for: impl Fn(&[Room], &[i64], &Class) -> Option<usize>,
+) -> f64 {
     let place: Vec<usize> = {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_by(|a, b| keys[*a].total_cmp(&keys[*b]).then(a.cmp(b)));
@@ -42,19 +58,21 @@ pub fn first_fit(instance: &Instance, machines: &[Capacity], keys: &[f64]) -> f6
     let mut ready: BTreeSet<(usize, usize)> =
         (0..open.len()).filter(|i| open[*i] == 0).map(|i| (place[i], i)).collect();
     let mut rooms: Vec<Room> = machines.iter().map(Room::of).collect();
+    let mut free: Vec<i64> = machines.iter().map(|machine| machine.num_cpus).collect();
     let mut ends: BinaryHeap<std::cmp::Reverse<(u64, usize, usize)>> = BinaryHeap::new();
     let mut now = 0;
     loop {
         let mut started = Vec::new();
-        let one = torc_model::class::Class { cpus: 1, nodes: 1, ..Default::default() };
+        let one = Class { cpus: 1, nodes: 1, ..Default::default() };
         for (at, index) in &ready {
             // Nothing fits where not even one CPU is free.
             if !rooms.iter().any(|room| room.fits(&one)) {
                 break;
             }
             let class = &instance.tasks[*index].class;
-            if let Some(machine) = rooms.iter().position(|room| room.fits(class)) {
+            if let Some(machine) = place_for(&rooms, &free, class) {
                 rooms[machine].take(class);
+                free[machine] -= i64::from(class.cpus);
                 let end = now + u64::from(instance.tasks[*index].ms);
                 ends.push(std::cmp::Reverse((end, *index, machine)));
                 started.push((*at, *index));
@@ -71,6 +89,7 @@ pub fn first_fit(instance: &Instance, machines: &[Capacity], keys: &[f64]) -> f6
             }
             ends.pop();
             rooms[machine].give(&instance.tasks[index].class);
+            free[machine] += i64::from(instance.tasks[index].class.cpus);
             for child in &children[index] {
                 let child = *child as usize;
                 open[child] -= 1;
@@ -157,7 +176,7 @@ fn shares(instance: &Instance, machines: &[Capacity]) -> Vec<f64> {
     let most =
         |get: fn(&Capacity) -> i64| machines.iter().map(get).max().unwrap_or(1).max(1) as f64;
     let (cpus, memory) = (most(|c| c.num_cpus), most(|c| c.memory_bytes));
-    let share = |class: &torc_model::class::Class| {
+    let share = |class: &Class| {
         (f64::from(class.cpus) / cpus).max(class.memory.unwrap_or(0) as f64 / memory)
     };
     instance.tasks.iter().map(|task| share(&task.class).max(1e-6)).collect()

@@ -68,7 +68,14 @@ impl Fixture {
         verdict: Verdict,
         is_missing: bool,
     ) -> torc_model::slurm::wire::ObservedView {
-        let items = vec![Observation { id, verdict, slurm_job_id: None, is_missing, before: None }];
+        let items = vec![Observation {
+            id,
+            verdict,
+            slurm_job_id: None,
+            is_missing,
+            before: None,
+            expected_start_ms: None,
+        }];
         self.store
             .observe_allocations(Observations { items, dry_run: false })
             .await
@@ -446,4 +453,50 @@ async fn retried_jobs_get_nodes_of_their_own_accord_but_never_twice() {
     fixture.observe(3, Verdict::Ended(ending), false).await;
     assert_eq!(fixture.store.execute_schedules(fixture.id).await, Ok(0));
     assert_eq!(fixture.scalar(asked).await, 3);
+}
+
+#[tokio::test]
+async fn nodes_count_in_a_forecast_from_when_slurm_plans_to_start_them() {
+    let mut plan = plan();
+    let minutes = Requirements {
+        name: "minutes".into(),
+        num_cpus: 1,
+        num_gpus: 0,
+        num_nodes: 1,
+        memory: None,
+        runtime: Some(Runtime(300)),
+    };
+    plan.resource_requirements = vec![minutes];
+    plan.jobs = vec![job("a", &[])];
+    plan.jobs[0].resource_requirements = Some(0);
+    let f = Fixture::new(plan).await;
+    f.store.execute_schedules(f.id).await.expect("executed");
+    for order in f.begin("me").await {
+        f.report(&order.name, SubmissionOutcome::Submitted("77".into())).await;
+    }
+    // What this runner had is what such nodes have.
+    let bye = torc_model::api::Goodbye { reason: "done".into(), cause: None };
+    f.store.goodbye(f.runner, bye).await.expect("left");
+    let nothing = torc_model::forecast::Machines::default();
+    let before = f.store.forecast(f.id, nothing.clone()).await.expect("made");
+    assert_eq!(before.limited_by, torc_model::forecast::LimitedBy::Queue);
+    assert!(before.seconds < 3_600.0, "Slurm has not said when: {before:?}");
+    let start = f.scalar("SELECT max(started_ms) FROM compute_node").await + 3_600_000;
+    let waiting = Verdict::Alive { phase: Phase::Waiting, reason: Some("Priority".into()) };
+    let item = Observation {
+        id: 2,
+        verdict: waiting,
+        slurm_job_id: None,
+        is_missing: false,
+        before: None,
+        expected_start_ms: Some(start),
+    };
+    let seen = Observations { items: vec![item], dry_run: false };
+    f.store.observe_allocations(seen).await.expect("observed");
+    let sql = "SELECT expected_start_ms FROM scheduled_compute_node WHERE id = 2";
+    assert_eq!(f.scalar(sql).await, start);
+    let after = f.store.forecast(f.id, nothing).await.expect("made");
+    assert_eq!(after.limited_by, torc_model::forecast::LimitedBy::Queue);
+    assert!((3_600.0..3_800.0).contains(&after.seconds), "{after:?}");
+    assert!(after.bound_seconds >= 3_590.0, "{after:?}");
 }

@@ -53,8 +53,14 @@ impl Fixture {
 
     async fn slurm_says(&self, word: &str, before: Option<Ending>) -> ObservedView {
         let verdict = state::verdict(word, None);
-        let items =
-            vec![Observation { id: 1, verdict, slurm_job_id: None, is_missing: false, before }];
+        let items = vec![Observation {
+            id: 1,
+            verdict,
+            slurm_job_id: None,
+            is_missing: false,
+            before,
+            expected_start_ms: None,
+        }];
         self.store
             .observe_allocations(Observations { items, dry_run: false })
             .await

@@ -236,6 +236,7 @@ mod tests {
             max_parallel_jobs: None,
             created_ms,
             submitted_ms: None,
+            expected_start_ms: None,
             started_ms: worked.then_some(created_ms),
             ended_ms: None,
             missing_since_ms: None,
