@@ -80,7 +80,7 @@ impl Store {
     }
 }
 
-/// Files under the hands of a running job are not removed, whoever insists.
+/// Files under the hands of a running job are not removed, even with `--force`.
 fn refuse_held(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
     match tx.workflow(id)?.held_count() {
         0 => Ok(()),
