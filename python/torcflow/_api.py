@@ -280,6 +280,10 @@ class Client(ClientBase):
         """One allocation."""
         return cast('types.AllocationView', self._connection.request("GET", f"/scheduled_compute_nodes/{_quote(id)}"))
 
+    def list_audit(self, *, user: str | None = None, before: int | None = None, limit: int | None = None) -> types.Page_AuditView:
+        """Who changed what, the newest first."""
+        return cast('types.Page_AuditView', self._connection.request("GET", "/server/audit", {"user": user, "before": before, "limit": limit}))
+
     def get_usage(self) -> types.UsageView:
         """How much room the database and each workflow take."""
         return cast('types.UsageView', self._connection.request("GET", "/server/usage"))
@@ -299,6 +303,22 @@ class Client(ClientBase):
     def get_slurm_scheduler(self, id: int) -> types.SlurmSchedulerView:
         """One Slurm scheduler."""
         return cast('types.SlurmSchedulerView', self._connection.request("GET", f"/slurm_schedulers/{_quote(id)}"))
+
+    def list_tokens(self) -> types.Page_TokenView:
+        """Lists the tokens, without secrets."""
+        return cast('types.Page_TokenView', self._connection.request("GET", "/tokens"))
+
+    def create_token(self, body: types.CreateToken) -> types.TokenCreated:
+        """Makes a token. Its secret is in this answer and nowhere else."""
+        return cast('types.TokenCreated', self._connection.request("POST", "/tokens", body=body, has_body=True))
+
+    def revoke_token(self, id: int) -> types.TokenView:
+        """Ends a token at once."""
+        return cast('types.TokenView', self._connection.request("DELETE", f"/tokens/{_quote(id)}"))
+
+    def rotate_token(self, id: int) -> types.TokenCreated:
+        """Gives a token another secret; the old one ends at once."""
+        return cast('types.TokenCreated', self._connection.request("POST", f"/tokens/{_quote(id)}/rotate"))
 
     def create_ui_code(self, body: types.CreateUiCode) -> types.UiCode:
         """Makes a code that opens the page once."""

@@ -167,6 +167,14 @@ class AttemptView(TypedDict):
     steps: NotRequired[Any]
     time_limit_seconds: NotRequired[int | None]
     workflow_id: WorkflowId
+class AuditView(TypedDict):
+    at_ms: int
+    id: int
+    method: str
+    path: str
+    request_id: str
+    token_id: NotRequired[int | None]
+    user: str
 class BeginSubmission(TypedDict):
     submitter: NotRequired[str]
     workflow_id: NotRequired[int | None]
@@ -277,6 +285,11 @@ class CreateReservation(TypedDict):
     reserved_by: str
     scope: NotRequired[str]
     ttl_seconds: NotRequired[int | None]
+class CreateToken(TypedDict):
+    expires_seconds: NotRequired[int | None]
+    name: NotRequired[str | None]
+    role: Role
+    user: str
 class CreateUiCode(TypedDict):
     label: NotRequired[str | None]
     scope: PageScope
@@ -661,6 +674,13 @@ class Page_AttemptView(TypedDict):
     max_limit: NotRequired[int]
     offset: int
     total_count: int
+class Page_AuditView(TypedDict):
+    count: NotRequired[int]
+    has_more: bool
+    items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
+    offset: int
+    total_count: int
 class Page_ClassificationView(TypedDict):
     count: NotRequired[int]
     has_more: bool
@@ -753,6 +773,13 @@ class Page_RunnerView(TypedDict):
     offset: int
     total_count: int
 class Page_SlurmSchedulerView(TypedDict):
+    count: NotRequired[int]
+    has_more: bool
+    items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
+    offset: int
+    total_count: int
+class Page_TokenView(TypedDict):
     count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
@@ -1038,6 +1065,7 @@ class RevisionView(TypedDict):
     made_ms: int
     revision: int
     run_id: int
+Role = Literal['read', 'operate', 'admin']
 RunnerId = int
 RunnerKind = Literal['local', 'slurm', 'recovery']
 class RunnerRegistered(TypedDict):
@@ -1144,6 +1172,15 @@ class SubmissionReport(TypedDict):
     workflow_id: WorkflowId
 class SyncRequest(TypedDict):
     dry_run: NotRequired[bool]
+TokenCreated = dict[str, Any]
+class TokenView(TypedDict):
+    created_ms: int
+    expires_ms: NotRequired[int | None]
+    id: int
+    last_used_ms: NotRequired[int | None]
+    name: NotRequired[str | None]
+    role: Role
+    user: str
 Tried = Literal['again', 'more_memory', 'more_time']
 Trigger = Literal['on_workflow_start', 'on_workflow_complete', 'on_jobs_ready', 'on_jobs_complete', 'on_worker_start', 'on_worker_complete', 'auto_schedule_on_ready_jobs']
 class UiCode(TypedDict):

@@ -4,6 +4,7 @@
 //! and `boot`, no decision about a job outside `torc-model`.
 
 pub mod api;
+mod audit;
 pub mod boot;
 mod clock;
 mod courier;

@@ -11,6 +11,7 @@ mod pages;
 mod reports;
 mod runners;
 mod tidy;
+mod tokens;
 mod workflows;
 
 pub use apply::*;
@@ -21,6 +22,7 @@ pub use pages::*;
 pub use reports::*;
 pub use runners::*;
 pub use tidy::*;
+pub use tokens::*;
 pub use workflows::*;
 
 use serde::{Deserialize, Serialize};

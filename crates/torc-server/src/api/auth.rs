@@ -9,6 +9,8 @@ use super::error::ApiError;
 use super::openapi::{Access, Rules};
 use super::page_access::page_may;
 use super::sessions::Sessions;
+use super::tokens::{Person, Tokens};
+use crate::audit::Actor;
 use crate::clock::now_ms;
 use crate::secret::{self, Hash};
 use crate::store::read::Reader;
@@ -19,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
-use torc_model::api::PageScope;
+use torc_model::api::{PageScope, Role};
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::token::{Grant, Key};
 
@@ -40,6 +42,8 @@ pub struct Auth {
     runners: Mutex<HashMap<RunnerId, WorkflowId>>,
     /// Sessions of the page, and codes for them.
     pub(super) sessions: Sessions,
+    /// Tokens of people.
+    pub(super) tokens: Tokens,
 }
 
 /// What a token is good for.
@@ -55,13 +59,15 @@ pub enum Scope {
     Action(WorkflowId),
     /// What a page in a browser does, for every workflow.
     Page(PageScope),
+    /// What the role of a person's token allows, for every workflow.
+    Person(Person),
 }
 
 impl Scope {
     /// The one workflow it is limited to.
     fn workflow(self) -> Option<WorkflowId> {
         match self {
-            Self::Owner | Self::Page(_) => None,
+            Self::Owner | Self::Page(_) | Self::Person(_) => None,
             Self::Runner(id) | Self::Job(id, _) | Self::Action(id) => Some(id),
         }
     }
@@ -74,6 +80,7 @@ impl Scope {
             Self::Job(..) => "a job",
             Self::Action(_) => "an action",
             Self::Page(_) => "a page",
+            Self::Person(_) => "a person",
         }
     }
 }
@@ -102,6 +109,7 @@ impl Auth {
             recent: Mutex::default(),
             runners: Mutex::default(),
             sessions: Sessions::default(),
+            tokens: Tokens::default(),
         }
     }
 
@@ -116,6 +124,9 @@ impl Auth {
         let hash = secret::hash(token);
         if let Some(scope) = self.remembered(&hash) {
             return Ok(Some(scope));
+        }
+        if let Some(person) = self.tokens.find(&self.reader, &hash).await? {
+            return Ok(Some(Scope::Person(person)));
         }
         if let Some(scope) = self.sessions.scope(&self.reader, &hash).await? {
             return Ok(Some(Scope::Page(scope)));
@@ -138,8 +149,10 @@ impl Auth {
         if bool::from(hash.ct_eq(&self.owner)) {
             return Some(Scope::Owner);
         }
-        let (workflow, until) = recall(&self.recent, hash)?;
-        (Instant::now() < until).then_some(Scope::Runner(workflow))
+        if let Some((workflow, until)) = recall(&self.recent, hash) {
+            return (Instant::now() < until).then_some(Scope::Runner(workflow));
+        }
+        self.tokens.known(hash).map(Scope::Person)
     }
 
     /// What the token of a request is good for, if that is in memory.
@@ -176,11 +189,11 @@ pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller
         Ok(token) => auth.scope(token).await?.ok_or("invalid or expired token"),
         Err(problem) => Err(problem),
     };
-    let (scope, runner, job) = match (scope, access) {
+    let (scope, runner, job, least) = match (scope, access) {
         (Ok(scope), Access::Open) => return Ok(Caller::Known(scope)),
         (Err(_), Access::Open) => return Ok(Caller::Stranger),
         (Err(problem), Access::Roles { .. }) => return Err(ApiError::unauthorized(problem)),
-        (Ok(scope), Access::Roles { runner, job }) => (scope, runner, job),
+        (Ok(scope), Access::Roles { runner, job, person }) => (scope, runner, job, person),
     };
     let is_allowed = match scope {
         Scope::Owner => true,
@@ -191,6 +204,7 @@ pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller
             page_may(page, &head.method, path)?;
             true
         }
+        Scope::Person(person) => return person_may(person, least).map(|()| Caller::Known(scope)),
     };
     if is_allowed {
         return Ok(Caller::Known(scope));
@@ -202,6 +216,20 @@ pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller
         "use the token of the server's owner"
     };
     Err(ApiError::forbidden(message).hint(hint))
+}
+
+fn person_may(person: Person, least: Option<Role>) -> Result<(), ApiError> {
+    match least {
+        Some(least) if person.role >= least => Ok(()),
+        // The owner's word reaches further than a role only on paths that do not exist.
+        Some(least) => {
+            let message =
+                format!("this needs the role `{least}`; your token has the role `{}`", person.role);
+            Err(ApiError::forbidden(message).hint("ask an admin of the server for another token"))
+        }
+        None if person.role == Role::Admin => Ok(()),
+        None => Err(ApiError::forbidden("a token of a person is not good for this")),
+    }
 }
 
 /// Unknown routes are as closed as the most closed one.
@@ -264,7 +292,13 @@ impl Caller {
     pub fn job(self) -> Option<JobId> {
         match self {
             Self::Known(Scope::Job(_, job)) => Some(job),
-            Self::Known(Scope::Owner | Scope::Runner(_) | Scope::Action(_) | Scope::Page(_))
+            Self::Known(
+                Scope::Owner
+                | Scope::Runner(_)
+                | Scope::Action(_)
+                | Scope::Page(_)
+                | Scope::Person(_),
+            )
             | Self::Stranger => None,
         }
     }
@@ -272,7 +306,7 @@ impl Caller {
     /// May add jobs in the name of this job; whether it is the job itself that asks.
     pub fn adds_for(self, job: JobId) -> Result<bool, ApiError> {
         match self.scope()? {
-            Scope::Owner => Ok(false),
+            Scope::Owner | Scope::Person(_) => Ok(false),
             Scope::Job(_, own) if own == job => Ok(true),
             Scope::Job(_, own) => {
                 Err(ApiError::forbidden(format!("this token adds jobs for job {own} only")))
@@ -295,11 +329,39 @@ impl Caller {
 
     /// May speak about everything, so that nothing needs to be looked up.
     fn is_owner(self) -> bool {
-        self == Self::Known(Scope::Owner)
+        matches!(self, Self::Known(Scope::Owner | Scope::Person(_)))
     }
 }
 
 impl App {
+    /// Who changes something, for the audit log: people, the server's owner, and pages.
+    pub(super) async fn actor(&self, caller: Caller, head: &Parts) -> Option<Actor> {
+        if !Actor::is_of_people(head) {
+            return None;
+        }
+        let (user, token) = match caller {
+            Caller::Known(Scope::Person(person)) => {
+                (self.inner.auth.tokens.user(person.token).await?, Some(person.token))
+            }
+            Caller::Known(Scope::Owner) => ("owner".to_owned(), None),
+            Caller::Known(Scope::Page(_)) => ("page".to_owned(), None),
+            Caller::Known(Scope::Runner(_) | Scope::Job(..) | Scope::Action(_))
+            | Caller::Stranger => return None,
+        };
+        Some(Actor::new(head, user, token))
+    }
+
+    /// Whose a workflow is that the caller makes or changes: a person's own, unless an admin says
+    /// otherwise. None: as the request says.
+    pub(super) async fn owner_by(&self, caller: Caller) -> Option<String> {
+        match caller {
+            Caller::Known(Scope::Person(person)) if person.role != Role::Admin => {
+                self.inner.auth.tokens.user(person.token).await
+            }
+            _ => None,
+        }
+    }
+
     /// The caller may speak for this runner.
     pub(super) async fn check_runner(
         &self,

@@ -8,6 +8,7 @@
 
 use super::auth::{Authenticated, Caller};
 use super::{App, guard, page, router};
+use crate::audit::Actor;
 use crate::clock::now_ms;
 use crate::request_id::{self, RequestId};
 use axum::body::{Body, Bytes, HttpBody};
@@ -87,11 +88,7 @@ impl Log {
         if !tracing::enabled!(tracing::Level::INFO) {
             return None;
         }
-        let path = head.uri.path().strip_prefix(BASE_PATH).unwrap_or_default();
-        let is_of_runners = path.ends_with("/claim")
-            || path.starts_with("/attempts/")
-            || path.starts_with("/scheduled_compute_nodes/");
-        let is_change = !matches!(head.method, Method::GET | Method::HEAD) && !is_of_runners;
+        let is_change = Actor::is_of_people(head);
         Some(Self { method: head.method.clone(), uri: head.uri.clone(), is_change })
     }
 

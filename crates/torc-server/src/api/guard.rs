@@ -4,6 +4,7 @@
 use super::error::ApiError;
 use super::openapi::Rules;
 use super::{App, auth};
+use crate::audit;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -86,9 +87,11 @@ async fn guarded(
     check_host(&app.inner.hosts, &head)?;
     let caller = auth::identify(&app.inner.auth, rules, &head).await?;
     head.extensions.insert(caller);
+    let actor = app.actor(caller, &head).await;
     limit_time(time_limit(&head), async {
         wait_until_open(app, &head).await?;
-        let mut answer = next.run(Request::from_parts(head, body)).await;
+        let answer = next.run(Request::from_parts(head, body));
+        let mut answer = audit::scope(actor, answer).await;
         if matches!(caller, auth::Caller::Known(_)) {
             answer.extensions_mut().insert(auth::Authenticated);
         }

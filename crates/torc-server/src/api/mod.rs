@@ -40,12 +40,14 @@ mod remedies;
 mod requirements;
 mod reservations;
 mod results;
+mod roles;
 mod router;
 mod runners;
 mod schedulers;
 mod server;
 mod sessions;
 mod shown;
+mod tokens;
 mod user_data;
 mod webhooks;
 mod why;
@@ -131,6 +133,26 @@ impl App {
     fn is_ready(&self) -> bool {
         let is_open = *self.inner.is_open.borrow();
         is_open && !self.inner.stop.is_cancelled() && self.store().is_alive()
+    }
+
+    /// Writes down when tokens were last used, every minute and at the end.
+    pub async fn note_token_uses(self) {
+        const EVERY: std::time::Duration = std::time::Duration::from_secs(60);
+        loop {
+            let is_over = tokio::select! {
+                () = self.inner.stop.cancelled() => true,
+                () = tokio::time::sleep(EVERY) => false,
+            };
+            let uses = self.inner.auth.tokens.take_uses().await;
+            if !uses.is_empty()
+                && let Err(error) = self.store().note_token_uses(uses).await
+            {
+                tracing::warn!(%error, "when tokens were last used could not be noted");
+            }
+            if is_over {
+                return;
+            }
+        }
     }
 
     fn store(&self) -> &Store {

@@ -2,11 +2,13 @@
 //!
 //! A route's `security` in the document is not only text: `Access` is read from it.
 
+use super::roles;
 use super::router::{self, Route};
 use axum::http::{Method, header};
 use axum::response::IntoResponse;
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
+use torc_model::api::Role;
 use utoipa::openapi::path::{HttpMethod, Operation};
 use utoipa::openapi::response::{Response, ResponseBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -31,12 +33,14 @@ pub enum Access {
         runner: bool,
         /// Tokens of attempts and actions.
         job: bool,
+        /// Tokens of people with at least this role; None: no person's.
+        person: Option<Role>,
     },
 }
 
 impl Access {
     /// Only the owner.
-    pub const OWNER: Self = Self::Roles { runner: false, job: false };
+    pub const OWNER: Self = Self::Roles { runner: false, job: false, person: None };
 }
 
 /// Who may call what.
@@ -73,8 +77,10 @@ impl Rules {
         let Some((_, rule)) = rule else { return Access::OWNER };
         *rule.access.get_or_init(|| {
             // The document's own structs keep their content private; their JSON does not.
-            let security = serde_json::to_value((rule.operation)().security).unwrap_or_default();
-            access_of(&security)
+            let operation = (rule.operation)();
+            let person = operation.operation_id.as_deref().and_then(roles::least);
+            let security = serde_json::to_value(operation.security).unwrap_or_default();
+            access_of(&security, person)
         })
     }
 }
@@ -92,10 +98,10 @@ fn method_of(method: &HttpMethod) -> Method {
     }
 }
 
-/// `[]` or `[{}]`: open. A list of roles: those too. Everything else: the owner.
-fn access_of(security: &serde_json::Value) -> Access {
+/// `[]` or `[{}]`: open. A list of roles: those too. Everything else: the owner, and people.
+fn access_of(security: &serde_json::Value, person: Option<Role>) -> Access {
     let Some(requirements) = security.as_array() else {
-        return Access::OWNER;
+        return Access::Roles { runner: false, job: false, person };
     };
     if requirements.iter().all(|r| r.as_object().is_some_and(serde_json::Map::is_empty)) {
         return Access::Open;
@@ -105,7 +111,7 @@ fn access_of(security: &serde_json::Value) -> Access {
             .iter()
             .all(|r| r[SCHEME].as_array().is_some_and(|roles| roles.contains(&role.into())))
     };
-    Access::Roles { runner: has_role(RUNNER_ROLE), job: has_role(JOB_ROLE) }
+    Access::Roles { runner: has_role(RUNNER_ROLE), job: has_role(JOB_ROLE), person }
 }
 
 #[derive(utoipa::OpenApi)]

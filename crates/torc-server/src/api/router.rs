@@ -9,7 +9,7 @@ use super::{
     App, act, actions, allocations, attempts, classifications, crash_recovery, events,
     failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits, log_search,
     logs, metrics, openapi, pages, remedies, requirements, reservations, results, runners,
-    schedulers, server, sessions, user_data, webhooks, why, workflows,
+    schedulers, server, sessions, tokens, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -88,6 +88,10 @@ pub(super) fn table() -> Vec<Route> {
         route!(health::get_ready).at_root(),
         route!(metrics::get_metrics).at_root(),
         route!(openapi::get_openapi),
+        route!(tokens::list_tokens, tokens::create_token),
+        route!(tokens::rotate_token),
+        route!(tokens::revoke_token),
+        route!(tokens::list_audit),
         route!(server::get_usage),
         route!(server::vacuum),
         route!(workflows::list_workflows, workflows::create_workflow),

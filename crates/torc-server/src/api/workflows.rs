@@ -90,8 +90,12 @@ pub async fn list_workflows(
 )]
 pub async fn create_workflow(
     State(app): State<App>,
-    Body(request): Body<Creation, LARGE>,
+    caller: Caller,
+    Body(mut request): Body<Creation, LARGE>,
 ) -> Answer<WorkflowCreated> {
+    if let Some(user) = app.owner_by(caller).await {
+        request.user = Some(user);
+    }
     Ok(Json(app.store().create_workflow(request).await?))
 }
 
@@ -126,9 +130,14 @@ pub async fn get_workflow(
 )]
 pub async fn update_workflow(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<i64>,
     Body(request): Body<UpdateWorkflow>,
 ) -> Answer<WorkflowView> {
+    let owner = app.owner_by(caller).await;
+    if owner.is_some() && request.user.is_some() && request.user != owner {
+        return Err(ApiError::forbidden("only admins give a workflow another owner").field("user"));
+    }
     app.store().update_workflow(WorkflowId(id), request).await?;
     Ok(Json(app.reader().get_workflow(WorkflowId(id)).await?))
 }

@@ -118,6 +118,7 @@ impl Server {
         tokio::spawn(crate::courier::run(store.clone(), stop.clone()));
         tokio::spawn(execute_schedules(store.clone(), stop.clone()));
         tokio::spawn(watch_disk(database.path.clone(), stop.clone()));
+        tokio::spawn(app.note_token_uses());
         let file = ServerFile {
             url: url(&host, address, &options),
             token,

@@ -37,6 +37,7 @@ mod shared_outputs;
 mod spawn;
 mod step_events;
 mod tidy;
+mod tokens;
 mod unneeded;
 mod waiting;
 mod webhooks;

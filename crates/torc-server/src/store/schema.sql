@@ -357,6 +357,30 @@ CREATE TABLE ui_session (
     expires_ms INTEGER NOT NULL
 ) STRICT;
 
+-- Tokens of people. Only hashes of their secrets are kept.
+CREATE TABLE token (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    user TEXT NOT NULL,
+    role TEXT NOT NULL CHECK (role IN ('read', 'operate', 'admin')),
+    name TEXT,
+    hash TEXT NOT NULL UNIQUE,
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    last_used_ms INTEGER
+) STRICT;
+
+-- Who changed what: one row per request of a person, in the transaction of the change.
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms INTEGER NOT NULL,
+    user TEXT NOT NULL,
+    -- Not a reference: a token that is gone was used all the same.
+    token_id INTEGER,
+    method TEXT NOT NULL,
+    path TEXT NOT NULL,
+    request_id TEXT NOT NULL
+) STRICT;
+
 -- Named limits that jobs take one unit of (`uses`), over all workflows and runners.
 CREATE TABLE named_limit (
     name TEXT PRIMARY KEY,

@@ -17,6 +17,7 @@ use super::id_marks::Marks;
 use super::refusal::Refusal;
 use super::webhooks::{self, Endpoint};
 use super::{load, persist};
+use crate::audit;
 use crate::metrics::Metrics;
 use rusqlite::Connection;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -410,9 +411,20 @@ impl Handle {
                 }
             })
         };
+        // Found in the task that answers the request; the work may be done by another thread.
+        let actor = if is_routine { None } else { audit::current() };
         let work: Work = Box::new(move |tx| {
+            let before = actor.as_ref().map(|_| tx.db.total_changes());
             let value = work(tx)?;
+            if let (Some(actor), Some(before)) = (&actor, before)
+                && tx.db.total_changes() != before
+            {
+                actor.tell(tx.db, tx.now)?;
+            }
             Ok(Box::new(move |committed: Result<(), Refusal>| {
+                if let (Some(actor), Err(_)) = (&actor, &committed) {
+                    actor.untell();
+                }
                 if let Some(tell) = take() {
                     let _ = tell.send(committed.map(|()| value));
                 }

@@ -129,6 +129,42 @@ async fn each_token_may_do_what_the_table_says_and_nothing_else() {
     }
 }
 
+/// The least role for an operation, said another way than in the server's table.
+fn least_role(operation: &Operation) -> &'static str {
+    const OF_ADMINS: [&str; 5] = ["/webhooks", "/deliveries", "/tokens", "/server", "/ui_sessions"];
+    const SHARED: [&str; 2] = ["/knowledge", "/limits"];
+    let is_read = operation.method == Method::GET;
+    let begins = |list: &[&str]| list.iter().any(|begin| operation.path.starts_with(begin));
+    match () {
+        () if operation.path == "/ui_sessions/current" => "read",
+        () if begins(&OF_ADMINS) || operation.path == "/workflows/prune" => "admin",
+        () if begins(&SHARED) && !is_read => "admin",
+        () if is_read => "read",
+        () => "operate",
+    }
+}
+
+/// Every route with every role of people.
+#[tokio::test]
+async fn each_role_may_do_what_the_table_says_and_nothing_else() {
+    const ROLES: [&str; 3] = ["read", "operate", "admin"];
+    let is_tested = |o: &&Operation| ends(o) && !o.is_open();
+    for operation in operations().iter().filter(is_tested) {
+        let world = World::new().await;
+        let least = ROLES.iter().position(|role| *role == least_role(operation));
+        for (rank, role) in ROLES.iter().enumerate() {
+            let made = json!({"user": "someone", "role": role});
+            let made = world.post("/tokens", &made).await.ok();
+            let token = made["token"].as_str().unwrap();
+            let answer = world.send(operation.request(&world.first, Some(token))).await;
+            let is_refused = answer.status == StatusCode::FORBIDDEN;
+            assert_eq!(is_refused, Some(rank) < least, "{role} {operation:?}: {answer:?}");
+            assert_ne!(answer.status, StatusCode::UNAUTHORIZED, "{role} {operation:?}");
+            answer.check_form();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_jobs_token_ends_with_its_attempt_and_its_workflow() {
     let world = World::new().await;

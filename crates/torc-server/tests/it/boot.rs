@@ -119,6 +119,7 @@ async fn everything_in_the_state_directory_is_private() {
     assert_eq!(
         names,
         [
+            "ids.json",
             "port",
             "server.json",
             "token",

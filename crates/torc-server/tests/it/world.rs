@@ -323,7 +323,8 @@ impl Ids {
             "slurm_schedulers" => self.scheduler,
             "scheduled_compute_nodes" => self.allocation,
             // There is none; who may not ask is refused all the same.
-            "reservations" | "webhooks" | "deliveries" | "classifications" | "ui_sessions" => 1,
+            "tokens" | "reservations" | "webhooks" | "deliveries" | "classifications"
+            | "ui_sessions" => 1,
             other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
         };
         let path = template
@@ -397,6 +398,7 @@ impl Ids {
                 json!({"workflow_id": self.workflow, "where": "status:failed", "action": "retry", "dry_run": true})
             }
             "create_ui_code" => json!({"scope": "read"}),
+            "create_token" => json!({"user": "new", "role": "read"}),
             "create_ui_session" => json!({"code": "none"}),
             "create_webhook" => json!({"url": "https://example.org/hook"}),
             other => panic!("the test knows no body for `{other}`: add it to `Ids::body`"),

@@ -62,6 +62,7 @@ mod status_watch;
 mod steps;
 mod submit;
 mod timeline;
+mod tokens;
 mod tui;
 mod ui;
 mod user_data;
@@ -149,6 +150,7 @@ Slurm:
 
 Serve:
   server            Run a server by itself, back it up, show its token
+  tokens            Give people tokens of their own, and take them back
   runner            Take part in a workflow from any directory or machine
   mcp               Offer Torc's tools to AI agents over MCP
 
@@ -270,6 +272,7 @@ enum Command {
     Status(status::Args),
     Submit(submit::Args),
     Steps(steps::Args),
+    Tokens(tokens::Args),
     Tui(tui::Args),
     Ui(ui::Args),
     UserData(user_data::Args),
@@ -485,6 +488,7 @@ impl Cli {
             Command::Status(args) => args.execute(&context),
             Command::Submit(args) => args.execute(&context),
             Command::Steps(args) => args.execute(&context),
+            Command::Tokens(args) => args.execute(&context),
             Command::Tui(args) => args.execute(&context),
             Command::Ui(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),

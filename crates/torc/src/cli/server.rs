@@ -12,6 +12,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use torc_batch::slurm::Slurm;
 use torc_client::discovery;
+use torc_model::api::{AuditView, Page};
 use torc_server::{Options, Server, StartError, TlsFiles, doctor};
 
 /// Run a server by itself, back it up, show its token
@@ -41,6 +42,8 @@ enum Command {
     Token(Token),
     /// Show how much room the database and the files of each workflow take
     Usage,
+    /// Show who changed what, the newest first
+    Audit(Audit),
     /// Give the room of deleted workflows back to the disk
     #[command(after_help = "\
 Writes the database anew. It takes as much room again for a while, and requests that change something wait.")]
@@ -122,6 +125,44 @@ struct Doctor {
 #[derive(clap::Args, Debug)]
 struct Token {}
 
+#[derive(clap::Args, Debug)]
+struct Audit {
+    /// Only changes of this user
+    #[arg(long)]
+    user: Option<String>,
+
+    /// How many at most
+    #[arg(long, default_value_t = 100)]
+    limit: i64,
+}
+
+impl Audit {
+    fn execute(self, context: &Context) -> Result<Exit> {
+        context.with_server(Access::Existing, async |client| {
+            let mut query = torc_client::Query::new().add("limit", self.limit);
+            if let Some(user) = &self.user {
+                query = query.add("user", user);
+            }
+            let page: Page<AuditView> = client.get(&format!("/server/audit{query}")).await?;
+            context.output.list("entries", &page.items, page.total_count, || {
+                let mut table = Table::new(["when", "user", "token", "request", "id"]);
+                for entry in &page.items {
+                    let token = entry.token_id.map(|id| id.to_string()).unwrap_or_default();
+                    table.row([
+                        Field::text(human::local_time(entry.at_ms)),
+                        Field::text(&entry.user),
+                        Field::text(token),
+                        Field::text(format!("{} {}", entry.method, entry.path)),
+                        Field::text(&entry.request_id),
+                    ]);
+                }
+                table
+            })
+        })?;
+        Ok(Exit::Success)
+    }
+}
+
 impl Args {
     /// How the log is to look.
     pub fn log_format(&self) -> LogFormat {
@@ -131,6 +172,7 @@ impl Args {
             | Command::Doctor(_)
             | Command::Token(_)
             | Command::Usage
+            | Command::Audit(_)
             | Command::Vacuum => LogFormat::Text,
         }
     }
@@ -143,6 +185,7 @@ impl Args {
             Command::Doctor(args) => args.execute(context),
             Command::Token(_) => token(context),
             Command::Usage => usage(context),
+            Command::Audit(args) => args.execute(context),
             Command::Vacuum => vacuum(context),
         }
     }

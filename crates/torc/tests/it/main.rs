@@ -26,6 +26,7 @@ mod metrics;
 mod outcomes;
 mod page;
 mod page_walk;
+mod people;
 mod places;
 mod python;
 mod real_agents;
