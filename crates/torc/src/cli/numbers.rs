@@ -234,7 +234,9 @@ mod tests {
         fn walk(command: &clap::Command, path: &[String], seen: &mut usize) {
             for sub in command.get_subcommands() {
                 let path = [path, &[sub.get_name().to_owned()]].concat();
-                for option in sub.get_arguments().filter(|a| a.get_action().takes_values()) {
+                // Options of every command are the same everywhere.
+                let own = |a: &&clap::Arg| a.get_action().takes_values() && !a.is_global_set();
+                for option in sub.get_arguments().filter(own) {
                     let Some(long) = option.get_long() else { continue };
                     for value in ["-1", "-1g"] {
                         let option = format!("--{long}");
