@@ -82,7 +82,7 @@ impl Actor {
     }
 }
 
-/// Of runners and batch systems, whoever's token they have.
+/// Of runners and batch systems, with any token.
 fn is_of_runners(path: &str) -> bool {
     let path = path.strip_prefix(BASE_PATH).unwrap_or_default();
     path.ends_with("/claim")
