@@ -134,6 +134,7 @@ class AttemptView(TypedDict):
     created_ms: int
     decision: NotRequired[str | None]
     detail: NotRequired[EndDetail | None]
+    diagnosis: NotRequired[Diagnosis | None]
     ended_by: NotRequired[EndedBy | None]
     ended_ms: NotRequired[int | None]
     error: NotRequired[str | None]

