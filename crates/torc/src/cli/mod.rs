@@ -63,6 +63,7 @@ mod steps;
 mod submit;
 mod timeline;
 mod tokens;
+mod torc_1_0;
 mod tui;
 mod ui;
 mod user_data;
@@ -409,8 +410,9 @@ impl Locator {
 impl Cli {
     /// Reads the arguments. Ends the program if they are wrong, or if they only ask for help.
     pub fn read(arguments: Vec<std::ffi::OsString>) -> Self {
-        numbers::read(&arguments, Self::try_read)
-            .unwrap_or_else(|error| numbers::explain(error, &arguments).exit())
+        torc_1_0::read(&arguments, |words| numbers::read(words, Self::try_read)).unwrap_or_else(
+            |error| torc_1_0::tell(numbers::explain(error, &arguments), &arguments).exit(),
+        )
     }
 
     fn try_read(arguments: &[std::ffi::OsString]) -> std::result::Result<Self, clap::Error> {
