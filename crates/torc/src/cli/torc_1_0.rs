@@ -185,7 +185,7 @@ const COMMANDS: &[(&str, Here)] = &[
     ("workflows init", Words("workflows initialize")),
     (
         "workflows is-complete",
-        Told("`torc -f json status WORKFLOW` has the counts; `torc status -w` waits for the end"),
+        Told("`torc status WORKFLOW -f json` has the counts; `torc status -w` waits for the end"),
     ),
     (
         "workflows list-actions",
@@ -297,7 +297,7 @@ const OPTIONS: &[(&str, &str, Here)] = &[
         Told("`torc slurm parse-logs DIR` reads all in the directory"),
     ),
     ("slurm regenerate", "--walltime", Told("`--max-walltime` or `--walltime-multiplier`")),
-    ("slurm sacct", "--save-json", Told("`torc -f json slurm sacct WORKFLOW > FILE`")),
+    ("slurm sacct", "--save-json", Told("`torc slurm sacct WORKFLOW -f json > FILE`")),
     (
         "slurm schedule-nodes",
         "--job-prefix",
@@ -335,7 +335,7 @@ const OPTIONS: &[(&str, &str, Here)] = &[
     (
         "workflows export",
         "--include-results",
-        Told("`torc -f json results list WORKFLOW --all-runs` has the results"),
+        Told("`torc results list WORKFLOW --all-runs -f json` has the results"),
     ),
     ("workflows list", "--all-users", Nothing),
     ("workflows list", "--archived-only", Told("`--include-archived` lists them with the others")),
@@ -513,7 +513,8 @@ mod tests {
                 let mut command = Cli::command();
                 command.build();
                 for word in call.split(' ').filter(|word| !word.is_empty()) {
-                    let is_name = word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+                    let is_name = !word.starts_with('-')
+                        && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
                     if word.starts_with("--") && word.len() > 2 {
                         let long = &word[2..];
                         let is_known =
