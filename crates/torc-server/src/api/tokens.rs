@@ -7,6 +7,7 @@ use super::error::{ApiError, check_paging};
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::{Answer, App};
+use crate::audit;
 use crate::clock::now_ms;
 use crate::secret::{self, Hash};
 use crate::store::read::Reader;
@@ -129,6 +130,18 @@ fn new_secret() -> Result<(String, Hash), ApiError> {
     Ok((token, hash))
 }
 
+/// Runs in a task of its own. When a caller hangs up, its request is dropped where it waits: between
+/// the commit and the change in memory, a revoked token would stay good until the next start.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    let task = tokio::spawn(audit::scope(audit::current(), work));
+    task.await.map_err(|error| {
+        tracing::error!(%error, "a change of a token did not end");
+        ApiError::internal()
+    })?
+}
+
 /// Makes a token. Its secret is in this answer and nowhere else.
 #[utoipa::path(
     post,
@@ -179,10 +192,13 @@ pub async fn list_tokens(State(app): State<App>) -> Answer<Page<TokenView>> {
     responses((status = 200, description = "The token with its new secret.", body = TokenCreated), Refusals)
 )]
 pub async fn rotate_token(State(app): State<App>, Path(id): Path<i64>) -> Answer<TokenCreated> {
-    let (token, hash) = new_secret()?;
-    let view = app.store().rotate_token(id, hash).await?;
-    app.inner.auth.tokens.put(&hash, view.clone()).await;
-    Ok(Json(TokenCreated { token, view }))
+    to_the_end(async move {
+        let (token, hash) = new_secret()?;
+        let view = app.store().rotate_token(id, hash).await?;
+        app.inner.auth.tokens.put(&hash, view.clone()).await;
+        Ok(Json(TokenCreated { token, view }))
+    })
+    .await
 }
 
 /// Ends a token at once.
@@ -195,9 +211,12 @@ pub async fn rotate_token(State(app): State<App>, Path(id): Path<i64>) -> Answer
     responses((status = 200, description = "The token that ended.", body = TokenView), Refusals)
 )]
 pub async fn revoke_token(State(app): State<App>, Path(id): Path<i64>) -> Answer<TokenView> {
-    let view = app.store().revoke_token(id).await?;
-    app.inner.auth.tokens.remove(id).await;
-    Ok(Json(view))
+    to_the_end(async move {
+        let view = app.store().revoke_token(id).await?;
+        app.inner.auth.tokens.remove(id).await;
+        Ok(Json(view))
+    })
+    .await
 }
 
 /// Which entries of the audit log.
