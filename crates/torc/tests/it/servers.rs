@@ -40,7 +40,10 @@ jobs:
     assert_eq!(times.len(), 301);
     assert!(times.values().all(|count| *count == 1), "{times:?}");
     let results = test.torc(["-f", "json", "results", "list"]).success().json();
-    assert_eq!(results["total_count"], 301);
+    // What one runner held ahead of time may have gone back for the other one: such attempts never
+    // began.
+    let ended = results["results"].as_array().expect("results").iter();
+    assert_eq!(ended.filter(|result| result["state"] == "completed").count(), 301);
     drop(server);
 }
 
