@@ -36,12 +36,15 @@ def calls_frame(executor: Executor) -> pandas.DataFrame:
     futures = executor.futures
     debug = core.backend == "debug"
     known = {} if debug else core.store.known([future._torcflow_name for future in futures])
-    used = {} if debug else _used(executor, {future.job[0] for future in futures if future.job})
+    used, present = _used(executor, [] if debug else futures)
     rows = []
     for future in futures:
         state = state_of(future)
         value = known.get(future._torcflow_name)
         attempt = used.get(future.job, {}) if future.job else {}
+        if not attempt and future.job and future.job[0] in present and state in ("done", "failed"):
+            # A call's value is stored before the server hears of the end of its job.
+            attempt = {"attempt_id": len(core.attempts(future.job)) or None}
         rows.append(
             {
                 "name": future.name,
@@ -63,18 +66,22 @@ def calls_frame(executor: Executor) -> pandas.DataFrame:
     return frame
 
 
-def _used(executor: Executor, workflows: set[int]) -> dict[tuple[int, str], Any]:
-    """The newest result of each job, by workflow and name."""
+def _used(executor: Executor, futures: list[Future[Any]]) -> tuple[dict[tuple[int, str], Any], set[int]]:
+    """The newest result of each job by workflow and name, and the workflows that are there."""
     found: dict[tuple[int, str], Any] = {}
-    client = executor.client()
+    present: set[int] = set()
+    workflows = {future.job[0] for future in futures if future.job}
+    client = executor.client() if workflows else None
     for workflow in sorted(workflows):
+        assert client is not None
         try:
             for row in client.iter_results(workflow_id=workflow):
                 found[workflow, row["job_name"]] = row
+            present.add(workflow)
         except ApiError as error:
             if error.status != 404:  # old workflows are deleted, their results are kept
                 raise
-    return found
+    return found, present
 
 
 def with_results(frame: pandas.DataFrame, futures: list[Future[Any]], column: str) -> pandas.DataFrame:

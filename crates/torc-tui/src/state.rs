@@ -245,6 +245,8 @@ pub struct Jobs {
     /// The rows are those of the filter or order before: they stay on the screen until the first
     /// answer, so that it does not flicker while a filter is typed.
     pub is_old: bool,
+    /// The user opened the row under the cursor before the answer came; it opens with it.
+    pub opens: Option<Part>,
     /// Windows that were asked for.
     pub pending: BTreeSet<i64>,
     pub generation: u64,
@@ -268,6 +270,7 @@ impl Default for Jobs {
             total: None,
             windows: BTreeMap::new(),
             is_old: false,
+            opens: None,
             pending: BTreeSet::new(),
             generation: 0,
             cursor: 0,

@@ -68,13 +68,14 @@ async fn an_answer_that_is_not_ours_is_a_protocol_error() {
 
 #[tokio::test]
 async fn empty_answers_and_bodies_are_fine() {
-    let router =
-        Router::new().route("/workflows/7", delete(|| async { StatusCode::NO_CONTENT })).route(
+    let router = Router::new()
+        .route("/failure_handlers/7", delete(|| async { StatusCode::NO_CONTENT }))
+        .route(
             "/compute_nodes/3/goodbye",
             post(|Json(_): Json<Value>| async { Json(json!({"actions": []})) }),
         );
     let client = Client::new(&fake_server(router).await, "t").unwrap();
-    client.delete_workflow(WorkflowId(7), false).await.unwrap();
+    client.delete_failure_handler(7).await.unwrap();
     let goodbye = torc_model::api::Goodbye { reason: "done".into(), cause: None };
     assert!(client.goodbye(RunnerId(3), &goodbye).await.unwrap().actions.is_empty());
 }

@@ -40,6 +40,7 @@ impl State {
         let jobs = &mut self.jobs;
         jobs.generation += 1;
         jobs.is_old = true;
+        jobs.opens = None;
         jobs.pending.clear();
         (jobs.cursor, jobs.top) = (0, 0);
         jobs.marks.clear();
@@ -110,7 +111,22 @@ impl State {
         self.keep_in_sight();
         let mut effects = self.load_jobs();
         effects.extend(self.follow_peek());
+        let is_here = self.view == View::Jobs && self.job.is_none() && self.overlay.is_none();
+        if let Some(part) = self.jobs.opens.take().filter(|_| is_here) {
+            effects.extend(self.open_current(part).unwrap_or_default());
+        }
         effects
+    }
+
+    /// Opens the job under the cursor.
+    pub(crate) fn open_current(&mut self, part: Part) -> Option<Vec<Effect>> {
+        let job = self.current_job()?;
+        let (id, name) = (job.id, job.name.clone());
+        let effects = self.open_job(id, name);
+        if let Some(place) = &mut self.job {
+            place.part = part;
+        }
+        Some(effects)
     }
 
     /// Moves the cursor by so many rows.

@@ -179,22 +179,22 @@ impl State {
     }
 
     fn on_jobs_key(&mut self, code: KeyCode) -> Option<Vec<Effect>> {
+        self.jobs.opens = None;
         if let Some(by) = self.steps(code) {
             return Some(self.move_in_table(by));
         }
         match code {
             KeyCode::Enter | KeyCode::Char('l' | 'w') => {
-                let job = self.current_job()?;
-                let (id, name) = (job.id, job.name.clone());
-                let effects = self.open_job(id, name);
-                if let Some(place) = &mut self.job {
-                    place.part = match code {
-                        KeyCode::Char('l') => Part::Log,
-                        KeyCode::Char('w') => Part::Why,
-                        _ => Part::Both,
-                    };
+                let part = match code {
+                    KeyCode::Char('l') => Part::Log,
+                    KeyCode::Char('w') => Part::Why,
+                    _ => Part::Both,
+                };
+                if self.jobs.is_old {
+                    self.jobs.opens = Some(part);
+                    return Some(Vec::new());
                 }
-                Some(effects)
+                self.open_current(part)
             }
             KeyCode::Char('/') => {
                 self.type_in(InputFor::JobFilter);

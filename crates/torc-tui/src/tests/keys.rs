@@ -154,6 +154,30 @@ fn answers_to_an_earlier_filter_are_dropped() {
 }
 
 #[test]
+fn a_row_that_is_opened_before_the_answer_opens_with_it() {
+    let mut world = world();
+    world.press("2");
+    world.is_answering = false;
+    world.press("s");
+    let asked = windows(world.asked());
+    world.press("Enter");
+    assert!(world.state.job.is_none(), "the rows are those of another order");
+    let answer = super::world::reply(&Request::Jobs(asked[0].clone()));
+    world.on(Event::Answer(Request::Jobs(asked[0].clone()), answer));
+    assert!(world.state.job.is_some());
+
+    // Another key takes it back.
+    world.press("Esc");
+    world.press("s");
+    let asked = windows(world.asked());
+    world.press("Enter");
+    world.press("v");
+    let answer = super::world::reply(&Request::Jobs(asked[0].clone()));
+    world.on(Event::Answer(Request::Jobs(asked[0].clone()), answer));
+    assert!(world.state.job.is_none());
+}
+
+#[test]
 fn an_action_is_shown_before_it_is_done() {
     let mut world = world();
     world.press("2");
