@@ -29,7 +29,7 @@ const COMMANDS: &[(&str, Here)] = &[
     ("admin list-audit-log", Words("server audit")),
     ("admin reload-auth", Told("tokens need no reload here")),
     ("admin sql", Told("stop the server and open the database with `sqlite3 .torc/torc.db`")),
-    ("admin", Told("`GET /metrics` of the server has counts and times of its requests")),
+    ("admin", Told("`GET /metrics` of the server has its claims, commits and events")),
     ("compute-nodes list", Words("runners list")),
     ("compute-nodes", Told("`torc runners list` shows the runners and their machines")),
     (
