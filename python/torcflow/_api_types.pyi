@@ -621,6 +621,7 @@ class Observations(TypedDict):
     dry_run: NotRequired[bool]
     items: NotRequired[list[Observation]]
 class Observed(TypedDict):
+    awaited_peer: NotRequired[str | None]
     excerpts: NotRequired[list[Excerpt]]
     recent_cpu_seconds: NotRequired[float | None]
     recent_io_bytes: NotRequired[int | None]

@@ -26,6 +26,7 @@ mod attempt;
 mod cgroup;
 mod cleanup;
 mod config;
+mod connection;
 mod dispatcher;
 mod error;
 mod executor;

@@ -1,6 +1,7 @@
 //! Looks at a failed attempt beside its end: parts of what it wrote, and whether it was at work when
 //! its time was over.
 
+use crate::connection;
 use crate::monitor;
 use crate::supervisor::Exit;
 use std::fs;
@@ -40,6 +41,7 @@ pub struct Recent {
     io_bytes: u64,
     wakeups: u64,
     would_go_on: bool,
+    awaited_peer: Option<String>,
     stands: Vec<String>,
 }
 
@@ -63,6 +65,7 @@ impl Look {
             io_bytes: self.io_bytes.saturating_sub(earlier.io_bytes),
             wakeups: self.wakeups.saturating_sub(earlier.wakeups),
             would_go_on: tree.iter().any(|p| would_go_on(p.pid)),
+            awaited_peer: connection::awaited_peer(tree),
             stands: tree.iter().take(STANDS).filter_map(|p| stand(p.pid)).collect(),
         }
     }
@@ -153,6 +156,7 @@ pub fn observed(exit: Option<&Exit>, stdout: Option<&Path>, stderr: Option<&Path
         observed.recent_io_bytes = i64::try_from(recent.io_bytes).ok();
         observed.recent_wakeups = i64::try_from(recent.wakeups).ok();
         observed.would_go_on = recent.would_go_on;
+        observed.awaited_peer = recent.awaited_peer.clone();
         observed.stands = recent.stands.clone();
     }
     observed

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use torc_model::api::Evidence;
 use torc_model::recovery::{
-    Action, Caps, Current, Excerpt, Facts, Kind, Observed, Policy, Remedy, Rule, Rules, Stream,
-    diagnose_with,
+    Action, Caps, Case as Failure, Counts, Current, Excerpt, Facts, Fingerprint, Kind, Learned,
+    Level, Observed, Past, Policy, RetryOutcome, Rule, Rules, Stream, Tried, diagnose_with,
 };
 use torc_model::status::{Cause, EvidenceSource};
 
@@ -106,6 +106,7 @@ enum Sees {
 
 struct Answer {
     action: String,
+    fingerprint: Option<Fingerprint>,
     kind: Option<Kind>,
     confidence: f64,
     rule: Option<String>,
@@ -153,6 +154,9 @@ impl Args {
                 own = answers;
             }
         }
+        let blind = third_time(&cases, Sees::NoText);
+        println!("{}", row("torc without text, third time", &cases, &blind));
+        println!("{}", row("torc, third time", &cases, &third_time(&cases, Sees::All)));
         let with_kind: Vec<_> =
             cases.iter().zip(&own).filter(|(c, _)| !c.kinds.is_empty()).collect();
         let right = with_kind.iter().filter(|(c, a)| a.kind.is_some_and(|k| c.kinds.contains(&k)));
@@ -194,11 +198,79 @@ impl Args {
 }
 
 fn plain(action: &str) -> Answer {
-    Answer { action: action.into(), kind: None, confidence: 0.0, rule: None, is_decided: false }
+    Answer {
+        action: action.into(),
+        fingerprint: None,
+        kind: None,
+        confidence: 0.0,
+        rule: None,
+        is_decided: false,
+    }
 }
 
 fn torc(case: &Case, sees: Sees) -> Answer {
-    decided(Rules::built_in(), case, sees)
+    decided(Rules::built_in(), case, sees, &Record::default())
+}
+
+/// How retries of failures ended, by what the failures have in common.
+#[derive(Default)]
+struct Record(BTreeMap<String, Counts>);
+
+/// The circles of the record, and what two failures of one have in common.
+fn circles(fingerprint: &Fingerprint) -> [(Level, String); 3] {
+    [
+        (Level::Site, format!("kind {}", fingerprint.kind)),
+        (Level::Family, format!("family {}", fingerprint.family)),
+        (Level::Same, format!("failure {}", fingerprint.id)),
+    ]
+}
+
+impl Record {
+    const TRIED: [Tried; 3] = [Tried::Again, Tried::MoreMemory, Tried::MoreTime];
+
+    fn learned(&self, fingerprint: &Fingerprint) -> Learned {
+        let mut learned = Learned::default();
+        for (level, name) in circles(fingerprint) {
+            for tried in Self::TRIED {
+                if let Some(counts) = self.0.get(&format!("{tried} {name}")) {
+                    learned.add(level, tried, counts, 0);
+                }
+            }
+        }
+        learned
+    }
+
+    fn add(&mut self, fingerprint: &Fingerprint, tried: Tried, outcome: RetryOutcome) {
+        for (_, name) in circles(fingerprint) {
+            self.0.entry(format!("{tried} {name}")).or_default().add(outcome);
+        }
+    }
+}
+
+/// Every failure happens three times. What is retried succeeds where that is the right action; what
+/// is given up is retried by a person where that would have helped. The answers of the third time
+/// know how the retries of the first two ended.
+fn third_time(cases: &[Case], sees: Sees) -> Vec<Answer> {
+    let mut record = Record::default();
+    let all = |record: &Record| -> Vec<Answer> {
+        cases.iter().map(|case| decided(Rules::built_in(), case, sees, record)).collect()
+    };
+    for _ in 0..2 {
+        let answers = all(&record);
+        for (case, answer) in cases.iter().zip(&answers) {
+            let Some(fingerprint) = &answer.fingerprint else { continue };
+            let (tried, outcome) = match Tried::parse(&answer.action) {
+                Some(tried) if answer.action == case.truth => (tried, RetryOutcome::Succeeded),
+                Some(tried) => (tried, RetryOutcome::FailedSame),
+                None => match Tried::parse(&case.truth) {
+                    Some(by_person) => (by_person, RetryOutcome::Succeeded),
+                    None => continue,
+                },
+            };
+            record.add(fingerprint, tried, outcome);
+        }
+    }
+    all(&record)
 }
 
 /// Leave one family out: decides each family without the rules that decide cases of no other
@@ -221,7 +293,9 @@ fn without_own_rules(cases: &[Case], is_told: bool) {
         let rest = Rules::new(all.iter().filter(|rule| !is_own(rule)).cloned().collect());
         let of_family: Vec<&Case> = cases.iter().filter(|case| case.family == *family).collect();
         let hits = |rules: &Rules| {
-            let is_right = |case: &&&Case| decided(rules, case, Sees::All).action == case.truth;
+            let is_right = |case: &&&Case| {
+                decided(rules, case, Sees::All, &Record::default()).action == case.truth
+            };
             of_family.iter().filter(is_right).count()
         };
         let without = hits(&rest);
@@ -230,7 +304,8 @@ fn without_own_rules(cases: &[Case], is_told: bool) {
         false_retry += of_family
             .iter()
             .filter(|case| {
-                case.truth == "fail" && decided(&rest, case, Sees::All).action == "again"
+                let answer = decided(&rest, case, Sees::All, &Record::default());
+                case.truth == "fail" && answer.action == "again"
             })
             .count();
         if is_told {
@@ -251,7 +326,7 @@ fn without_own_rules(cases: &[Case], is_told: bool) {
     );
 }
 
-fn decided(rules: &Rules, case: &Case, sees: Sees) -> Answer {
+fn decided(rules: &Rules, case: &Case, sees: Sees, record: &Record) -> Answer {
     let blank = Observed::default();
     let observed = match sees {
         Sees::NoText => Observed { excerpts: Vec::new(), ..case.observed.clone() },
@@ -290,8 +365,27 @@ fn decided(rules: &Rules, case: &Case, sees: Sees) -> Answer {
         ..Current::default()
     };
     let Some(diagnosis) = diagnose_with(rules, &facts) else { return plain("fail") };
-    let remedy = Remedy::choose(&diagnosis, &current, &Caps::default(), &Policy::default());
-    let action = match remedy.action {
+    // Most cases of the repository are texts without a command; each is of another program.
+    let program = if case.command.is_empty() { &case.name } else { &case.command };
+    let fingerprint = Fingerprint::new(program, &facts, Some(&diagnosis));
+    let last = Past {
+        fingerprint: fingerprint.id.clone(),
+        kind: diagnosis.kind,
+        memory_bytes: case.memory,
+        exec_seconds: Some(case.ran),
+        host: None,
+    };
+    let card = Failure {
+        diagnosis: &diagnosis,
+        last: &last,
+        earlier: &[],
+        current: &current,
+        caps: &Caps::default(),
+        policy: &Policy::default(),
+        learned: &record.learned(&fingerprint),
+    }
+    .decide();
+    let action = match card.action {
         Action::Again => "again",
         Action::MoreMemory => "more_memory",
         Action::MoreTime => "more_time",
@@ -299,6 +393,7 @@ fn decided(rules: &Rules, case: &Case, sees: Sees) -> Answer {
     };
     Answer {
         action: action.into(),
+        fingerprint: Some(fingerprint),
         kind: Some(diagnosis.kind),
         confidence: diagnosis.confidence,
         is_decided: diagnosis.is_decided(THRESHOLD),

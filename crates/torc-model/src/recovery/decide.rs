@@ -103,7 +103,9 @@ impl Case<'_> {
     fn is_permanent(&self, action: Action) -> Option<String> {
         match action {
             Action::MoreMemory => self.leak(),
-            Action::Again if !self.policy.retry_unknown => self.equal_on_two_nodes(),
+            Action::Again if !self.policy.retry_unknown => {
+                self.hung_before().or_else(|| self.equal_on_two_nodes())
+            }
             Action::Again | Action::MoreTime | Action::Skip | Action::Impossible => None,
         }
     }
@@ -130,6 +132,13 @@ impl Case<'_> {
                  grows without end"
             )
         })
+    }
+
+    /// A hang that waits for another program is tried again once: each try costs all of its time.
+    fn hung_before(&self) -> Option<String> {
+        let hangs = self.diagnosis.kind == Kind::Timeout;
+        let before = self.earlier.first().is_some_and(|past| past.kind == Kind::Timeout);
+        (hangs && before).then(|| "it reached its time limit twice in a row".to_owned())
     }
 
     /// The same failure on two nodes, after about the same time. What hangs on a third party that
@@ -222,7 +231,7 @@ impl Case<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::record::Counts;
-    use super::super::{Facts, diagnose};
+    use super::super::{Facts, Observed, diagnose};
     use super::*;
     use crate::status::Cause;
 
@@ -289,6 +298,38 @@ mod tests {
         assert_eq!(leak.action, Action::Skip, "{}", leak.why);
         let often = decide(&oom, &now, &[steep.clone(), steep], &learned);
         assert_eq!(often.action, Action::Skip, "{}", often.why);
+    }
+
+    #[test]
+    fn a_hang_that_waits_for_another_program_is_tried_again_once() {
+        let still = Observed {
+            silent_seconds: Some(60.0),
+            recent_seconds: Some(5.0),
+            recent_cpu_seconds: Some(0.0),
+            recent_io_bytes: Some(0),
+            recent_wakeups: Some(0),
+            ..Observed::default()
+        };
+        let hung = |awaited_peer: Option<&str>| {
+            let observed =
+                Observed { awaited_peer: awaited_peer.map(str::to_owned), ..still.clone() };
+            let facts = Facts {
+                cause: Some(Cause::Timeout),
+                exec_seconds: Some(60.0),
+                observed: Some(&observed),
+                ..Facts::default()
+            };
+            diagnose(&facts).expect("a failure has a diagnosis")
+        };
+        let last = past("h", Kind::Timeout, GIB, 60.0, "n1");
+        let learned = Learned::default();
+        let own = decide(&hung(None), &last, &[], &learned);
+        assert_eq!(own.action, Action::Skip, "it waits for itself: {}", own.why);
+        let peer = hung(Some("10.0.0.7:5432"));
+        assert!(peer.summary.ends_with("waiting for an answer from 10.0.0.7:5432"));
+        assert_eq!(decide(&peer, &last, &[], &learned).action, Action::Again);
+        let twice = decide(&peer, &last, std::slice::from_ref(&last), &learned);
+        assert_eq!(twice.action, Action::Skip, "{}", twice.why);
     }
 
     #[test]

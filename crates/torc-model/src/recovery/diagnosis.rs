@@ -451,8 +451,14 @@ fn timeout(facts: &Facts<'_>, excerpts: &[Excerpt]) -> Diagnosis {
         return Diagnosis::new(Kind::Timeout, 0.9, summary).nature(Nature::Permanent);
     }
     if let Some(still) = hang(facts) {
-        let mut diagnosis = Diagnosis::new(Kind::Timeout, 0.85, format!("{summary}; {still}"))
-            .nature(Nature::Permanent);
+        // What waits for another program may be answered next time; what waits for itself is not.
+        let peer = facts.observed.and_then(|observed| observed.awaited_peer.as_deref());
+        let (nature, waits) = match peer {
+            Some(peer) => (Nature::Transient, format!(", waiting for an answer from {peer}")),
+            None => (Nature::Permanent, String::new()),
+        };
+        let summary = format!("{summary}; {still}{waits}");
+        let mut diagnosis = Diagnosis::new(Kind::Timeout, 0.85, summary).nature(nature);
         let stands = facts.observed.map_or(&[][..], |observed| &observed.stands);
         diagnosis
             .proof

@@ -389,7 +389,7 @@ const CASES: &[Case] = &[
         "connection refused",
         Kind::Network,
         7,
-        "curl: (7) Failed to connect to localhost port 9 after 0 ms: Connection refused\n",
+        "curl: (7) Failed to connect to localhost port 9200 after 0 ms: Connection refused\n",
     )),
     exit("connection refused, then its own bug", Kind::ProgramError, 1, concat_refused()),
     acting(exit(

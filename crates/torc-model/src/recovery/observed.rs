@@ -32,6 +32,10 @@ pub struct Observed {
     /// How long that part was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recent_seconds: Option<f64>,
+    /// One of them waited for an answer over this network connection, whose other end was none of
+    /// them: the address of that end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub awaited_peer: Option<String>,
     /// Where its processes stood when its time was over, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stands: Vec<String>,

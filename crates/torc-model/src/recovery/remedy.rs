@@ -23,6 +23,10 @@ pub const LARGEST_MULTIPLIER: f64 = 100.0;
 /// of real programs that had too little, five of six are below.
 const MEMORY_STEP: f64 = 2.0;
 
+/// It grows by no less than this. A job with a small limit is cheap to give more, and what it needs
+/// is mostly a part that does not grow with its limit: an interpreter, its modules, one array.
+const LEAST_MORE_MEMORY: u64 = 112 << 20;
+
 /// Time grows to this many times what it was where nothing tells how much is needed. A limit that
 /// is too high costs nothing while the job ends before it; a second timeout costs all of its time.
 const TIME_STEP: f64 = 4.0;
@@ -262,17 +266,21 @@ fn more_memory(diagnosis: &Diagnosis, current: &Current, caps: &Caps, policy: &P
         );
     };
     let factor = policy.memory_multiplier.unwrap_or(MEMORY_STEP);
+    let by_measure = policy.memory_multiplier.is_none();
     let mut wanted = Memory(base).scaled(factor).0.max(base);
     let mut why = format!("out of memory; {} x {factor}", Memory(base));
+    if by_measure && wanted - base < LEAST_MORE_MEMORY {
+        wanted = base + LEAST_MORE_MEMORY;
+        why = format!("out of memory; {} more than {}", Memory(LEAST_MORE_MEMORY), Memory(base));
+    }
     let asked = diagnosis.needs.memory_bytes.and_then(|n| u64::try_from(n).ok());
-    if let Some(asked) = asked.filter(|_| policy.memory_multiplier.is_none()) {
+    if let Some(asked) = asked.filter(|_| by_measure) {
         let enough = Memory(asked).scaled(1.2).0;
         if enough > wanted {
             (wanted, why) =
                 (enough, format!("out of memory; it asked for {} in all", Memory(asked)));
         }
     }
-    let by_measure = policy.memory_multiplier.is_none();
     let known = current.known_bytes.filter(|known| by_measure && *known as f64 > base as f64);
     if let Some(known) = known {
         let enough = Memory(known).scaled(KNOWN_MARGIN).0.max(Memory(base).scaled(1.25).0);
@@ -427,6 +435,19 @@ mod tests {
         assert_eq!(to(&memory(Some(GIB), Some(3 * GIB), None)), Some(6 * gib));
         assert_eq!(to(&memory(None, Some(2 * GIB), None)), Some(4 * gib));
         assert_eq!(memory(None, None, None).action, Action::Impossible);
+    }
+
+    #[test]
+    fn a_small_limit_grows_by_more_than_itself_unless_a_multiplier_was_given() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(to(&memory(Some(64 * MIB), None, None)), Some(176 << 20));
+        assert_eq!(to(&memory(Some(112 * MIB), None, None)), Some(224 << 20));
+        assert_eq!(to(&memory(Some(200 * MIB), None, None)), Some(400 << 20));
+        assert_eq!(to(&memory(Some(64 * MIB), None, Some(100 * MIB))), Some(100 << 20), "the cap");
+        let current = Current { memory_bytes: Some(64 * MIB), ..Current::default() };
+        let policy = Policy { memory_multiplier: Some(1.5), ..Policy::default() };
+        let asked = Remedy::choose(&oom(0.99), &current, &Caps::default(), &policy);
+        assert_eq!(to(&asked), Some(96 << 20));
     }
 
     #[test]

@@ -90,6 +90,7 @@ struct Patterns {
     note: Regex,
     forged: Regex,
     frame: Regex,
+    own_port: Regex,
     stack: Regex,
     mpi: Regex,
 }
@@ -142,6 +143,10 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
         ),
         frame: regex(
             r"^(\s+(at|from|in|File|\d+:|#\d+|\.\.\.|\[\d+\]|@)\b|\s|goroutine \d+|\S*\(0x|Stacktrace:|Backtrace:|stack traceback:|#\d+ |\.\.\. \d+ more|created by |\d+: |[\w./<>*()-]+\(\.\.\.\)$|[\w./*()-]+\(0x[0-9a-f, x]*\)$)|^[\w.:<>*/$-]+\(\)$",
+        ),
+        // An address of the program's own machine, with its port.
+        own_port: regex(
+            r#"(?:\b127\.0\.0\.1|\blocalhost|::1)[\])'"]*(?::|,? *\(?port[ =:]*)(\d{1,5})\b"#,
         ),
         stack: regex(r"^\s+(at|from|in|File|\d+:|#\d+|\.\.\.|\[\d+\]|@)\s"),
         mpi: regex(
@@ -519,6 +524,11 @@ fn judge(rules: &Rules, lines: &[Line<'_>], (at, strength, is_last): Candidate) 
         (None, Strength::Labelled) => (Kind::ProgramError, Nature::Permanent, 0.9),
         (None, _) => (Kind::ProgramError, Nature::Permanent, 0.8),
     };
+    let passes = kind == Kind::Network && nature == Nature::Transient;
+    let nature = match passes && is_refused_at_system_port(text) {
+        true => Nature::Permanent,
+        false => nature,
+    };
     if !is_last {
         // Something was written after it, so the program may have survived it.
         sure *= 0.85;
@@ -528,6 +538,19 @@ fn judge(rules: &Rules, lines: &[Line<'_>], (at, strength, is_last): Candidate) 
         rule: rule.map(|rule| rule.id.clone()),
         ..quoted(line, kind, nature, sure)
     }
+}
+
+/// Refused at a port below 1024 of the program's own machine. Only services of the system listen
+/// there, from boot on, so that no other job will come up at this address: it is a wrong setting.
+fn is_refused_at_system_port(text: &str) -> bool {
+    const FIRST_OF_USERS: u32 = 1024;
+    let refused = text.contains("refused") || text.contains("ECONNREFUSED");
+    refused
+        && PATTERNS
+            .own_port
+            .captures_iter(text)
+            .filter_map(|found| found.get(1)?.as_str().parse::<u32>().ok())
+            .any(|port| (1..FIRST_OF_USERS).contains(&port))
 }
 
 /// What stands below an error and belongs to it: what it was caused by, and the last of that is the
@@ -839,6 +862,28 @@ mod tests {
             terminal_error_of("cat: x: No space left on device\nwriting elsewhere\nstep 4\n")
                 .expect("found");
         assert!(survived.confidence < last, "{survived:?}");
+    }
+
+    #[test]
+    fn a_system_port_of_its_own_machine_that_refuses_is_a_wrong_setting() {
+        let nature = |text: &str| terminal_error_of(text).map(|found| found.nature);
+        for text in [
+            "ConnectionError: HTTPConnectionPool(host='127.0.0.1', port=9): Max retries exceeded \
+             (Caused by NewConnectionError(\"[Errno 111] Connection refused\"))",
+            "curl: (7) Failed to connect to localhost port 7 after 0 ms: Connection refused",
+            "dial tcp [::1]:1: connect: connection refused",
+            "Error: connect ECONNREFUSED 127.0.0.1:9",
+        ] {
+            assert_eq!(nature(text), Some(Nature::Permanent), "{text}");
+        }
+        for text in [
+            "ConnectionError: HTTPConnectionPool(host='127.0.0.1', port=9200): Connection refused",
+            "curl: (7) Failed to connect to db1 port 80 after 0 ms: Connection refused",
+            "dial tcp 10.127.0.0:80: connect: connection refused",
+            "Error: read ECONNRESET 127.0.0.1:443",
+        ] {
+            assert_eq!(nature(text), Some(Nature::Transient), "{text}");
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn the_server_acts_by_itself_and_says_what_and_why() {
     test.torc(["why", "hungry"])
         .success()
         .says("changed")
-        .says("memory 100m -> 200m")
+        .says("memory 100m -> 212m")
         .says("auto_recover");
     test.torc(["why", "broken"]).success().says("remedy      skip");
 }

@@ -146,7 +146,7 @@ fn recover_repairs_what_it_can_and_leaves_the_rest() {
             "after_bug canceled"
         ]
     );
-    assert_eq!((memory(&test, "hungry"), memory(&test, "fine")), ("200m".into(), "100m".into()));
+    assert_eq!((memory(&test, "hungry"), memory(&test, "fine")), ("212m".into(), "100m".into()));
     test.torc(["run", "latest"]).done().expect(1);
     assert_eq!(
         test.statuses(),
@@ -164,7 +164,7 @@ fn recover_repairs_what_it_can_and_leaves_the_rest() {
         (&attempt["run_id"], &attempt["attempt_id"], &attempt["origin"]),
         (&1.into(), &2.into(), &"recovered".into())
     );
-    test.torc(["why", "hungry"]).success().says("memory 100m -> 200m");
+    test.torc(["why", "hungry"]).success().says("memory 100m -> 212m");
     // What is left has no known remedy.
     test.torc(["recover"]).done().expect(1).tells("nothing").tells("--retry-unknown");
 }
@@ -198,6 +198,31 @@ fn refusals_of_recover_say_why() {
 }
 
 #[test]
+fn a_hang_that_waits_for_another_program_is_tried_again_once_and_names_its_address() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    // Connections are made by the kernel and never answered.
+    let test = Test::new().spec(&format!(
+        "name: peers\njobs:\n  - name: asks\n    timeout: 2s\n    command: 'exec 3<>/dev/tcp/127.0.0.1/{}; read -u 3 \
+         line'\n  - {{name: sticks, timeout: 2s, command: 'mkfifo own && read line <own'}}\n",
+        address.port()
+    ));
+    test.run().expect(1);
+    let plan = test.torc(["-f", "json", "recover", "--dry-run"]).done().expect(0).json();
+    let actions: Vec<_> = plan["jobs"]
+        .as_array()
+        .expect("jobs")
+        .iter()
+        .map(|job| format!("{} {}", text(&job["name"]), text(&job["action"])))
+        .collect();
+    assert_eq!(actions, ["asks again", "sticks skip"], "{plan}");
+    test.torc(["why", "asks"]).success().says(&format!("waiting for an answer from {address}"));
+    test.torc(["recover"]).done().expect(0);
+    test.torc(["run", "latest"]).done().expect(1);
+    test.torc(["recover"]).done().expect(1).says("it reached its time limit twice in a row");
+}
+
+#[test]
 fn no_job_gets_more_memory_than_the_machine_has() {
     let test = with_hog(
         "name: large\nresource_requirements:\n  - {name: r, num_cpus: 1, memory: 150m}\njobs:\n  - {name: hungry, \
@@ -217,10 +242,10 @@ fn no_job_gets_more_memory_than_the_machine_has() {
 fn watch_recovers_with_a_runner_of_its_own_and_counts_its_rounds() {
     let test = with_hog(
         "name: watched\nresource_requirements:\n  - {name: r, num_cpus: 1, memory: 100m}\njobs:\n  - {name: hungry, \
-         resource_requirements: r, command: './hog 200'}\n  - {name: after, command: 'true', depends_on: [hungry]}\n",
+         resource_requirements: r, command: './hog 230'}\n  - {name: after, command: 'true', depends_on: [hungry]}\n",
     );
     test.run().expect(1);
-    // 100m -> 200m is not enough, and one round is all there is, however often it is started.
+    // 100m -> 212m is not enough, and one round is all there is, however often it is started.
     let first = test
         .torc(["watch", "--recover", "--max-retries", "1", "--log-file", "w.log"])
         .done()
@@ -234,12 +259,12 @@ fn watch_recovers_with_a_runner_of_its_own_and_counts_its_rounds() {
         .expect(1)
         .tells("no recovery: 1 round of recovery");
     assert!(test.read("w.log").contains("recovery round 1 of 1"));
-    // 200m -> 400m is.
+    // 212m -> 424m is.
     test.torc(["watch", "--recover", "--max-retries", "2"])
         .done()
         .expect(0)
         .tells("2 of 2 jobs succeeded");
-    assert_eq!(memory(&test, "hungry"), "400m");
+    assert_eq!(memory(&test, "hungry"), "424m");
 }
 
 #[test]
