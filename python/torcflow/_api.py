@@ -14,6 +14,34 @@ if TYPE_CHECKING:
 class Client(ClientBase):
     """Speaks to a server. Answers are dictionaries as the API describes them (`docs/openapi.json`)."""
 
+    def list_access_groups(self) -> types.Page_AccessGroupView:
+        """Lists the groups: admins see all, others those they are in."""
+        return cast('types.Page_AccessGroupView', self._connection.request("GET", "/access_groups"))
+
+    def create_access_group(self, body: types.CreateAccessGroup) -> types.AccessGroupView:
+        """Makes a group."""
+        return cast('types.AccessGroupView', self._connection.request("POST", "/access_groups", body=body, has_body=True))
+
+    def delete_access_group(self, id: int) -> types.AccessGroupView:
+        """Ends a group, with the tokens that were good for it only. Its workflows stay."""
+        return cast('types.AccessGroupView', self._connection.request("DELETE", f"/access_groups/{_quote(id)}"))
+
+    def get_access_group(self, id: int) -> types.AccessGroupView:
+        """One group."""
+        return cast('types.AccessGroupView', self._connection.request("GET", f"/access_groups/{_quote(id)}"))
+
+    def list_access_group_members(self, id: int) -> types.Page_MemberView:
+        """Who is in a group."""
+        return cast('types.Page_MemberView', self._connection.request("GET", f"/access_groups/{_quote(id)}/members"))
+
+    def add_access_group_member(self, id: int, body: types.AddMember) -> types.MemberView:
+        """Puts a user into a group, or gives them another role in it."""
+        return cast('types.MemberView', self._connection.request("POST", f"/access_groups/{_quote(id)}/members", body=body, has_body=True))
+
+    def remove_access_group_member(self, id: int, user_name: str) -> types.MemberView:
+        """Takes a user out of a group."""
+        return cast('types.MemberView', self._connection.request("DELETE", f"/access_groups/{_quote(id)}/members/{_quote(user_name)}"))
+
     def complete_action(self, id: int, body: types.ActionReport) -> Any:
         """A runner has executed an action. Safe to repeat."""
         return cast('Any', self._connection.request("POST", f"/actions/{_quote(id)}/complete", body=body, has_body=True))
@@ -360,6 +388,10 @@ class Client(ClientBase):
         """Gives a piece of user data a new value."""
         return cast('types.UserDataView', self._connection.request("PUT", f"/user_data/{_quote(id)}", body=body, has_body=True))
 
+    def list_user_access_groups(self, user_name: str) -> types.Page_AccessGroupView:
+        """The groups that a user is in: one's own, or for admins those of every user."""
+        return cast('types.Page_AccessGroupView', self._connection.request("GET", f"/users/{_quote(user_name)}/access_groups"))
+
     def list_webhooks(self) -> types.Page_WebhookView:
         """Lists the endpoints."""
         return cast('types.Page_WebhookView', self._connection.request("GET", "/webhooks"))
@@ -407,6 +439,18 @@ class Client(ClientBase):
     def update_workflow(self, id: int, body: types.UpdateWorkflow) -> types.WorkflowView:
         """Changes what a workflow says about itself."""
         return cast('types.WorkflowView', self._connection.request("PUT", f"/workflows/{_quote(id)}", body=body, has_body=True))
+
+    def list_workflow_access_groups(self, id: int) -> types.Page_AccessGroupView:
+        """The groups that a workflow is shared with."""
+        return cast('types.Page_AccessGroupView', self._connection.request("GET", f"/workflows/{_quote(id)}/access_groups"))
+
+    def unshare_workflow(self, id: int, group_id: int) -> types.SharedWorkflow:
+        """Shares a workflow no longer with a group."""
+        return cast('types.SharedWorkflow', self._connection.request("DELETE", f"/workflows/{_quote(id)}/access_groups/{_quote(group_id)}"))
+
+    def share_workflow(self, id: int, group_id: int) -> types.SharedWorkflow:
+        """Shares a workflow with a group. Safe to repeat."""
+        return cast('types.SharedWorkflow', self._connection.request("PUT", f"/workflows/{_quote(id)}/access_groups/{_quote(group_id)}"))
 
     def list_actions(self, id: int, *, trigger_type: str | None = None, state: str | None = None, offset: int | None = None, limit: int | None = None, sort_by: str | None = None, reverse_sort: bool | None = None) -> types.Page_ActionView:
         """Lists the actions of a workflow."""

@@ -5,6 +5,13 @@ from typing import Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
+class AccessGroupView(TypedDict):
+    created_ms: int
+    description: NotRequired[str | None]
+    id: int
+    member_count: int
+    name: str
+    workflow_count: int
 class ActRequest(TypedDict):
     action: ActWord
     by: NotRequired[str | None]
@@ -45,6 +52,9 @@ class ActionView(TypedDict):
     trigger_type: Trigger
     what: dict[str, Any]
     workflow_id: WorkflowId
+class AddMember(TypedDict):
+    role: NotRequired[GroupRole | None]
+    user_name: str
 Adjustable = Literal['memory', 'runtime', 'timeout']
 AdjustmentView = dict[str, Any]
 AllocationEnd = Literal['reported', 'vanished', 'left', 'refused', 'not_sent']
@@ -278,6 +288,9 @@ class Counts(TypedDict):
     failed_same: int
     succeeded: int
     tries: int
+class CreateAccessGroup(TypedDict):
+    description: NotRequired[str | None]
+    name: str
 class CreateFailureHandler(TypedDict):
     name: str
     rules: str
@@ -287,10 +300,12 @@ class CreateReservation(TypedDict):
     scope: NotRequired[str]
     ttl_seconds: NotRequired[int | None]
 class CreateToken(TypedDict):
+    access_group_id: NotRequired[int | None]
     expires_seconds: NotRequired[int | None]
     name: NotRequired[str | None]
     role: Role
     user: str
+    workflow_id: NotRequired[WorkflowId | None]
 class CreateUiCode(TypedDict):
     label: NotRequired[str | None]
     scope: PageScope
@@ -475,6 +490,7 @@ class GraphView(TypedDict):
     left_out: int
     nodes: list[GraphNode]
     workflow_id: WorkflowId
+GroupRole = Literal['member', 'admin']
 class HealthAnswer(TypedDict):
     active_workflows: NotRequired[int]
     pid: NotRequired[int]
@@ -597,6 +613,10 @@ class LogView(TypedDict):
     size: int
     stream: Stream
     text: str
+class MemberView(TypedDict):
+    group_id: int
+    role: GroupRole
+    user_name: str
 Memory = str
 class MemoryRequest(TypedDict):
     dry_run: NotRequired[bool]
@@ -648,6 +668,13 @@ class PaceView(TypedDict):
     failed: list[int]
     slot_ms: int
 PageScope = Literal['read', 'act']
+class Page_AccessGroupView(TypedDict):
+    count: NotRequired[int]
+    has_more: bool
+    items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
+    offset: int
+    total_count: int
 class Page_ActionView(TypedDict):
     count: NotRequired[int]
     has_more: bool
@@ -747,6 +774,13 @@ class Page_JobView(TypedDict):
     offset: int
     total_count: int
 class Page_LimitView(TypedDict):
+    count: NotRequired[int]
+    has_more: bool
+    items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
+    offset: int
+    total_count: int
+class Page_MemberView(TypedDict):
     count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
@@ -1123,6 +1157,9 @@ class ScriptResult(TypedDict):
     timed_out: bool
 class SetLimit(TypedDict):
     max: int
+class SharedWorkflow(TypedDict):
+    group_id: int
+    workflow_id: WorkflowId
 SlurmSchedulerView = dict[str, Any]
 SpawnJobs = dict[str, Any]
 class SpawnedJobs(TypedDict):
@@ -1176,6 +1213,7 @@ class SyncRequest(TypedDict):
     dry_run: NotRequired[bool]
 TokenCreated = dict[str, Any]
 class TokenView(TypedDict):
+    access_group_id: NotRequired[int | None]
     created_ms: int
     expires_ms: NotRequired[int | None]
     id: int
@@ -1183,6 +1221,7 @@ class TokenView(TypedDict):
     name: NotRequired[str | None]
     role: Role
     user: str
+    workflow_id: NotRequired[WorkflowId | None]
 Tried = Literal['again', 'more_memory', 'more_time']
 Trigger = Literal['on_workflow_start', 'on_workflow_complete', 'on_jobs_ready', 'on_jobs_complete', 'on_worker_start', 'on_worker_complete', 'auto_schedule_on_ready_jobs']
 class UiCode(TypedDict):

@@ -40,6 +40,8 @@ pub struct Plan {
     pub slurm_schedulers: Vec<SlurmScheduler>,
     /// What happens at which trigger.
     pub actions: Vec<Action>,
+    /// Groups of users who may see and change it, besides its owner.
+    pub access_groups: Vec<String>,
     /// Named limits that the server gets unless it has them.
     pub limits: BTreeMap<String, i64>,
     /// Names of the families, by number; see [`crate::family`].

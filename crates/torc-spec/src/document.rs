@@ -21,6 +21,7 @@ pub(crate) struct Document {
     pub user: Option<String>,
     pub description: Option<String>,
     pub project: Option<String>,
+    pub access_groups: Vec<String>,
     pub metadata: Option<Value>,
     pub env: BTreeMap<String, String>,
     pub shell: Option<Shell>,

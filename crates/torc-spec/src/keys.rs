@@ -318,8 +318,8 @@ pub static WORKFLOW: Object = Object {
         ),
         field(
             "access_groups",
-            Shape::Refused("access is controlled by tokens, not by groups"),
-            "Not supported.",
+            NAMES,
+            "Groups of users who may see and change it, besides its owner; see `torc access-groups`.",
         ),
         field(
             "datasets",

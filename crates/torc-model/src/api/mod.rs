@@ -3,6 +3,7 @@
 //! Integers are `i64` on the wire so that the generated OpenAPI document and its clients agree on
 //! ranges.
 
+mod access_groups;
 mod apply;
 mod code;
 mod jobs;
@@ -14,6 +15,7 @@ mod tidy;
 mod tokens;
 mod workflows;
 
+pub use access_groups::*;
 pub use apply::*;
 pub use code::ErrorCode;
 pub use jobs::*;

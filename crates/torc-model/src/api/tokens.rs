@@ -1,5 +1,6 @@
 //! Tokens of people, and what was done with them.
 
+use crate::ids::WorkflowId;
 use crate::status::words;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -8,11 +9,11 @@ use utoipa::ToSchema;
 words! {
     /// What a person's token is good for. Each role may do what those before it may.
     Role {
-        /// To look at everything but secrets.
+        /// To look at one's own workflows and those of one's groups, but not at secrets.
         Read = "read",
-        /// To create, run, change and delete workflows.
+        /// To create workflows, and to run and change one's own and those of one's groups.
         Operate = "operate",
-        /// Everything, among it tokens, webhooks, limits and the database.
+        /// Everything, of all users, among it tokens, webhooks, limits and the database.
         Admin = "admin",
     }
 }
@@ -31,6 +32,12 @@ pub struct CreateToken {
     /// How long it is good; without it until it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_seconds: Option<i64>,
+    /// Good for this workflow only, whoever it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<WorkflowId>,
+    /// Good for the workflows of this group only, whoever they belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_group_id: Option<i64>,
 }
 
 /// A token, without the secret.
@@ -50,6 +57,12 @@ pub struct TokenView {
     pub expires_ms: Option<i64>,
     /// When it was last used, to a minute.
     pub last_used_ms: Option<i64>,
+    /// Good for this workflow only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<WorkflowId>,
+    /// Good for the workflows of this group only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_group_id: Option<i64>,
 }
 
 /// A new token. The secret is shown this once.

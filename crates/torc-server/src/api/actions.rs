@@ -72,8 +72,8 @@ pub async fn complete_action(
     Path(id): Path<i64>,
     Body(report): Body<ActionReport>,
 ) -> Answer<Value> {
-    app.check_action(caller, ActionId(id)).await?;
-    app.check_runner(caller, report.runner_id).await?;
+    app.check_action(&caller, ActionId(id)).await?;
+    app.check_runner(&caller, report.runner_id).await?;
     app.store().complete_action(ActionId(id), report).await?;
     Ok(Json(serde_json::json!({})))
 }

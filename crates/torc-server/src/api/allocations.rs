@@ -2,11 +2,12 @@
 
 use super::Json;
 use super::auth::Caller;
+use super::error::ApiError;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::query::{self, list_query};
 use super::{Answer, App};
-use crate::store::read::AllocationFilter;
+use crate::store::read::{AllocationFilter, Thing};
 use axum::extract::State;
 use torc_model::api::Page;
 use torc_model::ids::WorkflowId;
@@ -59,8 +60,10 @@ pub async fn list_allocations(
             AllocationStatus::as_str,
         )
     });
+    let within = app.within(&caller, query.workflow_id).await?;
     let filter = AllocationFilter {
-        workflow_id: caller.narrow(query.workflow_id)?,
+        workflow_id: within.workflow_id,
+        audience: within.audience,
         status: status.transpose()?.map(|status| status.as_str().to_owned()),
         slurm_job_id: query.slurm_job_id,
         name: query.name,
@@ -105,7 +108,7 @@ pub async fn create_allocations(
     caller: Caller,
     Body(request): Body<ScheduleNodes>,
 ) -> Answer<Allocations> {
-    caller.check(WorkflowId(request.workflow_id))?;
+    app.check(&caller, WorkflowId(request.workflow_id)).await?;
     Ok(Json(app.store().schedule_nodes(request).await?))
 }
 
@@ -125,6 +128,15 @@ pub async fn begin_submission(
     Body(mut request): Body<BeginSubmission>,
 ) -> Answer<SubmissionOrders> {
     request.workflow_id = caller.narrow(request.workflow_id)?;
+    match request.workflow_id {
+        Some(id) => app.check(&caller, WorkflowId(id)).await?,
+        // What it gets are tokens of runners.
+        None if caller.walled().is_some() => {
+            let message = "name the workflow whose allocations you send";
+            return Err(ApiError::forbidden(message).field("workflow_id"));
+        }
+        None => {}
+    }
     let mut orders = app.store().begin_submission(request).await?;
     for order in &mut orders.items {
         order.token = app
@@ -151,7 +163,7 @@ pub async fn report_submission(
     caller: Caller,
     Body(report): Body<SubmissionReport>,
 ) -> Answer<Allocations> {
-    caller.check(report.workflow_id)?;
+    app.check(&caller, report.workflow_id).await?;
     Ok(Json(app.store().report_submission(report).await?))
 }
 
@@ -171,7 +183,7 @@ pub async fn observe_allocations(
     Body(seen): Body<Observations>,
 ) -> Answer<ObservedView> {
     for item in &seen.items {
-        caller.check(app.reader().get_allocation(item.id).await?.workflow_id)?;
+        app.check_thing(&caller, Thing::Allocation, item.id).await?;
     }
     Ok(Json(app.store().observe_allocations(seen).await?))
 }

@@ -26,7 +26,7 @@ pub async fn start(
     caller: Caller,
     Body(batch): Body<StartBatch>,
 ) -> Answer<ReportResults> {
-    app.check_runner(caller, batch.runner_id).await?;
+    app.check_runner(&caller, batch.runner_id).await?;
     Ok(Json(app.store().start(batch).await?))
 }
 
@@ -45,7 +45,7 @@ pub async fn complete(
     caller: Caller,
     Body(batch): Body<CompletionBatch>,
 ) -> Answer<ReportResults> {
-    app.check_runner(caller, batch.runner_id).await?;
+    app.check_runner(&caller, batch.runner_id).await?;
     Ok(Json(app.store().complete(batch).await?))
 }
 
@@ -64,7 +64,7 @@ pub async fn heartbeat(
     caller: Caller,
     Body(request): Body<Heartbeat>,
 ) -> Answer<HeartbeatAnswer> {
-    app.check_runner(caller, request.runner_id).await?;
+    app.check_runner(&caller, request.runner_id).await?;
     Ok(Json(app.store().heartbeat(request).await?))
 }
 

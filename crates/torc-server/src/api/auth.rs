@@ -8,20 +8,21 @@ use super::App;
 use super::error::ApiError;
 use super::openapi::{Access, Rules};
 use super::page_access::page_may;
+use super::roles::About;
 use super::sessions::Sessions;
-use super::tokens::{Person, Tokens};
+use super::tokens::{Person, TokenScope, Tokens};
 use crate::audit::Actor;
 use crate::clock::now_ms;
 use crate::secret::{self, Hash};
-use crate::store::read::Reader;
+use crate::store::read::{Reader, Thing};
 use axum::extract::{FromRequestParts, MatchedPath};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq as _;
-use torc_model::api::{PageScope, Role};
+use torc_model::api::{ErrorCode, PageScope, Role};
 use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
 use torc_model::token::{Grant, Key};
 
@@ -47,7 +48,7 @@ pub struct Auth {
 }
 
 /// What a token is good for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// Everything.
     Owner,
@@ -57,29 +58,33 @@ pub enum Scope {
     Job(WorkflowId, JobId),
     /// To read a workflow, and to write its user data.
     Action(WorkflowId),
-    /// What a page in a browser does, for every workflow.
-    Page(PageScope),
-    /// What the role of a person's token allows, for every workflow.
+    /// What a page in a browser does; where, is said by the token it was made with. None: the owner's.
+    Page(PageScope, Option<Person>),
+    /// What the role of a person's token allows, on their side of the walls.
     Person(Person),
 }
 
 impl Scope {
     /// The one workflow it is limited to.
-    fn workflow(self) -> Option<WorkflowId> {
+    fn workflow(&self) -> Option<WorkflowId> {
         match self {
-            Self::Owner | Self::Page(_) | Self::Person(_) => None,
-            Self::Runner(id) | Self::Job(id, _) | Self::Action(id) => Some(id),
+            Self::Owner | Self::Page(_, None) => None,
+            Self::Runner(id) | Self::Job(id, _) | Self::Action(id) => Some(*id),
+            Self::Page(_, Some(person)) | Self::Person(person) => match person.scope {
+                TokenScope::Workflow(id) => Some(id),
+                TokenScope::User | TokenScope::Group(_) => None,
+            },
         }
     }
 
     /// In the words of a refusal.
-    fn whose(self) -> &'static str {
+    fn whose(&self) -> &'static str {
         match self {
             Self::Owner => "the server's owner",
             Self::Runner(_) => "runners",
             Self::Job(..) => "a job",
             Self::Action(_) => "an action",
-            Self::Page(_) => "a page",
+            Self::Page(..) => "a page",
             Self::Person(_) => "a person",
         }
     }
@@ -90,7 +95,7 @@ impl Scope {
 pub struct Authenticated;
 
 /// Who is asking.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Caller {
     /// No token; only on routes that need none.
     Stranger,
@@ -128,8 +133,11 @@ impl Auth {
         if let Some(person) = self.tokens.find(&self.reader, &hash).await? {
             return Ok(Some(Scope::Person(person)));
         }
-        if let Some(scope) = self.sessions.scope(&self.reader, &hash).await? {
-            return Ok(Some(Scope::Page(scope)));
+        if let Some((scope, made_with)) = self.sessions.scope(&self.reader, &hash).await? {
+            let Some(token) = made_with else { return Ok(Some(Scope::Page(scope, None))) };
+            // A session is good while the token is that it was made with.
+            let person = self.tokens.by_id(&self.reader, token).await?;
+            return Ok(person.map(|person| Scope::Page(scope, Some(person))));
         }
         let Some(grant) = self.key.read(token) else { return Ok(None) };
         if !self.reader.is_good(grant.clone(), now_ms()).await? {
@@ -183,31 +191,38 @@ fn remember<K: std::hash::Hash + Eq, V>(memory: &Mutex<HashMap<K, V>>, key: K, v
 }
 
 /// Who makes this request, if they may; otherwise 401 or 403.
-pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller, ApiError> {
+pub async fn identify(app: &App, rules: &Rules, head: &Parts) -> Result<Caller, ApiError> {
     let access = access(rules, head);
     let scope = match bearer(&head.headers) {
-        Ok(token) => auth.scope(token).await?.ok_or("invalid or expired token"),
+        Ok(token) => app.inner.auth.scope(token).await?.ok_or("invalid or expired token"),
         Err(problem) => Err(problem),
     };
-    let (scope, runner, job, least) = match (scope, access) {
+    let (scope, runner, job, rule) = match (scope, access) {
         (Ok(scope), Access::Open) => return Ok(Caller::Known(scope)),
         (Err(_), Access::Open) => return Ok(Caller::Stranger),
         (Err(problem), Access::Roles { .. }) => return Err(ApiError::unauthorized(problem)),
         (Ok(scope), Access::Roles { runner, job, person }) => (scope, runner, job, person),
     };
-    let is_allowed = match scope {
+    let is_allowed = match &scope {
         Scope::Owner => true,
         Scope::Runner(_) => runner,
         Scope::Job(..) | Scope::Action(_) => job,
-        Scope::Page(page) => {
+        Scope::Page(page, _) => {
             let path = head.extensions.get::<MatchedPath>().map_or("", |path| path.as_str());
-            page_may(page, &head.method, path)?;
+            page_may(*page, &head.method, path)?;
             true
         }
-        Scope::Person(person) => return person_may(person, least).map(|()| Caller::Known(scope)),
+        Scope::Person(person) => {
+            person_may(person, rule.map(|rule| rule.least))?;
+            true
+        }
     };
     if is_allowed {
-        return Ok(Caller::Known(scope));
+        let caller = Caller::Known(scope);
+        if let (Some(person), Some(rule)) = (caller.walled(), rule) {
+            check_wall(app, person, rule.about, head).await?;
+        }
+        return Ok(caller);
     }
     let message = format!("the token of {} is not good for this", scope.whose());
     let hint = if runner {
@@ -218,7 +233,33 @@ pub async fn identify(auth: &Auth, rules: &Rules, head: &Parts) -> Result<Caller
     Err(ApiError::forbidden(message).hint(hint))
 }
 
-fn person_may(person: Person, least: Option<Role>) -> Result<(), ApiError> {
+/// The wall before what the path names. Bodies and lists are looked at by their handlers.
+async fn check_wall(
+    app: &App,
+    person: &Person,
+    about: About,
+    head: &Parts,
+) -> Result<(), ApiError> {
+    let (thing, only_own) = match about {
+        About::Path(thing) => (thing, false),
+        About::Own(thing) => (thing, true),
+        About::Server | About::Named | About::List | About::Groups => return Ok(()),
+    };
+    app.check_path(person, thing, path_id(head)?, only_own).await
+}
+
+/// The `{id}` of the path, as plain digits: another spelling of a number must not be a way around.
+fn path_id(head: &Parts) -> Result<i64, ApiError> {
+    let template = head.extensions.get::<MatchedPath>().map_or("", |path| path.as_str());
+    let at = template.split('/').position(|part| part == "{id}");
+    let text = at.and_then(|at| head.uri.path().split('/').nth(at)).unwrap_or_default();
+    text.parse().map_err(|_| {
+        let message = format!("`{text}` is not an id");
+        ApiError::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidPath, message)
+    })
+}
+
+fn person_may(person: &Person, least: Option<Role>) -> Result<(), ApiError> {
     match least {
         Some(least) if person.role >= least => Ok(()),
         // The owner's word reaches further than a role only on paths that do not exist.
@@ -266,12 +307,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         // Without the layer there is no identity.
-        Ok(parts.extensions.get().copied().unwrap_or(Self::Stranger))
+        Ok(parts.extensions.get().cloned().unwrap_or(Self::Stranger))
     }
 }
 
 impl Caller {
-    fn scope(self) -> Result<Scope, ApiError> {
+    fn scope(&self) -> Result<&Scope, ApiError> {
         match self {
             Self::Known(scope) => Ok(scope),
             Self::Stranger => Err(ApiError::unauthorized("a token is needed")),
@@ -279,7 +320,7 @@ impl Caller {
     }
 
     /// May speak about this workflow.
-    pub fn check(self, workflow: WorkflowId) -> Result<(), ApiError> {
+    pub fn check(&self, workflow: WorkflowId) -> Result<(), ApiError> {
         match self.scope()?.workflow() {
             Some(own) if own != workflow => {
                 Err(ApiError::forbidden(format!("this token is good for workflow {own} only")))
@@ -289,14 +330,14 @@ impl Caller {
     }
 
     /// The job whose attempt is asking.
-    pub fn job(self) -> Option<JobId> {
+    pub fn job(&self) -> Option<JobId> {
         match self {
-            Self::Known(Scope::Job(_, job)) => Some(job),
+            Self::Known(Scope::Job(_, job)) => Some(*job),
             Self::Known(
                 Scope::Owner
                 | Scope::Runner(_)
                 | Scope::Action(_)
-                | Scope::Page(_)
+                | Scope::Page(..)
                 | Scope::Person(_),
             )
             | Self::Stranger => None,
@@ -304,14 +345,14 @@ impl Caller {
     }
 
     /// May add jobs in the name of this job; whether it is the job itself that asks.
-    pub fn adds_for(self, job: JobId) -> Result<bool, ApiError> {
+    pub fn adds_for(&self, job: JobId) -> Result<bool, ApiError> {
         match self.scope()? {
             Scope::Owner | Scope::Person(_) => Ok(false),
-            Scope::Job(_, own) if own == job => Ok(true),
+            Scope::Job(_, own) if *own == job => Ok(true),
             Scope::Job(_, own) => {
                 Err(ApiError::forbidden(format!("this token adds jobs for job {own} only")))
             }
-            scope @ (Scope::Runner(_) | Scope::Action(_) | Scope::Page(_)) => {
+            scope @ (Scope::Runner(_) | Scope::Action(_) | Scope::Page(..)) => {
                 Err(ApiError::forbidden(format!("the token of {} adds no jobs", scope.whose())))
             }
         }
@@ -319,7 +360,7 @@ impl Caller {
 
     /// The filter of a list: what was asked for, if allowed; other tokens than the owner's see
     /// their own workflow only.
-    pub fn narrow(self, asked: Option<i64>) -> Result<Option<i64>, ApiError> {
+    pub fn narrow(&self, asked: Option<i64>) -> Result<Option<i64>, ApiError> {
         match (self.scope()?.workflow(), asked) {
             (Some(own), None) => Ok(Some(own.0)),
             (_, Some(id)) => self.check(WorkflowId(id)).map(|()| asked),
@@ -328,56 +369,53 @@ impl Caller {
     }
 
     /// May speak about everything, so that nothing needs to be looked up.
-    fn is_owner(self) -> bool {
-        matches!(self, Self::Known(Scope::Owner | Scope::Person(_)))
+    fn is_owner(&self) -> bool {
+        match self {
+            Self::Known(Scope::Owner) => true,
+            Self::Known(Scope::Person(person)) => person.role == Role::Admin,
+            Self::Known(_) | Self::Stranger => false,
+        }
     }
 }
 
 impl App {
     /// Who changes something, for the audit log: people, the server's owner, and pages.
-    pub(super) async fn actor(&self, caller: Caller, head: &Parts) -> Option<Actor> {
+    pub(super) fn actor(&self, caller: &Caller, head: &Parts) -> Option<Actor> {
         if !Actor::is_of_people(head) {
             return None;
         }
         let (user, token) = match caller {
-            Caller::Known(Scope::Person(person)) => {
-                (self.inner.auth.tokens.user(person.token).await?, Some(person.token))
+            Caller::Known(Scope::Person(person) | Scope::Page(_, Some(person))) => {
+                (person.user.to_string(), Some(person.token))
             }
             Caller::Known(Scope::Owner) => ("owner".to_owned(), None),
-            Caller::Known(Scope::Page(_)) => ("page".to_owned(), None),
+            Caller::Known(Scope::Page(_, None)) => ("page".to_owned(), None),
             Caller::Known(Scope::Runner(_) | Scope::Job(..) | Scope::Action(_))
             | Caller::Stranger => return None,
         };
         Some(Actor::new(head, user, token))
     }
 
-    /// Whose a workflow is that the caller makes or changes: a person's own, unless an admin says
-    /// otherwise. None: as the request says.
-    pub(super) async fn owner_by(&self, caller: Caller) -> Option<String> {
-        match caller {
-            Caller::Known(Scope::Person(person)) if person.role != Role::Admin => {
-                self.inner.auth.tokens.user(person.token).await
-            }
-            _ => None,
-        }
-    }
-
     /// The caller may speak for this runner.
     pub(super) async fn check_runner(
         &self,
-        caller: Caller,
+        caller: &Caller,
         runner: RunnerId,
     ) -> Result<(), ApiError> {
-        match caller.is_owner() {
-            true => Ok(()),
-            false => caller.check(self.inner.auth.workflow_of_runner(runner).await?),
+        if caller.is_owner() {
+            return Ok(());
+        }
+        let workflow = self.inner.auth.workflow_of_runner(runner).await?;
+        match self.check(caller, workflow).await {
+            Err(_) if caller.walled().is_some() => Err(Thing::Runner.not_found(runner.0).into()),
+            checked => checked,
         }
     }
 
     /// The caller may speak about this action.
     pub(super) async fn check_action(
         &self,
-        caller: Caller,
+        caller: &Caller,
         action: ActionId,
     ) -> Result<(), ApiError> {
         match caller.is_owner() {

@@ -173,8 +173,10 @@ pub async fn list_classifications(
             ClassificationState::as_str,
         )
     });
+    let within = app.within(&caller, query.workflow_id).await?;
     let filter = ClassificationFilter {
-        workflow_id: caller.narrow(query.workflow_id)?,
+        workflow_id: within.workflow_id,
+        audience: within.audience,
         job_id: query.job_id,
         state: state.transpose()?,
     };

@@ -110,7 +110,8 @@ pub async fn stream_events(
         Some(id) => id,
         None => app.reader().last_event_id(workflow).await?,
     };
-    let feed = Feed { app, workflow, live, last_id, pending: VecDeque::new(), behind: true };
+    let feed =
+        Feed { app, caller, workflow, live, last_id, pending: VecDeque::new(), behind: true };
     let stream = unfold(feed, |mut feed| async move {
         let event = feed.next().await?;
         Some((Ok(event), feed))
@@ -131,6 +132,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
 /// Where one stream stands.
 struct Feed {
     app: App,
+    caller: Caller,
     workflow: WorkflowId,
     live: Receiver<Arc<EventView>>,
     last_id: i64,
@@ -144,6 +146,9 @@ impl Feed {
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.pending.pop_front() {
+                if !self.app.may_go_on(&self.caller, self.workflow).await {
+                    return None;
+                }
                 self.last_id = event.id;
                 return Some(message(&event));
             }
@@ -158,6 +163,9 @@ impl Feed {
             };
             match received {
                 Ok(event) if event.workflow_id == self.workflow && event.id > self.last_id => {
+                    if !self.app.may_go_on(&self.caller, self.workflow).await {
+                        return None;
+                    }
                     self.last_id = event.id;
                     return Some(message(&event));
                 }

@@ -37,8 +37,12 @@ pub async fn list_failure_handlers(
     Query(query): Query<ListFailureHandlers>,
 ) -> Answer<Page<FailureHandlerView>> {
     let paging = query.paging()?;
-    let filter =
-        FailureHandlerFilter { workflow_id: caller.narrow(query.workflow_id)?, name: query.name };
+    let within = app.within(&caller, query.workflow_id).await?;
+    let filter = FailureHandlerFilter {
+        workflow_id: within.workflow_id,
+        audience: within.audience,
+        name: query.name,
+    };
     Ok(Json(app.reader().list_failure_handlers(filter, paging).await?))
 }
 
@@ -73,8 +77,10 @@ pub async fn get_failure_handler(
 )]
 pub async fn create_failure_handler(
     State(app): State<App>,
+    caller: Caller,
     Body(request): Body<CreateFailureHandler>,
 ) -> Answer<FailureHandlerView> {
+    app.check(&caller, request.workflow_id).await?;
     let id = app.store().create_failure_handler(request).await?;
     Ok(Json(app.reader().get_failure_handler(id).await?))
 }

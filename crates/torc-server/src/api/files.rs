@@ -44,8 +44,10 @@ pub async fn list_files(
     Query(query): Query<ListFiles>,
 ) -> Answer<Page<FileView>> {
     let paging = query.paging()?;
+    let within = app.within(&caller, query.workflow_id).await?;
     let filter = FileFilter {
-        workflow_id: caller.narrow(query.workflow_id)?,
+        workflow_id: within.workflow_id,
+        audience: within.audience,
         name: query.name,
         path: query.path,
         search: query.search,

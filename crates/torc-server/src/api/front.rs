@@ -112,7 +112,7 @@ fn at_once(app: &App, head: &Parts) -> Option<Response> {
         return None;
     }
     guard::check_host(&app.inner.hosts, head).ok()?;
-    Caller::Known(app.inner.auth.known(&head.headers)?).check(id).ok()?;
+    app.check_now(&Caller::Known(app.inner.auth.known(&head.headers)?), id)?;
     let text = app.reader().remembered_status(id, now_ms(), app.store().progress(id)?)?;
     let mut answer = Response::new(Body::from(text));
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -85,14 +85,14 @@ async fn guarded(
 ) -> Result<Response, ApiError> {
     let (mut head, body) = request.into_parts();
     check_host(&app.inner.hosts, &head)?;
-    let caller = auth::identify(&app.inner.auth, rules, &head).await?;
+    let caller = auth::identify(app, rules, &head).await?;
+    let (actor, is_known) = (app.actor(&caller, &head), caller != auth::Caller::Stranger);
     head.extensions.insert(caller);
-    let actor = app.actor(caller, &head).await;
     limit_time(time_limit(&head), async {
         wait_until_open(app, &head).await?;
         let answer = next.run(Request::from_parts(head, body));
         let mut answer = audit::scope(actor, answer).await;
-        if matches!(caller, auth::Caller::Known(_)) {
+        if is_known {
             answer.extensions_mut().insert(auth::Authenticated);
         }
         Ok(answer)

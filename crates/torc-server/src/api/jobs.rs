@@ -69,8 +69,10 @@ pub async fn list_jobs(
     if query.after.is_some() && paging.sort_by.as_deref().is_some_and(|key| key != "id") {
         return Err(ApiError::bad_query("after", "`after` goes with the order of ids only"));
     }
+    let within = app.within(&caller, query.workflow_id).await?;
     let filter = JobFilter {
-        workflow_id: caller.narrow(query.workflow_id)?,
+        workflow_id: within.workflow_id,
+        audience: within.audience,
         status: statuses(&query.status)?,
         name: query.name,
         search: query.search,
@@ -237,11 +239,13 @@ pub async fn retry_job(
 )]
 pub async fn retry_jobs(
     State(app): State<App>,
+    caller: Caller,
     Body(request): Body<RetryJobs>,
 ) -> Answer<Page<JobView>> {
     let mut seen = HashSet::with_capacity(request.jobs.len());
     let ids: Vec<JobId> =
         request.jobs.iter().map(|one| one.job_id).filter(|id| seen.insert(*id)).collect();
+    app.check_jobs(&caller, ids.iter().copied()).await?;
     app.store().retry_jobs(request).await?;
     let mut items = Vec::with_capacity(ids.len());
     for id in ids {
@@ -261,8 +265,10 @@ pub async fn retry_jobs(
 )]
 pub async fn cancel_jobs(
     State(app): State<App>,
+    caller: Caller,
     Body(request): Body<CancelJobs>,
 ) -> Answer<CanceledJobs> {
+    app.check_jobs(&caller, request.job_ids.iter().copied()).await?;
     let job_ids = request.job_ids.clone();
     app.store().cancel_jobs(request).await?;
     Ok(Json(CanceledJobs { job_ids }))

@@ -7,6 +7,7 @@
 //! To add a noun: write its file with `#[utoipa::path]` handlers and add one line to `router.rs`. A
 //! route is closed to all but the owner unless its `security` says otherwise.
 
+mod access_groups;
 mod act;
 mod actions;
 mod allocations;
@@ -49,6 +50,7 @@ mod sessions;
 mod shown;
 mod tokens;
 mod user_data;
+mod walls;
 mod webhooks;
 mod why;
 mod workflows;
@@ -77,6 +79,7 @@ struct Inner {
     store: Store,
     reader: Reader,
     auth: Auth,
+    walls: walls::Walls,
     shown: shown::Shown,
     scrapes: metrics::Scrapes,
     socket: Option<std::path::PathBuf>,
@@ -100,11 +103,13 @@ impl App {
         let auth = Auth::new(token, store.database_id(), reader.clone());
         let (started_ms, is_open) = (crate::clock::now_ms(), watch::Sender::new(true));
         let (shown, scrapes, socket) = <(shown::Shown, metrics::Scrapes, _)>::default();
+        let walls = walls::Walls::default();
         Self {
             inner: Arc::new(Inner {
                 store,
                 reader,
                 auth,
+                walls,
                 shown,
                 scrapes,
                 socket,
@@ -162,6 +167,18 @@ impl App {
     fn reader(&self) -> &Reader {
         &self.inner.reader
     }
+}
+
+/// Runs in a task of its own. When a caller hangs up, its request is dropped where it waits: between
+/// the commit and the change in memory, a revoked right would stay good until the next start.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    let task = tokio::spawn(crate::audit::scope(crate::audit::current(), work));
+    task.await.map_err(|error| {
+        tracing::error!(%error, "a change of rights did not end");
+        ApiError::internal()
+    })?
 }
 
 /// What a handler gives back.

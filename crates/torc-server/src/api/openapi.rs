@@ -8,7 +8,6 @@ use axum::http::{Method, header};
 use axum::response::IntoResponse;
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
-use torc_model::api::Role;
 use utoipa::openapi::path::{HttpMethod, Operation};
 use utoipa::openapi::response::{Response, ResponseBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -33,8 +32,8 @@ pub enum Access {
         runner: bool,
         /// Tokens of attempts and actions.
         job: bool,
-        /// Tokens of people with at least this role; None: no person's.
-        person: Option<Role>,
+        /// What tokens of people need; None: no person's is good.
+        person: Option<roles::Rule>,
     },
 }
 
@@ -78,7 +77,7 @@ impl Rules {
         *rule.access.get_or_init(|| {
             // The document's own structs keep their content private; their JSON does not.
             let operation = (rule.operation)();
-            let person = operation.operation_id.as_deref().and_then(roles::least);
+            let person = operation.operation_id.as_deref().and_then(roles::rule);
             let security = serde_json::to_value(operation.security).unwrap_or_default();
             access_of(&security, person)
         })
@@ -99,7 +98,7 @@ fn method_of(method: &HttpMethod) -> Method {
 }
 
 /// `[]` or `[{}]`: open. A list of roles: those too. Everything else: the owner, and people.
-fn access_of(security: &serde_json::Value, person: Option<Role>) -> Access {
+fn access_of(security: &serde_json::Value, person: Option<roles::Rule>) -> Access {
     let Some(requirements) = security.as_array() else {
         return Access::Roles { runner: false, job: false, person };
     };

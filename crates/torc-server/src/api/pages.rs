@@ -168,7 +168,7 @@ pub async fn stream_pulse(
     let workflow = WorkflowId(id);
     caller.check(workflow)?;
     app.reader().get_workflow(workflow).await?;
-    let beat = Beat { app, workflow, seen: None, sent: None };
+    let beat = Beat { app, caller, workflow, seen: None, sent: None };
     let stream = unfold(beat, |mut beat| async move {
         let event = beat.next().await?;
         Some((Ok(event), beat))
@@ -178,6 +178,7 @@ pub async fn stream_pulse(
 
 struct Beat {
     app: App,
+    caller: Caller,
     workflow: WorkflowId,
     /// What the last frame told of.
     seen: Option<(Progress, u64)>,
@@ -196,6 +197,9 @@ impl Beat {
                 Some(sent) => sent.elapsed() >= LONGEST_PAUSE || progress != self.seen,
             };
             if is_due {
+                if !self.app.may_go_on(&self.caller, self.workflow).await {
+                    return None;
+                }
                 (self.seen, self.sent) = (progress, Some(Instant::now()));
                 let text = self.frame().await.ok()?;
                 // The pause counts from the beginning of a frame, and the next one waits for it.

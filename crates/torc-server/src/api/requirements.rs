@@ -38,8 +38,10 @@ pub async fn list_requirements(
     Query(query): Query<ListRequirements>,
 ) -> Answer<Page<RequirementsView>> {
     let paging = query.paging()?;
+    let within = app.within(&caller, query.workflow_id).await?;
     let filter = RequirementsFilter {
-        workflow_id: caller.narrow(query.workflow_id)?,
+        workflow_id: within.workflow_id,
+        audience: within.audience,
         name: query.name,
         job_id: query.job_id,
     };

@@ -1,10 +1,12 @@
 //! Reservations: pauses of claims, for work that must have a resource to itself.
 
 use super::Json;
+use super::auth::Caller;
 use super::error::ApiError;
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
 use super::{Answer, App};
+use crate::store::Refusal;
 use axum::extract::State;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -12,12 +14,52 @@ use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
+use torc_engine::Scope as ReservedScope;
 use torc_model::api::{
     CreateReservation, EventView, Page, ReleaseReservation, ReservationToken, ReservationView,
 };
 use torc_model::event::EventKind;
 use torc_model::status::ReservationStatus;
 use utoipa::IntoParams;
+
+/// The caller may see a reservation: of a workflow that they may see, or of what concerns all users.
+async fn check_seen(app: &App, caller: &Caller, view: &ReservationView) -> Result<(), ApiError> {
+    match ReservedScope::parse(&view.scope) {
+        Some(ReservedScope::Workflow(id)) => app
+            .check(caller, id)
+            .await
+            .map_err(|_| ApiError::from(Refusal::not_found("reservation", view.id))),
+        Some(ReservedScope::All | ReservedScope::Limit(_)) | None => Ok(()),
+    }
+}
+
+/// The caller may change what is reserved in this scope.
+async fn check_scope(app: &App, caller: &Caller, scope: &str) -> Result<(), ApiError> {
+    if caller.walled().is_none() {
+        return Ok(());
+    }
+    match ReservedScope::parse(scope) {
+        Some(ReservedScope::Workflow(id)) => app.check(caller, id).await,
+        Some(ReservedScope::All | ReservedScope::Limit(_)) => {
+            let message = format!("only admins reserve `{scope}`: it concerns all users");
+            Err(ApiError::forbidden(message)
+                .field("scope")
+                .hint("`workflow:ID` reserves a workflow of your own"))
+        }
+        // The store says what a scope is.
+        None => Ok(()),
+    }
+}
+
+/// The caller may change this reservation.
+async fn check_changed(app: &App, caller: &Caller, id: i64) -> Result<(), ApiError> {
+    if caller.walled().is_none() {
+        return Ok(());
+    }
+    let view = app.store().reservation(id).await?;
+    check_seen(app, caller, &view).await?;
+    check_scope(app, caller, &view.scope).await
+}
 
 /// Lists the newest reservations.
 #[utoipa::path(
@@ -27,8 +69,17 @@ use utoipa::IntoParams;
     tag = "reservations",
     responses((status = 200, description = "The newest reservations.", body = Page<ReservationView>), Refusals)
 )]
-pub async fn list_reservations(State(app): State<App>) -> Answer<Page<ReservationView>> {
-    Ok(Json(Page::whole(app.store().reservations().await?)))
+pub async fn list_reservations(
+    State(app): State<App>,
+    caller: Caller,
+) -> Answer<Page<ReservationView>> {
+    let mut seen = Vec::new();
+    for view in app.store().reservations().await? {
+        if check_seen(&app, &caller, &view).await.is_ok() {
+            seen.push(view);
+        }
+    }
+    Ok(Json(Page::whole(seen)))
 }
 
 /// Pauses claims in a scope. At most one reservation is active in a scope.
@@ -42,8 +93,10 @@ pub async fn list_reservations(State(app): State<App>) -> Answer<Page<Reservatio
 )]
 pub async fn create_reservation(
     State(app): State<App>,
+    caller: Caller,
     Body(request): Body<CreateReservation>,
 ) -> Answer<ReservationView> {
+    check_scope(&app, &caller, &request.scope).await?;
     Ok(Json(app.store().create_reservation(request).await?))
 }
 
@@ -72,6 +125,7 @@ const LONGEST_WAIT_SECONDS: i64 = 50;
 )]
 pub async fn get_reservation(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<i64>,
     Query(query): Query<GetReservation>,
 ) -> Answer<ReservationView> {
@@ -87,6 +141,7 @@ pub async fn get_reservation(
     let mut events = app.store().subscribe();
     loop {
         let view = app.store().reservation(id).await?;
+        check_seen(&app, &caller, &view).await?;
         let has_room = query
             .until_running
             .is_none_or(|most| view.still_running.is_none_or(|running| running <= most));
@@ -129,9 +184,11 @@ async fn next_end(events: &mut Receiver<Arc<EventView>>, until: Instant, app: &A
 )]
 pub async fn renew_reservation(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<i64>,
     Body(token): Body<ReservationToken>,
 ) -> Answer<ReservationView> {
+    check_changed(&app, &caller, id).await?;
     Ok(Json(app.store().renew_reservation(id, token).await?))
 }
 
@@ -147,8 +204,10 @@ pub async fn renew_reservation(
 )]
 pub async fn release_reservation(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<i64>,
     Body(request): Body<ReleaseReservation>,
 ) -> Answer<ReservationView> {
+    check_changed(&app, &caller, id).await?;
     Ok(Json(app.store().release_reservation(id, request).await?))
 }

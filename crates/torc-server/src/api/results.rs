@@ -55,8 +55,10 @@ pub async fn list_results(
         query::word("status", text, AttemptState::parse, AttemptState::ALL, AttemptState::as_str)
     };
     let cause = |text: &String| query::word("cause", text, Cause::parse, Cause::ALL, Cause::as_str);
+    let within = app.within(&caller, query.workflow_id).await?;
     let filter = AttemptFilter {
-        workflow_id: caller.narrow(query.workflow_id)?,
+        workflow_id: within.workflow_id,
+        audience: within.audience,
         job_id: query.job_id,
         run_id: query.run_id,
         state: query.status.as_ref().map(state).transpose()?,

@@ -6,10 +6,10 @@
 
 use super::openapi::Rules;
 use super::{
-    App, act, actions, allocations, attempts, classifications, crash_recovery, events,
-    failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits, log_search,
-    logs, metrics, openapi, pages, remedies, requirements, reservations, results, runners,
-    schedulers, server, sessions, tokens, user_data, webhooks, why, workflows,
+    App, access_groups, act, actions, allocations, attempts, classifications, crash_recovery,
+    events, failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits,
+    log_search, logs, metrics, openapi, pages, remedies, requirements, reservations, results,
+    runners, schedulers, server, sessions, tokens, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -92,6 +92,13 @@ pub(super) fn table() -> Vec<Route> {
         route!(tokens::rotate_token),
         route!(tokens::revoke_token),
         route!(tokens::list_audit),
+        route!(access_groups::list_access_groups, access_groups::create_access_group),
+        route!(access_groups::get_access_group, access_groups::delete_access_group),
+        route!(access_groups::list_members, access_groups::add_member),
+        route!(access_groups::remove_member),
+        route!(access_groups::list_user_groups),
+        route!(access_groups::list_workflow_groups),
+        route!(access_groups::share_workflow, access_groups::unshare_workflow),
         route!(server::get_usage),
         route!(server::vacuum),
         route!(workflows::list_workflows, workflows::create_workflow),

@@ -44,8 +44,10 @@ pub async fn list_runners(
     Query(query): Query<ListRunners>,
 ) -> Answer<Page<RunnerView>> {
     let paging = query.paging()?;
+    let within = app.within(&caller, query.workflow_id).await?;
     let filter = RunnerFilter {
-        workflow_id: caller.narrow(query.workflow_id)?,
+        workflow_id: within.workflow_id,
+        audience: within.audience,
         hostname: query.hostname,
         is_active: query.is_active,
     };
@@ -87,7 +89,7 @@ pub async fn register_runner(
     caller: Caller,
     Body(request): Body<RegisterRunner>,
 ) -> Answer<RunnerRegistered> {
-    caller.check(request.workflow_id)?;
+    app.check(&caller, request.workflow_id).await?;
     let mut registered = app.store().register_runner(request).await?;
     registered.job_key = app.inner.auth.key().of_runner(registered.id);
     Ok(Json(registered))
@@ -110,7 +112,7 @@ pub async fn goodbye(
     Path(id): Path<i64>,
     Body(request): Body<Goodbye>,
 ) -> Answer<GoodbyeAnswer> {
-    app.check_runner(caller, RunnerId(id)).await?;
+    app.check_runner(&caller, RunnerId(id)).await?;
     Ok(Json(app.store().goodbye(RunnerId(id), request).await?))
 }
 
@@ -132,7 +134,7 @@ pub async fn claim(
     Body(request): Body<ClaimRequest>,
 ) -> Answer<ClaimResponse> {
     caller.check(WorkflowId(id))?;
-    app.check_runner(caller, request.runner_id).await?;
+    app.check_runner(&caller, request.runner_id).await?;
     tokio::select! {
         answer = app.store().claim(WorkflowId(id), request) => Ok(Json(answer?)),
         // A repeat with the same key gets what this one may just have been given.

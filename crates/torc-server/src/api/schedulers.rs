@@ -36,8 +36,12 @@ pub async fn list_schedulers(
     Query(query): Query<ListSchedulers>,
 ) -> Answer<Page<SlurmSchedulerView>> {
     let paging = query.paging()?;
-    let filter =
-        SchedulerFilter { workflow_id: caller.narrow(query.workflow_id)?, name: query.name };
+    let within = app.within(&caller, query.workflow_id).await?;
+    let filter = SchedulerFilter {
+        workflow_id: within.workflow_id,
+        audience: within.audience,
+        name: query.name,
+    };
     Ok(Json(app.reader().list_schedulers(filter, paging).await?))
 }
 

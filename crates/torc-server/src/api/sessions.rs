@@ -34,25 +34,33 @@ const REMEMBERED_SECONDS: i64 = 7 * 24 * 3600;
 pub struct Sessions {
     codes: Mutex<Vec<(Hash, Code)>>,
     /// By the hash of their token; read from the database at the first question.
-    live: RwLock<Option<HashMap<String, UiSessionView>>>,
+    live: RwLock<Option<HashMap<String, Session>>>,
 }
+
+/// A session, and the person's token that it was made with; None: the owner's.
+type Session = (UiSessionView, Option<i64>);
 
 #[derive(Clone)]
 struct Code {
     expires_ms: i64,
     scope: PageScope,
     label: Option<String>,
+    made_with: Option<i64>,
 }
 
 impl Sessions {
-    /// What the session with this token may do.
-    pub async fn scope(&self, reader: &Reader, hash: &Hash) -> Result<Option<PageScope>, ApiError> {
-        Ok(self.find(reader, hash).await?.map(|session| session.scope))
+    /// What the session with this token may do, and with which person's token it was made.
+    pub async fn scope(
+        &self,
+        reader: &Reader,
+        hash: &Hash,
+    ) -> Result<Option<(PageScope, Option<i64>)>, ApiError> {
+        Ok(self.find(reader, hash).await?.map(|(session, made_with)| (session.scope, made_with)))
     }
 
-    async fn find(&self, reader: &Reader, hash: &Hash) -> Result<Option<UiSessionView>, ApiError> {
+    async fn find(&self, reader: &Reader, hash: &Hash) -> Result<Option<Session>, ApiError> {
         let now = now_ms();
-        let is_good = |session: &&UiSessionView| session.expires_ms > now;
+        let is_good = |session: &&Session| session.0.expires_ms > now;
         if let Some(live) = &*self.live.read().await {
             return Ok(live.get(&secret::hex(hash)).filter(is_good).cloned());
         }
@@ -95,11 +103,17 @@ fn no_randomness(error: getrandom::Error) -> ApiError {
 )]
 pub async fn create_code(
     State(app): State<App>,
+    caller: Caller,
     Body(request): Body<CreateUiCode>,
 ) -> Answer<UiCode> {
     let code = secret::new_token().map_err(no_randomness)?;
     let expires_ms = now_ms() + CODE_MS;
-    let waiting = Code { expires_ms, scope: request.scope, label: request.label };
+    let waiting = Code {
+        expires_ms,
+        scope: request.scope,
+        label: request.label,
+        made_with: caller.person().map(|person| person.token),
+    };
     app.inner.auth.sessions.add_code(secret::hash(&code), waiting);
     let socket = app.inner.socket.as_ref().map(|path| path.display().to_string());
     Ok(Json(UiCode { code, expires_ms, socket }))
@@ -131,10 +145,17 @@ pub async fn create_session(
     let token = secret::new_token().map_err(no_randomness)?;
     let hash = secret::hash(&token);
     let seconds = if request.remember { REMEMBERED_SECONDS } else { SESSION_SECONDS };
-    let session = app.store().create_page_session(hash, code.scope, code.label, seconds).await?;
+    let Code { scope, label, made_with, .. } = code;
+    if let Some(token) = made_with
+        && !app.inner.auth.tokens.is_good(token).await
+    {
+        let message = "the token that this link was made with has ended";
+        return Err(ApiError::unauthorized(message));
+    }
+    let session = app.store().create_page_session(hash, scope, label, seconds, made_with).await?;
     let mut live = sessions.live.write().await;
     if let Some(live) = &mut *live {
-        live.insert(secret::hex(&hash), session.clone());
+        live.insert(secret::hex(&hash), (session.clone(), made_with));
     }
     Ok(Json(UiSessionCreated { token, session }))
 }
@@ -149,7 +170,7 @@ pub async fn create_session(
 )]
 pub async fn list_sessions(State(app): State<App>) -> Answer<Page<UiSessionView>> {
     let all = app.reader().page_sessions(now_ms()).await?;
-    Ok(Json(Page::whole(all.into_iter().map(|(_, session)| session).collect())))
+    Ok(Json(Page::whole(all.into_iter().map(|(_, (session, _))| session).collect())))
 }
 
 /// Ends a session of the page.
@@ -168,7 +189,7 @@ pub async fn delete_session(
     app.store().delete_page_session(id).await?;
     let mut live = app.inner.auth.sessions.live.write().await;
     if let Some(live) = &mut *live {
-        live.retain(|_, session| session.id != id);
+        live.retain(|_, (session, _)| session.id != id);
     }
     Ok(Json(serde_json::json!({})))
 }
@@ -179,11 +200,17 @@ async fn current(
     headers: &HeaderMap,
 ) -> Result<UiSessionView, ApiError> {
     let none = || ApiError::not_found("this token is not a session of the page");
-    let Caller::Known(super::auth::Scope::Page(_)) = caller else {
+    let Caller::Known(super::auth::Scope::Page(..)) = caller else {
         return Err(none());
     };
     let hash = super::auth::token_hash(headers).ok_or_else(none)?;
-    app.inner.auth.sessions.find(app.reader(), &hash).await?.ok_or_else(none)
+    app.inner
+        .auth
+        .sessions
+        .find(app.reader(), &hash)
+        .await?
+        .map(|(session, _)| session)
+        .ok_or_else(none)
 }
 
 /// The session that asks.

@@ -6,8 +6,7 @@ use super::Json;
 use super::error::{ApiError, check_paging};
 use super::extract::{Body, Path, Query};
 use super::openapi::Refusals;
-use super::{Answer, App};
-use crate::audit;
+use super::{Answer, App, to_the_end};
 use crate::clock::now_ms;
 use crate::secret::{self, Hash};
 use crate::store::read::Reader;
@@ -18,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::RwLock;
 use torc_model::api::{AuditView, CreateToken, Page, Role, TokenCreated, TokenView};
+use torc_model::ids::WorkflowId;
 use utoipa::IntoParams;
 
 /// The tokens by the hash of their secret; read from the database at the first question.
@@ -30,24 +30,55 @@ pub struct Tokens {
 #[derive(Debug)]
 struct Known {
     view: TokenView,
+    user: Arc<str>,
     /// When it was last used; 0: not since the start.
     used_ms: AtomicI64,
     /// What the database knows of that.
     noted_ms: AtomicI64,
 }
 
-/// Whose token a request has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Whose token a request has. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Person {
     /// The token's id.
     pub token: i64,
+    /// The user.
+    pub user: Arc<str>,
     /// What it is good for.
     pub role: Role,
+    /// Where.
+    pub scope: TokenScope,
+}
+
+/// In which workflows a token is good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TokenScope {
+    /// In all that its user may see.
+    User,
+    /// In this one, whoever it belongs to.
+    Workflow(WorkflowId),
+    /// In those of this group, whoever they belong to.
+    Group(i64),
 }
 
 impl Known {
     fn new(view: TokenView) -> Arc<Self> {
-        Arc::new(Self { view, used_ms: AtomicI64::new(0), noted_ms: AtomicI64::new(0) })
+        let user = view.user.as_str().into();
+        Arc::new(Self { view, user, used_ms: AtomicI64::new(0), noted_ms: AtomicI64::new(0) })
+    }
+
+    fn is_good(&self, now: i64) -> bool {
+        self.view.expires_ms.is_none_or(|expires| expires > now)
+    }
+
+    fn person(&self, now: i64) -> Option<Person> {
+        let TokenView { id, role, workflow_id, access_group_id, .. } = self.view;
+        let scope = match (workflow_id, access_group_id) {
+            (Some(workflow), _) => TokenScope::Workflow(workflow),
+            (None, Some(group)) => TokenScope::Group(group),
+            (None, None) => TokenScope::User,
+        };
+        self.is_good(now).then(|| Person { token: id, user: self.user.clone(), role, scope })
     }
 
     fn view(&self) -> TokenView {
@@ -62,13 +93,21 @@ impl Tokens {
         if let Some(live) = &*self.live.read().await {
             return Ok(found(live, hash));
         }
+        self.load(reader).await?;
+        Ok(self.live.read().await.as_ref().and_then(|live| found(live, hash)))
+    }
+
+    async fn load(&self, reader: &Reader) -> Result<(), ApiError> {
+        if self.live.read().await.is_some() {
+            return Ok(());
+        }
         // The lock is held while the rows are read: a token that is made meanwhile comes after.
         let mut live = self.live.write().await;
         if live.is_none() {
             let rows = reader.tokens().await?.into_iter();
             *live = Some(rows.map(|(hash, view)| (hash, Known::new(view))).collect());
         }
-        Ok(live.as_ref().and_then(|live| found(live, hash)))
+        Ok(())
     }
 
     /// The same without waiting, if the tokens are in memory.
@@ -76,11 +115,25 @@ impl Tokens {
         found(self.live.try_read().ok()?.as_ref()?, hash)
     }
 
-    /// The user of a token.
-    pub async fn user(&self, id: i64) -> Option<String> {
+    /// Whose token this is, while it is good.
+    pub async fn by_id(&self, reader: &Reader, id: i64) -> Result<Option<Person>, ApiError> {
+        self.load(reader).await?;
         let live = self.live.read().await;
-        let known = live.as_ref()?.values().find(|known| known.view.id == id)?;
-        Some(known.view.user.clone())
+        let mut all = live.iter().flat_map(HashMap::values);
+        Ok(all.find(|known| known.view.id == id).and_then(|known| known.person(now_ms())))
+    }
+
+    /// Whether a token that was found before is still good.
+    pub async fn is_good(&self, id: i64) -> bool {
+        let live = self.live.read().await;
+        let now = now_ms();
+        let mut all = live.iter().flat_map(HashMap::values);
+        all.any(|known| known.view.id == id && known.is_good(now))
+    }
+
+    /// A group is gone, and with it the tokens that were good for it only.
+    pub async fn reload(&self) {
+        *self.live.write().await = None;
     }
 
     /// Tokens that were used since this was last asked, and when.
@@ -114,11 +167,9 @@ fn found(live: &HashMap<String, Arc<Known>>, hash: &Hash) -> Option<Person> {
     }
     let known = live.get(&secret::hex(hash))?;
     let now = now_ms();
-    if known.view.expires_ms.is_some_and(|expires| expires <= now) {
-        return None;
-    }
+    let person = known.person(now)?;
     known.used_ms.store(now, Ordering::Relaxed);
-    Some(Person { token: known.view.id, role: known.view.role })
+    Some(person)
 }
 
 fn new_secret() -> Result<(String, Hash), ApiError> {
@@ -128,18 +179,6 @@ fn new_secret() -> Result<(String, Hash), ApiError> {
     })?;
     let hash = secret::hash(&token);
     Ok((token, hash))
-}
-
-/// Runs in a task of its own. When a caller hangs up, its request is dropped where it waits: between
-/// the commit and the change in memory, a revoked token would stay good until the next start.
-async fn to_the_end<T: Send + 'static>(
-    work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
-) -> Result<T, ApiError> {
-    let task = tokio::spawn(audit::scope(audit::current(), work));
-    task.await.map_err(|error| {
-        tracing::error!(%error, "a change of a token did not end");
-        ApiError::internal()
-    })?
 }
 
 /// Makes a token. Its secret is in this answer and nowhere else.

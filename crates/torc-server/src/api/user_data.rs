@@ -43,8 +43,10 @@ pub async fn list_user_data(
     Query(query): Query<ListUserData>,
 ) -> Answer<Page<UserDataView>> {
     let paging = query.paging()?;
+    let within = app.within(&caller, query.workflow_id).await?;
     let filter = UserDataFilter {
-        workflow_id: caller.narrow(query.workflow_id)?,
+        workflow_id: within.workflow_id,
+        audience: within.audience,
         name: query.name,
         is_ephemeral: query.is_ephemeral,
         producer_job_id: query.producer_job_id,

@@ -6,10 +6,11 @@ use super::error::ApiError;
 use super::extract::{Body, LARGE, OptionalBody, Path, Query};
 use super::openapi::Refusals;
 use super::query::list_query;
+use super::tokens::TokenScope;
 use super::{Answer, App};
 use crate::clock::now_ms;
-use crate::store::Creation;
 use crate::store::read::WorkflowFilter;
+use crate::store::{Creation, Maker};
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use torc_model::api::{
     ApplyOptions, ApplyRequest, ApplyView, CreateWorkflow, ErrorCode, IsCompleteView, Page,
     PruneRequest, PruneView, ReinitializeRequest, RemovedFiles, ResetRequest, ResetView,
-    RevisionView, StatusView, UpdateWorkflow, WorkflowCreated, WorkflowView,
+    RevisionView, Role, StatusView, UpdateWorkflow, WorkflowCreated, WorkflowView,
 };
 use torc_model::ids::{JobId, WorkflowId};
 use utoipa::IntoParams;
@@ -59,8 +60,10 @@ pub async fn list_workflows(
 ) -> Answer<Page<WorkflowView>> {
     let paging = query.paging()?;
     let hidden = !query.include_archived.unwrap_or_default();
+    let within = app.within(&caller, None).await?;
     let filter = WorkflowFilter {
-        id: caller.narrow(None)?,
+        id: within.workflow_id,
+        audience: within.audience,
         name: query.name,
         user: query.user,
         project: query.project,
@@ -93,10 +96,21 @@ pub async fn create_workflow(
     caller: Caller,
     Body(mut request): Body<Creation, LARGE>,
 ) -> Answer<WorkflowCreated> {
-    if let Some(user) = app.owner_by(caller).await {
-        request.user = Some(user);
-    }
+    request.maker = maker(&caller)?;
     Ok(Json(app.store().create_workflow(request).await?))
+}
+
+/// The person who makes a workflow; None: as the request says.
+fn maker(caller: &Caller) -> Result<Option<Maker>, ApiError> {
+    let Some(person) = caller.person() else { return Ok(None) };
+    let group = match person.scope {
+        TokenScope::User => None,
+        TokenScope::Group(id) => Some(id),
+        TokenScope::Workflow(id) => {
+            return Err(ApiError::forbidden(format!("this token is good for workflow {id} only")));
+        }
+    };
+    Ok(Some(Maker { user: person.user.to_string(), is_admin: person.role == Role::Admin, group }))
 }
 
 /// One workflow.
@@ -134,12 +148,22 @@ pub async fn update_workflow(
     Path(id): Path<i64>,
     Body(request): Body<UpdateWorkflow>,
 ) -> Answer<WorkflowView> {
-    let owner = app.owner_by(caller).await;
-    if owner.is_some() && request.user.is_some() && request.user != owner {
+    let id = WorkflowId(id);
+    if request.user.is_none() {
+        app.store().update_workflow(id, request).await?;
+    } else if caller.walled().is_some_and(|person| request.user.as_deref() != Some(&*person.user)) {
         return Err(ApiError::forbidden("only admins give a workflow another owner").field("user"));
+    } else {
+        let owner = app.reader().get_workflow(id).await?.user;
+        if caller.walled().is_some_and(|person| *person.user != *owner) {
+            return Err(
+                ApiError::forbidden("only admins give a workflow another owner").field("user")
+            );
+        }
+        let of = app.clone();
+        app.change_walls(async move { Ok(of.store().update_workflow(id, request).await?) }).await?;
     }
-    app.store().update_workflow(WorkflowId(id), request).await?;
-    Ok(Json(app.reader().get_workflow(WorkflowId(id)).await?))
+    Ok(Json(app.reader().get_workflow(id).await?))
 }
 
 /// How to delete a workflow.
@@ -419,7 +443,7 @@ async fn name_of(app: &App, workflow: WorkflowId, job: JobId) -> Result<String, 
     if view.workflow_id == workflow {
         return Ok(view.name);
     }
-    let message = format!("job {job} belongs to workflow {}", view.workflow_id);
+    let message = format!("job {job} does not belong to workflow {workflow}");
     Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::WrongWorkflow, message)
         .field("job_id"))
 }

@@ -1,5 +1,6 @@
 //! Creating a workflow: one plan, one transaction, all or nothing.
 
+use super::access_groups;
 use super::facts::{self, FileFact};
 use super::history::History;
 use super::job_rows::{JobInserter, NewRow, engine_job};
@@ -40,12 +41,26 @@ pub struct Creation {
     /// The file that the spec was read from.
     #[serde(default)]
     pub spec_path: Option<String>,
+    /// The person who asks for it; None: the server's owner, who says whose it is.
+    #[serde(skip)]
+    pub maker: Option<Maker>,
+}
+
+/// A person who makes a workflow: it is theirs, whatever the spec or the request says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Maker {
+    /// Who.
+    pub user: String,
+    /// May share it with every group.
+    pub is_admin: bool,
+    /// The one group that their token is good for.
+    pub group: Option<i64>,
 }
 
 impl From<CreateWorkflow> for Creation {
     fn from(request: CreateWorkflow) -> Self {
         let CreateWorkflow { spec, user, initialize, force, key, directory, spec_path } = request;
-        Self { spec: spec.into(), user, initialize, force, key, directory, spec_path }
+        Self { spec: spec.into(), user, initialize, force, key, directory, spec_path, maker: None }
     }
 }
 
@@ -58,14 +73,18 @@ pub fn create(
     seen: &[FileFact],
     warnings: Vec<String>,
 ) -> Result<WorkflowCreated, Failed> {
-    if let Some(known) = find_by_key(tx.db, request.key.as_deref())? {
+    let key = own_key(request);
+    if let Some(known) = find_by_key(tx.db, key.as_deref())? {
         return Ok(WorkflowCreated { warnings, ..known });
     }
     if request.initialize && !request.force {
         let own = |_: &Tx<'_>| Ok(shared_outputs::of_plan(&plan, request.directory.as_deref()));
-        shared_outputs::refuse(tx, None, own)?;
+        shared_outputs::refuse(tx, None, owner(request, &plan), own)?;
     }
-    let id = insert_workflow(tx, request, &plan)?;
+    let id = insert_workflow(tx, request, key.as_deref(), &plan)?;
+    let maker = request.maker.as_ref();
+    let mut warnings = warnings;
+    warnings.extend(access_groups::share_new(tx, id, &plan.access_groups, maker)?);
     super::families::insert(tx.db, id, &plan.families)?;
     let named = Named {
         requirements: insert_requirements(tx.db, id, &plan)?,
@@ -160,10 +179,25 @@ fn find_by_key(db: &Connection, key: Option<&str>) -> rusqlite::Result<Option<Wo
 }
 
 fn owner<'a>(request: &'a Creation, plan: &'a Plan) -> &'a str {
-    request.user.as_deref().or(plan.user.as_deref()).unwrap_or("unknown")
+    let said = || request.user.as_deref().or(plan.user.as_deref()).unwrap_or("unknown");
+    request.maker.as_ref().map_or_else(said, |maker| &maker.user)
 }
 
-fn insert_workflow(tx: &Tx<'_>, request: &Creation, plan: &Plan) -> rusqlite::Result<WorkflowId> {
+/// Two users may choose the same key: it is good for their own workflows only.
+fn own_key(request: &Creation) -> Option<String> {
+    let key = request.key.as_ref()?;
+    Some(match &request.maker {
+        Some(maker) => format!("{}/{key}", maker.user),
+        None => key.clone(),
+    })
+}
+
+fn insert_workflow(
+    tx: &Tx<'_>,
+    request: &Creation,
+    key: Option<&str>,
+    plan: &Plan,
+) -> rusqlite::Result<WorkflowId> {
     let user = owner(request, plan);
     tx.db
         .prepare_cached(
@@ -180,7 +214,7 @@ fn insert_workflow(tx: &Tx<'_>, request: &Creation, plan: &Plan) -> rusqlite::Re
             json(Some(&plan.settings))?,
             "",
             tx.now,
-            request.key,
+            key,
             plan.jobs.len() as i64,
             request.spec_path,
         ])?;

@@ -18,7 +18,7 @@ pub struct History {
 }
 
 impl History {
-    /// From the newest earlier workflow with the same name and directory that has run. One read of
+    /// From the newest earlier workflow of the same user with the same name and directory that has run. One read of
     /// its jobs' rows; nothing where there is none.
     pub fn read(
         db: &Connection,
@@ -29,6 +29,7 @@ impl History {
         let earlier: Option<i64> = db
             .prepare_cached(
                 "SELECT w.id FROM (SELECT id FROM workflow WHERE name = ?1 AND directory IS ?2 AND id < ?3
+                 AND user = (SELECT own.user FROM workflow own WHERE own.id = ?3)
                  ORDER BY id DESC LIMIT ?4) w
                  WHERE EXISTS (SELECT 1 FROM job j WHERE j.workflow_id = w.id AND j.estimate_ms IS NOT NULL)
                  ORDER BY w.id DESC LIMIT 1",

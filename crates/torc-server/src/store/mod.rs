@@ -1,5 +1,6 @@
 //! The store: all state, behind one writer and a few readers. No SQL outside this folder.
 
+mod access_groups;
 mod act;
 mod allocations;
 mod auto;
@@ -50,7 +51,7 @@ pub use knowledge::unknown as unknown_failure;
 mod tests;
 
 pub use crash_recovery::Trigger;
-pub use create::Creation;
+pub use create::{Creation, Maker};
 pub use families::FamilyCounts;
 pub use forecast::of_plan as forecast_plan;
 pub(crate) use id_marks::KEY as ID_MARKS;

@@ -14,6 +14,7 @@ impl Store {
         scope: PageScope,
         label: Option<String>,
         seconds: i64,
+        made_with: Option<i64>,
     ) -> Result<UiSessionView, Refusal> {
         self.writer
             .call(move |tx| {
@@ -24,10 +25,10 @@ impl Store {
                 let id = tx
                     .db
                     .prepare_cached(
-                        "INSERT INTO ui_session (hash, scope, label, created_ms, expires_ms)
-                         VALUES (?1, ?2, ?3, ?4, ?5)",
+                        "INSERT INTO ui_session (hash, scope, label, created_ms, expires_ms, token_id)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                     )?
-                    .insert(params![hex(&hash), scope.as_str(), label, created_ms, expires_ms])?;
+                    .insert(params![hex(&hash), scope.as_str(), label, created_ms, expires_ms, made_with])?;
                 Ok(UiSessionView { id, scope, label, created_ms, expires_ms })
             })
             .await

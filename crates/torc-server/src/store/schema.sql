@@ -35,6 +35,30 @@ CREATE TABLE workflow (
     typical_ms INTEGER
 ) STRICT;
 CREATE INDEX workflow_by_name ON workflow (name);
+CREATE INDEX workflow_by_user ON workflow (user);
+
+-- Groups of users who share workflows.
+CREATE TABLE access_group (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    description TEXT,
+    created_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE access_group_member (
+    group_id INTEGER NOT NULL REFERENCES access_group(id) ON DELETE CASCADE,
+    user TEXT NOT NULL,
+    role TEXT NOT NULL CHECK (role IN ('member', 'admin')),
+    PRIMARY KEY (group_id, user)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX access_group_member_by_user ON access_group_member (user);
+
+CREATE TABLE workflow_access_group (
+    workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
+    group_id INTEGER NOT NULL REFERENCES access_group(id) ON DELETE CASCADE,
+    PRIMARY KEY (workflow_id, group_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX workflow_access_group_by_group ON workflow_access_group (group_id);
 -- Those at work. Columns behind a long spec are read through all of it; an index has them at hand.
 CREATE INDEX workflow_active ON workflow (id) WHERE run_id > 0 AND is_complete = 0 AND is_archived = 0;
 
@@ -354,7 +378,9 @@ CREATE TABLE ui_session (
     scope TEXT NOT NULL CHECK (scope IN ('read', 'act')),
     label TEXT,
     created_ms INTEGER NOT NULL,
-    expires_ms INTEGER NOT NULL
+    expires_ms INTEGER NOT NULL,
+    -- The person's token it was made with, whose walls are its own; NULL: the owner's.
+    token_id INTEGER REFERENCES token(id) ON DELETE CASCADE
 ) STRICT;
 
 -- Tokens of people. Only hashes of their secrets are kept.
@@ -366,7 +392,12 @@ CREATE TABLE token (
     hash TEXT NOT NULL UNIQUE,
     created_ms INTEGER NOT NULL,
     expires_ms INTEGER,
-    last_used_ms INTEGER
+    last_used_ms INTEGER,
+    -- Good for this workflow only, or for those of this group; NULL: for all that its user may see.
+    workflow_id INTEGER REFERENCES workflow(id) ON DELETE CASCADE,
+    access_group_id INTEGER REFERENCES access_group(id) ON DELETE CASCADE,
+    CHECK (workflow_id IS NULL OR access_group_id IS NULL),
+    CHECK (role <> 'admin' OR (workflow_id IS NULL AND access_group_id IS NULL))
 ) STRICT;
 
 -- Who changed what: one row per request of a person, in the transaction of the change.

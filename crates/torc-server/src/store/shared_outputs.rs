@@ -2,6 +2,7 @@
 
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
+use rusqlite::OptionalExtension as _;
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Component, Path, PathBuf};
 use torc_model::api::ErrorCode;
@@ -72,6 +73,7 @@ fn running(tx: &mut Tx<'_>, id: Option<WorkflowId>) -> Result<Vec<WorkflowId>, F
 pub fn refuse(
     tx: &mut Tx<'_>,
     id: Option<WorkflowId>,
+    user: &str,
     own: impl FnOnce(&Tx<'_>) -> Result<HashSet<PathBuf>, Failed>,
 ) -> Result<(), Failed> {
     let others = running(tx, id)?;
@@ -87,14 +89,22 @@ pub fn refuse(
         let mut shared: Vec<&PathBuf> = own.intersection(&theirs).collect();
         shared.sort();
         let Some(first) = shared.first() else { continue };
-        let name: String = tx
+        let (name, whose): (String, String) = tx
             .db
-            .prepare_cached("SELECT name FROM workflow WHERE id = ?1")?
-            .query_row([other.0], |row| row.get(0))?;
+            .prepare_cached("SELECT name, user FROM workflow WHERE id = ?1")?
+            .query_row([other.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let more = match shared.len() {
             1 => String::new(),
             count => format!(" (and {} more of the same files)", count - 1),
         };
+        if whose != user {
+            let message = format!(
+                "a workflow of another user is running and writes `{}` too{more}",
+                first.display()
+            );
+            let hint = "write elsewhere, wait, or begin all the same with `--force`";
+            return Err(Refusal::conflict(ErrorCode::OutputsShared, message).hint(hint).into());
+        }
         let message = format!(
             "workflow {other} `{name}` is running and writes `{}` too{more}",
             first.display()
@@ -109,7 +119,12 @@ pub fn refuse(
 
 /// The same for a stored workflow.
 pub fn refuse_stored(tx: &mut Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
-    refuse(tx, Some(id), |tx| of_workflow(tx, id))
+    let user: Option<String> = tx
+        .db
+        .prepare_cached("SELECT user FROM workflow WHERE id = ?1")?
+        .query_row([id.0], |row| row.get(0))
+        .optional()?;
+    refuse(tx, Some(id), &user.unwrap_or_default(), |tx| of_workflow(tx, id))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use crate::secret::{Hash, hex};
 use rusqlite::{OptionalExtension as _, params};
-use torc_model::api::{CreateToken, TokenView};
+use torc_model::api::{CreateToken, Role, TokenView};
 
 /// A name or a user of more characters is a mistake.
 const LONGEST: usize = 200;
@@ -75,14 +75,58 @@ fn create(tx: &Tx<'_>, new: &CreateToken, hash: &Hash) -> Result<TokenView, Fail
         let message = format!("`expires_seconds` is {seconds}; it begins with 1");
         return Err(Refusal::invalid("expires_seconds", message).into());
     }
+    check_scope(tx, new)?;
     let expires = new.expires_seconds.map(|s| tx.now.saturating_add(s.saturating_mul(1000)));
     let id = tx
         .db
         .prepare_cached(
-            "INSERT INTO token (user, role, name, hash, created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO token (user, role, name, hash, created_ms, expires_ms, workflow_id, access_group_id)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
-        .insert(params![new.user, new.role.as_str(), new.name, hex(hash), tx.now, expires])?;
+        .insert(params![
+            new.user,
+            new.role.as_str(),
+            new.name,
+            hex(hash),
+            tx.now,
+            expires,
+            new.workflow_id.map(|id| id.0),
+            new.access_group_id
+        ])?;
     get(tx, id)
+}
+
+/// What a token is limited to is there, and admins have no limits.
+fn check_scope(tx: &Tx<'_>, new: &CreateToken) -> Result<(), Failed> {
+    let CreateToken { workflow_id, access_group_id, role, .. } = new;
+    let (field, what, id, sql) = match (workflow_id, access_group_id) {
+        (None, None) => return Ok(()),
+        (Some(_), Some(_)) => {
+            let message = "a token is good for one workflow or for one group, not for both";
+            return Err(Refusal::invalid("access_group_id", message).into());
+        }
+        (Some(id), None) => (
+            "workflow_id",
+            "workflow",
+            id.0,
+            "SELECT EXISTS (SELECT 1 FROM workflow WHERE id = ?1)",
+        ),
+        (None, Some(id)) => (
+            "access_group_id",
+            "access group",
+            *id,
+            "SELECT EXISTS (SELECT 1 FROM access_group WHERE id = ?1)",
+        ),
+    };
+    if *role == Role::Admin {
+        let message =
+            format!("an admin's token is good for everything, so `{field}` cannot be set");
+        return Err(Refusal::invalid(field, message).into());
+    }
+    match tx.db.prepare_cached(sql)?.query_row([id], |row| row.get(0))? {
+        true => Ok(()),
+        false => Err(Refusal::not_found(what, id).into()),
+    }
 }
 
 fn get(tx: &Tx<'_>, id: i64) -> Result<TokenView, Failed> {

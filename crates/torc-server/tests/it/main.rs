@@ -13,5 +13,6 @@ mod refusals;
 mod reservations;
 mod spawn;
 mod triage;
+mod walls;
 mod workflow;
 mod world;

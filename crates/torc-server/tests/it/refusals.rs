@@ -103,7 +103,12 @@ async fn unknown_ids_are_not_found() {
     let world = World::new().await;
     for operation in operations().iter().filter(|o| o.path.contains("{id}")) {
         for id in ["999999", "-1", "0", "9223372036854775807"] {
-            let path = operation.path.replace("{id}", id).replace("{run_id}", "1");
+            let path = operation
+                .path
+                .replace("{id}", id)
+                .replace("{run_id}", "1")
+                .replace("{group_id}", "999999")
+                .replace("{user_name}", "x");
             let path = format!("{path}{}", world.first.query(&operation.id));
             let body = operation.has_body.then(|| world.first.body(&operation.id));
             let answer =
@@ -119,7 +124,12 @@ async fn unknown_ids_are_not_found() {
             answer.check_form();
         }
         for id in ["abc", "1.5", "9223372036854775808", "%00", "1%2F2", "latest%20"] {
-            let path = operation.path.replace("{id}", id).replace("{run_id}", "1");
+            let path = operation
+                .path
+                .replace("{id}", id)
+                .replace("{run_id}", "1")
+                .replace("{group_id}", "999999")
+                .replace("{user_name}", "x");
             let answer = world.call(operation.method.clone(), &path, Some(OWNER), None).await;
             assert_eq!(
                 answer.status,

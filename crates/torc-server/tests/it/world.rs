@@ -62,6 +62,10 @@ pub struct Ids {
     pub failure_handler: i64,
     pub scheduler: i64,
     pub allocation: i64,
+    /// 1: there is none, unless a test made one.
+    pub classification: i64,
+    pub reservation: i64,
+    pub group: i64,
     /// A token of this workflow's runners.
     pub token: String,
     /// The token of the running attempt.
@@ -150,14 +154,14 @@ impl World {
             database,
             dir,
         };
-        world.first = world.fill("first").await;
-        world.second = world.fill("second").await;
+        world.first = world.fill("first", "alice").await;
+        world.second = world.fill("second", "bob").await;
         world
     }
 
-    async fn fill(&self, name: &str) -> Ids {
-        let created =
-            self.post("/workflows", &json!({"spec": spec(name), "initialize": true})).await.ok();
+    async fn fill(&self, name: &str, user: &str) -> Ids {
+        let request = json!({"spec": spec(name), "user": user, "initialize": true});
+        let created = self.post("/workflows", &request).await.ok();
         let workflow = created["id"].as_i64().unwrap();
         let registered = self.post("/compute_nodes", &registration(workflow, name)).await.ok();
         let runner = registered["id"].as_i64().unwrap();
@@ -197,6 +201,9 @@ impl World {
             failure_handler: first_of("/failure_handlers").await,
             scheduler: first_of("/slurm_schedulers").await,
             allocation,
+            classification: 1,
+            reservation: 1,
+            group: 1,
             token: self.key.sign(&Grant::Runner {
                 workflow: WorkflowId(workflow),
                 allocation: allocations["items"][0]["name"].as_str().unwrap().into(),
@@ -299,6 +306,9 @@ impl Ids {
             failure_handler: 0,
             scheduler: 0,
             allocation: 0,
+            classification: 0,
+            reservation: 0,
+            group: 0,
             token: String::new(),
             job_token: String::new(),
             running: Value::Null,
@@ -323,13 +333,17 @@ impl Ids {
             "slurm_schedulers" => self.scheduler,
             "scheduled_compute_nodes" => self.allocation,
             // There is none; who may not ask is refused all the same.
-            "tokens" | "reservations" | "webhooks" | "deliveries" | "classifications"
-            | "ui_sessions" => 1,
+            "tokens" | "webhooks" | "deliveries" | "ui_sessions" => 1,
+            "classifications" => self.classification,
+            "reservations" => self.reservation,
+            "access_groups" => self.group,
             other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
         };
         let path = template
             .replace("{id}", &id.to_string())
             .replace("{run_id}", "1")
+            .replace("{group_id}", &self.group.to_string())
+            .replace("{user_name}", "carol")
             .replace("{name}", "licence")
             .replace("{fingerprint}", "0123456789abcdef");
         assert!(!path.contains('{'), "the test cannot fill `{template}`");
@@ -383,7 +397,7 @@ impl Ids {
             "update_failure_handler" => json!({"name": "other"}),
             "sync_status" | "recover_workflow" => json!({"dry_run": true}),
             "create_reservation" => {
-                json!({"scope": "limit:licence", "reserved_by": "test", "ttl_seconds": 60})
+                json!({"scope": format!("workflow:{}", self.workflow), "reserved_by": "test", "ttl_seconds": 60})
             }
             "renew_reservation" | "release_reservation" => json!({"token": "none"}),
             "set_limit" => json!({"max": 2}),
@@ -400,6 +414,8 @@ impl Ids {
             "create_ui_code" => json!({"scope": "read"}),
             "create_token" => json!({"user": "new", "role": "read"}),
             "create_ui_session" => json!({"code": "none"}),
+            "create_access_group" => json!({"name": "another"}),
+            "add_access_group_member" => json!({"user_name": "erin"}),
             "create_webhook" => json!({"url": "https://example.org/hook"}),
             other => panic!("the test knows no body for `{other}`: add it to `Ids::body`"),
         }

@@ -34,6 +34,7 @@ impl Planner<'_> {
             user: document.user.clone(),
             description: document.description.clone(),
             project: document.project.clone(),
+            access_groups: document.access_groups.clone(),
             metadata: document.metadata.clone(),
             settings: self.settings(document),
             resource_requirements: requirements(document),

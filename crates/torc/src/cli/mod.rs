@@ -1,6 +1,7 @@
 //! The command line: one file per command. Each turns its arguments into calls and the answers into
 //! output.
 
+mod access_groups;
 mod act;
 mod ai;
 mod apply;
@@ -152,6 +153,7 @@ Slurm:
 Serve:
   server            Run a server by itself, back it up, show its token
   tokens            Give people tokens of their own, and take them back
+  access-groups     Make groups of users, and share workflows with them
   runner            Take part in a workflow from any directory or machine
   mcp               Offer Torc's tools to AI agents over MCP
 
@@ -239,6 +241,7 @@ pub struct FormatLetter {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    AccessGroups(access_groups::Args),
     Cancel(cancel::Args),
     Check(check::Args),
     Completions(completions::Args),
@@ -491,6 +494,7 @@ impl Cli {
             Command::Submit(args) => args.execute(&context),
             Command::Steps(args) => args.execute(&context),
             Command::Tokens(args) => args.execute(&context),
+            Command::AccessGroups(args) => args.execute(&context),
             Command::Tui(args) => args.execute(&context),
             Command::Ui(args) => args.execute(&context),
             Command::UserData(args) => args.execute(&context),

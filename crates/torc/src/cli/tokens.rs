@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::session::Access;
+use super::{access_groups, references};
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{Field, Table, escape, human};
@@ -19,7 +20,7 @@ Examples:
   torc tokens revoke 3
 
 A secret is shown once; the server keeps its hash only. Roles: `read` looks, `operate` also creates, runs and changes
-workflows, `admin` may do everything.")]
+workflows, both at the user's own and at those of their groups (`torc access-groups`); `admin` may do everything.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -54,6 +55,14 @@ struct Create {
     /// How long it is good, such as `30d` [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = time)]
     expires: Option<i64>,
+
+    /// Good for this workflow only, whoever it belongs to: its id, its name, or `latest`
+    #[arg(long, value_name = "WORKFLOW", conflicts_with = "group")]
+    workflow: Option<String>,
+
+    /// Good for the workflows of this group only, whoever they belong to: its id or its name
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -96,11 +105,21 @@ impl Args {
 
 impl Create {
     async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow_id = match &self.workflow {
+            Some(text) => Some(references::workflow(client, text).await?.id),
+            None => None,
+        };
+        let access_group_id = match &self.group {
+            Some(text) => Some(access_groups::find(client, text).await?),
+            None => None,
+        };
         let new = CreateToken {
             user: self.user,
             role: self.role,
             name: self.name,
             expires_seconds: self.expires,
+            workflow_id,
+            access_group_id,
         };
         show(context, &client.post("/tokens", &new).await?)
     }
@@ -125,17 +144,27 @@ fn show(context: &Context, made: &TokenCreated) -> Result<()> {
     Ok(())
 }
 
+/// What a token is limited to.
+fn limit(token: &TokenView) -> String {
+    match (token.workflow_id, token.access_group_id) {
+        (Some(id), _) => format!("workflow {id}"),
+        (None, Some(id)) => format!("group {id}"),
+        (None, None) => String::new(),
+    }
+}
+
 async fn list(context: &Context, client: &Client) -> Result<()> {
     let page: Page<TokenView> = client.get("/tokens").await?;
     context.output.list("tokens", &page.items, page.total_count, || {
         let mut table =
-            Table::new(["id", "user", "role", "name", "created", "expires", "last used"]);
+            Table::new(["id", "user", "role", "for", "name", "created", "expires", "last used"]);
         let when = |ms: Option<i64>| ms.map(human::local_time).unwrap_or_default();
         for token in &page.items {
             table.row([
                 Field::number(token.id),
                 Field::text(&token.user),
                 Field::text(token.role.as_str()),
+                Field::text(limit(token)),
                 Field::text(token.name.as_deref().unwrap_or_default()),
                 Field::text(human::local_time(token.created_ms)),
                 Field::text(when(token.expires_ms)),

@@ -22,10 +22,6 @@ use Here::{Nothing, NothingWithValue, Told, Words};
 
 /// Commands, the longest beginning of a call first. A row stands for all commands that begin so.
 const COMMANDS: &[(&str, Here)] = &[
-    (
-        "access-groups",
-        Told("`torc tokens create` gives a person a token with a role; there are no groups yet"),
-    ),
     ("admin list-audit-log", Words("server audit")),
     ("admin reload-auth", Told("tokens need no reload here")),
     ("admin sql", Told("stop the server and open the database with `sqlite3 .torc/torc.db`")),

@@ -43,6 +43,12 @@ fn each_role_may_do_its_part_and_nothing_else() {
     server.as_user(&test, "reader", &["create", "workflow.yaml"]).exit(2).tells("`operate`");
     server.as_user(&test, "worker", &["create", "workflow.yaml", "--initialize"]).success();
     server.as_user(&test, "worker", &["runner", "w"]).success();
+    server.as_user(&test, "reader", &["status", "w"]).exit(2).tells("not found");
+    test.torc(["access-groups", "create", "team"]).success();
+    for name in ["reader", "worker"] {
+        test.torc(["access-groups", "add-user", "team", name]).success();
+    }
+    server.as_user(&test, "worker", &["access-groups", "add-workflow", "w", "team"]).success();
     server.as_user(&test, "reader", &["status", "w"]).success().says("1 of 1");
     server.as_user(&test, "reader", &["logs", "a", "-w", "w"]).done();
     server
@@ -57,6 +63,76 @@ fn each_role_may_do_its_part_and_nothing_else() {
     let get = ["-f", "json", "workflows", "get", "w"];
     let workflow = server.as_user(&test, "reader", &get).success().json();
     assert_eq!(text(&workflow["user"]), "worker");
+}
+
+#[test]
+fn a_workflow_is_seen_by_its_owner_its_groups_and_admins_only() {
+    let shared = "name: shared\naccess_groups: [climate]\njobs: [{name: a, command: 'true'}]\n";
+    let test = Test::new().spec(SPEC);
+    test.write("shared.yaml", shared);
+    let server = serve(&test);
+    test.torc(["access-groups", "create", "climate", "-d", "models"]).success();
+    for (name, role) in [("alice", "admin"), ("bob", "member")] {
+        let add = ["access-groups", "add-user", "climate", name, "--role", role];
+        test.torc(add).success().says(role);
+    }
+    for name in ["alice", "bob", "dave"] {
+        token(&test, name, "operate", &[]);
+    }
+    token(&test, "boss", "admin", &[]);
+    server.as_user(&test, "alice", &["create", "shared.yaml", "--initialize"]).success();
+    server.as_user(&test, "alice", &["create", "workflow.yaml"]).success();
+    let names = |name: &str| {
+        let list = ["-f", "json", "workflows", "list"];
+        let list = server.as_user(&test, name, &list).success().json();
+        let all = list["workflows"].as_array().expect("a list").clone();
+        all.iter().map(|w| text(&w["name"]).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("alice").len(), 2);
+    assert_eq!(names("bob"), ["shared"]);
+    assert_eq!(names("dave"), [""; 0]);
+    assert_eq!(names("boss").len(), 2);
+
+    // A member runs and changes it, but neither deletes it nor gives it to others.
+    server.as_user(&test, "bob", &["runner", "shared"]).success();
+    server.as_user(&test, "bob", &["status", "shared"]).success().says("1 of 1");
+    let delete = ["workflows", "delete", "1", "--yes"];
+    server.as_user(&test, "bob", &delete).exit(2).tells("belongs to alice");
+    server.as_user(&test, "dave", &delete).exit(2).tells("1");
+    server.as_user(&test, "dave", &["runner", "1"]).exit(2);
+    server.as_user(&test, "dave", &["create", "shared.yaml"]).exit(2).tells("`climate`");
+    let add = ["access-groups", "add-user", "climate", "dave"];
+    server.as_user(&test, "bob", &add).exit(2).tells("admins of the group");
+    server.as_user(&test, "alice", &add).success();
+    assert_eq!(names("dave"), ["shared"]);
+    let remove = ["access-groups", "remove-user", "climate", "dave"];
+    server.as_user(&test, "dave", &remove).success().says("no longer");
+    assert_eq!(names("dave"), [""; 0]);
+    server
+        .as_user(&test, "bob", &["access-groups", "list-members", "climate"])
+        .success()
+        .says("alice");
+    server.as_user(&test, "dave", &["access-groups", "list-members", "1"]).exit(2);
+    test.torc(["access-groups", "get", "climaet"]).exit(2).tells("`climate`");
+
+    // Tokens for one workflow or one group reach no further, whoever has them.
+    token(&test, "ci", "read", &["--workflow", "shared"]);
+    assert_eq!(names("ci"), ["shared"]);
+    token(&test, "dash", "read", &["--group", "climate"]);
+    assert_eq!(names("dash"), ["shared"]);
+    test.torc(["tokens", "list"]).success().says("workflow 1").says("group 1");
+    let all = ["tokens", "create", "--user", "x", "--role", "admin", "--workflow", "shared"];
+    test.torc(all).exit(2).tells("admin");
+    test.torc(["access-groups", "delete", "climate"]).success();
+    assert_eq!(names("bob"), [""; 0]);
+    server.as_user(&test, "dash", &["workflows", "list"]).exit(2).tells("token");
+}
+
+#[test]
+fn groups_in_a_spec_do_no_harm_where_there_is_one_user() {
+    let test =
+        Test::new().spec("name: w\naccess_groups: [climate]\njobs: [{name: a, command: 'true'}]\n");
+    test.torc(["run", "workflow.yaml"]).success().tells("one user");
 }
 
 #[test]

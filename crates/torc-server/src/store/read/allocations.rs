@@ -3,7 +3,7 @@
 use super::super::allocations::{COLUMNS, view};
 use super::super::last_words::UNEXPLAINED;
 use super::page::{Filter, List, Paging};
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use torc_model::api::Page;
 use torc_model::slurm::wire::AllocationView;
 
@@ -17,6 +17,8 @@ const LIST: List = List {
 /// Which allocations.
 #[derive(Clone, Default, Debug)]
 pub struct AllocationFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// In this status.
@@ -39,6 +41,7 @@ impl Reader {
         self.read(move |connection| {
             let mut wanted = Filter::default()
                 .with("n.workflow_id = ?", filter.workflow_id)
+                .seen_by("n.workflow_id", &filter.audience)
                 .with("n.status = ?", filter.status)
                 .with("n.slurm_job_id = ?", filter.slurm_job_id)
                 .with("n.name = ?", filter.name);

@@ -2,7 +2,7 @@
 
 use super::super::waiting;
 use super::page::{self, Filter, List, Paging};
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::{AttemptView, Page};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
@@ -32,6 +32,8 @@ const RESULTS: List = List {
 /// Which attempts.
 #[derive(Clone, Default, Debug)]
 pub struct AttemptFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// Of this job.
@@ -97,6 +99,7 @@ impl Reader {
             let mut conditions = Filter::default()
                 .always("a.ended_ms IS NOT NULL")
                 .with("a.workflow_id = ?", filter.workflow_id)
+.seen_by("a.workflow_id", &filter.audience)
                 .with("a.job_id = ?", filter.job_id)
                 .with("a.run_id = ?", filter.run_id)
                 .with("a.state = ?", filter.state.map(|s| s.as_str().to_string()))

@@ -1,7 +1,7 @@
 //! Verdicts on failures.
 
 use super::page::{self, Filter, List, Paging};
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::Page;
 use torc_model::ids::{JobId, WorkflowId};
@@ -29,6 +29,8 @@ const LIST: List = List {
 /// Which verdicts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClassificationFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// On this job.
@@ -47,6 +49,7 @@ impl Reader {
         self.read(move |connection| {
             let conditions = Filter::default()
                 .with("c.workflow_id = ?", filter.workflow_id)
+                .seen_by("c.workflow_id", &filter.audience)
                 .with("c.job_id = ?", filter.job_id);
             let conditions = match filter.state {
                 None => conditions,

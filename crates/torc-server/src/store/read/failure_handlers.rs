@@ -1,7 +1,7 @@
 //! Failure handlers.
 
 use super::page::{self, Filter, List, Paging};
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::{FailureHandlerView, Page};
 use torc_model::ids::WorkflowId;
@@ -16,6 +16,8 @@ const LIST: List = List {
 /// Which failure handlers.
 #[derive(Clone, Default, Debug)]
 pub struct FailureHandlerFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// Exactly this name.
@@ -32,6 +34,7 @@ impl Reader {
         self.read(move |connection| {
             let filter = Filter::default()
                 .with("h.workflow_id = ?", filter.workflow_id)
+                .seen_by("h.workflow_id", &filter.audience)
                 .with("h.name = ?", filter.name);
             LIST.page(connection, filter, &paging, view)
         })

@@ -1,7 +1,7 @@
 //! Files that jobs read or write.
 
 use super::page::{self, Filter, List, Paging, containing};
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::{FileView, Page};
 use torc_model::ids::WorkflowId;
@@ -16,6 +16,8 @@ const LIST: List = List {
 /// Which files.
 #[derive(Clone, Default, Debug)]
 pub struct FileFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// Exactly this name.
@@ -40,6 +42,7 @@ impl Reader {
         self.read(move |connection| {
             let filter = Filter::default()
                 .with("f.workflow_id = ?", filter.workflow_id)
+.seen_by("f.workflow_id", &filter.audience)
                 .with("f.name = ?", filter.name)
                 .with("f.path = ?", filter.path)
                 .with("(f.name || ' ' || f.path) LIKE ? ESCAPE '\\'", filter.search.as_deref().map(containing))

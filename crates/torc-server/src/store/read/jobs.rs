@@ -1,7 +1,7 @@
 //! Jobs, with the names of what they point to.
 
 use super::page::{self, Filter, List, Paging, containing};
-use super::{ReadError, Reader, matching};
+use super::{Audience, ReadError, Reader, matching};
 use crate::store::Progress;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use std::collections::HashMap;
@@ -43,6 +43,8 @@ const LIST: List = List {
 /// Which jobs.
 #[derive(Clone, Default, Debug)]
 pub struct JobFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// In one of these states; empty: any.
@@ -82,6 +84,7 @@ impl JobFilter {
     /// How many jobs it lets through, if that is known without looking at them.
     fn count(&self, known: Option<(Progress, u64)>) -> Option<i64> {
         let Self {
+            audience: Audience::All,
             workflow_id: Some(_),
             status,
             name: None,
@@ -189,6 +192,7 @@ fn conditions(filter: JobFilter) -> Filter {
     };
     let all = all
         .with("j.workflow_id = ?", filter.workflow_id)
+.seen_by("j.workflow_id", &filter.audience)
         .with("j.status IN (SELECT value FROM json_each(?))", status)
         .with("j.name = ?", filter.name)
         .with("j.name LIKE ? ESCAPE '\\'", filter.search.as_deref().map(containing))

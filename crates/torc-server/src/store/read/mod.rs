@@ -3,10 +3,12 @@
 //! A few read-only connections, used from blocking threads. Each call sees one state of the
 //! database. Nothing here can change anything: the connections themselves refuse it.
 
+mod access_groups;
 mod actions;
 mod adjustments;
 mod allocations;
 mod attempts;
+mod audience;
 mod classifications;
 mod events;
 mod failure_handlers;
@@ -31,9 +33,11 @@ mod usage;
 mod user_data;
 mod workflows;
 
+pub(super) use access_groups::{ACCESS_GROUP, access_group_view};
 pub use actions::ActionFilter;
 pub use allocations::AllocationFilter;
 pub use attempts::{AttemptFilter, AttemptLogs};
+pub use audience::{Audience, Sharers, Thing};
 pub use classifications::ClassificationFilter;
 pub use events::EventFilter;
 pub use failure_handlers::FailureHandlerFilter;

@@ -4,6 +4,7 @@ use super::page;
 use super::{ReadError, Reader};
 use rusqlite::{Row, params};
 use torc_model::api::{AuditView, Role, TokenView};
+use torc_model::ids::WorkflowId;
 
 /// A row of `token`.
 pub fn token_view(row: &Row<'_>) -> rusqlite::Result<TokenView> {
@@ -15,6 +16,8 @@ pub fn token_view(row: &Row<'_>) -> rusqlite::Result<TokenView> {
         created_ms: row.get("created_ms")?,
         expires_ms: row.get("expires_ms")?,
         last_used_ms: row.get("last_used_ms")?,
+        workflow_id: row.get::<_, Option<i64>>("workflow_id")?.map(WorkflowId),
+        access_group_id: row.get("access_group_id")?,
     })
 }
 

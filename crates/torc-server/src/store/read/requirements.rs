@@ -2,7 +2,7 @@
 
 use super::jobs::{memory_text, runtime_text};
 use super::page::{self, Filter, List, Paging};
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::{Page, RequirementsView};
 use torc_model::ids::WorkflowId;
@@ -25,6 +25,8 @@ const LIST: List = List {
 /// Which resource requirements.
 #[derive(Clone, Default, Debug)]
 pub struct RequirementsFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// Exactly this name.
@@ -43,6 +45,7 @@ impl Reader {
         self.read(move |connection| {
             let filter = Filter::default()
                 .with("r.workflow_id = ?", filter.workflow_id)
+                .seen_by("r.workflow_id", &filter.audience)
                 .with("r.name = ?", filter.name)
                 .with(
                     "r.id = (SELECT resource_requirements_id FROM job WHERE id = ?)",

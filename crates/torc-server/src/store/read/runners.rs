@@ -1,7 +1,7 @@
 //! Runners (`compute_nodes` on the wire).
 
 use super::page::{self, Filter, List, Paging};
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use crate::store::LEASE_SECONDS;
 use rusqlite::Row;
 use torc_model::api::{Page, RunnerScheduler, RunnerView};
@@ -28,6 +28,8 @@ const LIST: List = List {
 /// Which runners.
 #[derive(Clone, Default, Debug)]
 pub struct RunnerFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// On this host.
@@ -47,6 +49,7 @@ impl Reader {
         self.read(move |connection| {
             let filter = Filter::default()
                 .with("n.workflow_id = ?", filter.workflow_id)
+                .seen_by("n.workflow_id", &filter.audience)
                 .with("n.hostname = ?", filter.hostname)
                 .with("(n.ended_ms IS NULL) = ?", filter.is_active);
             LIST.page(connection, filter, &paging, |row| view(row, now_ms))

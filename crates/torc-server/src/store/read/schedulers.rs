@@ -1,7 +1,7 @@
 //! Slurm schedulers: how to ask for nodes.
 
 use super::page::{self, Filter, List, Paging};
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::{Page, SlurmSchedulerView};
 use torc_model::ids::WorkflowId;
@@ -16,6 +16,8 @@ const LIST: List = List {
 /// Which Slurm schedulers.
 #[derive(Clone, Default, Debug)]
 pub struct SchedulerFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// Exactly this name.
@@ -32,6 +34,7 @@ impl Reader {
         self.read(move |connection| {
             let filter = Filter::default()
                 .with("s.workflow_id = ?", filter.workflow_id)
+                .seen_by("s.workflow_id", &filter.audience)
                 .with("s.name = ?", filter.name);
             LIST.page(connection, filter, &paging, view)
         })

@@ -5,11 +5,12 @@ use super::{ReadError, Reader};
 use torc_model::api::{PageScope, UiSessionView};
 
 impl Reader {
-    /// Every session that is not over, with the hash of its token.
+    /// Every session that is not over, with the hash of its token and the person's token it was made
+    /// with.
     pub async fn page_sessions(
         &self,
         now_ms: i64,
-    ) -> Result<Vec<(String, UiSessionView)>, ReadError> {
+    ) -> Result<Vec<(String, (UiSessionView, Option<i64>))>, ReadError> {
         self.read(move |connection| {
             let sql = "SELECT * FROM ui_session WHERE expires_ms > ? ORDER BY id";
             let mut statement = connection.prepare_cached(sql)?;
@@ -21,7 +22,7 @@ impl Reader {
                     created_ms: row.get("created_ms")?,
                     expires_ms: row.get("expires_ms")?,
                 };
-                Ok((row.get("hash")?, session))
+                Ok((row.get("hash")?, (session, row.get("token_id")?)))
             })?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         })

@@ -1,7 +1,7 @@
 //! Pieces of JSON that jobs hand to each other.
 
 use super::page::{self, Filter, List, Paging};
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::{Page, UserDataView};
 use torc_model::ids::WorkflowId;
@@ -16,6 +16,8 @@ const LIST: List = List {
 /// Which pieces of user data.
 #[derive(Clone, Default, Debug)]
 pub struct UserDataFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Of this workflow.
     pub workflow_id: Option<i64>,
     /// Exactly this name.
@@ -38,6 +40,7 @@ impl Reader {
         self.read(move |connection| {
             let filter = Filter::default()
                 .with("u.workflow_id = ?", filter.workflow_id)
+.seen_by("u.workflow_id", &filter.audience)
                 .with("u.name = ?", filter.name)
                 .with("u.is_ephemeral = ?", filter.is_ephemeral)
                 .with(

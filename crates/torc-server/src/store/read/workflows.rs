@@ -2,7 +2,7 @@
 
 use super::page::{self, Filter, List, Paging, containing};
 use super::runners::lease_begin;
-use super::{ReadError, Reader};
+use super::{Audience, ReadError, Reader};
 use crate::store::Progress;
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashMap};
@@ -29,6 +29,8 @@ const LIST: List = List {
 /// Which workflows.
 #[derive(Clone, Default, Debug)]
 pub struct WorkflowFilter {
+    /// Of workflows that these may see.
+    pub audience: Audience,
     /// Only this one.
     pub id: Option<i64>,
     /// Exactly this name.
@@ -53,6 +55,7 @@ impl Reader {
         self.read(move |connection| {
             let filter = Filter::default()
                 .with("w.id = ?", filter.id)
+                .seen_by("w.id", &filter.audience)
                 .with("w.name = ?", filter.name)
                 .with("w.user = ?", filter.user)
                 .with("w.project = ?", filter.project)

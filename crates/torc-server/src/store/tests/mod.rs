@@ -57,6 +57,7 @@ impl Fixture {
         let directory = tempfile::tempdir().expect("a directory");
         let store = Store::open(open(&directory.path().join("torc.db"))).expect("a store");
         let request = Creation {
+            maker: None,
             spec: json!({}).into(),
             user: None,
             initialize: true,
@@ -562,6 +563,7 @@ async fn numbers_of_events_are_not_used_again() {
     f.restart();
     let plan = Plan { jobs: vec![job("a", &[])], ..Plan::default() };
     let request = Creation {
+        maker: None,
         spec: json!({}).into(),
         user: None,
         initialize: true,
