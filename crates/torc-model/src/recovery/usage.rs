@@ -4,8 +4,18 @@ use crate::units::{Memory, Runtime};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A request is this much above the highest use.
-const HEADROOM: f64 = 1.2;
+/// A request is this much above the highest use: another input, another machine.
+const HEADROOM: f64 = 1.25;
+
+/// No request is made smaller than this: a shell and the libraries of a small program take some of
+/// it before they do anything.
+const LEAST_MEMORY: u64 = 32 << 20;
+
+/// Requests are lowered only after so many attempts: one may have been the lucky one.
+const LEAST_ATTEMPTS: usize = 2;
+
+/// After an end for memory the request grows by this, as recovery does.
+const AFTER_OOM: f64 = 2.0;
 
 /// A request that leaves more than this share unused is too high.
 const TOO_HIGH: f64 = 0.5;
@@ -27,6 +37,8 @@ pub struct Use {
     pub exec_seconds: Option<f64>,
     /// It did not reach its natural end, so that what it used is a lower bound.
     pub was_cut_short: bool,
+    /// It was ended for its memory: it needs more than the limit, and it is unknown how much.
+    pub ran_out_of_memory: bool,
 }
 
 /// What jobs asked for.
@@ -47,6 +59,9 @@ pub struct Summary {
     pub attempts: i64,
     /// Highest memory use of all.
     pub peak_memory_bytes: Option<i64>,
+    /// An attempt was ended for its memory, so that the need is at least `peak_memory_bytes`.
+    #[serde(default)]
+    pub is_peak_a_lower_bound: bool,
     /// Highest CPU use of all, 100 per core.
     pub peak_cpu_percent: Option<f64>,
     /// Longest time of all.
@@ -67,19 +82,29 @@ pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
     let cpu = uses.iter().filter_map(|u| u.peak_cpu_percent).fold(None, larger);
     let longest = uses.iter().filter_map(|u| u.exec_seconds).fold(None, larger);
     let cut = uses.iter().any(|u| u.was_cut_short);
+    let ran_out = uses.iter().any(|u| u.ran_out_of_memory);
+    let may_lower = !cut && !ran_out && uses.len() >= LEAST_ATTEMPTS;
     let mut summary = Summary {
         attempts: uses.len() as i64,
         peak_memory_bytes: memory.and_then(|m| i64::try_from(m).ok()),
+        is_peak_a_lower_bound: ran_out,
         peak_cpu_percent: cpu,
         longest_seconds: longest,
         ..Summary::default()
     };
     if let (Some(peak), Some(had)) = (memory, asked.memory_bytes) {
-        let fits = Memory(peak).scaled(HEADROOM);
-        if peak > had {
+        let fits = Memory(Memory(peak).scaled(HEADROOM).0.max(LEAST_MEMORY));
+        if ran_out {
+            // The kernel ends a process at the limit, so that the peak says only what was there.
+            let more = Memory(peak.max(had)).scaled(AFTER_OOM);
+            summary.suggested_memory = Some(Memory(more.0.max(LEAST_MEMORY)).to_string());
+            summary
+                .notes
+                .push(format!("ran out of memory: needs at least {}", Memory(peak.max(had))));
+        } else if peak > had {
             summary.suggested_memory = Some(fits.to_string());
             summary.notes.push(format!("used more memory than the {} it asked for", Memory(had)));
-        } else if !cut && had > SMALL_MEMORY && (fits.0 as f64) < had as f64 * TOO_HIGH {
+        } else if may_lower && had > SMALL_MEMORY && (fits.0 as f64) < had as f64 * TOO_HIGH {
             summary.suggested_memory = Some(fits.to_string());
             summary.notes.push(format!(
                 "needs at most {:.0}% of its memory",
@@ -94,7 +119,7 @@ pub fn summarize(uses: &[Use], asked: &Asked) -> Summary {
             summary
                 .notes
                 .push(format!("ran longer than the {} it asked for", Runtime(had).friendly()));
-        } else if !cut && had > SHORT_RUNTIME && (fits.0 as f64) < had as f64 * TOO_HIGH {
+        } else if may_lower && had > SHORT_RUNTIME && (fits.0 as f64) < had as f64 * TOO_HIGH {
             summary.suggested_runtime = Some(Runtime(fits.0.max(SHORT_RUNTIME)).to_string());
             summary
                 .notes
@@ -137,11 +162,11 @@ mod tests {
             (None, None, 0)
         );
         let small = summarize(&[used(100 << 20, 300.0), used(90 << 20, 200.0)], &asked);
-        assert_eq!(small.suggested_memory.as_deref(), Some("120m"));
-        assert_eq!(small.suggested_runtime.as_deref(), Some("PT6M"));
+        assert_eq!(small.suggested_memory.as_deref(), Some("125m"));
+        assert_eq!(small.suggested_runtime.as_deref(), Some("PT6M15S"));
         let large = summarize(&[used(2 << 30, 7200.0)], &asked);
-        assert_eq!(large.suggested_memory.as_deref(), Some("2458m"));
-        assert_eq!(large.suggested_runtime.as_deref(), Some("PT2H24M"));
+        assert_eq!(large.suggested_memory.as_deref(), Some("2560m"));
+        assert_eq!(large.suggested_runtime.as_deref(), Some("PT2H30M"));
     }
 
     #[test]
@@ -149,6 +174,25 @@ mod tests {
         let asked = Asked { memory_bytes: Some(1 << 30), runtime_seconds: Some(3600), num_cpus: 1 };
         let cut = summarize(&[Use { was_cut_short: true, ..used(10 << 20, 1.0) }], &asked);
         assert_eq!((cut.suggested_memory, cut.suggested_runtime), (None, None));
+    }
+
+    #[test]
+    fn one_attempt_lowers_nothing_and_no_request_becomes_tiny() {
+        let asked = Asked { memory_bytes: Some(1 << 30), runtime_seconds: Some(3600), num_cpus: 1 };
+        let one = summarize(&[used(1 << 20, 300.0)], &asked);
+        assert_eq!((one.suggested_memory, one.suggested_runtime), (None, None));
+        let two = summarize(&[used(1 << 20, 300.0), used(1 << 20, 300.0)], &asked);
+        assert_eq!(two.suggested_memory.as_deref(), Some("32m"));
+    }
+
+    #[test]
+    fn after_an_end_for_memory_the_peak_is_a_lower_bound() {
+        let asked = Asked { memory_bytes: Some(1 << 30), ..Asked::default() };
+        let oom = Use { ran_out_of_memory: true, was_cut_short: true, ..used(1000 << 20, 1.0) };
+        let summary = summarize(&[oom, used(200 << 20, 2.0)], &asked);
+        assert!(summary.is_peak_a_lower_bound);
+        assert_eq!(summary.suggested_memory.as_deref(), Some("2g"));
+        assert!(summary.notes[0].contains("at least"), "{:?}", summary.notes);
     }
 
     #[test]
