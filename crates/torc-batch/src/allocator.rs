@@ -170,6 +170,7 @@ impl<B: BatchSystem> Allocator<B> {
         add("walltime-seconds", walltime.to_string());
         add("work-dir", work_dir.display().to_string());
         add("output-dir", output.display().to_string());
+        add("wait-for-server-minutes", order.wait_for_server_minutes.to_string());
         if let Some(jobs) = order.max_parallel_jobs {
             add("max-parallel-jobs", jobs.to_string());
         }
@@ -183,6 +184,7 @@ impl<B: BatchSystem> Allocator<B> {
             work_dir: &work_dir.display().to_string(),
             command: &command,
             one_worker_per_node: order.start_one_worker_per_node,
+            end_seconds: u64::try_from(order.end_seconds).unwrap_or(0),
         };
         let text = self
             .system

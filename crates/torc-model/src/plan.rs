@@ -212,11 +212,18 @@ pub struct ResourceMonitor {
     pub time_series: bool,
     /// Time between samples.
     pub sample_interval_seconds: f64,
+    /// Machines are looked at as well, as a whole.
+    pub compute_node: bool,
 }
 
 impl Default for ResourceMonitor {
     fn default() -> Self {
-        Self { enabled: true, time_series: false, sample_interval_seconds: 5.0 }
+        Self {
+            enabled: true,
+            time_series: false,
+            sample_interval_seconds: 5.0,
+            compute_node: false,
+        }
     }
 }
 
@@ -232,6 +239,14 @@ pub struct Execution {
     pub grace_seconds: f64,
     /// Name of the signal that asks a job to end.
     pub termination_signal: String,
+    /// Name of the signal that comes before the end of an allocation instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walltime_signal: Option<String>,
+    /// So many seconds after that signal SIGKILL follows; `grace_seconds` unless set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walltime_lead_seconds: Option<f64>,
+    /// SIGKILL comes so many seconds before the end of an allocation.
+    pub walltime_headroom_seconds: f64,
     /// Return code recorded for a timeout.
     pub timeout_exit_code: i32,
     /// Return code recorded for memory use beyond the limit.
@@ -243,6 +258,11 @@ pub struct Execution {
 }
 
 impl Execution {
+    /// How long before the end of an allocation jobs are asked to end.
+    pub fn seconds_before_walltime(&self) -> f64 {
+        self.walltime_lead_seconds.unwrap_or(self.grace_seconds) + self.walltime_headroom_seconds
+    }
+
     /// Whether `runtime` ends the attempts of a job.
     pub fn enforces_runtime(&self, job: &JobExtra) -> bool {
         job.enforce_runtime.unwrap_or(self.enforce_runtime)
@@ -256,6 +276,9 @@ impl Default for Execution {
             stdio: Stdio::default(),
             grace_seconds: 10.0,
             termination_signal: "SIGTERM".into(),
+            walltime_signal: None,
+            walltime_lead_seconds: None,
+            walltime_headroom_seconds: 10.0,
             timeout_exit_code: 152,
             oom_exit_code: 137,
             shell: Shell::Default,

@@ -4,6 +4,7 @@ use crate::config::{Config, RunnerEvent, Shutdown, Summary};
 use crate::runner::Runner;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use torc_batch::Allocator;
@@ -24,6 +25,8 @@ const MOUNT_PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What is left of Slurm's time between TERM and KILL after the jobs had theirs.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Between two tries to hear from Slurm how much time is left, after its signal.
+const ASK_TIME_AGAIN: Duration = Duration::from_secs(5);
 
 /// What the submission script tells.
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ pub struct Inside {
     pub output_dir: PathBuf,
     /// At most this many jobs at once.
     pub max_parallel_jobs: Option<i64>,
+    /// How long to wait for a server that does not answer at the beginning.
+    pub patience: Duration,
 }
 
 /// Runs a runner in this allocation until there is nothing left to do, its time is over, or Slurm
@@ -52,6 +57,9 @@ pub async fn run(
     shutdown: watch::Receiver<Shutdown>,
     events: UnboundedSender<RunnerEvent>,
 ) -> Result<Summary, String> {
+    // First: by default this signal ends a process.
+    let time_signal = signal(SignalKind::user_defined2())
+        .map_err(|error| format!("cannot listen for signals: {error}"))?;
     let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     let number = |name: &str| env(name).and_then(|v| v.parse::<i64>().ok());
     let job = env("SLURM_JOB_ID")
@@ -68,7 +76,7 @@ pub async fn run(
     config.kind = RunnerKind::Slurm;
     config.working_dir.clone_from(&inside.work_dir);
     config.events = Some(events);
-    config.patience = Duration::from_secs(600);
+    config.patience = inside.patience;
     config.stop_log = Some(
         inside.output_dir.join(format!("slurm_output_{}_sl{slurm_job_id}.e", inside.allocation)),
     );
@@ -96,10 +104,11 @@ pub async fn run(
     config.capacity.num_gpus = i64::try_from(config.gpus.len()).unwrap_or(0);
     let left = slurm.time_left(&job).await.unwrap_or(Some(inside.walltime_seconds));
     config.time_left = left.map(Duration::from_secs);
-    config.grace = slurm
-        .kill_wait()
-        .await
-        .map(|wait| wait.saturating_sub(LAST_WORDS).min(Duration::from_secs(10)));
+    // Bounds only what Slurm ends before its time: for the walltime the runner begins early enough.
+    config.longest_stop = slurm.kill_wait().await.map(|wait| wait.saturating_sub(LAST_WORDS));
+    let (time_left, times) = watch::channel(None);
+    config.time_left_changes = Some(times);
+    let asking = tokio::spawn(ask_for_time(slurm.clone(), job.clone(), time_signal, time_left));
     let node = number("SLURM_NODEID").unwrap_or(0);
     config.scheduler = Some(RunnerScheduler {
         scheduler_config_id: Some(inside.scheduler_id),
@@ -111,10 +120,33 @@ pub async fn run(
     let submitting =
         (node == 0 && Slurm::is_here()).then(|| tokio::spawn(submit_more(client, inside)));
     let summary = Runner::new(config).run(shutdown).await.map_err(|e| e.to_string());
+    asking.abort();
     if let Some(task) = submitting {
         task.abort();
     }
     summary
+}
+
+/// Slurm's signal says that the end is near: asks how near. An operator may have changed the time
+/// limit since the beginning.
+async fn ask_for_time(
+    slurm: Slurm,
+    job: String,
+    mut signal: Signal,
+    time_left: watch::Sender<Option<Duration>>,
+) {
+    while signal.recv().await.is_some() {
+        loop {
+            match slurm.time_left(&job).await {
+                Some(left) => {
+                    time_left.send_replace(left.map(Duration::from_secs));
+                    break;
+                }
+                // Nothing tells when Slurm answers again.
+                None => tokio::time::sleep(ASK_TIME_AGAIN).await,
+            }
+        }
+    }
 }
 
 /// Waits for a directory that is perhaps only mounted late. Slurm starts a script elsewhere when
@@ -140,7 +172,7 @@ async fn find_allocation(
     task: Option<i64>,
 ) -> Result<i64, String> {
     let query = Query::new().add("workflow_id", inside.workflow_id).add("name", &inside.allocation);
-    let deadline = std::time::Instant::now() + Duration::from_secs(600);
+    let deadline = std::time::Instant::now() + inside.patience;
     loop {
         match client.list_allocations(&query).await {
             Ok(rows) => {

@@ -173,6 +173,22 @@ impl Attempt {
         format!("{line}\n")
     }
 
+    /// Its true peak, as the last line of its time series: however short it was, there is one.
+    pub fn peak_line(&self, exit: &Exit) -> String {
+        let seconds = exit.wall.as_secs_f64();
+        let line = serde_json::json!({
+            "timestamp_ms": exit.ended_ms,
+            "job_id": self.packet.job_id,
+            "job_name": self.packet.job_name,
+            "run_id": self.packet.run_id,
+            "attempt_id": self.packet.attempt_id,
+            "cpu_percent": (seconds > 0.0).then(|| exit.cpu.as_secs_f64() / seconds * 100.0),
+            "memory_bytes": peak_memory(exit),
+            "is_peak": true,
+        });
+        format!("{line}\n")
+    }
+
     /// Names it to the server.
     pub fn reference(&self) -> AttemptRef {
         AttemptRef { id: self.packet.id, token: self.packet.token.clone() }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use torc_client::Client;
 use torc_model::api::{Capacity, ErrorCode, ReportVerdict, RunnerScheduler};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
@@ -27,8 +28,11 @@ pub struct Config {
     pub output_dir: PathBuf,
     /// Where jobs start and relative paths begin.
     pub working_dir: PathBuf,
-    /// Between the termination signal and SIGKILL; the workflow's setting unless given.
-    pub grace: Option<Duration>,
+    /// At most this long between the termination signal and SIGKILL when this runner is told to
+    /// stop: what told it kills it then.
+    pub longest_stop: Option<Duration>,
+    /// Hears how much time is left, when the batch system says so again.
+    pub time_left_changes: Option<watch::Receiver<Option<Duration>>>,
     /// Where it runs.
     pub kind: RunnerKind,
     /// Takes jobs with this label.
@@ -64,7 +68,8 @@ impl Config {
             gpus,
             output_dir: output_dir.into(),
             working_dir: PathBuf::from("."),
-            grace: None,
+            longest_stop: None,
+            time_left_changes: None,
             kind: RunnerKind::Local,
             label: None,
             time_left: None,

@@ -85,6 +85,10 @@ pub struct Settings {
     pub strict_scheduler_match: bool,
     /// From then on everything must be ended.
     pub end: Option<Instant>,
+    /// So long before the end of the allocation.
+    pub end_margin: Duration,
+    /// A runner that runs nothing leaves after this long without an answer of the server.
+    pub wait_for_server: Duration,
     /// A batch system that stops this runner signals its jobs as well: so long a failure waits for
     /// that.
     pub doubt: Option<Duration>,
@@ -118,6 +122,8 @@ pub enum Event {
     ActionReported(ActionId),
     /// Why the batch system is about to ask us to stop.
     StopReason(LastWord),
+    /// The batch system says again how much time is left; None: no end.
+    TimeLeft(Option<Duration>),
     /// The user or the batch system asks us to stop.
     Shutdown(Shutdown),
     /// The server has said goodbye; these actions are left to do.
@@ -216,7 +222,8 @@ pub struct Dispatcher {
     reported_actions: HashMap<ActionId, Instant>,
     /// Moving average of how long attempts run.
     average_seconds: Option<f64>,
-    is_lost: bool,
+    /// Since when the server has not answered.
+    lost_since: Option<Instant>,
     is_refused: bool,
     is_hurried: bool,
     spooled: HashSet<AttemptId>,
@@ -254,7 +261,7 @@ impl Dispatcher {
             actions: HashMap::new(),
             reported_actions: HashMap::new(),
             average_seconds: None,
-            is_lost: false,
+            lost_since: None,
             is_refused: false,
             is_hurried: false,
             spooled: HashSet::new(),
@@ -296,10 +303,11 @@ impl Dispatcher {
                 let stale =
                     self.queue.front().filter(|_| can_return).map(|(since, _)| *since + STALE);
                 let listen = self.listen_after.filter(|_| !self.is_listening);
-                [idle, stale, listen, self.settings.end].into_iter().flatten().min()
+                let given_up = self.gives_up_at();
+                [idle, stale, listen, given_up, self.settings.end].into_iter().flatten().min()
             }
             Phase::Draining(_, since) => {
-                (self.is_lost && self.active.is_empty()).then(|| *since + FAREWELL)
+                (self.lost_since.is_some() && self.active.is_empty()).then(|| *since + FAREWELL)
             }
             Phase::Leaving(..) => None,
         };
@@ -321,7 +329,7 @@ impl Dispatcher {
                 self.pause_if_hasty(&answer, now);
                 self.on_answer(answer, now, out);
             }
-            Event::ServerLost(message, code) => self.on_lost(message, code, out),
+            Event::ServerLost(message, code) => self.on_lost(message, code, now, out),
             Event::Refused(message) => self.on_refused(message, now, out),
             Event::Heartbeat(answer) => {
                 self.on_cancel(&answer.cancel, out);
@@ -329,7 +337,7 @@ impl Dispatcher {
                 self.on_forgotten(&answer.forgotten, out);
             }
             Event::OutOfContact => {
-                self.on_lost("no answer for too long".into(), None, out);
+                self.on_lost("no answer for too long".into(), None, now, out);
                 self.drain(LeaveReason::OutOfContact, &StopReason::OutOfContact, now, out);
             }
             Event::Started(report) => self.on_started(report, out),
@@ -342,7 +350,16 @@ impl Dispatcher {
             }
             Event::StopReason(why) => self.stop_reason = Some(why),
             Event::Shutdown(Shutdown::Run) => {}
+            Event::TimeLeft(left) => {
+                let margin = self.settings.end_margin;
+                self.settings.end = left.map(|left| now + left.saturating_sub(margin));
+            }
             Event::Shutdown(Shutdown::Stop) => {
+                if matches!(&self.phase, Phase::Draining(reason, _) if *reason != LeaveReason::Stopped)
+                {
+                    // Jobs that have time to save their state now have less of it.
+                    out.push(Effect::StopAll(StopReason::Stopped));
+                }
                 self.drain(LeaveReason::Stopped, &StopReason::Stopped, now, out)
             }
             Event::Shutdown(Shutdown::Kill) => {
@@ -399,7 +416,7 @@ impl Dispatcher {
     }
 
     fn on_answer(&mut self, answer: ClaimResponse, now: Instant, out: &mut Vec<Effect>) {
-        if std::mem::replace(&mut self.is_lost, false) {
+        if self.lost_since.take().is_some() {
             out.push(Effect::Tell(RunnerEvent::ServerBack));
         }
         self.is_complete = answer.workflow_complete;
@@ -471,10 +488,17 @@ impl Dispatcher {
         self.queue.remove(index).map(|(_, packet)| packet)
     }
 
-    fn on_lost(&mut self, message: String, code: Option<ErrorCode>, out: &mut Vec<Effect>) {
-        if std::mem::replace(&mut self.is_lost, true) {
+    fn on_lost(
+        &mut self,
+        message: String,
+        code: Option<ErrorCode>,
+        now: Instant,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.lost_since.is_some() {
             return;
         }
+        self.lost_since = Some(now);
         out.push(Effect::Tell(RunnerEvent::ServerLost { message, code }));
         let in_flight = self.exchange.iter().flat_map(|request| &request.completed);
         let reports: Vec<CompletionReport> = in_flight.chain(&self.completed).cloned().collect();
@@ -573,7 +597,7 @@ impl Dispatcher {
             self.held.disclaim(id);
             return;
         }
-        if self.is_lost || self.is_refused {
+        if self.lost_since.is_some() || self.is_refused {
             self.spool(vec![report.clone()], out);
         }
         self.completed.push_back(report);
@@ -679,6 +703,9 @@ impl Dispatcher {
         }
         for (active, report) in self.doubts.take_due(now) {
             self.finish(active, report, out);
+        }
+        if self.phase == Phase::Working && self.gives_up_at().is_some_and(|at| at <= now) {
+            self.drain(LeaveReason::OutOfContact, &StopReason::OutOfContact, now, out);
         }
         if self.phase == Phase::Working {
             self.start_what_fits(out);
@@ -847,7 +874,7 @@ impl Dispatcher {
             Phase::Working => {}
             Phase::Draining(reason, since) if is_idle && no_action_runs => {
                 let can_not_tell = self.is_refused
-                    || (self.is_lost
+                    || (self.lost_since.is_some()
                         && (self.is_hurried
                             || *reason == LeaveReason::OutOfContact
                             || *since + FAREWELL <= now));
@@ -865,6 +892,13 @@ impl Dispatcher {
                 }
             }
         }
+    }
+
+    /// When a runner that runs nothing leaves because the server is away. Its results are on disk.
+    fn gives_up_at(&self) -> Option<Instant> {
+        let is_idle = self.active.is_empty() && self.actions.values().all(|a| a.has_ended);
+        let since = self.lost_since.filter(|_| is_idle)?.max(self.idle_since?);
+        Some(since + self.settings.wait_for_server)
     }
 
     fn say_goodbye(&mut self, out: &mut Vec<Effect>) {

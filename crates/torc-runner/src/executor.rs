@@ -381,6 +381,11 @@ impl Executor {
                 }
                 ProcessEvent::Ended(exit) => {
                     if let Some(unit) = self.units.remove(&exit.id) {
+                        if self.context.time_series.is_some()
+                            && let What::Attempt(attempt) = &unit.what
+                        {
+                            series += &attempt.peak_line(&exit);
+                        }
                         self.on_exit(unit, exit, now, out);
                     }
                 }

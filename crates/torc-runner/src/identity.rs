@@ -51,6 +51,11 @@ impl Identity {
         self.boot_id == here && !self.is_running()
     }
 
+    /// A process of this host, which can be seen from here.
+    pub fn is_here(&self) -> bool {
+        self.hostname == sys::hostname() && self.boot_id == procfs::boot_id()
+    }
+
     fn is_running(&self) -> bool {
         procfs::find_process(self.pid).is_some_and(|p| p.start == self.pid_start && !p.is_zombie)
     }

@@ -13,6 +13,7 @@ use crate::held::HeldList;
 use crate::identity::{self, Identity, Presence};
 use crate::lanes::{Contact, Exchange, Lanes, Line, Pauses};
 use crate::mailbox::{Inbox, mailbox};
+use crate::node::{NodeMonitor, NodeWatch};
 use crate::pool::{self, Bounds, EventHandler};
 use crate::process::Setup;
 use crate::spool::{self, Spool};
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use torc_model::api::{RegisterRunner, RunnerRegistered};
+use torc_model::plan::Execution;
 use torc_model::slurm::logs::{LastWord, why_ended};
 use torc_model::status::RunnerKind;
 use torc_model::words;
@@ -37,8 +39,6 @@ use torc_model::words;
 const DONE_KEY: u64 = 0;
 const REPORT_KEY: u64 = u64::MAX;
 const EVENT_KEY: u64 = u64::MAX - 1;
-/// A runner with a given end stops its jobs this long before, on top of the grace.
-const END_MARGIN: Duration = Duration::from_secs(10);
 /// The last word stands in the last lines.
 const STOP_LOG_TAIL: u64 = 16 << 10;
 /// Slurm signals jobs and runner within milliseconds; on a busy node each may take a while to be
@@ -134,9 +134,10 @@ impl Runner {
             time_series: time_series(&registered, &output_dir, &key)?,
             live,
         });
+        let node = watch_node(&config, &registered, &output_dir, &key)?;
         let rules = rules(&config, &registered, &tell);
         let dispatcher =
-            Dispatcher::new(settings(&config, &registered, &rules, &key), held, Instant::now());
+            Dispatcher::new(settings(&config, &registered, &key), held, Instant::now());
         let spool = Spool::new(&output_dir, &key, registered.id, config.workflow_id, own);
         let guarded = guard.as_ref().map(Guard::pid).unwrap_or_default();
         let lanes = Lanes::open(&line);
@@ -156,6 +157,15 @@ impl Runner {
         )?;
 
         let stop_log = config.stop_log.clone();
+        let time_watcher = config.time_left_changes.map(|mut changes| {
+            let events = events.clone();
+            tokio::spawn(async move {
+                while changes.changed().await.is_ok() {
+                    let left = *changes.borrow_and_update();
+                    events.send(Event::TimeLeft(left));
+                }
+            })
+        });
         let watcher = tokio::spawn(async move {
             let mut shutdown = shutdown;
             loop {
@@ -183,7 +193,10 @@ impl Runner {
             .await;
         exchange.close();
         watcher.abort();
-        drop(pulse);
+        if let Some(watcher) = time_watcher {
+            watcher.abort();
+        }
+        drop((pulse, node));
         let (reason, counts, undelivered, unkept) = outcome.map_err(|_| Error::Broken)??;
         // Not after a breakdown: the next runner must find what this one left running.
         presence.withdraw();
@@ -246,6 +259,34 @@ fn time_series(
     Ok(Some(dir.join(format!("samples_{key}.jsonl"))))
 }
 
+/// Looks at this machine as a whole, if the workflow asks for that.
+fn watch_node(
+    config: &Config,
+    registered: &RunnerRegistered,
+    output_dir: &Path,
+    key: &str,
+) -> Result<Option<NodeMonitor>, Error> {
+    let monitor = &registered.resource_monitor;
+    if !monitor.compute_node {
+        return Ok(None);
+    }
+    let dir = output_dir.join("resource_utilization");
+    std::fs::create_dir_all(&dir).map_err(|e| Error::io("make", &dir, e))?;
+    let interval = Duration::try_from_secs_f64(monitor.sample_interval_seconds)
+        .unwrap_or(Duration::from_secs(5))
+        .max(Duration::from_millis(200));
+    // On a test cluster several nodes share one machine; Slurm's name tells them apart.
+    let name = config.scheduler.as_ref().and_then(|scheduler| scheduler.node_name.clone());
+    let watch = NodeWatch {
+        path: dir.join(format!("nodes_{key}.jsonl")),
+        workflow_id: config.workflow_id,
+        host: name.unwrap_or_else(sys::hostname),
+        disk: output_dir.to_owned(),
+        interval,
+    };
+    NodeMonitor::start(watch).map(Some).map_err(|e| Error::system("start a thread", e))
+}
+
 fn random_key() -> std::io::Result<String> {
     let mut bytes = [0; 12];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -287,29 +328,49 @@ async fn register(
 
 fn rules(config: &Config, registered: &RunnerRegistered, tell: &Teller) -> Rules {
     let execution = &registered.execution;
-    let termination = sys::signal_by_name(&execution.termination_signal).unwrap_or_else(|| {
-        let name = &execution.termination_signal;
-        tell.tell(|| RunnerEvent::Warning {
-            message: format!("unknown signal `{name}`; jobs are ended by SIGTERM"),
-        });
-        rustix::process::Signal::TERM
-    });
+    let signal = |name: &str| {
+        sys::signal_by_name(name).unwrap_or_else(|| {
+            tell.tell(|| RunnerEvent::Warning {
+                message: format!("unknown signal `{name}`; jobs are ended by SIGTERM"),
+            });
+            rustix::process::Signal::TERM
+        })
+    };
+    let termination = signal(&execution.termination_signal);
     let seconds = |s: f64| Duration::try_from_secs_f64(s).ok();
+    let grace = seconds(execution.grace_seconds).unwrap_or(Duration::from_secs(10));
+    let (lead, _) = before_end(execution, config.time_left);
     let monitor = &registered.resource_monitor;
     let interval =
         seconds(monitor.sample_interval_seconds).map(|i| i.max(Duration::from_millis(200)));
     Rules {
-        grace: config.grace.or(seconds(execution.grace_seconds)).unwrap_or(Duration::from_secs(10)),
+        grace,
+        stop_grace: config.longest_stop.map_or(grace, |longest| longest.min(grace)),
         termination,
+        time_up: (execution.walltime_signal.as_deref().map_or(termination, signal), lead),
         sample_interval: interval.filter(|_| monitor.enabled),
     }
 }
 
-fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: &str) -> Settings {
+/// Before the end of an allocation: from the signal to SIGKILL, and from there to the end. At most
+/// half of the time there is, so that a short allocation can do something.
+fn before_end(execution: &Execution, left: Option<Duration>) -> (Duration, Duration) {
+    let seconds = |s: f64| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX);
+    let lead = execution.walltime_lead_seconds.unwrap_or(execution.grace_seconds);
+    let (lead, headroom) = (seconds(lead), seconds(execution.walltime_headroom_seconds));
+    let most = left.map_or(Duration::MAX, |left| left / 2);
+    let headroom = headroom.min(most / 2);
+    (lead.min(most - headroom), headroom)
+}
+
+fn settings(config: &Config, registered: &RunnerRegistered, key: &str) -> Settings {
     // Slurm kills what is left when its time is up; a limit that a user gave on a terminal is
     // when to begin to end.
-    let (margin, reason_at_end) = match config.kind {
-        RunnerKind::Slurm => (rules.grace + END_MARGIN, StopReason::RunnerTimeUp),
+    let (end_margin, reason_at_end) = match config.kind {
+        RunnerKind::Slurm => {
+            let (lead, headroom) = before_end(&registered.execution, config.time_left);
+            (lead + headroom, StopReason::RunnerTimeUp)
+        }
         RunnerKind::Local | RunnerKind::Recovery => (Duration::ZERO, StopReason::Stopped),
     };
     let idle =
@@ -324,7 +385,11 @@ fn settings(config: &Config, registered: &RunnerRegistered, rules: &Rules, key: 
         idle_limit: idle.filter(|_| config.kind != RunnerKind::Local),
         ignore_completion: registered.ignore_completion,
         strict_scheduler_match: config.strict_scheduler_match,
-        end: config.time_left.map(|left| Instant::now() + left.saturating_sub(margin)),
+        end: config.time_left.map(|left| Instant::now() + left.saturating_sub(end_margin)),
+        end_margin,
+        wait_for_server: Duration::from_secs(
+            u64::try_from(registered.wait_for_server_seconds).unwrap_or(0),
+        ),
         doubt: (config.kind == RunnerKind::Slurm).then_some(DOUBT),
         reason_at_end,
     }
@@ -520,6 +585,9 @@ impl EventHandler for Engine {
             self.executor.supervisor().sweep_now();
             // Perhaps there is room now.
             let unkept = self.spool.append(&[]).map_or_else(|_| self.spool.unkept(), |()| 0);
+            if let Err(error) = self.spool.leave() {
+                tracing::warn!(%error, "cannot say that the owner of kept results has left");
+            }
             (
                 self.dispatcher.reason(),
                 self.dispatcher.counts,

@@ -11,10 +11,12 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use torc_client::Client;
-use torc_model::api::{CompletionBatch, CompletionReport};
+use torc_model::api::{CompletionBatch, CompletionReport, ReportResult};
 use torc_model::ids::{RunnerId, WorkflowId};
 
 const DIR: &str = ".torc_spool";
+/// Ending of the file that says that the owner of a spool has left.
+const LEFT: &str = "left";
 /// More than any runner keeps.
 const MAX_BYTES: u64 = 256 << 20;
 /// At most this many results in one request.
@@ -62,6 +64,14 @@ impl Spool {
         self.write()?;
         self.unkept.clear();
         Ok(())
+    }
+
+    /// Says that its runner has left, so that a runner on any host may deliver what is kept.
+    pub fn leave(&self) -> io::Result<()> {
+        match self.file {
+            Some(_) => torc_fs::write_new_private(&self.path.with_extension(LEFT), b""),
+            None => Ok(()),
+        }
     }
 
     /// How many results are not on disk.
@@ -121,7 +131,22 @@ fn push_line(text: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
 struct Abandoned {
     path: PathBuf,
     runner_id: RunnerId,
+    workflow_id: WorkflowId,
+    /// Its owner certainly runs no more. Of an owner on another host that did not leave in order
+    /// nothing is known.
+    is_gone: bool,
     reports: Vec<CompletionReport>,
+}
+
+/// What became of kept results.
+#[derive(Clone, Default, Debug)]
+pub struct Delivered {
+    /// The server's answers, one for each result, with the workflow.
+    pub results: Vec<(WorkflowId, ReportResult)>,
+    /// Files whose results the server could not hear or refused, and what it said.
+    pub failures: Vec<(PathBuf, String)>,
+    /// Files of runners on other hosts that may still live: delivered, and left in place.
+    pub kept: Vec<PathBuf>,
 }
 
 /// Delivers what runners of this workflow left behind that are gone. Answers how many results the
@@ -131,32 +156,62 @@ pub async fn deliver_abandoned(
     output_dir: &Path,
     workflow_id: WorkflowId,
 ) -> usize {
-    let mut delivered = 0;
-    for Abandoned { path, runner_id, reports } in find_abandoned(&output_dir.join(DIR), workflow_id)
+    let is_ours = |spool: &Abandoned| spool.workflow_id == workflow_id && spool.is_gone;
+    let found = find(&output_dir.join(DIR)).into_iter().filter(is_ours).collect();
+    deliver(client, found).await.results.len()
+}
+
+/// Delivers what runners have kept below this output directory, of every workflow. A runner that
+/// still lives delivers its own; results that the server hears twice count once.
+pub async fn deliver_all(client: &Client, output_dir: &Path) -> io::Result<Delivered> {
+    let dir = output_dir.join(DIR);
+    // No directory: no runner ever kept anything here. Any other error is told.
+    if let Err(error) = fs::read_dir(&dir)
+        && error.kind() != io::ErrorKind::NotFound
     {
+        return Err(error);
+    }
+    Ok(deliver(client, find(&dir)).await)
+}
+
+async fn deliver(client: &Client, found: Vec<Abandoned>) -> Delivered {
+    let mut delivered = Delivered::default();
+    for Abandoned { path, runner_id, workflow_id, is_gone, reports } in found {
         let mut is_done = true;
         for items in reports.chunks(BATCH) {
             let batch = CompletionBatch { runner_id, items: items.to_vec() };
             match client.complete_attempts(&batch).await {
-                Ok(answer) => delivered += answer.results.len(),
+                Ok(answer) => {
+                    delivered.results.extend(answer.results.into_iter().map(|r| (workflow_id, r)))
+                }
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "cannot deliver the results of an earlier runner");
+                    delivered.failures.push((path.clone(), error.to_string()));
                     // What the server refuses now it will refuse always; what it could not hear it
                     // may hear later.
                     is_done &= !error.is_temporary();
                 }
             }
         }
-        if is_done && let Err(error) = fs::remove_file(&path) {
-            tracing::warn!(path = %path.display(), %error, "cannot remove delivered results");
+        if !is_gone {
+            delivered.kept.push(path);
+        } else if is_done {
+            // The results first: without them the other file says nothing.
+            for path in [&path, &path.with_extension(LEFT)] {
+                if let Err(error) = fs::remove_file(path)
+                    && error.kind() != io::ErrorKind::NotFound
+                {
+                    tracing::warn!(path = %path.display(), %error, "cannot remove delivered results");
+                }
+            }
         }
     }
     delivered
 }
 
-fn find_abandoned(dir: &Path, workflow_id: WorkflowId) -> Vec<Abandoned> {
+fn find(dir: &Path) -> Vec<Abandoned> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| read_abandoned(&entry.path(), workflow_id)).collect()
+    entries.filter_map(|entry| read_spool(&entry.path())).collect()
 }
 
 /// Results count as the word of a runner of this user, so no other user may have written them.
@@ -170,19 +225,22 @@ fn read_kept(path: &Path) -> Option<String> {
     }
 }
 
-fn read_abandoned(path: &Path, workflow_id: WorkflowId) -> Option<Abandoned> {
+/// The results of one runner; `None` for one that is alive on this host, which delivers its own.
+fn read_spool(path: &Path) -> Option<Abandoned> {
     if path.extension().is_none_or(|ending| ending != "jsonl") {
         return None;
     }
     let text = read_kept(path)?;
     let mut lines = text.lines();
     let header: Header = serde_json::from_str(lines.next()?).ok()?;
-    if header.workflow_id != workflow_id || !header.owner.is_dead() {
+    let is_gone = header.owner.is_dead() || path.with_extension(LEFT).exists();
+    if !is_gone && header.owner.is_here() {
         return None;
     }
     // The last line may be torn: its runner died while writing it, before anything relied on it.
     let reports = lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
-    Some(Abandoned { path: path.into(), runner_id: header.runner_id, reports })
+    let Header { runner_id, workflow_id, .. } = header;
+    Some(Abandoned { path: path.into(), runner_id, workflow_id, is_gone, reports })
 }
 
 #[cfg(test)]
@@ -199,6 +257,25 @@ mod tests {
     fn dead() -> Identity {
         // The number of our process with a start time that it does not have.
         Identity { pid_start: 1, ..Identity::own() }
+    }
+
+    fn of_first(dir: &Path) -> Vec<Abandoned> {
+        let is_ours = |spool: &Abandoned| spool.workflow_id == WorkflowId(1) && spool.is_gone;
+        find(dir).into_iter().filter(is_ours).collect()
+    }
+
+    #[test]
+    fn results_of_another_host_are_free_when_their_runner_has_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = Identity { hostname: "elsewhere".into(), ..Identity::own() };
+        let mut spool = Spool::new(dir.path(), "a", RunnerId(4), WorkflowId(1), elsewhere);
+        spool.leave().unwrap();
+        assert!(!dir.path().join(DIR).exists(), "nothing was kept, so there is nothing to leave");
+        spool.append(&[report(1)]).unwrap();
+        let found = find(&dir.path().join(DIR));
+        assert_eq!((found.len(), found[0].is_gone), (1, false), "it may still live");
+        spool.leave().unwrap();
+        assert!(of_first(&dir.path().join(DIR))[0].is_gone);
     }
 
     #[test]
@@ -218,7 +295,7 @@ mod tests {
         text.extend_from_slice(b"{\"id\": 9, \"tok");
         fs::write(&path, &text).unwrap();
 
-        let found = find_abandoned(&dir.path().join(DIR), WorkflowId(1));
+        let found = of_first(&dir.path().join(DIR));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].runner_id, RunnerId(4));
         assert_eq!(found[0].reports, [report(1), report(2), report(3)]);
@@ -231,9 +308,9 @@ mod tests {
         spool.clear().unwrap();
         spool.append(&[report(1)]).unwrap();
         spool.clear().unwrap();
-        assert!(find_abandoned(&dir.path().join(DIR), WorkflowId(1)).is_empty());
+        assert!(of_first(&dir.path().join(DIR)).is_empty());
         spool.append(&[report(2)]).unwrap();
-        assert_eq!(find_abandoned(&dir.path().join(DIR), WorkflowId(1))[0].reports, [report(2)]);
+        assert_eq!(of_first(&dir.path().join(DIR))[0].reports, [report(2)]);
     }
     #[test]
     fn what_could_not_be_kept_is_kept_as_soon_as_it_can_be() {
@@ -250,7 +327,7 @@ mod tests {
         spool.file = Some(File::create(&spool.path).unwrap());
         spool.append(&[report(3)]).unwrap();
         assert_eq!(spool.unkept(), 0);
-        let found = find_abandoned(&dir.path().join(DIR), WorkflowId(1));
+        let found = of_first(&dir.path().join(DIR));
         assert_eq!(found[0].reports, [report(1), report(2), report(3)]);
     }
 }

@@ -55,10 +55,40 @@ const LIMIT_INTERVAL: Duration = Duration::from_millis(250);
 pub struct Rules {
     /// Between the termination signal and SIGKILL.
     pub grace: Duration,
+    /// The same when the runner was told to stop, which what told it may not wait for.
+    pub stop_grace: Duration,
     /// Asks a process to end.
     pub termination: Signal,
+    /// The same before the end of an allocation, and how long SIGKILL waits then.
+    pub time_up: (Signal, Duration),
     /// Between two looks at what processes use; None: no looks.
     pub sample_interval: Option<Duration>,
+}
+
+impl Rules {
+    /// One signal and one grace for everything.
+    pub fn uniform(
+        grace: Duration,
+        termination: Signal,
+        sample_interval: Option<Duration>,
+    ) -> Self {
+        let time_up = (termination, grace);
+        Self { grace, stop_grace: grace, termination, time_up, sample_interval }
+    }
+
+    /// What asks a process to end, and how long it has then.
+    fn request(&self, reason: &StopReason) -> (Signal, Duration) {
+        match reason {
+            // The memory is needed now, and the kernel would not ask either.
+            StopReason::Memory { .. } => (Signal::KILL, self.grace),
+            StopReason::RunnerTimeUp => self.time_up,
+            StopReason::Stopped => (self.termination, self.stop_grace),
+            StopReason::Canceled
+            | StopReason::NotOurs
+            | StopReason::OutOfContact
+            | StopReason::Timeout { .. } => (self.termination, self.grace),
+        }
+    }
 }
 
 /// Why a process is ended by us.
@@ -356,30 +386,31 @@ impl Supervisor {
         }
     }
 
-    /// Ends processes: termination signal, grace, SIGKILL. Those that are being ended already stay
-    /// as they are.
+    /// Ends processes: termination signal, grace, SIGKILL. Those that are being ended already are
+    /// not asked again; at most they have less time.
     pub fn stop(&mut self, ids: &[u64], reason: &StopReason, now: Instant) {
         let mut table = None;
+        let (signal, grace) = self.rules.request(reason);
         for id in ids {
-            let Some(live) = self.live.get_mut(id).filter(|live| live.stop.is_none()) else {
+            let Some(live) = self.live.get_mut(id) else { continue };
+            if let Some(stop) = &mut live.stop {
+                // The runner itself will be killed, sooner than the process was to have.
+                if *reason == StopReason::Stopped && !stop.is_killed && now + grace < stop.kill_at {
+                    stop.kill_at = now + grace;
+                    if matches!(live.state, State::Running(_)) {
+                        self.set_alarm(*id, Some(now + grace));
+                    }
+                }
                 continue;
-            };
+            }
             // What has just ended by itself was not ended by us.
             match &live.state {
                 State::Starting => {}
                 State::Running(launched) if !sys::has_ended(launched.pid) => {}
                 State::Running(_) | State::Lingering(..) | State::CleaningUp(..) => continue,
             }
-            live.stop = Some(Stop {
-                reason: reason.clone(),
-                kill_at: now + self.rules.grace,
-                is_killed: false,
-            });
-            let signal = match reason {
-                // The memory is needed now, and the kernel would not ask either.
-                StopReason::Memory { .. } => Signal::KILL,
-                _ => self.rules.termination,
-            };
+            live.stop =
+                Some(Stop { reason: reason.clone(), kill_at: now + grace, is_killed: false });
             self.signal(*id, signal, &mut table, now);
         }
     }
@@ -518,8 +549,8 @@ impl Supervisor {
         match &live.stop {
             None => self.set_alarm(id, half),
             Some(stop) => {
-                let signal =
-                    if stop.kill_at <= now { Signal::KILL } else { self.rules.termination };
+                let (asked, _) = self.rules.request(&stop.reason);
+                let signal = if stop.kill_at <= now { Signal::KILL } else { asked };
                 self.signal(id, signal, &mut None, now);
             }
         }

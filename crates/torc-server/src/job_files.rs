@@ -99,13 +99,14 @@ fn remove(path: &Path) -> Result<(), String> {
 
 impl Places {
     /// The workflow whose file has this name: `job_wf3_j7_r1_a1.o`, `action_wf3_2.e`,
-    /// `samples_TAG.jsonl`.
+    /// `samples_TAG.jsonl`, `nodes_TAG.jsonl`.
     fn workflow_of(&self, name: &str) -> Option<WorkflowId> {
         let numbered = name.strip_prefix("job_wf").or_else(|| name.strip_prefix("action_wf"));
         let workflow = match numbered {
             Some(rest) => WorkflowId(rest.split_once('_')?.0.parse().ok()?),
             None => {
-                let tag = name.strip_prefix("samples_")?.strip_suffix(".jsonl")?;
+                let samples = name.strip_prefix("samples_").or_else(|| name.strip_prefix("nodes_"));
+                let tag = samples?.strip_suffix(".jsonl")?;
                 *self.runners.get(tag)?
             }
         };

@@ -321,6 +321,13 @@ pub(crate) struct MonitorSpec {
     pub granularity: Option<String>,
     pub sample_interval_seconds: Option<f64>,
     pub jobs: MonitorJobsSpec,
+    pub compute_node: MonitorNodeSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct MonitorNodeSpec {
+    pub enabled: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -345,6 +352,8 @@ pub(crate) struct ExecutionSpec {
     pub limit_resources: Option<bool>,
     pub termination_signal: Option<String>,
     pub sigterm_lead_seconds: Option<f64>,
+    pub sigkill_headroom_seconds: Option<f64>,
+    pub srun_termination_signal: Option<String>,
     pub timeout_exit_code: Option<i32>,
     pub oom_exit_code: Option<i32>,
     pub stdio: Option<Stdio>,

@@ -45,6 +45,8 @@ pub enum Shape {
     Word(fn() -> Vec<&'static str>),
     /// A signal by name or number; canonical `SIGTERM`.
     Signal,
+    /// A signal and how many seconds early it comes: `TERM@120`.
+    EarlySignal,
     /// A regular expression.
     Regex,
     /// A list; a single value stands for a list of one.
@@ -657,7 +659,11 @@ static RESOURCE_MONITOR: Object = Object {
             Shape::Object(&MONITOR_JOBS),
             "The same settings as later Torc releases write them.",
         ),
-        field("compute_node", Shape::Ignored("only jobs are watched"), "No effect."),
+        field(
+            "compute_node",
+            Shape::Object(&MONITOR_NODE),
+            "Also sample CPUs, memory, GPUs and disk of every machine as a whole.",
+        ),
         field(
             "flush_interval_seconds",
             Shape::Ignored("samples are written when the attempt ends"),
@@ -678,6 +684,17 @@ static MONITOR_JOBS: Object = Object {
     fields: &[
         field("enabled", Shape::Bool, "Record peaks and averages; true unless set."),
         field("granularity", GRANULARITY, "`time_series` keeps every sample as well."),
+    ],
+};
+
+static MONITOR_NODE: Object = Object {
+    name: "the resource monitor's machines",
+    id: "resource_monitor_compute_node",
+    shorthand: Some("enabled"),
+    check: None,
+    fields: &[
+        field("enabled", Shape::Bool, "Sample machines; false unless set."),
+        field("granularity", Shape::Ignored("every sample of a machine is kept"), "No effect."),
     ],
 };
 
@@ -782,7 +799,7 @@ static EXECUTION: Object = Object {
         field(
             "sigterm_lead_seconds",
             Shape::Seconds,
-            "Time between that signal and SIGKILL; 10 unless set.",
+            "Time between that signal and SIGKILL, also before the end of an allocation; 10 unless set.",
         )
         .alias(&["grace_seconds"]),
         field(
@@ -798,8 +815,8 @@ static EXECUTION: Object = Object {
         field("stdio", Shape::Object(&STDIO), "Where output goes unless a job says otherwise."),
         field(
             "sigkill_headroom_seconds",
-            Shape::Ignored("runners stop their jobs in time by themselves"),
-            "No effect.",
+            Shape::Seconds,
+            "SIGKILL comes this long before the end of an allocation, and the signal `sigterm_lead_seconds` earlier; 10 unless set.",
         ),
         field(
             "staggered_start",
@@ -808,8 +825,8 @@ static EXECUTION: Object = Object {
         ),
         field(
             "srun_termination_signal",
-            Shape::Ignored("jobs are not started through srun"),
-            "No effect.",
+            Shape::EarlySignal,
+            "Signal before the end of an allocation and how many seconds earlier than SIGKILL it comes, such as `TERM@120`; `termination_signal` and `sigterm_lead_seconds` unless set.",
         ),
         field("enable_cpu_bind", Shape::Ignored("jobs are not started through srun"), "No effect."),
         field("srun_mpi", Shape::Ignored("jobs are not started through srun"), "No effect."),

@@ -242,6 +242,9 @@ impl<'a> Reader<'a> {
             Shape::SlurmMemory => self.converted(node, "a memory size", values::slurm_memory),
             Shape::Word(words) => self.word(node, &words()),
             Shape::Signal => self.converted(node, "a signal", values::signal),
+            Shape::EarlySignal => {
+                self.converted(node, "a signal with seconds", values::early_signal)
+            }
             Shape::Regex => self
                 .text(node, "a regular expression")
                 .and_then(|node| self.checked(node, template_regex)),

@@ -121,6 +121,7 @@ fn kind(shape: &Shape) -> String {
             words.join(", ")
         }
         Shape::Signal => "signal, such as `SIGTERM`".into(),
+        Shape::EarlySignal => "signal with seconds, such as `TERM@120`".into(),
         Shape::Regex => "regular expression".into(),
         Shape::List(item) => format!("list: {}", kind(item)),
         Shape::Map(_, value) => format!("map: {}", kind(value)),
@@ -309,6 +310,7 @@ fn by_shape(shape: &Shape) -> Value {
         Shape::SlurmMemory => "64G".into(),
         Shape::Word(words) => words().last().copied().unwrap_or_default().into(),
         Shape::Signal => "SIGTERM".into(),
+        Shape::EarlySignal => "TERM@120".into(),
         Shape::List(item) => match by_shape(item) {
             Value::Line(line) => format!("[{line}]"),
             Value::None => return Value::None,

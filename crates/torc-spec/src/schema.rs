@@ -102,7 +102,8 @@ fn shape(shape_of: &Shape, definitions: &mut Map<String, Value>) -> Value {
         | Shape::Seconds
         | Shape::Walltime
         | Shape::SlurmMemory
-        | Shape::Signal => {
+        | Shape::Signal
+        | Shape::EarlySignal => {
             json!({ "type": ["string", "number"] })
         }
         Shape::Word(words) => {

@@ -248,6 +248,21 @@ pub fn signal(text: &str) -> Result<String, String> {
     })
 }
 
+/// `TERM@120`, as `SIGTERM@120`: a signal and how many seconds early it comes.
+pub fn early_signal(text: &str) -> Result<String, String> {
+    let expected =
+        || format!("`{}` is not a signal with seconds, such as `TERM@120`", excerpt(text));
+    let (name, seconds) = text.split_once('@').ok_or_else(expected)?;
+    let seconds: u32 = seconds.trim().parse().map_err(|_| expected())?;
+    if !(1..=MOST_EARLY_SECONDS).contains(&seconds) {
+        return Err(format!("{seconds} s is not between 1 and {MOST_EARLY_SECONDS}"));
+    }
+    Ok(format!("{}@{seconds}", signal(name)?))
+}
+
+/// Slurm's own bound of `--signal`.
+const MOST_EARLY_SECONDS: u32 = 65_535;
+
 #[cfg(test)]
 mod tests {
     use super::*;

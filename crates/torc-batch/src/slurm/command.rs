@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::io::AsyncReadExt as _;
 use torc_model::slurm::squeue::Submitted;
 use torc_model::slurm::{cluster, parse_clock, sacct, squeue};
@@ -82,9 +82,12 @@ impl Slurm {
 
     /// Seconds that a running job has left; `None` when Slurm does not say.
     pub async fn time_left(&self, id: &str) -> Option<Option<u64>> {
-        let arguments = ["-h", "-j", id, "-o", "%L"].map(str::to_owned);
-        let ran = run("squeue", &arguments, QUERY_LIMIT).await;
-        parse_clock(ran.stdout.lines().next()?)
+        let arguments = ["-h", "-j", id, "-o", "%L|%e"].map(str::to_owned);
+        // Whatever format the user has set.
+        let seconds = [("SLURM_TIME_FORMAT", "%s")];
+        let ran = run_with("squeue", &arguments, &seconds, QUERY_LIMIT).await;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+        parse_left(ran.stdout.lines().next()?, now)
     }
 
     /// What `scontrol show ...` prints, or why it does not.
@@ -108,7 +111,25 @@ impl Slurm {
     }
 }
 
+/// `LEFT|END`, the end in seconds since 1970. What is left follows from the time limit in whole
+/// minutes; an operator may have set an earlier end.
+fn parse_left(line: &str, now: u64) -> Option<Option<u64>> {
+    let (left, end) = line.trim().split_once('|')?;
+    let by_limit = parse_clock(left)?;
+    let by_end = end.trim().parse::<u64>().ok().map(|end| end.saturating_sub(now));
+    Some(by_limit.map(|left| by_end.map_or(left, |end| left.min(end))))
+}
+
 async fn run(program: &str, arguments: &[String], limit: Duration) -> Ran {
+    run_with(program, arguments, &[], limit).await
+}
+
+async fn run_with(
+    program: &str,
+    arguments: &[String],
+    env: &[(&str, &str)],
+    limit: Duration,
+) -> Ran {
     let mut command = tokio::process::Command::new(program);
     command
         .args(arguments)
@@ -126,6 +147,7 @@ async fn run(program: &str, arguments: &[String], limit: Duration) -> Ran {
             command.env_remove(&name);
         }
     }
+    command.envs(env.iter().copied());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -157,4 +179,19 @@ async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
         tracing::warn!(%error, "an answer of Slurm could not be read");
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earlier_of_limit_and_end_counts() {
+        assert_eq!(parse_left("2:49|1100", 1000), Some(Some(100)));
+        assert_eq!(parse_left("1:00|5000", 1000), Some(Some(60)));
+        assert_eq!(parse_left("1:00|900", 1000), Some(Some(0)), "it is over");
+        assert_eq!(parse_left("1:00|N/A", 1000), Some(Some(60)));
+        assert_eq!(parse_left("UNLIMITED|5000", 1000), Some(None));
+        assert_eq!(parse_left("", 1000), None);
+    }
 }

@@ -90,6 +90,9 @@ pub struct RunnerRegistered {
     /// How to treat output and limits.
     #[schema(value_type = Object)]
     pub execution: Execution,
+    /// A runner that runs nothing leaves after this many seconds without an answer of the server.
+    #[serde(default)]
+    pub wait_for_server_seconds: i64,
     /// Leave after this many seconds without work (0: stay).
     pub idle_seconds: i64,
     /// Stay although the workflow is complete.

@@ -49,7 +49,15 @@ pub struct Submission<'a> {
     pub command: &'a [String],
     /// One runner on each node.
     pub one_worker_per_node: bool,
+    /// The runner begins to end its jobs so many seconds before the end of the allocation.
+    pub end_seconds: u64,
 }
+
+/// Slurm's signal comes so much earlier than the runner must begin to end its jobs: it has to ask
+/// how much time is left.
+const SIGNAL_SPARE_SECONDS: u64 = 30;
+/// Slurm's bound of `--signal`.
+const MAX_SIGNAL_SECONDS: u64 = 65_535;
 
 /// A value that cannot be handed to Slurm.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -127,6 +135,13 @@ pub fn render(submission: &Submission<'_>) -> Result<String, ScriptError> {
         let limit = at_once.map_or(String::new(), |n| format!("%{}", n.max(1)));
         lines.push("array", &format!("0-{}{limit}", submission.count - 1));
     }
+    // The runner knows its end by itself; the signal lets it ask again, since an operator may have
+    // changed the time limit. In a short allocation Slurm would send it at once.
+    let signal = (submission.end_seconds + SIGNAL_SPARE_SECONDS).min(MAX_SIGNAL_SECONDS);
+    let is_signaled = 2 * signal <= walltime_seconds(&scheduler.walltime)?;
+    if is_signaled && !submission.defaults.contains_key("signal") {
+        lines.push("signal", &format!("B:USR2@{signal}"));
+    }
     let requeues = add_defaults(&mut lines, submission)?;
     if !requeues {
         lines.flag("no-requeue");
@@ -156,7 +171,11 @@ pub fn render(submission: &Submission<'_>) -> Result<String, ScriptError> {
     };
     // The submitter's own rights stay behind; the runner reads a token of its own from a private
     // file.
-    Ok(format!("#!/bin/bash\n{}unset TORC_TOKEN TORC_TOKEN_FILE\n{start}{command}\n", lines.text))
+    // `exec` keeps an ignored signal ignored until the runner listens for it.
+    Ok(format!(
+        "#!/bin/bash\n{}trap '' USR2\nunset TORC_TOKEN TORC_TOKEN_FILE\n{start}{command}\n",
+        lines.text
+    ))
 }
 
 /// Adds `slurm_defaults`; answers whether they ask for requeuing.
@@ -314,6 +333,7 @@ mod tests {
             work_dir: "/scratch/me",
             command: &["/opt/torc".into(), "it's".into()],
             one_worker_per_node: false,
+            end_seconds: 20,
         })
     }
 
@@ -352,11 +372,13 @@ mod tests {
                 #SBATCH --chdir=/scratch/me\n\
                 #SBATCH --open-mode=append\n\
                 #SBATCH --array=0-2\n\
+                #SBATCH --signal=B:USR2@50\n\
                 #SBATCH --comment=\"my run\"\n\
                 #SBATCH --mail-user=a@b.c\n\
                 #SBATCH --no-requeue\n\
                 #SBATCH --reservation=r1\n\
                 #SBATCH --mail-type=END\n\
+                trap '' USR2\n\
                 unset TORC_TOKEN TORC_TOKEN_FILE\n\
                 exec /opt/torc 'it'\\''s'\n")
         );
@@ -378,6 +400,23 @@ mod tests {
             "the scheduler's own account wins"
         );
         assert!(text.contains("#SBATCH --requeue\n") && !text.contains("no-requeue"));
+    }
+
+    #[test]
+    fn slurm_is_asked_for_a_signal_early_enough_unless_the_user_asks_for_one() {
+        let with = |defaults: &[(&str, Value)], walltime: &str| -> Vec<String> {
+            let scheduler = SlurmScheduler { walltime: walltime.into(), ..scheduler() };
+            let text = script(&scheduler, defaults, 1).unwrap_or_default();
+            text.lines()
+                .filter_map(|l| l.strip_prefix("#SBATCH --signal="))
+                .map(str::to_owned)
+                .collect()
+        };
+        let none: Vec<String> = Vec::new();
+        assert_eq!(with(&[], "04:00:00"), ["B:USR2@50".to_owned()]);
+        assert_eq!(with(&[], "00:01:00"), none, "it would come at once");
+        let own = [("signal", Value::from("B:TERM@300"))];
+        assert_eq!(with(&own, "04:00:00"), ["B:TERM@300".to_owned()]);
     }
 
     #[test]
@@ -408,8 +447,8 @@ mod tests {
             if let Ok(text) = script(&scheduler, &defaults, 1) {
                 let head: Vec<_> = text.lines().skip(1).take_while(|l| l.starts_with("#SBATCH --")).collect();
                 let rest: Vec<_> = text.lines().skip(1 + head.len()).collect();
-                prop_assert_eq!(rest, vec!["unset TORC_TOKEN TORC_TOKEN_FILE", "exec /opt/torc 'it'\\''s'"]);
-                prop_assert!(head.len() <= 11, "{}", text);
+                prop_assert_eq!(rest, vec!["trap '' USR2", "unset TORC_TOKEN TORC_TOKEN_FILE", "exec /opt/torc 'it'\\''s'"]);
+                prop_assert!(head.len() <= 12, "{}", text);
             }
         }
     }

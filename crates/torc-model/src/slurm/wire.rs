@@ -130,6 +130,12 @@ pub struct SubmissionOrder {
     pub start_one_worker_per_node: bool,
     /// At most this many jobs at once in each runner.
     pub max_parallel_jobs: Option<i64>,
+    /// So many seconds before its end an allocation begins to end its jobs.
+    #[serde(default)]
+    pub end_seconds: i64,
+    /// So many minutes a runner keeps trying to reach the server.
+    #[serde(default)]
+    pub wait_for_server_minutes: i64,
     /// Where the workflow was created.
     pub directory: Option<String>,
     /// For the runners: good for this workflow only.

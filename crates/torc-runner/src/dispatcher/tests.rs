@@ -51,6 +51,8 @@ impl Desk {
             ignore_completion: false,
             strict_scheduler_match: false,
             end: None,
+            end_margin: Duration::ZERO,
+            wait_for_server: Duration::from_secs(1200),
             doubt: None,
             reason_at_end: StopReason::RunnerTimeUp,
         };
@@ -353,6 +355,42 @@ fn only_a_grant_that_never_arrived_is_worth_a_word() {
     assert!(!desk.held.insert(AttemptId(7), "late"), "what was said to be absent is never started");
     desk.held.told(&[AttemptId(7)]);
     assert!(desk.held.untold().is_empty());
+}
+
+#[test]
+fn an_idle_runner_waits_for_a_lost_server_only_so_long_and_a_busy_one_for_ever() {
+    let mut desk = Desk::listening();
+    desk.heard(&[1]);
+    desk.on(Event::ServerLost("gone".into(), None));
+    desk.now += Duration::from_secs(30 * 86_400);
+    assert_eq!(desk.settle(), [""; 0], "a job runs");
+    desk.ended(1, 1.0, None);
+    assert_eq!(desk.dispatcher.reason(), LeaveReason::Stopped, "it works");
+    desk.now += Duration::from_secs(1199);
+    desk.settle();
+    assert_eq!(desk.dispatcher.reason(), LeaveReason::Stopped, "it works");
+    assert_eq!(desk.dispatcher.next_alarm(), Some(desk.now + Duration::from_secs(1)));
+    desk.now += Duration::from_secs(1);
+    let lines = desk.settle();
+    assert!(lines.contains(&"exit".into()), "{lines:?}");
+    assert_eq!(desk.dispatcher.reason(), LeaveReason::OutOfContact);
+}
+
+#[test]
+fn time_that_the_batch_system_takes_away_or_gives_moves_the_end() {
+    let mut desk = Desk::new(|settings| settings.end_margin = Duration::from_secs(20));
+    desk.settle();
+    desk.heard(&[1]);
+    desk.on(Event::TimeLeft(Some(Duration::from_secs(60))));
+    desk.now += Duration::from_secs(39);
+    assert_eq!(desk.settle(), [""; 0]);
+    desk.on(Event::TimeLeft(Some(Duration::from_secs(120))));
+    desk.now += Duration::from_secs(99);
+    assert_eq!(desk.settle(), [""; 0]);
+    desk.now += Duration::from_secs(1);
+    assert_eq!(desk.settle(), ["tell Leaving", "stop all RunnerTimeUp"]);
+    // Slurm takes the nodes away before the job has saved its state.
+    assert_eq!(desk.on(Event::Shutdown(Shutdown::Stop)), ["stop all Stopped"]);
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub fn run_locally(local: LocalRun) -> io::Result<Box<CompletionReport>> {
         live: Default::default(),
     });
     let setup = Setup::new(&context.key, local.working_dir, None)?;
-    let rules = Rules { grace: local.grace, termination: Signal::TERM, sample_interval: None };
+    let rules = Rules::uniform(local.grace, Signal::TERM, None);
     let tasks = Arc::new(Tasks::default());
     let (sender, inbox) = mailbox(DONE_KEY)?;
     let mut supervisor = Supervisor::new(setup, rules, tasks.clone(), sender)?;

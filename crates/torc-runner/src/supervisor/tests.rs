@@ -37,7 +37,7 @@ impl Bench {
         let (answers, inbox) = mailbox(0).unwrap();
         let tasks = Arc::new(Tasks::default());
         let setup = Setup::new(&key, dir.path().into(), cgroups(&key)).unwrap();
-        let rules = Rules { grace, termination: Signal::TERM, sample_interval };
+        let rules = Rules::uniform(grace, Signal::TERM, sample_interval);
         let supervisor = Supervisor::new(setup, rules, tasks.clone(), answers).unwrap();
         inbox.join(supervisor.poller()).unwrap();
         Self { supervisor, tasks, inbox, dir, key, events: Vec::new(), next_id: 1 }

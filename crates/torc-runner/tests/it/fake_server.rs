@@ -237,6 +237,7 @@ async fn register(
         env: inner.env.clone(),
         resource_monitor: inner.resource_monitor.clone(),
         execution: inner.execution.clone(),
+        wait_for_server_seconds: 1200,
         idle_seconds: 0,
         ignore_completion: false,
         checkpoint_exit_code: None,

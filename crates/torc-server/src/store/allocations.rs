@@ -6,17 +6,20 @@
 
 use super::crash_recovery;
 use super::last_words;
+use super::leftovers;
 use super::load::parse;
 use super::persist::json;
 use super::refusal::Refusal;
 use super::runners;
 use super::unneeded;
 use super::writer::{Failed, Tx};
+use crate::slow_files;
 use rusqlite::{OptionalExtension, Row, params};
 use serde_json::json as value;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use torc_engine::{Change, Lost, Process};
-use torc_model::api::{ErrorCode, Evidence, Goodbye, RunnerScheduler};
+use torc_model::api::{CompletionReport, ErrorCode, Evidence, Goodbye, RunnerScheduler};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Settings, SlurmScheduler};
@@ -384,6 +387,8 @@ pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission) -> Result<SubmissionOrd
             look_first,
             scheduler: parse::<SlurmScheduler>(&definition)?,
             scheduler_id,
+            end_seconds: settings.execution.seconds_before_walltime().ceil() as i64,
+            wait_for_server_minutes: settings.wait_for_server_minutes as i64,
             defaults: settings.slurm_defaults,
             start_one_worker_per_node: one_per_node,
             max_parallel_jobs,
@@ -565,31 +570,80 @@ fn did_work(tx: &Tx<'_>, row: &AllocationView) -> Result<bool, Failed> {
     Ok(tx.db.prepare_cached(sql)?.exists(params![row.workflow_id.0, row.id])?)
 }
 
-/// Runners of allocations that have no process any more, as Slurm says, whose own process was here
-/// and is gone, with the tags of what they may have left.
-pub fn gone_from_here(
-    tx: &mut Tx<'_>,
-    seen: &Observations,
-) -> Result<Vec<(RunnerId, String)>, Failed> {
-    let mut gone = Vec::new();
-    for item in seen.items.iter().filter(|item| has_no_process(&item.verdict)) {
-        let Some(row) = find(tx, item.id)? else { continue };
-        for runner in runners_of(tx, &row)? {
-            let (process, key) = crash_recovery::sight(tx, runner, row.workflow_id)?;
-            if process == Process::Gone {
-                gone.push((runner, key));
+/// A runner of an allocation that has no process any more, as Slurm says.
+pub struct Leftover {
+    id: RunnerId,
+    /// Names its processes and files.
+    key: String,
+    /// Its own process was on this host and is gone.
+    is_gone_from_here: bool,
+    output_dir: PathBuf,
+}
+
+/// What such runners left, as far as it can be seen from here.
+#[derive(Default)]
+pub struct LookedAt {
+    /// Nothing of these lives on this host.
+    proved: HashSet<RunnerId>,
+    /// Results that they could not deliver.
+    spooled: HashMap<RunnerId, Vec<CompletionReport>>,
+    /// The file system of these does not answer: there may be results.
+    unread: HashSet<RunnerId>,
+}
+
+impl LookedAt {
+    /// Ends processes of these runners that are left on this host, and reads what they wrote down
+    /// for a server that did not answer. Blocks.
+    pub fn look(left: &[Leftover]) -> Self {
+        let gone: Vec<(RunnerId, String)> = left
+            .iter()
+            .filter(|left| left.is_gone_from_here)
+            .map(|left| (left.id, left.key.clone()))
+            .collect();
+        let proved = if gone.is_empty() { HashSet::new() } else { crash_recovery::end_gone(&gone) };
+        let mut looked = Self { proved, ..Self::default() };
+        let round = slow_files::Round::begin();
+        for Leftover { id, key, output_dir, .. } in left {
+            let (dir, key) = (output_dir.clone(), key.clone());
+            match round.look(output_dir, move || leftovers::spooled(&dir, &key)) {
+                Ok(reports) => drop(looked.spooled.insert(*id, reports)),
+                Err(hangs) => {
+                    tracing::warn!(runner = %id, dir = %output_dir.display(), "{hangs}: results of an ended runner may wait there");
+                    looked.unread.insert(*id);
+                }
             }
         }
+        looked
     }
-    Ok(gone)
+}
+
+/// The runners of allocations that have no process any more, as Slurm says.
+pub fn leftovers_of(tx: &mut Tx<'_>, seen: &Observations) -> Result<Vec<Leftover>, Failed> {
+    let mut left = Vec::new();
+    for item in seen.items.iter().filter(|item| has_no_process(&item.verdict)) {
+        let Some(row) = find(tx, item.id)? else { continue };
+        for id in runners_of(tx, &row)? {
+            let (process, key) = crash_recovery::sight(tx, id, row.workflow_id)?;
+            let output_dir: String = tx
+                .db
+                .prepare_cached("SELECT output_dir FROM compute_node WHERE id = ?1")?
+                .query_row([id.0], |row| row.get(0))?;
+            left.push(Leftover {
+                id,
+                key,
+                is_gone_from_here: process == Process::Gone,
+                output_dir: output_dir.into(),
+            });
+        }
+    }
+    Ok(left)
 }
 
 /// Takes in what a client saw of allocations in Slurm. Not knowing changes nothing.
-/// Of the runners in `proved` nothing lives on this host.
 pub fn observe(
     tx: &mut Tx<'_>,
     seen: &Observations,
-    proved: &HashSet<RunnerId>,
+    looked: &LookedAt,
 ) -> Result<ObservedView, Failed> {
     let mut view = ObservedView { dry_run: seen.dry_run, ..ObservedView::default() };
     for item in &seen.items {
@@ -606,10 +660,10 @@ pub fn observe(
         match &item.verdict {
             Verdict::Unknown { why } => unknown(tx, &row, item, why, &mut view)?,
             Verdict::Alive { phase, reason } => {
-                alive(tx, &row, item, (*phase, reason.as_deref()), proved, &mut view)?
+                alive(tx, &row, item, (*phase, reason.as_deref()), looked, &mut view)?
             }
             Verdict::Ended(ending) => {
-                if end_runners(tx, &row, item, (ending.cause, &ending.text), proved, &mut view)? {
+                if end_runners(tx, &row, item, (ending.cause, &ending.text), looked, &mut view)? {
                     let name = label(&row);
                     let text = match row.unneeded_since_ms {
                         Some(_) => format!("no longer needed; {}", ending.text),
@@ -662,7 +716,7 @@ fn alive(
     row: &AllocationView,
     item: &Observation,
     (phase, reason): (Phase, Option<&str>),
-    proved: &HashSet<RunnerId>,
+    looked: &LookedAt,
     view: &mut ObservedView,
 ) -> Result<(), Failed> {
     if let Some(hopeless) =
@@ -679,7 +733,7 @@ fn alive(
         None => (Cause::Lost, "Slurm put the allocation back into its queue".into()),
     };
     let restarted =
-        phase == Phase::Waiting && end_runners(tx, row, item, (cause, &text), proved, view)?;
+        phase == Phase::Waiting && end_runners(tx, row, item, (cause, &text), looked, view)?;
     if restarted && let Some(before) = &item.before {
         last_words::explain_by(tx, row, before, view)?;
     }
@@ -718,7 +772,7 @@ fn end_runners(
     row: &AllocationView,
     item: &Observation,
     (cause, text): (Cause, &str),
-    proved: &HashSet<RunnerId>,
+    looked: &LookedAt,
     view: &mut ObservedView,
 ) -> Result<bool, Failed> {
     debug_assert!(has_no_process(&item.verdict));
@@ -728,8 +782,11 @@ fn end_runners(
         let spoke = heard.is_some_and(|heard| tx.uptime - heard < QUIET_MS);
         let why = match crash_recovery::sight(tx, *runner, row.workflow_id)?.0 {
             Process::Alive => "its runner is alive on this host",
-            Process::Gone if !proved.contains(runner) && !view.dry_run => {
+            Process::Gone if !looked.proved.contains(runner) && !view.dry_run => {
                 "its runner left processes on this host that have not ended"
+            }
+            _ if looked.unread.contains(runner) => {
+                "the directory where its runner may have left results does not answer"
             }
             Process::Gone | Process::Rebooted => continue,
             _ if spoke => "its runner has just spoken",
@@ -747,7 +804,21 @@ fn end_runners(
         if view.dry_run {
             continue;
         }
+        // What it finished while no server could hear it is no loss.
+        let mut delivered = 0;
+        for report in looked.spooled.get(&runner).into_iter().flatten() {
+            let (id, token) = (report.attempt.id, &report.attempt.token);
+            if tx.workflow(row.workflow_id)?.may_report(id, runner, token).is_some() {
+                runners::complete_one(tx, row.workflow_id, runner, report)?;
+                delivered += 1;
+            }
+        }
+        if delivered > 0 {
+            let left = torc_model::words::count(delivered as i64, "result");
+            view.details.push(format!("runner {runner} left {left} that it could not deliver"));
+        }
         // Of several jobs it is unknown which one took the memory.
+        let held = held - delivered;
         let cause = if cause == Cause::Oom && held != 1 { Cause::Lost } else { cause };
         let job = row.slurm_job_id.as_deref().unwrap_or("?");
         let evidence = Evidence {

@@ -65,7 +65,6 @@ pub use writer::Progress;
 
 use crate::slow_files;
 use rusqlite::Connection;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
@@ -701,20 +700,20 @@ impl Store {
 
     /// Takes in what was seen of allocations in Slurm.
     pub async fn observe_allocations(&self, seen: Observations) -> Result<ObservedView, Refusal> {
-        let (seen, gone) = self
+        let (seen, left) = self
             .writer
             .call(move |tx| {
-                let gone = allocations::gone_from_here(tx, &seen)?;
-                Ok((seen, gone))
+                let left = allocations::leftovers_of(tx, &seen)?;
+                Ok((seen, left))
             })
             .await?;
-        let mut proved = HashSet::new();
-        if !gone.is_empty() && !seen.dry_run {
-            proved = tokio::task::spawn_blocking(move || crash_recovery::end_gone(&gone))
+        let mut looked = allocations::LookedAt::default();
+        if !left.is_empty() && !seen.dry_run {
+            looked = tokio::task::spawn_blocking(move || allocations::LookedAt::look(&left))
                 .await
                 .map_err(|_| Refusal::internal("the runners could not be looked for"))?;
         }
-        self.writer.call(move |tx| allocations::observe(tx, &seen, &proved)).await
+        self.writer.call(move |tx| allocations::observe(tx, &seen, &looked)).await
     }
 
     /// Gives jobs that still have to run new schedulers.

@@ -192,6 +192,7 @@ fn welcome(
         env: settings.env.clone(),
         resource_monitor: settings.resource_monitor.clone(),
         execution: settings.execution.clone(),
+        wait_for_server_seconds: (settings.wait_for_server_minutes as i64).saturating_mul(60),
         idle_seconds: settings.idle_seconds as i64,
         ignore_completion: settings.ignore_completion,
         checkpoint_exit_code: settings.checkpoint_exit_code.map(i64::from),

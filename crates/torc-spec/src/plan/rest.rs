@@ -317,6 +317,7 @@ fn monitor(document: &Document) -> ResourceMonitor {
         sample_interval_seconds: spec
             .sample_interval_seconds
             .unwrap_or(default.sample_interval_seconds),
+        compute_node: spec.compute_node.enabled.unwrap_or(default.compute_node),
     }
 }
 
@@ -335,7 +336,14 @@ fn dynamic(document: &Document) -> DynamicJobs {
 fn execution(document: &Document) -> Execution {
     let spec = &document.execution_config;
     let default = Execution::default();
+    // Read by the front end, which has checked its form.
+    let early = spec.srun_termination_signal.as_deref().and_then(|text| text.split_once('@'));
     Execution {
+        walltime_signal: early.map(|(signal, _)| signal.to_owned()),
+        walltime_lead_seconds: early.and_then(|(_, seconds)| seconds.parse().ok()),
+        walltime_headroom_seconds: spec
+            .sigkill_headroom_seconds
+            .unwrap_or(default.walltime_headroom_seconds),
         limit_resources: spec.limit_resources.unwrap_or(default.limit_resources),
         stdio: spec.stdio.unwrap_or(default.stdio),
         grace_seconds: spec.sigterm_lead_seconds.unwrap_or(default.grace_seconds),

@@ -37,6 +37,7 @@ mod logs;
 mod man;
 mod mcp;
 mod new;
+mod node_report;
 mod numbers;
 mod paging;
 mod person;

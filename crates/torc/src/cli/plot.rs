@@ -70,7 +70,10 @@ struct Sample {
     run_id: i64,
     attempt_id: i64,
     cpu_percent: Option<f64>,
-    memory_bytes: f64,
+    memory_bytes: Option<f64>,
+    /// The last line of an attempt: its peak. The server knows it too.
+    #[serde(default)]
+    is_peak: bool,
 }
 
 impl Args {
@@ -108,6 +111,7 @@ impl Resources {
                  directory with `--samples`",
             ));
         }
+        samples.retain(|sample| !sample.is_peak);
         let path = self
             .output
             .clone()
@@ -182,8 +186,8 @@ fn render(
         if (*run, *attempt) != (1, 1) {
             name += &format!(" (run {run}, attempt {attempt})");
         }
-        let peak = of.iter().map(|s| s.memory_bytes).fold(0.0, f64::max);
-        let memory = of.iter().map(|s| (at(s), s.memory_bytes)).collect();
+        let peak = of.iter().map(|s| s.memory_bytes.unwrap_or(0.0)).fold(0.0, f64::max);
+        let memory = of.iter().map(|s| (at(s), s.memory_bytes.unwrap_or(0.0))).collect();
         let cpu = of.iter().map(|s| (at(s), s.cpu_percent.unwrap_or(0.0) / 100.0)).collect();
         lines.push((peak, Line { name: name.clone(), points: memory }, Line { name, points: cpu }));
     }
@@ -211,7 +215,7 @@ fn render(
     let peak_job = lines.first().map(|(peak, line, _)| (line.name.clone(), *peak));
     let (memory, cpu): (Vec<Line>, Vec<Line>) =
         lines.into_iter().map(|(_, memory, cpu)| (memory, cpu)).unzip();
-    let total_memory = total(samples, &at, |s| s.memory_bytes);
+    let total_memory = total(samples, &at, |s| s.memory_bytes.unwrap_or(0.0));
     let total_cpu = total(samples, &at, |s| s.cpu_percent.unwrap_or(0.0) / 100.0);
     let highest = |points: &[(f64, f64)]| points.iter().map(|(_, v)| *v).fold(0.0, f64::max);
     let bytes = |v: f64| human::bytes(v as i64);

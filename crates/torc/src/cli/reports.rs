@@ -27,7 +27,8 @@ Examples:
   torc reports summary                 what failed, why, and how often
   torc reports resources sweep         highest memory, CPU and time per group, with suggestions
   torc reports resources --per-job
-  torc reports resources --correct     give the jobs what fits")]
+  torc reports resources --correct     give the jobs what fits
+  torc reports nodes                   how busy each machine was as a whole")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -39,6 +40,8 @@ enum Command {
     Summary(SummaryArgs),
     /// Resource usage compared with what was requested, with suggestions
     Resources(Resources),
+    /// Use of CPUs, memory, GPUs and disk of each machine as a whole
+    Nodes(super::node_report::Nodes),
 }
 
 #[derive(clap::Args, Debug)]
@@ -98,6 +101,7 @@ impl Args {
             match self.command {
                 Command::Summary(args) => args.execute(context, client).await?,
                 Command::Resources(args) => args.execute(context, client).await?,
+                Command::Nodes(args) => args.execute(context, client).await?,
             }
             Ok(Exit::Success)
         })
@@ -321,6 +325,7 @@ fn lines(jobs: &[JobView], results: &[AttemptView], per_job: bool) -> Vec<Line> 
             peak_cpu_percent: result.peak_cpu_percent,
             exec_seconds: result.exec_seconds,
             was_cut_short: result.cause.is_some_and(|cause| cause != Cause::Exit),
+            ran_out_of_memory: result.cause == Some(Cause::Oom),
         });
     }
     let mut groups: BTreeMap<Request, Vec<&JobView>> = BTreeMap::new();
@@ -385,7 +390,10 @@ fn table(lines: &[Line]) -> Table {
             Field::number(line.jobs),
             Field::number(s.attempts),
             Field::optional(line.asked_memory.as_deref().map(human::size)),
-            Field::optional(s.peak_memory_bytes.map(human::bytes)),
+            Field::optional(s.peak_memory_bytes.map(|bytes| {
+                let least = if s.is_peak_a_lower_bound { "at least " } else { "" };
+                format!("{least}{}", human::bytes(bytes))
+            })),
             Field::optional(line.asked_runtime.as_deref().map(human::duration)),
             Field::optional(s.longest_seconds.map(human::seconds)),
             Field::number(line.asked_cpus),

@@ -23,6 +23,7 @@ mod hostile;
 mod life;
 mod mcp;
 mod metrics;
+mod outages;
 mod outcomes;
 mod page;
 mod page_walk;

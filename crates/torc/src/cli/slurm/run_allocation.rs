@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::escape;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use torc_model::ids::WorkflowId;
 use torc_runner::{Inside, run_inside};
@@ -42,6 +43,10 @@ pub struct Args {
     /// At most this many jobs at once
     #[arg(long)]
     max_parallel_jobs: Option<i64>,
+
+    /// How long to wait for a server that does not answer at the beginning
+    #[arg(long, default_value_t = 20)]
+    wait_for_server_minutes: u64,
 }
 
 impl Args {
@@ -65,6 +70,7 @@ impl Args {
                 work_dir,
                 output_dir: self.output_dir,
                 max_parallel_jobs: self.max_parallel_jobs,
+                patience: Duration::from_secs(60 * self.wait_for_server_minutes),
             };
             let mut running =
                 std::pin::pin!(run_inside(session.client.clone(), inside, shutdown, events));
