@@ -4,6 +4,7 @@
 //! the server and answers into text.
 
 mod cli;
+mod config;
 mod embedded;
 mod error;
 mod exit;

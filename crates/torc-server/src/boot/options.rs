@@ -3,6 +3,7 @@
 use super::file_system::{self, FileSystem};
 use super::tls::TlsFiles;
 use std::path::{Path, PathBuf};
+use torc_model::api::PruneRequest;
 
 /// How a server is to be started.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Options {
     pub tls: Option<TlsFiles>,
     /// Serve plain HTTP on an address that other machines can reach.
     pub insecure: bool,
+    /// Deletes what ended long ago, every hour; None: everything is kept.
+    pub retention: Option<PruneRequest>,
     /// Lives inside `torc run` and ends with it; `server.json` says so.
     pub embedded: bool,
     /// Tell others in `server.json` where it is. One that only answers its own process for a moment
@@ -47,6 +50,7 @@ impl Options {
             allowed_hosts: Vec::new(),
             tls: None,
             insecure: false,
+            retention: None,
             embedded: false,
             announce: true,
             max_connections: 4096,

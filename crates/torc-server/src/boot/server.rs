@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use torc_model::api::ServerFile;
+use torc_model::api::{PruneRequest, ServerFile};
 
 /// Time between two looks for dead runners: a look costs a few file reads, a dead runner's jobs
 /// wait for it.
@@ -36,6 +36,8 @@ const EMBEDDED: &str = "embedded";
 const ID_MARKS_FILE: &str = "ids.json";
 /// Time between two looks at the room that is left on the disk.
 const DISK_LOOK: std::time::Duration = std::time::Duration::from_secs(30);
+/// Retention counts days.
+const RETENTION_LOOK: std::time::Duration = std::time::Duration::from_secs(3600);
 /// Fewer characters cannot hold enough randomness; more is not ours.
 const TOKEN_LENGTH: std::ops::RangeInclusive<usize> = 32..=512;
 
@@ -117,6 +119,9 @@ impl Server {
         tokio::spawn(sweep(store.clone(), stop.clone()));
         tokio::spawn(crate::courier::run(store.clone(), stop.clone()));
         tokio::spawn(execute_schedules(store.clone(), stop.clone()));
+        if let Some(request) = options.retention.clone() {
+            tokio::spawn(retain(store.clone(), request, stop.clone()));
+        }
         tokio::spawn(watch_disk(database.path.clone(), stop.clone()));
         tokio::spawn(app.note_token_uses());
         let file = ServerFile {
@@ -311,6 +316,25 @@ async fn sweep(store: Store, stop: CancellationToken) {
         match store.recover(Trigger::Sweep).await {
             Ok(found) => found.details.iter().for_each(|line| tracing::debug!("sweep: {line}")),
             Err(error) => tracing::error!(%error, "the sweep failed"),
+        }
+    }
+}
+
+/// Deletes what ended long ago, at the start and every hour.
+async fn retain(store: Store, request: PruneRequest, stop: CancellationToken) {
+    loop {
+        match store.prune(request.clone()).await {
+            Ok(view) => {
+                for gone in &view.workflows {
+                    tracing::info!("retention: deleted workflow {} `{}`", gone.id, gone.name);
+                }
+                view.kept.iter().for_each(|why| tracing::debug!("retention: {why}"));
+            }
+            Err(error) => tracing::error!(%error, "old workflows could not be deleted"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(RETENTION_LOOK) => {}
         }
     }
 }

@@ -11,6 +11,7 @@ mod classify;
 #[cfg(test)]
 mod commands_page;
 mod completions;
+mod config;
 mod create;
 mod current_spec;
 mod describe;
@@ -23,6 +24,7 @@ mod export;
 mod failure_handlers;
 mod help;
 mod hpc;
+mod install;
 mod interrupt;
 mod items;
 mod job_output;
@@ -155,6 +157,7 @@ Serve:
   server            Run a server by itself, back it up, show its token
   tokens            Give people tokens of their own, and take them back
   access-groups     Make groups of users, and share workflows with them
+  config            Show, check and begin configuration files
   runner            Take part in a workflow from any directory or machine
   mcp               Offer Torc's tools to AI agents over MCP
 
@@ -246,6 +249,7 @@ enum Command {
     Cancel(cancel::Args),
     Check(check::Args),
     Completions(completions::Args),
+    Config(config::Args),
     Create(create::Args),
     Events(events::Args),
     Exec(exec::Args),
@@ -420,7 +424,8 @@ impl Cli {
     }
 
     fn try_read(arguments: &[std::ffi::OsString]) -> std::result::Result<Self, clap::Error> {
-        let matches = flowing(Self::command()).try_get_matches_from(arguments)?;
+        let command = crate::config::get().apply(Self::command());
+        let matches = flowing(command).try_get_matches_from(arguments)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_from = |id, source| matches.value_source(id) == Some(source);
         cli.given = given(&matches);
@@ -443,6 +448,20 @@ impl Cli {
             _ => logging::LogFormat::Text,
         };
         logging::start(quiet, verbose, log_format);
+        let does_without = matches!(
+            self.command,
+            Command::Config(_)
+                | Command::Help(_)
+                | Command::Completions(_)
+                | Command::Man(_)
+                | Command::Version
+        );
+        if !does_without {
+            let config = crate::config::get();
+            if let Some(error) = config::refusal(&config.problems) {
+                return Err(error);
+            }
+        }
         let context = Context {
             output: Output { format, quiet, verbose, has_pager: !no_pager },
             locator: Locator {
@@ -463,6 +482,7 @@ impl Cli {
             Command::Cancel(args) => args.execute(&context),
             Command::Check(args) => args.execute(&context),
             Command::Completions(args) => args.execute(&context),
+            Command::Config(args) => args.execute(&context, &self.given),
             Command::Create(args) => args.execute(&context),
             Command::Events(args) => args.execute(&context),
             Command::Exec(args) => args.execute(&context),

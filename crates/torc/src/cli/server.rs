@@ -12,7 +12,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use torc_batch::slurm::Slurm;
 use torc_client::discovery;
-use torc_model::api::{AuditView, Page};
+use torc_model::api::{AuditView, Page, PruneRequest};
 use torc_server::{Options, Server, StartError, TlsFiles, doctor};
 
 /// Run a server by itself, back it up, show its token
@@ -21,6 +21,7 @@ use torc_server::{Options, Server, StartError, TlsFiles, doctor};
 Examples:
   torc server run                               on this machine only, at any free port
   torc server run --host 0.0.0.0 --port 8080    for other machines, with a certificate of its own
+  torc server install --user                    as a service that starts with the machine
   torc server backup copy.db                    while it runs or not
   torc server doctor                            is everything in the database as it must be?
   torc server usage                             who takes how much room?
@@ -34,6 +35,7 @@ pub struct Args {
 enum Command {
     /// Run a server until it is told to stop
     Run(Run),
+    Install(super::install::Args),
     /// Copy the database, also while a server uses it
     Backup(Backup),
     /// Check the database, and repair it
@@ -95,6 +97,19 @@ struct Run {
     /// A further name that clients use for this machine; may be repeated
     #[arg(long, value_name = "NAME")]
     allowed_host: Vec<String>,
+
+    /// Delete workflows that ended longer ago than this, such as `30d`; looked at every hour
+    /// [default: all are kept]
+    #[arg(long, value_name = "TIME", value_parser = super::workflows::age)]
+    prune_older_than: Option<i64>,
+
+    /// With `--prune-older-than`: keep those with jobs that did not succeed
+    #[arg(long)]
+    prune_keep_failed: bool,
+
+    /// With `--prune-older-than`: remove the logs and samples of their jobs too
+    #[arg(long)]
+    prune_with_files: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -168,7 +183,8 @@ impl Args {
     pub fn log_format(&self) -> LogFormat {
         match &self.command {
             Command::Run(args) => args.log_format,
-            Command::Backup(_)
+            Command::Install(_)
+            | Command::Backup(_)
             | Command::Doctor(_)
             | Command::Token(_)
             | Command::Usage
@@ -181,6 +197,7 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         match self.command {
             Command::Run(args) => args.execute(context),
+            Command::Install(args) => args.execute(context),
             Command::Backup(args) => args.execute(context),
             Command::Doctor(args) => args.execute(context),
             Command::Token(_) => token(context),
@@ -203,6 +220,12 @@ impl Run {
         options.database = self.database;
         options.allowed_hosts = self.allowed_host;
         options.insecure = self.insecure;
+        options.retention = self.prune_older_than.map(|older_than_seconds| PruneRequest {
+            older_than_seconds,
+            keep_failed: self.prune_keep_failed,
+            files: self.prune_with_files,
+            dry_run: false,
+        });
         if let (Some(cert), Some(key)) = (self.tls_cert, self.tls_key) {
             // Clients read `server.json` in other directories.
             let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);

@@ -28,10 +28,6 @@ const COMMANDS: &[(&str, Here)] = &[
     ("admin", Told("`GET /metrics` of the server has its claims, commits and events")),
     ("compute-nodes list", Words("runners list")),
     ("compute-nodes", Told("`torc runners list` shows the runners and their machines")),
-    (
-        "config",
-        Told("options are given on the command line or as `TORC_...` variables: `torc help`"),
-    ),
     ("delete", Words("workflows delete")),
     (
         "events create",

@@ -135,7 +135,8 @@ struct Prune {
     yes: bool,
 }
 
-fn age(text: &str) -> std::result::Result<i64, String> {
+/// A time ago.
+pub fn age(text: &str) -> std::result::Result<i64, String> {
     let parsed = torc_model::units::Runtime::parse(text);
     let time = parsed.map_err(|error| format!("{error}; a time is written as 30d or 12h"))?;
     i64::try_from(time.0).map_err(|_| "that long ago there was no server".into())

@@ -8,6 +8,7 @@ mod basics;
 mod calls;
 mod chaos;
 mod commands;
+mod config;
 mod crash;
 mod direct;
 mod disk;
