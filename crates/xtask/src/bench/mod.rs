@@ -8,6 +8,7 @@ mod askers;
 mod chart;
 mod limit;
 mod machine;
+mod pages;
 mod peers;
 mod report;
 mod rows;

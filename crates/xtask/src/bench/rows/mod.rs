@@ -70,6 +70,11 @@ pub fn all() -> Vec<Entry> {
             throughput::status_load,
         ),
         row(
+            "pages",
+            "100,000 jobs; in stretches of five seconds five open pages (overview, jobs, failures, timeline, graph)",
+            throughput::open_pages,
+        ),
+        row(
             "create",
             "`torc create --initialize` of 100,000 jobs with 200,000 dependencies, from a file",
             size::create,

@@ -1,6 +1,7 @@
 //! How many jobs per second, and at what cost.
 
 use super::super::askers::{Askers, Moments};
+use super::super::pages::Pages;
 use super::super::report::Figure;
 use super::super::world::{Run, Server};
 use super::super::{Bench, limit, machine, median, specs};
@@ -283,6 +284,48 @@ pub fn status_load(bench: &Bench) -> Result<Vec<Figure>> {
             median_of(|g| (g.at_random.answers + g.on_a_beat.answers) / 2.0),
             "",
         ),
+    ])
+}
+
+/// With and without open pages, in turn during one run.
+pub fn open_pages(bench: &Bench) -> Result<Vec<Figure>> {
+    let jobs = bench.scale(100_000);
+    // What a page asks for most seldom, it asks for every five seconds.
+    let stretch = Duration::from_millis(if bench.is_quick { 500 } else { 5_000 });
+    let (mut alone, mut open, mut ratios, mut bytes) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..bench.rounds {
+        let server = bench.arena.server()?;
+        let created = server.create(specs::flat(jobs, "true"))?;
+        let runner = server.runner(created.id)?;
+        std::thread::sleep(stretch / 5);
+        'run: loop {
+            // Each kind as long before the middle as after it.
+            let mut rates = [0.0; 2];
+            for is_open in [false, true, true, false] {
+                let pages = is_open.then(|| Pages::open(&server.dir, created.id)).transpose()?;
+                let (begun, before) = (Instant::now(), server.completed(created.id)?);
+                std::thread::sleep(stretch);
+                let (after, took) = (server.completed(created.id)?, begun.elapsed().as_secs_f64());
+                let got = pages.map(Pages::close).transpose()?;
+                if after == jobs {
+                    break 'run;
+                }
+                bytes.extend(got.map(|got| got as f64 / took / 1e3));
+                rates[usize::from(is_open)] += (after - before) as f64 / took / 2.0;
+            }
+            alone.push(rates[0]);
+            open.push(rates[1]);
+            ratios.push(rates[1] / rates[0]);
+        }
+        runner.finish()?;
+    }
+    Ok(vec![
+        Figure::new("pages", Pages::COUNT as f64, ""),
+        Figure::new("alone", median(alone), "jobs/s"),
+        Figure::new("with open pages", median(open), "jobs/s"),
+        Figure::new("with open pages to alone", median(ratios), "").at_least(0.95),
+        Figure::new("sent to the pages", median(bytes), "kB/s"),
     ])
 }
 
