@@ -520,9 +520,9 @@ class Client(ClientBase):
         are asked about. Of a complete workflow: how long all of it would take once more."""
         return cast('types.ForecastView', self._connection.request("GET", f"/workflows/{_quote(id)}/forecast", {"nodes": nodes, "cores": cores, "memory_bytes": memory_bytes, "gpus": gpus}))
 
-    def get_graph(self, id: int, *, focus: int | None = None, hops: int | None = None) -> types.GraphView:
-        """The graph of a workflow by families, or the jobs around one of them, laid out."""
-        return cast('types.GraphView', self._connection.request("GET", f"/workflows/{_quote(id)}/graph", {"focus": focus, "hops": hops}))
+    def get_graph(self, id: int, *, group: types.GraphGroup | None = None, pattern: str | None = None, open: int | None = None, offset: int | None = None, focus: int | None = None, hops: int | None = None) -> types.GraphView:
+        """The graph of a workflow by families or other groups, or the jobs around one of them, laid out."""
+        return cast('types.GraphView', self._connection.request("GET", f"/workflows/{_quote(id)}/graph", {"group": group, "pattern": pattern, "open": open, "offset": offset, "focus": focus, "hops": hops}))
 
     def initialize_workflow(self, id: int, *, force: bool | None = None) -> types.ResetView:
         """Starts a run with all jobs that are not initialized."""

@@ -327,6 +327,7 @@ class CreateWorkflow(TypedDict):
     spec_path: NotRequired[str | None]
     user: NotRequired[str | None]
 class CriticalJob(TypedDict):
+    family: int
     job_id: JobId
     name: str
     seconds: float
@@ -477,6 +478,7 @@ class Goodbye(TypedDict):
 class GoodbyeAnswer(TypedDict):
     actions: list[ActionPacket]
 GraphEdge = TypedDict('GraphEdge', {'count': int, 'from': int, 'kind': str, 'to': int})
+GraphGroup = Literal['family', 'prefix', 'pattern', 'job']
 class GraphNode(TypedDict):
     across: float
     counts: dict[str, int]
@@ -484,9 +486,11 @@ class GraphNode(TypedDict):
     name: str
     rank: int
     total: int
+    where: NotRequired[str | None]
 class GraphView(TypedDict):
+    cells: NotRequired[list[list[int]]]
     edges: list[GraphEdge]
-    group: str
+    group: GraphGroup
     left_out: int
     nodes: list[GraphNode]
     workflow_id: WorkflowId

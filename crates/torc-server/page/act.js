@@ -8,8 +8,8 @@ const TITLES = { retry: "Retry as they are", recover: "Recover", cancel: "Cancel
 /** @type {Record<string, [string, string]>} */
 const VALUES = { priority: ["New priority", "10"], memory: ["Memory for the next attempts", "8g"], runtime: ["Time for the next attempts", "2h"] };
 
-/** @param {string} action */
-export function actionTitle(action) {
+export function actionTitle(action, jobs = 2) {
+  if (action === "retry" && jobs === 1) return "Retry as it is";
   return /** @type {any} */ (TITLES)[action] || action;
 }
 
@@ -34,7 +34,7 @@ export function act(request) {
     const box = h("div", { "aria-live": "polite" });
     const go = /** @type {HTMLButtonElement} */ (h("button.primary", { type: "button", disabled: true }, actionTitle(action)));
     const input = VALUES[action] && /** @type {HTMLInputElement} */ (h("input", { type: "text", value: request.value || VALUES[action][1], "aria-label": VALUES[action][0], oninput: preview }));
-    const body = (/** @type {boolean} */ dry) => ({ workflow_id: workflow, where, action, value: input ? input.value : undefined, dry_run: dry, by: "page" });
+    const body = (dry) => ({ workflow_id: workflow, where, action, value: input ? input.value : undefined, dry_run: dry, by: "page" });
     let turn = 0;
     async function preview() {
       const mine = ++turn;
@@ -69,16 +69,14 @@ export function act(request) {
   });
 }
 
-/** @param {any} plan */
 function described(plan) {
   return h("div", null,
     h("p.big", null, `${num(plan.done)} of ${count(plan.matched, "job")}`),
-    plan.notes.length ? h("ul", null, plan.notes.map((/** @type {string} */ note) => h("li", null, note))) : null,
+    plan.notes.length ? h("ul", null, plan.notes.map((note) => h("li", null, note))) : null,
     plan.skipped.map((/** @type {[string, number]} */ [why, n]) => h("p.quiet", null, `${count(n, "job")} left as they are: ${why}`)),
     plan.names.length ? h("details", null, h("summary", null, "Which"), h("p.names", null, plan.names.join(", "), plan.done > plan.names.length ? ` and ${num(plan.done - plan.names.length)} more` : "")) : null);
 }
 
-/** @param {any} error */
 export function problem(error) {
   return h("div.problem", { role: "alert" }, h("strong", null, error.message || String(error)), error.hint ? h("p", null, error.hint) : null);
 }

@@ -24,7 +24,7 @@ export function ansi(line) {
   /** @type {(Node | string)[]} */ const out = [];
   /** @type {Set<string>} */ let classes = new Set();
   let from = 0;
-  const push = (/** @type {string} */ piece) => {
+  const push = (piece) => {
     const clean = piece.replace(OTHER, "");
     if (clean) out.push(classes.size ? h("span", { class: [...classes].join(" ") }, clean) : clean);
   };
@@ -44,7 +44,7 @@ function styled(before, codes) {
   const list = codes === "" ? [0] : codes.split(";").map(Number);
   for (let i = 0; i < list.length; i++) {
     const code = list[i];
-    const drop = (/** @type {string} */ start) => { now = new Set([...now].filter((c) => !c.startsWith(start))); };
+    const drop = (start) => { now = new Set([...now].filter((c) => !c.startsWith(start))); };
     if (code === 0) now.clear();
     else if (code === 1) now.add("a-bold");
     else if (code === 2) now.add("a-dim");

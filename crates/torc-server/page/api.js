@@ -17,7 +17,6 @@ let session = null;
 
 /** A refusal of the server in its own words. */
 export class Refused extends Error {
-  /** @param {number} status @param {any} body */
   constructor(status, body) {
     const said = body && body.error;
     super(said ? said.message : `the server answered ${status}`);
@@ -50,7 +49,6 @@ export async function signIn() {
   return session !== null && session.expires_ms > Date.now();
 }
 
-/** @param {any} found */
 function keep(found) {
   session = found;
   sessionStorage.setItem(KEY, JSON.stringify(found));

@@ -5,7 +5,7 @@ import { BASE, canAct, contact, del, forget, get, REPORT, signIn } from "./api.j
 import { h, put } from "./dom.js";
 import { data, events, spec } from "./events.js";
 import { failures } from "./failures.js";
-import { BAD, clock, num } from "./format.js";
+import { BAD, clock, dur, num } from "./format.js";
 import { graph } from "./graph.js";
 import { job } from "./job.js";
 import { jobs } from "./jobs.js";
@@ -47,10 +47,8 @@ function path() {
   return location.pathname.slice(BASE.length) + location.search;
 }
 
-/** @param {string} to */
 const href = (to) => (REPORT ? "#" + to : BASE + to);
 
-/** @param {string} to */
 function go(to) {
   if (REPORT) { location.hash = to; return; }
   history.pushState(null, "", href(to));
@@ -66,7 +64,6 @@ function link(to, ...children) {
   } }, ...children);
 }
 
-/** @param {number} id */
 async function inWorkflow(id) {
   if (!known || known.id !== id) known = { id, name: (await get(`/workflows/${id}`)).name };
   if (watched !== id) {
@@ -89,11 +86,19 @@ async function inWorkflow(id) {
 }
 
 let lastFrame = 0;
-/** @param {boolean} ok */
 function contacted(ok) {
   if (ok) { lastFrame = Date.now(); lost.hidden = true; return; }
   lost.hidden = false;
-  lost.textContent = `The server does not answer. What you see is as of ${clock(lastFrame || Date.now())}; trying again…`;
+  lastFrame ||= Date.now();
+  lost.textContent = `The server does not answer. What you see is as of ${clock(lastFrame)} (${dur((Date.now() - lastFrame) / 1000)} ago); trying again…`;
+}
+
+/** Opens the place again as soon as the server answers. */
+async function reopen(mine) {
+  while (mine === turn) {
+    await new Promise((done) => setTimeout(done, 2000));
+    if (mine === turn && await get("/ui_sessions/current").then(() => true, () => false)) return show();
+  }
 }
 
 const count = h("span.count.bad");
@@ -109,6 +114,8 @@ function drawNav() {
     if (here === key) one.setAttribute("aria-current", "page");
     return one;
   }));
+  const current = /** @type {HTMLElement | null} */ (nav.querySelector("[aria-current]"));
+  if (current) nav.scrollLeft = current.offsetLeft - 60;
 }
 
 async function show() {
@@ -156,7 +163,11 @@ async function show() {
     await work(place);
     if (mine === turn && document.activeElement === document.body) main.focus({ preventScroll: true });
   } catch (error) {
-    if (mine === turn) { drawNav(); put(main, problem(error), h("p", null, h("button", { type: "button", onclick: show }, "Try again"))); }
+    if (mine !== turn) return;
+    const isLost = !REPORT && error instanceof TypeError;
+    drawNav();
+    put(main, problem(isLost ? { message: "The server does not answer.", hint: "This place opens by itself as soon as it does." } : error), h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
+    if (isLost) reopen(mine);
   }
 }
 

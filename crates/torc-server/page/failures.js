@@ -6,7 +6,7 @@ import { h, put } from "./dom.js";
 import { clock, count, kindTitle, num } from "./format.js";
 import { evidence, outlook } from "./job.js";
 import { every } from "./live.js";
-import { remedy } from "./overview.js";
+import { helps, remedy } from "./overview.js";
 
 /** @param {import("./app.js").Place} place */
 export function failures(place) {
@@ -16,21 +16,20 @@ export function failures(place) {
   let shown = "";
   async function load() {
     const groups = (await get(`/workflows/${id}/failures`)).items;
-    const now = JSON.stringify(groups.map((/** @type {any} */ g) => [g.where, g.jobs, g.waiting, g.blocked, g.sample]));
+    const now = JSON.stringify(groups.map((g) => [g.where, g.jobs, g.waiting, g.blocked, g.sample]));
     if (now === shown) return;
     shown = now;
-    put(list, groups.length ? groups.map((/** @type {any} */ group) => card(group)) : h("p.fine", null, "✓ No job has failed."));
+    put(list, groups.length ? groups.map((group) => card(group)) : h("p.fine", null, "✓ No job has failed."));
   }
 
-  /** @param {any} group */
   function card(group) {
-    const run = (/** @type {string} */ action) => async () => { if (await act({ workflow: id, where: group.where, action })) { shown = ""; load(); } };
+    const run = (action) => async () => { if (await act({ workflow: id, where: group.where, action })) { shown = ""; load(); } };
     const most = group.nodes[0];
     const oneNode = most && group.jobs > 3 && most[1] / group.jobs > 0.8 && group.nodes.length > 1;
     return h("article.card.failure", null,
       h("div.row", null, h("h2", null, `${num(group.jobs)} × ${kindTitle(group.kind)}`), h("span", null, "in ", place.link(`w/${id}/jobs?where=${encodeURIComponent(group.where)}`, group.family)),
         h("span.push.quiet", null, `${Math.round(group.confidence * 100)}% confidence`)),
-      h("p", null, group.summary),
+      h("p.say", null, group.summary),
       evidence(place, group.proof, group.sample, { run_id: group.sample_run, attempt_id: group.sample_attempt }),
       h("p.quiet", null,
         group.blocked ? `${count(group.blocked, "job")} canceled behind them · ` : "",
@@ -39,11 +38,11 @@ export function failures(place) {
         group.first_ms ? `${clock(group.first_ms)}${group.last_ms !== group.first_ms ? " – " + clock(group.last_ms) : ""}` : ""),
       oneNode ? h("p.warn", null, `⚠ ${num(most[1])} of ${num(group.jobs)} on ${most[0]}: the node may be to blame`) : null,
       group.tail ? h("details", null, h("summary", null, `Last lines of ${group.sample_name}`), h("pre.tail", { tabindex: "0", role: "region", "aria-label": "Last lines" }, group.tail)) : null,
-      h("p", null, `Recovery would: ${group.why}`),
+      h("p", null, helps(group) ? `Recovery: ${group.why}` : `Recovery leaves it: ${group.why}`),
       outlook(group),
       h("div.row.buttons", null, place.link(`j/${group.sample}?run=${group.sample_run}&attempt=${group.sample_attempt}&stream=stderr`, "Open the log"),
-        canAct() ? [h("button.primary", { type: "button", onclick: run("recover") }, remedy(group)),
-          (group.changes.length ? ["retry", "memory", "runtime"] : ["memory", "runtime"]).map((action) => h("button", { type: "button", onclick: run(action) }, actionTitle(action))),
+        canAct() ? [h("button", { type: "button", class: helps(group) ? "primary" : "", "data-key": "r", onclick: run(helps(group) ? "recover" : "retry") }, remedy(group)),
+          (group.changes.length ? ["retry", "memory", "runtime"] : ["memory", "runtime"]).map((action) => h("button", { type: "button", onclick: run(action) }, actionTitle(action, group.jobs))),
           group.waiting ? h("button", { type: "button", onclick: run("fail") }, actionTitle("fail")) : null] : null));
   }
   place.leave(every(load, 4000));

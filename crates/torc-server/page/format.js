@@ -9,7 +9,6 @@ const SIGNS = { uninitialized: "·", blocked: "⋯", ready: "○", pending: "◔
 export const BAR_ORDER = ["completed", "disabled", "running", "pending", "ready", "blocked", "uninitialized", "canceled", "terminated", "pending_failed", "failed"];
 export const BAD = ["failed", "terminated", "pending_failed"];
 
-/** @param {string} status */
 export function word(status) {
   return status === "pending_failed" ? "needs a verdict" : status === "pending" ? "starting" : status;
 }
@@ -19,12 +18,10 @@ export function badge(status) {
   return h("span.badge", { class: "st-" + status }, h("span.sign", { "aria-hidden": "true" }, /** @type {any} */ (SIGNS)[status] || "·"), word(status));
 }
 
-/** @param {number} n */
 export function num(n) {
   return Math.round(n).toLocaleString("en-US");
 }
 
-/** @param {number} n @param {string} noun */
 export function count(n, noun) {
   return `${num(n)} ${n === 1 ? noun : noun.endsWith("y") ? noun.slice(0, -1) + "ies" : noun + "s"}`;
 }
@@ -59,7 +56,6 @@ export function clock(ms) {
   return d.toDateString() === today.toDateString() ? time : `${d.toLocaleDateString([], { month: "short", day: "numeric" })} ${time}`;
 }
 
-/** @param {number} ms */
 export function ago(ms) {
   const seconds = (Date.now() - ms) / 1000;
   return seconds < 5 ? "now" : `${dur(seconds)} ago`;

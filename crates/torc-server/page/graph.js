@@ -1,112 +1,244 @@
-// The graph: families first, the neighbourhood of a job, the critical path. Places come from the server.
+// The graph: families first, other groups, the jobs of one, the neighbourhood of a job. Places come from the server.
 // @ts-check
+import { problem } from "./act.js";
 import { get, REPORT } from "./api.js";
-import { download, h, put, s } from "./dom.js";
-import { BAD, BAR_ORDER, badge, count, num, quote } from "./format.js";
+import { download, h, put } from "./dom.js";
+import { behind, nodeBox, CELL, H, paint, paintCells, picture, spots, W } from "./draw.js";
+import { badge, byStatus, count, dur, num, STATUSES, word } from "./format.js";
 
-const [W, H, GX, GY] = [168, 52, 28, 62];
+/** More nodes than this are painted on a canvas: the document stays small. */
+const DRAWN = 150;
+/** More families than this say nothing; their jobs are put together by how their names begin. */
+const MANY = 300;
+const GROUPS = [["family", "Families"], ["prefix", "By beginning of the name"], ["pattern", "By a pattern…"], ["job", "Every job"]];
+const PATTERN = "^(.*)_\\d+$";
 
-/** @param {import("./app.js").Place} place */
+/** @typedef {import("./app.js").Place} Place */
+
+/** @param {Place} place */
 export async function graph(place) {
   const id = place.workflow;
-  const focus = place.params.get("focus");
-  const view = await get(`/workflows/${id}/graph`, focus ? { focus, hops: place.params.get("hops") || 2 } : {});
-  const path = REPORT ? [] : (await get(`/workflows/${id}/critical_path`).catch(() => ({ jobs: [] }))).jobs;
-  const onPath = new Set(focus ? path.map((/** @type {any} */ one) => one.job_id) : []);
-  const picture = draw(view, onPath);
-  const box = h("div.graph", { tabindex: "0", role: "group", "aria-label": "Graph; the table below says the same" }, picture);
+  const { params } = place;
+  const [focus, open] = [params.get("focus"), params.get("open")];
+  let group = params.get("group") || "family";
+  const pattern = params.get("pattern") || PATTERN;
+  const which = focus ? { focus, hops: params.get("hops") || 2 } : open ? { open, offset: params.get("offset") } : group === "family" ? {} : { group, pattern: group === "pattern" ? pattern : null };
+  const bar = controls();
+  const [title, says, tools, wrap, rest] = [h("h1", null, focus ? "Around one job" : "Graph"), h("span.quiet", { role: "status" }), h("span.push.row"), h("div.graphwrap", null, h("p.loading", null, "Laying it out…")), h("div")];
+  put(place.main, h("div.row", null, title, says, bar, tools), wrap, rest);
+  let view, path, used;
+  try {
+    [view, path, used] = await Promise.all([get(`/workflows/${id}/graph`, which), get(`/workflows/${id}/critical_path`).catch(() => ({})), get(`/workflows/${id}/resources`).catch(() => ({ items: [] }))]);
+    if (view.group === "family" && view.nodes.length > MANY && !params.has("group") && !REPORT) {
+      group = "prefix";
+      view = await get(`/workflows/${id}/graph`, { group });
+    }
+  } catch (error) {
+    put(wrap, problem(error));
+    return;
+  }
+  if (open) put(title, await familyName(Number(open)));
+  if (view.cells && view.cells.length) { cells(view, Number(open)); return; }
+
+  const byFamily = view.group === "family";
+  const times = new Map(used.items.map((row) => [row.number, dur(row.seconds_median)]));
+  if (byFamily) for (const one of view.nodes) one.seconds = times.get(one.id);
+  const marks = { path: new Set((path.jobs || []).map((one) => (byFamily ? one.family : view.group === "job" ? one.job_id : null))), blocked: behind(view) };
+  const where = spots(view);
+  const isLarge = view.nodes.length > DRAWN;
+  const noun = view.group === "job" ? "job" : view.group === "family" ? "family" : "group";
+  put(says, `${count(view.nodes.length, noun)}${view.left_out ? `, ${num(view.left_out)} more left out` : ""}`);
+
+  // Either an SVG that scrolls, or a canvas that stays in place before an empty space that scrolls.
+  const canvas = /** @type {HTMLCanvasElement} */ (h("canvas.stay"));
+  const svg = isLarge ? null : picture(view, where, marks);
+  const shown = svg || h("div.graphspace", null, canvas);
+  const box = h("div.graph", { tabindex: "0", role: "group", "aria-label": "Graph; the table below says the same" }, shown);
+  const map = /** @type {HTMLCanvasElement} */ (h("canvas.minimap", { "aria-hidden": "true" }));
+  put(wrap, box, map);
   let scale = 1;
-  const size = picture.getAttribute("viewBox")?.split(" ").map(Number) || [0, 0, 100, 100];
-  function zoom(/** @type {number} */ by) {
-    const before = { x: (box.scrollLeft + box.clientWidth / 2) / scale, y: (box.scrollTop + box.clientHeight / 2) / scale };
-    scale = Math.max(0.1, Math.min(3, scale * by));
-    picture.style.width = `${size[2] * scale}px`;
-    picture.style.height = `${size[3] * scale}px`;
-    box.scrollLeft = before.x * scale - box.clientWidth / 2;
-    box.scrollTop = before.y * scale - box.clientHeight / 2;
-  }
-  box.addEventListener("wheel", (e) => { if (e.ctrlKey || e.metaKey) { e.preventDefault(); zoom(e.deltaY > 0 ? 1 / 1.15 : 1.15); } }, { passive: false });
-  put(place.main, h("div.row", null, h("h1", null, focus ? "Around one job" : "Graph"),
-    h("span.quiet", null, `${num(view.nodes.length)} ${focus ? "jobs" : view.nodes.length === 1 ? "family" : "families"}${view.left_out ? `, ${num(view.left_out)} more left out` : ""}`),
-    focus ? place.link(`w/${id}/graph`, "All families") : null,
-    h("span.push.row", null, h("button.small", { type: "button", "aria-label": "Zoom out", onclick: () => zoom(1 / 1.25) }, "−"), h("button.small", { type: "button", "aria-label": "Zoom in", onclick: () => zoom(1.25) }, "+"),
-      h("button.small", { type: "button", onclick: () => zoom(Math.min(1, (box.clientWidth - 4) / size[2]) / scale) }, "Fit"),
-      h("button.small", { type: "button", onclick: () => download(`graph_wf${id}.dot`, dot(view), "text/vnd.graphviz") }, "DOT"),
-      h("button.small", { type: "button", onclick: () => download(`graph_wf${id}.mmd`, mermaid(view), "text/plain") }, "Mermaid"))),
-    box, asTable(view));
-  zoom(Math.min(1, Math.max(0.3, (box.clientWidth - 4) / size[2])));
-  picture.addEventListener("click", (e) => open(e.target));
-  picture.addEventListener("keydown", (e) => { if (e.key === "Enter") open(e.target); });
+  const draw = () => {
+    if (isLarge) paint(canvas, box.clientWidth, box.clientHeight, view, where, marks, scale, box.scrollLeft / scale, box.scrollTop / scale);
+    drawMap();
+  };
 
-  /** @param {any} target */
-  function open(target) {
-    const node = target.closest && target.closest("[data-id]");
-    if (!node) return;
-    const found = view.nodes.find((/** @type {any} */ one) => String(one.id) === node.dataset.id);
-    place.go(view.group === "family" ? `w/${id}/jobs?where=${encodeURIComponent("family:" + quote(found.name))}` : `j/${found.id}`);
+  /** The whole graph in a corner, with what is seen of it. */
+  function drawMap() {
+    const isNeeded = where.width * scale > box.clientWidth + 2 || where.height * scale > box.clientHeight + 2;
+    map.hidden = !isNeeded;
+    if (!isNeeded) return;
+    const small = Math.min(180 / where.width, 120 / where.height);
+    const c = paint(map, where.width * small, where.height * small, view, where, marks, small, 0, 0);
+    c.strokeStyle = getComputedStyle(box).getPropertyValue("--accent");
+    c.lineWidth = 2 / small;
+    c.strokeRect(box.scrollLeft / scale, box.scrollTop / scale, box.clientWidth / scale, box.clientHeight / scale);
   }
 
-  /** @param {any} shown */
-  function asTable(shown) {
-    const names = new Map(shown.nodes.map((/** @type {any} */ node) => [node.id, node.name]));
-    const list = (/** @type {number[]} */ ids) => ids.slice(0, 8).map((one) => names.get(one)).join(", ") + (ids.length > 8 ? ` and ${num(ids.length - 8)} more` : "");
-    return h("details", null, h("summary", null, "As a table"), h("div.scroll", null, h("table.grid", null,
-      h("thead", null, h("tr", null, ["Name", "Jobs", "Depends on", "Needed by"].map((t) => h("th", { scope: "col" }, t)))),
-      h("tbody", null, shown.nodes.slice(0, 300).map((/** @type {any} */ node) => h("tr", null,
-        h("th", { scope: "row" }, node.name), h("td", null, shown.group === "job" ? badge(Object.keys(node.counts)[0]) : count(node.total, "job")),
-        h("td", null, list(shown.edges.filter((/** @type {any} */ e) => e.to === node.id).map((/** @type {any} */ e) => e.from)) || "–"),
-        h("td", null, list(shown.edges.filter((/** @type {any} */ e) => e.from === node.id).map((/** @type {any} */ e) => e.to)) || "–")))))));
+  /** @param {number} by @param {{x: number, y: number}} [at] the point that stays where it is */
+  function zoom(by, at) {
+    const { x, y } = at || { x: box.clientWidth / 2, y: box.clientHeight / 2 };
+    const before = [(box.scrollLeft + x) / scale, (box.scrollTop + y) / scale];
+    scale = Math.max(0.02, Math.min(3, scale * by));
+    shown.style.width = `${where.width * scale}px`;
+    shown.style.height = `${where.height * scale}px`;
+    box.scrollLeft = before[0] * scale - x;
+    box.scrollTop = before[1] * scale - y;
+    draw();
+  }
+  const fit = () => zoom(Math.min(1, (box.clientWidth - 4) / where.width, (box.clientHeight - 4) / where.height) / scale);
+
+  box.addEventListener("scroll", () => requestAnimationFrame(draw));
+  box.addEventListener("wheel", (e) => { if (e.ctrlKey || e.metaKey) { e.preventDefault(); const spot = box.getBoundingClientRect(); zoom(e.deltaY > 0 ? 1 / 1.15 : 1.15, { x: e.clientX - spot.left, y: e.clientY - spot.top }); } }, { passive: false });
+  box.addEventListener("keydown", (e) => {
+    if (e.key === "+" || e.key === "-") { e.preventDefault(); zoom(e.key === "+" ? 1.25 : 0.8); }
+    if (e.key === "Enter") to(/** @type {Element} */ (e.target).closest("[data-id]")?.getAttribute("data-id"));
+  });
+  let drag = /** @type {[number, number] | null} */ (null), moved = 0;
+  box.addEventListener("pointerdown", (e) => { if (e.pointerType === "mouse") { drag = [e.clientX, e.clientY]; moved = 0; } });
+  addEventListener("pointerup", up);
+  box.addEventListener("pointermove", (e) => {
+    if (!drag) return;
+    moved += Math.abs(e.clientX - drag[0]) + Math.abs(e.clientY - drag[1]);
+    box.scrollLeft -= e.clientX - drag[0];
+    box.scrollTop -= e.clientY - drag[1];
+    drag = [e.clientX, e.clientY];
+  });
+  function up() { drag = null; }
+  box.addEventListener("click", (e) => {
+    if (moved > 4) return;
+    const element = /** @type {Element} */ (e.target).closest("[data-id]");
+    if (!isLarge) return to(element?.getAttribute("data-id"));
+    const spot = box.getBoundingClientRect();
+    const [x, y] = [(box.scrollLeft + e.clientX - spot.left) / scale, (box.scrollTop + e.clientY - spot.top) / scale];
+    const hit = [...where.at].find(([, at]) => x >= at.x && x <= at.x + W && y >= at.y && y <= at.y + H);
+    if (hit) to(String(hit[0]));
+  });
+  const moveTo = (/** @type {PointerEvent} */ e) => {
+    if (!e.buttons) return;
+    const spot = map.getBoundingClientRect();
+    box.scrollLeft = ((e.clientX - spot.left) / spot.width) * where.width * scale - box.clientWidth / 2;
+    box.scrollTop = ((e.clientY - spot.top) / spot.height) * where.height * scale - box.clientHeight / 2;
+  };
+  map.addEventListener("pointerdown", (e) => { map.setPointerCapture(e.pointerId); moveTo(e); });
+  map.addEventListener("pointermove", moveTo);
+  const watcher = new ResizeObserver(draw);
+  watcher.observe(box);
+  place.leave(() => { watcher.disconnect(); removeEventListener("pointerup", up); });
+
+  if (byFamily) place.pulse((frame) => {
+    for (const [number, numbers] of frame.families) {
+      const one = view.nodes[number];
+      const counts = byStatus(numbers);
+      if (!one || JSON.stringify(one.counts) === JSON.stringify(counts)) continue;
+      one.counts = counts;
+      const old = svg && svg.querySelector(`[data-id="${number}"]`);
+      if (!old) continue;
+      const now = nodeBox(one, where.at.get(number), marks);
+      old.replaceChildren(...now.childNodes);
+      for (const name of ["class", "aria-label"]) old.setAttribute(name, now.getAttribute(name) || "");
+    }
+  });
+
+  const target = (one) => (one.where && byFamily && !REPORT ? `w/${id}/graph?open=${one.id}` : one.where ? `w/${id}/jobs?where=${encodeURIComponent(one.where)}` : `j/${one.id}`);
+  /** @param {string | null | undefined} name */
+  function to(name) {
+    const found = name && view.nodes.find((one) => String(one.id) === name);
+    if (found) place.go(target(found));
+  }
+
+  const button = (text, label, /** @type {() => void} */ run) => h("button.small", { type: "button", "aria-label": label, title: label, onclick: run }, text);
+  put(tools, button("−", "Zoom out", () => zoom(0.8)), button("+", "Zoom in", () => zoom(1.25)), button("Fit", "Show all", fit),
+    svg ? button("SVG", "Save as SVG", () => download(`graph_wf${id}.svg`, asSvg(svg), "image/svg+xml")) : null,
+    button("DOT", "Save for Graphviz", () => download(`graph_wf${id}.dot`, dot(view), "text/vnd.graphviz")), button("Mermaid", "Save for Mermaid", () => download(`graph_wf${id}.mmd`, mermaid(view), "text/plain")));
+  put(rest, h("p.legend", null, h("span", null, h("span.key.k-failed"), "failed"), marks.blocked.size ? h("span", null, h("span.key.k-blocked"), "waits behind a failure") : null, marks.path.size ? h("span", null, h("span.key.k-path"), "critical path") : null, h("span.quiet", null, byFamily && !REPORT ? "A family opens into its jobs." : "")), asTable());
+  zoom(1);
+  fit();
+  if (scale < 0.3) zoom(0.3 / scale);
+  box.scrollLeft = (where.width * scale - box.clientWidth) / 2;
+  draw();
+
+  function controls() {
+    if (REPORT) return null;
+    const home = `w/${id}/graph`;
+    if (focus || open) return place.link(home, "All families");
+    const input = /** @type {HTMLInputElement} */ (h("input", { type: "text", value: pattern, "aria-label": "Pattern with one capture", hidden: group !== "pattern", spellcheck: "false", onchange: () => place.go(`${home}?group=pattern&pattern=${encodeURIComponent(input.value)}`) }));
+    return h("span.row", null, h("select", { "aria-label": "A node is", onchange: (/** @type {Event} */ e) => place.go(`${home}?group=${/** @type {HTMLSelectElement} */ (e.target).value}`) },
+      GROUPS.map(([value, text]) => h("option", { value, selected: value === group }, text))), input);
+  }
+
+  async function familyName(number) {
+    return (await get(`/workflows/${id}/families`)).families[number]?.name || "Graph";
+  }
+
+  /** The jobs of a large family as cells. @param {any} shownView @param {number} number */
+  async function cells(shownView, number) {
+    const offset = Number(params.get("offset") || 0);
+    const all = shownView.cells;
+    const total = shownView.left_out + all.length;
+    const name = title.textContent || "";
+    const field = /** @type {HTMLCanvasElement} */ (h("canvas", { tabindex: "0", role: "img", "aria-label": `The jobs of ${name} by status; the list says the same` }));
+    const under = h("p.quiet", { "aria-live": "polite" }, "Each cell is a job. Arrow keys move, Enter opens it.");
+    const page = (from, text) => place.link(`w/${id}/graph?open=${number}&offset=${from}`, text);
+    put(says, `${num(offset + 1)} to ${num(offset + all.length)} of ${count(total, "job")}`);
+    put(tools, offset ? page(Math.max(0, offset - 2000), "← before") : null, offset + all.length < total ? page(offset + all.length, "next →") : null, place.link(`w/${id}/jobs?where=${encodeURIComponent(`family:${name}`)}`, "As a list"));
+    put(wrap, h("div.cellbox", null, field));
+    put(rest, h("p.legend", null, [...new Set(all.map((/** @type {[number, number]} */ cell) => cell[1]))].map((code) => h("span", null, h("span.key", { class: "fill-" + STATUSES[/** @type {number} */ (code)] }), word(STATUSES[/** @type {number} */ (code)])))), under);
+    let current = -1, columns = 1;
+    const paintAll = () => { columns = paintCells(field, all, wrap.clientWidth - 20, current); };
+    const choose = async (i) => {
+      if (i < 0 || i >= all.length || i === current) return;
+      current = i;
+      paintAll();
+      const job = await get(`/jobs/${all[i][0]}`).catch(() => null);
+      if (job && i === current) put(under, badge(job.status), " ", place.link(`j/${job.id}`, job.name));
+    };
+    const hit = (/** @type {MouseEvent} */ e) => Math.floor(e.offsetY / CELL) * columns + Math.min(columns - 1, Math.floor(e.offsetX / CELL));
+    field.addEventListener("pointermove", (e) => choose(hit(e)));
+    field.addEventListener("click", (e) => { const cell = all[hit(e)]; if (cell) place.go(`j/${cell[0]}`); });
+    field.addEventListener("keydown", (e) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[e.key];
+      if (step) { e.preventDefault(); choose(current < 0 ? 0 : current + step); }
+      if (e.key === "Enter" && current >= 0) place.go(`j/${all[current][0]}`);
+    });
+    const resized = new ResizeObserver(paintAll);
+    resized.observe(wrap);
+    place.leave(() => resized.disconnect());
+    paintAll();
+  }
+
+  function asTable() {
+    const nodes = view.nodes.slice(0, 100);
+    const byId = new Map(view.nodes.map((one) => [one.id, one]));
+    const list = (/** @type {any[]} */ ids) => ids.length ? [ids.slice(0, 6).map((one, i) => [i ? ", " : "", place.link(target(byId.get(one)), byId.get(one).name)]), ids.length > 6 ? ` and ${num(ids.length - 6)} more` : null] : "–";
+    const details = /** @type {HTMLDetailsElement} */ (h("details", { ontoggle: () => { if (details.open) put(body, nodes.map(row)); } }, h("summary", null, "As a table"), h("div.scroll", null, h("table.grid", null,
+      h("thead", null, h("tr", null, ["Name", "Jobs", "Depends on", "Needed by"].map((t) => h("th", { scope: "col" }, t)))))), view.nodes.length > nodes.length ? h("p.quiet", null, `and ${num(view.nodes.length - nodes.length)} more`) : null));
+    const body = h("tbody");
+    details.querySelector("table")?.appendChild(body);
+    const row = (one) => h("tr", null,
+      h("th", { scope: "row" }, place.link(target(one), one.name)), h("td", null, one.where ? count(one.total, "job") : badge(Object.keys(one.counts)[0])),
+      h("td", null, list(view.edges.filter((e) => e.to === one.id).map((e) => e.from))),
+      h("td", null, list(view.edges.filter((e) => e.from === one.id).map((e) => e.to))));
+    return details;
   }
 }
 
-/** @param {any} view @param {Set<number>} onPath */
-function draw(view, onPath) {
-  const left = Math.min(0, ...view.nodes.map((/** @type {any} */ n) => n.across));
-  const place = (/** @type {any} */ node) => ({ x: (node.across - left) * (W + GX) + 8, y: node.rank * (H + GY) + 8 });
-  const places = new Map(view.nodes.map((/** @type {any} */ node) => [node.id, place(node)]));
-  const spots = [...places.values()];
-  const width = Math.max(W, ...spots.map((p) => p.x + W)) + 8;
-  const height = Math.max(H, ...spots.map((p) => p.y + H)) + 8;
-  const blocked = new Set();
-  const bad = view.nodes.filter((/** @type {any} */ node) => BAD.some((status) => node.counts[status])).map((/** @type {any} */ node) => node.id);
-  for (const one of bad) for (let open = [one]; open.length;) { const now = open.pop(); for (const e of view.edges) if (e.from === now && !blocked.has(e.to)) { blocked.add(e.to); open.push(e.to); } }
-  return s("svg.graphsvg", { viewBox: `0 0 ${width} ${height}` },
-    view.edges.map((/** @type {any} */ e) => edge(places.get(e.from), places.get(e.to), e, onPath.has(e.from) && onPath.has(e.to))),
-    view.nodes.map((/** @type {any} */ node) => box(node, places.get(node.id), blocked.has(node.id), onPath.has(node.id))));
+/** With the colours inside, for other programs. @param {Element} svg */
+function asSvg(svg) {
+  const copy = /** @type {Element} */ (svg.cloneNode(true));
+  const [from, into] = [[svg, ...svg.querySelectorAll("*")], [copy, ...copy.querySelectorAll("*")]];
+  from.forEach((el, i) => {
+    const style = getComputedStyle(el);
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "font-family"]) into[i].setAttribute(name, style.getPropertyValue(name));
+  });
+  return new XMLSerializer().serializeToString(copy);
 }
 
-/** @param {any} a @param {any} b @param {any} e @param {boolean} isPath */
-function edge(a, b, e, isPath) {
-  const [x1, y1, x2, y2] = [a.x + W / 2, a.y + H, b.x + W / 2, b.y];
-  const bend = Math.max(24, (y2 - y1) / 2);
-  const label = e.kind !== "1:1" || e.count > 1 ? `${e.kind}` : "";
-  return s("g.edge", { class: isPath ? "critical" : "" }, s("path", { d: `M${x1},${y1} C${x1},${y1 + bend} ${x2},${y2 - bend} ${x2},${y2}` }), s("path.arrow", { d: `M${x2 - 4},${y2 - 7} L${x2},${y2} L${x2 + 4},${y2 - 7}` }),
-    label && e.count > 1 ? s("text", { x: (x1 + x2) / 2 + 4, y: (y1 + y2) / 2 }, label) : null);
-}
+const quoted = JSON.stringify;
 
-/** @param {any} node @param {any} at @param {boolean} isBlocked @param {boolean} isPath */
-function box(node, at, isBlocked, isPath) {
-  const failed = BAD.reduce((sum, status) => sum + (node.counts[status] || 0), 0);
-  const parts = BAR_ORDER.filter((status) => node.counts[status]);
-  let x = at.x + 10;
-  const name = node.name.length > 21 ? node.name.slice(0, 20) + "…" : node.name;
-  const said = `${node.name}: ${parts.map((p) => `${num(node.counts[p])} ${p}`).join(", ")}`;
-  return s("g.node", { tabindex: "0", role: "link", "data-id": node.id, "aria-label": said, class: `${failed ? "failed" : ""} ${isBlocked ? "blocked" : ""} ${isPath ? "critical" : ""}` },
-    s("title", null, said), s("rect.frame", { x: at.x, y: at.y, width: W, height: H, rx: 7 }),
-    s("text.name", { x: at.x + 10, y: at.y + 20 }, name),
-    node.total > 1 ? s("text.total", { x: at.x + W - 10, y: at.y + 20, "text-anchor": "end" }, failed ? `✕ ${num(failed)} / ${num(node.total)}` : num(node.total)) : null,
-    parts.map((status) => { const w = Math.max(2, (node.counts[status] / node.total) * (W - 20)); const part = s("rect", { class: "svg-" + status, x, y: at.y + 32, width: w, height: 10 }); x += w; return part; }));
-}
-
-/** @param {string} text */
-const quoted = (text) => JSON.stringify(text);
-
-/** @param {any} view */
 function dot(view) {
-  return `digraph workflow {\n  node [shape=box];\n${view.nodes.map((/** @type {any} */ n) => `  n${n.id} [label=${quoted(`${n.name} (${n.total})`)}];`).join("\n")}\n${view.edges.map((/** @type {any} */ e) => `  n${e.from} -> n${e.to} [label=${quoted(e.kind)}];`).join("\n")}\n}\n`;
+  return `digraph workflow {\n  node [shape=box];\n${view.nodes.map((n) => `  n${n.id} [label=${quoted(`${n.name} (${n.total})`)}];`).join("\n")}\n${view.edges.map((e) => `  n${e.from} -> n${e.to} [label=${quoted(e.kind)}];`).join("\n")}\n}\n`;
 }
 
-/** @param {any} view */
 function mermaid(view) {
-  return `flowchart TD\n${view.nodes.map((/** @type {any} */ n) => `  n${n.id}[${quoted(n.name)}]`).join("\n")}\n${view.edges.map((/** @type {any} */ e) => `  n${e.from} --> n${e.to}`).join("\n")}\n`;
+  return `flowchart TD\n${view.nodes.map((n) => `  n${n.id}[${quoted(n.name)}]`).join("\n")}\n${view.edges.map((e) => `  n${e.from} --> n${e.to}`).join("\n")}\n`;
 }

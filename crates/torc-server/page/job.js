@@ -16,23 +16,23 @@ export async function job(place) {
   const one = why.job;
   await place.inWorkflow(one.workflow_id);
   const attempts = (await get(`/jobs/${id}/attempts`, { limit: 100 })).items;
-  const begun = attempts.filter((/** @type {any} */ attempt) => attempt.started_ms);
+  const begun = attempts.filter((attempt) => attempt.started_ms);
   const asked = Number(place.params.get("attempt"));
-  const shown = begun.find((/** @type {any} */ a) => a.attempt_id === asked && (!place.params.has("run") || a.run_id === Number(place.params.get("run")))) || begun[begun.length - 1];
+  const shown = begun.find((a) => a.attempt_id === asked && (!place.params.has("run") || a.run_id === Number(place.params.get("run")))) || begun[begun.length - 1];
   const before = begun[begun.indexOf(shown) - 1];
   const isCompared = before && place.params.has("compare") && !REPORT;
   const isFailed = shown && shown.cause;
   const stream = place.params.get("stream") || (isFailed ? "stderr" : "stdout");
   const at = place.params.has("at") ? Number(place.params.get("at")) : null;
-  const address = (/** @type {any} */ a, /** @type {string} */ name) => `j/${id}?run=${a.run_id}&attempt=${a.attempt_id}&stream=${name}`;
+  const address = (a, name) => `j/${id}?run=${a.run_id}&attempt=${a.attempt_id}&stream=${name}`;
   const reload = () => place.go(`j/${id}`);
 
   const actions = canAct() ? ["recover", "retry", "cancel", one.held ? "release" : "hold", "memory", "runtime"].filter((action) => fits(action, one.status)) : [];
   put(place.main,
     h("div.row", null, h("h1", null, one.name), badge(one.status), one.held ? h("span.quiet", null, "held") : null,
-      h("span.push.row", null, actions.map((action) => h("button.small", { type: "button", onclick: async () => { if (await act({ workflow: one.workflow_id, where: `id:${id}`, action })) reload(); } }, actionTitle(action))))),
+      h("span.push.row", null, actions.map((action, i) => h("button.small", { type: "button", "data-key": i ? null : "r", onclick: async () => { if (await act({ workflow: one.workflow_id, where: `id:${id}`, action })) reload(); } }, actionTitle(action, 1))))),
     h("div.two.wide-left", null, card(place, why), facts(place, one, shown)),
-    attempts.length > 1 ? h("div.tabs", { role: "tablist", "aria-label": "Attempts" }, begun.map((/** @type {any} */ a) => h("button.tab", { type: "button", role: "tab", "aria-selected": String(a === shown), onclick: () => place.go(address(a, stream)) },
+    attempts.length > 1 ? h("div.tabs", { role: "tablist", "aria-label": "Attempts" }, begun.map((a, i) => h("button.tab", { type: "button", role: "tab", "aria-selected": String(a === shown), "data-key": { "-1": "[", 1: "]" }[i - begun.indexOf(shown)], onclick: () => place.go(address(a, stream)) },
       `${a.run_id > 1 ? `run ${a.run_id}, ` : ""}attempt ${a.attempt_id}`, h("span.quiet", null, ` ${a.cause || a.state} ${dur(a.exec_seconds)}`)))) : null,
     before && !REPORT && !isCompared ? h("div.row", null, h("button.small", { type: "button", onclick: () => place.go(`${address(shown, stream)}&compare=1`) }, `Compare with attempt ${before.attempt_id}`)) : null,
     isCompared ? compared(one, before, shown, stream, () => place.go(address(shown, stream))) : shown ? log(place, one, {
@@ -43,7 +43,6 @@ export async function job(place) {
     h("details", null, h("summary", null, "Command"), h("pre", null, one.command || "(steps)")));
 }
 
-/** @param {string} action @param {string} status */
 function fits(action, status) {
   const bad = ["failed", "terminated", "pending_failed"].includes(status);
   const isFinal = ["completed", "failed", "canceled", "terminated", "disabled"].includes(status);
@@ -57,15 +56,16 @@ function fits(action, status) {
 function card(place, why) {
   const found = why.diagnosis;
   const attempt = why.attempt;
-  return h("section.card", { "aria-label": "Why" },
-    h("p.big", null, why.summary),
+  return h("section.card", { "aria-label": "Why", tabindex: "-1", "data-key": "w" },
+    h("p.big.say", null, why.summary),
+    found && found.summary && !why.summary.includes(found.summary) ? h("p.say", null, found.summary) : null,
     found ? h("p.quiet", null, `${kindTitle(found.kind)}, ${Math.round(found.confidence * 100)}% confidence`) : null,
     found ? evidence(place, found.proof, why.job.id, attempt) : null,
-    why.remedy ? h("p", null, `Recovery would: ${why.remedy.reason}`) : null,
+    why.remedy ? h("p", null, `Recovery: ${why.remedy.reason}`) : null,
     why.remedy ? outlook(why.remedy) : null,
-    why.details.length ? h("ul", null, why.details.map((/** @type {string} */ line) => h("li", null, line))) : null,
-    why.adjustments && why.adjustments.length ? h("ul", null, why.adjustments.map((/** @type {any} */ a) => h("li.quiet", null, `${a.field} raised to ${a.field === "memory" ? bytes(a.to) : dur(a.to)}: ${a.why}`))) : null,
-    why.hints.map((/** @type {string} */ hint) => h("p.quiet", null, hint)));
+    why.details.length ? h("ul", null, why.details.map((line) => h("li", null, line))) : null,
+    why.adjustments && why.adjustments.length ? h("ul", null, why.adjustments.map((a) => h("li.quiet", null, `${a.field} raised to ${a.field === "memory" ? bytes(a.to) : dur(a.to)}: ${a.why}`))) : null,
+    why.hints.map((hint) => h("p.quiet", null, hint)));
 }
 
 /** The chance of the next attempt, and how earlier retries of such a failure ended. @param {any} decision */
@@ -107,10 +107,10 @@ async function neighbours(place, one) {
   if (REPORT) return null;
   const graph = await get(`/workflows/${one.workflow_id}/graph`, { focus: one.id, hops: 1 }).catch(() => null);
   if (!graph) return null;
-  const names = new Map(graph.nodes.map((/** @type {any} */ node) => [node.id, node]));
-  const list = (/** @type {string} */ title, /** @type {number[]} */ ids) => ids.length ? h("div", null, h("h3", null, `${title} (${num(ids.length)})`), h("ul.plainlist", null, ids.slice(0, 12).map((id) => h("li", null, badge(Object.keys(names.get(id).counts)[0]), " ", place.link(`j/${id}`, names.get(id).name))), ids.length > 12 ? h("li.quiet", null, `and ${num(ids.length - 12)} more`) : null)) : null;
-  const before = graph.edges.filter((/** @type {any} */ e) => e.to === one.id).map((/** @type {any} */ e) => e.from);
-  const behind = graph.edges.filter((/** @type {any} */ e) => e.from === one.id).map((/** @type {any} */ e) => e.to);
+  const names = new Map(graph.nodes.map((node) => [node.id, node]));
+  const list = (title, /** @type {number[]} */ ids) => ids.length ? h("div", null, h("h3", null, `${title} (${num(ids.length)})`), h("ul.plainlist", null, ids.slice(0, 12).map((id) => h("li", null, badge(Object.keys(names.get(id).counts)[0]), " ", place.link(`j/${id}`, names.get(id).name))), ids.length > 12 ? h("li.quiet", null, `and ${num(ids.length - 12)} more`) : null)) : null;
+  const before = graph.edges.filter((e) => e.to === one.id).map((e) => e.from);
+  const behind = graph.edges.filter((e) => e.from === one.id).map((e) => e.to);
   if (!before.length && !behind.length) return null;
   return h("section", null, h("div.row", null, h("h2", null, "Neighbours"), place.link(`w/${one.workflow_id}/graph?focus=${one.id}`, "in the graph")), h("div.two", null, list("Depends on", before), list("Needed by", behind)), h("details", null, h("summary", null, "The same in a terminal"), command(`torc why ${one.id}`)));
 }

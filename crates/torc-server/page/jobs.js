@@ -44,10 +44,9 @@ export async function jobs(place) {
   let timer = 0;
   function typed() {
     clearTimeout(timer);
-    timer = setTimeout(() => filter(input.value.trim()), 120);
+    timer = setTimeout(() => filter(input.value.trim()), 50);
   }
 
-  /** @param {string} text */
   async function filter(text) {
     where = text;
     if (input.value.trim() !== text) input.value = text;
@@ -81,12 +80,10 @@ export async function jobs(place) {
       h("span.push", null, h("button.small", { type: "button", onclick: () => save("csv") }, "CSV"), " ", h("button.small", { type: "button", onclick: () => save("json") }, "JSON")));
   }
 
-  /** @param {string} action @param {string} filterText */
   async function run(action, filterText) {
     if (await act({ workflow: id, where: filterText, action })) { selected.clear(); reload(); }
   }
 
-  /** @param {string} kind */
   async function save(kind) {
     const rows = [];
     for (let offset = 0; ; offset += 1000) {
@@ -95,9 +92,9 @@ export async function jobs(place) {
       if (!page.items.length || rows.length >= page.total_count) break;
     }
     if (kind === "json") return download(`jobs_wf${id}.json`, JSON.stringify(rows, null, 1), "application/json");
-    const cells = (/** @type {any} */ job) => [job.id, job.name, job.family, job.status, job.attempt_id, job.last?.started_ms, job.last?.exec_seconds, job.last?.peak_memory_bytes, job.last?.memory_bytes, job.last?.hostname, job.return_code, job.last?.cause];
+    const cells = (job) => [job.id, job.name, job.family, job.status, job.attempt_id, job.last?.started_ms, job.last?.exec_seconds, job.last?.peak_memory_bytes, job.last?.memory_bytes, job.last?.hostname, job.return_code, job.last?.cause];
     // A cell that begins like a formula would be one in a spreadsheet.
-    const cell = (/** @type {any} */ v) => { const text = String(v ?? ""); return `"${(/^[=+\-@\t]/.test(text) && isNaN(Number(text)) ? "'" : "") + text.replaceAll('"', '""')}"`; };
+    const cell = (v) => { const text = String(v ?? ""); return `"${(/^[=+\-@\t]/.test(text) && isNaN(Number(text)) ? "'" : "") + text.replaceAll('"', '""')}"`; };
     const head = "id,name,family,status,attempt,started_ms,seconds,peak_memory_bytes,memory_bytes,node,exit,cause";
     download(`jobs_wf${id}.csv`, [head, ...rows.map((row) => cells(row).map(cell).join(","))].join("\n") + "\n", "text/csv");
   }
@@ -110,11 +107,11 @@ export async function jobs(place) {
     where = "-status:completed";
     input.value = where;
   }
-  const chip = (/** @type {string} */ text, /** @type {string} */ label, /** @type {string} */ cls) => h("button.chip", { type: "button", class: cls, onclick: () => filter(text) }, label);
+  const chip = (text, label, cls) => h("button.chip", { type: "button", class: cls, onclick: () => filter(text) }, label);
   put(chips, chip("", `all ${num(view.total)}`, ""),
     Object.entries(view.counts).map(([status, n]) => chip(`status:${status}`, `${num(/** @type {number} */ (n))} ${word(status)}`, "key-" + status)),
     view.families.length > 1 ? h("select", { "aria-label": "Family", onchange: (/** @type {Event} */ e) => { const value = /** @type {HTMLSelectElement} */ (e.target).value; if (value) filter(`family:${quote(value)}`); } },
-      h("option", { value: "" }, "Family…"), view.families.map((/** @type {any} */ family) => h("option", { value: family.name }, `${family.name} (${num(family.total)})`))) : null);
+      h("option", { value: "" }, "Family…"), view.families.map((family) => h("option", { value: family.name }, `${family.name} (${num(family.total)})`))) : null);
   let seen = "";
   place.pulse((frame) => {
     const now = frame.counts.join();

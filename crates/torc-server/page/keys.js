@@ -8,7 +8,7 @@ import { h, put } from "./dom.js";
 const PLACES = { o: "", j: "jobs", g: "graph", t: "timeline", f: "failures", r: "resources", n: "nodes", e: "events", d: "data", s: "spec" };
 const HELP = [
   ["?", "this help"], ["/", "filter"], ["g then o j g t f r n e d s", "overview, jobs, graph, timeline, failures, resources, nodes, events, data, spec"], ["g then w", "all workflows"],
-  ["Ctrl-K", "go to anything"], ["↑ ↓ j k, Enter", "move in a table, open"], ["x", "select a job"], ["A D W S", "move and zoom in the timeline"], ["Esc", "close"],
+  ["Ctrl-K", "go to anything"], ["↑ ↓ j k, Enter", "move in a table, open"], ["x", "select a job"], ["r l w [ ]", "of a job: retry, log, why, earlier and later attempt"], ["A D W S", "move and zoom in the timeline"], ["Esc", "close"],
 ];
 const OFF = "torc-keys-off";
 
@@ -33,6 +33,14 @@ export function keys(to) {
       timer = setTimeout(() => { after = ""; }, 1200);
     } else if (e.key === "/") { e.preventDefault(); to.focusFilter(); }
     else if (e.key === "?") help();
+    else {
+      // What a place has for this key: a button is pressed, anything else gets the focus.
+      const own = e.key.length === 1 && /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${CSS.escape(e.key)}"]`));
+      if (!own) return;
+      e.preventDefault();
+      if (own.tagName === "BUTTON") own.click();
+      else { own.focus(); own.scrollIntoView({ block: "nearest" }); }
+    }
   });
 }
 
@@ -72,7 +80,7 @@ export function palette(to) {
         id && text ? get("/jobs", { workflow_id: id, search: text, limit: 8 }).catch(() => ({ items: [] })) : { items: [] },
       ]);
       if (input.value.trim().toLowerCase() !== text) return;
-      shown.push(...workflows.items.map((/** @type {any} */ w) => [`workflow ${w.name} (#${w.id})`, `w/${w.id}`]), ...jobs.items.map((/** @type {any} */ j) => [`job ${j.name}`, `j/${j.id}`]));
+      shown.push(...workflows.items.map((w) => [`workflow ${w.name} (#${w.id})`, `w/${w.id}`]), ...jobs.items.map((j) => [`job ${j.name}`, `j/${j.id}`]));
       current = 0;
       draw();
     }

@@ -23,7 +23,7 @@ export function watch(id, tell, alive) {
   if (REPORT) return () => {};
   const name = `torc-pulse:${ROOT}:${id}`;
   const channel = new BroadcastChannel(name);
-  channel.onmessage = (event) => { alive(true); if (!paused) tell(event.data); };
+  channel.onmessage = ({ data }) => { alive(!data.lost); if (!paused && !data.lost) tell(data); };
   let ended = false;
   let turn = new AbortController();
 
@@ -34,6 +34,7 @@ export function watch(id, tell, alive) {
       } catch (error) {
         if (turn.signal.aborted) return;
         alive(false);
+        channel.postMessage({ lost: true });
       }
       await new Promise((done) => setTimeout(done, 2000));
     }

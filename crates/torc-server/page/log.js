@@ -17,7 +17,7 @@ export function log(place, job, options) {
   const which = { stream, run_id: options.run_id, attempt_id: options.attempt_id };
   const lines = h("div.loglines", { role: "log", "aria-label": "Output" });
   const [facts, hits, news] = [h("span.quiet"), h("span.quiet", { role: "status" }), h("button.news", { type: "button", hidden: true, onclick: () => toEnd() })];
-  const box = h("div.logbox", { tabindex: "0", onscroll: scrolled }, lines);
+  const box = h("div.logbox", { tabindex: "0", "data-key": "l", onscroll: scrolled }, lines);
   /** Bytes of the file that are in the document. */
   let begin = 0, end = 0, size = 0, follows = options.at === null;
   /** Number of the first line, when it is known. @type {number | null} */ let first = null;
@@ -25,7 +25,6 @@ export function log(place, job, options) {
   let waiting = 0;
   let busy = false;
 
-  /** @param {string} text @param {boolean} isLast */
   function split(text, isLast) {
     const all = (rest + text).split("\n");
     rest = isLast ? "" : all.pop() || "";
@@ -150,7 +149,6 @@ export function log(place, job, options) {
     }
   }
 
-  /** @param {number} step */
   async function jump(step) {
     if (!found || !found.hits.length) return;
     found.at = (found.at + step + found.hits.length) % found.hits.length;
@@ -159,7 +157,6 @@ export function log(place, job, options) {
     await showLine(hit.offset, hit.line);
   }
 
-  /** @param {number} offset @param {number} line */
   async function showLine(offset, line) {
     follows = false;
     await open(offset, line);

@@ -13,6 +13,7 @@ const MAX_FAMILIES = 12;
 /** @param {Place} place */
 export function overview(place) {
   const id = place.workflow;
+  /** When it will end, if that is known. @type {any} */ let forecast = null;
   const [state, whole, needs, sparks, families, nodes] = [h("p.state"), h("div"), h("section.needs"), h("section.sparks"), h("section"), h("section")];
   put(place.main, h("div.row", null, h("h1", null, place.name), state), whole, h("div.two", null, needs, sparks), families, nodes);
   /** @type {any} */ let view = null;
@@ -23,15 +24,15 @@ export function overview(place) {
 
   function draw() {
     if (!view) return;
-    put(state, stateText(view, used));
+    put(state, stateText(view, forecast));
     const parts = Object.entries(view.counts).map(([status, n]) => place.link(`w/${id}/jobs?where=status:${status}`, h("span.key", { class: "fill-" + status }), `${num(/** @type {number} */ (n))} ${word(status)}`));
     put(whole, bar(view.counts, view.total), h("p.legend", null, h("strong", null, count(view.total, "job")), parts));
     drawFamilies();
     const pace = view.pace;
-    const perMinute = pace.ended.map((/** @type {number} */ n) => (n * 60000) / pace.slot_ms);
+    const perMinute = pace.ended.map((n) => (n * 60000) / pace.slot_ms);
     put(sparks,
       figure("Ends per minute", num(perMinute.length > 1 ? perMinute[perMinute.length - 2] : perMinute[0] || 0), spark(perMinute, { label: "attempts that ended per minute, over the run" })),
-      figure("Failed ends", num(pace.failed.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0)), spark(pace.failed, { label: "attempts that failed, over the run", cls: "bad" })),
+      figure("Failed ends", num(pace.failed.reduce((a, b) => a + b, 0)), spark(pace.failed, { label: "attempts that failed, over the run", cls: "bad" })),
       view.cpus ? figure("CPUs busy", `${num(view.busy_cpus)} of ${num(view.cpus)}`, spark(history.busy, { label: "CPUs busy since the page is open", max: view.cpus })) : null);
   }
 
@@ -41,7 +42,7 @@ export function overview(place) {
     const left = view.families.length - rows.length;
     put(families, h("h2", null, "Families"), h("div.scroll", null, h("table.families", null,
       h("thead", null, h("tr", null, ["Family", "Jobs", "", "Median time", "Memory used / asked", "Left"].map((title) => h("th", { scope: "col" }, title)))),
-      h("tbody", null, rows.map((/** @type {any} */ family) => {
+      h("tbody", null, rows.map((family) => {
         const fact = facts.get(family.number);
         const open = family.total - (family.counts.completed || 0) - (family.counts.disabled || 0);
         const failed = BAD.reduce((sum, status) => sum + (family.counts[status] || 0), 0);
@@ -56,14 +57,16 @@ export function overview(place) {
   }
 
   async function load() {
-    const [now, resources, failures, runners] = await Promise.all([
+    const [now, resources, failures, runners, end] = await Promise.all([
       get(`/workflows/${id}/families`), get(`/workflows/${id}/resources`), get(`/workflows/${id}/failures`),
       get("/compute_nodes", { workflow_id: id, is_active: true, limit: 20 }).catch(() => ({ items: [], total_count: 0 })),
+      REPORT ? null : get(`/workflows/${id}/forecast`).catch(() => null),
     ]);
     view = now;
+    forecast = end && !end.is_again && end.unknown_jobs < end.jobs ? end : null;
     used = resources.items;
     put(needs, h("h2", null, "What needs you"), needsYou(place, failures.items, load));
-    put(nodes, runners.items.length ? [h("h2", null, "Runners"), h("ul.plainlist", null, runners.items.slice(0, 8).map((/** @type {any} */ runner) => runnerLine(place, runner)))] : null);
+    put(nodes, runners.items.length ? [h("h2", null, "Runners"), h("ul.plainlist", null, runners.items.slice(0, 8).map((runner) => runnerLine(place, runner)))] : null);
     draw();
   }
 
@@ -85,8 +88,9 @@ function figure(title, value, picture) {
   return h("figure", null, h("figcaption", null, h("span.quiet", null, title), h("strong", null, value)), picture);
 }
 
-/** @param {any} view @param {any[]} used */
-function stateText(view, used) {
+const LIMITS = { critical_path: "the longest chain of jobs", cpus: "CPUs", memory: "memory", gpus: "GPUs", queue: "Slurm's queue" };
+
+function stateText(view, forecast) {
   const { counts } = view;
   const failed = BAD.reduce((sum, status) => sum + (counts[status] || 0), 0);
   const elapsed = view.started_ms ? ((view.is_complete ? view.last_end_ms || view.at_ms : view.at_ms) - view.started_ms) / 1000 : 0;
@@ -97,16 +101,8 @@ function stateText(view, used) {
   if (!view.started_ms) return "not started";
   const running = (counts.running || 0) + (counts.pending || 0);
   if (!running && !view.runners) return `${run}${dur(elapsed)}, waits for a runner: \`torc run ${view.workflow_id}\` starts one`;
-  const facts = new Map(used.map((row) => [row.number, row]));
-  let work = 0, known = view.cpus > 0;
-  for (const family of view.families) {
-    const open = family.total - (family.counts.completed || 0) - (family.counts.canceled || 0) - (family.counts.disabled || 0) - (family.counts.failed || 0);
-    const fact = facts.get(family.number);
-    if (open && !fact) known = false;
-    else if (open) work += open * fact.seconds_median * fact.cpus_asked;
-  }
-  const left = known ? work / view.cpus : 0;
-  return `${run}${dur(elapsed)} so far${known && left > 1 ? `, ends about ${clock(view.at_ms + left * 1000)} (limited by CPUs)` : ""}`;
+  const at = (seconds) => clock(view.at_ms + seconds * 1000);
+  return `${run}${dur(elapsed)} so far${forecast && forecast.seconds > 1 ? `, ends about ${at(forecast.seconds)} (${at(forecast.low_seconds)} to ${at(forecast.high_seconds)}), limited by ${LIMITS[forecast.limited_by] || forecast.limited_by}` : ""}`;
 }
 
 /** @param {Place} place @param {any[]} groups @param {() => void} after */
@@ -115,8 +111,8 @@ export function needsYou(place, groups, after) {
   return h("ul.plainlist", null, groups.slice(0, 5).map((group) => h("li", { class: "fill-edge-failed" },
     h("div", null, place.link(`w/${place.workflow}/failures`, h("strong", null, `${num(group.jobs)} × ${kindTitle(group.kind)}`), ` in ${group.family}`),
       group.blocked ? h("span.quiet", null, ` · ${count(group.blocked, "job")} blocked`) : null),
-    h("p.quiet.clip", null, group.summary),
-    canAct() ? h("button.small", { type: "button", onclick: async () => { if (await act({ workflow: place.workflow, where: group.where, action: "recover" })) after(); } }, remedy(group)) : null)),
+    h("p.quiet.clip.say", null, group.summary),
+    canAct() ? h("button.small", { type: "button", onclick: async () => { if (await act({ workflow: place.workflow, where: group.where, action: helps(group) ? "recover" : "retry" })) after(); } }, remedy(group)) : null)),
     groups.length > 5 ? h("li", null, place.link(`w/${place.workflow}/failures`, `and ${num(groups.length - 5)} more`)) : null);
 }
 
@@ -124,7 +120,12 @@ export function needsYou(place, groups, after) {
 export function remedy(group) {
   const change = group.changes[0];
   const unit = change && (change.field === "memory" ? `${Math.round(change.to / 1048576).toLocaleString("en-US")} MiB` : dur(change.to));
-  return change ? `More ${change.field === "memory" ? "memory" : "time"}: ${unit}, retry ${num(group.jobs)}` : `Retry ${num(group.jobs)}`;
+  return change ? `More ${change.field === "memory" ? "memory" : "time"}: ${unit}, retry ${num(group.jobs)}` : `Retry ${num(group.jobs)}${helps(group) ? "" : group.jobs === 1 ? " as it is" : " as they are"}`;
+}
+
+/** Whether recovery would try again. */
+export function helps(group) {
+  return ["more_memory", "more_time", "again"].includes(group.action);
 }
 
 /** @param {Place} place @param {any} runner */

@@ -1,7 +1,6 @@
 // The data of an offline report, as the page would get them from a server.
 // @ts-check
 
-/** @param {string} id */
 async function unpack(id) {
   const text = (document.getElementById(id)?.textContent || "").trim();
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
@@ -19,7 +18,7 @@ function matcher(where) {
     const [, field, value] = /^([a-z_]+)[:=](.*)$/.exec(not ? term.slice(1) : term) || [];
     const list = (value || "").replaceAll('"', "").split(",");
     const word = (not ? term.slice(1) : term).replaceAll('"', "").toLowerCase();
-    const holds = (/** @type {any} */ job) => {
+    const holds = (job) => {
       if (field === "status") return list.includes(job.status);
       if (field === "family") return list.includes(job.family);
       if (field === "cause") return list.includes(job.last.cause);
@@ -27,7 +26,7 @@ function matcher(where) {
       if (field === "id") return list.includes(String(job.id));
       return job.name.toLowerCase().includes(word);
     };
-    return (/** @type {any} */ job) => holds(job) !== not;
+    return (job) => holds(job) !== not;
   });
   return (job) => tests.every((test) => test(job));
 }
@@ -36,16 +35,15 @@ async function openReport() {
   const data = JSON.parse(new TextDecoder().decode(await unpack("torc-data")));
   const bars = await unpack("torc-timeline");
   const { columns } = data;
-  const jobAt = (/** @type {number} */ i) => ({
+  const jobAt = (i) => ({
     id: columns.id[i], name: columns.name[i], workflow_id: data.workflow, family: data.families[columns.family[i]], status: STATUS_WORDS[columns.status[i]],
     attempt_id: columns.attempt[i], return_code: columns.exit[i], command: "", num_cpus: 1, priority: 0, held: false,
     last: { started_ms: columns.start[i] ? data.base_ms + columns.start[i] : null, exec_seconds: columns.ms[i] === null ? null : columns.ms[i] / 1000, ended_ms: 1, peak_memory_bytes: columns.peak[i] === null ? null : columns.peak[i] * 1024, memory_bytes: columns.asked[i], hostname: data.hosts[columns.host[i]] || null, cause: data.causes[columns.cause[i]] || null, run_id: 1, attempt_id: columns.attempt[i] },
   });
-  const place = new Map(columns.id.map((/** @type {number} */ id, /** @type {number} */ i) => [id, i]));
+  const place = new Map(columns.id.map((id, i) => [id, i]));
   /** @type {any} */ (globalThis).TORC_REPORT = {
     workflow: data.workflow,
     buffer: async () => bars.slice(0),
-    /** @param {string} path @param {any} params */
     get: async (path, params) => {
       if (path in data.answers) return data.answers[path];
       if (path === "/jobs") {

@@ -42,7 +42,6 @@ export class Table {
       }));
   }
 
-  /** @param {string} sort */
   order(sort) {
     this.reverse = this.sort === sort ? !this.reverse : false;
     this.sort = sort;
@@ -69,7 +68,6 @@ export class Table {
     this.draw();
   }
 
-  /** @param {number} start */
   async fetchWindow(start) {
     if (this.asked.has(start)) return;
     this.asked.add(start);
@@ -83,7 +81,6 @@ export class Table {
     this.draw();
   }
 
-  /** @param {number} index */
   row(index) {
     const start = Math.floor(index / WINDOW) * WINDOW;
     const rows = this.windows.get(start);
@@ -102,7 +99,6 @@ export class Table {
     put(this.space, rows);
   }
 
-  /** @param {number} index @param {any} row */
   drawRow(index, row) {
     const { columns, selected, open } = this.options;
     const el = h("div.tr", {
@@ -125,7 +121,6 @@ export class Table {
     return el;
   }
 
-  /** @param {any} row */
   select(row) {
     const { selected, onSelect } = this.options;
     if (!selected || !row) return;

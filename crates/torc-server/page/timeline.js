@@ -1,33 +1,37 @@
-// Attempts over time, on a canvas: rows are slots of runners, bars are attempts.
+// Attempts over time, on a canvas: rows are slots of runners, families or jobs, bars are attempts.
 // @ts-check
 import { buffer, get, REPORT } from "./api.js";
 import { color } from "./charts.js";
 import { download, h, put } from "./dom.js";
+import { fresh, inks } from "./draw.js";
 import { badge, clock, count, dur, num } from "./format.js";
 import { every } from "./live.js";
 
 const STATES = ["queued", "claimed", "running", "completed", "failed", "canceled", "terminated"];
 const OPEN = 0xffffffff;
-const [TOP, LEFT] = [74, 120];
+/** The strip of the whole run, the axis below it, the names of rows. */
+const [STRIP, TOP, LEFT] = [46, 74, 120];
+/** The picture is at most this high. */
+const MAX_HEIGHT = 4000;
+const GROUPS = [["runner", "Rows: runners"], ["family", "Rows: families"], ["job", "Rows: jobs"]];
 
 /** Reads the server's columns. @param {ArrayBuffer} bytes */
 export function decode(bytes) {
   const view = new DataView(bytes);
   const n = view.getUint32(4, true);
   const base = Number(view.getBigInt64(8, true));
-  const column = (/** @type {number} */ c) => new Uint32Array(bytes, 24 + c * n * 4, n);
+  const column = (c) => new Uint32Array(bytes, 24 + c * n * 4, n);
   const names = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 24 + n * 20, view.getUint32(20, true))));
   return { n, base, job: column(0), start: column(1), length: column(2), wait: column(3), meta: column(4), runners: names.runners };
 }
 
-/** A row for each bar, so that none covers another. @param {ReturnType<typeof decode>} data @param {number} now */
-export function rows(data, now) {
+/** A row for each bar, so that none covers another: rows of a group stand together. @param {ReturnType<typeof decode>} data @param {number} now @param {(i: number) => number} group */
+export function rows(data, now, group) {
   const order = Uint32Array.from({ length: data.n }, (_, i) => i).sort((a, b) => data.start[a] - data.start[b]);
-  /** @type {number[][]} */ const ends = data.runners.map(() => []);
+  /** @type {number[][]} */ const ends = [];
   const slot = new Uint32Array(data.n);
   for (const i of order) {
-    const runner = data.meta[i] >>> 16;
-    const free = ends[runner] || (ends[runner] = []);
+    const free = (ends[group(i)] ||= []);
     let at = 0;
     while (at < free.length && free[at] > data.start[i]) at++;
     free[at] = data.length[i] === OPEN ? now : data.start[i] + data.length[i];
@@ -35,149 +39,229 @@ export function rows(data, now) {
   }
   /** @type {number[]} */ const first = [];
   let total = 0;
-  ends.forEach((free, runner) => { first[runner] = total; total += free.length; });
-  for (let i = 0; i < data.n; i++) slot[i] += first[data.meta[i] >>> 16];
+  for (let g = 0; g < ends.length; g++) { first[g] = total; total += ends[g] ? ends[g].length : 0; }
+  for (let i = 0; i < data.n; i++) slot[i] += first[group(i)];
   return { slot, first, total, order };
+}
+
+/** Times without the long pauses in which nothing ran: there, and back. @param {ReturnType<typeof decode>} data @param {Uint32Array} order @param {number} now */
+function squeezed(data, order, now) {
+  /** Ends of the pauses, and all that was taken out up to there. @type {[number, number][]} */ const cuts = [];
+  const last = order.length ? Math.max(now, data.start[order[order.length - 1]]) : 1;
+  const [long, short] = [last / 40, last / 200];
+  let busy = 0, out = 0;
+  for (const i of order) {
+    if (data.start[i] - busy > long) { out += data.start[i] - busy - short; cuts.push([data.start[i], out]); }
+    busy = Math.max(busy, data.length[i] === OPEN ? now : data.start[i] + data.length[i]);
+  }
+  return {
+    cuts,
+    there: (t) => { let less = 0; for (const [at, sum] of cuts) if (t >= at) less = sum; return Math.max(0, t - less); },
+    back: (t) => { let more = 0; for (const [at, sum] of cuts) if (t >= at - sum) more = sum; return t + more; },
+  };
 }
 
 /** @param {import("./app.js").Place} place */
 export async function timeline(place) {
   const id = place.workflow;
   const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { tabindex: "0", role: "img", "aria-label": "Attempts over time; the table below says the same" }));
-  const [tip, panel, legend, says] = [h("div.tip", { hidden: true }), h("section"), h("p.legend"), h("span.quiet", { role: "status" })];
+  const [tip, panel, legend, says, chosen] = [h("div.tip", { hidden: true }), h("section"), h("p.legend"), h("span.quiet", { role: "status" }), h("p.quiet.chosen", { "aria-live": "polite" })];
   const box = h("div.timeline", null, canvas, tip);
+  let by = place.params.get("rows") || "runner";
+  const squeeze = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", onchange: () => { span = null; lay(); } }));
   put(place.main, h("div.row", null, h("h1", null, "Timeline"), says, h("span.push.row", null,
+    h("select", { "aria-label": "Rows", onchange: (/** @type {Event} */ e) => { by = /** @type {HTMLSelectElement} */ (e.target).value; place.replace(`w/${id}/timeline${by === "runner" ? "" : "?rows=" + by}`); lay(); } }, GROUPS.map(([value, text]) => h("option", { value, selected: value === by }, text))),
+    h("label.inline", null, squeeze, "squeeze pauses"),
     button("−", "Zoom out", () => zoom(1.5)), button("+", "Zoom in", () => zoom(1 / 1.5)), button("All", "Show all", () => { span = null; draw(); }),
-    button("PNG", "Save as a picture", () => canvas.toBlob((blob) => { if (blob) download(`timeline_wf${id}.png`, blob, "image/png"); })))), box, legend, panel);
-  /** @type {any} */ let data = null;
+    button("PNG", "Save as a picture", () => canvas.toBlob((blob) => { if (blob) download(`timeline_wf${id}.png`, blob, "image/png"); })),
+    button("CSV", "Save the attempts", () => save("csv")), button("Trace", "Save for ui.perfetto.dev", () => save("json")))), box, chosen, legend, panel);
+  /** @type {any} */ let raw = null;
+  /** As drawn: the same, or without pauses. @type {any} */ let data = null;
   /** @type {any} */ let laid = null;
-  /** @type {[number, number] | null} */ let span = null;
+  /** @type {any} */ let times = null;
+  /** What is seen; null: all. @type {[number, number] | null} */ let span = null;
   /** @type {any[]} */ let families = [];
-  let now = 0, at = 0, current = -1;
+  /** How many ran at once, by pixel of the strip. @type {Float64Array | null} */ let crowd = null;
+  let now = 0, shownNow = 0, current = -1, last = 1;
 
-  /** @param {string} text @param {string} label @param {() => void} run */
   function button(text, label, run) {
     return h("button.small", { type: "button", "aria-label": label, title: label, onclick: run }, text);
   }
 
-  const end = (/** @type {number} */ i) => (data.length[i] === OPEN ? now : data.start[i] + data.length[i]);
-  const all = () => /** @type {[number, number]} */ ([0, Math.max(1, now, data.n ? data.start.reduce((/** @type {number} */ m, /** @type {number} */ s, /** @type {number} */ i) => Math.max(m, end(i)), 0) : 1)]);
-  const range = () => span || (whole ??= all());
-  /** @type {[number, number] | null} */ let whole = null;
+  const end = (i) => (data.length[i] === OPEN ? shownNow : data.start[i] + data.length[i]);
+  const range = () => span || [0, last];
+  const family = (i) => (data.meta[i] >>> 4) & 0xfff;
 
   async function load() {
     const [bytes, view] = await Promise.all([buffer(`/workflows/${id}/timeline`), get(`/workflows/${id}/families`)]);
-    data = decode(bytes);
+    raw = decode(bytes);
     families = view.families;
-    now = view.is_complete ? 0 : Math.max(0, view.at_ms - data.base);
-    whole = null;
-    laid = rows(data, now);
-    put(says, `${count(data.n, "attempt")} on ${count(data.runners.length, "runner")}`);
+    now = view.is_complete ? 0 : Math.max(0, view.at_ms - raw.base);
     put(legend, families.slice(0, 12).map((f) => h("span", null, h("span.key", { style: { background: color(f.number) } }), f.name)), h("span", null, h("span.key.hatch"), "failed"), h("span", null, h("span.key.waitkey"), "waited"));
-    draw();
-    if (!REPORT && !view.is_complete) return;
-    if (!at) at = 1;
+    lay();
   }
 
-  let queued = false;
+  /** Rows and times anew. */
+  function lay() {
+    if (!raw) return;
+    const seen = new Map();
+    const groups = { runner: (i) => raw.meta[i] >>> 16, family: (i) => (raw.meta[i] >>> 4) & 0xfff, job: (i) => { const job = raw.job[i]; if (!seen.has(job)) seen.set(job, seen.size); return seen.get(job); } };
+    laid = rows(raw, now, groups[by] || groups.runner);
+    times = squeeze.checked ? squeezed(raw, laid.order, now) : { cuts: [], there: (t) => t, back: (t) => t };
+    data = raw;
+    if (squeeze.checked) {
+      const start = raw.start.map(times.there);
+      data = { ...raw, start, length: raw.length.map((ms, i) => (ms === OPEN ? OPEN : times.there(raw.start[i] + ms) - start[i])) };
+    }
+    shownNow = times.there(now);
+    last = Math.max(1, shownNow);
+    for (let i = 0; i < data.n; i++) last = Math.max(last, end(i));
+    laid.names = by === "family" ? families.map((f) => f.name) : by === "job" ? [...seen.keys()].map((job) => `job ${job}`) : raw.runners.map((r) => r.host);
+    crowd = null;
+    put(says, `${count(data.n, "attempt")} on ${count(data.runners.length, "runner")}`);
+    draw();
+  }
+
+  let queued = false, teller = 0;
   function draw() {
     if (queued) return;
     queued = true;
-    requestAnimationFrame(() => { queued = false; paint(); });
+    requestAnimationFrame(() => { queued = false; if (data) paint(); });
   }
 
   function paint() {
-    if (!data) return;
-    const ratio = devicePixelRatio || 1;
     const width = box.clientWidth;
     const row = Math.max(3, Math.min(18, Math.floor((Math.max(260, innerHeight - 330) - TOP) / Math.max(1, laid.total))));
-    const height = TOP + Math.min(laid.total * row, 4000) + 8;
-    canvas.style.height = `${height}px`;
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    c.scale(ratio, ratio);
-    const style = getComputedStyle(document.documentElement);
-    const ink = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
+    const height = Math.min(TOP + laid.total * row + 8, MAX_HEIGHT);
+    const c = fresh(canvas, width, height);
+    const ink = inks();
     const [from, until] = range();
     const plot = width - LEFT;
-    const x = (/** @type {number} */ ms) => LEFT + ((ms - from) / (until - from)) * plot;
+    const scale = plot / (until - from);
     c.font = "11px system-ui, sans-serif";
-    c.fillStyle = ink("--quiet");
-    axis(c, from, until, x, height, ink);
-    density(c, x, plot, ink);
-    data.runners.forEach((/** @type {any} */ runner, /** @type {number} */ at) => {
-      const y = TOP + laid.first[at] * row;
-      const next = at + 1 < laid.first.length ? laid.first[at + 1] : laid.total;
-      if ((next - laid.first[at]) * row >= 11) { c.fillStyle = ink("--quiet"); c.fillText(clip(c, runner.host, LEFT - 10), 2, y + 11); }
-      c.fillStyle = ink("--line");
-      c.fillRect(0, y, width, 1);
-      if (runner.stop_by_ms) { c.fillStyle = ink("--bad"); c.fillRect(x(runner.stop_by_ms - data.base), y, 2, (next - laid.first[at]) * row); }
-    });
-    // What is narrower than a pixel is drawn once for each row and pixel.
-    const last = new Float64Array(laid.total).fill(-1);
-    const wait = ink("--wait"), bad = ink("--bad");
+    axis(c, from, until, scale, height, ink);
+    strip(c, plot, ink);
+    // The names of rows, and the time that an allocation has.
+    let under = 0;
+    for (let g = 0; g < laid.first.length; g++) {
+      const y = TOP + laid.first[g] * row;
+      const high = ((g + 1 < laid.first.length ? laid.first[g + 1] : laid.total) - laid.first[g]) * row;
+      if (!high || y > height) continue;
+      const runner = by === "runner" && data.runners[g];
+      if (runner && runner.stop_by_ms) {
+        const x = (ms) => Math.max(LEFT, LEFT + (times.there(ms - data.base) - from) * scale);
+        c.fillStyle = ink("soft");
+        c.fillRect(x(runner.started_ms), y, x(runner.ended_ms || runner.stop_by_ms) - x(runner.started_ms), high);
+        c.fillStyle = ink("bad");
+        c.fillRect(x(runner.stop_by_ms), y, 2, high);
+      }
+      c.fillStyle = ink("line");
+      if (y - under >= 11 || g === 0 || high >= 11) { c.fillRect(0, y, width, 1); c.fillStyle = ink("quiet"); c.fillText(clip(c, laid.names[g] || "", LEFT - 10), 4, y + 11); under = y; }
+    }
+    // What is narrower than a pixel is drawn once for each row and pixel, and narrow bars of a row that touch as one.
+    const drawn = new Float64Array(laid.total).fill(-1);
+    const [runFrom, runOf] = [new Float64Array(laid.total), new Int16Array(laid.total).fill(-1)];
+    const bar = Math.max(1, row - 1);
+    const flush = (r) => { if (runOf[r] >= 0) { use(color(runOf[r])); c.fillRect(runFrom[r], TOP + r * row + 1, drawn[r] - runFrom[r], bar); runOf[r] = -1; } };
+    const [wait, bad] = [ink("wait"), ink("bad")];
     // Setting a style costs more than drawing with it.
     let used = "";
-    const use = (/** @type {string} */ next) => { if (next !== used) { c.fillStyle = next; used = next; } };
-    const scale = plot / (until - from);
+    const use = (next) => { if (next !== used) { c.fillStyle = next; used = next; } };
     for (const i of laid.order) {
-      const a = data.start[i], b = data.length[i] === OPEN ? now : a + data.length[i];
+      const a = data.start[i], b = data.length[i] === OPEN ? shownNow : a + data.length[i];
       if (b < from || a > until) continue;
       const r = laid.slot[i];
       const left = Math.max(LEFT, LEFT + (a - from) * scale), right = Math.max(left + 1, LEFT + (b - from) * scale);
-      if (right - last[r] < 1) continue;
+      if (right - drawn[r] < 1) continue;
       const y = TOP + r * row;
-      const waited = Math.min(data.wait[i], a);
-      const w = Math.max(LEFT, x(a - waited), last[r]);
-      if (left - w > 2 && row > 6) { use(wait); c.fillRect(w, y + row / 2 - 1, left - w, 2); }
-      const state = data.meta[i] & 15;
-      use(color((data.meta[i] >>> 4) & 0xfff));
-      c.fillRect(left, y + 1, right - left, Math.max(1, row - 1));
-      if (state >= 4) { use(bad); if (right - left < 5) c.fillRect(left, y + 1, right - left, Math.max(1, row - 1)); else for (let s = left; s < right; s += 5) c.fillRect(s, y + 1, 2, Math.max(1, row - 1)); }
-      if (i === current) { c.strokeStyle = ink("--ink"); c.lineWidth = 2; c.strokeRect(left, y, right - left, row); }
-      last[r] = right;
+      const of = (data.meta[i] >>> 4) & 0xfff, isBad = (data.meta[i] & 15) >= 4;
+      if (right - left < 3 && !isBad && i !== current) {
+        if (runOf[r] !== of || left - drawn[r] > 0.75) { flush(r); runOf[r] = of; runFrom[r] = left; }
+        drawn[r] = right;
+        continue;
+      }
+      flush(r);
+      if (row > 6) { const w = Math.max(LEFT, LEFT + (a - Math.min(data.wait[i], a) - from) * scale, drawn[r]); if (left - w > 2) { use(wait); c.fillRect(w, y + row / 2 - 1, left - w, 2); } }
+      use(color(of));
+      c.fillRect(left, y + 1, right - left, bar);
+      if (isBad) { use(bad); if (right - left < 5) c.fillRect(left, y + 1, right - left, bar); else for (let s = left; s < right; s += 5) c.fillRect(s, y + 1, 2, bar); }
+      if (i === current) { c.strokeStyle = ink("ink"); c.lineWidth = 2; c.strokeRect(left, y, right - left, row); }
+      drawn[r] = right;
     }
+    for (let r = 0; r < laid.total; r++) flush(r);
     canvas.dataset.row = String(row);
+    clearTimeout(teller);
+    teller = setTimeout(tellSpan, 120);
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {string} text @param {number} width */
   function clip(c, text, width) {
     while (text.length > 3 && c.measureText(text).width > width) text = text.slice(0, -2) + "…";
     return text;
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {number} from @param {number} until @param {(ms: number) => number} x @param {number} height @param {(name: string) => string} ink */
-  function axis(c, from, until, x, height, ink) {
+  function axis(c, from, until, scale, height, ink) {
     const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 864e5, 1728e5, 6048e5];
     const step = steps.find((ms) => (until - from) / ms < Math.max(2, box.clientWidth / 110)) || 6048e5;
     for (let t = Math.ceil(from / step) * step; t <= until; t += step) {
-      c.fillStyle = ink("--line");
-      c.fillRect(x(t), 14, 1, height);
-      c.fillStyle = ink("--quiet");
-      const text = step < 1000 ? `+${(t / 1000).toFixed(3)} s` : step < 864e5 ? clock(data.base + t) : new Date(data.base + t).toLocaleDateString();
-      if (x(t) < box.clientWidth - 60) c.fillText(text, x(t) + 3, 10);
+      const x = LEFT + (t - from) * scale;
+      c.fillStyle = ink("line");
+      c.fillRect(x, STRIP + 10, 1, height);
+      c.fillStyle = ink("quiet");
+      const at = times.back(t);
+      const text = step < 1000 ? `+${(at / 1000).toFixed(3)} s` : step < 864e5 ? clock(data.base + at) : new Date(data.base + at).toLocaleDateString();
+      if (x < box.clientWidth - 60) c.fillText(text, x + 3, STRIP + 20);
+    }
+    c.fillStyle = ink("bad");
+    for (const [at] of times.cuts) { const x = LEFT + (times.there(at) - from) * scale; if (x > LEFT) c.fillText("≈", x - 9, STRIP + 20); }
+  }
+
+  /** How many ran at once over the whole run, with what is seen of it. */
+  function strip(c, plot, ink) {
+    if (!crowd || crowd.length !== Math.ceil(plot) + 2) {
+      crowd = new Float64Array(Math.ceil(plot) + 2);
+      for (let i = 0; i < data.n; i++) {
+        const a = Math.floor((data.start[i] / last) * plot), b = Math.min(plot, Math.max(a + 1, Math.floor((end(i) / last) * plot)));
+        crowd[a]++;
+        crowd[Math.ceil(b)]--;
+      }
+      for (let i = 1; i < crowd.length; i++) crowd[i] += crowd[i - 1];
+    }
+    const top = crowd.reduce((a, b) => Math.max(a, b), 1);
+    c.fillStyle = ink("area");
+    for (let i = 0; i < plot; i++) { const high = (crowd[i] / top) * (STRIP - 8); c.fillRect(LEFT + i, STRIP - high, 1, high); }
+    c.fillStyle = ink("quiet");
+    c.fillText(`${num(top)} at once`, 4, 14);
+    c.fillText("drag to select", 4, 30);
+    const [a, b] = brush || span || [0, last];
+    if (a > 0 || b < last) {
+      const x = (t) => LEFT + Math.max(0, Math.min(1, t / last)) * plot;
+      c.globalAlpha = 0.75;
+      c.fillStyle = ink("card");
+      c.fillRect(LEFT, 4, x(a) - LEFT, STRIP - 4);
+      c.fillRect(x(b), 4, LEFT + plot - x(b), STRIP - 4);
+      c.globalAlpha = 1;
+      c.strokeStyle = ink("accent");
+      c.lineWidth = 2;
+      c.strokeRect(x(a), 4, Math.max(2, x(b) - x(a)), STRIP - 4);
     }
   }
 
-  /** How many run, above the rows. @param {CanvasRenderingContext2D} c @param {(ms: number) => number} x @param {number} plot @param {(name: string) => string} ink */
-  function density(c, x, plot, ink) {
-    const slots = new Float64Array(Math.ceil(plot) + 2);
+  /** What ran in the selected span, in words. */
+  function tellSpan() {
+    if (!span) { put(chosen); return; }
+    const [from, until] = span;
+    let n = 0, bad = 0, busy = 0;
     for (let i = 0; i < data.n; i++) {
-      const a = Math.max(0, Math.floor(x(data.start[i]) - LEFT)), b = Math.min(plot, Math.max(a + 1, Math.floor(x(end(i)) - LEFT)));
-      if (b < 0 || a > plot) continue;
-      slots[a]++;
-      slots[Math.ceil(b)]--;
+      const a = Math.max(from, data.start[i]), b = Math.min(until, end(i));
+      if (b < a) continue;
+      n++;
+      busy += b - a;
+      if ((data.meta[i] & 15) >= 4) bad++;
     }
-    let sum = 0, top = 1;
-    for (let i = 0; i < slots.length; i++) { sum += slots[i]; slots[i] = sum; top = Math.max(top, sum); }
-    c.fillStyle = ink("--area");
-    for (let i = 0; i < plot; i++) { const hgt = (slots[i] / top) * 44; c.fillRect(LEFT + i, TOP - 6 - hgt, 1, hgt); }
-    c.fillStyle = ink("--quiet");
-    c.fillText(`${num(top)} at once`, 2, TOP - 40);
+    const text = `Selected ${clock(data.base + times.back(Math.max(0, from)))} to ${clock(data.base + times.back(until))} (${dur((until - from) / 1000)}): ${count(n, "attempt")}, ${num(bad)} of them failed, ${(busy / (until - from)).toFixed(1)} at once on average.`;
+    if (chosen.textContent !== text) put(chosen, text);
   }
 
-  /** @param {MouseEvent} e */
   function under(e) {
     const spot = canvas.getBoundingClientRect();
     const [from, until] = range();
@@ -188,36 +272,53 @@ export async function timeline(place) {
     return -1;
   }
 
-  /** @param {number} factor @param {number} [middle] */
   function zoom(factor, middle) {
     const [from, until] = range();
     const m = middle ?? (from + until) / 2;
-    const [low, high] = all();
-    const next = /** @type {[number, number]} */ ([Math.max(low - (high - low) * 0.02, m - (m - from) * factor), Math.min(high * 1.02, m + (until - m) * factor)]);
-    if (next[1] - next[0] > 5) span = next;
+    const next = /** @type {[number, number]} */ ([Math.max(0, m - (m - from) * factor), Math.min(last, m + (until - m) * factor)]);
+    if (next[1] - next[0] > 5) span = next[0] <= 0 && next[1] >= last ? null : next;
     draw();
   }
 
-  /** @param {number} share */
   function pan(share) {
     const [from, until] = range();
-    const d = (until - from) * share;
-    span = [from + d, until + d];
-    draw();
+    const d = Math.max(-from, Math.min(last - until, (until - from) * share));
+    if (d) { span = [from + d, until + d]; draw(); }
   }
 
-  let drag = 0, moved = false, down = false;
+  /** A drag in the strip selects, one below it moves. @type {[number, number] | null} */ let brush = null;
+  let drag = 0, moved = false, down = false, anchor = 0;
+  const inStrip = (e) => e.clientY - canvas.getBoundingClientRect().top < STRIP + 4;
+  const ofWhole = (e) => { const spot = canvas.getBoundingClientRect(); return Math.max(0, Math.min(last, ((e.clientX - spot.left - LEFT) / (spot.width - LEFT)) * last)); };
   canvas.addEventListener("wheel", (e) => {
+    if (!data || inStrip(e)) return;
     e.preventDefault();
     const spot = canvas.getBoundingClientRect();
     const [from, until] = range();
     if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) pan((e.deltaX || e.deltaY) / 1000);
     else zoom(e.deltaY > 0 ? 1.2 : 1 / 1.2, from + ((e.clientX - spot.left - LEFT) / (spot.width - LEFT)) * (until - from));
   }, { passive: false });
-  canvas.addEventListener("pointerdown", (e) => { down = true; moved = false; drag = e.clientX; canvas.setPointerCapture(e.pointerId); });
-  canvas.addEventListener("pointerup", (e) => { down = false; if (!moved) { const i = under(e); if (i >= 0) place.go(`j/${data.job[i]}`); } });
+  canvas.addEventListener("pointerdown", (e) => {
+    if (!data) return;
+    moved = false;
+    drag = e.clientX;
+    if (inStrip(e)) { anchor = ofWhole(e); brush = [anchor, anchor]; } else down = true;
+    canvas.setPointerCapture(e.pointerId);
+  });
+  canvas.addEventListener("pointerup", (e) => {
+    if (brush) {
+      // A click without a drag shows all again.
+      span = brush[1] - brush[0] > Math.max(5, last / 400) ? brush : null;
+      brush = null;
+      draw();
+    } else if (down && !moved) { const i = under(e); if (i >= 0) place.go(`j/${data.job[i]}`); }
+    down = false;
+  });
+  canvas.addEventListener("pointercancel", () => { down = false; brush = null; draw(); });
   canvas.addEventListener("pointermove", (e) => {
     if (!data) return;
+    if (brush) { const t = ofWhole(e); brush = [Math.min(anchor, t), Math.max(anchor, t)]; draw(); return; }
+    canvas.style.cursor = inStrip(e) ? "crosshair" : "grab";
     if (down) {
       if (Math.abs(e.clientX - drag) > 3) moved = true;
       pan((drag - e.clientX) / (canvas.clientWidth - LEFT));
@@ -229,11 +330,10 @@ export async function timeline(place) {
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
   canvas.addEventListener("keydown", (e) => {
     /** @type {Record<string, () => void>} */
-    const keys = { a: () => pan(-0.1), d: () => pan(0.1), w: () => zoom(1 / 1.3), s: () => zoom(1.3), ArrowRight: () => step(1), ArrowLeft: () => step(-1), Enter: () => { if (current >= 0) place.go(`j/${data.job[current]}`); } };
-    if (keys[e.key]) { e.preventDefault(); e.stopPropagation(); keys[e.key](); }
+    const keys = { a: () => pan(-0.1), d: () => pan(0.1), w: () => zoom(1 / 1.3), s: () => zoom(1.3), Escape: () => { span = null; draw(); }, ArrowRight: () => step(1), ArrowLeft: () => step(-1), Enter: () => { if (current >= 0) place.go(`j/${data.job[current]}`); } };
+    if (data && keys[e.key]) { e.preventDefault(); e.stopPropagation(); keys[e.key](); }
   });
 
-  /** @param {number} by */
   function step(by) {
     const at = laid.order.indexOf(current);
     current = laid.order[Math.max(0, Math.min(data.n - 1, at + by))] ?? -1;
@@ -242,36 +342,46 @@ export async function timeline(place) {
   }
 
   let asked = -1;
-  /** @param {number} i @param {number} px @param {number} py */
   async function hover(i, px, py) {
     if (i < 0) { tip.hidden = true; asked = -1; return; }
-    tip.style.left = `${Math.min(px + 12, box.clientWidth - 240)}px`;
+    tip.style.left = `${Math.max(0, Math.min(px + 12, box.clientWidth - 245))}px`;
     tip.style.top = `${py + 14}px`;
     tip.hidden = false;
     if (asked === i) return;
     asked = i;
-    const family = families[(data.meta[i] >>> 4) & 0xfff];
-    const said = [badge(STATES[data.meta[i] & 15]), h("p.quiet", null, `${dur((end(i) - data.start[i]) / 1000)} from ${clock(data.base + data.start[i])}, waited ${dur(data.wait[i] / 1000)}`)];
-    put(tip, h("strong", null, family ? family.name : `job ${data.job[i]}`), said);
+    const of = families[family(i)];
+    const took = raw.length[i] === OPEN ? now - raw.start[i] : raw.length[i];
+    const said = [badge(STATES[data.meta[i] & 15]), h("p.quiet", null, `${dur(took / 1000)} from ${clock(data.base + raw.start[i])}, waited ${dur(data.wait[i] / 1000)}`)];
+    put(tip, h("strong", null, of ? of.name : `job ${data.job[i]}`), said);
     const one = await get(`/jobs/${data.job[i]}`).catch(() => null);
     if (asked === i && one) put(tip, h("strong", null, one.name), said);
   }
 
+  function save(kind) {
+    if (!raw) return;
+    const out = [];
+    for (let i = 0; i < raw.n; i++) {
+      const [ms, of, runner, state] = [raw.length[i] === OPEN ? now - raw.start[i] : raw.length[i], families[family(i)]?.name || "", raw.runners[raw.meta[i] >>> 16], STATES[raw.meta[i] & 15]];
+      out.push(kind === "csv" ? [raw.job[i], JSON.stringify(of).replaceAll('\\"', '""'), runner.host, state, raw.base + raw.start[i], ms, raw.wait[i]].join(",") : { name: `${of} ${raw.job[i]}`, cat: of, ph: "X", ts: raw.start[i] * 1000, dur: ms * 1000, pid: raw.meta[i] >>> 16, tid: laid.slot[i], args: { job: raw.job[i], state, node: runner.host } });
+    }
+    if (kind === "csv") download(`attempts_wf${id}.csv`, ["job,family,node,state,started_ms,ms,waited_ms", ...out].join("\n") + "\n", "text/csv");
+    else download(`trace_wf${id}.json`, JSON.stringify({ traceEvents: out }), "application/json");
+  }
+
   async function went() {
-    const path = await get(`/workflows/${id}/critical_path`);
-    const view = await get(`/workflows/${id}/families`);
+    const [path, view] = await Promise.all([get(`/workflows/${id}/critical_path`), get(`/workflows/${id}/families`)]);
     const cores = view.cpus;
     put(panel, h("h2", null, "Where the time went"),
       h("p", null, `Took ${dur(path.elapsed_seconds)}. It could not be faster than ${dur(path.seconds)} with any number of CPUs (${count(path.length, "job")} in a row)${cores ? `, nor than ${dur(Math.max(path.seconds, path.work_cpu_seconds / cores))} with ${count(cores, "CPU")}` : ""}. `,
         path.lost_seconds > 0.5 ? `${dur(path.lost_seconds)} went into attempts that failed. ` : "", `A job waited ${dur(path.waited_seconds)} on average.`),
-      h("h3", null, "Critical path"), h("ol.path", null, path.jobs.slice(0, 30).map((/** @type {any} */ one) => h("li", null, badge(one.status), " ", place.link(`j/${one.job_id}`, one.name), h("span.quiet", null, ` ${dur(one.seconds)}`)))),
+      h("h3", null, "Critical path"), h("ol.path", null, path.jobs.slice(0, 30).map((one) => h("li", null, badge(one.status), " ", place.link(`j/${one.job_id}`, one.name), h("span.quiet", null, ` ${dur(one.seconds)}`)))),
       path.length > 30 ? h("p.quiet", null, `and ${num(path.length - 30)} more`) : null);
   }
 
   const watcher = new ResizeObserver(draw);
   watcher.observe(box);
   place.leave(() => watcher.disconnect());
-  if (!REPORT) place.leave(every(async () => { if (now) await load(); }, 5000));
+  if (!REPORT) place.leave(every(async () => { if (now && !brush) await load(); }, 5000));
   await load();
   await went();
 }

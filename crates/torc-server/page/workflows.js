@@ -14,7 +14,7 @@ export function workflows(place) {
   put(place.main, h("h1", null, "Workflows"), needs, list);
   async function load() {
     const page = await get("/workflows", { sort_by: "id", reverse_sort: true, limit: 50, is_archived: false });
-    const shown = await Promise.all(page.items.slice(0, 30).map(async (/** @type {any} */ workflow) => ({
+    const shown = await Promise.all(page.items.slice(0, 30).map(async (workflow) => ({
       workflow,
       families: await get(`/workflows/${workflow.id}/families`).catch(() => null),
     })));

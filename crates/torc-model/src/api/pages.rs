@@ -200,23 +200,43 @@ pub struct FamilyResources {
 pub struct GraphView {
     /// The workflow.
     pub workflow_id: WorkflowId,
-    /// `family` or `job`: what a node stands for.
-    pub group: String,
+    /// What a node stands for.
+    pub group: GraphGroup,
     /// The nodes, with their places.
     pub nodes: Vec<GraphNode>,
     /// The edges, from what comes first to what waits for it.
     pub edges: Vec<GraphEdge>,
     /// Nodes that were left out.
     pub left_out: i64,
+    /// The jobs of an opened family that has too many for nodes: id, and the status' integer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<(i64, i64)>,
+}
+
+words! {
+    /// What a node of a graph stands for.
+    GraphGroup {
+        /// The jobs of one entry of the spec.
+        Family = "family",
+        /// Jobs whose names begin alike, up to the first digit or one of `_ - . / :`.
+        Prefix = "prefix",
+        /// Jobs for which a regular expression captures the same text.
+        Pattern = "pattern",
+        /// One job.
+        Job = "job",
+    }
 }
 
 /// A node of a graph.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct GraphNode {
-    /// Number of the family, or id of the job.
+    /// Number of the family or group, or id of the job.
     pub id: i64,
     /// Name.
     pub name: String,
+    /// The filter that finds its jobs, unless it is one job.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
     /// Jobs it stands for.
     pub total: i64,
     /// Jobs per status that occurs.
@@ -270,6 +290,8 @@ pub struct CriticalJob {
     pub name: String,
     /// Its status.
     pub status: JobStatus,
+    /// Number of its family.
+    pub family: i64,
     /// How long it took, or has taken so far.
     pub seconds: f64,
 }

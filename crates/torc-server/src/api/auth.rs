@@ -329,6 +329,11 @@ impl Caller {
         }
     }
 
+    /// A page in a browser is asking.
+    pub fn is_page(&self) -> bool {
+        matches!(self, Self::Known(Scope::Page(..)))
+    }
+
     /// The job whose attempt is asking.
     pub fn job(&self) -> Option<JobId> {
         match self {

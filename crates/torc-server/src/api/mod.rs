@@ -35,6 +35,7 @@ mod metrics;
 mod openapi;
 pub mod page;
 mod page_access;
+pub mod page_files;
 mod pages;
 mod query;
 mod remedies;

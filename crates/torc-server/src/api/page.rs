@@ -1,17 +1,16 @@
 //! The page: a static shell without data, which loads without a token, and the headers around it.
 //!
-//! Files are compiled in. Every other path below `/ui/` gets the shell, which finds out by itself
-//! what to show. The page works below any path prefix that a proxy puts in front.
+//! Files are compiled in (see `page_files`). Every other path below `/ui/` gets the shell, which
+//! finds out by itself what to show. The page works below any path prefix that a proxy puts in
+//! front.
 
+use super::page_files::{Asset, FILES, asset};
 use super::{App, guard};
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use sha2::{Digest, Sha256};
-use std::collections::HashMap;
-use std::sync::LazyLock;
 use torc_model::api::BASE_PATH;
 
 /// Also answered as `/health`, where load balancers look.
@@ -19,55 +18,11 @@ const HEALTH: &str = "/torc-service/v1/health";
 /// Where the page is.
 pub const PAGE_PATH: &str = "/ui/";
 
-macro_rules! files {
-    ($($name:literal),* $(,)?) => {
-        /// The files of the page, by name; modules stand behind those they import.
-        pub const FILES: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../page/", $name)))),*];
-    };
-}
-files!(
-    "index.html",
-    "style.css",
-    "icon.svg",
-    "dom.js",
-    "format.js",
-    "api.js",
-    "live.js",
-    "table.js",
-    "charts.js",
-    "ansi.js",
-    "act.js",
-    "workflows.js",
-    "overview.js",
-    "jobs.js",
-    "log.js",
-    "compare.js",
-    "job.js",
-    "failures.js",
-    "timeline.js",
-    "graph.js",
-    "resources.js",
-    "nodes.js",
-    "events.js",
-    "keys.js",
-    "app.js",
-);
-
-/// What stands in for the server in an offline report; not served.
-pub const REPORT_SCRIPT: &str = include_str!("../../page/report.js");
-
 /// Scripts and styles only from here, nothing from text, nothing to elsewhere, in no other page's
 /// frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
-
-/// A short hash of each file, for `ETag`.
-static TAGS: LazyLock<HashMap<&str, String>> = LazyLock::new(|| {
-    let tag = |text: &str| crate::secret::hex(&Sha256::digest(text)[..8]);
-    FILES.iter().map(|(name, text)| (*name, tag(text))).collect()
-});
 
 /// Whether a browser asks: for others the headers below are work for nothing.
 pub fn is_browser(head: &Parts) -> bool {
@@ -122,34 +77,43 @@ pub fn answer(app: &App, head: &Parts) -> Option<Response> {
     if let Err(refusal) = guard::check_name(&app.inner.hosts, head) {
         return Some(refusal.into_response());
     }
-    let file = FILES.iter().find(|(name, _)| *name == place && *name != "index.html");
-    match file {
-        Some((name, text)) => Some(file_answer(head, name, text)),
+    match asset(place) {
+        Some(asset) => Some(file_answer(head, asset)),
         // A module that is gone must not be answered by the shell.
         None if place.contains('.') && !place.contains('/') => None,
         None => Some(shell(place)),
     }
 }
 
-fn file_answer(head: &Parts, name: &str, text: &'static str) -> Response {
-    let tag = format!("\"{}\"", TAGS.get(name).map_or("", String::as_str));
-    let known = head.headers.get(header::IF_NONE_MATCH).is_some_and(|known| known == tag.as_str());
-    let kind = match name.rsplit('.').next() {
-        Some("js") => "text/javascript; charset=utf-8",
-        Some("css") => "text/css; charset=utf-8",
-        _ => "image/svg+xml",
-    };
-    let mut answer = match known {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => Response::new(Body::from(text)),
+fn file_answer(head: &Parts, asset: &'static Asset) -> Response {
+    let known = head.headers.get(header::IF_NONE_MATCH);
+    let is_known = known.is_some_and(|known| *known == asset.tag);
+    let is_small = accepts_deflate(head);
+    let mut answer = match (is_known, is_small) {
+        (true, _) => StatusCode::NOT_MODIFIED.into_response(),
+        (false, true) => Response::new(Body::from(asset.deflated.as_slice())),
+        (false, false) => Response::new(Body::from(asset.text.as_str())),
     };
     let headers = answer.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        headers.insert(header::ETAG, tag);
+    if is_small && !is_known {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("deflate"));
     }
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::ETAG, asset.tag.clone());
     page_headers(answer)
+}
+
+/// `deflate` is the zlib format (RFC 9110, 8.4.1.2), which every browser reads.
+fn accepts_deflate(head: &Parts) -> bool {
+    let all = head.headers.get_all(header::ACCEPT_ENCODING).iter();
+    let mut codings = all.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
+    codings.any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+        let weight = weight.trim().trim_start_matches("q=");
+        name.trim().eq_ignore_ascii_case("deflate") && weight.parse().is_ok_and(|q: f32| q > 0.0)
+    })
 }
 
 /// The shell, with links that lead to its files from however deep an address.
@@ -215,25 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn the_page_keeps_to_its_budget() {
-        let bytes: usize = FILES.iter().map(|(_, text)| text.len()).sum();
-        assert!(bytes <= 160 << 10, "the page has {bytes} bytes");
-        for (name, text) in FILES {
-            let lines = text.lines().count();
-            assert!(!name.ends_with(".js") || lines <= 400, "{name} has {lines} lines");
-        }
-    }
-
-    /// Data reach the page as text nodes only, and nothing is loaded from elsewhere.
-    #[test]
-    fn no_module_turns_text_into_markup_or_asks_other_hosts() {
-        for (name, text) in FILES.iter().filter(|(name, _)| name.ends_with(".js")) {
-            for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("]
-            {
-                assert!(!text.contains(word), "{name} uses {word}");
-            }
-            let without = text.replace("http://www.w3.org/2000/svg", "");
-            assert!(!without.contains("http://") && !without.contains("https://"), "{name}");
-        }
+    fn what_a_browser_reads_is_packed_only_when_it_says_so() {
+        let asks = |value: &str| {
+            let request = axum::http::Request::get("/ui/page.js").header("accept-encoding", value);
+            accepts_deflate(&request.body(()).unwrap().into_parts().0)
+        };
+        assert!(asks("gzip, deflate, br, zstd") && asks("deflate;q=0.5"));
+        assert!(!asks("gzip, br") && !asks("deflate;q=0") && !asks("identity"));
     }
 }

@@ -2,20 +2,22 @@
 //! once for all pages that ask.
 
 use super::Json;
-use super::auth::Caller;
+use super::auth::{Caller, token_hash};
 use super::error::ApiError;
 use super::extract::{Path, Query};
 use super::openapi::Refusals;
 use super::{Answer, App};
 use crate::clock::now_ms;
-use crate::store::read::{FamilyIndex, Surroundings};
+use crate::secret::Hash;
+use crate::store::read::{FamilyIndex, Grouping, MAX_GROUPS, Surroundings};
 use crate::store::{FamilyCounts, Progress};
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,10 +25,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use torc_model::api::{
-    CriticalPathView, FailureGroup, FamiliesView, FamilyResources, FamilyView, GraphNode,
-    GraphView, Page, PulseView,
+    CriticalPathView, FailureGroup, FamiliesView, FamilyResources, FamilyView, GraphGroup,
+    GraphNode, GraphView, Page, PulseView,
 };
 use torc_model::ids::{JobId, WorkflowId};
+use torc_model::layout::Place;
 use torc_model::status::JobStatus;
 use utoipa::IntoParams;
 
@@ -37,6 +40,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A frame is at most this long.
 const MAX_FRAME: usize = 8 << 10;
 const MAX_HOPS: i64 = 10;
+/// Bytes that a compiled pattern may take.
+const MAX_REGEX: usize = 1 << 20;
 
 impl App {
     async fn family_index(&self, id: WorkflowId) -> Result<Arc<FamilyIndex>, ApiError> {
@@ -163,12 +168,14 @@ pub async fn get_families(
 pub async fn stream_pulse(
     State(app): State<App>,
     caller: Caller,
+    headers: HeaderMap,
     Path(id): Path<i64>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let workflow = WorkflowId(id);
     caller.check(workflow)?;
     app.reader().get_workflow(workflow).await?;
-    let beat = Beat { app, caller, workflow, seen: None, sent: None };
+    let page = caller.is_page().then(|| token_hash(&headers)).flatten();
+    let beat = Beat { app, caller, page, workflow, seen: None, sent: None };
     let stream = unfold(beat, |mut beat| async move {
         let event = beat.next().await?;
         Some((Ok(event), beat))
@@ -179,6 +186,8 @@ pub async fn stream_pulse(
 struct Beat {
     app: App,
     caller: Caller,
+    /// The hash of the token of the session that reads it, if a page does.
+    page: Option<Hash>,
     workflow: WorkflowId,
     /// What the last frame told of.
     seen: Option<(Progress, u64)>,
@@ -197,7 +206,7 @@ impl Beat {
                 Some(sent) => sent.elapsed() >= LONGEST_PAUSE || progress != self.seen,
             };
             if is_due {
-                if !self.app.may_go_on(&self.caller, self.workflow).await {
+                if !self.may_go_on().await {
                     return None;
                 }
                 (self.seen, self.sent) = (progress, Some(Instant::now()));
@@ -210,6 +219,15 @@ impl Beat {
                 () = tokio::time::sleep(BEAT) => {}
             }
         }
+    }
+
+    async fn may_go_on(&self) -> bool {
+        if let Some(hash) = &self.page
+            && !self.app.inner.auth.sessions.is_live(self.app.reader(), hash).await
+        {
+            return false;
+        }
+        self.app.may_go_on(&self.caller, self.workflow).await
     }
 
     async fn frame(&mut self) -> Result<String, ApiError> {
@@ -301,6 +319,17 @@ pub async fn list_resources(
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GetGraph {
+    /// What a node stands for: `family` unless given, `prefix`, `pattern` or `job`.
+    #[param(value_type = Option<GraphGroup>)]
+    pub group: Option<String>,
+    /// For `pattern`: a regular expression whose first capture names the group of a job.
+    pub pattern: Option<String>,
+    /// The jobs of the family with this number instead: up to 60 as nodes with what is next to them,
+    /// more as cells.
+    pub open: Option<i64>,
+    /// Cells from this one on.
+    #[param(minimum = 0)]
+    pub offset: Option<i64>,
     /// The jobs around this one instead of the families.
     pub focus: Option<i64>,
     /// Up to this many steps away from it; 2 unless given.
@@ -308,7 +337,42 @@ pub struct GetGraph {
     pub hops: Option<i64>,
 }
 
-/// The graph of a workflow by families, or the jobs around one of them, laid out.
+impl GetGraph {
+    /// None: by families.
+    fn grouping(&self) -> Result<Option<Grouping>, ApiError> {
+        let word = |text: &str| {
+            super::query::word("group", text, GraphGroup::parse, GraphGroup::ALL, |group| {
+                group.as_str()
+            })
+        };
+        let group = self.group.as_deref().map(word).transpose()?.unwrap_or(GraphGroup::Family);
+        if self.pattern.is_some() && group != GraphGroup::Pattern {
+            let message = "`pattern` is for `group=pattern`";
+            return Err(ApiError::bad_query("pattern", message));
+        }
+        Ok(match group {
+            GraphGroup::Family => None,
+            GraphGroup::Prefix => Some(Grouping::Prefix),
+            GraphGroup::Job => Some(Grouping::Job),
+            GraphGroup::Pattern => Some(Grouping::Pattern(self.regex()?)),
+        })
+    }
+
+    fn regex(&self) -> Result<Regex, ApiError> {
+        let text = self.pattern.as_deref().unwrap_or_default();
+        let refused = |message: String| {
+            ApiError::bad_query("pattern", message).hint(r"one capture: `^(.*)_\d+$`")
+        };
+        let regex = RegexBuilder::new(text).size_limit(MAX_REGEX).build();
+        let regex = regex.map_err(|error| refused(error.to_string()))?;
+        match regex.captures_len() {
+            2 => Ok(regex),
+            n => Err(refused(format!("`{text}` has {} captures; it needs one", n - 1))),
+        }
+    }
+}
+
+/// The graph of a workflow by families or other groups, or the jobs around one of them, laid out.
 #[utoipa::path(
     get,
     path = "/workflows/{id}/graph",
@@ -331,36 +395,115 @@ pub async fn get_graph(
         let message = format!("`hops` is {hops}; it goes from 1 to {MAX_HOPS}");
         return Err(ApiError::bad_query("hops", message));
     }
+    let offset = query.offset.unwrap_or(0);
+    if offset < 0 {
+        return Err(ApiError::bad_query(
+            "offset",
+            format!("`offset` is {offset}; it begins with 0"),
+        ));
+    }
+    let grouping = query.grouping()?;
     if let Some(job) = query.focus {
         if app.reader().workflow_of_job(JobId(job)).await? != id {
             return Err(ApiError::not_found(format!("workflow {id} has no job {job}")));
         }
         return Ok(Json(app.reader().graph_around(JobId(job), hops as usize).await?));
     }
-    let (index, counts) = app.family_counts(id).await?;
-    let stamp = index.of_jobs.len() as i64;
-    let size = index.names.len();
-    let make = async { Ok(app.reader().family_graph(id, size).await?) };
-    let graph = app.inner.shown.graph.get(id, stamp, make).await?;
-    let node = |(number, name): (usize, &String)| {
-        let counts = counts.get(number).copied().unwrap_or_default();
-        let place = graph.places.get(number).copied().unwrap_or_default();
-        GraphNode {
-            id: number as i64,
-            name: name.clone(),
-            total: sum(&counts),
-            counts: named(&counts),
-            rank: i64::from(place.rank),
-            across: f64::from(place.across),
+    if let Some(family) = query.open {
+        let index = app.family_index(id).await?;
+        if !usize::try_from(family).is_ok_and(|number| number < index.names.len()) {
+            return Err(ApiError::not_found(format!("workflow {id} has no family {family}")));
         }
-    };
-    Ok(Json(GraphView {
-        workflow_id: id,
-        group: "family".into(),
-        nodes: index.names.iter().enumerate().map(node).collect(),
-        edges: graph.edges.clone(),
-        left_out: 0,
-    }))
+        return Ok(Json(app.reader().opened_family(id, family, offset).await?));
+    }
+    match grouping {
+        Some(grouping) => app.regrouped(id, grouping).await.map(Json),
+        None => app.family_graph(id).await.map(Json),
+    }
+}
+
+impl App {
+    async fn family_graph(&self, id: WorkflowId) -> Result<GraphView, ApiError> {
+        let (index, counts) = self.family_counts(id).await?;
+        let stamp = index.of_jobs.len() as i64;
+        let size = index.names.len();
+        let make = async { Ok(self.reader().family_graph(id, size).await?) };
+        let graph = self.inner.shown.graph.get(id, stamp, make).await?;
+        let node = |(number, name): (usize, &String)| {
+            let id = number as i64;
+            let filter = format!(
+                "family:{}",
+                if name.contains(' ') { format!("\"{name}\"") } else { name.clone() }
+            );
+            graph_node(id, name, Some(filter), counts.get(number), graph.places.get(number))
+        };
+        Ok(GraphView {
+            workflow_id: id,
+            group: GraphGroup::Family,
+            nodes: index.names.iter().enumerate().map(node).collect(),
+            edges: graph.edges.clone(),
+            left_out: 0,
+            cells: Vec::new(),
+        })
+    }
+
+    async fn regrouped(&self, id: WorkflowId, grouping: Grouping) -> Result<GraphView, ApiError> {
+        self.reader().get_workflow(id).await?;
+        let group = grouping.word();
+        let Some(made) = self.reader().regrouped(id, grouping).await? else {
+            let message = format!("workflow {id} has more than {MAX_GROUPS} such groups");
+            return Err(ApiError::bad_query("group", message)
+                .hint("group its jobs by family or prefix, or look around one job with `focus`"));
+        };
+        let counts = self.group_counts(id, &made.index).await?;
+        let node = |(number, name): (usize, &String)| {
+            let filter = made.filters[number].clone();
+            let place = made.graph.places.get(number);
+            graph_node(made.ids[number], name, filter, counts.get(number), place)
+        };
+        Ok(GraphView {
+            workflow_id: id,
+            group,
+            nodes: made.index.names.iter().enumerate().map(node).collect(),
+            edges: made.graph.edges,
+            left_out: 0,
+            cells: Vec::new(),
+        })
+    }
+
+    /// Jobs per group and status.
+    async fn group_counts(
+        &self,
+        id: WorkflowId,
+        index: &FamilyIndex,
+    ) -> Result<FamilyCounts, ApiError> {
+        if self.store().progress(id).is_some() {
+            let groups = Arc::new(index.of_jobs.clone());
+            if let Some(counts) = self.store().count_families(id, groups).await? {
+                return Ok(counts);
+            }
+        }
+        Ok(self.reader().count_groups(id, index).await?)
+    }
+}
+
+fn graph_node(
+    id: i64,
+    name: &str,
+    filter: Option<String>,
+    counts: Option<&[u32; 11]>,
+    place: Option<&Place>,
+) -> GraphNode {
+    let (counts, place) = (counts.copied().unwrap_or_default(), place.copied().unwrap_or_default());
+    GraphNode {
+        id,
+        name: name.to_owned(),
+        filter,
+        total: sum(&counts),
+        counts: named(&counts),
+        rank: i64::from(place.rank),
+        across: f64::from(place.across),
+    }
 }
 
 /// The jobs that decide when the run can end, and where its time went.

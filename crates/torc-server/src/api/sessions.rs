@@ -69,6 +69,21 @@ impl Sessions {
         Ok(all.get(&secret::hex(hash)).filter(is_good).cloned())
     }
 
+    /// Whether the session with this token is not over.
+    pub async fn is_live(&self, reader: &Reader, hash: &Hash) -> bool {
+        matches!(self.find(reader, hash).await, Ok(Some(_)))
+    }
+
+    /// Ends the sessions and voids the codes that a person's token made; their rows are gone.
+    pub async fn end_those_of(&self, token: i64) {
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        codes.retain(|(_, code)| code.made_with != Some(token));
+        drop(codes);
+        if let Some(live) = &mut *self.live.write().await {
+            live.retain(|_, (_, made_with)| *made_with != Some(token));
+        }
+    }
+
     fn add_code(&self, hash: Hash, code: Code) {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         codes.retain(|(_, code)| code.expires_ms > now_ms());

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use torc_model::api::{CriticalPathView, FailureGroup, FamilyResources, PaceView};
+use torc_model::forecast::ForecastView;
 use torc_model::ids::WorkflowId;
 
 use crate::store::FamilyCounts;
@@ -28,6 +29,7 @@ pub struct Shown {
     pub graph: Cache<FamilyGraph>,
     pub critical_path: Cache<CriticalPathView>,
     pub timeline: Cache<Vec<u8>>,
+    pub forecast: Cache<ForecastView>,
 }
 
 impl Default for Shown {
@@ -42,6 +44,7 @@ impl Default for Shown {
             graph: Cache::new(Duration::ZERO),
             critical_path: Cache::new(later),
             timeline: Cache::new(later),
+            forecast: Cache::new(later),
         }
     }
 }

@@ -235,6 +235,7 @@ pub async fn rotate_token(State(app): State<App>, Path(id): Path<i64>) -> Answer
         let (token, hash) = new_secret()?;
         let view = app.store().rotate_token(id, hash).await?;
         app.inner.auth.tokens.put(&hash, view.clone()).await;
+        app.inner.auth.sessions.end_those_of(id).await;
         Ok(Json(TokenCreated { token, view }))
     })
     .await

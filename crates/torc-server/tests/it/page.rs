@@ -42,13 +42,22 @@ async fn the_shell_is_open_holds_no_data_and_works_below_a_prefix() {
         assert!(!answer.headers.contains_key(header::SET_COOKIE));
         let text = answer.body.as_str().unwrap();
         let up = if path == "/ui/" { "" } else { "../../" };
-        assert!(text.contains(&format!("src=\"{up}app.js\"")), "{text}");
+        assert!(text.contains(&format!("src=\"{up}page.js\"")), "{text}");
         assert!(!text.contains("first"), "the shell names a workflow");
     }
-    let script = world.send(browser(Method::GET, "/ui/app.js", None)).await;
+    let script = world.send(browser(Method::GET, "/ui/page.js", None)).await;
     assert_eq!(script.headers[header::CONTENT_TYPE], "text/javascript; charset=utf-8");
+    assert!(!script.headers.contains_key(header::CONTENT_ENCODING));
+    let size = script.body.as_str().unwrap().len();
+    let mut packed = browser(Method::GET, "/ui/page.js", None);
+    packed.headers_mut().insert(header::ACCEPT_ENCODING, "gzip, deflate, br".parse().unwrap());
+    let packed = world.front.answer(packed).await;
+    assert_eq!(packed.headers()[header::CONTENT_ENCODING], "deflate");
+    assert_eq!(packed.headers()[header::VARY], "accept-encoding");
+    let bytes = http_body_util::BodyExt::collect(packed.into_body()).await.unwrap().to_bytes();
+    assert!(bytes.len() * 3 < size, "{} of {size} bytes", bytes.len());
     let tag = script.headers[header::ETAG].clone();
-    let mut again = browser(Method::GET, "/ui/app.js", None);
+    let mut again = browser(Method::GET, "/ui/page.js", None);
     again.headers_mut().insert(header::IF_NONE_MATCH, tag);
     assert_eq!(world.send(again).await.status, StatusCode::NOT_MODIFIED);
     let gone = world.send(browser(Method::GET, "/ui/gone.js", None)).await;
@@ -115,6 +124,81 @@ async fn a_session_reads_and_only_one_that_may_act_acts() {
     )
     .unwrap();
     assert!(!text.contains(&act) && !text.contains(&read), "tokens are stored as hashes only");
+}
+
+#[tokio::test]
+async fn a_session_and_its_streams_end_with_the_token_that_made_its_link() {
+    let world = World::new().await;
+    let workflow = world.first.workflow;
+    let new_token = async |more: Value| {
+        let mut body = json!({"user": "mo", "role": "operate"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let made = world.post("/tokens", &body).await.ok();
+        (made["token"].as_str().unwrap().to_owned(), made["id"].as_i64().unwrap())
+    };
+    let new_code = async |token: &str| {
+        let body = json!({"scope": "act"});
+        let made = world.call(Method::POST, "/ui_codes", Some(token), Some(&body)).await.ok();
+        json!({"code": made["code"]})
+    };
+    let exchanged = async |code: Value| {
+        let made = world.call(Method::POST, "/ui_sessions", None, Some(&code)).await.ok();
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let is_good = async |page: &str| {
+        let answer = world.call(Method::GET, "/jobs", Some(page), None).await;
+        assert!(matches!(answer.status, StatusCode::OK | StatusCode::UNAUTHORIZED), "{answer:?}");
+        answer.status == StatusCode::OK
+    };
+
+    let (token, id) = new_token(json!({})).await;
+    let page = exchanged(new_code(&token).await).await;
+    assert!(is_good(&page).await);
+    let path = format!("/workflows/{workflow}/pulse");
+    let request = crate::world::request(Method::GET, &path, Some(&page), None);
+    let mut pulse = world.front.answer(request).await.into_body().into_data_stream();
+    pulse.next().await.unwrap().unwrap();
+    // Who acts by the page is named like who acts by the token.
+    let hold = json!({"workflow_id": workflow, "where": "", "action": "hold"});
+    world.call(Method::POST, "/jobs/act", Some(&page), Some(&hold)).await.ok();
+    let log = world.get("/server/audit?limit=1").await.ok();
+    assert_eq!(log["items"][0]["user"], "mo", "{log}");
+
+    let waiting = new_code(&token).await;
+    let rotated = world.post(&format!("/tokens/{id}/rotate"), &json!({})).await.ok();
+    assert!(!is_good(&page).await, "another secret ends the sessions of the old one");
+    // Something happens, so that a frame is due.
+    let release = json!({"workflow_id": workflow, "where": "", "action": "release"});
+    world.post("/jobs/act", &release).await.ok();
+    let rest = async {
+        while let Some(chunk) = pulse.next().await {
+            assert!(!chunk.unwrap().starts_with(b"event: pulse"));
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), rest)
+        .await
+        .expect("the end of the pulse");
+    let late = world.call(Method::POST, "/ui_sessions", None, Some(&waiting)).await;
+    assert_eq!((late.status, late.code()), (StatusCode::UNAUTHORIZED, "code_used"));
+
+    let page = exchanged(new_code(rotated["token"].as_str().unwrap()).await).await;
+    assert!(is_good(&page).await);
+    assert_eq!(world.get("/ui_sessions").await.ok()["total_count"], 1, "the ended one is not told");
+    world.delete(&format!("/tokens/{id}")).await.ok();
+    assert!(!is_good(&page).await, "its token was revoked");
+    assert_eq!(world.get("/ui_sessions").await.ok()["total_count"], 0);
+
+    let (token, _) = new_token(json!({"expires_seconds": 1})).await;
+    let page = exchanged(new_code(&token).await).await;
+    let begin = std::time::Instant::now();
+    while is_good(&page).await {
+        assert!(begin.elapsed().as_secs() < 20, "it outlives its token");
+        tokio::task::yield_now().await;
+    }
+
+    // Sessions of the server's own token stay.
+    let own = session(&world, "read").await;
+    assert!(is_good(&own).await);
 }
 
 fn swept(name: &str) -> Value {
@@ -186,6 +270,35 @@ async fn jobs_are_seen_by_family_from_memory_and_from_the_database() {
     let job = job["items"][0]["id"].as_i64().unwrap();
     let near = world.get(&format!("/workflows/{id}/graph?focus={job}&hops=1")).await.ok();
     assert_eq!(near["nodes"].as_array().unwrap().len(), 3);
+    let graph = async |query: &str| world.get(&format!("/workflows/{id}/graph?{query}")).await;
+    let by_prefix = graph("group=prefix").await.ok();
+    assert_eq!(
+        (&by_prefix["group"], &by_prefix["nodes"][1]["where"]),
+        (&json!("prefix"), &json!("name~^train"))
+    );
+    assert_eq!(by_prefix["nodes"][1]["counts"]["failed"], 4);
+    let tens = graph("group=pattern&pattern=%5Etrain_(.).%2B%24").await.ok();
+    let filter = tens["nodes"][10]["where"].as_str().unwrap();
+    assert_eq!(filter, "name~^train_1.+$");
+    let query =
+        format!("/jobs?workflow_id={id}&where={}", filter.replace('+', "%2B").replace('^', "%5E"));
+    assert_eq!(world.get(&query).await.ok()["total_count"], tens["nodes"][10]["total"]);
+    let all = graph("group=job").await.ok();
+    assert_eq!(all["nodes"].as_array().unwrap().len(), 32);
+    let opened = graph("open=1").await.ok();
+    assert_eq!(opened["nodes"].as_array().unwrap().len(), 32, "its jobs and what is next to them");
+    for (wrong, told) in [
+        ("group=famly", "known: family, prefix, pattern, job"),
+        ("group=pattern&pattern=x", "0 captures; it needs one"),
+        ("group=pattern&pattern=(", "unclosed group"),
+        ("pattern=(x)", "`pattern` is for `group=pattern`"),
+        ("open=3", "no family 3"),
+        ("open=0&offset=-1", "begins with 0"),
+    ] {
+        let answer = graph(wrong).await;
+        assert!(answer.status.is_client_error(), "{wrong}");
+        assert!(answer.body["error"]["message"].as_str().unwrap().contains(told), "{answer:?}");
+    }
     let path = world.get(&format!("/workflows/{id}/critical_path")).await.ok();
     assert_eq!(path["seconds"], 1.0);
     let rows = world.get(&format!("/workflows/{id}/resources")).await.ok();

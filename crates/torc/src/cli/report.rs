@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use torc_client::{Client, Query};
 use torc_model::api::{FailureGroup, FamiliesView, FamilyResources, JobView, Page, WorkflowView};
 use torc_model::words::{count, grouped};
+use torc_server::api::page_files;
 
 /// Write a workflow as one HTML file that needs no server
 #[derive(clap::Args, Debug)]
@@ -214,7 +215,7 @@ impl Run {
              <script type=\"text/plain\" id=\"torc-timeline\">{bars}</script>\n\
              <script>{script}</script>\n</body></html>\n",
             title = escape(&title),
-            style = file("style.css"),
+            style = page_files::file("style.css"),
             linked = in_script(&linked.to_string()),
             summary = self.summary(),
             version = env!("CARGO_PKG_VERSION"),
@@ -339,82 +340,19 @@ fn packed(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(small)
 }
 
-fn file(name: &str) -> &'static str {
-    let found = torc_server::api::page::FILES.iter().find(|(known, _)| *known == name);
-    found.map_or("", |(_, text)| text)
-}
-
-/// The modules of the page as one script: each in a function of its own, which gives what it
-/// exports. They stand in the order of their imports.
+/// The modules of the page as one script, behind the data that stand in for a server.
 fn script() -> String {
-    let mut all = String::from("(async()=>{\"use strict\";const M={};\n");
-    all += torc_server::api::page::REPORT_SCRIPT;
-    all += "\nawait openReport();\n";
-    for (name, text) in
-        torc_server::api::page::FILES.iter().filter(|(name, _)| name.ends_with(".js"))
-    {
-        all += &module(name, text);
-    }
-    all += "})();\n";
+    let (data, modules) = (page_files::REPORT_SCRIPT, page_files::modules());
+    let all = format!(
+        "(async()=>{{\"use strict\";const M={{}};\n{data}\nawait openReport();\n{modules}}})();\n"
+    );
     // An element ends with the first `</script`, wherever it stands.
     all.replace("</script", "<\\/script")
-}
-
-fn module(name: &str, text: &str) -> String {
-    let mut exports = Vec::new();
-    let mut body = String::new();
-    for line in text.lines() {
-        if let Some(import) = line.strip_prefix("import ") {
-            let (names, from) = import.split_once(" from \"./").unwrap_or((import, ""));
-            let from = from.trim_end_matches("\";");
-            body += &format!("const {names} = M[\"{from}\"];\n");
-            continue;
-        }
-        let line = match line.strip_prefix("export ") {
-            Some(line) => {
-                let plain = line.strip_prefix("async ").unwrap_or(line);
-                let declared = plain.split_once(' ').map_or("", |(_, rest)| rest);
-                let end = declared.find(|c: char| !c.is_alphanumeric() && c != '_');
-                exports.push(&declared[..end.unwrap_or(declared.len())]);
-                line
-            }
-            None => line,
-        };
-        if !line.trim_start().starts_with("//") {
-            body += line;
-            body.push('\n');
-        }
-    }
-    format!("M[\"{name}\"]=(()=>{{\n{body}return {{{}}};\n}})();\n", exports.join(","))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn a_module_becomes_a_function_that_gives_its_exports() {
-        let text = "// About\nimport { a, b } from \"./x.js\";\nexport const C = 1;\nexport async function d() {}\n";
-        let made = module("y.js", text);
-        let expected = "M[\"y.js\"]=(()=>{\nconst { a, b } = M[\"x.js\"];\nconst C = 1;\nasync function d() {}\nreturn {C,d};\n})();\n";
-        assert_eq!(made, expected);
-    }
-
-    /// A module is a function that runs when it is reached, so what it imports stands before it.
-    #[test]
-    fn modules_stand_behind_those_they_import() {
-        let mut seen = HashSet::new();
-        let files = torc_server::api::page::FILES.iter().filter(|(name, _)| name.ends_with(".js"));
-        for (name, text) in files {
-            for line in text.lines().filter(|line| line.starts_with("import ")) {
-                let from = line.split_once("\"./").unwrap().1.trim_end_matches("\";");
-                assert!(seen.contains(from), "{name} imports {from}, which stands behind it");
-            }
-            seen.insert(*name);
-        }
-        assert!(seen.contains("app.js"));
-    }
 
     #[test]
     fn what_is_packed_comes_back() {

@@ -23,6 +23,7 @@ Examples:
   torc ui                      every workflow of this directory
   torc ui sweep                one of them
   torc ui --read-only          a link to give to a colleague: it looks and cannot act
+  torc ui --base-url https://ondemand.example.org/node/n12/40123   a link through a proxy
   torc ui sessions             who has the page open
   torc ui sessions --revoke 3  end one of them
 
@@ -43,6 +44,10 @@ pub struct Args {
     /// The page may look but not act
     #[arg(long)]
     read_only: bool,
+
+    /// Where a proxy shows the server, such as `https://hub.example.org/user/me/proxy/40123`
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -92,8 +97,9 @@ impl Args {
         let label = Some(super::author("torc ui"));
         let code: UiCode = client.post("/ui_codes", &CreateUiCode { scope, label }).await?;
         let fragment = format!("ui/{place}#k={}", code.code);
-        let url = format!("{}/{fragment}", client.url());
-        let is_remote = std::env::var_os("SSH_CONNECTION").is_some();
+        let base = self.base_url.as_deref().unwrap_or(client.url()).trim_end_matches('/');
+        let url = format!("{base}/{fragment}");
+        let is_remote = std::env::var_os("SSH_CONNECTION").is_some() && self.base_url.is_none();
         if context.output.is_json() {
             return context.output.json(&json!({
                 "url": url, "scope": scope, "socket": code.socket, "expires_ms": code.expires_ms,

@@ -127,6 +127,64 @@ fn a_token_is_not_sent_to_another_user_who_took_the_port_of_a_dead_server() {
     drop(thief);
 }
 
+/// The page of one user on a machine with others: they reach its port, but no data.
+#[test]
+fn another_user_gets_nothing_of_the_page_through_its_port_or_its_socket() {
+    if !is_root("the page of another user") {
+        return;
+    }
+    let test = Test::new()
+        .file("w.yaml", "name: secretive\njobs: [{name: hidden_job, command: 'echo hidden'}]\n");
+    shared(&test);
+    test.torc(["run", "w.yaml"]).success();
+    let mut page = test.torc(["ui", "--no-browser"]).spawn();
+    let link = page.wait_for_stdout("http://127.0.0.1").trim().to_owned();
+    let (url, code) = link.split_once("/ui/#k=").expect("a link");
+    let asks = |what: &str| {
+        let curl =
+            format!("curl -sS -o body -w '%{{http_code}}' {what}; echo; cat body; rm -f body");
+        as_nobody(&test, "shared", &curl).done()
+    };
+    let api = format!("{url}/torc-service/v1");
+    // The shell is the same for everyone and names nothing.
+    let shell = asks(&format!("{url}/ui/w/1"));
+    assert!(shell.stdout.starts_with("200") && !shell.stdout.contains("secretive"), "{shell:?}");
+    for path in [
+        "jobs",
+        "workflows",
+        "workflows/1/families",
+        "workflows/1/pulse",
+        "jobs/1/logs",
+        "ui_sessions",
+        "server",
+    ] {
+        let refused = asks(&format!("{api}/{path}"));
+        assert!(refused.stdout.starts_with("401"), "{path}: {refused:?}");
+        assert!(!refused.stdout.contains("secretive") && !refused.stdout.contains("hidden"));
+    }
+    let asked = asks(&format!(
+        "-X POST -d '{{\"scope\":\"act\"}}' -H 'Content-Type: application/json' {api}/ui_codes"
+    ));
+    assert!(asked.stdout.starts_with("401"), "{asked:?}");
+    // The socket is not theirs to open, and neither is the directory it is in, nor the token.
+    let socket = test.path(".torc/ui.sock");
+    let through = asks(&format!("--unix-socket {} http://localhost/ui/", socket.display()));
+    assert!(through.stdout.starts_with("000") && through.stderr.contains("connect"), "{through:?}");
+    assert_eq!(fs::metadata(&socket).expect("a socket").permissions().mode() & 0o777, 0o600);
+    let token =
+        as_nobody(&test, "shared", &format!("cat {}", test.path(".torc/token").display())).done();
+    assert!(token.stderr.contains("Permission denied"), "{token:?}");
+    // Even a link that was seen over the owner's shoulder is void once it has been opened.
+    let open = format!(
+        "-X POST -d '{{\"code\":\"{code}\"}}' -H 'Content-Type: application/json' {api}/ui_sessions"
+    );
+    test.shell(&format!("curl -sSf {open}")).success();
+    let late = asks(&open);
+    assert!(late.stdout.starts_with("401") && late.stdout.contains("code_used"), "{late:?}");
+    page.signal("INT");
+    page.wait();
+}
+
 #[test]
 fn a_log_that_cannot_be_opened_safely_fails_its_attempt_and_nothing_hangs() {
     for steps in [false, true] {

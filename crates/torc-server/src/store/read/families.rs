@@ -96,6 +96,33 @@ impl Reader {
         .await
     }
 
+    /// Jobs of each group per status; `index` says which job is in which group.
+    pub async fn count_groups(
+        &self,
+        id: WorkflowId,
+        index: &FamilyIndex,
+    ) -> Result<crate::store::FamilyCounts, ReadError> {
+        let (groups, size) = (index.of_jobs.clone(), index.names.len());
+        self.read(move |connection| {
+            let sql = "SELECT status, status_reason IS 'removed' FROM job WHERE workflow_id = ? ORDER BY id";
+            let mut counts = vec![[0u32; 11]; size];
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut rows = statement.query([id.0])?;
+            let mut groups = groups.iter();
+            while let (Some(row), Some(group)) = (rows.next()?, groups.next()) {
+                let status: u32 = row.get(0)?;
+                let cell = counts.get_mut(*group as usize);
+                if let Some(cell) = cell.and_then(|row| row.get_mut(status as usize))
+                    && !row.get::<_, bool>(1)?
+                {
+                    *cell += 1;
+                }
+            }
+            Ok(counts)
+        })
+        .await
+    }
+
     /// What is shown beside the counts; every query goes by an index of the few rows it needs.
     pub async fn surroundings(
         &self,

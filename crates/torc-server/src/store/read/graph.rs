@@ -3,13 +3,17 @@
 use super::{ReadError, Reader};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
-use torc_model::api::{CriticalJob, CriticalPathView, GraphEdge, GraphNode, GraphView};
+use torc_model::api::{CriticalJob, CriticalPathView, GraphEdge, GraphGroup, GraphNode, GraphView};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::layout;
 use torc_model::status::JobStatus;
 
 /// Nodes around one job.
 const MAX_AROUND: usize = 200;
+/// Jobs of a family that are drawn as nodes when it is opened.
+const MAX_OPENED: i64 = 60;
+/// Jobs of a larger family that are given at once.
+const MAX_CELLS: i64 = 2000;
 /// Jobs of a critical path that are named.
 const MAX_NAMED: usize = 200;
 
@@ -64,7 +68,46 @@ impl Reader {
 
     /// The jobs up to `hops` steps before and behind one, laid out.
     pub async fn graph_around(&self, job: JobId, hops: usize) -> Result<GraphView, ReadError> {
-        self.read(move |connection| around(connection, job, hops)).await
+        self.read(move |connection| {
+            let id: Option<i64> =
+                super::page::find(connection, "SELECT workflow_id FROM job WHERE id = ?", job.0)?;
+            let id = id.ok_or(ReadError::NotFound { what: "job", id: job.0 })?;
+            around(connection, WorkflowId(id), &[job.0], hops)
+        })
+        .await
+    }
+
+    /// The jobs of a family: as nodes with what is next to them, or as cells from the `offset`th on
+    /// when there are too many.
+    pub async fn opened_family(
+        &self,
+        id: WorkflowId,
+        family: i64,
+        offset: i64,
+    ) -> Result<GraphView, ReadError> {
+        self.read(move |connection| {
+            let total: i64 = connection
+                .prepare_cached("SELECT count(*) FROM job WHERE workflow_id = ? AND family = ?")?
+                .query_row((id.0, family), |row| row.get(0))?;
+            let sql = "SELECT id, status FROM job WHERE workflow_id = ? AND family = ? ORDER BY id LIMIT ? OFFSET ?";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement
+                .query_map((id.0, family, MAX_CELLS, offset), |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let cells = rows.collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
+            if total <= MAX_OPENED {
+                let jobs: Vec<i64> = cells.iter().map(|(job, _)| *job).collect();
+                return around(connection, id, &jobs, 1);
+            }
+            Ok(GraphView {
+                workflow_id: id,
+                group: GraphGroup::Job,
+                nodes: Vec::new(),
+                edges: Vec::new(),
+                left_out: total - cells.len() as i64,
+                cells,
+            })
+        })
+        .await
     }
 
     /// The longest way through the jobs of the current run, by the time they took.
@@ -78,7 +121,7 @@ impl Reader {
 }
 
 /// How jobs of two families of these sizes depend on each other.
-fn kind(from: i64, to: i64, count: i64) -> &'static str {
+pub(super) fn kind(from: i64, to: i64, count: i64) -> &'static str {
     match count {
         count if count == from * to => "all",
         count if from == to && count == from => "1:1",
@@ -86,10 +129,14 @@ fn kind(from: i64, to: i64, count: i64) -> &'static str {
     }
 }
 
-fn around(connection: &Connection, job: JobId, hops: usize) -> Result<GraphView, ReadError> {
-    let id: Option<i64> =
-        super::page::find(connection, "SELECT workflow_id FROM job WHERE id = ?", job.0)?;
-    let id = id.ok_or(ReadError::NotFound { what: "job", id: job.0 })?;
+/// What is up to `hops` steps before and behind these jobs.
+fn around(
+    connection: &Connection,
+    workflow: WorkflowId,
+    jobs: &[i64],
+    hops: usize,
+) -> Result<GraphView, ReadError> {
+    let id = workflow.0;
     let up = "SELECT depends_on_job_id FROM job_depends_on WHERE workflow_id = ? AND job_id = ?";
     let mut children: HashMap<i64, Vec<i64>> = HashMap::new();
     let mut statement = connection.prepare_cached(
@@ -102,10 +149,10 @@ fn around(connection: &Connection, job: JobId, hops: usize) -> Result<GraphView,
     let parents = |job: i64| -> rusqlite::Result<Vec<i64>> {
         connection.prepare_cached(up)?.query_map([id, job], |row| row.get(0))?.collect()
     };
-    let mut chosen: Vec<i64> = vec![job.0];
+    let mut chosen: Vec<i64> = jobs.to_vec();
     let mut left_out = std::collections::HashSet::new();
     for is_up in [true, false] {
-        let mut edge = vec![job.0];
+        let mut edge = jobs.to_vec();
         for _ in 0..hops {
             let mut next = Vec::new();
             for node in &edge {
@@ -150,6 +197,7 @@ fn around(connection: &Connection, job: JobId, hops: usize) -> Result<GraphView,
         nodes.push(GraphNode {
             id: *node,
             name,
+            filter: None,
             total: 1,
             counts: BTreeMap::from([(status.as_str().to_owned(), 1)]),
             rank: i64::from(place.rank),
@@ -157,11 +205,12 @@ fn around(connection: &Connection, job: JobId, hops: usize) -> Result<GraphView,
         });
     }
     Ok(GraphView {
-        workflow_id: WorkflowId(id),
-        group: "job".into(),
+        workflow_id: workflow,
+        group: GraphGroup::Job,
         nodes,
         edges,
         left_out: left_out.len() as i64,
+        cells: Vec::new(),
     })
 }
 
@@ -225,15 +274,17 @@ fn critical(
         }
     }
     let path = longest(&seconds, &children, open);
-    let mut describe = connection.prepare_cached("SELECT name, status FROM job WHERE id = ?")?;
+    let mut describe =
+        connection.prepare_cached("SELECT name, status, family FROM job WHERE id = ?")?;
     let mut jobs = Vec::new();
     for index in path.iter().take(MAX_NAMED) {
-        let (name, status): (String, i64) =
-            describe.query_row([ids[*index]], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (name, status, family): (String, i64, i64) =
+            describe.query_row([ids[*index]], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         jobs.push(CriticalJob {
             job_id: JobId(ids[*index]),
             name,
             status: JobStatus::from_code(status).unwrap_or(JobStatus::Uninitialized),
+            family,
             seconds: seconds[*index],
         });
     }

@@ -61,11 +61,12 @@ impl Reader {
                 });
             }
             let mut named = Vec::new();
-            let mut host = connection.prepare_cached("SELECT hostname, kind, ended_ms, stop_by_ms FROM compute_node WHERE id = ?")?;
+            let mut host = connection.prepare_cached("SELECT hostname, kind, ended_ms, stop_by_ms, started_ms FROM compute_node WHERE id = ?")?;
             for runner in runners {
                 let facts = host.query_row([runner], |row| {
                     Ok(json!({"id": runner, "host": row.get::<_, String>(0)?, "kind": row.get::<_, String>(1)?,
-                              "ended_ms": row.get::<_, Option<i64>>(2)?, "stop_by_ms": row.get::<_, Option<i64>>(3)?}))
+                              "ended_ms": row.get::<_, Option<i64>>(2)?, "stop_by_ms": row.get::<_, Option<i64>>(3)?,
+                              "started_ms": row.get::<_, i64>(4)?}))
                 });
                 named.push(facts.unwrap_or_else(|_| json!({"id": runner, "host": "?", "kind": "?"})));
             }
