@@ -553,6 +553,10 @@ class Client(ClientBase):
         at any rate of jobs."""
         return self._connection.stream(f"/workflows/{_quote(id)}/pulse")
 
+    def quarantine_node(self, id: int, body: types.QuarantineRequest) -> types.QuarantineView:
+        """Keeps work from the runners of a workflow on one machine, or lets it come again."""
+        return cast('types.QuarantineView', self._connection.request("POST", f"/workflows/{_quote(id)}/quarantine", body=body, has_body=True))
+
     def recover_workflow(self, id: int, body: types.RecoverRequest | None = None) -> types.RecoverView:
         """Recovers what failed: more memory, more time or the same again, as each diagnosis asks for. Ends
         what dead runners held first. A dry run answers with the same table and changes nothing."""

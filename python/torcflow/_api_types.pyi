@@ -938,6 +938,14 @@ class PulseView(TypedDict):
     is_complete: bool
     run_id: int
     runners: int
+class QuarantineRequest(TypedDict):
+    hostname: str
+    reason: NotRequired[str | None]
+    release: NotRequired[bool]
+    seconds: NotRequired[int | None]
+class QuarantineView(TypedDict):
+    runners: int
+    until_ms: NotRequired[int | None]
 class Record(TypedDict):
     again: Counts
     more_memory: Counts

@@ -69,6 +69,23 @@ export function act(request) {
   });
 }
 
+/** Keeps work from a machine, or lets it come again. */
+export function quarantine(workflow, hostname, release, reason) {
+  const title = release ? `Give ${hostname} work again` : `No work for ${hostname} for 10 minutes`;
+  return dialog(title, (el, done) => {
+    const box = h("div", { "aria-live": "polite" });
+    const go = h("button.primary", { type: "button", onclick: async () => {
+      try {
+        await post(`/workflows/${workflow}/quarantine`, { hostname, release, reason: release ? undefined : reason });
+        toast(release ? `${hostname} gets work again` : `${hostname} gets no work`);
+        done(true);
+      } catch (error) { put(box, problem(error)); }
+    } }, title);
+    return [h("p", null, release ? "Its runners are asked for work again." : "Jobs that run there go on; none is started. Other workflows are not touched."), h("p.quiet", null, "The same in a terminal:"), command(`torc runners quarantine ${hostname} ${workflow}${release ? " --release" : ""}`), box,
+      h("div.buttons", null, h("button", { type: "button", onclick: () => el.close() }, "Leave it"), go)];
+  });
+}
+
 function described(plan) {
   return h("div", null,
     h("p.big", null, `${num(plan.done)} of ${count(plan.matched, "job")}`),

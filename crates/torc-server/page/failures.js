@@ -1,6 +1,6 @@
 // Failures by cause: what happened, the evidence, and one click that helps.
 // @ts-check
-import { act, actionTitle } from "./act.js";
+import { act, actionTitle, quarantine } from "./act.js";
 import { canAct, get } from "./api.js";
 import { h, put } from "./dom.js";
 import { clock, count, kindTitle, num } from "./format.js";
@@ -36,7 +36,7 @@ export function failures(place) {
         group.waiting ? `${num(group.waiting)} wait for a verdict · ` : "",
         group.nodes.length ? `on ${group.nodes.map((/** @type {[string, number]} */ [host, n]) => `${host} (${num(n)})`).join(", ")} · ` : "",
         group.first_ms ? `${clock(group.first_ms)}${group.last_ms !== group.first_ms ? " – " + clock(group.last_ms) : ""}` : ""),
-      oneNode ? h("p.warn", null, `⚠ ${num(most[1])} of ${num(group.jobs)} on ${most[0]}: the node may be to blame`) : null,
+      oneNode ? h("p.warn", null, `⚠ ${num(most[1])} of ${num(group.jobs)} on ${most[0]}: the node may be to blame `, canAct() ? h("button.small", { type: "button", onclick: () => quarantine(id, most[0], false, `${group.kind}: ${most[1]} of ${group.jobs}`) }, `Quarantine ${most[0]}`) : null) : null,
       group.tail ? h("details", null, h("summary", null, `Last lines of ${group.sample_name}`), h("pre.tail", { tabindex: "0", role: "region", "aria-label": "Last lines" }, group.tail)) : null,
       h("p", null, helps(group) ? `Recovery: ${group.why}` : `Recovery leaves it: ${group.why}`),
       outlook(group),

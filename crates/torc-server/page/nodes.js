@@ -1,6 +1,7 @@
 // Runners and allocations.
 // @ts-check
-import { get } from "./api.js";
+import { quarantine } from "./act.js";
+import { canAct, get } from "./api.js";
 import { h, put } from "./dom.js";
 import { ago, bytes, clock, count, dur, num } from "./format.js";
 import { every } from "./live.js";
@@ -25,7 +26,7 @@ export function nodes(place) {
     ]);
     const rows = there.items.sort((a, b) => Number(a.state === "ended") - Number(b.state === "ended"));
     put(runners, h("h2", null, "Runners"), rows.length ? grid(["Host", "State", "Running", "CPUs", "Memory", "Since", "Last seen", ""],
-      rows.map((r) => [r.hostname, r.state === "lost_contact" ? "⚠ out of contact" : r.state, num(r.held), num(r.capacity.num_cpus), bytes(r.capacity.memory_bytes), clock(r.started_ms), r.state === "ended" ? `left ${clock(r.ended_ms)}` : ago(r.last_seen_ms), r.quarantine ? `⚠ gets no work: ${r.quarantine}` : r.end_reason || ""])) : h("p.empty", null, `No runner has worked for it yet. \`torc run ${id}\` starts one.`));
+      rows.map((r) => [r.hostname, r.state === "lost_contact" ? "⚠ out of contact" : r.state, num(r.held), num(r.capacity.num_cpus), bytes(r.capacity.memory_bytes), clock(r.started_ms), r.state === "ended" ? `left ${clock(r.ended_ms)}` : ago(r.last_seen_ms), [r.quarantine ? `⚠ gets no work: ${r.quarantine} ` : r.end_reason || "", canAct() && r.state !== "ended" ? h("button.small", { type: "button", onclick: async () => { if (await quarantine(id, r.hostname, !!r.quarantine)) load(); } }, r.quarantine ? "Release" : "Quarantine") : null]])) : h("p.empty", null, `No runner has worked for it yet. \`torc run ${id}\` starts one.`));
     put(allocations, asked.items.length ? [h("h2", null, "Allocations in Slurm"), grid(["Slurm job", "State", "Why", "Asked", "Started", "Ended"],
       asked.items.map((a) => [a.slurm_job_id || "–", a.state || a.status, a.reason ? [a.reason, REASONS[a.reason] ? h("span.quiet", null, ` – ${REASONS[a.reason]}`) : null] : "", clock(a.submitted_ms || a.created_ms), clock(a.started_ms), a.ended_ms ? `${clock(a.ended_ms)} (${dur((a.ended_ms - (a.started_ms || a.created_ms)) / 1000)})` : "–"])), h("p.quiet", null, count(asked.items.length, "allocation"))] : null);
   }

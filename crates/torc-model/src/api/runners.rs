@@ -31,6 +31,32 @@ pub struct Capacity {
     pub ignore_resources: bool,
 }
 
+/// Keeps work from the runners of a workflow on one machine, or lets it come again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuarantineRequest {
+    /// The machine.
+    pub hostname: String,
+    /// Give it work again.
+    #[serde(default)]
+    pub release: bool,
+    /// For so long; ten minutes unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<i64>,
+    /// Why, for the list of runners.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What became of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct QuarantineView {
+    /// Runners on the machine that it concerns.
+    pub runners: i64,
+    /// They get no work until then, ms since 1970; None when they get it.
+    pub until_ms: Option<i64>,
+}
+
 /// A runner introduces itself. Repeating it with the same `key` answers with the same id.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RegisterRunner {

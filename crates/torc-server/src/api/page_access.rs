@@ -10,10 +10,11 @@ const HIDDEN: [&str; 6] =
 /// A session may look at itself and end itself.
 const OWN: &str = "/ui_sessions/current";
 /// What a session that may act may change.
-const CHANGES: [(Method, &str); 6] = [
+const CHANGES: [(Method, &str); 7] = [
     (Method::POST, "/jobs/act"),
     (Method::POST, "/workflows/{id}/recover"),
     (Method::POST, "/workflows/{id}/cancel"),
+    (Method::POST, "/workflows/{id}/quarantine"),
     (Method::POST, "/classifications/{id}/accept"),
     (Method::POST, "/classifications/{id}/reject"),
     (Method::POST, "/workflows/{id}/classify"),

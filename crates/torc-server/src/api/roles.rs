@@ -126,6 +126,7 @@ const TABLE: &[(&str, Role, About)] = &[
     ("heartbeat", Operate, Named),
     ("initialize_workflow", Operate, Path(Workflow)),
     ("observe_scheduled_compute_nodes", Operate, Named),
+    ("quarantine_node", Operate, Path(Workflow)),
     ("recover_workflow", Operate, Path(Workflow)),
     ("regenerate", Operate, Path(Workflow)),
     ("register_compute_node", Operate, Named),

@@ -115,6 +115,7 @@ pub(super) fn table() -> Vec<Route> {
         route!(workflows::reset_status),
         route!(workflows::cancel_workflow),
         route!(runners::claim),
+        route!(runners::quarantine_node),
         route!(events::list_events),
         route!(events::stream_events),
         route!(actions::list_actions),

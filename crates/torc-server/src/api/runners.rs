@@ -11,8 +11,8 @@ use crate::clock::now_ms;
 use crate::store::read::RunnerFilter;
 use axum::extract::State;
 use torc_model::api::{
-    ClaimRequest, ClaimResponse, Goodbye, GoodbyeAnswer, Page, RegisterRunner, RunnerRegistered,
-    RunnerView,
+    ClaimRequest, ClaimResponse, Goodbye, GoodbyeAnswer, Page, QuarantineRequest, QuarantineView,
+    RegisterRunner, RunnerRegistered, RunnerView,
 };
 use torc_model::ids::{RunnerId, WorkflowId};
 
@@ -93,6 +93,26 @@ pub async fn register_runner(
     let mut registered = app.store().register_runner(request).await?;
     registered.job_key = app.inner.auth.key().of_runner(registered.id);
     Ok(Json(registered))
+}
+
+/// Keeps work from the runners of a workflow on one machine, or lets it come again.
+#[utoipa::path(
+    post,
+    path = "/workflows/{id}/quarantine",
+    operation_id = "quarantine_node",
+    tag = "compute nodes",
+    params(("id" = i64, Path, description = "The workflow.")),
+    request_body = QuarantineRequest,
+    responses((status = 200, description = "Which runners it concerns.", body = QuarantineView), Refusals)
+)]
+pub async fn quarantine_node(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<i64>,
+    Body(request): Body<QuarantineRequest>,
+) -> Answer<QuarantineView> {
+    caller.check(WorkflowId(id))?;
+    Ok(Json(app.store().set_quarantine(WorkflowId(id), request).await?))
 }
 
 /// A runner leaves. Safe to repeat.

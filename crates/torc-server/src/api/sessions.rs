@@ -76,12 +76,15 @@ impl Sessions {
 
     /// Ends the sessions and voids the codes that a person's token made; their rows are gone.
     pub async fn end_those_of(&self, token: i64) {
-        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
-        codes.retain(|(_, code)| code.made_with != Some(token));
-        drop(codes);
+        self.void_codes_of(token);
         if let Some(live) = &mut *self.live.write().await {
             live.retain(|_, (_, made_with)| *made_with != Some(token));
         }
+    }
+
+    fn void_codes_of(&self, token: i64) {
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        codes.retain(|(_, code)| code.made_with != Some(token));
     }
 
     fn add_code(&self, hash: Hash, code: Code) {

@@ -1,11 +1,15 @@
 //! Runners whose jobs fail at once while others succeed: they get no more work, and what they burnt
 //! is given back.
 
+use super::Store;
+use super::names;
+use super::refusal::Refusal;
 use super::runners::LEASE_SECONDS;
 use super::writer::{Failed, Quarantine, Runner, Tx};
 use rusqlite::{OptionalExtension, params};
 use serde_json::json;
 use torc_engine::Change;
+use torc_model::api::{QuarantineRequest, QuarantineView};
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::recovery::NodeVerdict;
@@ -14,6 +18,8 @@ use torc_model::status::{Cause, Outcome};
 /// A machine may have been repaired meanwhile: after this time it is tried again, from a clean
 /// sheet.
 const QUARANTINE_MS: i64 = 600_000;
+/// A month.
+const MAX_SECONDS: i64 = 30 * 24 * 3600;
 
 /// Takes in how an attempt ended and draws the conclusion about its machine.
 pub fn ended(
@@ -33,7 +39,10 @@ pub fn ended(
     let elsewhere = others(tx, id, &host).map(|(_, other)| other.health.successes()).sum();
     match health.judge(elsewhere) {
         NodeVerdict::Fine => Ok(()),
-        NodeVerdict::Bad { burnt, why } => quarantine(tx, id, runner, &host, &burnt, &why),
+        NodeVerdict::Bad { burnt, why } => {
+            let until = tx.now + QUARANTINE_MS;
+            quarantine(tx, id, runner, &host, &burnt, &why, until)
+        }
     }
 }
 
@@ -50,6 +59,51 @@ fn others<'a>(
     })
 }
 
+impl Store {
+    /// Keeps work from every runner of a workflow on a machine, or lets it come again, because a
+    /// user says so.
+    pub async fn set_quarantine(
+        &self,
+        id: WorkflowId,
+        request: QuarantineRequest,
+    ) -> Result<QuarantineView, Refusal> {
+        self.writer.call(move |tx| set(tx, id, &request)).await
+    }
+}
+
+fn set(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &QuarantineRequest,
+) -> Result<QuarantineView, Failed> {
+    tx.workflow(id)?;
+    let host = request.hostname.as_str();
+    let seconds = request.seconds.unwrap_or(QUARANTINE_MS / 1000);
+    if !(1..=MAX_SECONDS).contains(&seconds) {
+        let message = format!("`seconds` is {seconds}; it goes from 1 to {MAX_SECONDS}");
+        return Err(Refusal::invalid("seconds", message).into());
+    }
+    let why = request.reason.as_deref().unwrap_or("a user said so");
+    names::check_line("reason", why)?;
+    let here = |(_, other): &(&RunnerId, &Runner)| other.workflow == id && other.host == host;
+    let mut runners: Vec<RunnerId> =
+        tx.state.runners.iter().filter(here).map(|(id, _)| *id).collect();
+    if runners.is_empty() {
+        let message = format!("workflow {id} has no runner on `{host}`");
+        return Err(Refusal::invalid("hostname", message).into());
+    }
+    runners.sort_unstable();
+    let until = tx.now + seconds * 1000;
+    for runner in &runners {
+        match request.release {
+            true => release(tx, *runner)?,
+            false => quarantine(tx, id, *runner, host, &[], why, until)?,
+        }
+    }
+    let until_ms = (!request.release).then_some(until);
+    Ok(QuarantineView { runners: runners.len() as i64, until_ms })
+}
+
 fn quarantine(
     tx: &mut Tx<'_>,
     id: WorkflowId,
@@ -57,8 +111,8 @@ fn quarantine(
     host: &str,
     burnt: &[(JobId, AttemptId)],
     why: &str,
+    until: i64,
 ) -> Result<(), Failed> {
-    let until = tx.now + QUARANTINE_MS;
     if let Some(known) = tx.state.runners.get_mut(&runner) {
         known.quarantine = Some(Quarantine { why: why.to_owned(), until });
     }
@@ -108,13 +162,23 @@ pub fn quarantined(tx: &mut Tx<'_>, runner: RunnerId) -> Result<Option<String>, 
             quarantine.why
         )));
     }
+    release(tx, runner)?;
+    Ok(None)
+}
+
+/// Lets a runner get work again, from a clean sheet.
+fn release(tx: &mut Tx<'_>, runner: RunnerId) -> Result<(), Failed> {
+    let Some(known) = tx.state.runners.get_mut(&runner) else { return Ok(()) };
+    if known.quarantine.is_none() {
+        return Ok(());
+    }
     (known.quarantine, known.health) = (None, Default::default());
     let (id, host) = (known.workflow, known.host.clone());
     let sql = "UPDATE compute_node SET quarantine = NULL, quarantine_until_ms = NULL WHERE id = ?1";
     tx.db.prepare_cached(sql)?.execute([runner.0])?;
     let data = json!({"runner_id": runner, "hostname": host});
     tx.write(id, vec![Change::Event { kind: EventKind::RunnerTriedAgain, job: None, data }])?;
-    Ok(None)
+    Ok(())
 }
 
 /// The runners on the same machine, when there are others on other machines that a retry may

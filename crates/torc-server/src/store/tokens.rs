@@ -31,7 +31,9 @@ impl Store {
                     return Err(Refusal::not_found("token", id).into());
                 }
                 // The old secret made their links.
-                tx.db.prepare_cached("DELETE FROM ui_session WHERE token_id = ?1")?.execute([id])?;
+                tx.db
+                    .prepare_cached("DELETE FROM ui_session WHERE token_id = ?1")?
+                    .execute([id])?;
                 get(tx, id)
             })
             .await

@@ -131,7 +131,7 @@ async fn a_session_and_its_streams_end_with_the_token_that_made_its_link() {
     let world = World::new().await;
     let workflow = world.first.workflow;
     let new_token = async |more: Value| {
-        let mut body = json!({"user": "mo", "role": "operate"});
+        let mut body = json!({"user": "mo", "role": "admin"});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let made = world.post("/tokens", &body).await.ok();
         (made["token"].as_str().unwrap().to_owned(), made["id"].as_i64().unwrap())

@@ -411,6 +411,7 @@ impl Ids {
             "act_on_jobs" => {
                 json!({"workflow_id": self.workflow, "where": "status:failed", "action": "retry", "dry_run": true})
             }
+            "quarantine_node" => json!({"hostname": "here", "release": true}),
             "create_ui_code" => json!({"scope": "read"}),
             "create_token" => json!({"user": "new", "role": "read"}),
             "create_ui_session" => json!({"code": "none"}),

@@ -2,22 +2,25 @@
 
 use super::Context;
 use super::paging::Paging;
-use super::references;
+use super::references::{self, LATEST};
 use super::session::Access;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use torc_client::{Client, Query};
-use torc_model::api::{Page, RunnerView};
+use torc_model::api::{Page, QuarantineRequest, QuarantineView, RunnerView};
 use torc_model::status::RunnerState;
+use torc_model::words::count;
 
 /// List the runners: where they are, what they have, what they do
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   torc runners list                those that are there now, of every workflow
-  torc runners list sweep --all    also those that have left")]
+  torc runners list sweep --all    also those that have left
+  torc runners quarantine n17      no more work for the machine n17 for ten minutes
+  torc runners quarantine n17 --release")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -27,6 +30,30 @@ pub struct Args {
 enum Command {
     /// List runners
     List(List),
+    /// Give no work to a machine, or give it work again
+    Quarantine(Quarantine),
+}
+
+#[derive(clap::Args, Debug)]
+struct Quarantine {
+    /// The machine, as `torc runners list` names it
+    host: String,
+
+    /// Of this workflow: its id, its name, or `latest`
+    #[arg(default_value = LATEST)]
+    workflow: String,
+
+    /// Give it work again
+    #[arg(long, conflicts_with_all = ["seconds", "reason"])]
+    release: bool,
+
+    /// For so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    seconds: i64,
+
+    /// Why, for the list of runners
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -48,9 +75,38 @@ impl Args {
         context.with_server(Access::Existing, async |client| {
             match self.command {
                 Command::List(args) => args.execute(context, client).await?,
+                Command::Quarantine(args) => args.execute(context, client).await?,
             }
             Ok(Exit::Success)
         })
+    }
+}
+
+impl Quarantine {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let workflow = references::workflow(client, &self.workflow).await?;
+        let request = QuarantineRequest {
+            hostname: self.host.clone(),
+            release: self.release,
+            seconds: (!self.release).then_some(self.seconds),
+            reason: self.reason,
+        };
+        let path = format!("/workflows/{}/quarantine", workflow.id);
+        let done: QuarantineView = client.post(&path, &request).await?;
+        if context.output.is_json() {
+            return context.output.json(&done);
+        }
+        let runners = count(done.runners, "runner");
+        match done.until_ms {
+            Some(until) => context.output.talk(format_args!(
+                "{runners} on {} of workflow {} get no work until {}",
+                self.host,
+                workflow.id,
+                human::local_time(until)
+            )),
+            None => context.output.talk(format_args!("{runners} on {} get work again", self.host)),
+        }
+        Ok(())
     }
 }
 

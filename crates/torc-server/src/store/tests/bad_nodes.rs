@@ -1,6 +1,7 @@
 //! A machine on which everything fails at once, beside one that works.
 
 use super::*;
+use torc_model::api::QuarantineRequest;
 use torc_model::status::{JobStatus, RunnerKind};
 
 async fn claim_as(
@@ -140,4 +141,34 @@ async fn a_retry_prefers_another_host_for_a_while() {
         (elsewhere.attempts[0].job_name.as_str(), elsewhere.attempts[0].attempt_id),
         ("j0", 2)
     );
+}
+
+#[tokio::test]
+async fn a_user_keeps_work_from_a_machine_and_lets_it_come_again() {
+    let mut f = Fixture::new(flat(12)).await;
+    let (slow, other) = (register_on(&f, "slow").await, register_on(&f, "other").await);
+    let request = |hostname: &str, release: bool, seconds: Option<i64>| {
+        let reason = Some("its disk is slow".to_owned());
+        QuarantineRequest { hostname: hostname.into(), release, seconds, reason }
+    };
+    let set = f.store.set_quarantine(f.id, request("slow", false, None)).await.expect("set");
+    assert_eq!((set.runners, set.until_ms.is_some()), (1, true));
+    let answer = claim_as(&mut f, slow, vec![], 4).await;
+    assert!(answer.attempts.is_empty());
+    assert!(format!("{:?}", answer.reason).contains("its disk is slow"), "{:?}", answer.reason);
+    assert_eq!(claim_as(&mut f, other, vec![], 4).await.attempts.len(), 4);
+
+    let set = f.store.set_quarantine(f.id, request("slow", true, None)).await.expect("released");
+    assert_eq!((set.runners, set.until_ms), (1, None));
+    assert_eq!(claim_as(&mut f, slow, vec![], 4).await.attempts.len(), 4);
+    assert_eq!(f.scalar("SELECT count(*) FROM compute_node WHERE quarantine IS NOT NULL").await, 0);
+    assert_eq!(f.scalar("SELECT count(*) FROM event WHERE kind = 'runner_tried_again'").await, 1);
+
+    for (wrong, told) in [
+        (request("none", false, None), "no runner on `none`"),
+        (request("slow", false, Some(0)), "it goes from 1"),
+    ] {
+        let refused = f.store.set_quarantine(f.id, wrong).await.expect_err("refused");
+        assert!(format!("{refused:?}").contains(told), "{refused:?}");
+    }
 }
