@@ -235,6 +235,22 @@ class Client(ClientBase):
         """Sets a named limit."""
         return cast('types.LimitView', self._connection.request("PUT", f"/limits/{_quote(name)}", body=body, has_body=True))
 
+    def list_notifications(self) -> types.Page_NotificationView:
+        """Lists who is told of what."""
+        return cast('types.Page_NotificationView', self._connection.request("GET", "/notifications"))
+
+    def create_notification(self, body: types.CreateNotification) -> types.NotificationView:
+        """Asks for messages. The same twice is the same."""
+        return cast('types.NotificationView', self._connection.request("POST", "/notifications", body=body, has_body=True))
+
+    def delete_notification(self, id: int) -> types.NotificationView:
+        """Ends messages."""
+        return cast('types.NotificationView', self._connection.request("DELETE", f"/notifications/{_quote(id)}"))
+
+    def test_notification(self, id: int) -> types.NotificationView:
+        """Sends a message now, to see that it arrives."""
+        return cast('types.NotificationView', self._connection.request("POST", f"/notifications/{_quote(id)}/test"))
+
     def get_openapi(self) -> dict[str, Any]:
         """This document."""
         return cast('dict[str, Any]', self._connection.request("GET", "/openapi.json"))

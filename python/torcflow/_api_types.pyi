@@ -295,6 +295,12 @@ class CreateFailureHandler(TypedDict):
     name: str
     rules: str
     workflow_id: WorkflowId
+class CreateNotification(TypedDict):
+    allow_private: NotRequired[bool]
+    events: NotRequired[list[NotifyEvent]]
+    kind: NotifyKind
+    target: str
+    workflow_id: NotRequired[WorkflowId | None]
 class CreateReservation(TypedDict):
     reserved_by: str
     scope: NotRequired[str]
@@ -634,6 +640,18 @@ class NodeShape(TypedDict):
     memory_bytes: int
     num_cpus: int
     num_gpus: NotRequired[int]
+class NotificationView(TypedDict):
+    created_ms: int
+    dead: int
+    events: list[NotifyEvent]
+    id: int
+    kind: NotifyKind
+    last_error: NotRequired[str | None]
+    pending: int
+    target: str
+    workflow_id: NotRequired[WorkflowId | None]
+NotifyEvent = Literal['end', 'failure', 'verdict']
+NotifyKind = Literal['slack', 'teams', 'ntfy', 'mail', 'command']
 class Observation(TypedDict):
     before: NotRequired[dict[str, Any]]
     expected_start_ms: NotRequired[int | None]
@@ -785,6 +803,13 @@ class Page_LimitView(TypedDict):
     offset: int
     total_count: int
 class Page_MemberView(TypedDict):
+    count: NotRequired[int]
+    has_more: bool
+    items: list[dict[str, Any]]
+    max_limit: NotRequired[int]
+    offset: int
+    total_count: int
+class Page_NotificationView(TypedDict):
     count: NotRequired[int]
     has_more: bool
     items: list[dict[str, Any]]
@@ -1129,6 +1154,7 @@ class RunnerRegistered(TypedDict):
     resource_monitor: dict[str, Any]
     run_id: int
     tag: str
+    wait_for_server_seconds: NotRequired[int]
     workflow_name: str
 class RunnerScheduler(TypedDict):
     allocation_id: NotRequired[int | None]
@@ -1205,6 +1231,7 @@ class SubmissionOrder(TypedDict):
     count: int
     defaults: dict[str, Any]
     directory: NotRequired[str | None]
+    end_seconds: NotRequired[int]
     look_first: bool
     max_parallel_jobs: NotRequired[int | None]
     name: str
@@ -1212,6 +1239,7 @@ class SubmissionOrder(TypedDict):
     scheduler_id: int
     start_one_worker_per_node: bool
     token: str
+    wait_for_server_minutes: NotRequired[int]
     workflow_id: WorkflowId
 class SubmissionOrders(TypedDict):
     items: list[SubmissionOrder]

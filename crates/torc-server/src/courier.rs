@@ -4,6 +4,7 @@
 //! checked, and refuses loopback and private addresses unless the endpoint allows them: a URL is
 //! input from outside.
 
+use crate::notify::{self, Mail, Message};
 use crate::store::{DueDelivery, Store};
 use axum::http::{Request, Uri};
 use base64::Engine as _;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
+use torc_model::api::NotifyKind;
 
 /// One try, from the name look-up to the answer's status.
 const TRY: Duration = Duration::from_secs(10);
@@ -27,12 +29,15 @@ const AT_ONCE: i64 = 16;
 /// An answer's body is not read further than this.
 const ANSWER: usize = 64 * 1024;
 
-/// Delivers until the server ends.
-pub async fn run(store: Store, stop: CancellationToken) {
+/// What was not tried yet when the server ends gets so long.
+const LAST: Duration = Duration::from_secs(10);
+
+/// Delivers until the server ends. `base` is its address, for links in messages to people.
+pub async fn run(store: Store, base: String, stop: CancellationToken) {
     let outbox = store.outbox();
     loop {
         let news = outbox.notified();
-        let wait = match round(&store).await {
+        let wait = match round(&store, &base, false).await {
             Ok(wait) => wait,
             Err(error) => {
                 tracing::error!(%error, "the outbox could not be read");
@@ -40,17 +45,27 @@ pub async fn run(store: Store, stop: CancellationToken) {
             }
         };
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
             () = news => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
+    // A workflow that has just ended is a reason to end: its message must not wait for the next start.
+    match tokio::time::timeout(LAST, round(&store, &base, true)).await {
+        Ok(Ok(_)) | Err(_) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the last deliveries were not made"),
+    }
 }
 
-/// Tries everything that is due. Answers how long nothing will be.
-async fn round(store: &Store) -> Result<Duration, crate::store::Refusal> {
+/// Tries everything that is due, or only what was never tried. Answers how long nothing will be.
+async fn round(
+    store: &Store,
+    base: &str,
+    only_new: bool,
+) -> Result<Duration, crate::store::Refusal> {
     loop {
-        let (due, next) = store.due_deliveries(AT_ONCE).await?;
+        let (mut due, next) = store.due_deliveries(AT_ONCE).await?;
+        due.retain(|delivery| !only_new || delivery.tries == 0);
         if due.is_empty() {
             let wait =
                 next.map_or(3_600_000, |t| (t - crate::clock::now_ms()).clamp(10, 3_600_000));
@@ -58,7 +73,7 @@ async fn round(store: &Store) -> Result<Duration, crate::store::Refusal> {
         }
         let tries = due.into_iter().map(|delivery| async move {
             torc_failpoint::hit("courier.before_post");
-            let outcome = match tokio::time::timeout(TRY, deliver(&delivery)).await {
+            let outcome = match tokio::time::timeout(TRY, deliver(&delivery, base)).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(format!("no answer within {} s", TRY.as_secs())),
             };
@@ -72,7 +87,30 @@ async fn round(store: &Store) -> Result<Duration, crate::store::Refusal> {
     }
 }
 
-async fn deliver(delivery: &DueDelivery) -> Result<(), String> {
+async fn deliver(delivery: &DueDelivery, base: &str) -> Result<(), String> {
+    let Some(kind) = delivery.kind else { return send(delivery, None).await };
+    let payload: serde_json::Value =
+        serde_json::from_str(&delivery.payload).map_err(|e| e.to_string())?;
+    let message = Message::of(&payload, base);
+    match kind {
+        NotifyKind::Slack | NotifyKind::Teams | NotifyKind::Ntfy => {
+            send(delivery, Some((kind, &message))).await
+        }
+        NotifyKind::Mail => Mail::parse(&delivery.url)?.send(&message, delivery.id).await,
+        NotifyKind::Command => {
+            let argv: Vec<String> =
+                serde_json::from_str(&delivery.url).map_err(|e| e.to_string())?;
+            let text = delivery.payload.clone();
+            let limit = TRY.saturating_sub(Duration::from_secs(1));
+            let run =
+                tokio::task::spawn_blocking(move || notify::run(&argv, &message, &text, limit));
+            run.await.map_err(|e| e.to_string())?
+        }
+    }
+}
+
+/// Posts a delivery, signed, or a message as its channel wants it.
+async fn send(delivery: &DueDelivery, told: Option<(NotifyKind, &Message)>) -> Result<(), String> {
     let uri: Uri = delivery.url.parse().map_err(|e| format!("bad URL: {e}"))?;
     let host = uri.host().ok_or("the URL has no host")?.trim_matches(['[', ']']).to_owned();
     let secure = uri.scheme_str() == Some("https");
@@ -81,7 +119,14 @@ async fn deliver(delivery: &DueDelivery) -> Result<(), String> {
     let tcp = TcpStream::connect(address)
         .await
         .map_err(|e| format!("failed to connect to {address}: {e}"))?;
-    let request = request(&uri, &host, delivery)?;
+    let request = match told {
+        None => request(&uri, &host, delivery)?,
+        Some((kind, message)) => {
+            let authority = uri.authority().map_or(host.as_str(), |authority| authority.as_str());
+            let path = uri.path_and_query().map_or("/", |path| path.as_str());
+            message.request(kind, path, authority)?
+        }
+    };
     if secure { post(encrypt(tcp, &host).await?, request).await } else { post(tcp, request).await }
 }
 

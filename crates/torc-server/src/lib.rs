@@ -11,6 +11,7 @@ mod courier;
 mod disk;
 mod job_files;
 pub mod metrics;
+mod notify;
 pub mod request_id;
 pub mod secret;
 mod slow_files;

@@ -32,10 +32,10 @@ pub struct CreateToken {
     /// How long it is good; without it until it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_seconds: Option<i64>,
-    /// Good for this workflow only, whoever it belongs to.
+    /// Good for this workflow only, of any owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<WorkflowId>,
-    /// Good for the workflows of this group only, whoever they belong to.
+    /// Good for the workflows of this group only, of any owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_group_id: Option<i64>,
 }

@@ -32,6 +32,7 @@ mod limits;
 mod log_search;
 mod logs;
 mod metrics;
+mod notifications;
 mod openapi;
 pub mod page;
 mod page_access;

@@ -5,8 +5,15 @@ use axum::http::Method;
 use torc_model::api::{BASE_PATH, PageScope};
 
 /// Reads that give secrets away or are none of the page's business.
-const HIDDEN: [&str; 6] =
-    ["/webhooks", "/reservations", "/ui_sessions", "/ui_codes", "/server", "/tokens"];
+const HIDDEN: [&str; 7] = [
+    "/notifications",
+    "/webhooks",
+    "/reservations",
+    "/ui_sessions",
+    "/ui_codes",
+    "/server",
+    "/tokens",
+];
 /// A session may look at itself and end itself.
 const OWN: &str = "/ui_sessions/current";
 /// What a session that may act may change.

@@ -8,8 +8,8 @@ use super::openapi::Rules;
 use super::{
     App, access_groups, act, actions, allocations, attempts, classifications, crash_recovery,
     events, failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits,
-    log_search, logs, metrics, openapi, pages, remedies, requirements, reservations, results,
-    runners, schedulers, server, sessions, tokens, user_data, webhooks, why, workflows,
+    log_search, logs, metrics, notifications, openapi, pages, remedies, requirements, reservations,
+    results, runners, schedulers, server, sessions, tokens, user_data, webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -173,6 +173,9 @@ pub(super) fn table() -> Vec<Route> {
         route!(limits::list_limits),
         route!(limits::set_limit, limits::delete_limit),
         route!(crash_recovery::sync_status),
+        route!(notifications::list_notifications, notifications::create_notification),
+        route!(notifications::delete_notification),
+        route!(notifications::test_notification),
         route!(webhooks::list_webhooks, webhooks::create_webhook),
         route!(webhooks::get_webhook, webhooks::delete_webhook),
         route!(webhooks::list_deliveries),

@@ -55,9 +55,9 @@ pub struct Person {
 pub enum TokenScope {
     /// In all that its user may see.
     User,
-    /// In this one, whoever it belongs to.
+    /// In this one, of any owner.
     Workflow(WorkflowId),
-    /// In those of this group, whoever they belong to.
+    /// In those of this group, of any owner.
     Group(i64),
 }
 

@@ -65,6 +65,8 @@ pub async fn delete_webhook(
     State(app): State<App>,
     Path(id): Path<i64>,
 ) -> Answer<serde_json::Value> {
+    // A notification is deleted as such.
+    app.store().webhook(id).await?;
     app.store().delete_webhook(id).await?;
     Ok(Json(serde_json::json!({})))
 }

@@ -19,6 +19,8 @@ pub struct Options {
     pub port: u16,
     /// Further names that clients may use for this machine (in the `Host` header).
     pub allowed_hosts: Vec<String>,
+    /// The address that people use, for links in messages; None: the server's own.
+    pub public_url: Option<String>,
     /// Certificate and key; without them the server speaks plain HTTP.
     pub tls: Option<TlsFiles>,
     /// Serve plain HTTP on an address that other machines can reach.
@@ -48,6 +50,7 @@ impl Options {
             host: None,
             port: 0,
             allowed_hosts: Vec::new(),
+            public_url: None,
             tls: None,
             insecure: false,
             retention: None,

@@ -117,7 +117,10 @@ impl Server {
         torc_failpoint::hit("boot.recovered");
         app.set_open(true);
         tokio::spawn(sweep(store.clone(), stop.clone()));
-        tokio::spawn(crate::courier::run(store.clone(), stop.clone()));
+        let address_for_people =
+            options.public_url.clone().unwrap_or_else(|| url(&host, address, &options));
+        let courier =
+            tokio::spawn(crate::courier::run(store.clone(), address_for_people, stop.clone()));
         tokio::spawn(execute_schedules(store.clone(), stop.clone()));
         if let Some(request) = options.retention.clone() {
             tokio::spawn(retain(store.clone(), request, stop.clone()));
@@ -156,6 +159,7 @@ impl Server {
             database: database.path.clone(),
             path: server_file,
             ours: file.clone(),
+            courier,
             locks: (database.lock, database.directory_lock),
         };
         let askers = inside.clone();
@@ -396,6 +400,7 @@ async fn execute_schedules(store: Store, stop: CancellationToken) {
 /// What is left to do when the last request has been answered.
 struct Ending {
     store: Store,
+    courier: tokio::task::JoinHandle<()>,
     database: PathBuf,
     path: PathBuf,
     ours: ServerFile,
@@ -404,6 +409,9 @@ struct Ending {
 
 impl Ending {
     async fn run(self) {
+        if let Err(error) = self.courier.await {
+            tracing::error!(%error, "the courier ended by a defect");
+        }
         // Requests that were cut off may still be on their way to the disk.
         if let Err(refusal) = self.store.flush().await {
             tracing::warn!(%refusal, "the last requests may not be on disk");

@@ -23,6 +23,7 @@ mod load;
 mod map;
 mod named;
 mod names;
+mod notifications;
 mod outcomes;
 mod page_sessions;
 mod people;

@@ -436,6 +436,9 @@ CREATE UNIQUE INDEX reservation_one_active ON reservation (scope) WHERE status =
 
 CREATE TABLE webhook (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
+    -- A program, or how a person is told.
+    kind TEXT NOT NULL DEFAULT 'webhook'
+        CHECK (kind IN ('webhook', 'slack', 'teams', 'ntfy', 'mail', 'command')),
     url TEXT NOT NULL,
     secret TEXT NOT NULL,
     events TEXT NOT NULL,
@@ -457,7 +460,10 @@ CREATE TABLE webhook_delivery (
     last_error TEXT,
     created_ms INTEGER NOT NULL,
     delivered_ms INTEGER,
+    -- What a message to a person is about: there is one per group of events.
+    group_key TEXT,
     UNIQUE (webhook_id, event_id),
+    UNIQUE (webhook_id, group_key),
     CHECK ((next_try_ms IS NULL) = (state <> 'pending'))
 ) STRICT;
 CREATE INDEX webhook_delivery_due ON webhook_delivery (next_try_ms) WHERE state = 'pending';

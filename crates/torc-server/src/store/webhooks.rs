@@ -8,7 +8,7 @@ use super::writer::{Failed, Tx};
 use crate::courier;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
-use torc_model::api::{CreateWebhook, DeliveryView, EventView, WebhookView};
+use torc_model::api::{CreateWebhook, DeliveryView, EventView, NotifyKind, WebhookView};
 use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
 use torc_model::status::DeliveryState;
@@ -33,6 +33,31 @@ pub struct Endpoint {
     id: i64,
     events: Vec<String>,
     workflow: Option<WorkflowId>,
+    /// How a person is told; None: a program.
+    kind: Option<NotifyKind>,
+}
+
+impl Endpoint {
+    /// As its row has it.
+    pub fn new(
+        id: i64,
+        events: Vec<String>,
+        workflow: Option<WorkflowId>,
+        kind: Option<NotifyKind>,
+    ) -> Self {
+        Self { id, events, workflow, kind }
+    }
+
+    /// Its row.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// Wants events of this name and workflow.
+    pub fn wants(&self, name: &str, workflow: WorkflowId) -> bool {
+        let has_name = self.events.is_empty() || self.events.iter().any(|event| event == name);
+        has_name && self.workflow.is_none_or(|own| own == workflow)
+    }
 }
 
 /// A delivery to try now.
@@ -50,17 +75,21 @@ pub struct Due {
     pub payload: String,
     /// How often it was tried.
     pub tries: i64,
+    /// How a person is told; None: a program.
+    pub kind: Option<NotifyKind>,
 }
 
 /// The endpoints, at boot.
 pub fn load(db: &Connection) -> rusqlite::Result<Vec<Endpoint>> {
-    let mut statement = db.prepare("SELECT id, events, workflow_id FROM webhook ORDER BY id")?;
+    let mut statement =
+        db.prepare("SELECT id, events, workflow_id, kind FROM webhook ORDER BY id")?;
     let rows = statement.query_map([], |row| {
         let events: String = row.get(1)?;
         Ok(Endpoint {
             id: row.get(0)?,
             events: parse(&events)?,
             workflow: row.get::<_, Option<i64>>(2)?.map(WorkflowId),
+            kind: NotifyKind::parse(&row.get::<_, String>(3)?),
         })
     })?;
     rows.collect()
@@ -90,11 +119,13 @@ pub fn enqueue(
     endpoints: &[Endpoint],
     event: &EventView,
 ) -> rusqlite::Result<bool> {
-    let Some(name) = public_name(event) else { return Ok(false) };
     let mut any = false;
+    for person in endpoints.iter().filter(|endpoint| endpoint.kind.is_some()) {
+        any |= super::notifications::enqueue(db, person, event)?;
+    }
+    let Some(name) = public_name(event) else { return Ok(any) };
     for endpoint in endpoints {
-        let wanted = endpoint.events.is_empty() || endpoint.events.iter().any(|e| e == name);
-        if !wanted || endpoint.workflow.is_some_and(|w| w != event.workflow_id) {
+        if endpoint.kind.is_some() || !endpoint.wants(name, event.workflow_id) {
             continue;
         }
         let payload = payload(db, name, event)?;
@@ -109,7 +140,7 @@ pub fn enqueue(
 }
 
 /// The body: flat, without output or secrets.
-fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Result<String> {
+pub fn payload(db: &Connection, name: &str, event: &EventView) -> rusqlite::Result<String> {
     let data = &event.data;
     let will_retry = data
         .get("will_retry")
@@ -167,7 +198,7 @@ pub fn create(tx: &mut Tx<'_>, new: &CreateWebhook, made_up: &str) -> Result<Web
             new.allow_private,
             tx.now
         ])?;
-    tx.state.webhooks.push(Endpoint { id, events: new.events.clone(), workflow: new.workflow_id });
+    tx.state.webhooks.push(Endpoint::new(id, new.events.clone(), new.workflow_id, None));
     let mut view = get(tx, id)?;
     view.secret = Some(secret);
     Ok(view)
@@ -180,36 +211,41 @@ fn check(new: &CreateWebhook) -> Result<(), Refusal> {
             format!("`{unknown}` is not an event; known events: {}", EVENTS.join(", ")),
         ));
     }
-    let parsed: Result<axum::http::Uri, _> = new.url.parse();
-    let uri =
-        parsed.map_err(|e| Refusal::invalid("url", format!("`{}` is not a URL: {e}", new.url)))?;
+    check_url("url", &new.url, new.allow_private)
+}
+
+/// A URL that the courier would post to.
+pub fn check_url(field: &str, url: &str, allow_private: bool) -> Result<(), Refusal> {
+    let parsed: Result<axum::http::Uri, _> = url.parse();
+    let uri = parsed.map_err(|e| Refusal::invalid(field, format!("`{url}` is not a URL: {e}")))?;
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         // It would be shown in lists and kept in the database as it is.
         let message = "the URL holds a user or a password, which would be shown to others";
-        return Err(Refusal::invalid("url", message)
+        return Err(Refusal::invalid(field, message)
             .hint("leave it out: deliveries are signed with the webhook's secret"));
     }
     // What the courier would refuse at every try is refused at once.
     let address = uri.host().and_then(|host| host.trim_matches(['[', ']']).parse().ok());
-    if let Some(address) = address.filter(|ip| !new.allow_private && !courier::is_public(*ip)) {
-        return Err(Refusal::invalid("url", format!("`{address}` is not a public address"))
+    if let Some(address) = address.filter(|ip| !allow_private && !courier::is_public(*ip)) {
+        return Err(Refusal::invalid(field, format!("`{address}` is not a public address"))
             .hint("for a program of your own beside the server say `--allow-private`"));
     }
     match (uri.scheme_str(), uri.host()) {
         (Some("https"), Some(_)) => Ok(()),
-        (Some("http"), Some(_)) if new.allow_private => Ok(()),
+        (Some("http"), Some(_)) if allow_private => Ok(()),
         (Some("http"), Some(_)) => {
-            Err(Refusal::invalid("url", "deliveries over plain http need `allow_private`").hint(
+            Err(Refusal::invalid(field, "deliveries over plain http need `allow_private`").hint(
                 "use https; for a program of your own beside the server say `--allow-private`",
             ))
         }
-        _ => Err(Refusal::invalid("url", format!("`{}` is not an http or https URL", new.url))),
+        _ => Err(Refusal::invalid(field, format!("`{url}` is not an http or https URL"))),
     }
 }
 
 const VIEW: &str = "SELECT w.id, w.url, w.events, w.workflow_id, w.allow_private, w.created_ms,
     (SELECT count(*) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'pending'),
-    (SELECT count(*) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'dead') FROM webhook w";
+    (SELECT count(*) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'dead') FROM webhook w
+    WHERE w.kind = 'webhook'";
 
 fn view(row: &Row<'_>) -> rusqlite::Result<WebhookView> {
     let events: String = row.get(2)?;
@@ -228,11 +264,8 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WebhookView> {
 
 /// One endpoint.
 pub fn get(tx: &Tx<'_>, id: i64) -> Result<WebhookView, Failed> {
-    let row = tx
-        .db
-        .prepare_cached(&format!("{VIEW} WHERE w.id = ?1"))?
-        .query_row([id], view)
-        .optional()?;
+    let row =
+        tx.db.prepare_cached(&format!("{VIEW} AND w.id = ?1"))?.query_row([id], view).optional()?;
     row.ok_or_else(|| Refusal::not_found("webhook", id).into())
 }
 
@@ -247,8 +280,10 @@ pub fn list(tx: &Tx<'_>) -> Result<Vec<WebhookView>, Failed> {
 
 /// Removes an endpoint with its deliveries.
 pub fn delete(tx: &mut Tx<'_>, id: i64) -> Result<(), Failed> {
-    get(tx, id)?;
-    tx.db.prepare_cached("DELETE FROM webhook WHERE id = ?1")?.execute([id])?;
+    let gone = tx.db.prepare_cached("DELETE FROM webhook WHERE id = ?1")?.execute([id])?;
+    if gone == 0 {
+        return Err(Refusal::not_found("webhook", id).into());
+    }
     tx.state.webhooks.retain(|e| e.id != id);
     Ok(())
 }
@@ -308,7 +343,7 @@ pub fn redeliver(tx: &mut Tx<'_>, id: i64) -> Result<DeliveryView, Failed> {
 /// Deliveries to try now, and when the next one is due.
 pub fn due(tx: &Tx<'_>, limit: i64) -> Result<(Vec<Due>, Option<i64>), Failed> {
     let mut statement = tx.db.prepare_cached(
-        "SELECT d.id, w.url, w.secret, w.allow_private, d.payload, d.tries FROM webhook_delivery d
+        "SELECT d.id, w.url, w.secret, w.allow_private, d.payload, d.tries, w.kind FROM webhook_delivery d
          JOIN webhook w ON w.id = d.webhook_id WHERE d.state = 'pending' AND d.next_try_ms <= ?1
          ORDER BY d.next_try_ms, d.id LIMIT ?2",
     )?;
@@ -320,6 +355,7 @@ pub fn due(tx: &Tx<'_>, limit: i64) -> Result<(Vec<Due>, Option<i64>), Failed> {
             allow_private: row.get(3)?,
             payload: row.get(4)?,
             tries: row.get(5)?,
+            kind: NotifyKind::parse(&row.get::<_, String>(6)?),
         })
     })?;
     let due = rows.collect::<Result<_, _>>()?;

@@ -48,7 +48,8 @@ enum About {
 }
 
 fn about(operation: &Operation) -> About {
-    const NOUNS: [&str; 13] = [
+    const NOUNS: [&str; 14] = [
+        "notifications",
         "workflows",
         "jobs",
         "attempts",
@@ -110,6 +111,11 @@ async fn world() -> World {
     let id = reserved["id"].as_i64().unwrap();
     // Ended, so that it pauses nothing; it is still there to be asked for.
     world.post(&format!("/reservations/{id}/release"), &release).await.ok();
+    let notify = world.post("/notifications", &world.first.body("create_notification")).await.ok();
+    world.first.notification = notify["id"].as_i64().unwrap();
+    // Of the server as a whole: not for those who have walls before them.
+    let all = json!({"kind": "ntfy", "target": "https://ntfy.sh/all"});
+    world.post("/notifications", &all).await.ok();
     (world.first.reservation, world.first.group) = (id, group);
     (world.first.classification, world.second.classification) = (1, 2);
     world
@@ -166,11 +172,12 @@ fn expect(operation: &Operation, stand: Stand, role: &str, answer: &Answer, owne
                 "list_reservations" => row["scope"] == json!("workflow:1"),
                 _ => row[key] == json!(1),
             };
+            let of_first = ["list_reservations", "list_notifications"].contains(&&*operation.id);
             let all = rows(answer);
             assert!(rows(owner).iter().any(&is_first), "nothing to be seen: {what}");
             assert_eq!(all.iter().any(&is_first), sees, "{what}");
             let foreign = all.iter().any(|row| !is_first(row));
-            let sees_another = stand == Stand::ForAnother && operation.id != "list_reservations";
+            let sees_another = stand == Stand::ForAnother && !of_first;
             assert_eq!(foreign, sees_another, "{what}");
         }
         About::Groups => match (stand, operation.id.as_str()) {

@@ -65,6 +65,7 @@ pub struct Ids {
     /// 1: there is none, unless a test made one.
     pub classification: i64,
     pub reservation: i64,
+    pub notification: i64,
     pub group: i64,
     /// A token of this workflow's runners.
     pub token: String,
@@ -203,6 +204,7 @@ impl World {
             allocation,
             classification: 1,
             reservation: 1,
+            notification: 1,
             group: 1,
             token: self.key.sign(&Grant::Runner {
                 workflow: WorkflowId(workflow),
@@ -308,6 +310,7 @@ impl Ids {
             allocation: 0,
             classification: 0,
             reservation: 0,
+            notification: 0,
             group: 0,
             token: String::new(),
             job_token: String::new(),
@@ -336,6 +339,7 @@ impl Ids {
             "tokens" | "webhooks" | "deliveries" | "ui_sessions" => 1,
             "classifications" => self.classification,
             "reservations" => self.reservation,
+            "notifications" => self.notification,
             "access_groups" => self.group,
             other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
         };
@@ -417,6 +421,9 @@ impl Ids {
             "create_ui_session" => json!({"code": "none"}),
             "create_access_group" => json!({"name": "another"}),
             "add_access_group_member" => json!({"user_name": "erin"}),
+            "create_notification" => {
+                json!({"kind": "ntfy", "target": "https://ntfy.sh/topic", "workflow_id": self.workflow})
+            }
             "create_webhook" => json!({"url": "https://example.org/hook"}),
             other => panic!("the test knows no body for `{other}`: add it to `Ids::body`"),
         }

@@ -40,6 +40,7 @@ mod man;
 mod mcp;
 mod new;
 mod node_report;
+mod notify;
 mod numbers;
 mod paging;
 mod person;
@@ -148,6 +149,7 @@ Change:
   limits            Show and set named limits, such as licences, that jobs take with `uses`
   reservations      Pause the start of new jobs for a while, to have something to yourself
   webhooks          Tell other programs when jobs and workflows end
+  notify            Tell people when a workflow ends, fails or waits for them
 
 Slurm:
   slurm             Ask a Slurm cluster for nodes, look at them, and recover them
@@ -266,6 +268,7 @@ enum Command {
     Man(man::Args),
     Mcp(mcp::Args),
     New(new::Args),
+    Notify(notify::Args),
     Plot(plot::Args),
     Predict(predict::Args),
     Recover(recover::Args),
@@ -499,6 +502,7 @@ impl Cli {
             Command::Man(args) => args.execute(&context),
             Command::Mcp(args) => args.execute(&context),
             Command::New(args) => args.execute(&context),
+            Command::Notify(args) => args.execute(&context),
             Command::Plot(args) => args.execute(&context),
             Command::Predict(args) => args.execute(&context),
             Command::Recover(args) => args.execute(&context),

@@ -118,6 +118,7 @@ impl Args {
             return Ok(queued);
         }
         let options = RunOptions {
+            notify: Vec::new(),
             force: false,
             auto_recover: false,
             detach: false,

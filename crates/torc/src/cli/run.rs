@@ -37,6 +37,8 @@ Examples:
   torc run sweep.yaml --rerun 'sim_.*'   those jobs again, with what depends on them
   torc run sweep.yaml --touch            accept the outputs that are there as they are
   torc run sweep.yaml --new              start over with a workflow of its own
+  torc run sweep.yaml --notify ntfy:https://ntfy.sh/my-topic
+                                         tell a person how it goes
   torc run latest -j 4                   resume the latest workflow, four jobs at once
   torc run sweep.yaml --num-cpus 8 --memory 16g
 
@@ -82,6 +84,11 @@ pub struct RunOptions {
     /// Let the server itself try failed jobs again where that helps: what passes, memory, time
     #[arg(long)]
     pub auto_recover: bool,
+
+    /// Tell a person how it goes: `ntfy:URL`, `slack:URL`, `teams:URL`, `mail:ADDRESS` or `command:PROGRAM`;
+    /// may be repeated
+    #[arg(long, value_name = "KIND:TARGET", value_parser = super::notify::wanted)]
+    pub notify: Vec<super::notify::Wanted>,
 
     /// Work in the background; `torc status` shows how far it is
     #[arg(long, visible_alias = "no-wait")]
@@ -339,6 +346,9 @@ fn run_found(
         let found = find(client).await?;
         if let Found::Run(workflow) = &found {
             recover::switch_on(client, workflow.id, options.auto_recover).await?;
+            for wanted in &options.notify {
+                wanted.ask(client, workflow.id, context.locator.url.is_none()).await?;
+            }
         }
         Ok(found)
     };

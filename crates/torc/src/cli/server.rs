@@ -98,6 +98,10 @@ struct Run {
     #[arg(long, value_name = "NAME")]
     allowed_host: Vec<String>,
 
+    /// The address that people use for this server, for links in messages [default: its own]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+
     /// Delete workflows that ended longer ago than this, such as `30d`; looked at every hour
     /// [default: all are kept]
     #[arg(long, value_name = "TIME", value_parser = super::workflows::age)]
@@ -220,6 +224,7 @@ impl Run {
         options.database = self.database;
         options.allowed_hosts = self.allowed_host;
         options.insecure = self.insecure;
+        options.public_url = self.public_url;
         options.retention = self.prune_older_than.map(|older_than_seconds| PruneRequest {
             older_than_seconds,
             keep_failed: self.prune_keep_failed,

@@ -56,11 +56,11 @@ struct Create {
     #[arg(long, value_name = "TIME", value_parser = time)]
     expires: Option<i64>,
 
-    /// Good for this workflow only, whoever it belongs to: its id, its name, or `latest`
+    /// Good for this workflow only, of any owner: its id, its name, or `latest`
     #[arg(long, value_name = "WORKFLOW", conflicts_with = "group")]
     workflow: Option<String>,
 
-    /// Good for the workflows of this group only, whoever they belong to: its id or its name
+    /// Good for the workflows of this group only, of any owner: its id or its name
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
 }

@@ -182,6 +182,14 @@ pub const SETTINGS: &[Setting] = &[
         "Further names that clients use for this machine.",
     ),
     setting(
+        "server.public_url",
+        Text,
+        Server("public_url"),
+        None,
+        "\"https://torc.example.org\"",
+        "The address that people use, for links in messages.",
+    ),
+    setting(
         "retention.older_than",
         Time,
         Server("prune_older_than"),

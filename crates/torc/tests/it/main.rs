@@ -24,6 +24,7 @@ mod hostile;
 mod life;
 mod mcp;
 mod metrics;
+mod notify;
 mod outages;
 mod outcomes;
 mod page;

@@ -115,7 +115,7 @@ fn a_workflow_is_seen_by_its_owner_its_groups_and_admins_only() {
     server.as_user(&test, "dave", &["access-groups", "list-members", "1"]).exit(2);
     test.torc(["access-groups", "get", "climaet"]).exit(2).tells("`climate`");
 
-    // Tokens for one workflow or one group reach no further, whoever has them.
+    // Tokens for one workflow or one group reach no further.
     token(&test, "ci", "read", &["--workflow", "shared"]);
     assert_eq!(names("ci"), ["shared"]);
     token(&test, "dash", "read", &["--group", "climate"]);

@@ -230,7 +230,7 @@ pub const CHECKS: &[Check] = &[
               JOIN (SELECT 'job_completed' AS kind, 'job.run.completed' AS name UNION ALL SELECT 'job_failed', 'job.run.failed'
                     UNION ALL SELECT 'job_terminated', 'job.run.failed'
                     UNION ALL SELECT 'workflow_completed', 'workflow.completed') n ON n.kind = e.kind
-              WHERE (w.events = '[]' OR instr(w.events, '\"' || n.name || '\"'))
+              WHERE w.kind = 'webhook' AND (w.events = '[]' OR instr(w.events, '\"' || n.name || '\"'))
               AND NOT EXISTS (SELECT 1 FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.event_id = e.id)",
         remedy: Remedy::None,
     },

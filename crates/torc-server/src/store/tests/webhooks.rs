@@ -45,7 +45,7 @@ async fn every_end_is_told_and_signed() {
     let (url, calls, mut told) = receiver(0).await;
     let hook = f.store.create_webhook(endpoint(&url, &[])).await.expect("created");
     let stop = CancellationToken::new();
-    tokio::spawn(crate::courier::run(f.store.clone(), stop.clone()));
+    tokio::spawn(crate::courier::run(f.store.clone(), String::new(), stop.clone()));
     let first = f.claim(vec![]).await;
     f.claim(vec![ended(&first.attempts[0], 7)]).await;
     // One failure, three jobs skipped because of it, one workflow at its end.
@@ -108,7 +108,7 @@ async fn a_failed_delivery_waits_and_can_be_asked_for_again() {
         .expect("deliveries");
     assert_eq!((waiting.len(), waiting[0].tries), (1, 0));
     let stop = CancellationToken::new();
-    tokio::spawn(crate::courier::run(f.store.clone(), stop.clone()));
+    tokio::spawn(crate::courier::run(f.store.clone(), String::new(), stop.clone()));
     told.recv().await.expect("the first try");
     f.store.redeliver(waiting[0].id).await.expect("again");
     tokio::time::timeout(Duration::from_secs(10), told.recv())
