@@ -17,7 +17,7 @@ const packed = (png) => packer.evaluate(async (text) => {
   const picture = await createImageBitmap(await (await fetch("data:image/png;base64," + text)).blob());
   const canvas = new OffscreenCanvas(picture.width, picture.height);
   canvas.getContext("2d").drawImage(picture, 0, 0);
-  const bytes = new Uint8Array(await (await canvas.convertToBlob({ type: "image/webp", quality: 1 })).arrayBuffer());
+  const bytes = new Uint8Array(await (await canvas.convertToBlob({ type: "image/webp", quality: 0.55 })).arrayBuffer());
   let out = "";
   for (const byte of bytes) out += String.fromCharCode(byte);
   return btoa(out);
