@@ -200,6 +200,7 @@ class Capacity(TypedDict):
     num_cpus: NotRequired[int]
     num_gpus: NotRequired[int]
     num_nodes: NotRequired[int]
+    spreads: NotRequired[bool]
 Cause = Literal['exit', 'signal', 'oom', 'timeout', 'missing_output', 'spawn_error', 'lost', 'preempted', 'node_fail', 'walltime', 'canceled', 'stopped', 'checkpoint']
 Change = TypedDict('Change', {'field': Adjustable, 'from': NotRequired[int | None], 'to': int})
 class ClaimRequest(TypedDict):

@@ -51,6 +51,14 @@ pub fn time_limit(timeout: Option<u64>, runtime: Option<u64>, enforced: bool) ->
     timeout.into_iter().chain(runtime.filter(|_| enforced)).min()
 }
 
+/// CPUs, GPUs and memory of one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct NodeSize {
+    cpus: i64,
+    gpus: i64,
+    memory: i64,
+}
+
 /// What a runner still has to give.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Room {
@@ -58,6 +66,9 @@ pub struct Room {
     gpus: i64,
     nodes: i64,
     memory: i64,
+    /// What one node has in all, where jobs are spread over several: then the numbers above are
+    /// those of all nodes together, and a job on several nodes takes whole ones.
+    node: Option<NodeSize>,
     /// At most this many more jobs.
     jobs: Option<i64>,
     /// Only the number of jobs counts.
@@ -67,11 +78,19 @@ pub struct Room {
 impl Room {
     /// All that a runner has.
     pub fn of(capacity: &Capacity) -> Self {
-        Self {
+        let nodes = capacity.num_nodes.max(1);
+        let all = if capacity.spreads { nodes } else { 1 };
+        let node = capacity.spreads.then_some(NodeSize {
             cpus: capacity.num_cpus,
             gpus: capacity.num_gpus,
-            nodes: capacity.num_nodes.max(1),
             memory: capacity.memory_bytes,
+        });
+        Self {
+            cpus: capacity.num_cpus.saturating_mul(all),
+            gpus: capacity.num_gpus.saturating_mul(all),
+            nodes,
+            memory: capacity.memory_bytes.saturating_mul(all),
+            node,
             jobs: capacity.max_parallel_jobs,
             ignores_resources: capacity.ignore_resources,
         }
@@ -113,23 +132,60 @@ impl Room {
         if self.ignores_resources {
             return None;
         }
+        let memory = class.memory.unwrap_or(0) as i64;
+        if let Some(node) = self.node {
+            // What no node has in all never fits; what the nodes have together may be in pieces, and
+            // then the job waits on the runner until one node has it.
+            let rows = [
+                ("CPU", i64::from(class.cpus), node.cpus),
+                ("GPU", i64::from(class.gpus), node.gpus),
+                (MEMORY, memory, node.memory.max(0)),
+                ("node", nodes, self.free_nodes(node)),
+            ];
+            if let Some(row) = rows.into_iter().find(|(_, want, have)| want > have) {
+                return Some(row);
+            }
+            if nodes > 0 {
+                return None;
+            }
+        }
         let rows = [
             ("CPU", i64::from(class.cpus), self.cpus),
             ("GPU", i64::from(class.gpus), self.gpus),
             ("node", nodes, self.nodes),
-            (MEMORY, class.memory.unwrap_or(0) as i64, self.memory.max(0)),
+            (MEMORY, memory, self.memory.max(0)),
         ];
         rows.into_iter().find(|(_, want, have)| want > have)
     }
 
+    /// Nodes that could be empty, by what is free in all.
+    fn free_nodes(&self, node: NodeSize) -> i64 {
+        let by = |free: i64, size: i64| if size > 0 { free.max(0) / size } else { i64::MAX };
+        let by_size = by(self.cpus, node.cpus).min(by(self.gpus, node.gpus));
+        by_size.min(by(self.memory, node.memory)).min(self.nodes)
+    }
+
+    /// What one of this class takes: CPUs, GPUs and memory.
+    fn share(&self, class: &Class) -> (i64, i64, i64) {
+        match self.node {
+            Some(node) if class.nodes > 1 => {
+                let nodes = i64::from(class.nodes);
+                let all = |size: i64| size.saturating_mul(nodes);
+                (all(node.cpus), all(node.gpus), all(node.memory))
+            }
+            _ => (i64::from(class.cpus), i64::from(class.gpus), class.memory.unwrap_or(0) as i64),
+        }
+    }
+
     /// Gives back what one of this class has taken.
     pub fn give(&mut self, class: &Class) {
-        self.cpus += i64::from(class.cpus);
-        self.gpus += i64::from(class.gpus);
+        let (cpus, gpus, memory) = self.share(class);
+        self.cpus += cpus;
+        self.gpus += gpus;
         if class.nodes > 1 {
             self.nodes += i64::from(class.nodes);
         }
-        self.memory += class.memory.unwrap_or(0) as i64;
+        self.memory += memory;
         if let Some(jobs) = &mut self.jobs {
             *jobs += 1;
         }
@@ -137,12 +193,13 @@ impl Room {
 
     /// Takes one of this class away. May go below zero for attempts that are kept for later.
     pub fn take(&mut self, class: &Class) {
-        self.cpus -= i64::from(class.cpus);
-        self.gpus -= i64::from(class.gpus);
+        let (cpus, gpus, memory) = self.share(class);
+        self.cpus -= cpus;
+        self.gpus -= gpus;
         if class.nodes > 1 {
             self.nodes -= i64::from(class.nodes);
         }
-        self.memory -= class.memory.unwrap_or(0) as i64;
+        self.memory -= memory;
         if let Some(jobs) = &mut self.jobs {
             *jobs -= 1;
         }
@@ -187,6 +244,32 @@ mod tests {
         assert_eq!(room.lacking(&light).as_deref(), Some("2 CPUs (free: 0)"));
         let one = Class { cpus: 1, ..light };
         assert_eq!(room.lacking(&one).as_deref(), Some("1 CPU (free: 0)"));
+    }
+
+    #[test]
+    fn jobs_are_spread_over_nodes_and_wide_ones_take_whole_nodes() {
+        let capacity = Capacity {
+            num_cpus: 4,
+            memory_bytes: 8 << 30,
+            num_nodes: 3,
+            spreads: true,
+            ..Capacity::default()
+        };
+        let small = Class { cpus: 1, nodes: 1, memory: Some(1 << 30), ..Class::default() };
+        let wide = Class { cpus: 1, nodes: 2, ..Class::default() };
+        let mut room = Room::of(&capacity);
+        let large = Class { cpus: 5, nodes: 1, ..Class::default() };
+        assert_eq!(room.lacking(&large).as_deref(), Some("5 CPUs (free: 4)"), "on no node");
+        (0..4).for_each(|_| room.take(&small));
+        assert!(room.fits(&wide), "two nodes may be empty");
+        room.take(&wide);
+        assert!(!room.fits(&small), "all CPUs are taken");
+        assert_eq!(room.lacking(&wide).as_deref(), Some("2 nodes (free: 0)"));
+        room.give(&wide);
+        room.take(&small);
+        assert!(!room.fits(&wide), "five small ones are on two nodes at least");
+        (0..7).for_each(|_| room.take(&small));
+        assert_eq!(room.lacking(&small).as_deref(), Some("1 CPU (free: 0)"), "twelve run");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, RunnerEvent, Shutdown, Summary};
 use crate::runner::Runner;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -47,6 +48,16 @@ pub struct Inside {
     pub max_parallel_jobs: Option<i64>,
     /// How long to wait for a server that does not answer at the beginning.
     pub patience: Duration,
+    /// The program and its first arguments that run an agent on another node.
+    pub agent: Vec<OsString>,
+}
+
+/// Names of the GPUs that Slurm gave this process. Without one of these variables it gave none,
+/// whatever the machine has.
+pub(crate) fn gpus_of_slurm() -> Vec<String> {
+    let env = |name: &&str| std::env::var(name).ok().filter(|list| !list.is_empty());
+    let list = ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"].iter().find_map(env);
+    list.map(|list| list.split(',').map(|gpu| gpu.trim().to_owned()).collect()).unwrap_or_default()
 }
 
 /// Runs a runner in this allocation until there is nothing left to do, its time is over, or Slurm
@@ -95,12 +106,7 @@ pub async fn run(
     if let Some(megabytes) = per_node.or(per_cpu).filter(|mb| *mb > 0) {
         config.capacity.memory_bytes = megabytes << 20;
     }
-    // Without one of these Slurm gave us no GPUs, whatever the machine has.
-    let gpus = ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"]
-        .iter()
-        .find_map(|name| env(name));
-    config.gpus =
-        gpus.map(|list| list.split(',').map(|g| g.trim().to_owned()).collect()).unwrap_or_default();
+    config.gpus = gpus_of_slurm();
     config.capacity.num_gpus = i64::try_from(config.gpus.len()).unwrap_or(0);
     let left = slurm.time_left(&job).await.unwrap_or(Some(inside.walltime_seconds));
     config.time_left = left.map(Duration::from_secs);
@@ -109,6 +115,12 @@ pub async fn run(
     let (time_left, times) = watch::channel(None);
     config.time_left_changes = Some(times);
     let asking = tokio::spawn(ask_for_time(slurm.clone(), job.clone(), time_signal, time_left));
+    if config.capacity.num_nodes > 1 {
+        let own = env("SLURMD_NODENAME").unwrap_or_default();
+        let names = slurm.host_names(&env("SLURM_JOB_NODELIST").unwrap_or_default()).await?;
+        config.other_nodes = names.into_iter().filter(|name| *name != own).collect();
+        config.agent = inside.agent.clone();
+    }
     let node = number("SLURM_NODEID").unwrap_or(0);
     config.scheduler = Some(RunnerScheduler {
         scheduler_config_id: Some(inside.scheduler_id),

@@ -506,6 +506,34 @@ pub fn unstarted_report(
     }
 }
 
+/// The report about an attempt that was lost with its node.
+pub fn lost_report(attempt: AttemptRef, node: &str, why: &str, at_ms: i64) -> CompletionReport {
+    CompletionReport {
+        attempt,
+        return_code: -128,
+        signal: None,
+        cause: Some(Cause::NodeFail),
+        detail: None,
+        error: Some(format!("its node {node} was lost")),
+        evidence: vec![evidence(EvidenceSource::Journal, format!("node {node}: {why}"))],
+        started_ms: at_ms,
+        ended_ms: at_ms,
+        exec_seconds: 0.0,
+        cpu_seconds: None,
+        peak_memory_bytes: None,
+        avg_memory_bytes: None,
+        peak_cpu_percent: None,
+        avg_cpu_percent: None,
+        stdout_path: None,
+        stderr_path: None,
+        stderr_tail: None,
+        stderr_tail_start: None,
+        observed: None,
+        script: None,
+        steps: None,
+    }
+}
+
 /// A number that the wire can carry.
 pub fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

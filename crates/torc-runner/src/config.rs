@@ -31,6 +31,11 @@ pub struct Config {
     /// At most this long between the termination signal and SIGKILL when this runner is told to
     /// stop: what told it kills it then.
     pub longest_stop: Option<Duration>,
+    /// Names of the allocation's other nodes, and the program and its first arguments that run an
+    /// agent there.
+    pub other_nodes: Vec<String>,
+    /// See `other_nodes`.
+    pub agent: Vec<OsString>,
     /// Hears how much time is left, when the batch system says so again.
     pub time_left_changes: Option<watch::Receiver<Option<Duration>>>,
     /// Where it runs.
@@ -69,6 +74,8 @@ impl Config {
             output_dir: output_dir.into(),
             working_dir: PathBuf::from("."),
             longest_stop: None,
+            other_nodes: Vec::new(),
+            agent: Vec::new(),
             time_left_changes: None,
             kind: RunnerKind::Local,
             label: None,

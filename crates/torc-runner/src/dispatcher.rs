@@ -17,10 +17,10 @@
 mod doubt;
 
 use crate::actions::ActionResult;
-use crate::attempt::unstarted_report;
+use crate::attempt::{lost_report, unstarted_report};
 use crate::config::{LeaveReason, Prefetch, RunnerEvent, Shutdown};
 use crate::held::HeldList;
-use crate::resources::{Free, Share};
+use crate::resources::{Free, Node, Share};
 use crate::supervisor::StopReason;
 use doubt::{Doubts, stopped_with_its_runner};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -73,6 +73,8 @@ pub struct Settings {
     pub capacity: Capacity,
     /// Names of its GPUs.
     pub gpus: Vec<String>,
+    /// Its nodes, where it spreads jobs over several; the first is its own.
+    pub nodes: Vec<Node>,
     /// How many attempts to hold ahead.
     pub prefetch: Prefetch,
     /// Leave as soon as nothing can run unless a user or another runner acts.
@@ -124,6 +126,17 @@ pub enum Event {
     StopReason(LastWord),
     /// The batch system says again how much time is left; None: no end.
     TimeLeft(Option<Duration>),
+    /// The agent of a node is gone, and what ran there with it.
+    NodeLost {
+        /// Which.
+        node: usize,
+        /// The batch system's name of it.
+        name: String,
+        /// How that was noticed.
+        why: String,
+        /// After this long nothing of its attempts lives for sure.
+        proof_in: Duration,
+    },
     /// The user or the batch system asks us to stop.
     Shutdown(Shutdown),
     /// The server has said goodbye; these actions are left to do.
@@ -139,8 +152,8 @@ pub enum Effect {
     Exchange(Arc<ClaimRequest>),
     /// Send a listener.
     Listen(ClaimRequest),
-    /// Start an attempt on these GPUs.
-    Start(Box<AttemptPacket>, Vec<String>),
+    /// Start an attempt on these GPUs of this node.
+    Start(Box<AttemptPacket>, Vec<String>, usize),
     /// End an attempt.
     Stop(AttemptId, StopReason),
     /// End everything.
@@ -178,12 +191,23 @@ struct Active {
     job_name: String,
     attempt_id: i64,
     is_ours: bool,
+    /// With its node an attempt may be lost: what a report about that must name.
+    reference: Option<AttemptRef>,
 }
 
 struct RunningAction {
     /// Jobs wait for it.
     is_gate: bool,
     has_ended: bool,
+}
+
+/// A node whose agent is gone.
+struct LostNode {
+    node: usize,
+    name: String,
+    why: String,
+    /// From then on nothing of its attempts lives for sure.
+    over_at: Instant,
 }
 
 /// How many attempts ended how.
@@ -207,6 +231,8 @@ pub struct Dispatcher {
     started: Vec<StartReport>,
     completed: VecDeque<CompletionReport>,
     doubts: Doubts,
+    /// Nodes that are lost, whose attempts may still live.
+    lost_nodes: Vec<LostNode>,
     exchange: Option<Arc<ClaimRequest>>,
     /// When what waits for company must go out.
     exchange_at: Option<Instant>,
@@ -242,7 +268,10 @@ impl Dispatcher {
     /// A runner that has just been registered.
     pub fn new(settings: Settings, held: Arc<HeldList>, now: Instant) -> Self {
         Self {
-            free: Free::new(settings.capacity.clone(), settings.gpus.clone()),
+            free: match settings.nodes.as_slice() {
+                [] | [_] => Free::new(settings.capacity.clone(), settings.gpus.clone()),
+                nodes => Free::spread(settings.capacity.clone(), nodes.to_vec()),
+            },
             doubts: Doubts::new(settings.doubt),
             settings,
             held,
@@ -250,6 +279,7 @@ impl Dispatcher {
             active: HashMap::new(),
             started: Vec::new(),
             completed: VecDeque::new(),
+            lost_nodes: Vec::new(),
             exchange: None,
             exchange_at: None,
             is_listening: false,
@@ -311,7 +341,8 @@ impl Dispatcher {
             }
             Phase::Leaving(..) => None,
         };
-        [exchange, phase, self.doubts.next_alarm()].into_iter().flatten().min()
+        let lost = self.lost_nodes.iter().map(|lost| lost.over_at).min();
+        [exchange, phase, lost, self.doubts.next_alarm()].into_iter().flatten().min()
     }
 
     /// Takes in a fact. What follows from it is decided by [`Dispatcher::settle`], once for all
@@ -350,6 +381,9 @@ impl Dispatcher {
             }
             Event::StopReason(why) => self.stop_reason = Some(why),
             Event::Shutdown(Shutdown::Run) => {}
+            Event::NodeLost { node, name, why, proof_in } => {
+                self.on_node_lost(LostNode { node, name, why, over_at: now + proof_in }, out)
+            }
             Event::TimeLeft(left) => {
                 let margin = self.settings.end_margin;
                 self.settings.end = left.map(|left| now + left.saturating_sub(margin));
@@ -701,6 +735,7 @@ impl Dispatcher {
             let reason = self.settings.reason_at_end.clone();
             self.drain(LeaveReason::TimeUp, &reason, now, out);
         }
+        self.give_up_lost_nodes(now, out);
         for (active, report) in self.doubts.take_due(now) {
             self.finish(active, report, out);
         }
@@ -747,19 +782,31 @@ impl Dispatcher {
             return;
         }
         while let Some((_, packet)) = self.queue.front() {
+            if self.free.can_never_hold(packet) {
+                let Some((_, packet)) = self.queue.pop_front() else { return };
+                self.give_back(packet, Cause::Stopped, "the runner has lost nodes");
+                continue;
+            }
             let Some(share) = self.free.take(packet) else { return };
-            let Some((_, packet)) = self.queue.pop_front() else { return };
-            let gpus = share.gpus.clone();
+            let Some((_, mut packet)) = self.queue.pop_front() else { return };
+            let (gpus, node) = (share.gpus.clone(), share.node());
+            if share.on.len() > 1 {
+                let names = self.free.names(&share.on);
+                packet.env.extend(host_list(&names));
+            }
+            let is_spread = !share.on.is_empty();
             let active = Active {
                 share,
                 job_id: packet.job_id,
                 job_name: packet.job_name.clone(),
                 attempt_id: packet.attempt_id,
                 is_ours: true,
+                reference: is_spread
+                    .then(|| AttemptRef { id: packet.id, token: packet.token.clone() }),
             };
             self.active.insert(packet.id, active);
             self.idle_since = None;
-            out.push(Effect::Start(Box::new(packet), gpus));
+            out.push(Effect::Start(Box::new(packet), gpus, node));
         }
     }
 
@@ -894,6 +941,69 @@ impl Dispatcher {
         }
     }
 
+    /// Nothing starts on the node any more, and attempts that only use it are ended.
+    fn on_node_lost(&mut self, lost: LostNode, out: &mut Vec<Effect>) {
+        self.free.lose(lost.node);
+        let capacity = &mut self.settings.capacity;
+        capacity.num_nodes = (capacity.num_nodes - 1).max(1);
+        out.push(Effect::Tell(RunnerEvent::Warning {
+            message: format!("node {} is lost: {}", lost.name, lost.why),
+        }));
+        for id in self.active_on(lost.node, false) {
+            out.push(Effect::Stop(id, StopReason::Stopped));
+        }
+        self.lost_nodes.push(lost);
+    }
+
+    /// Attempts whose process is on this node, or that only use it.
+    fn active_on(&self, node: usize, runs_there: bool) -> Vec<AttemptId> {
+        let is_on = |active: &Active| {
+            active.share.on.contains(&node) && (active.share.node() == node) == runs_there
+        };
+        let mut ids: Vec<AttemptId> =
+            self.active.iter().filter(|(_, active)| is_on(active)).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Attempts whose process was on a lost node are lost, once nothing of them lives. A runner that
+    /// was told to stop does not wait: the batch system ends everything on its nodes.
+    fn give_up_lost_nodes(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        let is_stopped = matches!(self.phase, Phase::Draining(LeaveReason::Stopped, _));
+        let is_over = |lost: &mut LostNode| is_stopped || lost.over_at <= now;
+        let over: Vec<LostNode> = self.lost_nodes.extract_if(.., is_over).collect();
+        for LostNode { node, name, why, .. } in &over {
+            self.give_up_node(*node, name, why, now, out);
+        }
+    }
+
+    fn give_up_node(
+        &mut self,
+        node: usize,
+        name: &str,
+        why: &str,
+        now: Instant,
+        out: &mut Vec<Effect>,
+    ) {
+        for id in self.active_on(node, true) {
+            let Some(mut active) = self.active.remove(&id) else { continue };
+            self.free.give_back(std::mem::take(&mut active.share));
+            if self.active.is_empty() {
+                self.idle_since = Some(now);
+            }
+            let Some(reference) = active.reference.take() else { continue };
+            let report = lost_report(reference, name, why, crate::time::now_ms());
+            match &self.phase {
+                // The batch system may be taking all nodes away.
+                Phase::Working => self.doubts.keep(active, report, now),
+                Phase::Draining(LeaveReason::Stopped, _) => {
+                    self.finish(active, stopped_with_its_runner(report), out)
+                }
+                Phase::Draining(..) | Phase::Leaving(..) => self.finish(active, report, out),
+            }
+        }
+    }
+
     /// When a runner that runs nothing leaves because the server is away. Its results are on disk.
     fn gives_up_at(&self) -> Option<Instant> {
         let is_idle = self.active.is_empty() && self.actions.values().all(|a| a.has_ended);
@@ -920,6 +1030,17 @@ impl Dispatcher {
         out.push(Effect::Goodbye(Goodbye { reason: told, cause }));
         self.phase = Phase::Leaving(reason, false);
     }
+}
+
+/// Where a job on several nodes finds them, for `srun` and `mpirun`.
+fn host_list(names: &[String]) -> [(String, String); 3] {
+    let list = names.join(",");
+    [
+        ("TORC_NODELIST".into(), list),
+        ("TORC_NUM_NODES".into(), names.len().to_string()),
+        // The agents of the runner hold all CPUs of the nodes; steps of the job share them.
+        ("SLURM_OVERLAP".into(), "1".into()),
+    ]
 }
 
 /// The last line that a failed attempt wrote to standard error. Successes have no tail, so that

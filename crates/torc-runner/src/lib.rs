@@ -21,6 +21,8 @@
 //! them to another runner.
 
 mod actions;
+mod agent;
+mod agents;
 mod allocation;
 mod attempt;
 mod cgroup;
@@ -57,6 +59,7 @@ mod token_files;
 
 pub(crate) use torc_fence::procfs;
 
+pub use agent::run as run_agent;
 pub use allocation::{Inside, run as run_inside};
 pub use attempt::log_path;
 pub use config::{Config, LeaveReason, Prefetch, RunnerEvent, Shutdown, Summary};

@@ -14,6 +14,7 @@ pub fn detect() -> (Capacity, Vec<String>) {
         num_nodes: 1,
         max_parallel_jobs: None,
         ignore_resources: false,
+        spreads: false,
     };
     (capacity, gpus)
 }

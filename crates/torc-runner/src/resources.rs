@@ -3,6 +3,10 @@
 
 use torc_model::api::{AttemptPacket, Capacity};
 
+/// A wide job takes this many CPUs of each of its nodes: more than any has, so that no other fits
+/// beside it.
+const WHOLE: i64 = 1 << 40;
+
 /// What an attempt takes while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Share {
@@ -11,6 +15,36 @@ pub struct Share {
     nodes: i64,
     /// Names of its GPUs.
     pub gpus: Vec<String>,
+    /// The nodes it is on, where there are several; it runs on the first.
+    pub on: Vec<usize>,
+}
+
+impl Share {
+    /// The node on which it runs.
+    pub fn node(&self) -> usize {
+        self.on.first().copied().unwrap_or(0)
+    }
+}
+
+/// A node of an allocation that has several.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// The batch system's name.
+    pub name: String,
+    /// CPUs.
+    pub cpus: i64,
+    /// Bytes.
+    pub memory_bytes: i64,
+    /// Names of its GPUs.
+    pub gpus: Vec<String>,
+}
+
+/// What is free on one of several nodes.
+#[derive(Debug)]
+struct NodeFree {
+    free: Node,
+    jobs: i64,
+    is_gone: bool,
 }
 
 /// What is free.
@@ -23,6 +57,8 @@ pub struct Free {
     nodes: i64,
     /// In the order in which they are given out.
     gpus: Vec<String>,
+    /// Where jobs are spread over several nodes; then the numbers above are not used.
+    spread: Vec<NodeFree>,
 }
 
 impl Free {
@@ -37,13 +73,116 @@ impl Free {
             memory_bytes: capacity.memory_bytes,
             nodes: capacity.num_nodes,
             gpus: gpu_names,
+            spread: Vec::new(),
             capacity,
         }
+    }
+
+    /// Everything is free on several nodes. The first is the runner's own.
+    pub fn spread(capacity: Capacity, nodes: Vec<Node>) -> Self {
+        let spread =
+            nodes.into_iter().map(|free| NodeFree { free, jobs: 0, is_gone: false }).collect();
+        Self { spread, ..Self::new(capacity, Vec::new()) }
+    }
+
+    /// A node is lost: nothing starts there any more.
+    pub fn lose(&mut self, node: usize) {
+        if let Some(node) = self.spread.get_mut(node) {
+            node.is_gone = true;
+        }
+    }
+
+    /// More nodes than are left: no end of another job helps.
+    pub fn can_never_hold(&self, packet: &AttemptPacket) -> bool {
+        let alive = self.spread.iter().filter(|node| !node.is_gone).count();
+        !self.spread.is_empty() && packet.num_nodes > i64::try_from(alive).unwrap_or(i64::MAX)
+    }
+
+    /// Names of nodes.
+    pub fn names(&self, nodes: &[usize]) -> Vec<String> {
+        nodes.iter().filter_map(|n| Some(self.spread.get(*n)?.free.name.clone())).collect()
+    }
+
+    /// Takes from the node on which the least would be left, so that whole nodes stay free for wide
+    /// jobs; a job on several nodes takes whole ones.
+    fn take_spread(&mut self, packet: &AttemptPacket) -> Option<Share> {
+        let has_place = self.capacity.max_parallel_jobs.is_none_or(|most| self.running < most);
+        if !has_place {
+            return None;
+        }
+        let memory_bytes = packet.memory_bytes.unwrap_or(0);
+        let gpu_count = usize::try_from(packet.num_gpus).unwrap_or(0);
+        let count = usize::try_from(packet.num_nodes).unwrap_or(1).max(1);
+        let ignores = self.capacity.ignore_resources;
+        let alive = || self.spread.iter().enumerate().filter(|(_, node)| !node.is_gone);
+        let on: Vec<usize> = if count > 1 {
+            let empty = alive().filter(|(_, node)| node.jobs == 0).map(|(index, _)| index);
+            empty.take(count).collect()
+        } else {
+            let fits = |node: &NodeFree| {
+                packet.num_cpus <= node.free.cpus
+                    && (memory_bytes <= node.free.memory_bytes || self.capacity.memory_bytes == 0)
+                    && gpu_count <= node.free.gpus.len()
+            };
+            let tightest = alive()
+                .filter(|(_, node)| fits(node))
+                .min_by_key(|(index, node)| (node.free.cpus, *index));
+            // What the server granted to a runner that runs nothing may start, whatever it needs.
+            let any = || {
+                alive()
+                    .max_by_key(|(_, node)| node.free.cpus)
+                    .filter(|_| ignores || self.running == 0)
+            };
+            tightest.or_else(any).map(|(index, _)| index).into_iter().collect()
+        };
+        if on.len() < count {
+            return None;
+        }
+        self.running += 1;
+        let mut share = Share { cpus: packet.num_cpus, memory_bytes, on, ..Share::default() };
+        if count > 1 {
+            // All of each node: what is free there is all that it has.
+            share.nodes = packet.num_nodes;
+            for index in &share.on {
+                self.spread[*index].jobs += 1;
+            }
+            share.gpus.clone_from(&self.spread[share.node()].free.gpus);
+            // Nothing fits beside it.
+            for index in &share.on {
+                self.spread[*index].free.cpus -= WHOLE;
+            }
+            return Some(share);
+        }
+        let node = &mut self.spread[share.node()];
+        node.jobs += 1;
+        node.free.cpus -= share.cpus;
+        node.free.memory_bytes -= memory_bytes;
+        share.gpus = node.free.gpus.drain(..gpu_count.min(node.free.gpus.len())).collect();
+        Some(share)
+    }
+
+    fn give_back_spread(&mut self, share: Share) {
+        self.running -= 1;
+        if share.on.len() > 1 {
+            for index in &share.on {
+                self.spread[*index].jobs -= 1;
+                self.spread[*index].free.cpus += WHOLE;
+            }
+            return;
+        }
+        let node = &mut self.spread[share.node()];
+        node.jobs -= 1;
+        node.free.cpus += share.cpus;
+        node.free.memory_bytes += share.memory_bytes;
+        node.free.gpus.extend(share.gpus);
     }
 
     /// Takes what an attempt needs, if it is there. When nothing runs, whatever the server granted
     /// may start: it knows what it did, and nothing would ever become free.
     pub fn take(&mut self, packet: &AttemptPacket) -> Option<Share> {
+        if !self.spread.is_empty() {
+            return self.take_spread(packet);
+        }
         // A job on one node shares it; only jobs on several take nodes away.
         let nodes = if packet.num_nodes > 1 { packet.num_nodes } else { 0 };
         let memory_bytes = packet.memory_bytes.unwrap_or(0);
@@ -62,11 +201,14 @@ impl Free {
         self.memory_bytes -= memory_bytes;
         self.nodes -= nodes;
         let gpus = self.gpus.drain(..gpu_count.min(self.gpus.len())).collect();
-        Some(Share { cpus: packet.num_cpus, memory_bytes, nodes, gpus })
+        Some(Share { cpus: packet.num_cpus, memory_bytes, nodes, gpus, on: Vec::new() })
     }
 
     /// Takes back a share.
     pub fn give_back(&mut self, share: Share) {
+        if !self.spread.is_empty() {
+            return self.give_back_spread(share);
+        }
         self.running -= 1;
         self.cpus += share.cpus;
         self.memory_bytes += share.memory_bytes;
@@ -88,6 +230,7 @@ mod tests {
             num_nodes: 2,
             max_parallel_jobs: None,
             ignore_resources: false,
+            spreads: false,
         }
     }
 
@@ -144,6 +287,44 @@ mod tests {
         assert_eq!(first.gpus.len(), 2);
         assert!(free.take(&need(100, 100_000, 9, 9)).is_some());
         assert_eq!(free.take(&need(0, 0, 0, 1)), None);
+    }
+
+    fn two_nodes() -> Free {
+        let node = |name: &str| Node {
+            name: name.into(),
+            cpus: 4,
+            memory_bytes: 1000,
+            gpus: vec!["0".into()],
+        };
+        Free::spread(Capacity { spreads: true, ..capacity() }, vec![node("n1"), node("n2")])
+    }
+
+    #[test]
+    fn small_jobs_fill_one_node_before_the_next_and_wide_ones_take_empty_nodes() {
+        let mut free = two_nodes();
+        let small: Vec<Share> =
+            (0..8).map(|_| free.take(&need(1, 10, 0, 1)).expect("room")).collect();
+        let on: Vec<usize> = small.iter().map(Share::node).collect();
+        assert_eq!(on, [0, 0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(free.take(&need(1, 0, 0, 1)), None, "all CPUs are taken");
+        let mut small = small.into_iter();
+        small.by_ref().take(4).for_each(|share| free.give_back(share));
+        assert_eq!(free.take(&need(1, 0, 0, 2)), None, "the second node is not empty");
+        small.for_each(|share| free.give_back(share));
+        let wide = free.take(&need(1, 0, 0, 2)).expect("two empty nodes");
+        assert_eq!((wide.on.as_slice(), wide.gpus.len()), (&[0, 1][..], 1));
+        assert_eq!(free.names(&wide.on), ["n1", "n2"]);
+        assert_eq!(free.take(&need(1, 0, 0, 1)), None, "nothing runs beside it");
+        free.give_back(wide);
+        assert!(free.take(&need(4, 1000, 1, 1)).is_some());
+    }
+
+    #[test]
+    fn nothing_starts_on_a_node_that_is_lost() {
+        let mut free = two_nodes();
+        free.lose(0);
+        assert_eq!(free.take(&need(1, 0, 0, 1)).expect("the other one").node(), 1);
+        assert!(free.can_never_hold(&need(1, 0, 0, 2)) && !free.can_never_hold(&need(1, 0, 0, 1)));
     }
 
     #[test]

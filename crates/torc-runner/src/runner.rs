@@ -1,6 +1,8 @@
 //! Puts the parts together: registers, opens the lanes, starts the heartbeat, and lets the threads
 //! of the runner work on the one state until the dispatcher says that all is done.
 
+use crate::agent::{Hello, ToAgent};
+use crate::agents::{self, Agents};
 use crate::attempt::Context;
 use crate::cgroup::Cgroups;
 use crate::config::{Config, RunnerEvent, Shutdown, Summary};
@@ -12,10 +14,11 @@ use crate::heartbeat::{self, Rhythm};
 use crate::held::HeldList;
 use crate::identity::{self, Identity, Presence};
 use crate::lanes::{Contact, Exchange, Lanes, Line, Pauses};
-use crate::mailbox::{Inbox, mailbox};
+use crate::mailbox::{Inbox, Mailbox, mailbox};
 use crate::node::{NodeMonitor, NodeWatch};
 use crate::pool::{self, Bounds, EventHandler};
 use crate::process::Setup;
+use crate::resources::Node;
 use crate::spool::{self, Spool};
 use crate::steps::Live;
 use crate::supervisor::{Done, Rules, StopReason, Supervisor};
@@ -30,6 +33,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use torc_model::api::{RegisterRunner, RunnerRegistered};
+use torc_model::ids::WorkflowId;
 use torc_model::plan::Execution;
 use torc_model::slurm::logs::{LastWord, why_ended};
 use torc_model::status::RunnerKind;
@@ -59,7 +63,7 @@ impl Runner {
     /// Works until there is nothing left to do or `shutdown` says stop. Must be called on a tokio
     /// runtime.
     pub async fn run(self, shutdown: watch::Receiver<Shutdown>) -> Result<Summary, Error> {
-        let config = self.config;
+        let mut config = self.config;
         // First: the output directory is made where it is missing, and it may lie inside this one.
         let working_dir = config
             .working_dir
@@ -134,10 +138,15 @@ impl Runner {
             time_series: time_series(&registered, &output_dir, &key)?,
             live,
         });
-        let node = watch_node(&config, &registered, &output_dir, &key)?;
-        let rules = rules(&config, &registered, &tell);
+        let node_name = config.scheduler.as_ref().and_then(|s| s.node_name.clone());
+        let node = watch_node(config.workflow_id, node_name, &registered, &output_dir, &key)?;
+        let rules = rules(config.longest_stop, config.time_left, &registered, |message| {
+            tell.tell(|| RunnerEvent::Warning { message });
+        });
+        let (agents, nodes) =
+            start_agents(&mut config, &registered, &context, &presence, &events, &tell).await?;
         let dispatcher =
-            Dispatcher::new(settings(&config, &registered, &key), held, Instant::now());
+            Dispatcher::new(settings(&config, &registered, nodes, &key), held, Instant::now());
         let spool = Spool::new(&output_dir, &key, registered.id, config.workflow_id, own);
         let guarded = guard.as_ref().map(Guard::pid).unwrap_or_default();
         let lanes = Lanes::open(&line);
@@ -152,6 +161,7 @@ impl Runner {
             lanes,
             exchange.clone(),
             spool,
+            agents,
             guarded,
             tell,
         )?;
@@ -246,7 +256,7 @@ fn prepare_output(dir: &Path) -> Result<PathBuf, Error> {
     dir.canonicalize().map_err(|e| Error::io("use", dir, e))
 }
 
-fn time_series(
+pub(crate) fn time_series(
     registered: &RunnerRegistered,
     output_dir: &Path,
     key: &str,
@@ -259,9 +269,87 @@ fn time_series(
     Ok(Some(dir.join(format!("samples_{key}.jsonl"))))
 }
 
+/// Starts agents on the other nodes of the allocation. Without any, jobs on several nodes still have
+/// the allocation, and all others run on this node.
+async fn start_agents(
+    config: &mut Config,
+    registered: &RunnerRegistered,
+    context: &Arc<Context>,
+    presence: &Presence,
+    events: &Mailbox<Event>,
+    tell: &Teller,
+) -> Result<(Agents, Vec<Node>), Error> {
+    if config.other_nodes.is_empty() {
+        return Ok((Agents::default(), Vec::new()));
+    }
+    let hello = Hello {
+        registered: registered.clone(),
+        workflow_id: config.workflow_id,
+        key: String::new(),
+        output_dir: context.output_dir.clone(),
+        working_dir: context.working_dir.clone(),
+        token_dir: presence.token_dir.clone(),
+        api_url: context.api_url.clone(),
+        tls_ca: context.tls_ca.clone(),
+        time_left: config.time_left,
+        longest_stop: config.longest_stop,
+        node_name: String::new(),
+    };
+    let (names, program) = (config.other_nodes.clone(), config.agent.clone());
+    let (num_cpus, key) = (config.capacity.num_cpus, context.key.clone());
+    let (events, live) = (events.clone(), context.live.clone());
+    let started = tokio::task::spawn_blocking(move || {
+        let hello = |node: usize, name: &str| Hello {
+            key: format!("{key}+{node}"),
+            token_dir: hello.token_dir.join(node.to_string()),
+            node_name: name.to_owned(),
+            ..hello.clone()
+        };
+        Agents::start(&agents::Start {
+            program: &program,
+            nodes: &names,
+            num_cpus,
+            hello: &hello,
+            events: &events,
+            live: &live,
+        })
+    });
+    let (agents, ready, problems) = started.await.map_err(|_| Error::Broken)?;
+    for problem in problems {
+        let message = format!("a node is not used: {problem}");
+        tell.tell(|| RunnerEvent::Warning { message });
+    }
+    if ready.is_empty() {
+        return Ok((agents, Vec::new()));
+    }
+    let capacity = &mut config.capacity;
+    let own = Node {
+        name: config.scheduler.as_ref().and_then(|s| s.node_name.clone()).unwrap_or_default(),
+        cpus: capacity.num_cpus,
+        memory_bytes: capacity.memory_bytes,
+        gpus: config.gpus.clone(),
+    };
+    let memory_bytes = capacity.memory_bytes;
+    let others = ready.into_iter().map(|node| Node {
+        name: node.name,
+        cpus: node.num_cpus,
+        memory_bytes,
+        gpus: node.gpus,
+    });
+    let nodes: Vec<Node> = std::iter::once(own).chain(others).collect();
+    // The server counts by one size: the smallest, so that what it grants fits on any node.
+    let gpus = |node: &Node| i64::try_from(node.gpus.len()).unwrap_or(0);
+    capacity.num_cpus = nodes.iter().map(|node| node.cpus).min().unwrap_or(capacity.num_cpus);
+    capacity.num_gpus = nodes.iter().map(gpus).min().unwrap_or(capacity.num_gpus);
+    capacity.num_nodes = i64::try_from(nodes.len()).unwrap_or(1);
+    capacity.spreads = true;
+    Ok((agents, nodes))
+}
+
 /// Looks at this machine as a whole, if the workflow asks for that.
-fn watch_node(
-    config: &Config,
+pub(crate) fn watch_node(
+    workflow_id: WorkflowId,
+    name: Option<String>,
     registered: &RunnerRegistered,
     output_dir: &Path,
     key: &str,
@@ -276,10 +364,9 @@ fn watch_node(
         .unwrap_or(Duration::from_secs(5))
         .max(Duration::from_millis(200));
     // On a test cluster several nodes share one machine; Slurm's name tells them apart.
-    let name = config.scheduler.as_ref().and_then(|scheduler| scheduler.node_name.clone());
     let watch = NodeWatch {
         path: dir.join(format!("nodes_{key}.jsonl")),
-        workflow_id: config.workflow_id,
+        workflow_id,
         host: name.unwrap_or_else(sys::hostname),
         disk: output_dir.to_owned(),
         interval,
@@ -326,26 +413,30 @@ async fn register(
     }
 }
 
-fn rules(config: &Config, registered: &RunnerRegistered, tell: &Teller) -> Rules {
+/// How processes are ended and watched.
+pub(crate) fn rules(
+    longest_stop: Option<Duration>,
+    time_left: Option<Duration>,
+    registered: &RunnerRegistered,
+    warn: impl Fn(String),
+) -> Rules {
     let execution = &registered.execution;
     let signal = |name: &str| {
         sys::signal_by_name(name).unwrap_or_else(|| {
-            tell.tell(|| RunnerEvent::Warning {
-                message: format!("unknown signal `{name}`; jobs are ended by SIGTERM"),
-            });
+            warn(format!("unknown signal `{name}`; jobs are ended by SIGTERM"));
             rustix::process::Signal::TERM
         })
     };
     let termination = signal(&execution.termination_signal);
     let seconds = |s: f64| Duration::try_from_secs_f64(s).ok();
     let grace = seconds(execution.grace_seconds).unwrap_or(Duration::from_secs(10));
-    let (lead, _) = before_end(execution, config.time_left);
+    let (lead, _) = before_end(execution, time_left);
     let monitor = &registered.resource_monitor;
     let interval =
         seconds(monitor.sample_interval_seconds).map(|i| i.max(Duration::from_millis(200)));
     Rules {
         grace,
-        stop_grace: config.longest_stop.map_or(grace, |longest| longest.min(grace)),
+        stop_grace: longest_stop.map_or(grace, |longest| longest.min(grace)),
         termination,
         time_up: (execution.walltime_signal.as_deref().map_or(termination, signal), lead),
         sample_interval: interval.filter(|_| monitor.enabled),
@@ -363,7 +454,12 @@ fn before_end(execution: &Execution, left: Option<Duration>) -> (Duration, Durat
     (lead.min(most - headroom), headroom)
 }
 
-fn settings(config: &Config, registered: &RunnerRegistered, key: &str) -> Settings {
+fn settings(
+    config: &Config,
+    registered: &RunnerRegistered,
+    nodes: Vec<Node>,
+    key: &str,
+) -> Settings {
     // Slurm kills what is left when its time is up; a limit that a user gave on a terminal is
     // when to begin to end.
     let (end_margin, reason_at_end) = match config.kind {
@@ -380,6 +476,7 @@ fn settings(config: &Config, registered: &RunnerRegistered, key: &str) -> Settin
         key: key.into(),
         capacity: config.capacity.clone(),
         gpus: config.gpus.clone(),
+        nodes,
         prefetch: config.prefetch,
         leave_when_stuck: config.kind == RunnerKind::Local,
         idle_limit: idle.filter(|_| config.kind != RunnerKind::Local),
@@ -425,6 +522,7 @@ struct Engine {
     lanes: Lanes,
     exchange: Arc<Exchange>,
     spool: Spool,
+    agents: Agents,
     tell: Teller,
     scratch: Scratch,
 }
@@ -450,6 +548,7 @@ impl Engine {
         lanes: Lanes,
         exchange: Arc<Exchange>,
         spool: Spool,
+        agents: Agents,
         guard: Arc<AtomicI32>,
         tell: Teller,
     ) -> Result<Self, Error> {
@@ -481,6 +580,7 @@ impl Engine {
             lanes,
             exchange,
             spool,
+            agents,
             tell,
             scratch: Scratch::default(),
         })
@@ -524,10 +624,23 @@ impl Engine {
                 self.tasks.push(move || exchange.send(&request));
             }
             Effect::Listen(request) => self.lanes.listen(request),
-            Effect::Start(packet, gpus) => self.executor.start(*packet, gpus, now, facts),
-            Effect::Stop(attempt, reason) => self.executor.stop(attempt, &reason, now),
-            Effect::StopAll(reason) => self.executor.stop_all(&reason, now),
-            Effect::KillAll(reason) => self.executor.kill_all(&reason, now),
+            Effect::Start(packet, gpus, 0) => self.executor.start(*packet, gpus, now, facts),
+            Effect::Start(packet, gpus, node) => {
+                self.agents.tell(node, ToAgent::Start(packet, gpus))
+            }
+            // Each ends what it has; an attempt is nothing to the others.
+            Effect::Stop(attempt, reason) => {
+                self.executor.stop(attempt, &reason, now);
+                self.agents.tell_all(|| ToAgent::Stop(attempt, reason.clone()));
+            }
+            Effect::StopAll(reason) => {
+                self.executor.stop_all(&reason, now);
+                self.agents.tell_all(|| ToAgent::StopAll(reason.clone()));
+            }
+            Effect::KillAll(reason) => {
+                self.executor.kill_all(&reason, now);
+                self.agents.tell_all(|| ToAgent::KillAll(reason.clone()));
+            }
             Effect::RunAction(packet) => self.executor.start_action(packet, now, facts),
             Effect::ReportAction(result) => self.lanes.report_action(result),
             Effect::Spool(reports) => {

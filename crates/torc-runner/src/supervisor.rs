@@ -22,6 +22,7 @@ use crate::sys::{self, Poller, Reap, Reaped};
 use crate::tasks::{Child, FollowUp, Tasks};
 use crate::time;
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -92,7 +93,7 @@ impl Rules {
 }
 
 /// Why a process is ended by us.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum StopReason {
     /// A user canceled it.
     Canceled,

@@ -144,6 +144,7 @@ fn capacity() -> Capacity {
         num_nodes: 1,
         max_parallel_jobs: None,
         ignore_resources: false,
+        spreads: false,
     }
 }
 

@@ -107,6 +107,8 @@ impl Places {
             None => {
                 let samples = name.strip_prefix("samples_").or_else(|| name.strip_prefix("nodes_"));
                 let tag = samples?.strip_suffix(".jsonl")?;
+                // Agents on other nodes add a number to their runner's tag.
+                let tag = tag.split_once('+').map_or(tag, |(tag, _)| tag);
                 *self.runners.get(tag)?
             }
         };

@@ -25,7 +25,6 @@ pub(crate) fn lint(spec: &Spec, plan: &Plan, origins: &[usize], site: Site<'_>) 
     lint.sizes(site.machine);
     lint.tiny();
     lint.valueless();
-    lint.schedulers();
     lint.labels();
     lint.found
 }
@@ -412,45 +411,6 @@ impl Lint<'_> {
                 let entry = list.index(*origin);
                 let key = if self.is_short(index) { "name" } else { "resource_requirements" };
                 self.say(&entry.key(key), Diagnostic::warning(message));
-            }
-        }
-    }
-
-    /// Nodes that would stand idle.
-    fn schedulers(&mut self) {
-        let plan = self.plan;
-        let per_node: HashSet<&str> = plan
-            .actions
-            .iter()
-            .filter_map(|action| match &action.what {
-                ActionKind::ScheduleNodes {
-                    scheduler, start_one_worker_per_node: true, ..
-                } => Some(scheduler.as_str()),
-                _ => None,
-            })
-            .collect();
-        for (index, scheduler) in plan.slurm_schedulers.iter().enumerate() {
-            let mut users = plan.jobs.iter().filter(|job| job.scheduler == Some(index)).peekable();
-            if scheduler.nodes < 2
-                || per_node.contains(scheduler.name.as_str())
-                || users.peek().is_none()
-            {
-                continue;
-            }
-            let needs = |job: &torc_model::plan::Job| {
-                job.resource_requirements.map_or(1, |i| plan.resource_requirements[i].num_nodes)
-            };
-            if !users.any(|job| needs(job) == scheduler.nodes) {
-                let message = format!(
-                    "Slurm scheduler `{}` asks for {} nodes, but none of its jobs uses as many",
-                    excerpt(&scheduler.name),
-                    scheduler.nodes
-                );
-                let help = "set `start_one_worker_per_node: true` in its action, or give the jobs `num_nodes`";
-                self.say(
-                    &At::top("slurm_schedulers").index(index).key("nodes"),
-                    Diagnostic::warning(message).help(help),
-                );
             }
         }
     }

@@ -103,6 +103,19 @@ impl Slurm {
         }
     }
 
+    /// The nodes of a list such as `n[1-3,7]`.
+    pub async fn host_names(&self, list: &str) -> Result<Vec<String>, String> {
+        let arguments = ["show", "hostnames", list].map(str::to_owned);
+        let ran = run("scontrol", &arguments, QUERY_LIMIT).await;
+        match ran.code {
+            Some(0) => Ok(ran.stdout.lines().map(|line| line.trim().to_owned()).collect()),
+            _ => Err(format!(
+                "the nodes of `{list}` are unknown: {}",
+                squeue::last_line(&ran.stderr)
+            )),
+        }
+    }
+
     /// Seconds between TERM and KILL when Slurm ends a job.
     pub async fn kill_wait(&self) -> Option<Duration> {
         let config = cluster::config(&self.show("config").await.ok()?);

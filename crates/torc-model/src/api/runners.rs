@@ -23,6 +23,9 @@ pub struct Capacity {
     pub num_gpus: i64,
     /// Nodes.
     pub num_nodes: i64,
+    /// Jobs are spread over all of these nodes; CPUs, memory and GPUs are those of one node.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub spreads: bool,
     /// At most this many jobs at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_jobs: Option<i64>,

@@ -109,6 +109,10 @@ pub fn render(submission: &Submission<'_>) -> Result<String, ScriptError> {
     lines.option("partition", scheduler.partition.as_deref())?;
     lines.option("qos", scheduler.qos.as_deref())?;
     lines.push("nodes", &scheduler.nodes.max(1).to_string());
+    if scheduler.nodes > 1 {
+        // A node that fails takes its own jobs with it, not the allocation.
+        lines.flag("no-kill");
+    }
     // Slurm counts in minutes and rounds up; the runner keeps to the exact time it is told.
     lines.push("time", &clock(walltime_seconds(&scheduler.walltime)?));
     if let Some(mem) = &scheduler.mem {
@@ -362,6 +366,7 @@ mod tests {
                 #SBATCH --partition=gpu-h100\n\
                 #SBATCH --qos=high\n\
                 #SBATCH --nodes=2\n\
+                #SBATCH --no-kill\n\
                 #SBATCH --time=04:00:00\n\
                 #SBATCH --mem=184320M\n\
                 #SBATCH --ntasks-per-node=4\n\
@@ -448,7 +453,7 @@ mod tests {
                 let head: Vec<_> = text.lines().skip(1).take_while(|l| l.starts_with("#SBATCH --")).collect();
                 let rest: Vec<_> = text.lines().skip(1 + head.len()).collect();
                 prop_assert_eq!(rest, vec!["trap '' USR2", "unset TORC_TOKEN TORC_TOKEN_FILE", "exec /opt/torc 'it'\\''s'"]);
-                prop_assert!(head.len() <= 12, "{}", text);
+                prop_assert!(head.len() <= 13, "{}", text);
             }
         }
     }

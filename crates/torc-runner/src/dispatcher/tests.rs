@@ -45,6 +45,7 @@ impl Desk {
             key: "k".into(),
             capacity: Capacity { num_cpus: 2, ..Capacity::default() },
             gpus: Vec::new(),
+            nodes: Vec::new(),
             prefetch: Prefetch::Adaptive,
             leave_when_stuck: true,
             idle_limit: None,
@@ -113,7 +114,8 @@ impl Desk {
                 line.replace('"', "")
             }
             Effect::Listen(request) => format!("listen limit {}", request.limit),
-            Effect::Start(packet, gpus) => format!("start {} {gpus:?}", packet.id),
+            Effect::Start(packet, gpus, 0) => format!("start {} {gpus:?}", packet.id),
+            Effect::Start(packet, _, node) => format!("start {} on node {node}", packet.id),
             Effect::Stop(id, reason) => format!("stop {id} {reason:?}"),
             Effect::StopAll(reason) => format!("stop all {reason:?}"),
             Effect::KillAll(reason) => format!("kill all {reason:?}"),
@@ -355,6 +357,31 @@ fn only_a_grant_that_never_arrived_is_worth_a_word() {
     assert!(!desk.held.insert(AttemptId(7), "late"), "what was said to be absent is never started");
     desk.held.told(&[AttemptId(7)]);
     assert!(desk.held.untold().is_empty());
+}
+
+#[test]
+fn a_lost_node_loses_its_own_attempts_and_no_others() {
+    let mut desk = Desk::new(|settings| {
+        let node =
+            |name: &str| Node { name: name.into(), cpus: 1, memory_bytes: 0, gpus: Vec::new() };
+        settings.capacity =
+            Capacity { num_cpus: 1, num_nodes: 2, spreads: true, ..Capacity::default() };
+        settings.nodes = vec![node("n1"), node("n2")];
+    });
+    desk.settle();
+    assert_eq!(desk.heard(&[1, 2])[..2], ["start 1 []", "start 2 on node 1"]);
+    let proof_in = Duration::from_secs(70);
+    let lost = Event::NodeLost { node: 1, name: "n2".into(), why: "it burns".into(), proof_in };
+    assert_eq!(desk.on(lost), ["tell Warning"], "its processes may still live");
+    assert_eq!(desk.dispatcher.next_alarm(), Some(desk.now + proof_in));
+    desk.now += proof_in;
+    let lines = desk.settle();
+    assert!(lines.iter().any(|line| line.contains("2:node_fail")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("1:node_fail")), "{lines:?}");
+    assert_eq!(desk.dispatcher.settings.capacity.num_nodes, 1);
+    desk.heard(&[3]);
+    let lines = desk.ended(1, 1.0, None);
+    assert!(lines.contains(&"start 3 []".into()), "not on the lost node: {lines:?}");
 }
 
 #[test]

@@ -105,6 +105,7 @@ impl Simulated {
             num_nodes: 1,
             max_parallel_jobs: None,
             ignore_resources: false,
+            spreads: false,
         };
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let stat = text("/proc/self/stat");

@@ -8,6 +8,7 @@ mod parse_logs;
 mod plan;
 mod proposal;
 mod regenerate;
+mod run_agent;
 mod run_allocation;
 mod sacct;
 mod schedule_nodes;
@@ -52,6 +53,8 @@ enum Command {
     Doctor(doctor::Args),
     #[command(hide = true)]
     RunAllocation(run_allocation::Args),
+    #[command(hide = true)]
+    RunAgent(run_agent::Args),
 }
 
 impl Args {
@@ -66,6 +69,7 @@ impl Args {
             Command::ParseLogs(args) => args.execute(context),
             Command::Doctor(args) => args.execute(context),
             Command::RunAllocation(args) => args.execute(context),
+            Command::RunAgent(args) => args.execute(),
         }
     }
 }

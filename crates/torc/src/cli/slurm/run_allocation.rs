@@ -6,6 +6,7 @@ use crate::cli::{Context, block_on};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::escape;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -70,6 +71,7 @@ impl Args {
                 work_dir,
                 output_dir: self.output_dir,
                 max_parallel_jobs: self.max_parallel_jobs,
+                agent: agent()?,
                 patience: Duration::from_secs(60 * self.wait_for_server_minutes),
             };
             let mut running =
@@ -97,6 +99,12 @@ impl Args {
             Ok(Exit::Success)
         })
     }
+}
+
+/// What runs on the other nodes of the allocation.
+fn agent() -> Result<Vec<OsString>> {
+    let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
+    Ok(vec![program.into(), "slurm".into(), "run-agent".into()])
 }
 
 fn tell(context: &Context, event: &RunnerEvent) {
