@@ -134,6 +134,19 @@ def test_a_time_limit_names_the_call_and_spares_the_others(local: torcflow.Execu
     assert isinstance(results[1], torcflow.TimeLimit) and results[1].limit == 1.0
 
 
+def test_a_call_that_lets_no_other_thread_run_is_ended_at_its_time_limit(flow: Path) -> None:
+    def backtrack() -> bool:
+        import re
+
+        # `re` holds the interpreter's lock, so that the worker's own watch over the time cannot act.
+        return re.match("(a|a)+$", "a" * 60 + "b") is not None
+
+    with torcflow.Executor("test", backend="local", grace=1, time=1) as executor:
+        error = executor.submit(backtrack).exception(timeout=60)
+    assert isinstance(error, torcflow.TimeLimit), error
+    assert isinstance(error, TimeoutError) and error.limit == 1
+
+
 def test_a_killed_call_spares_the_others_of_its_job(local: torcflow.Executor) -> None:
     results: list[Any] = list(local.map(killed, range(4), chunksize=4, return_exceptions=True))
     assert [results[0], results[1], results[3]] == [0, 1, 3]

@@ -485,3 +485,15 @@ def test_modules_beside_the_script_are_found_by_the_jobs(flow: Path) -> None:
         [sys.executable, "project/main.py"], cwd=flow, env=environment, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "3.0 [1.0, 2.0]", done.stderr
+
+
+def test_auto_is_slurm_where_sbatch_is_found_and_local_elsewhere(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = flow / "bin"
+    found.mkdir()
+    monkeypatch.setenv("PATH", str(found))
+    with torcflow.Executor("test") as executor:
+        assert executor.backend == "local"
+    (found / "sbatch").write_text("#!/bin/sh\n")
+    (found / "sbatch").chmod(0o755)
+    with torcflow.Executor("test") as executor:
+        assert executor.backend == "slurm"

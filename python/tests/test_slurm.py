@@ -46,7 +46,8 @@ def test_calls_run_in_allocations_and_errors_come_back(flow: Path) -> None:
         assert [value for value, _ in executor.map(allocation, range(6), timeout=120)] == [0, 1, 4, 9, 16, 25]
         error = executor.submit(refuse, 5).exception(timeout=120)
         assert isinstance(error, LookupError) and isinstance(error.__cause__, torcflow.RemoteTraceback)
-    with torcflow.Executor("test", backend="slurm", account="abc") as executor:
+    with torcflow.Executor("test", account="abc") as executor:
+        assert executor.backend == "slurm"
         assert executor.submit(allocation, 3).result(timeout=120) == first.result()
         assert executor.progress().known == 1
 

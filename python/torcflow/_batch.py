@@ -61,6 +61,11 @@ class Batch:
                 self._last_job = (job, header, _segment.read_job(file, header, start, int(job.rpartition("-")[2])))
         return self._last_job[1], self._last_job[2]
 
+    def time_limit(self, call: bytes) -> Optional[float]:
+        """The longest that a call may run, in seconds."""
+        limit: Optional[float] = self._job(call)[1]["time"]
+        return limit
+
     def needs(self, call: bytes) -> list[bytes]:
         """The calls whose values are arguments of the job of a call."""
         return list(self._job(call)[1]["values"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import time
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -236,6 +237,8 @@ class Settler:
                 error = remote_error(record.payload)
             elif record is not None and record.state == _segment.TIMED_OUT:
                 error = TimeLimit(f"it ran longer than its limit of {record.seconds:g} s", name, record.seconds)
+            elif record is not None and attempt.get("signal") == signal.SIGALRM and (limit := batch.time_limit(call)):
+                error = TimeLimit(f"it ran longer than its limit of {limit:g} s", name, limit)
             elif record is not None:
                 error = cause_error(name, why, attempt)
             if error is not None:

@@ -32,6 +32,8 @@ NEWS_SECONDS = 0.02
 EXIT_RAISED = 1
 EXIT_REFUSED = 3
 EXIT_TIME = 124
+# What the watchdog cannot end, because it does not get the interpreter's lock, the kernel ends this much later.
+ALARM_SECONDS = 1.0
 
 
 class News:
@@ -76,6 +78,8 @@ class Watchdog(threading.Thread):
     """Ends the process when a call runs longer than its limit, with a record that says so.
 
     A call that saves its state (`on_stop`) is told to and has the grace period for it; its job is queued again then.
+    This thread needs the interpreter's lock, which a call in native code may hold; then the kernel's timer ends the process
+    `ALARM_SECONDS` later, by SIGALRM.
     """
 
     def __init__(self, segment: int, limit: float, grace: float, news: News) -> None:
@@ -93,8 +97,10 @@ class Watchdog(threading.Thread):
             self.call = name
             self.deadline = time.monotonic() + self.limit
             self.changed.notify()
+        signal.setitimer(signal.ITIMER_REAL, self.limit + self.grace + ALARM_SECONDS)
 
     def end(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         with self.changed:
             self.call = None
             self.changed.notify()
