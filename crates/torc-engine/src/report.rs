@@ -492,7 +492,9 @@ impl Workflow {
         // The number bounds the attempts, and the rule itself never gives more retries than it
         // says: not even when attempts that did not count would leave room for more.
         if number >= found.max_retries || uses >= found.max_retries {
-            let spent = if number > found.max_retries {
+            let spent = if found.max_retries == 0 {
+                "it retries never".to_owned()
+            } else if number > found.max_retries {
                 // Attempts that other rules allowed count as well.
                 format!(
                     "this was attempt {number}, and the rule retries only up to attempt {}",

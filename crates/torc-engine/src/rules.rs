@@ -134,9 +134,6 @@ impl CompiledRule {
 
 fn compile(index: usize, rule: &Rule) -> Result<CompiledRule, RuleError> {
     let error = |field, message: String| RuleError { rule: index, field, message };
-    if rule.max_retries < 1 {
-        return Err(error("max_retries", "must be at least 1".into()));
-    }
     let empty = rule.exit_codes.is_empty()
         && rule.signals.is_empty()
         && rule.causes.is_empty()
@@ -243,7 +240,6 @@ mod tests {
         let cases = [
             ("[]", "rules"),
             ("[{}]", "exit_codes"),
-            (r#"[{"exit_codes":[1],"max_retries":0}]"#, "max_retries"),
             (r#"[{"signals":["SIGNOPE"]}]"#, "signals"),
             (r#"[{"stderr_matches":["("]}]"#, "stderr_matches"),
             (r#"[{"exit_codes":[1],"backoff":{"delay_seconds":-1}}]"#, "backoff"),

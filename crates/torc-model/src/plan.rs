@@ -697,6 +697,28 @@ pub enum ActionKind {
     },
 }
 
+/// Torc sets this environment variable in jobs, or reads it in the programs that they call: a spec
+/// must not. Other names that begin with `TORC_` are the user's.
+pub fn is_reserved_variable(name: &str) -> bool {
+    const NAMES: [&str; 13] = [
+        "TORC_API_URL",
+        "TORC_JOB_ID",
+        "TORC_JOB_NAME",
+        "TORC_MCP_TOKEN",
+        "TORC_ORCHESTRATOR_LINEAGE_ID",
+        "TORC_OUTPUT_DIR",
+        "TORC_RETURN_CODE",
+        "TORC_RUN_ID",
+        "TORC_TLS_CA",
+        "TORC_TOKEN",
+        "TORC_TOKEN_FILE",
+        "TORC_WORKFLOW_ID",
+        "TORC_WORKFLOW_SUBMISSION_DIR",
+    ];
+    const PREFIXES: [&str; 3] = ["TORC_ATTEMPT_", "TORC_LIST_", "TORC_USER_DATA_"];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The environment variable that tells a job where its `nth` list of input files is, counted from
 /// 1.
 pub fn list_variable(nth: usize) -> String {

@@ -73,6 +73,7 @@ impl Context {
         let mut env = vec![
             ("TORC_WORKFLOW_ID".into(), self.workflow_id.to_string()),
             ("TORC_OUTPUT_DIR".into(), self.output_dir.display().to_string()),
+            ("TORC_WORKFLOW_SUBMISSION_DIR".into(), self.working_dir.display().to_string()),
             // With the path, as clients of Torc 1.0 expect it.
             ("TORC_API_URL".into(), format!("{}{BASE_PATH}", self.api_url)),
             ("TORC_TOKEN_FILE".into(), token.path().to_owned()),

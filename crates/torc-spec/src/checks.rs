@@ -103,6 +103,7 @@ fn one_way(reader: &mut Reader<'_>, node: &Node) {
 /// Anything with parameters.
 pub fn parameterised(reader: &mut Reader<'_>, node: &Node) {
     parameters_source(reader, node);
+    shared_table(reader, node);
     if let (Some(own), Some(shared)) =
         (node.entry("parameters").or(node.entry("parameters_file")), node.entry("use_parameters"))
     {
@@ -134,6 +135,22 @@ pub fn parameterised(reader: &mut Reader<'_>, node: &Node) {
             mode.key_span,
             Diagnostic::warning("`parameter_mode` has no effect without parameters"),
         );
+    }
+}
+
+/// `use_parameters_file: true` is all that says which values there are.
+fn shared_table(reader: &mut Reader<'_>, node: &Node) {
+    let Some(shared) = node.entry("use_parameters_file").filter(|e| e.value.is_true()) else {
+        return;
+    };
+    for key in ["parameters", "parameter_mode", "parameters_file", "use_parameters"] {
+        if let Some(other) = node.entry(key) {
+            let message = format!("`{key}` cannot stand beside `use_parameters_file`");
+            let place = reader.place(shared.key_span);
+            let diagnostic = Diagnostic::error(message)
+                .label("each row of the workflow's `parameters_file` is one set of values");
+            reader.report(other.key_span, diagnostic.remark_at("the workflow's rows", place));
+        }
     }
 }
 
@@ -246,6 +263,12 @@ pub fn action(reader: &mut Reader<'_>, node: &Node) {
                 "max_parallel_jobs",
             ],
         ),
+        "schedule_nodes" if text(node, "scheduler_type") == "local" => {
+            let message = "an action with `scheduler_type: local` has no effect";
+            let help = "`torc run` or `torc runner` on a machine takes its jobs";
+            reader.report(span(node, "scheduler_type"), Diagnostic::warning(message).help(help));
+            (&[], &[])
+        }
         "schedule_nodes" => (&["scheduler"], &["commands"]),
         _ => (&[], &[]),
     };

@@ -305,6 +305,8 @@ pub(crate) struct ActionSpec {
     #[serde(default)]
     pub scheduler: Option<String>,
     #[serde(default)]
+    pub scheduler_type: Option<String>,
+    #[serde(default)]
     pub num_allocations: Option<u32>,
     #[serde(default)]
     pub start_one_worker_per_node: bool,
@@ -312,6 +314,13 @@ pub(crate) struct ActionSpec {
     pub max_parallel_jobs: Option<u32>,
     #[serde(default)]
     pub persistent: bool,
+}
+
+impl ActionSpec {
+    /// It asks for runners of this machine, which users start themselves: nothing is to be done.
+    pub fn is_local(&self) -> bool {
+        self.action_type == "schedule_nodes" && self.scheduler_type.as_deref() == Some("local")
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -23,7 +23,23 @@ pub fn parameters_files(
             .collect(),
         _ => Vec::new(),
     };
+    let shared: Option<Vec<String>> = tree.entry("parameters_file").map(|entry| {
+        let columns = columns(&entry.value, base_dir, &constants);
+        columns
+            .map(|columns| columns.into_iter().map(|(name, _)| name).collect())
+            .unwrap_or_default()
+    });
     let mut inline = |node: &mut Node, path: String| {
+        if let Some(entry) = node.entry("use_parameters_file").cloned() {
+            match &shared {
+                Some(names) => take_rows(node, &entry, names),
+                None => {
+                    let message = "the workflow has no `parameters_file`";
+                    let place = map.place(entry.key_span, format!("{path}use_parameters_file"));
+                    found.push(Diagnostic::error(message).at(place));
+                }
+            }
+        }
         let Some(entry) = node.entry("parameters_file").cloned() else { return };
         match columns(&entry.value, base_dir, &constants) {
             Ok(columns) => replace(node, &entry, columns),
@@ -41,11 +57,29 @@ pub fn parameters_files(
                 .iter_mut()
                 .enumerate()
                 .for_each(|(index, item)| inline(item, format!("{key}[{index}]."))),
-            Kind::Long(items) if items.mentions("parameters_file") => {
+            Kind::Long(items)
+                if items.mentions("parameters_file") || items.mentions("use_parameters_file") =>
+            {
                 change(items, |index, item| inline(item, format!("{key}[{index}].")));
             }
             _ => {}
         }
+    }
+}
+
+/// `use_parameters` with every column in the place of `use_parameters_file: true`.
+fn take_rows(node: &mut Node, flag: &Entry, names: &[String]) {
+    let Kind::Map(entries) = &mut node.kind else { return };
+    let Some(at) = entries.iter().position(|entry| entry.key == "use_parameters_file") else {
+        return;
+    };
+    entries.remove(at);
+    if flag.value.is_true() {
+        let span = flag.value.span;
+        let names = names.iter().map(|name| Node::text(name.as_str(), span)).collect();
+        let value = Node::new(Kind::List(names), span);
+        let key = "use_parameters".to_owned().into();
+        entries.insert(at, Entry { key, key_span: flag.key_span, value });
     }
 }
 
@@ -91,7 +125,12 @@ fn columns(
             .help("create the workflow with `torc create`, which sends the rows along")
             .into());
     };
-    let path = base_dir.join(&name);
+    // Beside the spec, else in the directory where the command was given, as Torc 1.0 has it.
+    let beside = base_dir.join(&name);
+    let path = match beside.exists() || !Path::new(&name).exists() {
+        true => beside,
+        false => Path::new(&name).to_owned(),
+    };
     let fail = |error: std::io::Error| {
         Diagnostic::error(format!("cannot read `{}`: {error}", path.display()))
     };

@@ -392,6 +392,11 @@ pub static JOB: Object = Object {
         field("parameter_mode", MODE, "Every combination of the values, or side by side."),
         field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
         field("use_parameters", NAMES, "Names of the workflow's parameters to take."),
+        field(
+            "use_parameters_file",
+            Shape::Bool,
+            "One instance per row of the workflow's `parameters_file`; false unless set.",
+        ),
         field("depends_on", NAMES, "Jobs that must succeed first.")
             .alias(&["blocked_by", "blocked_by_job_names"])
             .kdl(&["depends_on", "depends_on_job", "blocked_by_job"]),
@@ -514,6 +519,11 @@ static FILE: Object = Object {
         field("parameter_mode", MODE, "Every combination of the values, or side by side."),
         field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
         field("use_parameters", NAMES, "Names of the workflow's parameters to take."),
+        field(
+            "use_parameters_file",
+            Shape::Bool,
+            "One instance per row of the workflow's `parameters_file`; false unless set.",
+        ),
         field("identifier", Shape::Ignored("there is no RO-Crate export"), "No effect."),
         field("st_mtime", Shape::Ignored("times are read from the files themselves"), "No effect."),
     ],
@@ -532,6 +542,11 @@ static USER_DATA: Object = Object {
         field("parameter_mode", MODE, "Every combination of the values, or side by side."),
         field("parameters_file", Shape::Text, "CSV, JSON or JSONL file with one instance per row."),
         field("use_parameters", NAMES, "Names of the workflow's parameters to take."),
+        field(
+            "use_parameters_file",
+            Shape::Bool,
+            "One instance per row of the workflow's `parameters_file`; false unless set.",
+        ),
     ],
 };
 
@@ -593,8 +608,8 @@ static RULE: Object = Object {
         field("recovery_script", Shape::Text, "Shell text that runs before the next attempt."),
         field(
             "max_retries",
-            Shape::Int(1, 1_000_000),
-            "A retry is allowed while the attempt's number is lower: 1 for none, 3 unless set.",
+            Shape::Int(0, 1_000_000),
+            "A retry is allowed while the attempt's number is lower: 0 or 1 for none, 3 unless set.",
         )
         .alias(&["max_attempts"]),
         field("backoff", Shape::Object(&BACKOFF), "How long to wait before the next attempt."),
@@ -890,7 +905,11 @@ static ACTION: Object = Object {
             .kdl(&["job_name_regexes", "job_name_regex"]),
         field("commands", TEXTS, "Shell commands, one after the other.").kdl(&["command"]),
         field("scheduler", Shape::Name, "Slurm scheduler, by name.").alias(&["scheduler_name"]),
-        field("scheduler_type", Shape::Word(|| vec!["slurm"]), "Always `slurm`."),
+        field(
+            "scheduler_type",
+            Shape::Word(|| vec!["slurm", "local"]),
+            "`slurm` unless set; with `local` nothing is asked for, and jobs wait for runners.",
+        ),
         field("num_allocations", Shape::Int(1, 100_000), "How many allocations; 1 unless set."),
         field(
             "start_one_worker_per_node",
@@ -905,6 +924,11 @@ static ACTION: Object = Object {
         field("persistent", Shape::Bool, "Once per runner instead of once."),
     ],
 };
+
+/// Objects whose unknown keys are warned of instead of refused. The monitor only watches, so that no
+/// job runs differently by a key that is passed over, and files of Torc have keys of several
+/// releases there.
+pub const PASSES_OVER_UNKNOWN: [&str; 2] = ["resource_monitor", "resource_monitor_jobs"];
 
 /// Everything with known keys.
 pub static OBJECTS: [&Object; 17] = [

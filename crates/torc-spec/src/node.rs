@@ -113,6 +113,11 @@ impl Node {
         }
     }
 
+    /// It is `true`.
+    pub fn is_true(&self) -> bool {
+        matches!(self.kind, Kind::Bool(true))
+    }
+
     /// The text, if this is one.
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {

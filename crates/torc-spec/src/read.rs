@@ -171,10 +171,15 @@ impl<'a> Reader<'a> {
             (None, owners) => format!("it is a key of {}", owners.join(" and of ")),
         };
         let message = format!("unknown key `{}` in {}", excerpt(&entry.key), object.name);
+        let is_passed_over = keys::PASSES_OVER_UNKNOWN.contains(&object.id);
+        let diagnostic = match is_passed_over {
+            true => Diagnostic::warning(format!("{message} has no effect")),
+            false => Diagnostic::error(message),
+        };
         self.path.push(Step::Key(entry.key.clone()));
-        self.report(entry.key_span, Diagnostic::error(message).help(help));
+        self.report(entry.key_span, diagnostic.help(help));
         self.path.pop();
-        meant.map(|field| field.key)
+        meant.map(|field| field.key).filter(|_| !is_passed_over)
     }
 
     fn value(&mut self, entry: Entry, field: &Field) -> Option<Entry> {
@@ -399,6 +404,14 @@ impl<'a> Reader<'a> {
         let text = node.as_text().unwrap_or_default();
         if words.contains(&text) {
             return Some(node);
+        }
+        // `TimeSeries` and `time-series` are the same word.
+        let same = |word: &&&str| {
+            let letters = |text: &str| text.replace(['_', '-'], "").to_ascii_lowercase();
+            letters(word) == letters(text)
+        };
+        if let Some(word) = words.iter().find(same) {
+            return Some(Node::text(*word, node.span));
         }
         let help =
             nearest(text, words.iter().copied()).map(|word| format!("did you mean `{word}`?"));
@@ -643,9 +656,9 @@ impl KeyRule {
             Self::Environment if !template::is_identifier(key) => {
                 Err(format!("`{shown}` cannot be the name of an environment variable"))
             }
-            Self::Environment if key.starts_with("TORC_") => Err(format!(
-                "`{shown}` is set by Torc itself; choose a name that does not begin with `TORC_`"
-            )),
+            Self::Environment if torc_model::plan::is_reserved_variable(key) => {
+                Err(format!("`{shown}` is set by Torc itself; choose another name"))
+            }
             Self::SlurmOption => values::slurm_option(key),
             Self::Name => check_name(key).map(|()| key.to_owned()),
             Self::Identifier | Self::Environment => Ok(key.to_owned()),

@@ -200,6 +200,26 @@ fn text_of(source: Source) -> Result<SourceMap, Diagnostics> {
     Ok(map)
 }
 
+/// Gives names to Slurm schedulers and user data that have none: they cannot be spoken of by name,
+/// and files of Torc may leave it out.
+fn unnamed(mut tree: Node) -> Node {
+    let Kind::Map(entries) = &mut tree.kind else { return tree };
+    for (key, word) in [("slurm_schedulers", "scheduler"), ("user_data", "user_data")] {
+        let list = entries.iter_mut().find(|entry| entry.key == key);
+        let Some(Kind::List(items)) = list.map(|entry| &mut entry.value.kind) else { continue };
+        let is_taken: HashSet<String> =
+            items.iter().filter_map(|item| Some(item.get("name")?.as_text()?.to_owned())).collect();
+        let mut free = (1..).map(|n| format!("{word}_{n}")).filter(|name| !is_taken.contains(name));
+        for item in items.iter_mut().filter(|item| item.get("name").is_none()) {
+            let span = item.span;
+            let (Kind::Map(fields), Some(name)) = (&mut item.kind, free.next()) else { continue };
+            let value = Node::text(name, span);
+            fields.insert(0, Entry { key: "name".into(), key_span: span, value });
+        }
+    }
+    tree
+}
+
 impl Spec {
     fn read(
         tree: Node,
@@ -207,7 +227,7 @@ impl Spec {
         kdl: bool,
         base_dir: Option<&std::path::Path>,
     ) -> Result<Parsed, Diagnostics> {
-        let tree = crate::steps::desugar(tree);
+        let tree = unnamed(crate::steps::desugar(tree));
         let entries: usize = names(&tree, |_| true);
         let variables = match tree.get("variables").map(|node| &node.kind) {
             Some(Kind::Map(entries)) => entries.iter().map(|entry| entry.key.to_string()).collect(),

@@ -257,6 +257,9 @@ impl Planner<'_> {
             }
             chosen.sort_unstable();
             chosen.dedup();
+            if action.is_local() {
+                continue;
+            }
             let what = self.action_kind(document, action, &at);
             actions.push(Action {
                 trigger: action.trigger_type,

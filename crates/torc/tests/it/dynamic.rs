@@ -410,9 +410,9 @@ fn a_workflow_that_writes_what_a_running_one_writes_is_refused() {
     assert_eq!(test.torc(["run", "second.yaml", "--new"]).done().code, Some(0));
 }
 
-/// Where the orchestrator example of Torc 1.0.0 is; `None` where it was not installed. In CI that is a
+/// Where the workflow files and the client of Torc 1.0.0 are; `None` where it was not installed. In CI that is a
 /// failure, unless it cannot be fetched at all (`TORC_ORCHESTRATOR_LAB=none`).
-fn orchestrator_lab() -> Option<PathBuf> {
+pub fn torc_1_0_lab() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let named = std::env::var_os("TORC_ORCHESTRATOR_LAB").map(PathBuf::from);
     if named.as_deref() == Some(Path::new("none")) {
@@ -448,7 +448,7 @@ if "TORC_TOKEN_FILE" in os.environ:
 
 #[test]
 fn the_orchestrator_example_of_torc_1_0_runs_until_it_converges() {
-    let Some(lab) = orchestrator_lab() else { return };
+    let Some(lab) = torc_1_0_lab() else { return };
     let test = Test::new().file("sitecustomize.py", TOKEN);
     let copied = std::process::Command::new("cp")
         .args(["-r".as_ref(), lab.join("examples").as_os_str(), test.path("examples").as_os_str()])

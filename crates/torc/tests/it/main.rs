@@ -47,5 +47,6 @@ mod support;
 mod terminal;
 mod tidy;
 mod tls;
+mod torc_1_0_files;
 mod tui;
 mod wording;
