@@ -52,7 +52,8 @@ itself; this does it without one, for every workflow. Results that the server ha
 Exits with 1 when the server did not take some of them.")]
 struct Deliver {
     /// Output directory of the runners
-    dir: PathBuf,
+    #[arg(value_name = "DIR")]
+    output: PathBuf,
 }
 
 impl Args {
@@ -86,7 +87,7 @@ impl Args {
 
 impl Deliver {
     fn execute(self, context: &Context) -> Result<Exit> {
-        let dir = self.dir.canonicalize().map_err(Error::io("use", &self.dir))?;
+        let dir = self.output.canonicalize().map_err(Error::io("use", &self.output))?;
         context.with_server(Access::Existing, async |client| {
             let delivered =
                 torc_runner::deliver_all(client, &dir).await.map_err(Error::io("read", &dir))?;
