@@ -1,8 +1,8 @@
 // Failures by cause: what happened, the evidence, and one click that helps.
 // @ts-check
 import { act, actionTitle, quarantine } from "./act.js";
-import { canAct, get } from "./api.js";
-import { h, put } from "./dom.js";
+import { canAct, get, post, REPORT } from "./api.js";
+import { h, put, toast } from "./dom.js";
 import { clock, count, kindTitle, num } from "./format.js";
 import { evidence, outlook } from "./job.js";
 import { every } from "./live.js";
@@ -11,15 +11,29 @@ import { helps, remedy } from "./overview.js";
 /** @param {import("./app.js").Place} place */
 export function failures(place) {
   const id = place.workflow;
-  const list = h("div.cards");
-  put(place.main, h("h1", null, "Failures"), list);
-  let shown = "";
+  const [list, verdicts] = [h("div.cards"), h("div.cards")];
+  put(place.main, h("h1", null, "Failures"), verdicts, list);
+  let shown = "", told = "";
   async function load() {
-    const groups = (await get(`/workflows/${id}/failures`)).items;
+    const [{ items: groups }, { items: held }] = await Promise.all([get(`/workflows/${id}/failures`), REPORT ? { items: [] } : get("/classifications", { workflow_id: id, state: "held", limit: 20 }).catch(() => ({ items: [] }))]);
+    const waiting = held.map((one) => one.id).join();
+    if (waiting !== told) { told = waiting; put(verdicts, held.map(verdict)); }
     const now = JSON.stringify(groups.map((g) => [g.where, g.jobs, g.waiting, g.blocked, g.sample]));
     if (now === shown) return;
     shown = now;
     put(list, groups.length ? groups.map((group) => card(group)) : h("p.fine", null, "✓ No job has failed."));
+  }
+
+  /** What an agent proposes and a person decides. */
+  function verdict(one) {
+    const decide = (what) => async () => {
+      try { await post(`/classifications/${one.id}/${what}`, { by: "page" }); toast(`${one.action} of ${one.job_name}: ${what}ed`); } catch (error) { toast(String(/** @type {any} */ (error).message), true); }
+      told = shown = "?";
+      load();
+    };
+    return h("article.card", null, h("div.row", null, h("h2", null, `${one.agent || one.by} proposes: ${one.action.replaceAll("_", " ")} `, place.link(`j/${one.job_id}`, one.job_name)), one.confidence === null || one.confidence === undefined ? null : h("span.push.quiet", null, `${Math.round(one.confidence * 100)}% confidence`)),
+      one.reason ? h("p.say", null, one.reason) : null, one.evidence.length ? h("ul", null, one.evidence.slice(0, 5).map((text) => h("li", null, h("code", null, text)))) : null, one.note ? h("p.quiet", null, one.note) : null,
+      canAct() ? h("div.row", null, h("button.primary", { type: "button", onclick: decide("accept") }, "Accept"), h("button", { type: "button", onclick: decide("reject") }, "Reject"), h("code.quiet", null, `torc jobs classify --accept ${one.id}`)) : null);
   }
 
   function card(group) {

@@ -120,6 +120,29 @@ fn a_failed_job_is_recovered_with_the_keyboard_alone() {
 }
 
 #[test]
+fn a_verdict_that_an_agent_proposes_is_accepted_in_the_page() {
+    let Some(lab) = lab() else { return };
+    let spec = "name: w\nuse_pending_failed: true\njobs: [{name: a, command: 'exit 3'}]\n";
+    let test = Test::new().file("w.yaml", spec);
+    test.torc(["run", "w.yaml"]).done();
+    let (page, link) = served(&test, &[]);
+    let api = link.split("/ui/").next().unwrap();
+    let body = r#"{"agent":"bot","classifications":[{"job_id":1,"action":"retry","confidence":0.2,"reason":"the <b>network</b> was away"}]}"#;
+    let token = test.read(".torc/token");
+    let held = test.shell(&format!(
+        "curl -sSf -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{body}' {api}/torc-service/v1/workflows/1/classify",
+        token.trim()
+    ));
+    assert_eq!(held.success().json()["jobs_held"], 1);
+    walk(&lab, json!({"do": "verdict", "link": link, "workflow": 1, "job": 1}));
+    assert_eq!(
+        test.torc(["-f", "json", "jobs", "list"]).success().json()["jobs"][0]["status"],
+        "ready"
+    );
+    end(page);
+}
+
+#[test]
 fn two_attempts_of_a_job_are_compared() {
     let Some(lab) = lab() else { return };
     let spec = r#"

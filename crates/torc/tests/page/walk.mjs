@@ -86,6 +86,19 @@ const jobs = {
     await page.waitForSelector("[aria-label='Log']");
   },
 
+  /** What an agent proposes with little confidence waits for a person. */
+  async verdict() {
+    const page = await open(await browser.newContext());
+    await page.goto(task.link);
+    await settled(page);
+    await page.goto(address("w/ID/failures"));
+    await page.waitForSelector("h2:has-text('bot proposes: retry a')");
+    if (!(await page.textContent("main")).includes("The <b>network</b> was away".slice(4))) wrong("the reason is not told as text");
+    await page.click("button:has-text('Accept')");
+    await page.waitForSelector("#toast.show:has-text('accepted')");
+    await page.waitForSelector("h2:has-text('bot proposes')", { state: "detached" });
+  },
+
   /** From the link to a recovered job with the keyboard alone. */
   async keyboard() {
     const page = await open(await browser.newContext());
