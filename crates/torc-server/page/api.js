@@ -26,6 +26,9 @@ export class Refused extends Error {
   }
 }
 
+/** The server cannot be reached. */
+export class Lost extends Error {}
+
 export function canAct() {
   return !REPORT && session !== null && session.scope === "act";
 }
@@ -92,8 +95,9 @@ async function raw(method, path, body, signal) {
   try {
     answer = await fetch(API + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, cache: "no-store", credentials: "omit" });
   } catch (error) {
-    if (!(signal && signal.aborted)) contact.forEach((tell) => tell(false));
-    throw error;
+    if (signal && signal.aborted) throw error;
+    contact.forEach((tell) => tell(false));
+    throw new Lost("The server does not answer.");
   }
   contact.forEach((tell) => tell(true));
   if (!answer.ok) {

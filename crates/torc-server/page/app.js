@@ -1,7 +1,7 @@
 // The shell: signs in, finds the place of the address, shows it, and keeps watch.
 // @ts-check
 import { problem } from "./act.js";
-import { BASE, canAct, contact, del, forget, get, REPORT, signIn } from "./api.js";
+import { BASE, canAct, contact, del, forget, get, Lost, REPORT, signIn } from "./api.js";
 import { h, put } from "./dom.js";
 import { data, events, spec } from "./events.js";
 import { failures } from "./failures.js";
@@ -164,9 +164,9 @@ async function show() {
     if (mine === turn && document.activeElement === document.body) main.focus({ preventScroll: true });
   } catch (error) {
     if (mine !== turn) return;
-    const isLost = !REPORT && error instanceof TypeError;
+    const isLost = error instanceof Lost;
     drawNav();
-    put(main, problem(isLost ? { message: "The server does not answer.", hint: "This place opens by itself as soon as it does." } : error), h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
+    put(main, problem(isLost ? { message: error.message, hint: "This place opens by itself as soon as it does." } : error), h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
     if (isLost) reopen(mine);
   }
 }

@@ -1,7 +1,7 @@
 // The graph: families first, other groups, the jobs of one, the neighbourhood of a job. Places come from the server.
 // @ts-check
 import { problem } from "./act.js";
-import { get, REPORT } from "./api.js";
+import { get, Lost, REPORT } from "./api.js";
 import { download, h, put } from "./dom.js";
 import { behind, nodeBox, CELL, H, paint, paintCells, picture, spots, W } from "./draw.js";
 import { badge, byStatus, count, dur, num, STATUSES, word } from "./format.js";
@@ -34,6 +34,7 @@ export async function graph(place) {
       view = await get(`/workflows/${id}/graph`, { group });
     }
   } catch (error) {
+    if (error instanceof Lost) throw error;
     put(wrap, problem(error));
     return;
   }

@@ -185,10 +185,10 @@ const jobs = {
     if ((await list.locator(".tspace .tr").count()) !== rows) wrong("rows are gone without the server");
     await list.focus(".tbody");
     await list.keyboard.press("ArrowDown");
-    await page.click("nav a:has-text('Events')");
-    await page.waitForSelector(".problem");
+    await page.click("nav a:has-text('Graph')");
+    await page.waitForSelector(".problem:has-text('opens by itself')");
     step("start");
-    await page.waitForSelector(".grid tbody td.n", { timeout: 30000 });
+    await page.waitForSelector(".node", { timeout: 30000 });
     for (const tab of [page, list]) await tab.waitForSelector(".lost", { state: "hidden", timeout: 30000 });
     await page.goBack();
     await page.waitForSelector(".families tbody tr");
