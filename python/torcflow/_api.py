@@ -98,9 +98,21 @@ class Client(ClientBase):
         """One runner."""
         return cast('types.RunnerView', self._connection.request("GET", f"/compute_nodes/{_quote(id)}"))
 
+    def drain_compute_node(self, id: int) -> types.RunnerView:
+        """A runner takes no more jobs; what it holds goes on. Safe to repeat."""
+        return cast('types.RunnerView', self._connection.request("POST", f"/compute_nodes/{_quote(id)}/drain"))
+
     def goodbye(self, id: int, body: types.Goodbye) -> types.GoodbyeAnswer:
         """A runner leaves. Safe to repeat."""
         return cast('types.GoodbyeAnswer', self._connection.request("POST", f"/compute_nodes/{_quote(id)}/goodbye", body=body, has_body=True))
+
+    def remove_compute_node(self, id: int) -> types.RunnerView:
+        """A runner takes no more jobs and leaves when it holds none. Safe to repeat."""
+        return cast('types.RunnerView', self._connection.request("POST", f"/compute_nodes/{_quote(id)}/remove"))
+
+    def resume_compute_node(self, id: int) -> types.RunnerView:
+        """A runner that was drained or removed takes jobs again."""
+        return cast('types.RunnerView', self._connection.request("POST", f"/compute_nodes/{_quote(id)}/resume"))
 
     def redeliver(self, id: int) -> types.DeliveryView:
         """Tries a delivery again, from the beginning."""

@@ -222,6 +222,7 @@ class ClaimResponse(TypedDict):
     completed: list[ReportResult]
     idle: bool
     is_alone: NotRequired[bool]
+    leave: NotRequired[bool]
     reason: NotRequired[str | None]
     started: list[ReportResult]
     workflow_complete: bool
@@ -1142,6 +1143,7 @@ class RevisionView(TypedDict):
 Role = Literal['read', 'operate', 'admin']
 RunnerId = int
 RunnerKind = Literal['local', 'slurm', 'recovery']
+RunnerOrder = Literal['drain', 'remove']
 class RunnerRegistered(TypedDict):
     checkpoint_exit_code: NotRequired[int | None]
     disown_seconds: NotRequired[int | None]
@@ -1173,6 +1175,7 @@ class RunnerView(TypedDict):
     id: RunnerId
     kind: RunnerKind
     last_seen_ms: int
+    ordered: NotRequired[RunnerOrder | None]
     pid: int
     quarantine: NotRequired[str | None]
     scheduler: NotRequired[RunnerScheduler | None]

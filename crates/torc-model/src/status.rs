@@ -485,6 +485,16 @@ words! {
 }
 
 words! {
+    /// What a person asked of a runner.
+    RunnerOrder {
+        /// To take no more jobs until it is told otherwise.
+        Drain = "drain",
+        /// To take no more jobs, and to leave when it holds none.
+        Remove = "remove",
+    }
+}
+
+words! {
     /// Where a runner stands.
     RunnerState {
         /// It was heard within its lease.

@@ -123,6 +123,8 @@ pub enum LeaveReason {
     Idle,
     /// It was told to stop.
     Stopped,
+    /// A person removed it.
+    Removed,
     /// Its time is over.
     TimeUp,
     /// The server could not be reached for too long.
@@ -138,6 +140,7 @@ impl std::fmt::Display for LeaveReason {
             Self::NothingToDo => f.write_str("none of the remaining jobs can start here"),
             Self::Idle => f.write_str("there was no work for too long"),
             Self::Stopped => f.write_str("it was told to stop"),
+            Self::Removed => f.write_str("it was removed"),
             Self::TimeUp => f.write_str("its time is over"),
             Self::OutOfContact => f.write_str("the server could not be reached"),
             Self::Refused(message) => write!(f, "the server refused: {message}"),

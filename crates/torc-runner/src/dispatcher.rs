@@ -257,6 +257,8 @@ pub struct Dispatcher {
     is_stuck: bool,
     /// No other runner could do what we hold.
     is_alone: bool,
+    /// A person removed this runner.
+    is_removed: bool,
     idle_since: Option<Instant>,
     has_left: bool,
     stop_reason: Option<LastWord>,
@@ -298,6 +300,7 @@ impl Dispatcher {
             is_complete: false,
             is_stuck: false,
             is_alone: false,
+            is_removed: false,
             idle_since: Some(now),
             has_left: false,
             stop_reason: None,
@@ -456,6 +459,7 @@ impl Dispatcher {
         self.is_complete = answer.workflow_complete;
         self.is_stuck = answer.idle;
         self.is_alone = answer.is_alone;
+        self.is_removed = answer.leave;
         self.on_cancel(&answer.cancel, out);
         for action in answer.actions {
             self.on_action(action, now, out);
@@ -908,6 +912,8 @@ impl Dispatcher {
                 };
                 let reason = if self.is_complete && !self.settings.ignore_completion {
                     LeaveReason::Complete
+                } else if self.is_removed {
+                    LeaveReason::Removed
                 } else if self.is_stuck && self.settings.leave_when_stuck {
                     LeaveReason::NothingToDo
                 } else if self.idle_since.is_some_and(is_over) {
@@ -1023,6 +1029,7 @@ impl Dispatcher {
             | LeaveReason::Complete
             | LeaveReason::NothingToDo
             | LeaveReason::Idle
+            | LeaveReason::Removed
             | LeaveReason::OutOfContact
             | LeaveReason::Refused(_) => None,
         };

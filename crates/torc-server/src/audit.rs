@@ -86,7 +86,9 @@ impl Actor {
 fn is_of_runners(path: &str) -> bool {
     let path = path.strip_prefix(BASE_PATH).unwrap_or_default();
     path.ends_with("/claim")
-        || ["/attempts/", "/compute_nodes", "/actions/", "/scheduled_compute_nodes/"]
+        || path == "/compute_nodes"
+        || path.ends_with("/goodbye")
+        || ["/attempts/", "/actions/", "/scheduled_compute_nodes/"]
             .iter()
             .any(|begin| path.starts_with(begin))
 }

@@ -3,7 +3,7 @@
 use super::{AttemptRef, CompletionReport, ReportResult, StartReport};
 use crate::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use crate::plan::{Execution, OnScriptFailure, ResourceMonitor, Stdio, Strictness};
-use crate::status::{Cause, RunnerKind, RunnerState, Trigger};
+use crate::status::{Cause, RunnerKind, RunnerOrder, RunnerState, Trigger};
 use crate::steps::StepEvent;
 use crate::token::Key;
 use serde::{Deserialize, Serialize};
@@ -196,6 +196,9 @@ pub struct ClaimResponse {
     /// The workflow has no other runner that could do what this one holds.
     #[serde(default)]
     pub is_alone: bool,
+    /// A person removed the runner, and it holds nothing: it is to leave.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leave: bool,
 }
 
 /// Everything an attempt needs.
@@ -417,6 +420,9 @@ pub struct RunnerView {
     /// Why it gets no more work although it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<String>,
+    /// What a person asked of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<RunnerOrder>,
 }
 
 /// What a leaving runner still has to do.

@@ -15,6 +15,7 @@ use torc_model::api::{
     RegisterRunner, RunnerRegistered, RunnerView,
 };
 use torc_model::ids::{RunnerId, WorkflowId};
+use torc_model::status::RunnerOrder;
 
 list_query! {
     /// Which runners.
@@ -160,4 +161,48 @@ pub async fn claim(
         // A repeat with the same key gets what this one may just have been given.
         () = app.inner.stop.cancelled() => Err(ApiError::shutting_down()),
     }
+}
+
+async fn order(app: App, id: RunnerId, ordered: Option<RunnerOrder>) -> Answer<RunnerView> {
+    app.store().order_runner(id, ordered).await?;
+    Ok(Json(app.reader().get_runner(id, now_ms()).await?))
+}
+
+/// A runner takes no more jobs; what it holds goes on. Safe to repeat.
+#[utoipa::path(
+    post,
+    path = "/compute_nodes/{id}/drain",
+    operation_id = "drain_compute_node",
+    tag = "compute nodes",
+    params(("id" = i64, Path, description = "The runner.")),
+    responses((status = 200, description = "As it is now.", body = RunnerView), Refusals)
+)]
+pub async fn drain(State(app): State<App>, Path(id): Path<i64>) -> Answer<RunnerView> {
+    order(app, RunnerId(id), Some(RunnerOrder::Drain)).await
+}
+
+/// A runner that was drained or removed takes jobs again.
+#[utoipa::path(
+    post,
+    path = "/compute_nodes/{id}/resume",
+    operation_id = "resume_compute_node",
+    tag = "compute nodes",
+    params(("id" = i64, Path, description = "The runner.")),
+    responses((status = 200, description = "As it is now.", body = RunnerView), Refusals)
+)]
+pub async fn resume(State(app): State<App>, Path(id): Path<i64>) -> Answer<RunnerView> {
+    order(app, RunnerId(id), None).await
+}
+
+/// A runner takes no more jobs and leaves when it holds none. Safe to repeat.
+#[utoipa::path(
+    post,
+    path = "/compute_nodes/{id}/remove",
+    operation_id = "remove_compute_node",
+    tag = "compute nodes",
+    params(("id" = i64, Path, description = "The runner.")),
+    responses((status = 200, description = "As it is now.", body = RunnerView), Refusals)
+)]
+pub async fn remove(State(app): State<App>, Path(id): Path<i64>) -> Answer<RunnerView> {
+    order(app, RunnerId(id), Some(RunnerOrder::Remove)).await
 }

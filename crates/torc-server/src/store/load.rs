@@ -56,7 +56,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     };
     let mut statement = db.prepare(
         "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler_config_id, label, quarantine,
-                quarantine_until_ms, pid
+                quarantine_until_ms, pid, ordered
          FROM compute_node WHERE ended_ms IS NULL",
     )?;
     let runners = statement.query_map([], |row| {
@@ -82,6 +82,10 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
                 .get::<_, Option<String>>(7)?
                 .zip(row.get(8)?)
                 .map(|(why, until)| Quarantine { why, until }),
+            ordered: row
+                .get::<_, Option<String>>(10)?
+                .as_deref()
+                .and_then(torc_model::status::RunnerOrder::parse),
         };
         Ok((RunnerId(row.get(0)?), runner))
     })?;

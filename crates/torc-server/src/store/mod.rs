@@ -88,7 +88,7 @@ use torc_model::slurm::wire::{
     Allocations, BeginSubmission, Observations, ObservedView, RegenerateRequest, RegeneratedView,
     ScheduleNodes, SubmissionOrders, SubmissionReport,
 };
-use torc_model::status::DeliveryState;
+use torc_model::status::{DeliveryState, RunnerOrder};
 use writer::{Handle, Tx};
 
 /// A claim waits at most this long; then the runner asks again.
@@ -735,6 +735,15 @@ impl Store {
         self.writer.call(move |tx| runners::register(tx, &request)).await
     }
 
+    /// Takes down what a person asks of a runner; None: that it works again.
+    pub async fn order_runner(
+        &self,
+        id: RunnerId,
+        ordered: Option<RunnerOrder>,
+    ) -> Result<(), Refusal> {
+        self.writer.call(move |tx| runners::order(tx, id, ordered)).await
+    }
+
     /// Gives work to a runner; waits for some if it asked to.
     pub async fn claim(
         &self,
@@ -767,6 +776,7 @@ impl Store {
                 || !response.actions.is_empty()
                 || response.workflow_complete
                 || response.idle
+                || response.leave
                 || request.is_alone.is_some_and(|is_alone| is_alone != response.is_alone);
             let waited = !done && {
                 let _counted = metrics.waiting_claims.enter();

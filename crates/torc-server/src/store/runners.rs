@@ -18,7 +18,8 @@ use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Settings};
 use torc_model::status::{
-    ActionState, AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin, Outcome, Trigger,
+    ActionState, AttemptState, Cause, EndedBy, EvidenceSource, JobStatus, Origin, Outcome,
+    RunnerOrder, Trigger,
 };
 use torc_model::token::Key;
 use torc_model::words;
@@ -160,6 +161,7 @@ fn insert_runner(
         unsure_of_actions: false,
         health: Default::default(),
         quarantine: None,
+        ordered: None,
         holdup: None,
         pid: request.pid,
     };
@@ -247,7 +249,10 @@ pub fn claim(
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
     response.actions = claim_actions(tx, id, request.runner_id, &request.key)?;
     let quarantined = super::bad_nodes::quarantined(tx, request.runner_id)?;
-    let paused = super::reservations::paused(&tx.state.reservations, id, tx.uptime).or(quarantined);
+    let ordered = tx.state.runners.get(&request.runner_id).and_then(|runner| runner.ordered);
+    let paused = super::reservations::paused(&tx.state.reservations, id, tx.uptime)
+        .or(quarantined)
+        .or_else(|| ordered.map(kept_from_work));
     let claimed = match repeated_claim(tx, id, request)? {
         Some(known) => known,
         None if request.limit > 0 && paused.is_none() => claim_jobs(tx, id, request, nonce)?,
@@ -263,6 +268,10 @@ pub fn claim(
     let nothing_to_come = workflow.held_count() == 0
         && workflow.next_due().is_none()
         && (!workflow.has_ready() || nobody_takes(&state.runners, workflow, id, request));
+    // While it holds something it has something to tell, and hears of this then.
+    response.leave = ordered == Some(RunnerOrder::Remove)
+        && response.attempts.is_empty()
+        && workflow.held_by(request.runner_id).next().is_none();
     response.is_alone = is_alone(&state.runners, id, request.runner_id);
     response.idle = paused.is_none()
         && nothing_to_come
@@ -273,6 +282,38 @@ pub fn claim(
         response.reason = Some(words::message(why));
     }
     Ok(response)
+}
+
+fn kept_from_work(ordered: RunnerOrder) -> String {
+    match ordered {
+        RunnerOrder::Drain => "this runner is drained: `torc runners resume` gives it work again",
+        RunnerOrder::Remove => "this runner is removed: it leaves when it holds no job",
+    }
+    .to_owned()
+}
+
+/// Takes down what a person asks of a runner; None: that it works again.
+pub fn order(tx: &mut Tx<'_>, id: RunnerId, ordered: Option<RunnerOrder>) -> Result<(), Failed> {
+    let Some(runner) = tx.state.runners.get_mut(&id) else {
+        let there: Option<i64> = tx
+            .db
+            .prepare_cached("SELECT id FROM compute_node WHERE id = ?1")?
+            .query_row([id.0], |row| row.get(0))
+            .optional()?;
+        return Err(match there {
+            Some(_) => {
+                let message = format!("compute node {id} has left");
+                Refusal::conflict(ErrorCode::RunnerEnded, message).into()
+            }
+            None => Refusal::not_found("compute node", id.0).into(),
+        });
+    };
+    runner.ordered = ordered;
+    tx.db
+        .prepare_cached("UPDATE compute_node SET ordered = ?2 WHERE id = ?1")?
+        .execute(params![id.0, ordered.map(RunnerOrder::as_str)])?;
+    tx.wake_all();
+    Ok(())
 }
 
 fn is_alone(runners: &HashMap<RunnerId, Runner>, id: WorkflowId, runner: RunnerId) -> bool {
@@ -297,7 +338,8 @@ fn nobody_takes(
         && runners
             .iter()
             .filter(|(other, runner)| {
-                runner.workflow == id && **other != request.runner_id && !runner.leaving
+                let is_there = !runner.leaving && runner.ordered.is_none();
+                runner.workflow == id && **other != request.runner_id && is_there
             })
             .all(|(_, runner)| !workflow.has_ready_for(&runner.capacity, runner.label.as_deref()))
 }

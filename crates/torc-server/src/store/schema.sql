@@ -249,6 +249,8 @@ CREATE TABLE compute_node (
     -- Why, and until when, the runner gets no work although it is there.
     quarantine TEXT,
     quarantine_until_ms INTEGER,
+    -- What a person asked of it.
+    ordered TEXT CHECK (ordered IN ('drain', 'remove')),
     CHECK ((ended_ms IS NULL) = (end_reason IS NULL))
 ) STRICT;
 CREATE INDEX compute_node_by_workflow ON compute_node (workflow_id, ended_ms);

@@ -31,6 +31,7 @@ use torc_model::api::EventView;
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
 use torc_model::recovery::Health;
+use torc_model::status::RunnerOrder;
 
 /// Requests that share one commit at most. Enough that the flush no longer counts, few enough to
 /// answer soon.
@@ -110,6 +111,8 @@ pub struct Runner {
     pub pid: i64,
     /// It gets no work for now.
     pub quarantine: Option<Quarantine>,
+    /// What a person asked of it.
+    pub ordered: Option<RunnerOrder>,
     /// What stands in the way of an end of what it holds, as the last sweep saw it.
     pub holdup: Option<Holdup>,
     /// It gives back what it was stopped in and wants nothing more, although an earlier request of

@@ -638,7 +638,7 @@ async fn explain(
 ) -> Result<()> {
     let waiting = count(status, JobStatus::PendingFailed);
     match reason {
-        LeaveReason::Stopped | LeaveReason::TimeUp => {
+        LeaveReason::Stopped | LeaveReason::Removed | LeaveReason::TimeUp => {
             context.output.talk(format_args!("stopped; resume with `torc run {}`", workflow.id));
         }
         _ if waiting > 0 => {

@@ -129,7 +129,7 @@ Look:
   logs              Print what a job wrote to standard output and standard error
   events            Show what happened in a workflow
   results           Show how attempts ended: code, cause, time, CPU and memory
-  runners           List the runners: where they are, what they have, what they do
+  runners           List the runners, and let them pause or leave
   tui               See every workflow in this terminal, and act on its jobs
   ui                Open the page: see every workflow, and act on its jobs
   report            Write a workflow as one HTML file that needs no server

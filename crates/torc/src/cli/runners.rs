@@ -10,17 +10,20 @@ use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use torc_client::{Client, Query};
 use torc_model::api::{Page, QuarantineRequest, QuarantineView, RunnerView};
-use torc_model::status::RunnerState;
+use torc_model::status::{RunnerOrder, RunnerState};
 use torc_model::words::count;
 
-/// List the runners: where they are, what they have, what they do
+/// List the runners, and let them pause or leave
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   torc runners list                those that are there now, of every workflow
   torc runners list sweep --all    also those that have left
   torc runners quarantine n17      no more work for the machine n17 for ten minutes
-  torc runners quarantine n17 --release")]
+  torc runners quarantine n17 --release
+  torc runners drain 3 4           they take no more jobs; what they run goes on
+  torc runners resume 3            it takes jobs again
+  torc runners remove 4            it leaves when it holds no job")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -30,6 +33,12 @@ pub struct Args {
 enum Command {
     /// List runners
     List(List),
+    /// Let runners take no more jobs; what they run goes on
+    Drain(These),
+    /// Let runners take jobs again
+    Resume(These),
+    /// Let runners leave as soon as they hold no job
+    Remove(These),
     /// Give no work to a machine, or give it work again
     Quarantine(Quarantine),
 }
@@ -57,6 +66,25 @@ struct Quarantine {
 }
 
 #[derive(clap::Args, Debug)]
+struct These {
+    /// Runners: their ids, as `torc runners list` shows them
+    #[arg(required = true, value_name = "RUNNER")]
+    runners: Vec<i64>,
+}
+
+impl These {
+    async fn order(self, context: &Context, client: &Client, word: &str) -> Result<()> {
+        let mut done = Vec::with_capacity(self.runners.len());
+        for id in self.runners {
+            let path = format!("/compute_nodes/{id}/{word}");
+            let view: RunnerView = client.post(&path, &serde_json::json!({})).await?;
+            done.push(view);
+        }
+        context.output.list("runners", &done, done.len() as i64, || table(&done))
+    }
+}
+
+#[derive(clap::Args, Debug)]
 struct List {
     /// Only of this workflow: its id, its name, or `latest`
     workflow: Option<String>,
@@ -75,6 +103,9 @@ impl Args {
         context.with_server(Access::Existing, async |client| {
             match self.command {
                 Command::List(args) => args.execute(context, client).await?,
+                Command::Drain(some) => some.order(context, client, "drain").await?,
+                Command::Resume(some) => some.order(context, client, "resume").await?,
+                Command::Remove(some) => some.order(context, client, "remove").await?,
                 Command::Quarantine(args) => args.execute(context, client).await?,
             }
             Ok(Exit::Success)
@@ -132,7 +163,11 @@ fn table(runners: &[RunnerView]) -> Table {
     for runner in runners {
         let note = match runner.state {
             RunnerState::Ended => runner.end_reason.clone(),
-            _ => runner.quarantine.clone(),
+            _ => match runner.ordered {
+                Some(RunnerOrder::Drain) => Some("drained".to_owned()),
+                Some(RunnerOrder::Remove) => Some("leaves".to_owned()),
+                None => runner.quarantine.clone(),
+            },
         };
         table.row([
             Field::number(runner.id.0),

@@ -14,6 +14,7 @@ mod direct;
 mod disk;
 mod docs;
 mod doctor;
+mod drain;
 mod dynamic;
 mod examples;
 mod golden;

@@ -6,7 +6,7 @@ use crate::store::LEASE_SECONDS;
 use rusqlite::Row;
 use torc_model::api::{Page, RunnerScheduler, RunnerView};
 use torc_model::ids::{RunnerId, WorkflowId};
-use torc_model::status::{RunnerKind, RunnerState};
+use torc_model::status::{RunnerKind, RunnerOrder, RunnerState};
 
 /// A live attempt is found through the jobs that runners hold, which are few, not through the
 /// queue.
@@ -104,6 +104,7 @@ fn view(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<RunnerView> {
         scheduler: scheduler(row)?,
         held: row.get("held")?,
         quarantine: row.get("quarantine")?,
+        ordered: page::maybe_word(row, "ordered", RunnerOrder::parse)?,
     })
 }
 
