@@ -79,7 +79,7 @@ impl Room {
     /// All that a runner has.
     pub fn of(capacity: &Capacity) -> Self {
         let nodes = capacity.num_nodes.max(1);
-        let all = if capacity.spreads { nodes } else { 1 };
+        let all = capacity.equal_nodes();
         let node = capacity.spreads.then_some(NodeSize {
             cpus: capacity.num_cpus,
             gpus: capacity.num_gpus,

@@ -893,9 +893,10 @@ impl Dispatcher {
     /// How many jobs can run at once, if they are small.
     fn slots(&self) -> f64 {
         let capacity = &self.settings.capacity;
-        let by_cpus = (!capacity.ignore_resources).then_some(capacity.num_cpus);
+        let cpus = capacity.num_cpus.saturating_mul(capacity.equal_nodes());
+        let by_cpus = (!capacity.ignore_resources).then_some(cpus);
         let most = by_cpus.into_iter().chain(capacity.max_parallel_jobs).min();
-        most.unwrap_or(capacity.num_cpus).max(1) as f64
+        most.unwrap_or(cpus).max(1) as f64
     }
 
     fn leave_if_done(&mut self, now: Instant, out: &mut Vec<Effect>) {

@@ -80,6 +80,8 @@ impl Runner {
         let secret = random_key().map_err(|e| Error::system("get random numbers", e))?;
         let own = Identity::own();
         let tell = Teller { events: config.events.clone() };
+        // The server is told what the runner will have when its agents are there.
+        config.capacity.spreads = !config.other_nodes.is_empty();
         torc_failpoint::hit("runner.before_register");
         let registered = register(&config, &secret, &own, &output_dir).await?;
         torc_failpoint::hit("runner.after_register");
@@ -320,6 +322,7 @@ async fn start_agents(
         tell.tell(|| RunnerEvent::Warning { message });
     }
     if ready.is_empty() {
+        config.capacity.spreads = false;
         return Ok((agents, Vec::new()));
     }
     let capacity = &mut config.capacity;

@@ -60,6 +60,13 @@ pub struct QuarantineView {
     pub until_ms: Option<i64>,
 }
 
+impl Capacity {
+    /// Nodes that each have these CPUs, this memory and these GPUs.
+    pub fn equal_nodes(&self) -> i64 {
+        if self.spreads { self.num_nodes.max(1) } else { 1 }
+    }
+}
+
 /// A runner introduces itself. Repeating it with the same `key` answers with the same id.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RegisterRunner {

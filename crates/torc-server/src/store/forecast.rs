@@ -172,7 +172,11 @@ impl Snapshot {
             true => LimitedBy::Queue,
             false => forecast.bound.by,
         };
-        let cpus = self.machines.iter().map(|machine| machine.capacity.num_cpus).sum();
+        let cpus = self
+            .machines
+            .iter()
+            .map(|machine| machine.capacity.num_cpus * machine.capacity.equal_nodes())
+            .sum();
         ForecastView {
             workflow_id: id,
             is_again: self.is_again,

@@ -178,9 +178,11 @@ fn table(runners: &[RunnerView]) -> Table {
             Field::text(runner.state.as_str()),
             Field::text(human::local_time(runner.started_ms)),
             Field::number(runner.held),
-            Field::number(runner.capacity.num_cpus),
-            Field::right(human::bytes(runner.capacity.memory_bytes)),
-            Field::number(runner.capacity.num_gpus),
+            Field::number(runner.capacity.num_cpus * runner.capacity.equal_nodes()),
+            Field::right(human::bytes(
+                runner.capacity.memory_bytes * runner.capacity.equal_nodes(),
+            )),
+            Field::number(runner.capacity.num_gpus * runner.capacity.equal_nodes()),
             Field::text(note.unwrap_or_default()),
         ]);
     }

@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod cluster;
+mod everyday;
 mod many_nodes;
 mod recovery;
 mod unanswered;

@@ -81,6 +81,7 @@ fn forty_jobs_of_one_worker_run_on_both_nodes() {
     assert_eq!(runners.len(), 1, "{runners:?}");
     let capacity = &runners[0]["capacity"];
     assert_eq!((&capacity["num_nodes"], &capacity["num_cpus"]), (&2.into(), &4.into()));
+    assert_eq!(capacity["spreads"], true, "{capacity}");
     // Eight at a time: four on each node.
     let text = std::fs::read_to_string(cluster.dir.path().join("nodes")).expect("written");
     let on_first = text.lines().filter(|line| *line == text.lines().next().unwrap_or("")).count();

@@ -191,7 +191,7 @@ fn surroundings(
     while let Some(row) = rows.next()? {
         let capacity: Capacity = page::json(row, "capacity")?.unwrap_or_default();
         let is_silent = row.get::<_, i64>("last_seen_ms")? < lease_begin(now_ms);
-        all.cpus += capacity.num_cpus;
+        all.cpus += capacity.num_cpus * capacity.equal_nodes();
         all.runners += i64::from(!is_silent);
         all.lost_contact_runners += i64::from(is_silent);
     }
