@@ -9,6 +9,7 @@ use torc_model::api::Capacity;
 use torc_model::chance;
 use torc_model::class::{Class, Room};
 use torc_model::ids::{AttemptId, JobId, RunnerId};
+use torc_model::labels;
 use torc_model::status::AttemptState;
 
 /// How much of a named limit is in use.
@@ -225,8 +226,11 @@ pub(super) fn why_not(
     limits: &Limits,
     strict: bool,
 ) -> Option<String> {
-    if class.label.as_deref() != claim.label {
+    if !labels::fit(class.label.as_deref(), claim.label) {
         return Some(match &class.label {
+            Some(label) if label.contains(',') => {
+                format!("it needs a runner with the labels `{label}`")
+            }
             Some(label) => format!("it needs a runner with label `{label}`"),
             None => format!(
                 "runners with label `{}` take labelled jobs only",

@@ -5,6 +5,7 @@ use super::workflow::Workflow;
 use torc_model::api::Capacity;
 use torc_model::class::Room;
 use torc_model::ids::JobId;
+use torc_model::labels;
 use torc_model::status::{AttemptState, JobStatus, StatusReason};
 use torc_model::words;
 
@@ -203,7 +204,7 @@ impl Workflow {
         self.queue
             .classes()
             .map(|c| &self.classes[c as usize])
-            .any(|c| c.label.as_deref() == label && whole.fits(c))
+            .any(|c| labels::fit(c.label.as_deref(), label) && whole.fits(c))
     }
 
     /// The label that a runner must have to take this job.

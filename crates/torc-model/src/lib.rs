@@ -14,6 +14,7 @@ pub mod family;
 pub mod filter;
 pub mod forecast;
 pub mod ids;
+pub mod labels;
 pub mod layout;
 pub mod plan;
 pub mod recovery;

@@ -96,11 +96,7 @@ const JOB: [Row; 16] = [
         "write `scheduler: NAME` for an entry of the workflow's `slurm_schedulers`",
     ),
     row(&["id", "title", "rule", "job"], "name", "write `name: NAME`"),
-    row(
-        &["tags", "labels", "runs_on"],
-        "label",
-        "write `label: NAME` for runners that were started with it",
-    ),
+    row(&["tags", "runs_on"], "label", "write `label: NAME` for runners that were started with it"),
     row(
         &["allow_failure", "ignore_errors", "continue_on_error", "optional", "when"],
         "cancel_on_blocking_job_failure",

@@ -22,6 +22,8 @@ pub enum Shape {
     Name,
     /// The name of a file, or its path.
     FileName,
+    /// A name or a list of names; canonical as one text with commas between.
+    Labels,
     /// `true` or `false`.
     Bool,
     /// A whole number within bounds.
@@ -484,7 +486,8 @@ pub static JOB: Object = Object {
             "How often it starts again after its runner was lost; 3 unless set.",
         ),
         field("uses", NAMES, "Named limits it takes one unit of while it runs."),
-        field("label", Shape::Name, "Only runners with this label take it."),
+        field("label", Shape::Labels, "Only runners with this label, or with all of several, take it.")
+            .alias(&["labels"]),
         field("stdio", Shape::Object(&STDIO), "Where its output goes."),
         field(
             "supports_termination",

@@ -13,6 +13,7 @@ use crate::values;
 use serde_json::Number;
 use std::collections::HashSet;
 use std::sync::Arc;
+use torc_model::labels;
 use torc_model::units::{Memory, Runtime};
 
 /// Reads one tree.
@@ -221,6 +222,7 @@ impl<'a> Reader<'a> {
             Shape::Name => {
                 self.text(node, "a name").and_then(|node| self.checked(node, template_name))
             }
+            Shape::Labels => self.labels(node),
             Shape::FileName => {
                 self.text(node, "a file").and_then(|node| self.checked(node, file_name))
             }
@@ -275,6 +277,14 @@ impl<'a> Reader<'a> {
             }
         };
         Some(Node::text(text, node.span))
+    }
+
+    /// Labels, as one text.
+    fn labels(&mut self, node: Node) -> Option<Node> {
+        let span = node.span;
+        let names = self.shape(node, &Shape::List(&Shape::Name))?;
+        let joined = labels::joined(names.items().iter().filter_map(Node::as_text));
+        Some(Node::text(joined.unwrap_or_default(), span))
     }
 
     fn checked(&mut self, node: Node, check: fn(&str) -> Result<(), String>) -> Option<Node> {

@@ -108,6 +108,7 @@ fn kind(shape: &Shape) -> String {
         Shape::Line => "text of one line".into(),
         Shape::Name => "name".into(),
         Shape::FileName => "name or path of a file".into(),
+        Shape::Labels => "name or list of names".into(),
         Shape::Bool => "`true` or `false`".into(),
         Shape::Int(least, most) => range(*least as f64, *most as f64, "whole number"),
         Shape::Number(least, most) => range(*least, *most, "number"),
@@ -334,6 +335,7 @@ fn by_shape(shape: &Shape) -> Value {
         Shape::Steps(Part::Steps | Part::Handler) => "[./tidy.sh]".into(),
         Shape::Steps(Part::Tolerate) => "10%".into(),
         Shape::Text | Shape::Line | Shape::Name | Shape::FileName | Shape::Regex => "text".into(),
+        Shape::Labels => "text or list of texts".into(),
         Shape::Map(..)
         | Shape::Json
         | Shape::Metadata

@@ -89,6 +89,7 @@ fn shape(shape_of: &Shape, definitions: &mut Map<String, Value>) -> Value {
         Shape::Text | Shape::Line | Shape::Name | Shape::FileName | Shape::Regex => {
             json!({ "type": ["string", "number", "boolean"] })
         }
+        Shape::Labels => shape(&Shape::List(&Shape::Name), definitions),
         Shape::Bool => json!({ "type": ["boolean", "string"] }),
         Shape::Int(least, most) => {
             json!({ "type": ["integer", "string"], "minimum": least, "maximum": most })

@@ -196,7 +196,7 @@ impl Proof {
             if found.by_scheduler { EvidenceSource::Scheduler } else { EvidenceSource::Text };
         let place = |at: usize| i64::try_from(at).unwrap_or(i64::MAX);
         let (start, end) = (place(found.range.start), place(found.range.end));
-        let quote = Self::new(source, shortened(&found.line));
+        let quote = Self::new(source, shortened(&found.quote));
         match found.stream {
             Stream::Stderr => Self { start: Some(start), end: Some(end), ..quote },
             Stream::Stdout => Self { stdout: Some(Place { start, end }), ..quote },
@@ -337,7 +337,7 @@ pub fn diagnose_with(rules: &Rules, facts: &Facts<'_>) -> Option<Diagnosis> {
         }
     };
     diagnosis.proof.extend(facts.evidence.iter().map(|e| Proof::new(e.source, shortened(&e.text))));
-    if let Some(found) = text.as_ref().filter(|found| !found.line.is_empty()) {
+    if let Some(found) = text.as_ref().filter(|found| !found.quote.is_empty()) {
         let is_verdict_of_text =
             matches!(cause, Cause::Exit | Cause::Signal | Cause::MissingOutput);
         if is_verdict_of_text || found.kind == diagnosis.kind {

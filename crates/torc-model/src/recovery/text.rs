@@ -47,11 +47,13 @@ pub struct Found {
     pub nature: Nature,
     /// How sure that is, 0..1.
     pub confidence: f64,
-    /// The line, as far as it is text.
+    /// The line without colours and other control codes.
     pub line: String,
+    /// The longest part of it between such codes, to quote.
+    pub quote: String,
     /// Which stream it is in.
     pub stream: Stream,
-    /// Where the line is in the stream, in bytes.
+    /// Where that part is in the stream, in bytes.
     pub range: Range<usize>,
     /// The class of the exception.
     pub class: Option<String>,
@@ -306,9 +308,17 @@ fn quoted(line: &Line<'_>, kind: Kind, nature: Nature, confidence: f64) -> Found
             best = range;
         }
     };
+    let mut codes = PATTERNS.escape.find_iter(line.raw).map(|code| code.range()).peekable();
     for (at, c) in line.raw.char_indices().filter(|(_, c)| is_odd(*c)) {
+        if at < start {
+            continue;
+        }
         take(start..at);
-        start = at + c.len_utf8();
+        while codes.next_if(|code| code.end <= at).is_some() {}
+        start = match codes.peek() {
+            Some(code) if code.start <= at => code.end,
+            _ => at + c.len_utf8(),
+        };
     }
     take(start..line.raw.len());
     let text = &line.raw[best.clone()];
@@ -318,7 +328,8 @@ fn quoted(line: &Line<'_>, kind: Kind, nature: Nature, confidence: f64) -> Found
         kind,
         nature,
         confidence,
-        line: text.to_owned(),
+        line: line.clean.trim().to_owned(),
+        quote: text.to_owned(),
         stream: line.stream,
         range: line.start + from..line.start + from + text.len(),
         class: None,
@@ -884,6 +895,18 @@ mod tests {
         ] {
             assert_eq!(nature(text), Some(Nature::Transient), "{text}");
         }
+    }
+
+    #[test]
+    fn colours_do_not_hide_words_and_are_not_quoted() {
+        let text = "\u{1b}[31mValueError\u{1b}[0m: the value of x is not a number\n";
+        let found = terminal_error_of(text).expect("an error");
+        assert_eq!(found.line, "ValueError: the value of x is not a number");
+        assert_eq!(found.quote, ": the value of x is not a number");
+        assert_eq!(&text[found.range], found.quote);
+        let plain = "\u{1b}[1;31mKeyError: 'x'\u{1b}[0m\n";
+        let found = terminal_error_of(plain).expect("an error");
+        assert_eq!((found.line.as_str(), found.quote.as_str()), ("KeyError: 'x'", "KeyError: 'x'"));
     }
 
     #[test]

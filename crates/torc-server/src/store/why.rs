@@ -10,6 +10,7 @@ use super::writer::{Failed, Holdup, Runner, Tx};
 use std::collections::BTreeMap;
 use torc_engine::{Claim, Explanation, NO_RUNNER, RunnerFacts};
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
+use torc_model::labels;
 use torc_model::status::JobStatus;
 
 /// What a retry waits for whose runner is gone or silent.
@@ -91,7 +92,8 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     }
     let is_ready = workflow.jobs[index as usize].status == JobStatus::Ready;
     let label = workflow.label_of(index);
-    match label.filter(|_| is_ready && facts.iter().all(|runner| runner.claim.label != label)) {
+    let none_fits = || facts.iter().all(|runner| !labels::fit(label, runner.claim.label));
+    match label.filter(|_| is_ready && none_fits()) {
         Some(label) => {
             if explanation.summary == NO_RUNNER {
                 explanation.summary =

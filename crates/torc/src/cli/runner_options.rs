@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use torc_client::Client;
 use torc_model::api::WorkflowView;
+use torc_model::labels;
 use torc_model::units::{Memory, Runtime};
 
 /// Directory of logs inside the workflow's directory.
@@ -50,9 +51,9 @@ pub struct RunnerOptions {
     #[arg(long, value_name = "TIME", value_parser = Runtime::parse)]
     pub time_limit: Option<Runtime>,
 
-    /// Take the jobs with this label, and no others
-    #[arg(long)]
-    pub label: Option<String>,
+    /// Take jobs whose labels are all among these, and no others
+    #[arg(long = "label", value_name = "LABEL", value_delimiter = ',')]
+    pub labels: Vec<String>,
 }
 
 fn not_a_directory(dir: &Path) -> Error {
@@ -117,7 +118,7 @@ impl RunnerOptions {
         let this_program = std::env::current_exe().ok();
         config.guard =
             this_program.map(|program| vec![program.into(), torc_runner::guard::WORD.into()]);
-        config.label = self.label.clone();
+        config.label = self.joined_labels();
         config.time_left = self.time_limit.map(|limit| std::time::Duration::from_secs(limit.0));
         let capacity = &mut config.capacity;
         capacity.max_parallel_jobs = self.max_parallel_jobs;
@@ -128,6 +129,10 @@ impl RunnerOptions {
             capacity.memory_bytes = i64::try_from(memory.0).unwrap_or(i64::MAX);
         }
         Ok(config)
+    }
+
+    fn joined_labels(&self) -> Option<String> {
+        labels::joined(self.labels.iter().map(String::as_str))
     }
 
     /// The same options as arguments of another call.
@@ -145,7 +150,7 @@ impl RunnerOptions {
         add("output-dir", self.output_dir.as_ref().map(|dir| dir.display().to_string()));
         add("work-dir", self.work_dir.as_ref().map(|dir| dir.display().to_string()));
         add("time-limit", self.time_limit.map(|t| t.to_string()));
-        add("label", self.label.clone());
+        add("label", self.joined_labels());
         if self.ignore_resources {
             args.push("--ignore-resources".into());
         }

@@ -274,7 +274,6 @@ const OPTIONS: &[(&str, &str, Here)] = &[
     ),
     ("results list", "--run-id", Told("`--all-runs` has a column with the run")),
     ("run", "--end-time", Told("`--time-limit TIME` says how long from now")),
-    ("run", "--label", Told("one label per runner: start one `torc runner --label` per label")),
     (
         "slurm generate",
         "--group-by",

@@ -298,6 +298,23 @@ fn a_job_for_another_label_is_explained_and_the_run_ends() {
 }
 
 #[test]
+fn a_job_with_several_labels_waits_for_a_runner_that_has_them_all() {
+    let test = Test::new().spec(
+        "name: labels\njobs:\n  - {name: one, command: 'true', labels: [windows]}\n  - {name: both, command: 'true', \
+         labels: [windows, gpu], depends_on: one}\n",
+    );
+    test.torc(["create", "workflow.yaml"]).success();
+    test.torc(["run", "1", "--label", "windows"])
+        .done()
+        .expect(1)
+        .tells("hint: `torc runner 1 --label gpu,windows` takes it");
+    assert_eq!(test.statuses(), ["one completed", "both ready"]);
+    test.torc(["why", "both"]).success().says("it needs a runner with the labels `gpu,windows`");
+    test.torc(["run", "1", "--label", "gpu", "--label", "windows,big"]).success();
+    assert_eq!(test.statuses(), ["one completed", "both completed"]);
+}
+
+#[test]
 fn a_runner_with_a_label_says_what_it_waits_for() {
     let test = Test::new().spec(
         "name: labels\njobs:\n  - {name: anywhere, command: 'true'}\n  - {name: special, command: 'true', label: gpu-box, depends_on: anywhere}\n",

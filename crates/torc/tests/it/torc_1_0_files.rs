@@ -5,12 +5,9 @@ use crate::dynamic::torc_1_0_lab;
 use crate::support::Test;
 use std::path::{Path, PathBuf};
 
-/// Files that are refused, and what about them: a job with several labels, which would wait for ever,
-/// and a key that Torc 1.0.0 refuses as well.
-const REFUSED: [(&str, &str); 2] = [
-    ("examples/yaml/labeled_jobs.yaml", "write `label: NAME`"),
-    ("tests/workflows/timeout_auto_recovery_test/workflow.yaml", "unknown key `num_nodes`"),
-];
+/// Files that are refused, and what about them. Torc 1.0.0 refuses these as well.
+const REFUSED: [(&str, &str); 1] =
+    [("tests/workflows/timeout_auto_recovery_test/workflow.yaml", "unknown key `num_nodes`")];
 
 /// Files of other kinds: rows of parameters, and questions for a database tool.
 const NO_SPECS: [&str; 2] = ["examples/parameter_tables", "examples/datasight"];
