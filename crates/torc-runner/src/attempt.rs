@@ -481,42 +481,33 @@ pub fn unstarted_report(
     error: &str,
     at_ms: i64,
 ) -> CompletionReport {
+    let attempt = AttemptRef { id: packet.id, token: packet.token };
     CompletionReport {
-        attempt: AttemptRef { id: packet.id, token: packet.token },
         return_code: i64::from(128 + libc::SIGTERM),
-        signal: None,
-        cause: Some(cause),
-        detail: None,
-        error: Some(error.into()),
         evidence: vec![evidence(EvidenceSource::Journal, "it was not started".into())],
-        started_ms: at_ms,
-        ended_ms: at_ms,
-        exec_seconds: 0.0,
-        cpu_seconds: None,
-        peak_memory_bytes: None,
-        avg_memory_bytes: None,
-        peak_cpu_percent: None,
-        avg_cpu_percent: None,
-        stdout_path: None,
-        stderr_path: None,
-        stderr_tail: None,
-        stderr_tail_start: None,
-        observed: None,
-        script: None,
-        steps: None,
+        ..unseen_report(attempt, cause, error.into(), at_ms)
     }
 }
 
 /// The report about an attempt that was lost with its node.
 pub fn lost_report(attempt: AttemptRef, node: &str, why: &str, at_ms: i64) -> CompletionReport {
     CompletionReport {
-        attempt,
         return_code: -128,
-        signal: None,
-        cause: Some(Cause::NodeFail),
-        detail: None,
-        error: Some(format!("its node {node} was lost")),
         evidence: vec![evidence(EvidenceSource::Journal, format!("node {node}: {why}"))],
+        ..unseen_report(attempt, Cause::NodeFail, format!("its node {node} was lost"), at_ms)
+    }
+}
+
+/// The report about an attempt of which nothing was measured.
+fn unseen_report(attempt: AttemptRef, cause: Cause, error: String, at_ms: i64) -> CompletionReport {
+    CompletionReport {
+        attempt,
+        return_code: 0,
+        signal: None,
+        cause: Some(cause),
+        detail: None,
+        error: Some(error),
+        evidence: Vec::new(),
         started_ms: at_ms,
         ended_ms: at_ms,
         exec_seconds: 0.0,
