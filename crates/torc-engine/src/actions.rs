@@ -2,9 +2,11 @@
 //! persistent; those that look after retried jobs fire whenever such a job has no runner.
 
 use super::change::Change;
+use super::index::JobIx;
 use super::workflow::Workflow;
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::{Index, IndexMut};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId};
 use torc_model::status::{ActionState, JobStatus, Trigger};
@@ -17,7 +19,7 @@ pub struct Action {
     /// When.
     pub trigger: Trigger,
     /// Jobs that the trigger is about, by index.
-    pub jobs: Vec<u32>,
+    pub jobs: Vec<JobIx>,
     /// Once per worker.
     pub persistent: bool,
     /// Made by a recovery; goes away with the next run.
@@ -29,7 +31,7 @@ pub struct Action {
     /// Who executes it.
     pub by: Option<RunnerId>,
     /// Jobs the trigger still waits for.
-    open: BTreeSet<u32>,
+    open: BTreeSet<JobIx>,
 }
 
 /// What an action is made from.
@@ -40,7 +42,7 @@ pub struct NewAction {
     /// When.
     pub trigger: Trigger,
     /// Jobs that the trigger is about, by index.
-    pub jobs: Vec<u32>,
+    pub jobs: Vec<JobIx>,
     /// Once per worker.
     pub persistent: bool,
     /// Made by a recovery.
@@ -75,7 +77,7 @@ impl Action {
     }
 
     /// Looks after this job whenever it is tried again. Without a list it looks after all.
-    fn looks_after(&self, index: u32) -> bool {
+    fn looks_after(&self, index: JobIx) -> bool {
         self.trigger == Trigger::AutoScheduleOnReadyJobs
             && (self.jobs.is_empty() || self.open.contains(&index))
     }
@@ -85,11 +87,43 @@ impl Action {
     }
 }
 
+/// All actions of a workflow, in the order in which they were added.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Actions(Vec<Action>);
+
+impl Actions {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn iter(&self) -> std::slice::Iter<'_, Action> {
+        self.0.iter()
+    }
+
+    fn find(&self, id: ActionId) -> Option<usize> {
+        self.0.iter().position(|action| action.id == id)
+    }
+}
+
+impl Index<usize> for Actions {
+    type Output = Action;
+
+    fn index(&self, at: usize) -> &Action {
+        &self.0[at]
+    }
+}
+
+impl IndexMut<usize> for Actions {
+    fn index_mut(&mut self, at: usize) -> &mut Action {
+        &mut self.0[at]
+    }
+}
+
 impl Workflow {
     /// Adds an action.
     pub fn add_action(&mut self, new: NewAction) {
         let open = new.jobs.iter().copied().collect();
-        self.actions.push(Action {
+        self.actions.0.push(Action {
             id: new.id,
             trigger: new.trigger,
             jobs: new.jobs,
@@ -102,6 +136,36 @@ impl Workflow {
         });
     }
 
+    /// The jobs that the trigger of an action is about.
+    pub fn jobs_of_action(&self, id: ActionId) -> &[JobIx] {
+        self.actions.find(id).map_or(&[], |i| &self.actions[i].jobs)
+    }
+
+    /// Where each action stands, and who executes it.
+    pub(super) fn action_states(&self) -> Vec<(ActionId, ActionState, Option<RunnerId>)> {
+        self.actions.iter().map(|action| (action.id, action.state, action.by)).collect()
+    }
+
+    /// It has no actions.
+    pub fn has_no_actions(&self) -> bool {
+        self.actions.len() == 0
+    }
+
+    /// All actions, in the order in which they were added.
+    pub fn actions(&self) -> std::slice::Iter<'_, Action> {
+        self.actions.iter()
+    }
+
+    /// A new revision no longer has these actions.
+    pub fn remove_actions(&mut self, gone: &HashSet<ActionId>) {
+        self.actions.0.retain(|action| !gone.contains(&action.id));
+    }
+
+    /// Some action asks for nodes whenever a job is tried again.
+    pub fn looks_after_retries(&self) -> bool {
+        self.actions.iter().any(|action| action.trigger == Trigger::AutoScheduleOnReadyJobs)
+    }
+
     /// Computes what each trigger still waits for.
     pub(super) fn settle_actions(&mut self) {
         for i in 0..self.actions.len() {
@@ -110,22 +174,22 @@ impl Workflow {
                 .jobs
                 .iter()
                 .copied()
-                .filter(|j| !action.counts(self.jobs[*j as usize].status))
+                .filter(|j| !action.counts(self.jobs[*j].status()))
                 .collect();
             self.actions[i].open = open;
         }
     }
 
     /// A job moved: does a trigger come with it?
-    pub(super) fn note_for_actions(&mut self, index: u32) {
-        let status = self.jobs[index as usize].status;
+    pub(super) fn note_for_actions(&mut self, index: JobIx) {
+        let status = self.jobs[index].status();
         for i in 0..self.actions.len() {
             let action = &mut self.actions[i];
             if action.state != ActionState::Waiting {
                 continue;
             }
             if status == JobStatus::Ready
-                && self.jobs[index as usize].attempt > 1
+                && self.jobs[index].attempt > 1
                 && action.looks_after(index)
             {
                 self.trigger(i);
@@ -152,7 +216,7 @@ impl Workflow {
         if !action.is_about_jobs() || action.jobs.is_empty() {
             return false;
         }
-        let status = |index: &u32| self.jobs[*index as usize].status;
+        let status = |index: &JobIx| self.jobs[*index].status();
         match action.trigger {
             Trigger::OnJobsReady if !action.open.is_empty() => {
                 // The first job that may still become ready ends the search.
@@ -251,7 +315,7 @@ impl Workflow {
 
     /// A runner executed an action. A repeat changes nothing.
     pub fn action_done(&mut self, id: ActionId, runner: RunnerId, error: Option<String>) {
-        let Some(i) = self.actions.iter().position(|a| a.id == id) else { return };
+        let Some(i) = self.actions.find(id) else { return };
         let per_worker = self.actions[i].persistent;
         let mine =
             self.actions[i].state == ActionState::Claimed && self.actions[i].by == Some(runner);
@@ -279,7 +343,7 @@ impl Workflow {
     /// The server executed an action that asks for nodes. One that looks after retried jobs waits
     /// for the next.
     pub fn schedule_done(&mut self, id: ActionId, error: Option<String>) {
-        let Some(i) = self.actions.iter().position(|a| a.id == id) else { return };
+        let Some(i) = self.actions.find(id) else { return };
         let state = match &error {
             Some(_) => ActionState::Failed,
             None if self.actions[i].trigger == Trigger::AutoScheduleOnReadyJobs => {
@@ -305,26 +369,21 @@ impl Workflow {
         }
     }
 
-    fn looked_after(&self, action: usize) -> Vec<u32> {
+    fn looked_after(&self, action: usize) -> Vec<JobIx> {
         let action = &self.actions[action];
         if action.trigger != Trigger::AutoScheduleOnReadyJobs {
             return Vec::new();
         }
-        let waits = |(index, job): (usize, &super::workflow::Job)| {
-            let index = index as u32;
-            (job.status == JobStatus::Ready && job.attempt > 1 && action.looks_after(index))
-                .then_some(index)
+        let waits = |index: &JobIx| {
+            let job = &self.jobs[*index];
+            job.status() == JobStatus::Ready && job.attempt > 1 && action.looks_after(*index)
         };
-        self.jobs.iter().enumerate().filter_map(waits).collect()
+        self.jobs.indexes().filter(waits).collect()
     }
 
     /// The retried jobs that this action looks after and that wait to be run.
-    pub fn ready_jobs_of(&self, id: ActionId) -> Vec<u32> {
-        self.actions
-            .iter()
-            .position(|a| a.id == id)
-            .map(|i| self.looked_after(i))
-            .unwrap_or_default()
+    pub fn ready_jobs_of(&self, id: ActionId) -> Vec<JobIx> {
+        self.actions.find(id).map(|i| self.looked_after(i)).unwrap_or_default()
     }
 
     /// Marks every action that asks for nodes and has not done so yet as executed, so that it never
@@ -349,11 +408,11 @@ impl Workflow {
         self.add_action(new);
         let i = self.actions.len() - 1;
         let action = &self.actions[i];
-        let open: BTreeSet<u32> = action
+        let open: BTreeSet<JobIx> = action
             .jobs
             .iter()
             .copied()
-            .filter(|j| !action.counts(self.jobs[*j as usize].status))
+            .filter(|j| !action.counts(self.jobs[*j].status()))
             .collect();
         self.actions[i].open = open;
         if self.is_due(i) {
@@ -372,7 +431,7 @@ impl Workflow {
 
     /// A new run: recovery actions go, the others wait again for what has not happened yet.
     pub(super) fn reset_actions(&mut self) {
-        self.actions.retain(|a| !a.is_recovery);
+        self.actions.0.retain(|a| !a.is_recovery);
         for i in 0..self.actions.len() {
             if self.actions[i].state != ActionState::Waiting {
                 self.move_action(i, ActionState::Waiting, None, None);

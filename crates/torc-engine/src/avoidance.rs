@@ -1,6 +1,7 @@
 //! Retries prefer another machine: for a short while the one on which an attempt failed does not
 //! get the next.
 
+use super::index::JobIx;
 use std::collections::{BTreeSet, HashMap};
 use torc_model::ids::RunnerId;
 
@@ -11,27 +12,27 @@ pub const PREFERENCE_MS: i64 = 10_000;
 /// Jobs that would rather run elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Avoidance {
-    by_job: HashMap<u32, (RunnerId, i64)>,
-    by_time: BTreeSet<(i64, u32)>,
+    by_job: HashMap<JobIx, (RunnerId, i64)>,
+    by_time: BTreeSet<(i64, JobIx)>,
 }
 
 impl Avoidance {
     /// The job's attempt failed on this runner.
-    pub fn avoid(&mut self, index: u32, runner: RunnerId, until: i64) {
+    pub fn avoid(&mut self, index: JobIx, runner: RunnerId, until: i64) {
         self.forget(index);
         self.by_job.insert(index, (runner, until));
         self.by_time.insert((until, index));
     }
 
     /// The job was taken, or no longer waits.
-    pub fn forget(&mut self, index: u32) {
+    pub fn forget(&mut self, index: JobIx) {
         if let Some((_, until)) = self.by_job.remove(&index) {
             self.by_time.remove(&(until, index));
         }
     }
 
     /// The job would rather not go to a machine with these runners.
-    pub fn avoids(&self, index: u32, runners: &[RunnerId], now: i64) -> bool {
+    pub fn avoids(&self, index: JobIx, runners: &[RunnerId], now: i64) -> bool {
         self.by_job
             .get(&index)
             .is_some_and(|(runner, until)| *until > now && runners.contains(runner))

@@ -8,6 +8,7 @@
 //! its estimate any more, so that wrong estimates delay the wide job by one job at most.
 
 use super::claim::{Claim, Limits, why_not};
+use super::index::{ClassIx, JobIx};
 use super::queue::Key;
 use super::workflow::Workflow;
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ struct Seen {
 /// A runner that is kept for a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Kept {
-    index: u32,
+    index: JobIx,
     runner: RunnerId,
     /// When the job was expected to start, the first time that was asked; None: unknown.
     start_at: Option<i64>,
@@ -59,7 +60,7 @@ pub(super) struct Backfill {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Gap {
     /// For which job.
-    pub index: u32,
+    pub index: JobIx,
     /// What will be left beside it.
     spare: Room,
     /// A job that ends by then delays nothing; None: unknown.
@@ -123,18 +124,18 @@ impl Backfill {
     }
 
     /// A job no longer waits.
-    pub fn release(&mut self, index: u32) {
+    pub fn release(&mut self, index: JobIx) {
         let count = self.kept.len();
         self.kept.retain(|kept| kept.index != index);
         self.is_released |= self.kept.len() < count;
     }
 
     /// The job starts on this runner: no other one was kept for it, or it is told.
-    pub fn start(&mut self, index: u32, runner: RunnerId) {
+    pub fn start(&mut self, index: JobIx, runner: RunnerId) {
         self.kept.retain(|kept| (kept.index, kept.runner) != (index, runner));
     }
 
-    fn kept_for(&self, index: u32) -> Option<&Kept> {
+    fn kept_for(&self, index: JobIx) -> Option<&Kept> {
         self.kept.iter().find(|kept| kept.index == index)
     }
 
@@ -156,9 +157,9 @@ impl Workflow {
         }
         let (jobs, seen) = (&self.jobs, &self.backfill.seen);
         self.backfill.kept.retain(|kept| {
-            let job = &jobs[kept.index as usize];
+            let job = &jobs[kept.index];
             let waits =
-                job.status == JobStatus::Ready && !job.held_back && job.not_before.is_none();
+                job.status() == JobStatus::Ready && !job.held_back && job.not_before.is_none();
             // A clock that was set back must not make a runner look silent.
             waits && seen.get(&kept.runner).is_some_and(|seen| now - seen.at < SILENT_MS)
         });
@@ -180,12 +181,12 @@ impl Workflow {
         }
         let whole = Room::of(claim.capacity);
         let prefers_gpus = self.prefers_gpus(claim);
-        let room_for = |flow: &Self, key: &Key, number: u32| {
-            let class = &flow.classes[number as usize];
+        let room_for = |flow: &Self, key: &Key, number: ClassIx| {
+            let class = &flow.classes[number];
             let is_gpu_first = prefers_gpus
                 && class.gpus > 0
                 && key.0 == candidate.0
-                && flow.classes[flow.jobs[candidate.3 as usize].class as usize].gpus == 0;
+                && flow.classes[flow.jobs[candidate.3].class].gpus == 0;
             (*key < candidate || is_gpu_first)
                 && !room.fits(class)
                 && whole.fits(class)
@@ -194,7 +195,7 @@ impl Workflow {
         loop {
             let kept = &self.backfill;
             let elsewhere =
-                |index: u32| kept.kept_for(index).is_some_and(|kept| kept.runner != claim.runner);
+                |index: JobIx| kept.kept_for(index).is_some_and(|kept| kept.runner != claim.runner);
             let first = self
                 .queue
                 .heads(elsewhere)
@@ -213,12 +214,12 @@ impl Workflow {
         }
         // The first cannot have a runner: this one may be kept for a later job.
         let index = self.keeps(claim.runner)?;
-        room_for(self, &self.key(index), self.jobs[index as usize].class)
+        room_for(self, &self.key(index), self.jobs[index].class)
             .then(|| self.gap_beside(index, claim, &whole))?
     }
 
     /// What may start on the runner that asks beside the job that it is kept for.
-    fn gap_beside(&self, index: u32, claim: &Claim<'_>, whole: &Room) -> Option<Gap> {
+    fn gap_beside(&self, index: JobIx, claim: &Claim<'_>, whole: &Room) -> Option<Gap> {
         let kept = self.backfill.kept_for(index)?;
         let start = self.start_on(claim.runner, whole, index, claim.now, kept.since);
         let until = start.at.zip(kept.start_at).map(|(now, promised)| now.min(promised));
@@ -233,14 +234,14 @@ impl Workflow {
 
     /// A runner is kept for a job of this one's priority.
     fn has_kept_of(&self, key: Key) -> bool {
-        self.backfill.kept.iter().any(|kept| self.jobs[kept.index as usize].priority == key.0.0)
+        self.backfill.kept.iter().any(|kept| self.jobs[kept.index].priority == key.0.0)
     }
 
     /// Keeps the runner on which a job can start soonest, unless each is kept for one that goes
     /// before it.
     fn keep_for(&mut self, key: Key, claim: &Claim<'_>, limits: &Limits) -> bool {
         let index = key.3;
-        let class = &self.classes[self.jobs[index as usize].class as usize];
+        let class = &self.classes[self.jobs[index].class];
         let mut best: Option<(i64, RunnerId, Option<i64>)> = None;
         for (runner, seen) in &self.backfill.seen {
             let whole = Room::of(&seen.capacity);
@@ -269,14 +270,21 @@ impl Workflow {
     /// When a job can start on a runner that has so much in all, if it waits for jobs that were
     /// claimed before `since` only. Those that were given out later fill the gap: they count as if
     /// they never ended, so that none of them makes room for another one.
-    fn start_on(&self, runner: RunnerId, whole: &Room, index: u32, now: i64, since: i64) -> Start {
-        let class = &self.classes[self.jobs[index as usize].class as usize];
+    fn start_on(
+        &self,
+        runner: RunnerId,
+        whole: &Room,
+        index: JobIx,
+        now: i64,
+        since: i64,
+    ) -> Start {
+        let class = &self.classes[self.jobs[index].class];
         let mut room = whole.clone();
-        let mut ends: Vec<(i64, bool, u32)> = Vec::new();
+        let mut ends: Vec<(i64, bool, ClassIx)> = Vec::new();
         for held in self.held_by(runner) {
-            let job = &self.jobs[held as usize];
-            room.take(&self.classes[job.class as usize]);
-            if job.held.as_ref().is_some_and(|held| held.claimed_at < since) {
+            let job = &self.jobs[held];
+            room.take(&self.classes[job.class]);
+            if job.held().is_some_and(|held| held.claimed_at < since) {
                 let (end, is_known) = self.expected_end(held, now);
                 ends.push((end, is_known, job.class));
             }
@@ -287,7 +295,7 @@ impl Workflow {
             if room.fits(class) {
                 break;
             }
-            room.give(&self.classes[freed as usize]);
+            room.give(&self.classes[freed]);
             at = at.filter(|_| is_known).map(|_| end);
             guess = end;
         }
@@ -297,9 +305,9 @@ impl Workflow {
     }
 
     /// When a held attempt is expected to end, and whether that is more than a guess.
-    fn expected_end(&self, index: u32, now: i64) -> (i64, bool) {
-        let job = &self.jobs[index as usize];
-        let Some(held) = job.held.as_ref() else { return (now, true) };
+    fn expected_end(&self, index: JobIx, now: i64) -> (i64, bool) {
+        let job = &self.jobs[index];
+        let Some(held) = job.held() else { return (now, true) };
         let ran = (now - held.started_at.unwrap_or(held.claimed_at)).max(0);
         let expected = i64::from(self.expected_ms(index));
         let left = (expected - ran).max(ran / OVERDUE_SHARE);
@@ -307,11 +315,11 @@ impl Workflow {
     }
 
     /// Whether a job may start on a runner that is kept for another one.
-    pub(super) fn fills(&self, gap: &Gap, index: u32, now: i64) -> bool {
+    pub(super) fn fills(&self, gap: &Gap, index: JobIx, now: i64) -> bool {
         if index == gap.index {
             return true;
         }
-        let class = &self.classes[self.jobs[index as usize].class as usize];
+        let class = &self.classes[self.jobs[index].class];
         let ends_before = || {
             let estimate = self.estimate(index)?;
             gap.until.map(|until| now + i64::from(estimate.ms) <= until)
@@ -325,19 +333,19 @@ impl Workflow {
     }
 
     /// The runner that is kept for a job, and when the job was expected to start.
-    pub(super) fn kept_for(&self, index: u32) -> Option<(RunnerId, Option<i64>)> {
+    pub(super) fn kept_for(&self, index: JobIx) -> Option<(RunnerId, Option<i64>)> {
         self.backfill.kept_for(index).map(|kept| (kept.runner, kept.start_at))
     }
 
     /// The job that a runner is kept for.
-    pub(super) fn keeps(&self, runner: RunnerId) -> Option<u32> {
+    pub(super) fn keeps(&self, runner: RunnerId) -> Option<JobIx> {
         self.backfill.kept_on(runner).map(|kept| kept.index)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Class, NewJob, SimulatedMachine, Workflow};
+    use crate::{Class, JobIx, NewJob, SimulatedMachine, Workflow};
     use proptest::prelude::*;
     use torc_model::api::Capacity;
     use torc_model::ids::{JobId, RunnerId, WorkflowId};
@@ -369,7 +377,7 @@ mod tests {
 
     fn workflow(case: &Case, is_known: bool) -> Workflow {
         let mut workflow = Workflow::new(WorkflowId(1), Settings::default(), Vec::new());
-        let mut add = |cpus: u32, priority: i64, own_ms: Option<u32>, parents: Vec<u32>| {
+        let mut add = |cpus: u32, priority: i64, own_ms: Option<u32>, parents: Vec<JobIx>| {
             let position = workflow.jobs.len() as i64;
             workflow.add_job(NewJob {
                 id: JobId(position + 1),
@@ -389,7 +397,7 @@ mod tests {
             (is_known && ms > 0.0).then_some(ms as u32)
         };
         add(1, 50, None, Vec::new());
-        add(case.wide, 100, None, vec![0]);
+        add(case.wide, 100, None, vec![JobIx::new(0)]);
         for (at, (cpus, _)) in case.narrow.iter().enumerate() {
             add((*cpus).min(4), 0, own(at), Vec::new());
         }
@@ -411,24 +419,24 @@ mod tests {
                 SimulatedMachine::new(RunnerId(number as i64 + 1), capacity, 0)
             })
             .collect();
-        let took = |index: u32| match index {
+        let took = |index: JobIx| match index.at() {
             0 => FIRST_MS,
             1 => 1000,
-            narrow => case.narrow[narrow as usize - 2].1,
+            narrow => case.narrow[narrow - 2].1,
         };
         let done = workflow.simulate(&machines, &mut crate::Limits::new(), 0, took);
         assert_eq!(done.left, 0, "every job has run");
-        let start = |index: u32| {
+        let start = |index: JobIx| {
             done.starts
                 .iter()
                 .find(|(other, _)| *other == index)
                 .map(|(_, at)| *at)
                 .expect("it ran")
         };
-        let ready = start(0) + FIRST_MS;
+        let ready = start(JobIx::new(0)) + FIRST_MS;
         let running = done.starts.iter().filter(|(_, at)| *at < ready);
         let left = running.map(|(index, at)| at + took(*index) - ready).max().unwrap_or(0);
-        (start(1) - ready, left)
+        (start(JobIx::new(1)) - ready, left)
     }
 
     proptest! {

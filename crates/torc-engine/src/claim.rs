@@ -1,9 +1,11 @@
 //! Claims: which ready jobs a runner gets.
 
 use super::change::Change;
+use super::index::JobIx;
+use super::jobs::{Held, Live};
 use super::machine::{AttemptEvent, JobEvent, Machine};
 use super::queue::Key;
-use super::workflow::{Held, Workflow};
+use super::workflow::Workflow;
 use std::collections::BTreeMap;
 use torc_model::api::Capacity;
 use torc_model::chance;
@@ -57,7 +59,7 @@ pub struct Claim<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claimed {
     /// The job's index.
-    pub index: u32,
+    pub index: JobIx,
     /// The job.
     pub job: JobId,
     /// The attempt's row.
@@ -86,10 +88,9 @@ impl Workflow {
         let mut room = Room::of(claim.capacity);
         let mut waiting = 0;
         for index in self.held_by(claim.runner) {
-            let job = &self.jobs[index as usize];
-            room.take(&self.classes[job.class as usize]);
-            waiting +=
-                usize::from(job.held.as_ref().is_some_and(|h| h.state == AttemptState::Claimed));
+            let job = &self.jobs[index];
+            room.take(&self.classes[job.class]);
+            waiting += usize::from(job.held().is_some_and(|h| h.state == AttemptState::Claimed));
         }
         self.backfill.see(claim);
         self.release_kept(claim.now);
@@ -100,7 +101,7 @@ impl Workflow {
                 let Some(index) = self.choose(claim, neighbours, limits, *strict, &room) else {
                     break;
                 };
-                room.take(&self.classes[self.jobs[index as usize].class as usize]);
+                room.take(&self.classes[self.jobs[index].class]);
                 given.push(self.give(index, claim, given.len(), limits));
             }
         }
@@ -129,7 +130,7 @@ impl Workflow {
         limits: &Limits,
         strict: bool,
         room: &Room,
-    ) -> Option<u32> {
+    ) -> Option<JobIx> {
         let mut first = None;
         if self.prefers_gpus(claim) {
             let fits = |c: &Class| c.gpus > 0 && room.fits(c);
@@ -142,7 +143,8 @@ impl Workflow {
             && let Some(left) = claim.time_left
         {
             let left = left.saturating_mul(1000);
-            let too_long = |index: u32| i64::from(self.estimate(index).map_or(0, |e| e.ms)) > left;
+            let too_long =
+                |index: JobIx| i64::from(self.estimate(index).map_or(0, |e| e.ms)) > left;
             first = self.pick(claim, neighbours, limits, strict, |c| room.fits(c), too_long);
         }
         let first = match first {
@@ -152,7 +154,7 @@ impl Workflow {
         let Some(gap) = self.gap(claim, limits, strict, room, first) else {
             return Some(first.3);
         };
-        let no_gap = |index: u32| !self.fills(&gap, index, claim.now);
+        let no_gap = |index: JobIx| !self.fills(&gap, index, claim.now);
         self.pick(claim, neighbours, limits, strict, |c| room.fits(c), no_gap).map(|key| key.3)
     }
 
@@ -165,11 +167,11 @@ impl Workflow {
         limits: &Limits,
         strict: bool,
         fits: impl Fn(&Class) -> bool,
-        passes_over: impl Fn(u32) -> bool,
+        passes_over: impl Fn(JobIx) -> bool,
     ) -> Option<Key> {
         self.queue.first(
             |class| {
-                let class = &self.classes[class as usize];
+                let class = &self.classes[class];
                 fits(class) && why_not(class, claim, limits, strict).is_none()
             },
             |index| {
@@ -179,22 +181,29 @@ impl Workflow {
         )
     }
 
-    fn give(&mut self, index: u32, claim: &Claim<'_>, nth: usize, limits: &mut Limits) -> Claimed {
+    fn give(
+        &mut self,
+        index: JobIx,
+        claim: &Claim<'_>,
+        nth: usize,
+        limits: &mut Limits,
+    ) -> Claimed {
         let token = token(claim.nonce, nth as u64);
         self.avoidance.forget(index);
         self.backfill.start(index, claim.runner);
         self.shift(index, JobEvent::Claimed, None);
-        let class = self.jobs[index as usize].class as usize;
+        let class = self.jobs[index].class;
         for name in &self.classes[class].uses {
             if let Some(limit) = limits.get_mut(name) {
                 limit.used += 1;
             }
         }
         let (memory, time_limit) = (self.classes[class].memory, self.classes[class].time_limit());
-        let job = &mut self.jobs[index as usize];
-        let attempt = job.live.expect("a ready job has a queued attempt");
+        let job = &mut self.jobs[index];
+        let attempt = job.live().expect("a ready job has a queued attempt");
         debug_assert!(AttemptState::Queued.after(AttemptEvent::Claimed).is_ok());
-        job.held = Some(Box::new(Held {
+        job.live = Live::Held(Box::new(Held {
+            attempt,
             runner: claim.runner,
             token: token.clone(),
             key: claim.key.to_owned(),
@@ -205,7 +214,7 @@ impl Workflow {
         }));
         let claimed =
             Claimed { index, job: job.id, attempt, number: job.attempt, token: token.clone() };
-        self.by_runner.entry(claim.runner).or_default().insert(index);
+        self.attempts.give(claim.runner, index);
         self.record(Change::AttemptClaimed {
             id: attempt,
             runner: claim.runner,

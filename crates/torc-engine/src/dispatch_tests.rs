@@ -13,8 +13,8 @@ struct Wanted {
     cpus: u32,
     gpus: u32,
     own_ms: Option<u32>,
-    parents: Vec<u32>,
-    handler: Option<u32>,
+    parents: Vec<usize>,
+    handler: Option<HandlerIx>,
 }
 
 fn cpus(cpus: u32, own_ms: u32) -> Wanted {
@@ -35,7 +35,7 @@ fn workflow(jobs: &[Wanted], handlers: Vec<CompiledHandler>) -> Workflow {
             handler: job.handler,
             cancel_on_failure: true,
             max_lost: 0,
-            parents: job.parents.clone(),
+            parents: job.parents.iter().copied().map(JobIx::new).collect(),
         });
     }
     workflow.settle();
@@ -55,7 +55,7 @@ fn claim(
     time_left: Option<i64>,
     limit: usize,
     now: i64,
-) -> Vec<u32> {
+) -> Vec<usize> {
     let claim = Claim {
         runner: RunnerId(runner),
         key: "k",
@@ -73,13 +73,13 @@ fn claim(
     claimed.iter().for_each(|claimed| {
         workflow.started(claimed.index, 1, now);
     });
-    claimed.into_iter().map(|claimed| claimed.index).collect()
+    claimed.into_iter().map(|claimed| claimed.index.at()).collect()
 }
 
-fn end(workflow: &mut Workflow, index: u32, code: i64, now: i64) {
+fn end(workflow: &mut Workflow, index: usize, code: i64, now: i64) {
     let cause = (code != 0).then_some(Cause::Exit);
     let end = End { return_code: Some(code), cause, ..End::new(EndedBy::Runner, now) };
-    workflow.ended(index, end, &mut Limits::new());
+    workflow.ended(JobIx::new(index), end, &mut Limits::new());
 }
 
 #[test]
@@ -127,15 +127,19 @@ fn a_gpu_node_is_not_filled_with_cpu_jobs_while_a_gpu_job_waits_for_it() {
 fn a_job_on_the_longest_chain_goes_first_again_after_it_has_failed() {
     let rule = Rule { match_all_exit_codes: true, max_retries: 3, ..Rule::default() };
     let handler = CompiledHandler::new("again", &[rule]).expect("a valid rule");
-    let first = Wanted { handler: Some(0), ..cpus(1, 1_000) };
+    let first = Wanted { handler: Some(HandlerIx::new(0)), ..cpus(1, 1_000) };
     let second = Wanted { parents: vec![0], ..cpus(1, 60_000) };
     let jobs = [first, second, cpus(1, 5_000), cpus(1, 5_000)];
     let mut flow = workflow(&jobs, vec![handler]);
     assert_eq!(claim(&mut flow, 1, &node(1, 0), None, 1, 0), [0]);
     end(&mut flow, 0, 1, 1_000);
-    assert_eq!(flow.jobs[0].status, JobStatus::Ready, "a rule gives it another attempt");
+    assert_eq!(
+        flow.jobs[JobIx::new(0)].status(),
+        JobStatus::Ready,
+        "a rule gives it another attempt"
+    );
     assert_eq!(claim(&mut flow, 1, &node(1, 0), None, 1, 1_000), [0], "before the others");
-    assert_eq!(flow.jobs[0].attempt, 2);
+    assert_eq!(flow.jobs[JobIx::new(0)].attempt, 2);
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn an_attempt_that_waits_for_its_time_holds_no_cpu_and_no_runner() {
         ..Rule::default()
     };
     let handler = CompiledHandler::new("later", &[rule]).expect("a valid rule");
-    let wide = Wanted { handler: Some(0), ..cpus(4, 60_000) };
+    let wide = Wanted { handler: Some(HandlerIx::new(0)), ..cpus(4, 60_000) };
     let jobs = [wide, cpus(4, 3_000), cpus(1, 3_000), cpus(1, 3_000)];
     let mut flow = workflow(&jobs, vec![handler]);
     assert_eq!(claim(&mut flow, 1, &node(4, 0), None, 4, 0), [0]);
@@ -157,7 +161,7 @@ fn an_attempt_that_waits_for_its_time_holds_no_cpu_and_no_runner() {
     end(&mut flow, 1, 0, 4_000);
     assert_eq!(claim(&mut flow, 1, &node(4, 0), None, 4, 4_000), [2, 3], "nothing is reserved");
     // Its time has come: now it waits for the two, and the runner is kept for it.
-    assert_eq!(claim(&mut flow, 1, &node(4, 0), None, 4, 6_000), [0u32; 0]);
+    assert_eq!(claim(&mut flow, 1, &node(4, 0), None, 4, 6_000), [0usize; 0]);
     end(&mut flow, 2, 0, 7_000);
     end(&mut flow, 3, 0, 7_000);
     assert_eq!(claim(&mut flow, 1, &node(4, 0), None, 4, 7_000), [0]);
@@ -189,7 +193,7 @@ fn layers(count: u32) -> (Workflow, Vec<u32>) {
         .map(|i| Wanted {
             parents: i.checked_sub(100).map_or_else(Vec::new, |before| {
                 let layer = before / 100 * 100;
-                vec![layer + i % 100, layer + (i * 7 + 3) % 100]
+                vec![(layer + i % 100) as usize, (layer + (i * 7 + 3) % 100) as usize]
             }),
             ..cpus([1, 1, 2, 4][i as usize % 4], times[i as usize])
         })
@@ -201,7 +205,7 @@ fn layers(count: u32) -> (Workflow, Vec<u32>) {
 fn what_is_left_of_a_workflow_predicts_its_end_as_its_simulation_does() {
     let (flow, times) = layers(3_000);
     let machines = [SimulatedMachine::new(RunnerId(1), node(16, 0), 0)];
-    let took = |index: u32| i64::from(times[index as usize]);
+    let took = |index: JobIx| i64::from(times[index.at()]);
     let end = flow.clone().simulate(&machines, &mut Limits::new(), 0, took).end as f64;
     let quick = flow.rest(0).forecast(&machines, 0);
     assert!((quick.ms as f64 / end - 1.0).abs() < 0.05, "{quick:?}, simulated {end}");

@@ -1,5 +1,6 @@
 //! Who waits for whom, in two flat lists: a workflow may have a million jobs and millions of edges.
 
+use super::index::JobIx;
 use std::collections::HashMap;
 
 /// The dependencies of all jobs in both directions, by index. Duplicates stay as they were given.
@@ -17,8 +18,8 @@ pub(super) struct Edges {
 struct Lists {
     /// Where the list of each job begins; that of the next one is its end.
     starts: Vec<u32>,
-    all: Vec<u32>,
-    changed: HashMap<u32, Vec<u32>>,
+    all: Vec<JobIx>,
+    changed: HashMap<JobIx, Vec<JobIx>>,
 }
 
 impl Lists {
@@ -26,31 +27,31 @@ impl Lists {
         self.starts.len()
     }
 
-    fn of(&self, index: u32) -> &[u32] {
+    fn of(&self, index: JobIx) -> &[JobIx] {
         if !self.changed.is_empty()
             && let Some(changed) = self.changed.get(&index)
         {
             return changed;
         }
-        let Some(start) = self.starts.get(index as usize) else { return &[] };
-        let end = self.starts.get(index as usize + 1).map_or(self.all.len(), |end| *end as usize);
+        let Some(start) = self.starts.get(index.at()) else { return &[] };
+        let end = self.starts.get(index.at() + 1).map_or(self.all.len(), |end| *end as usize);
         &self.all[*start as usize..end]
     }
 
     /// The list of the next job.
-    fn push(&mut self, list: &[u32]) {
+    fn push(&mut self, list: &[JobIx]) {
         self.starts.push(self.all.len() as u32);
         self.all.extend_from_slice(list);
     }
 
-    fn insert(&mut self, index: u32, value: u32) {
+    fn insert(&mut self, index: JobIx, value: JobIx) {
         if !self.changed.contains_key(&index) {
             self.changed.insert(index, self.of(index).to_vec());
         }
         self.changed.entry(index).or_default().push(value);
     }
 
-    fn remove(&mut self, index: u32, value: u32) {
+    fn remove(&mut self, index: JobIx, value: JobIx) {
         let rest = self.of(index).iter().copied().filter(|other| *other != value).collect();
         self.changed.insert(index, rest);
     }
@@ -63,8 +64,8 @@ impl Edges {
     }
 
     /// Adds the next job. Its parents may come later.
-    pub fn add(&mut self, parents: &[u32]) {
-        let index = self.parents.len() as u32;
+    pub fn add(&mut self, parents: &[JobIx]) {
+        let index = JobIx::new(self.parents.len());
         self.parents.push(parents);
         // Before the first settling no caller asks for children, and there they are counted together.
         if self.is_settled {
@@ -73,13 +74,13 @@ impl Edges {
     }
 
     /// Adds an edge between jobs that are there.
-    pub fn link(&mut self, parent: u32, child: u32) {
+    pub fn link(&mut self, parent: JobIx, child: JobIx) {
         self.parents.insert(child, parent);
         self.children.insert(parent, child);
     }
 
     /// Gives a job other parents.
-    pub fn set_parents(&mut self, index: u32, parents: &[u32]) {
+    pub fn set_parents(&mut self, index: JobIx, parents: &[JobIx]) {
         for parent in self.parents.of(index).to_vec() {
             self.children.remove(parent, index);
         }
@@ -92,18 +93,18 @@ impl Edges {
         self.is_settled = true;
         let jobs = self.parents.len();
         let mut starts = vec![0u32; jobs];
-        for index in 0..jobs as u32 {
-            self.parents.of(index).iter().for_each(|parent| starts[*parent as usize] += 1);
+        for index in JobIx::range(0..jobs) {
+            self.parents.of(index).iter().for_each(|parent| starts[parent.at()] += 1);
         }
         let mut sum = 0;
         for start in &mut starts {
             sum += std::mem::replace(start, sum);
         }
-        let mut all = vec![0u32; sum as usize];
+        let mut all = vec![JobIx::default(); sum as usize];
         let mut next = starts.clone();
-        for index in 0..jobs as u32 {
+        for index in JobIx::range(0..jobs) {
             for parent in self.parents.of(index) {
-                let place = &mut next[*parent as usize];
+                let place = &mut next[parent.at()];
                 all[*place as usize] = index;
                 *place += 1;
             }
@@ -112,12 +113,12 @@ impl Edges {
     }
 
     /// The jobs that a job waits for.
-    pub fn parents(&self, index: u32) -> &[u32] {
+    pub fn parents(&self, index: JobIx) -> &[JobIx] {
         self.parents.of(index)
     }
 
     /// The jobs that wait for a job.
-    pub fn children(&self, index: u32) -> &[u32] {
+    pub fn children(&self, index: JobIx) -> &[JobIx] {
         self.children.of(index)
     }
 }
@@ -126,43 +127,59 @@ impl Edges {
 mod tests {
     use super::*;
 
+    fn list(places: &[usize]) -> Vec<JobIx> {
+        places.iter().copied().map(JobIx::new).collect()
+    }
+
+    fn places(list: &[JobIx]) -> Vec<usize> {
+        list.iter().map(|index| index.at()).collect()
+    }
+
+    fn children_of(edges: &Edges, at: usize) -> Vec<usize> {
+        places(edges.children(JobIx::new(at)))
+    }
+
+    fn parents_of(edges: &Edges, at: usize) -> Vec<usize> {
+        places(edges.parents(JobIx::new(at)))
+    }
+
     #[test]
     fn a_job_with_other_parents_is_a_child_of_those_only() {
         let mut edges = Edges::default();
         edges.settle();
         for parents in [&[][..], &[], &[0, 0]] {
-            edges.add(parents);
+            edges.add(&list(parents));
         }
-        assert_eq!((edges.children(0), edges.children(1)), (&[2, 2][..], &[][..]));
-        edges.set_parents(2, &[1]);
-        assert_eq!((edges.children(0), edges.children(1)), (&[][..], &[2][..]));
+        assert_eq!((children_of(&edges, 0), children_of(&edges, 1)), (vec![2, 2], vec![]));
+        edges.set_parents(JobIx::new(2), &list(&[1]));
+        assert_eq!((children_of(&edges, 0), children_of(&edges, 1)), (vec![], vec![2]));
         edges.settle();
-        assert_eq!((edges.children(0), edges.children(1)), (&[][..], &[2][..]));
-        assert_eq!(edges.parents(2), [1]);
+        assert_eq!((children_of(&edges, 0), children_of(&edges, 1)), (vec![], vec![2]));
+        assert_eq!(parents_of(&edges, 2), [1]);
     }
 
     #[test]
     fn both_directions_tell_the_same() {
         let mut edges = Edges::default();
         for parents in [&[1][..], &[], &[0, 1], &[], &[2, 0]] {
-            edges.add(parents);
+            edges.add(&list(parents));
         }
         edges.settle();
         let children =
-            |edges: &Edges| (0..6).map(|index| edges.children(index).to_vec()).collect::<Vec<_>>();
+            |edges: &Edges| (0..6).map(|index| children_of(edges, index)).collect::<Vec<_>>();
         assert_eq!(children(&edges), [vec![2, 4], vec![0, 2], vec![4], vec![], vec![], vec![]]);
 
         // Items that a map found while it ran.
-        edges.add(&[3, 0]);
-        edges.link(5, 4);
+        edges.add(&list(&[3, 0]));
+        edges.link(JobIx::new(5), JobIx::new(4));
         assert_eq!(
             children(&edges),
             [vec![2, 4, 5], vec![0, 2], vec![4], vec![5], vec![], vec![4]]
         );
-        assert_eq!((edges.parents(4), edges.parents(5)), (&[2, 0, 5][..], &[3, 0][..]));
+        assert_eq!((parents_of(&edges, 4), parents_of(&edges, 5)), (vec![2, 0, 5], vec![3, 0]));
         let before = children(&edges);
         edges.settle();
         assert_eq!(children(&edges), before);
-        assert_eq!(edges.parents(4), [2, 0, 5]);
+        assert_eq!(parents_of(&edges, 4), [2, 0, 5]);
     }
 }

@@ -1,7 +1,9 @@
 //! Why is a job where it is? Answered by the code that decides, so that the answer is true.
 
 use super::claim::{Claim, Limits, why_not};
+use super::index::JobIx;
 use super::workflow::Workflow;
+use std::collections::BTreeMap;
 use torc_model::api::Capacity;
 use torc_model::class::Room;
 use torc_model::ids::JobId;
@@ -36,26 +38,51 @@ pub struct RunnerFacts<'a> {
     pub host: &'a str,
 }
 
+/// Jobs that wait for one reason, as far as can be told without asking about each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaitingGroup {
+    /// The status of all of them.
+    pub status: JobStatus,
+    /// How many there are.
+    pub count: i64,
+    /// One of them.
+    pub sample: JobId,
+}
+
 impl Workflow {
+    /// What waits, in one pass over the jobs. Only what is ready waits for a runner, so that only
+    /// there its needs matter.
+    pub fn waiting_groups(&self, now: i64) -> Vec<WaitingGroup> {
+        let mut groups: BTreeMap<_, WaitingGroup> = BTreeMap::new();
+        for job in self.jobs.iter().filter(|job| !job.status().is_final()) {
+            let status = job.status();
+            let ready = (status == JobStatus::Ready)
+                .then(|| (job.class, job.held_back, job.not_before.is_some_and(|at| at > now)));
+            let group = WaitingGroup { status, count: 0, sample: job.id };
+            groups.entry((status, ready)).or_insert(group).count += 1;
+        }
+        groups.into_values().collect()
+    }
+
     /// Why this job is where it is.
     pub fn explain(
         &self,
-        index: u32,
+        index: JobIx,
         runners: &[RunnerFacts<'_>],
         limits: &Limits,
         now: i64,
     ) -> Explanation {
-        let job = &self.jobs[index as usize];
+        let job = &self.jobs[index];
         let blockers: Vec<(JobId, JobStatus)> = self
             .parents_of(index)
             .iter()
-            .filter(|p| match job.status {
-                JobStatus::Canceled => self.jobs[**p as usize].status.is_bad_end(),
+            .filter(|p| match job.status() {
+                JobStatus::Canceled => self.jobs[**p].status().is_bad_end(),
                 _ => !self.is_met(**p, index),
             })
-            .map(|p| (self.jobs[*p as usize].id, self.jobs[*p as usize].status))
+            .map(|p| (self.jobs[*p].id, self.jobs[*p].status()))
             .collect();
-        let summary = match job.status {
+        let summary = match job.status() {
             JobStatus::Uninitialized => "it waits for the workflow to be initialized".into(),
             JobStatus::Blocked => match blockers.as_slice() {
                 [one] => format!("it waits for job {} which is {}", one.0, one.1),
@@ -63,13 +90,13 @@ impl Workflow {
             },
             JobStatus::Ready => self.explain_ready(index, runners, limits, now),
             JobStatus::Pending => "a runner took it and starts it as soon as it has room".into(),
-            JobStatus::Running => match job.held.as_ref().is_some_and(|h| h.cancel_requested) {
+            JobStatus::Running => match job.held().is_some_and(|h| h.cancel_requested) {
                 true => "it is being stopped".into(),
                 false => "it runs".into(),
             },
             JobStatus::Completed => "it succeeded".into(),
             JobStatus::Failed => "it failed".into(),
-            JobStatus::Canceled if job.reason == Some(StatusReason::DependencyFailed) => {
+            JobStatus::Canceled if job.reason() == Some(StatusReason::DependencyFailed) => {
                 "a job it depends on did not succeed".into()
             }
             JobStatus::Canceled if self.is_given_up(index) => StatusReason::GivenUp.text().into(),
@@ -84,7 +111,7 @@ impl Workflow {
         };
         let because_of_count = blockers.len();
         let because_of = blockers.into_iter().take(10).collect();
-        let shut = self.shut_limit(index, limits).filter(|_| job.status == JobStatus::Ready);
+        let shut = self.shut_limit(index, limits).filter(|_| job.status() == JobStatus::Ready);
         let hints = shut
             .map(|name| format!("`torc limits set {name} N` lets N of them run at once"))
             .into_iter()
@@ -94,12 +121,12 @@ impl Workflow {
 
     fn explain_ready(
         &self,
-        index: u32,
+        index: JobIx,
         runners: &[RunnerFacts<'_>],
         limits: &Limits,
         now: i64,
     ) -> String {
-        let job = &self.jobs[index as usize];
+        let job = &self.jobs[index];
         if job.held_back {
             return "it is held back; `torc jobs release` lets it go".into();
         }
@@ -112,7 +139,7 @@ impl Workflow {
         if runners.is_empty() {
             return NO_RUNNER.into();
         }
-        let class = &self.classes[job.class as usize];
+        let class = &self.classes[job.class];
         if let Some(said) = self.explain_kept(index, runners, now) {
             return said;
         }
@@ -142,7 +169,7 @@ impl Workflow {
                 continue;
             }
             if let Some(other) = self.keeps(runner.claim.runner).filter(|other| *other != index) {
-                let other = self.jobs[other as usize].id;
+                let other = self.jobs[other].id;
                 reasons.push(format!("{} is reserved for job {other}", runner.host));
                 is_only_full = true;
                 continue;
@@ -155,10 +182,10 @@ impl Workflow {
     }
 
     /// A runner is kept for the job.
-    fn explain_kept(&self, index: u32, runners: &[RunnerFacts<'_>], now: i64) -> Option<String> {
+    fn explain_kept(&self, index: JobIx, runners: &[RunnerFacts<'_>], now: i64) -> Option<String> {
         let (id, start_at) = self.kept_for(index)?;
         let runner = runners.iter().find(|runner| runner.claim.runner == id)?;
-        let class = &self.classes[self.jobs[index as usize].class as usize];
+        let class = &self.classes[self.jobs[index].class];
         let wants = self.room_of(&runner.claim).wanting(class)?;
         let when = match start_at {
             Some(at) if at > now => {
@@ -170,23 +197,23 @@ impl Workflow {
     }
 
     /// A named limit of 0 that the job uses: no runner and no end of another job changes that.
-    fn shut_limit<'a>(&'a self, index: u32, limits: &Limits) -> Option<&'a str> {
-        let uses = &self.classes[self.jobs[index as usize].class as usize].uses;
+    fn shut_limit<'a>(&'a self, index: JobIx, limits: &Limits) -> Option<&'a str> {
+        let uses = &self.classes[self.jobs[index].class].uses;
         uses.iter()
             .find(|name| limits.get(*name).is_some_and(|limit| limit.max <= 0))
             .map(String::as_str)
     }
 
     /// What a runner of this size lacks for the job even when it is empty.
-    pub fn lacking(&self, index: u32, capacity: &Capacity) -> Option<String> {
-        let job = &self.jobs[index as usize];
-        Room::of(capacity).lacking(&self.classes[job.next_class.unwrap_or(job.class) as usize])
+    pub fn lacking(&self, index: JobIx, capacity: &Capacity) -> Option<String> {
+        let job = &self.jobs[index];
+        Room::of(capacity).lacking(&self.classes[job.next_class()])
     }
 
     fn room_of(&self, claim: &Claim<'_>) -> Room {
         let mut room = Room::of(claim.capacity);
         for index in self.held_by(claim.runner) {
-            room.take(&self.classes[self.jobs[index as usize].class as usize]);
+            room.take(&self.classes[self.jobs[index].class]);
         }
         room
     }
@@ -194,8 +221,7 @@ impl Workflow {
     /// Ready jobs that no runner of this size could ever take.
     pub fn never_fits(&self, capacity: &Capacity) -> bool {
         let whole = Room::of(capacity);
-        !self.queue.is_empty()
-            && self.queue.classes().all(|c| !whole.fits(&self.classes[c as usize]))
+        !self.queue.is_empty() && self.queue.classes().all(|c| !whole.fits(&self.classes[c]))
     }
 
     /// Some ready job could be taken by a runner of this size with this label, if it were empty.
@@ -203,13 +229,13 @@ impl Workflow {
         let whole = Room::of(capacity);
         self.queue
             .classes()
-            .map(|c| &self.classes[c as usize])
+            .map(|c| &self.classes[c])
             .any(|c| labels::fit(c.label.as_deref(), label) && whole.fits(c))
     }
 
     /// The label that a runner must have to take this job.
-    pub fn label_of(&self, index: u32) -> Option<&str> {
-        self.classes[self.jobs[index as usize].class as usize].label.as_deref()
+    pub fn label_of(&self, index: JobIx) -> Option<&str> {
+        self.classes[self.jobs[index].class].label.as_deref()
     }
 
     /// Attempts a runner holds that have not started yet.
@@ -220,10 +246,9 @@ impl Workflow {
     ) -> Vec<torc_model::ids::AttemptId> {
         self.held_by(runner)
             .filter_map(|index| {
-                let job = &self.jobs[index as usize];
-                let held = job.held.as_ref()?;
+                let held = self.jobs[index].held()?;
                 (held.state == AttemptState::Claimed && held.claimed_at <= time)
-                    .then_some(job.live)?
+                    .then_some(held.attempt)
             })
             .collect()
     }

@@ -4,8 +4,10 @@
 
 use super::change::End;
 use super::claim::{Claim, Limits};
+use super::index::{ClassIx, JobIx};
+use super::jobs::NewJob;
 use super::report::Lost;
-use super::workflow::{NewJob, Workflow};
+use super::workflow::Workflow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use torc_model::api::{Capacity, Evidence};
@@ -51,7 +53,7 @@ pub struct Simulated {
     /// Milliseconds that CPUs were held.
     pub cpu_ms: f64,
     /// Each job with the time of its last start.
-    pub starts: Vec<(u32, i64)>,
+    pub starts: Vec<(JobIx, i64)>,
     /// Jobs that had not ended when nothing could go on.
     pub left: usize,
 }
@@ -116,7 +118,7 @@ struct OpenJob {
     left: f32,
     /// The longest chain behind it, in ms.
     tail: f32,
-    class: u32,
+    class: ClassIx,
 }
 
 /// 80% of normally distributed numbers are within so many standard deviations.
@@ -214,7 +216,7 @@ impl Rest {
         let (mut work, mut path, mut longest, mut before) = ([0f64; 3], 0f64, 0f64, 0f64);
         for job in &self.open {
             let (left, tail) = (f64::from(job.left), f64::from(job.tail));
-            for (sum, need) in work.iter_mut().zip(needs(&self.classes[job.class as usize])) {
+            for (sum, need) in work.iter_mut().zip(needs(&self.classes[job.class.at()])) {
                 *sum += left * need;
             }
             path = path.max(left + tail);
@@ -246,7 +248,7 @@ impl Rest {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     // Ends before what they make room for.
-    End(u32, u64),
+    End(JobIx, u64),
     Down(usize),
     Up(usize),
 }
@@ -256,9 +258,8 @@ impl Workflow {
     pub fn fresh_copy(&self) -> Self {
         let mut copy = Self::new(self.id, self.settings.clone(), Vec::new());
         copy.reserve(self.jobs.len());
-        for (index, job) in self.jobs.iter().enumerate() {
-            let index = index as u32;
-            let is_out = job.is_removed() || job.status == JobStatus::Disabled;
+        for (index, job) in self.jobs.indexes().zip(self.jobs.iter()) {
+            let is_out = job.is_removed() || job.status() == JobStatus::Disabled;
             let parents = if is_out { Vec::new() } else { self.parents_of(index).to_vec() };
             copy.add_job(NewJob {
                 id: job.id,
@@ -285,7 +286,7 @@ impl Workflow {
         machines: &[Machine],
         limits: &mut Limits,
         now: i64,
-        mut took: impl FnMut(u32) -> i64,
+        mut took: impl FnMut(JobIx) -> i64,
     ) -> Simulated {
         let mut events: BinaryHeap<Reverse<(i64, Event)>> = BinaryHeap::new();
         let mut done = Simulated { end: now, ..Simulated::default() };
@@ -300,12 +301,11 @@ impl Workflow {
         }
         let mut serial = 0;
         // The end that counts for each job: a machine that goes down takes the others away.
-        let mut valid: HashMap<u32, u64> = HashMap::new();
-        let held: Vec<u32> = (0..self.jobs.len() as u32)
-            .filter(|index| self.jobs[*index as usize].held.is_some())
-            .collect();
+        let mut valid: HashMap<JobIx, u64> = HashMap::new();
+        let held: Vec<JobIx> =
+            self.jobs.indexes().filter(|index| self.jobs[*index].held().is_some()).collect();
         for index in held {
-            let Some(held) = &self.jobs[index as usize].held else { continue };
+            let Some(held) = self.jobs[index].held() else { continue };
             let began = held.started_at.unwrap_or(now).min(now);
             if held.state == AttemptState::Claimed {
                 self.started(index, 1, now);
@@ -380,15 +380,15 @@ impl Workflow {
             }
         }
         self.take_changes();
-        done.left = self.jobs.iter().filter(|job| !job.status.is_final()).count();
+        done.left = self.jobs.iter().filter(|job| !job.status().is_final()).count();
         done
     }
 
-    fn end_simulated(&mut self, index: u32, limits: &mut Limits, at: i64, done: &mut Simulated) {
-        let job = &self.jobs[index as usize];
-        let Some(held) = &job.held else { return };
+    fn end_simulated(&mut self, index: JobIx, limits: &mut Limits, at: i64, done: &mut Simulated) {
+        let job = &self.jobs[index];
+        let Some(held) = job.held() else { return };
         let ms = at - held.started_at.unwrap_or(at);
-        done.cpu_ms += ms as f64 * f64::from(self.classes[job.class as usize].cpus);
+        done.cpu_ms += ms as f64 * f64::from(self.classes[job.class].cpus);
         let end = End {
             return_code: Some(0),
             exec_seconds: Some(ms as f64 / 1000.0),
@@ -399,7 +399,7 @@ impl Workflow {
 
     /// The time of a machine is over: what it runs goes back into the queue.
     fn take_down(&mut self, runner: RunnerId, limits: &mut Limits, now: i64) {
-        let held: Vec<u32> = self.held_by(runner).collect();
+        let held: Vec<JobIx> = self.held_by(runner).collect();
         for index in held {
             let end = End { cause: Some(Cause::Walltime), ..End::new(EndedBy::Runner, now) };
             self.ended(index, end, limits);
@@ -414,7 +414,7 @@ impl Workflow {
         let jobs = self.jobs.len();
         let (heads, tails) = self.heads_and_tails(took);
         let have = Have::of(machines, now);
-        let class = |index: usize| &self.classes[self.jobs[index].class as usize];
+        let class = |index: usize| self.class_of(JobIx::new(index));
         let mut work = [0f64; 3];
         for index in (0..jobs).filter(|index| took[*index] > 0.0) {
             for (sum, need) in work.iter_mut().zip(needs(class(index))) {
@@ -444,25 +444,25 @@ impl Workflow {
         let jobs = self.jobs.len();
         let (mut heads, mut tails) = (vec![0f64; jobs], vec![0f64; jobs]);
         let mut open: Vec<u32> =
-            (0..jobs as u32).map(|i| self.parents_of(i).len() as u32).collect();
-        let mut order: Vec<u32> = (0..jobs as u32).filter(|i| open[*i as usize] == 0).collect();
+            self.jobs.indexes().map(|i| self.parents_of(i).len() as u32).collect();
+        let mut order: Vec<JobIx> = self.jobs.indexes().filter(|i| open[i.at()] == 0).collect();
         let mut at = 0;
         while let Some(index) = order.get(at).copied() {
             at += 1;
-            let end = heads[index as usize] + took[index as usize];
+            let end = heads[index.at()] + took[index.at()];
             for child in self.children_of(index) {
-                let child = *child as usize;
-                heads[child] = heads[child].max(end);
-                open[child] -= 1;
-                if open[child] == 0 {
-                    order.push(child as u32);
+                let at = child.at();
+                heads[at] = heads[at].max(end);
+                open[at] -= 1;
+                if open[at] == 0 {
+                    order.push(*child);
                 }
             }
         }
         for index in order.into_iter().rev() {
-            let whole = tails[index as usize] + took[index as usize];
+            let whole = tails[index.at()] + took[index.at()];
             for parent in self.parents_of(index) {
-                let parent = *parent as usize;
+                let parent = parent.at();
                 tails[parent] = tails[parent].max(whole);
             }
         }
@@ -471,13 +471,14 @@ impl Workflow {
 
     /// What is left of each job's expected time, in ms; 0 for what has ended.
     fn left_ms(&self, now: i64) -> Vec<f64> {
-        (0..self.jobs.len() as u32)
+        self.jobs
+            .indexes()
             .map(|index| {
-                let job = &self.jobs[index as usize];
-                if job.status.is_final() {
+                let job = &self.jobs[index];
+                if job.status().is_final() {
                     return 0.0;
                 }
-                let ran = job.held.as_ref().and_then(|held| held.started_at);
+                let ran = job.held().and_then(|held| held.started_at);
                 let ran = ran.map_or(0, |started| (now - started).max(0));
                 (i64::from(self.expected_ms(index)) - ran).max(1) as f64
             })
@@ -488,22 +489,26 @@ impl Workflow {
     /// one: all of it.
     pub fn rest(&self, now: i64) -> Rest {
         let is_again = self.is_complete();
-        let is_open = |index: &u32| {
-            let job = &self.jobs[*index as usize];
+        let is_open = |index: &JobIx| {
+            let job = &self.jobs[*index];
             match is_again {
-                true => !job.is_removed() && job.status != JobStatus::Disabled,
-                false => !job.status.is_final(),
+                true => !job.is_removed() && job.status() != JobStatus::Disabled,
+                false => !job.status().is_final(),
             }
         };
-        let mut rest =
-            Rest { open: Vec::new(), classes: self.classes.clone(), unknown: 0, common: 0.0 };
+        let mut rest = Rest {
+            open: Vec::new(),
+            classes: self.classes.list().to_vec(),
+            unknown: 0,
+            common: 0.0,
+        };
         rest.open.reserve_exact(self.jobs.len());
         let typical = self.typical_ms();
-        for index in (0..self.jobs.len() as u32).filter(is_open) {
+        for index in self.jobs.indexes().filter(is_open) {
             let known = self.estimate(index);
             let expected = known.map_or(typical, |estimate| estimate.ms);
-            let job = &self.jobs[index as usize];
-            let started = job.held.as_ref().and_then(|held| held.started_at);
+            let job = &self.jobs[index];
+            let started = job.held().and_then(|held| held.started_at);
             let ran = started.filter(|_| !is_again).map_or(0, |started| (now - started).max(0));
             rest.open.push(OpenJob {
                 left: (i64::from(expected) - ran).max(1) as f32,
@@ -522,13 +527,15 @@ impl Workflow {
         let left = self.left_ms(now);
         let mut bound = self.bound(machines, &left, now);
         let jobs = left.iter().filter(|ms| **ms > 0.0).count();
-        let unknown = (0..self.jobs.len() as u32)
-            .filter(|i| left[*i as usize] > 0.0 && self.estimate(*i).is_none())
+        let unknown = self
+            .jobs
+            .indexes()
+            .filter(|i| left[i.at()] > 0.0 && self.estimate(*i).is_none())
             .count();
         let once = |machines: &[Machine], rng: &mut Option<Rng>| {
             let mut copy = self.clone();
             let commons = Commons::draw(rng);
-            let took = |index: u32| {
+            let took = |index: JobIx| {
                 let spread = self.spread(index).exp_of(&commons, rng);
                 (f64::from(self.expected_ms(index)) * spread).round() as i64
             };
@@ -565,7 +572,7 @@ impl Workflow {
     }
 
     /// How far a job's time may be from what is expected.
-    fn spread(&self, index: u32) -> Spread {
+    fn spread(&self, index: JobIx) -> Spread {
         let source = self.estimate(index).map(|estimate| estimate.source);
         let own = match source {
             Some(EstimateSource::Own) => 0.08,

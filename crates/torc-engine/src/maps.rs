@@ -7,11 +7,14 @@
 
 use super::change::Change;
 use super::claim::{LimitUse, Limits};
+use super::index::JobIx;
+use super::jobs::NewJob;
 use super::machine::JobEvent;
 use super::workflow::{Refused, Workflow};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use torc_model::api::ErrorCode;
+use torc_model::class::Class;
 use torc_model::event::EventKind;
 use torc_model::ids::JobId;
 use torc_model::status::{JobStatus, Origin, StatusReason};
@@ -31,16 +34,16 @@ pub struct MapJob {
     /// Items at once.
     pub max_parallel: Option<u32>,
     /// Its items, by index.
-    pub items: BTreeSet<u32>,
+    pub items: BTreeSet<JobIx>,
     /// Those among them that no longer exist.
-    pub gone: BTreeSet<u32>,
+    pub gone: BTreeSet<JobIx>,
 }
 
 /// All maps of a workflow.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Maps {
-    maps: BTreeMap<u32, MapJob>,
-    item_of: BTreeMap<u32, u32>,
+    maps: BTreeMap<JobIx, MapJob>,
+    item_of: BTreeMap<JobIx, JobIx>,
 }
 
 /// How the items of a map stand.
@@ -56,6 +59,23 @@ pub struct Tally {
     pub open: u64,
 }
 
+/// What a map found when it looked for its items.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FoundItems {
+    /// The id of the first new item; those of the others follow it.
+    pub first: JobId,
+    /// How many are new.
+    pub new: usize,
+    /// What each new item needs.
+    pub class: Class,
+    /// Items that are what they were.
+    pub kept: Vec<JobIx>,
+    /// Items whose value is another.
+    pub changed: Vec<JobIx>,
+    /// Items that no longer exist.
+    pub gone: Vec<JobIx>,
+}
+
 /// The named limit that bounds how many items of a map run at once.
 pub fn limit_name(map: JobId) -> String {
     format!("map:{map}")
@@ -63,12 +83,12 @@ pub fn limit_name(map: JobId) -> String {
 
 impl Workflow {
     /// Makes a job a map.
-    pub fn set_map(&mut self, index: u32, map: MapJob) {
+    pub fn set_map(&mut self, index: JobIx, map: MapJob) {
         self.maps.maps.insert(index, map);
     }
 
     /// Makes a job a map with other settings, which keeps its items, or no map.
-    pub(super) fn change_map(&mut self, index: u32, map: Option<MapJob>) {
+    pub(super) fn change_map(&mut self, index: JobIx, map: Option<MapJob>) {
         let known = self.maps.maps.remove(&index);
         if let Some(map) = map {
             let kept = known.map_or_else(
@@ -85,7 +105,7 @@ impl Workflow {
     }
 
     /// A job that is taken out is no item of a map any more, and no map.
-    pub(super) fn untie(&mut self, index: u32) {
+    pub(super) fn untie(&mut self, index: JobIx) {
         if let Some(of) = self.maps.item_of.remove(&index)
             && let Some(map) = self.maps.maps.get_mut(&of)
         {
@@ -98,7 +118,7 @@ impl Workflow {
     }
 
     /// Makes a job an item of a map.
-    pub fn set_item(&mut self, index: u32, of: u32, is_gone: bool) {
+    pub fn set_item(&mut self, index: JobIx, of: JobIx, is_gone: bool) {
         let Some(map) = self.maps.maps.get_mut(&of) else { return };
         map.items.insert(index);
         if is_gone {
@@ -110,41 +130,82 @@ impl Workflow {
     }
 
     /// Whether an item was canceled because others failed.
-    pub(super) fn is_given_up(&self, index: u32) -> bool {
-        self.jobs[index as usize].reason == Some(StatusReason::GivenUp)
+    pub(super) fn is_given_up(&self, index: JobIx) -> bool {
+        self.jobs[index].reason() == Some(StatusReason::GivenUp)
     }
 
     /// An item that was gone exists again.
-    pub fn return_item(&mut self, index: u32) {
+    pub fn return_item(&mut self, index: JobIx) {
         let Some(of) = self.map_of(index) else { return };
         if self.is_gone(index, of) {
             self.set_item(index, of, false);
-            self.record(Change::ItemGone(self.jobs[index as usize].id, false));
+            self.record(Change::ItemGone(self.jobs[index].id, false));
         }
     }
 
     /// Adds the edge by which a map waits for a new item that was found while it ran.
-    pub fn link_item(&mut self, index: u32, of: u32) {
+    pub fn link_item(&mut self, index: JobIx, of: JobIx) {
         self.edges.link(index, of);
         self.relevel([index]);
     }
 
+    /// A map has looked for its items: new ones become jobs, and those that changed, that failed or
+    /// that are back run again. They start when the map's own attempt has ended.
+    pub fn find_items(&mut self, index: JobIx, found: FoundItems, now: i64) {
+        let family = self.family_of(index);
+        for nth in 0..found.new as i64 {
+            let map = &self.jobs[index];
+            let new = NewJob {
+                id: JobId(found.first.0 + nth),
+                priority: map.priority,
+                position: map.position,
+                family,
+                own_ms: None,
+                class: found.class.clone(),
+                handler: map.handler,
+                cancel_on_failure: map.cancel_on_failure,
+                max_lost: map.max_lost,
+                parents: Vec::new(),
+            };
+            let item = self.add_job(new);
+            self.set_item(item, index, false);
+            self.link_item(item, index);
+        }
+        for item in found.kept {
+            let was_gone = self.is_gone(item, index);
+            self.return_item(item);
+            // One that ended badly has given nothing to keep.
+            if was_gone || self.jobs[item].status().is_bad_end() {
+                self.renew_item(item, now);
+            }
+        }
+        for item in found.changed {
+            self.return_item(item);
+            self.renew_item(item, now);
+        }
+        for item in found.gone {
+            if !self.is_gone(item, index) {
+                self.remove_item(item, now);
+            }
+        }
+    }
+
     /// A map and its items.
-    pub fn map(&self, index: u32) -> Option<&MapJob> {
+    pub fn map(&self, index: JobIx) -> Option<&MapJob> {
         self.maps.maps.get(&index)
     }
 
     /// The map that a job is an item of.
-    pub fn map_of(&self, index: u32) -> Option<u32> {
+    pub fn map_of(&self, index: JobIx) -> Option<JobIx> {
         self.maps.item_of.get(&index).copied()
     }
 
     /// How the items of a map stand.
-    pub fn tally(&self, index: u32) -> Tally {
+    pub fn tally(&self, index: JobIx) -> Tally {
         let mut tally = Tally::default();
         let Some(map) = self.map(index) else { return tally };
         for item in map.items.difference(&map.gone) {
-            let status = self.jobs[*item as usize].status;
+            let status = self.jobs[*item].status();
             // A dropped item is no longer counted.
             if status == JobStatus::Disabled {
                 continue;
@@ -163,7 +224,7 @@ impl Workflow {
     pub fn add_map_limits(&self, limits: &mut Limits) {
         for (index, map) in &self.maps.maps {
             if let Some(max) = map.max_parallel {
-                let name = limit_name(self.jobs[*index as usize].id);
+                let name = limit_name(self.jobs[*index].id);
                 limits
                     .entry(name)
                     .or_insert(LimitUse { max: i64::from(max), ..LimitUse::default() });
@@ -175,37 +236,37 @@ impl Workflow {
     pub fn set_map_limits(&self, limits: &mut Limits) {
         for (index, map) in &self.maps.maps {
             if let Some(max) = map.max_parallel {
-                let name = limit_name(self.jobs[*index as usize].id);
+                let name = limit_name(self.jobs[*index].id);
                 limits.entry(name).or_default().max = i64::from(max);
             }
         }
     }
 
     /// Whether `job` is a map and `parent` one of its items; then whether it waits for it now.
-    pub(super) fn item_edge(&self, parent: u32, job: u32) -> Option<bool> {
+    pub(super) fn item_edge(&self, parent: JobIx, job: JobIx) -> Option<bool> {
         (self.map_of(parent) == Some(job)).then(|| self.gathers(job))
     }
 
     /// It waits for its items, and for nothing else that it would have to run for.
-    pub(super) fn gathers(&self, index: u32) -> bool {
+    pub(super) fn gathers(&self, index: JobIx) -> bool {
         self.map(index).is_some_and(|map| !map.is_dynamic || map.is_expanded)
     }
 
     /// An item whose map has not looked for its items yet: it does not run on its own.
-    pub(super) fn is_dormant(&self, index: u32) -> bool {
+    pub(super) fn is_dormant(&self, index: JobIx) -> bool {
         self.map_of(index).is_some_and(|map| !self.gathers(map))
     }
 
     /// A map runs again from the start: it looks for its items anew.
-    pub(super) fn forget_items(&mut self, index: u32) {
+    pub(super) fn forget_items(&mut self, index: JobIx) {
         if let Some(map) = self.maps.maps.get_mut(&index).filter(|map| map.is_expanded) {
             map.is_expanded = false;
-            self.record(Change::MapExpanded(self.jobs[index as usize].id, false));
+            self.record(Change::MapExpanded(self.jobs[index].id, false));
         }
     }
 
     /// All items of a map are final: so is the map.
-    pub(super) fn gather(&mut self, index: u32) {
+    pub(super) fn gather(&mut self, index: JobIx) {
         let Some(tolerate) = self.map(index).map(|map| map.tolerate) else { return };
         let tally = self.tally(index);
         let is_good = tolerate.bears(tally.failed, tally.total);
@@ -223,13 +284,13 @@ impl Workflow {
     }
 
     /// An item ended badly: the items that a map gives up because of it.
-    pub(super) fn give_up_items(&mut self, index: u32, now: i64) -> Vec<u32> {
+    pub(super) fn give_up_items(&mut self, index: JobIx, now: i64) -> Vec<JobIx> {
         let Some(map) = self.map(index).filter(|map| map.fail_fast) else { return Vec::new() };
         let tally = self.tally(index);
         if map.tolerate.bears(tally.failed, tally.total) {
             return Vec::new();
         }
-        let waiting: Vec<u32> =
+        let waiting: Vec<JobIx> =
             map.items.iter().copied().filter(|item| self.is_waiting(*item)).collect();
         for item in &waiting {
             self.drop_queued(*item, StatusReason::GivenUp.text(), now);
@@ -240,12 +301,12 @@ impl Workflow {
 
     /// An item that failed runs again: so do those that its map gave up, unless enough others
     /// failed to give them up for.
-    pub(super) fn take_up_items(&mut self, item: u32, origin: Origin, now: i64) {
+    pub(super) fn take_up_items(&mut self, item: JobIx, origin: Origin, now: i64) {
         let waits =
-            |map: &u32| self.gathers(*map) && self.jobs[*map as usize].status == JobStatus::Blocked;
+            |map: &JobIx| self.gathers(*map) && self.jobs[*map].status() == JobStatus::Blocked;
         let Some(index) = self.map_of(item).filter(waits) else { return };
         let Some(map) = self.map(index) else { return };
-        let given_up: Vec<u32> =
+        let given_up: Vec<JobIx> =
             map.items.iter().copied().filter(|item| self.is_given_up(*item)).collect();
         let tally = self.tally(index);
         let failed = tally.failed.saturating_sub(given_up.len() as u64);
@@ -256,51 +317,51 @@ impl Workflow {
             self.open_item(item, origin, now);
         }
         // All at once: each alone would count all items.
-        self.jobs[index as usize].unmet = self.count_unmet(index);
+        self.jobs[index].unmet = self.count_unmet(index);
     }
 
     /// Opens an item that was canceled.
-    fn open_item(&mut self, index: u32, origin: Origin, now: i64) {
+    fn open_item(&mut self, index: JobIx, origin: Origin, now: i64) {
         self.renew_item(index, now);
         self.make_ready(index, JobEvent::InitializedReady, origin, now);
         self.block_if_unmet(index, now);
     }
 
-    fn is_waiting(&self, index: u32) -> bool {
+    fn is_waiting(&self, index: JobIx) -> bool {
         matches!(
-            self.jobs[index as usize].status,
+            self.jobs[index].status(),
             JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready
         )
     }
 
     /// A map has found its items, and they were added: they may run, and it waits for them.
-    pub(super) fn start_items(&mut self, index: u32, now: i64) {
+    pub(super) fn start_items(&mut self, index: JobIx, now: i64) {
         let Some(map) = self.maps.maps.get_mut(&index) else { return };
         map.is_expanded = true;
-        let items: Vec<u32> = map.items.difference(&map.gone).copied().collect();
-        self.record(Change::MapExpanded(self.jobs[index as usize].id, true));
+        let items: Vec<JobIx> = map.items.difference(&map.gone).copied().collect();
+        self.record(Change::MapExpanded(self.jobs[index].id, true));
         for item in &items {
-            if self.jobs[*item as usize].status == JobStatus::Uninitialized {
+            if self.jobs[*item].status() == JobStatus::Uninitialized {
                 self.make_ready(*item, JobEvent::InitializedReady, Origin::Initial, now);
             }
         }
-        self.jobs[index as usize].unmet = self.count_unmet(index);
-        if self.jobs[index as usize].unmet == 0 {
+        self.jobs[index].unmet = self.count_unmet(index);
+        if self.jobs[index].unmet == 0 {
             self.gather(index);
             self.propagate(index, now);
         }
     }
 
     /// An item is not what it was: what it gave before counts no more.
-    pub fn renew_item(&mut self, index: u32, now: i64) {
-        if self.jobs[index as usize].status.is_held()
-            || self.jobs[index as usize].status == JobStatus::Uninitialized
+    pub fn renew_item(&mut self, index: JobIx, now: i64) {
+        if self.jobs[index].status().is_held()
+            || self.jobs[index].status() == JobStatus::Uninitialized
         {
             return;
         }
         self.drop_queued(index, "its item changed", now);
         // The counters first: the move writes them down.
-        let job = &mut self.jobs[index as usize];
+        let job = &mut self.jobs[index];
         job.refunds = job.attempt;
         job.lost_retries = 0;
         self.shift(index, JobEvent::Reset, None);
@@ -308,26 +369,26 @@ impl Workflow {
     }
 
     /// A map whose items are why it failed. To run it again is to run them again.
-    pub(super) fn is_failed_by_items(&self, index: u32) -> bool {
-        self.jobs[index as usize].status == JobStatus::Failed && self.gathers(index)
+    pub(super) fn is_failed_by_items(&self, index: JobIx) -> bool {
+        self.jobs[index].status() == JobStatus::Failed && self.gathers(index)
     }
 
-    fn is_gone(&self, item: u32, map: u32) -> bool {
+    fn is_gone(&self, item: JobIx, map: JobIx) -> bool {
         self.map(map).is_some_and(|map| map.gone.contains(&item))
     }
 
     /// Whether a disabled job can be switched on: an item that no longer exists cannot.
-    pub(super) fn may_enable(&self, index: u32) -> bool {
+    pub(super) fn may_enable(&self, index: JobIx) -> bool {
         !self.map_of(index).is_some_and(|map| self.is_gone(index, map))
     }
 
     /// An item is no longer there.
-    pub fn remove_item(&mut self, index: u32, now: i64) {
+    pub fn remove_item(&mut self, index: JobIx, now: i64) {
         if let Some(map) = self.map_of(index).and_then(|map| self.maps.maps.get_mut(&map)) {
             map.gone.insert(index);
-            self.record(Change::ItemGone(self.jobs[index as usize].id, true));
+            self.record(Change::ItemGone(self.jobs[index].id, true));
         }
-        if self.jobs[index as usize].status.is_held() {
+        if self.jobs[index].status().is_held() {
             self.stop_one(index, now);
             return;
         }
@@ -336,13 +397,14 @@ impl Workflow {
     }
 
     /// Runs items again that ended badly; their map and what reduces it follow.
-    pub fn retry_items(&mut self, items: &[u32], now: i64) -> Result<(), Refused> {
+    pub fn retry_items(&mut self, items: &[JobIx], now: i64) -> Result<(), Refused> {
         for item in items {
-            let job = &self.jobs[*item as usize];
-            if !job.status.is_bad_end() {
+            let job = &self.jobs[*item];
+            if !job.status().is_bad_end() {
                 let message = format!(
                     "job {} is {}; only an item that ended badly can be retried",
-                    job.id, job.status
+                    job.id,
+                    job.status()
                 );
                 return Err(Refused::new(ErrorCode::WrongStatus, message));
             }
@@ -352,24 +414,24 @@ impl Workflow {
     }
 
     /// Runs all items of a map again that ended badly.
-    pub(super) fn run_bad_items_again(&mut self, index: u32, origin: Origin, now: i64) {
+    pub(super) fn run_bad_items_again(&mut self, index: JobIx, origin: Origin, now: i64) {
         self.run_items_again(&self.bad_items(index), origin, now);
     }
 
     /// The items of a map that ended badly.
-    pub(super) fn bad_items(&self, index: u32) -> Vec<u32> {
+    pub(super) fn bad_items(&self, index: JobIx) -> Vec<JobIx> {
         let Some(map) = self.map(index) else { return Vec::new() };
-        let is_bad = |item: &u32| self.jobs[*item as usize].status.is_bad_end();
+        let is_bad = |item: &JobIx| self.jobs[*item].status().is_bad_end();
         map.items.difference(&map.gone).copied().filter(is_bad).collect()
     }
 
-    fn run_items_again(&mut self, items: &[u32], origin: Origin, now: i64) {
-        let maps: BTreeSet<u32> = items.iter().filter_map(|item| self.map_of(*item)).collect();
+    fn run_items_again(&mut self, items: &[JobIx], origin: Origin, now: i64) {
+        let maps: BTreeSet<JobIx> = items.iter().filter_map(|item| self.map_of(*item)).collect();
         for map in maps {
             self.renew_children(map, now);
         }
         for item in items {
-            match self.jobs[*item as usize].status {
+            match self.jobs[*item].status() {
                 JobStatus::Failed | JobStatus::Terminated => self.again(*item, origin, now),
                 // It came back with another.
                 status if !status.is_bad_end() => {}
@@ -384,25 +446,26 @@ impl Workflow {
     }
 
     /// What has run over the old results of a map runs over the new ones.
-    fn renew_children(&mut self, map: u32, now: i64) {
+    fn renew_children(&mut self, map: JobIx, now: i64) {
         for child in self.children_of(map).to_vec() {
-            let status = self.jobs[child as usize].status;
+            let status = self.jobs[child].status();
             if matches!(status, JobStatus::Completed | JobStatus::Failed | JobStatus::Terminated) {
                 self.renew_item(child, now);
-                self.jobs[child as usize].unmet = self.count_unmet(child);
+                self.jobs[child].unmet = self.count_unmet(child);
                 self.shift(child, JobEvent::InitializedBlocked, None);
             }
         }
     }
 
     /// Takes items that ended badly out of the count.
-    pub fn drop_items(&mut self, items: &[u32], now: i64) -> Result<(), Refused> {
+    pub fn drop_items(&mut self, items: &[JobIx], now: i64) -> Result<(), Refused> {
         for item in items {
-            let job = &self.jobs[*item as usize];
-            if !job.status.is_bad_end() {
+            let job = &self.jobs[*item];
+            if !job.status().is_bad_end() {
                 let message = format!(
                     "job {} is {}; only an item that ended badly can be dropped",
-                    job.id, job.status
+                    job.id,
+                    job.status()
                 );
                 return Err(Refused::new(ErrorCode::WrongStatus, message));
             }
@@ -416,7 +479,7 @@ impl Workflow {
         }
         for map in maps {
             // A map that had ended with them is looked at again.
-            match self.jobs[map as usize].status {
+            match self.jobs[map].status() {
                 status @ (JobStatus::Failed | JobStatus::Completed)
                     if self.tally(map).open == 0 =>
                 {
@@ -429,7 +492,7 @@ impl Workflow {
                     self.gather(map);
                     self.propagate(map, now);
                 }
-                JobStatus::Blocked => self.jobs[map as usize].unmet = self.count_unmet(map),
+                JobStatus::Blocked => self.jobs[map].unmet = self.count_unmet(map),
                 _ => {}
             }
         }
@@ -444,6 +507,10 @@ mod tests {
     use super::*;
     use torc_model::ids::WorkflowId;
     use torc_model::plan::Settings;
+
+    const fn ix(at: usize) -> JobIx {
+        JobIx::new(at)
+    }
 
     fn jobs(number: i64) -> Workflow {
         let mut workflow = Workflow::new(WorkflowId(1), Settings::default(), Vec::new());
@@ -467,9 +534,10 @@ mod tests {
     /// A map that has found its one item, the item, and a job beside them.
     fn workflow() -> Workflow {
         let mut workflow = jobs(3);
-        workflow.set_map(0, MapJob { is_dynamic: true, is_expanded: true, ..MapJob::default() });
-        workflow.set_item(1, 0, false);
-        workflow.link_item(1, 0);
+        workflow
+            .set_map(ix(0), MapJob { is_dynamic: true, is_expanded: true, ..MapJob::default() });
+        workflow.set_item(ix(1), ix(0), false);
+        workflow.link_item(ix(1), ix(0));
         workflow.initialize(0);
         workflow
     }
@@ -478,9 +546,9 @@ mod tests {
     fn a_new_run_does_not_forget_that_items_were_found() {
         let mut workflow = workflow();
         // It found them at its second attempt.
-        workflow.jobs[0].attempt = 2;
+        workflow.jobs[ix(0)].attempt = 2;
         workflow.take_changes();
-        workflow.reset(&[(2, Reason::Asked)], 1);
+        workflow.reset(&[(ix(2), Reason::Asked)], 1);
         let reasons = workflow.take_changes().into_iter().filter_map(|change| match change {
             Change::Job { id: JobId(1), status, reason, .. } => Some((status, reason)),
             _ => None,
@@ -494,21 +562,24 @@ mod tests {
     #[test]
     fn an_item_that_is_gone_and_comes_back_counts_again() {
         let mut workflow = workflow();
-        workflow.remove_item(1, 1);
-        assert_eq!((workflow.jobs[1].status, workflow.tally(0).total), (JobStatus::Disabled, 0));
-        assert_eq!(workflow.jobs[1].reason, Some(StatusReason::ItemGone));
-        let refused = workflow.enable(1, 1).expect_err("there is nothing to run");
-        assert!(refused.message.contains(StatusReason::ItemGone.text()), "{}", refused.message);
-        assert_eq!(workflow.plan_reset(&Seeds::Named(vec![1])).expect("a plan"), []);
-        workflow.set_item(1, 0, false);
-        workflow.renew_item(1, 2);
+        workflow.remove_item(ix(1), 1);
         assert_eq!(
-            (workflow.jobs[1].status, workflow.tally(0).total),
+            (workflow.jobs[ix(1)].status(), workflow.tally(ix(0)).total),
+            (JobStatus::Disabled, 0)
+        );
+        assert_eq!(workflow.jobs[ix(1)].reason(), Some(StatusReason::ItemGone));
+        let refused = workflow.enable(ix(1), 1).expect_err("there is nothing to run");
+        assert!(refused.message.contains(StatusReason::ItemGone.text()), "{}", refused.message);
+        assert_eq!(workflow.plan_reset(&Seeds::Named(vec![ix(1)])).expect("a plan"), []);
+        workflow.set_item(ix(1), ix(0), false);
+        workflow.renew_item(ix(1), 2);
+        assert_eq!(
+            (workflow.jobs[ix(1)].status(), workflow.tally(ix(0)).total),
             (JobStatus::Uninitialized, 1)
         );
     }
 
-    fn fail(workflow: &mut Workflow, item: u32) {
+    fn fail(workflow: &mut Workflow, item: JobIx) {
         workflow.drop_queued(item, "it failed", 1);
         workflow.shift(item, JobEvent::Claimed, None);
         workflow.shift(item, JobEvent::FailedForGood, None);
@@ -518,29 +589,29 @@ mod tests {
     #[test]
     fn items_that_were_given_up_come_back_when_those_run_again_that_they_were_given_up_for() {
         let mut workflow = jobs(5);
-        workflow.set_map(0, MapJob { fail_fast: true, ..MapJob::default() });
-        for item in 1..=4 {
-            workflow.set_item(item, 0, false);
-            workflow.link_item(item, 0);
+        workflow.set_map(ix(0), MapJob { fail_fast: true, ..MapJob::default() });
+        for item in JobIx::range(1..5) {
+            workflow.set_item(item, ix(0), false);
+            workflow.link_item(item, ix(0));
         }
         workflow.initialize(0);
-        fail(&mut workflow, 1);
-        fail(&mut workflow, 2);
-        workflow.propagate(1, 1);
-        workflow.propagate(2, 1);
+        fail(&mut workflow, ix(1));
+        fail(&mut workflow, ix(2));
+        workflow.propagate(ix(1), 1);
+        workflow.propagate(ix(2), 1);
         let statuses =
-            |workflow: &Workflow| workflow.jobs.iter().map(|job| job.status).collect::<Vec<_>>();
+            |workflow: &Workflow| workflow.jobs.iter().map(|job| job.status()).collect::<Vec<_>>();
         use JobStatus::{Blocked, Canceled, Failed, Ready};
         assert_eq!(statuses(&workflow), [Failed, Failed, Failed, Canceled, Canceled]);
         assert_eq!(
-            (workflow.jobs[3].reason, workflow.jobs[1].reason),
+            (workflow.jobs[ix(3)].reason(), workflow.jobs[ix(1)].reason()),
             (Some(StatusReason::GivenUp), None)
         );
 
-        workflow.again(1, Origin::Recovered, 2);
+        workflow.again(ix(1), Origin::Recovered, 2);
         assert_eq!(statuses(&workflow), [Blocked, Ready, Failed, Canceled, Canceled]);
-        workflow.again(2, Origin::Recovered, 2);
+        workflow.again(ix(2), Origin::Recovered, 2);
         assert_eq!(statuses(&workflow), [Blocked, Ready, Ready, Ready, Ready]);
-        assert_eq!((workflow.jobs[0].unmet, workflow.is_given_up(3)), (4, false));
+        assert_eq!((workflow.jobs[ix(0)].unmet, workflow.is_given_up(ix(3))), (4, false));
     }
 }

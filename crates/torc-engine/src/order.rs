@@ -10,6 +10,7 @@
 //! rest), so that a restart makes the same ranks.
 
 use super::change::Change;
+use super::index::JobIx;
 use super::workflow::Workflow;
 use torc_model::class::{BYTES_PER_CPU, CPUS_PER_GPU, Class};
 use torc_model::status::{DispatchOrder, EstimateSource, JobStatus};
@@ -131,8 +132,8 @@ impl Order {
         }
     }
 
-    pub fn set_family(&mut self, index: u32, family: u32) {
-        self.family[index as usize] = family;
+    pub fn set_family(&mut self, index: JobIx, family: u32) {
+        self.family[index.at()] = family;
     }
 
     fn set_own(&mut self, index: usize, ms: u32) {
@@ -142,12 +143,12 @@ impl Order {
         self.own[index] = ms.max(1);
     }
 
-    pub fn rank(&self, index: u32) -> u16 {
-        self.rank[index as usize]
+    pub fn rank(&self, index: JobIx) -> u16 {
+        self.rank[index.at()]
     }
 
-    pub fn own_ms(&self, index: u32) -> Option<u32> {
-        self.own.get(index as usize).copied().filter(|ms| *ms > 0)
+    pub fn own_ms(&self, index: JobIx) -> Option<u32> {
+        self.own.get(index.at()).copied().filter(|ms| *ms > 0)
     }
 
     fn time_of(&self, family: u32) -> FamilyTime {
@@ -174,13 +175,13 @@ fn width(class: &Class) -> f64 {
 
 impl Workflow {
     /// How long a job is expected to take; None when nothing is known.
-    pub fn estimate(&self, index: u32) -> Option<Estimate> {
+    pub fn estimate(&self, index: JobIx) -> Option<Estimate> {
         let order = &self.order;
         let known = |ms, source| Some(Estimate { ms, source });
         if let Some(own) = order.own_ms(index) {
             return known(own, EstimateSource::Own);
         }
-        let family = order.time_of(order.family[index as usize]);
+        let family = order.time_of(order.family[index.at()]);
         if family.ms > 0 {
             let is_now = family.run == self.run;
             let source =
@@ -193,7 +194,7 @@ impl Workflow {
     }
 
     /// The same, with what is assumed when nothing is known.
-    pub fn expected_ms(&self, index: u32) -> u32 {
+    pub fn expected_ms(&self, index: JobIx) -> u32 {
         self.estimate(index).map_or(self.typical_ms(), |estimate| estimate.ms)
     }
 
@@ -208,8 +209,8 @@ impl Workflow {
     }
 
     /// The family of a job.
-    pub fn family_of(&self, index: u32) -> u32 {
-        self.order.family[index as usize]
+    pub fn family_of(&self, index: JobIx) -> u32 {
+        self.order.family[index.at()]
     }
 
     /// The time that a share of the family's jobs took at most in this run, in ms.
@@ -219,13 +220,13 @@ impl Workflow {
     }
 
     /// The rank of a job: jobs with higher ranks go first among those of one priority.
-    pub fn rank(&self, index: u32) -> u16 {
+    pub fn rank(&self, index: JobIx) -> u16 {
         self.order.rank(index)
     }
 
     /// The longest chain of estimates that begins with a job, in ms.
-    pub fn level_ms(&self, index: u32) -> f64 {
-        f64::from(self.order.level[index as usize])
+    pub fn level_ms(&self, index: JobIx) -> f64 {
+        f64::from(self.order.level[index.at()])
     }
 
     /// Puts back what was stored of families' times; [`Workflow::settle`] makes the ranks of it.
@@ -246,14 +247,13 @@ impl Workflow {
             self.order.typical_ms = Some(self.find_typical());
         }
         let levels = self.levels();
-        let ranks: Vec<u16> = (0..self.jobs.len() as u32)
-            .map(|index| self.rank_at(index, levels[index as usize]))
-            .collect();
-        let is_moved = |index: &u32| {
-            let at = *index as usize;
-            self.jobs[at].status == JobStatus::Ready && self.order.rank[at] != ranks[at]
+        let ranks: Vec<u16> =
+            self.jobs.indexes().map(|index| self.rank_at(index, levels[index.at()])).collect();
+        let is_moved = |index: &JobIx| {
+            let at = index.at();
+            self.jobs[*index].status() == JobStatus::Ready && self.order.rank[at] != ranks[at]
         };
-        let moved: Vec<u32> = (0..self.jobs.len() as u32).filter(is_moved).collect();
+        let moved: Vec<JobIx> = self.jobs.indexes().filter(is_moved).collect();
         for index in &moved {
             self.unqueue(*index);
         }
@@ -277,7 +277,7 @@ impl Workflow {
     /// rest: a chain into the unknown goes before one that is known to be short.
     fn find_typical(&self) -> u32 {
         let (mut sum, mut count) = (0.0, 0u32);
-        for index in 0..self.jobs.len() as u32 {
+        for index in self.jobs.indexes() {
             if let Some(estimate) = self.estimate(index) {
                 sum += f64::from(estimate.ms);
                 count += 1;
@@ -290,16 +290,16 @@ impl Workflow {
     fn levels(&self) -> Vec<f32> {
         let jobs = self.jobs.len();
         let mut open: Vec<u32> =
-            (0..jobs as u32).map(|index| self.children_of(index).len() as u32).collect();
+            self.jobs.indexes().map(|index| self.children_of(index).len() as u32).collect();
         let mut levels = vec![0f32; jobs];
-        let mut done: Vec<u32> =
-            (0..jobs as u32).filter(|index| open[*index as usize] == 0).collect();
+        let mut done: Vec<JobIx> =
+            self.jobs.indexes().filter(|index| open[index.at()] == 0).collect();
         while let Some(index) = done.pop() {
             // Until here it is the longest level of its children.
-            levels[index as usize] += self.own_level(index);
+            levels[index.at()] += self.own_level(index);
             for parent in self.parents_of(index) {
-                let at = *parent as usize;
-                levels[at] = levels[at].max(levels[index as usize]);
+                let at = parent.at();
+                levels[at] = levels[at].max(levels[index.at()]);
                 open[at] -= 1;
                 if open[at] == 0 {
                     done.push(*parent);
@@ -310,17 +310,17 @@ impl Workflow {
     }
 
     /// Its level by those of the jobs that wait for it.
-    fn level_of(&self, index: u32) -> f32 {
+    fn level_of(&self, index: JobIx) -> f32 {
         let below = self.children_of(index).iter();
-        let below = below.map(|child| self.order.level[*child as usize]).fold(0.0, f32::max);
+        let below = below.map(|child| self.order.level[child.at()]).fold(0.0, f32::max);
         below + self.own_level(index)
     }
 
-    fn own_level(&self, index: u32) -> f32 {
-        if self.jobs[index as usize].is_removed() { 0.0 } else { self.expected_ms(index) as f32 }
+    fn own_level(&self, index: JobIx) -> f32 {
+        if self.jobs[index].is_removed() { 0.0 } else { self.expected_ms(index) as f32 }
     }
 
-    fn rank_at(&self, index: u32, level: f32) -> u16 {
+    fn rank_at(&self, index: JobIx, level: f32) -> u16 {
         match self.settings.order {
             DispatchOrder::Submission => 0,
             DispatchOrder::CriticalPath => {
@@ -335,10 +335,10 @@ impl Workflow {
     }
 
     /// A job is new or has changed: its level, and those of jobs before it as far as they change.
-    pub(super) fn relevel(&mut self, first: impl IntoIterator<Item = u32>) {
-        let mut open: Vec<u32> = first.into_iter().collect();
+    pub(super) fn relevel(&mut self, first: impl IntoIterator<Item = JobIx>) {
+        let mut open: Vec<JobIx> = first.into_iter().collect();
         while let Some(index) = open.pop() {
-            let at = index as usize;
+            let at = index.at();
             let level = self.level_of(index);
             let rank = self.rank_at(index, level);
             let was = (self.order.level[at], self.order.rank[at]);
@@ -368,14 +368,14 @@ impl Workflow {
     }
 
     /// A job has succeeded after so long. What was known of its own time counts as much as that.
-    pub(super) fn learn(&mut self, index: u32, ms: u32, now: i64) {
-        let before = self.order.own.get(index as usize).copied().unwrap_or(0);
+    pub(super) fn learn(&mut self, index: JobIx, ms: u32, now: i64) {
+        let before = self.order.own.get(index.at()).copied().unwrap_or(0);
         let own = match before {
             0 => ms.max(1),
             before => (f64::from(before) * f64::from(ms.max(1))).sqrt().round() as u32,
         };
-        self.order.set_own(index as usize, own);
-        let (family, run) = (self.order.family[index as usize], self.run);
+        self.order.set_own(index.at(), own);
+        let (family, run) = (self.order.family[index.at()], self.run);
         let ends = self.ends_of(family, run);
         ends.add(ms);
         if ends.total >= ends.next_look {
@@ -394,7 +394,7 @@ impl Workflow {
     /// job waits.
     fn learn_families(&mut self, now: i64) {
         let waits = [JobStatus::Blocked, JobStatus::Ready];
-        if waits.iter().all(|status| self.counts[*status as usize] == 0) {
+        if waits.iter().all(|status| self.jobs.count(*status) == 0) {
             return;
         }
         let pause = (self.jobs.len() as i64 * RERANK_MICROS_PER_JOB / 1000)

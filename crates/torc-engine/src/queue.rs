@@ -1,11 +1,12 @@
 //! The ready queue: one ordered set per class, so that a claim looks at heads only.
 
+use super::index::{ClassIx, JobIx};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The order of dispatch: priority and rank (higher first), position, index. Total, and the same
 /// after a restart.
-pub type Key = (Reverse<i64>, Reverse<u16>, i64, u32);
+pub type Key = (Reverse<i64>, Reverse<u16>, i64, JobIx);
 
 /// Jobs of a class that a claim may pass over; the rest waits behind them.
 const LOOK_AHEAD: usize = 64;
@@ -26,23 +27,23 @@ fn look(key: &&Key) {
 /// Jobs that may be claimed, by class, and those that must wait for a time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Queue {
-    by_class: BTreeMap<u32, BTreeSet<Key>>,
-    delayed: BTreeSet<(i64, u32)>,
+    by_class: BTreeMap<ClassIx, BTreeSet<Key>>,
+    delayed: BTreeSet<(i64, JobIx)>,
 }
 
 impl Queue {
     /// Adds a job.
-    pub fn push(&mut self, class: u32, key: Key) {
+    pub fn push(&mut self, class: ClassIx, key: Key) {
         self.by_class.entry(class).or_default().insert(key);
     }
 
     /// Adds a job that may not be claimed before a time.
-    pub fn delay(&mut self, until: i64, index: u32) {
+    pub fn delay(&mut self, until: i64, index: JobIx) {
         self.delayed.insert((until, index));
     }
 
     /// Removes a job, wherever it is.
-    pub fn remove(&mut self, class: u32, key: Key, until: Option<i64>) {
+    pub fn remove(&mut self, class: ClassIx, key: Key, until: Option<i64>) {
         if let Some(set) = self.by_class.get_mut(&class) {
             set.remove(&key);
             if set.is_empty() {
@@ -62,7 +63,7 @@ impl Queue {
     }
 
     /// Jobs whose time has come.
-    pub fn due(&mut self, now: i64) -> Vec<u32> {
+    pub fn due(&mut self, now: i64) -> Vec<JobIx> {
         let mut due = Vec::new();
         while let Some(&(until, index)) = self.delayed.first() {
             if until > now {
@@ -83,8 +84,8 @@ impl Queue {
     /// that `skips` does not pass over.
     pub fn first(
         &self,
-        mut fits: impl FnMut(u32) -> bool,
-        skips: impl Fn(u32) -> bool,
+        mut fits: impl FnMut(ClassIx) -> bool,
+        skips: impl Fn(JobIx) -> bool,
     ) -> Option<Key> {
         self.by_class
             .iter()
@@ -97,7 +98,7 @@ impl Queue {
     }
 
     /// The first job of each class, but for those that `skips` passes over.
-    pub fn heads(&self, skips: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, Key)> {
+    pub fn heads(&self, skips: impl Fn(JobIx) -> bool) -> impl Iterator<Item = (ClassIx, Key)> {
         self.by_class.iter().filter_map(move |(class, set)| {
             let key = set.iter().take(LOOK_AHEAD).inspect(look).find(|key| !skips(key.3))?;
             Some((*class, *key))
@@ -115,7 +116,7 @@ impl Queue {
     }
 
     /// The classes that have jobs ready.
-    pub fn classes(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn classes(&self) -> impl Iterator<Item = ClassIx> + '_ {
         self.by_class.keys().copied()
     }
 }

@@ -5,6 +5,7 @@
 
 use super::change::{Change, End, NewAttempt};
 use super::claim::Limits;
+use super::index::JobIx;
 use super::machine::JobEvent;
 use super::report::Lost;
 use super::workflow::Workflow;
@@ -51,20 +52,20 @@ impl Workflow {
     /// stands for no real one.
     pub fn repair(
         &mut self,
-        ends: &HashMap<u32, LastEnd>,
+        ends: &HashMap<JobIx, LastEnd>,
         recovery: RunnerId,
         limits: &mut Limits,
         now: i64,
-    ) -> Vec<(u32, Repair)> {
+    ) -> Vec<(JobIx, Repair)> {
         let mut done = Vec::new();
-        for index in 0..self.jobs.len() as u32 {
+        for index in self.jobs.indexes() {
             if let Some(repair) = self.repair_job(index, ends.get(&index), recovery, limits, now) {
                 let what = format!("{repair:?}");
                 self.event(EventKind::JobRepaired, Some(index), json!({"what": what}));
                 done.push((index, repair));
             }
         }
-        for index in 0..self.jobs.len() as u32 {
+        for index in self.jobs.indexes() {
             if self.repair_blocked(index, now) {
                 self.event(EventKind::JobRepaired, Some(index), json!({"what": "Released"}));
                 done.push((index, Repair::Released));
@@ -78,18 +79,18 @@ impl Workflow {
 
     fn repair_job(
         &mut self,
-        index: u32,
+        index: JobIx,
         last: Option<&LastEnd>,
         recovery: RunnerId,
         limits: &mut Limits,
         now: i64,
     ) -> Option<Repair> {
-        let job = &self.jobs[index as usize];
+        let job = &self.jobs[index];
         let undecided = last.filter(|l| !l.decided && l.state == AttemptState::Failed);
-        match job.status {
-            JobStatus::Pending | JobStatus::Running if job.held.is_some() => None,
+        match job.status() {
+            JobStatus::Pending | JobStatus::Running if job.held().is_some() => None,
             JobStatus::Pending | JobStatus::Running => {
-                if job.live.is_some() {
+                if job.live().is_some() {
                     // Queued, not claimed: no runner started it.
                     self.shift(index, JobEvent::Requeued, None);
                     self.enqueue(index);
@@ -110,10 +111,10 @@ impl Workflow {
                     }
                 }
             }
-            JobStatus::Ready if job.live.is_none() => {
-                self.jobs[index as usize].attempt = self.jobs[index as usize].attempt.max(1);
+            JobStatus::Ready if job.live().is_none() => {
+                self.jobs[index].attempt = self.jobs[index].attempt.max(1);
                 if last.is_some() {
-                    self.jobs[index as usize].attempt += 1;
+                    self.jobs[index].attempt += 1;
                 }
                 let retry_of = last.map(|l| l.id);
                 let next = super::workflow::Next {
@@ -123,11 +124,11 @@ impl Workflow {
                 self.queue_attempt(index, next, now);
                 Some(Repair::Queued)
             }
-            JobStatus::Failed if job.live.is_none() => {
+            JobStatus::Failed if job.live().is_none() => {
                 let last = undecided?;
-                let before = self.jobs[index as usize].attempt;
+                let before = self.jobs[index].attempt;
                 self.follow(index, last, now);
-                (self.jobs[index as usize].attempt != before).then_some(Repair::Decided)
+                (self.jobs[index].attempt != before).then_some(Repair::Decided)
             }
             JobStatus::Ready => None,
             JobStatus::Uninitialized
@@ -138,7 +139,7 @@ impl Workflow {
             | JobStatus::Terminated
             | JobStatus::Disabled
             | JobStatus::PendingFailed => {
-                job.live?;
+                job.live()?;
                 self.drop_live(index, limits, now);
                 Some(Repair::AttemptDropped)
             }
@@ -146,12 +147,12 @@ impl Workflow {
     }
 
     /// Writes the attempt that must have been there, as lost, and lets the normal path decide.
-    fn write_lost(&mut self, index: u32, recovery: RunnerId, limits: &mut Limits, now: i64) {
+    fn write_lost(&mut self, index: JobIx, recovery: RunnerId, limits: &mut Limits, now: i64) {
         let run = self.run;
-        let job = &mut self.jobs[index as usize];
+        let job = &mut self.jobs[index];
         job.attempt = job.attempt.max(1);
         let (number, job_id) = (job.attempt, job.id);
-        let id = self.new_attempt_id();
+        let id = self.attempts.new_row();
         let new = NewAttempt {
             id,
             job: job_id,
@@ -183,8 +184,8 @@ impl Workflow {
     }
 
     /// Moves the job to where its ended attempt says it should be.
-    fn follow(&mut self, index: u32, last: &LastEnd, now: i64) {
-        self.jobs[index as usize].last = Some(last.id);
+    fn follow(&mut self, index: JobIx, last: &LastEnd, now: i64) {
+        self.jobs[index].last = Some(last.id);
         let mut end = last.end.clone();
         end.at = now;
         match last.state {
@@ -198,12 +199,12 @@ impl Workflow {
         self.decide_again(index, last.id, &end, now);
     }
 
-    fn repair_blocked(&mut self, index: u32, now: i64) -> bool {
-        if self.jobs[index as usize].status != JobStatus::Blocked {
+    fn repair_blocked(&mut self, index: JobIx, now: i64) -> bool {
+        if self.jobs[index].status() != JobStatus::Blocked {
             return false;
         }
-        let dead = self.jobs[index as usize].cancel_on_failure
-            && self.parents_of(index).iter().any(|p| self.jobs[*p as usize].status.is_bad_end());
+        let dead = self.jobs[index].cancel_on_failure
+            && self.parents_of(index).iter().any(|p| self.jobs[*p].status().is_bad_end());
         if dead {
             self.shift(index, JobEvent::DependencyEndedBadly, Some(StatusReason::DependencyFailed));
             self.propagate(index, now);

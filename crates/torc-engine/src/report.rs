@@ -3,6 +3,8 @@
 use super::avoidance::PREFERENCE_MS;
 use super::change::{Change, End, Judged};
 use super::claim::Limits;
+use super::index::{ClassIx, JobIx};
+use super::jobs::Live;
 use super::machine::{AttemptEvent, JobEvent, Machine};
 use super::rules::{Failure, Verdict};
 use super::workflow::{Next, Workflow};
@@ -60,20 +62,21 @@ struct Decision {
 impl Workflow {
     /// The right to speak for an attempt: it is live, held by this runner, and the token is the one
     /// given.
-    pub fn may_report(&self, attempt: AttemptId, runner: RunnerId, token: &str) -> Option<u32> {
+    pub fn may_report(&self, attempt: AttemptId, runner: RunnerId, token: &str) -> Option<JobIx> {
         let index = self.find_live(attempt)?;
-        let held = self.jobs[index as usize].held.as_ref()?;
+        let held = self.jobs[index].held()?;
         (held.runner == runner && held.token == token).then_some(index)
     }
 
     /// The runner started it. A repeat changes nothing.
-    pub fn started(&mut self, index: u32, pid: i64, at: i64) {
-        let job = &mut self.jobs[index as usize];
-        let (Some(held), Some(id)) = (job.held.as_mut(), job.live) else { return };
+    pub fn started(&mut self, index: JobIx, pid: i64, at: i64) {
+        let job = &mut self.jobs[index];
+        let number = job.attempt;
+        let Some(held) = job.held_mut() else { return };
         let Ok(state) = held.state.after(AttemptEvent::Started) else { return };
         held.state = state;
         held.started_at = Some(at);
-        let number = job.attempt;
+        let id = held.attempt;
         self.shift(index, JobEvent::Started, None);
         self.record(Change::AttemptStarted { id, pid, at });
         self.event(
@@ -85,11 +88,11 @@ impl Workflow {
 
     /// The attempt ended. `end` holds what the runner saw; the state and the decision are filled in
     /// here.
-    pub fn ended(&mut self, index: u32, mut end: End, limits: &mut Limits) -> Ended {
+    pub fn ended(&mut self, index: JobIx, mut end: End, limits: &mut Limits) -> Ended {
         let now = end.at;
-        let job = &self.jobs[index as usize];
-        let id = job.live.expect("only live attempts end");
-        let held = job.held.as_ref().expect("only held attempts end by report");
+        let job = &self.jobs[index];
+        let held = job.held().expect("only held attempts end by report");
+        let id = held.attempt;
         let canceled = end.cause.is_some() && (held.cancel_requested || self.canceled);
         if canceled {
             end.cause = Some(Cause::Canceled);
@@ -113,12 +116,12 @@ impl Workflow {
             .next
             .as_ref()
             .is_some_and(|n| matches!(n.origin, Origin::Handler | Origin::Lost | Origin::Auto));
-        if rather_elsewhere && self.by_runner.keys().any(|other| *other != runner) {
+        if rather_elsewhere && self.attempts.runners().any(|other| other != runner) {
             self.avoidance.avoid(index, runner, now + PREFERENCE_MS);
         }
         self.release(index, limits);
         self.forget_script(index, &end, &decision);
-        let number = self.jobs[index as usize].attempt;
+        let number = self.jobs[index].attempt;
         let facts = json!({
             "attempt_id": number, "run_id": self.run, "return_code": end.return_code, "cause": end.cause,
             "outcome": end.outcome, "decision": end.decision, "will_retry": decision.next.is_some(),
@@ -136,24 +139,24 @@ impl Workflow {
     /// A script that ran, well or badly, is not for the next attempt. Only where it kept the
     /// command from running, and no rule matches that, it stays for the user who lets the job run
     /// again.
-    fn forget_script(&mut self, index: u32, end: &End, decision: &Decision) {
+    fn forget_script(&mut self, index: JobIx, end: &End, decision: &Decision) {
         if end.script.is_some() && !(blames_script(end) && decision.next.is_none()) {
-            self.jobs[index as usize].rare.edit(|rare| rare.script = None);
+            self.jobs[index].rare.edit(|rare| rare.script = None);
         }
     }
 
     /// Decides for an attempt that had ended before a decision was made, or whose decision the job
     /// never heard of.
-    pub(super) fn decide_again(&mut self, index: u32, id: AttemptId, end: &End, now: i64) {
+    pub(super) fn decide_again(&mut self, index: JobIx, id: AttemptId, end: &End, now: i64) {
         let decision =
             self.decide_revised(index, end).unwrap_or_else(|| self.decide(index, id, end));
-        let failed_for_good = self.jobs[index as usize].status == JobStatus::Failed;
+        let failed_for_good = self.jobs[index].status() == JobStatus::Failed;
         if failed_for_good && decision.next.is_none() {
             return;
         }
         self.forget_script(index, end, &decision);
         let facts = json!({
-            "attempt_id": self.jobs[index as usize].attempt, "run_id": self.run, "return_code": end.return_code,
+            "attempt_id": self.jobs[index].attempt, "run_id": self.run, "return_code": end.return_code,
             "cause": end.cause, "outcome": decision.outcome, "decision": words::message(&*decision.text),
             "will_retry": decision.next.is_some(), "by": "crash recovery",
         });
@@ -166,7 +169,7 @@ impl Workflow {
     /// Moves the job after its attempt ended, with everything that follows.
     fn settle_end(
         &mut self,
-        index: u32,
+        index: JobIx,
         decision: Decision,
         facts: serde_json::Value,
         now: i64,
@@ -180,12 +183,12 @@ impl Workflow {
             self.take_out(index, now);
         } else if let Some(mut next) = decision.next {
             // What was lost before its script had run must not run without it.
-            let unfinished = self.jobs[index as usize].rare.edit(|rare| rare.script.take());
+            let unfinished = self.jobs[index].rare.edit(|rare| rare.script.take());
             next.recovery = next.recovery.or(unfinished);
             if let Some(rule) = decision.rule {
                 *self.rule_uses.entry((index, rule)).or_default() += 1;
             }
-            let job = &mut self.jobs[index as usize];
+            let job = &mut self.jobs[index];
             job.attempt += 1;
             match next.origin {
                 Origin::Lost => {
@@ -214,13 +217,13 @@ impl Workflow {
         } else if decision.event == JobEvent::Expanded {
             self.shift(index, decision.event, Some(StatusReason::WaitsForItems));
             let count = self.tally(index).total;
-            let attempt = self.jobs[index as usize].attempt;
+            let attempt = self.jobs[index].attempt;
             let facts = json!({"count": count, "run_id": self.run, "attempt_id": attempt});
             self.event(EventKind::ItemsExpanded, Some(index), facts);
             self.start_items(index, now);
         } else {
             self.shift(index, decision.event, None);
-            let kind = match self.jobs[index as usize].status {
+            let kind = match self.jobs[index].status() {
                 JobStatus::Completed => EventKind::JobCompleted,
                 JobStatus::Canceled => EventKind::JobCanceled,
                 JobStatus::Terminated => EventKind::JobTerminated,
@@ -234,44 +237,39 @@ impl Workflow {
                 | JobStatus::Disabled => EventKind::JobFailed,
             };
             self.event(kind, Some(index), facts);
-            if self.jobs[index as usize].status.is_final() {
+            if self.jobs[index].status().is_final() {
                 self.propagate(index, now);
             }
         }
         self.finish();
-        Ended { status: self.jobs[index as usize].status, outcome, next: origin }
+        Ended { status: self.jobs[index].status(), outcome, next: origin }
     }
 
     /// Takes the attempt from its runner and gives back what it used.
-    pub(super) fn release(&mut self, index: u32, limits: &mut Limits) {
+    pub(super) fn release(&mut self, index: JobIx, limits: &mut Limits) {
         if let Some(class) = self.take_away(index) {
             self.give_back(class, limits);
         }
     }
 
     /// Takes the attempt from its runner. Answers with the class whose share is still taken.
-    pub(super) fn take_away(&mut self, index: u32) -> Option<u32> {
-        let job = &mut self.jobs[index as usize];
-        let held = job.held.take()?;
-        let id = job.live.take().expect("a held job has a live attempt");
+    fn take_away(&mut self, index: JobIx) -> Option<ClassIx> {
+        let job = &mut self.jobs[index];
+        let (id, runner) = job.held().map(|held| (held.attempt, held.runner))?;
+        job.live = Live::None;
         job.last = Some(id);
         let class = job.class;
-        if job.next_class.is_some() {
-            job.class = job.rare.edit(|rare| rare.next_class.take()).unwrap_or(job.class);
+        if let Some(next) = job.rare.next_class {
+            job.rare.edit(|rare| rare.next_class = None);
+            job.class = next;
         }
-        self.live.remove(&id);
-        if let Some(set) = self.by_runner.get_mut(&held.runner) {
-            set.remove(&index);
-            if set.is_empty() {
-                self.by_runner.remove(&held.runner);
-            }
-        }
+        self.attempts.take_back(id, runner, index);
         Some(class)
     }
 
     /// Frees what an attempt of this class used of named limits.
-    fn give_back(&self, class: u32, limits: &mut Limits) {
-        for name in &self.classes[class as usize].uses {
+    fn give_back(&self, class: ClassIx, limits: &mut Limits) {
+        for name in &self.classes[class].uses {
             if let Some(limit) = limits.get_mut(name) {
                 limit.used -= 1;
             }
@@ -280,8 +278,8 @@ impl Workflow {
 
     /// What follows the end of an attempt whose job a new revision has changed or removed meanwhile: how
     /// it ended does not matter. A cancellation of the workflow holds for such a job too.
-    fn decide_revised(&self, index: u32, end: &End) -> Option<Decision> {
-        let is_removed = match self.jobs[index as usize].afterwards? {
+    fn decide_revised(&self, index: JobIx, end: &End) -> Option<Decision> {
+        let is_removed = match self.jobs[index].afterwards? {
             Afterwards::RunAgain if self.canceled => return None,
             Afterwards::RunAgain => false,
             Afterwards::Remove => true,
@@ -307,8 +305,8 @@ impl Workflow {
     }
 
     /// The recovery ladder's second and third rung: the job's rules, then the budget for losses.
-    fn decide(&self, index: u32, id: AttemptId, end: &End) -> Decision {
-        let job = &self.jobs[index as usize];
+    fn decide(&self, index: JobIx, id: AttemptId, end: &End) -> Decision {
+        let job = &self.jobs[index];
         let plain = |event, text: &str| Decision {
             event,
             outcome: None,
@@ -359,7 +357,7 @@ impl Workflow {
                 ..plain(JobEvent::FailedForGood, text)
             };
         }
-        let handler = job.handler.map(|h| &self.handlers[h as usize]);
+        let handler = job.handler.map(|h| &self.handlers[h.at()]);
         let diagnosis = handler
             .filter(|handler| handler.needs_diagnosis())
             .and_then(|_| self.diagnosis(end, cause));
@@ -470,7 +468,7 @@ impl Workflow {
     )]
     fn by_rule(
         &self,
-        index: u32,
+        index: JobIx,
         id: AttemptId,
         rule: usize,
         found: &Rule,
@@ -478,7 +476,7 @@ impl Workflow {
         failure: &Failure<'_>,
         now: i64,
     ) -> Decision {
-        let job = &self.jobs[index as usize];
+        let job = &self.jobs[index];
         // Attempts that were not the job's fault do not use up the user's budget.
         let number = job.attempt - job.refunds.min(job.attempt.saturating_sub(1));
         let uses = self.rule_uses.get(&(index, rule)).copied().unwrap_or(0);
@@ -549,7 +547,7 @@ impl Workflow {
         now: i64,
     ) -> usize {
         self.backfill.forget(runner);
-        let held: Vec<u32> = self.held_by(runner).collect();
+        let held: Vec<JobIx> = self.held_by(runner).collect();
         for index in &held {
             self.ended(*index, lost_end(lost, now), limits);
         }
@@ -581,7 +579,7 @@ impl Workflow {
         now: i64,
     ) {
         let Some(index) = self.find_live(attempt) else { return };
-        let held = self.jobs[index as usize].held.as_ref();
+        let held = self.jobs[index].held();
         if held.is_some_and(|h| h.runner == runner && h.state == AttemptState::Claimed) {
             let end = End {
                 cause: Some(Cause::Stopped),
@@ -596,7 +594,7 @@ impl Workflow {
     /// queue at no cost.
     pub fn leave_unstarted(&mut self, runner: RunnerId, limits: &mut Limits, now: i64) {
         let held: Vec<AttemptId> =
-            self.held_by(runner).filter_map(|index| self.jobs[index as usize].live).collect();
+            self.held_by(runner).filter_map(|index| self.jobs[index].live()).collect();
         for attempt in held {
             self.never_arrived(runner, attempt, limits, now);
         }
@@ -605,8 +603,8 @@ impl Workflow {
     /// Attempts of this runner that it must stop, because the user said so.
     pub fn orders_for(&self, runner: RunnerId) -> Vec<AttemptId> {
         let asked = self.held_by(runner).filter_map(|index| {
-            let job = &self.jobs[index as usize];
-            job.live.filter(|_| job.held.as_ref().is_some_and(|h| h.cancel_requested))
+            let held = self.jobs[index].held()?;
+            held.cancel_requested.then_some(held.attempt)
         });
         asked.collect()
     }

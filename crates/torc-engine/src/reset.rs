@@ -1,6 +1,8 @@
 //! What people do to jobs: initialize, reset, retry, classify, cancel, hold, disable, adjust.
 
 use super::change::Change;
+use super::index::JobIx;
+use super::jobs::Live;
 use super::machine::{JobEvent, Machine};
 use super::workflow::{Next, Refused, Workflow};
 use serde_json::json;
@@ -19,9 +21,9 @@ pub enum Seeds {
     /// What failed, was canceled, terminated, or waits for a verdict.
     FailedOnly,
     /// These, by index.
-    Named(Vec<u32>),
+    Named(Vec<JobIx>),
     /// These, by index, each for a reason found outside (changed files and the like).
-    Changed(Vec<(u32, String)>),
+    Changed(Vec<(JobIx, String)>),
 }
 
 /// Why a job runs again.
@@ -34,7 +36,7 @@ pub enum Reason {
     /// Something it was made from changed.
     Changed(String),
     /// This job, which it depends on, runs again.
-    Upstream(u32),
+    Upstream(JobIx),
 }
 
 impl fmt::Display for Reason {
@@ -64,10 +66,10 @@ pub struct Adjustment {
 impl Workflow {
     /// The jobs that would run again, in the order of the workflow, each with its first reason.
     /// Descendants of a job that runs again run again.
-    pub fn plan_reset(&self, seeds: &Seeds) -> Result<Vec<(u32, Reason)>, Refused> {
-        let all = 0..self.jobs.len() as u32;
-        let status = |i: u32| self.jobs[i as usize].status;
-        let first: Vec<(u32, Reason)> = match seeds {
+    pub fn plan_reset(&self, seeds: &Seeds) -> Result<Vec<(JobIx, Reason)>, Refused> {
+        let all = self.jobs.indexes();
+        let status = |i: JobIx| self.jobs[i].status();
+        let first: Vec<(JobIx, Reason)> = match seeds {
             Seeds::All => all
                 .filter(|i| status(*i) != JobStatus::Disabled)
                 .map(|i| (i, Reason::Asked))
@@ -81,8 +83,8 @@ impl Workflow {
                 changed.iter().map(|(i, why)| (*i, Reason::Changed(why.clone()))).collect()
             }
         };
-        let mut chosen: BTreeMap<u32, Reason> = BTreeMap::new();
-        let mut open: Vec<(u32, Reason)> = first.into_iter().rev().collect();
+        let mut chosen: BTreeMap<JobIx, Reason> = BTreeMap::new();
+        let mut open: Vec<(JobIx, Reason)> = first.into_iter().rev().collect();
         while let Some((index, reason)) = open.pop() {
             let is_off = status(index) == JobStatus::Disabled
                 && !(reason == Reason::Asked && self.may_enable(index));
@@ -99,7 +101,7 @@ impl Workflow {
             );
         }
         if let Some(index) = chosen.keys().find(|i| status(**i).is_held()) {
-            let id = self.jobs[*index as usize].id;
+            let id = self.jobs[*index].id;
             return Err(Refused::new(
                 ErrorCode::JobRunning,
                 format!("job {id} is {}", status(*index)),
@@ -112,7 +114,7 @@ impl Workflow {
 
     /// Sends these jobs back to uninitialized and starts the next run, unless something of this run
     /// still runs: then the run goes on and they continue their numbering.
-    pub fn reset(&mut self, chosen: &[(u32, Reason)], now: i64) {
+    pub fn reset(&mut self, chosen: &[(JobIx, Reason)], now: i64) {
         let next_run = self.held_count() == 0;
         self.send_back(chosen.iter().map(|(index, _)| *index), next_run, now);
         self.canceled = false;
@@ -135,7 +137,7 @@ impl Workflow {
 
     pub(super) fn send_back(
         &mut self,
-        chosen: impl IntoIterator<Item = u32> + Clone,
+        chosen: impl IntoIterator<Item = JobIx> + Clone,
         next_run: bool,
         now: i64,
     ) {
@@ -144,7 +146,7 @@ impl Workflow {
             self.forget_items(index);
             // The counters first: the move writes them down.
             let run = self.run;
-            let job = &mut self.jobs[index as usize];
+            let job = &mut self.jobs[index];
             let is_first = next_run || job.attempt_run != run;
             if is_first {
                 job.attempt = 0;
@@ -154,14 +156,14 @@ impl Workflow {
             job.last = job.last.filter(|_| !is_first);
             self.shift(index, JobEvent::Reset, None);
         }
-        let again: HashSet<u32> = chosen.into_iter().collect();
+        let again: HashSet<JobIx> = chosen.into_iter().collect();
         self.rule_uses.retain(|(index, _), _| !again.contains(index));
     }
 
     /// A new run began: jobs that wait in the queue begin it at attempt 1 too.
     fn requeue_ready(&mut self, now: i64) {
-        for index in 0..self.jobs.len() as u32 {
-            if self.jobs[index as usize].status != JobStatus::Ready {
+        for index in self.jobs.indexes() {
+            if self.jobs[index].status() != JobStatus::Ready {
                 continue;
             }
             self.drop_queued(index, "the next run began", now);
@@ -174,14 +176,16 @@ impl Workflow {
     /// A new run began: jobs that have not run in it have no attempt in it, whatever they had
     /// before.
     pub(super) fn begin_idle(&mut self) {
-        for index in 0..self.jobs.len() {
+        for index in self.jobs.indexes() {
             let job = &mut self.jobs[index];
-            if matches!(job.status, JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled)
-            {
+            if matches!(
+                job.status(),
+                JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled
+            ) {
                 let was = (job.attempt.max(1), job.refunds, job.lost_retries);
                 (job.attempt, job.refunds, job.lost_retries, job.last) = (0, 0, 0, None);
                 if was != (1, 0, 0) {
-                    self.record_job(index as u32);
+                    self.record_job(index);
                 }
             }
         }
@@ -214,17 +218,16 @@ impl Workflow {
     }
 
     /// The jobs that initializing opens.
-    fn fresh(&self) -> Vec<u32> {
-        let is_fresh = |i: &u32| {
-            self.jobs[*i as usize].status == JobStatus::Uninitialized && !self.is_dormant(*i)
-        };
-        (0..self.jobs.len() as u32).filter(is_fresh).collect()
+    fn fresh(&self) -> Vec<JobIx> {
+        let is_fresh =
+            |i: &JobIx| self.jobs[*i].status() == JobStatus::Uninitialized && !self.is_dormant(*i);
+        self.jobs.indexes().filter(is_fresh).collect()
     }
 
-    pub(super) fn open(&mut self, fresh: &[u32], now: i64) {
+    pub(super) fn open(&mut self, fresh: &[JobIx], now: i64) {
         for index in fresh {
             let unmet = self.count_unmet(*index);
-            self.jobs[*index as usize].unmet = unmet;
+            self.jobs[*index].unmet = unmet;
             if unmet == 0 && self.gathers(*index) {
                 self.shift(*index, JobEvent::InitializedBlocked, Some(StatusReason::WaitsForItems));
                 self.gather(*index);
@@ -242,18 +245,18 @@ impl Workflow {
     }
 
     /// A job that it depends on has ended badly; items are their map's business.
-    pub(super) fn has_bad_parent(&self, index: u32) -> bool {
+    pub(super) fn has_bad_parent(&self, index: JobIx) -> bool {
         self.parents_of(index).iter().any(|parent| {
-            self.jobs[*parent as usize].status.is_bad_end()
-                && self.item_edge(*parent, index).is_none()
+            self.jobs[*parent].status().is_bad_end() && self.item_edge(*parent, index).is_none()
         })
     }
 
     /// A job that waits for one that has ended badly is canceled with it.
-    pub(super) fn cancel_if_hopeless(&mut self, index: u32, now: i64) {
-        let job = &self.jobs[index as usize];
-        let is_hopeless =
-            job.status == JobStatus::Blocked && job.cancel_on_failure && self.has_bad_parent(index);
+    pub(super) fn cancel_if_hopeless(&mut self, index: JobIx, now: i64) {
+        let job = &self.jobs[index];
+        let is_hopeless = job.status() == JobStatus::Blocked
+            && job.cancel_on_failure
+            && self.has_bad_parent(index);
         let why = Some(StatusReason::DependencyFailed);
         if is_hopeless && self.shift(index, JobEvent::DependencyEndedBadly, why) {
             self.propagate(index, now);
@@ -262,15 +265,15 @@ impl Workflow {
 
     /// `POST /jobs/{id}/retry/{run_id}?max_retries=N`: one more attempt, while its number allows
     /// it.
-    pub fn retry(&mut self, index: u32, run: i64, max: i64, now: i64) -> Result<(), Refused> {
+    pub fn retry(&mut self, index: JobIx, run: i64, max: i64, now: i64) -> Result<(), Refused> {
         self.may_retry(index, run, max)?;
         self.again(index, Origin::Manual, now);
         Ok(())
     }
 
     /// The four checks of [`Workflow::retry`], which change nothing.
-    pub fn may_retry(&self, index: u32, run: i64, max: i64) -> Result<(), Refused> {
-        let job = &self.jobs[index as usize];
+    pub fn may_retry(&self, index: JobIx, run: i64, max: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index];
         if run != self.run {
             let message = format!("run {run} was given but the workflow is in run {}", self.run);
             return Err(Refused::new(ErrorCode::RunMismatch, message));
@@ -282,15 +285,16 @@ impl Workflow {
             )
             .hint("reset its jobs with `reset-status`, then initialize it"));
         }
-        if !matches!(job.status, JobStatus::Failed | JobStatus::Terminated) {
+        if !matches!(job.status(), JobStatus::Failed | JobStatus::Terminated) {
             let message = format!(
                 "job {} is {}; only a failed or terminated job can be retried",
-                job.id, job.status
+                job.id,
+                job.status()
             );
             let refused = Refused::new(ErrorCode::WrongStatus, message);
             // Its process lives: a second attempt beside it would throw away what the first one
             // did.
-            return Err(match job.status {
+            return Err(match job.status() {
                 JobStatus::Pending | JobStatus::Running => refused.hint(
                     "wait for its end, or end it with `torc jobs cancel`; `torc workflows reset-status --job` lets it \
                          run again then",
@@ -313,17 +317,17 @@ impl Workflow {
     }
 
     /// Opens a job that ended badly and queues its next attempt.
-    pub fn again(&mut self, index: u32, origin: Origin, now: i64) {
+    pub fn again(&mut self, index: JobIx, origin: Origin, now: i64) {
         if self.is_failed_by_items(index) {
             return self.run_bad_items_again(index, origin, now);
         }
-        let was_final = self.jobs[index as usize].status.is_final();
+        let was_final = self.jobs[index].status().is_final();
         debug_assert!(
-            self.jobs[index as usize].held.is_none(),
+            self.jobs[index].held().is_none(),
             "a job is opened again while a runner has it"
         );
         self.count_attempt(index);
-        let job = &mut self.jobs[index as usize];
+        let job = &mut self.jobs[index];
         let (number, retry_of) = (job.attempt, job.last);
         // What waits for its script does not run without it.
         let recovery = job.rare.edit(|rare| rare.script.take());
@@ -357,7 +361,7 @@ impl Workflow {
     /// whether it did. `rule` is the one that had retried it: that was no use of it.
     pub fn refund(
         &mut self,
-        index: u32,
+        index: JobIx,
         attempt: AttemptId,
         rule: Option<usize>,
         now: i64,
@@ -365,10 +369,10 @@ impl Workflow {
         if let Some(uses) = rule.and_then(|rule| self.rule_uses.get_mut(&(index, rule))) {
             *uses = uses.saturating_sub(1);
         }
-        let job = &mut self.jobs[index as usize];
+        let job = &mut self.jobs[index];
         job.refunds += 1;
         let is_final = matches!(
-            job.status,
+            job.status(),
             JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed
         );
         if is_final && job.last == Some(attempt) && job.lost_retries < job.max_lost {
@@ -381,8 +385,8 @@ impl Workflow {
     }
 
     /// A verdict on a job that waits for one: try again, or give up.
-    pub fn classify(&mut self, index: u32, retry: bool, now: i64) -> Result<(), Refused> {
-        let job = &self.jobs[index as usize];
+    pub fn classify(&mut self, index: JobIx, retry: bool, now: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index];
         if !self.settings.use_pending_failed {
             return Err(Refused::new(
                 ErrorCode::NotOptedIn,
@@ -390,15 +394,15 @@ impl Workflow {
             )
             .hint("set `use_pending_failed: true` in the spec"));
         }
-        if job.status != JobStatus::PendingFailed {
-            let message = format!("job {} is {}, not pending_failed", job.id, job.status);
+        if job.status() != JobStatus::PendingFailed {
+            let message = format!("job {} is {}, not pending_failed", job.id, job.status());
             return Err(Refused::new(ErrorCode::WrongStatus, message));
         }
         if retry {
             self.again(index, Origin::Classified, now);
         } else {
             self.shift(index, JobEvent::FailedForGood, Some(StatusReason::ClassifiedPermanent));
-            let attempt = self.jobs[index as usize].attempt;
+            let attempt = self.jobs[index].attempt;
             let facts = json!({"by": "classification", "run_id": self.run, "attempt_id": attempt});
             self.event(EventKind::JobFailed, Some(index), facts);
             self.propagate(index, now);
@@ -421,23 +425,23 @@ impl Workflow {
             started: false,
         });
         self.event(EventKind::WorkflowCanceled, None, json!({"run_id": self.run}));
-        for index in 0..self.jobs.len() as u32 {
+        for index in self.jobs.indexes() {
             self.stop_one(index, now);
         }
         self.finish();
     }
 
     /// Stops one job; what depends on it is canceled with it.
-    pub fn cancel_job(&mut self, index: u32, now: i64) -> Result<(), Refused> {
-        let job = &self.jobs[index as usize];
-        if job.status.is_final() {
+    pub fn cancel_job(&mut self, index: JobIx, now: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index];
+        if job.status().is_final() {
             return Err(Refused::new(
                 ErrorCode::WrongStatus,
-                format!("job {} is already {}", job.id, job.status),
+                format!("job {} is already {}", job.id, job.status()),
             ));
         }
         self.stop_one(index, now);
-        if self.jobs[index as usize].status.is_final() {
+        if self.jobs[index].status().is_final() {
             self.event(EventKind::JobCanceled, Some(index), json!({"by": "user"}));
             self.propagate(index, now);
         }
@@ -445,29 +449,31 @@ impl Workflow {
         Ok(())
     }
 
-    pub(super) fn stop_one(&mut self, index: u32, now: i64) {
-        let job = &mut self.jobs[index as usize];
-        if let Some(held) = &mut job.held {
+    pub(super) fn stop_one(&mut self, index: JobIx, now: i64) {
+        let job = &mut self.jobs[index];
+        let status = job.status();
+        if let Some(held) = job.held_mut() {
             if !held.cancel_requested {
                 held.cancel_requested = true;
-                let id = job.live.expect("a held job has a live attempt");
+                let id = held.attempt;
                 self.record(Change::AttemptCancelRequested(id));
             }
             // Who cancels a job does not want it to run again as a new revision says.
             self.set_afterwards(index, |then| then.filter(|then| *then == Afterwards::Remove));
-        } else if !job.status.is_final() {
+        } else if !status.is_final() {
             self.drop_queued(index, "canceled", now);
             self.shift(index, JobEvent::Canceled, Some(StatusReason::CanceledByUser));
         }
     }
 
     /// Switches a job off; dependents treat it as satisfied.
-    pub fn disable(&mut self, index: u32, now: i64) -> Result<(), Refused> {
-        let job = &self.jobs[index as usize];
-        if job.status.after(JobEvent::Disabled).is_err() {
+    pub fn disable(&mut self, index: JobIx, now: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index];
+        if job.status().after(JobEvent::Disabled).is_err() {
             let message = format!(
                 "job {} is {}; only one that has not started can be disabled",
-                job.id, job.status
+                job.id,
+                job.status()
             );
             return Err(Refused::new(ErrorCode::WrongStatus, message));
         }
@@ -481,12 +487,12 @@ impl Workflow {
 
     /// Switches a disabled job on again: it becomes what it would be, and what went ahead without
     /// it waits for it. That is so in a run that goes on; otherwise it waits for the next one.
-    pub fn enable(&mut self, index: u32, now: i64) -> Result<(), Refused> {
-        let job = &self.jobs[index as usize];
-        if job.status != JobStatus::Disabled {
+    pub fn enable(&mut self, index: JobIx, now: i64) -> Result<(), Refused> {
+        let job = &self.jobs[index];
+        if job.status() != JobStatus::Disabled {
             return Err(Refused::new(
                 ErrorCode::WrongStatus,
-                format!("job {} is {}, not disabled", job.id, job.status),
+                format!("job {} is {}, not disabled", job.id, job.status()),
             ));
         }
         if !self.may_enable(index) {
@@ -509,14 +515,14 @@ impl Workflow {
     }
 
     /// Holds a job back from being claimed, or lets it go.
-    pub fn hold(&mut self, index: u32, held_back: bool) {
-        if self.jobs[index as usize].held_back == held_back {
+    pub fn hold(&mut self, index: JobIx, held_back: bool) {
+        if self.jobs[index].held_back == held_back {
             return;
         }
         self.dequeue(index);
-        self.jobs[index as usize].held_back = held_back;
+        self.jobs[index].held_back = held_back;
         self.enqueue(index);
-        self.record(Change::JobHeld(self.jobs[index as usize].id, held_back));
+        self.record(Change::JobHeld(self.jobs[index].id, held_back));
         self.event(
             if held_back { EventKind::JobHeld } else { EventKind::JobReleased },
             Some(index),
@@ -525,54 +531,49 @@ impl Workflow {
     }
 
     /// Assigns a job to another Slurm scheduler, from its next attempt on.
-    pub fn assign_scheduler(&mut self, index: u32, scheduler: i64) {
-        let job = &self.jobs[index as usize];
-        let mut class = self.classes[job.next_class.unwrap_or(job.class) as usize].clone();
+    pub fn assign_scheduler(&mut self, index: JobIx, scheduler: i64) {
+        let job = &self.jobs[index];
+        let mut class = self.classes[job.next_class()].clone();
         class.scheduler = Some(scheduler);
-        let class = self.class_of(class);
+        let class = self.classes.number(class);
         self.dequeue(index);
-        let job = &mut self.jobs[index as usize];
-        match job.held {
-            Some(_) => job.rare.edit(|rare| rare.next_class = Some(class)),
-            None => job.class = class,
-        }
+        let job = &mut self.jobs[index];
+        job.set_class(class);
         self.enqueue(index);
     }
 
     /// Lets the queued attempt of a job be claimed at another time than was said. One that may be
     /// claimed already, or that a runner has, stays as it is.
-    pub fn delay(&mut self, index: u32, not_before: Option<i64>) {
-        let job = &self.jobs[index as usize];
-        let (Some(id), None, Some(_)) = (job.live, &job.held, job.not_before) else { return };
+    pub fn delay(&mut self, index: JobIx, not_before: Option<i64>) {
+        let job = &self.jobs[index];
+        let (Live::Queued(id), Some(_)) = (&job.live, job.not_before) else { return };
+        let id = *id;
         self.dequeue(index);
-        self.jobs[index as usize].rare.edit(|rare| rare.not_before = not_before);
+        self.jobs[index].rare.edit(|rare| rare.not_before = not_before);
         self.enqueue(index);
         self.record(Change::AttemptDelayed { id, not_before });
     }
 
     /// What the next attempt of a job needs.
-    pub fn next_class_of(&self, index: u32) -> &crate::Class {
-        let job = &self.jobs[index as usize];
-        &self.classes[job.next_class.unwrap_or(job.class) as usize]
+    pub fn next_class_of(&self, index: JobIx) -> &crate::Class {
+        let job = &self.jobs[index];
+        &self.classes[job.next_class()]
     }
 
     /// Gives a job other needs or another priority, from its next attempt on.
-    pub fn adjust(&mut self, index: u32, by: Adjustment) {
+    pub fn adjust(&mut self, index: JobIx, by: Adjustment) {
         let Adjustment { memory, runtime, timeout, priority } = by;
         let mut class = self.next_class_of(index).clone();
         class.memory = memory.or(class.memory);
         class.runtime = runtime.or(class.runtime);
         class.timeout = timeout.or(class.timeout);
-        let class = self.class_of(class);
+        let class = self.classes.number(class);
         self.dequeue(index);
-        let job = &mut self.jobs[index as usize];
+        let job = &mut self.jobs[index];
         job.priority = priority.unwrap_or(job.priority);
         // A held attempt keeps the class it was claimed with: its share must be given back as it
         // was taken.
-        match job.held {
-            Some(_) => job.rare.edit(|rare| rare.next_class = Some(class)),
-            None => job.class = class,
-        }
+        job.set_class(class);
         self.enqueue(index);
         self.relevel([index]);
     }

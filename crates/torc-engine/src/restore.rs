@@ -3,10 +3,14 @@
 
 use super::actions::NewAction;
 use super::claim::Limits;
+use super::index::ClassIx;
+use super::jobs::{Held, Live, NewJob};
 use super::order::FamilyTime;
 use super::rules::CompiledHandler;
-use super::workflow::{Held, NewJob, Workflow};
+use super::workflow::Workflow;
+use std::collections::BTreeSet;
 use torc_model::api::RecoveryScript;
+use torc_model::class::Class;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::Settings;
 use torc_model::status::{Afterwards, JobStatus, Outcome, StatusReason};
@@ -104,13 +108,12 @@ impl Rows {
         workflow.canceled = self.canceled;
         for row in self.jobs {
             let index = workflow.add_job(row.job);
-            workflow.restore_job(index, row.status, |job| {
+            workflow.restore_job(index, (row.status, row.reason), |job| {
                 job.attempt = row.attempt;
                 job.attempt_run = row.attempt_run;
                 job.lost_retries = row.lost_retries;
                 job.refunds = row.refunds;
                 job.held_back = row.held_back;
-                job.reason = row.reason;
                 if row.afterwards.is_some() {
                     job.rare.edit(|rare| rare.afterwards = row.afterwards);
                 }
@@ -118,11 +121,13 @@ impl Rows {
         }
         for row in self.live {
             let Some(index) = workflow.find(row.job) else { continue };
-            let job = &mut workflow.jobs[index as usize];
-            job.live = Some(row.id);
+            let job = &mut workflow.jobs[index];
             job.attempt = row.number;
             job.attempt_run = run;
-            job.held = row.held.map(Box::new);
+            job.live = match row.held {
+                Some(held) => Live::Held(Box::new(held)),
+                None => Live::Queued(row.id),
+            };
             job.rare.edit(|rare| {
                 rare.not_before = row.not_before;
                 rare.script = row.recovery;
@@ -130,9 +135,9 @@ impl Rows {
         }
         for row in self.ended {
             let Some(index) = workflow.find(row.job) else { continue };
-            let job = &mut workflow.jobs[index as usize];
+            let job = &mut workflow.jobs[index];
             job.last = Some(row.id);
-            if job.live.is_none() && job.script.as_ref() != row.script.as_deref() {
+            if job.live().is_none() && job.script.as_ref() != row.script.as_deref() {
                 job.rare.edit(|rare| rare.script = row.script.map(|script| *script));
             }
             if let (Some(Outcome::Retried), Some(rule)) = (row.outcome, row.rule) {
@@ -141,15 +146,15 @@ impl Rows {
         }
         // The column starts at 1, as users know it; the engine counts attempts that were queued. A
         // job that was reset while the run went on has had its attempts refunded.
-        for job in &mut workflow.jobs {
+        for job in workflow.jobs.iter_mut() {
             let may_be_new = matches!(
-                job.status,
+                job.status(),
                 JobStatus::Uninitialized
                     | JobStatus::Blocked
                     | JobStatus::Canceled
                     | JobStatus::Disabled
             );
-            let has_none = job.live.is_none() && job.last.is_none() && job.refunds == 0;
+            let has_none = job.live().is_none() && job.last.is_none() && job.refunds == 0;
             if may_be_new && has_none && job.attempt == 1 {
                 job.attempt = 0;
             }
@@ -187,9 +192,24 @@ impl Workflow {
         });
     }
 
+    /// How many of its held attempts take a share of a named limit.
+    pub fn uses_of(&self, name: &str) -> i64 {
+        let mut uses = 0;
+        self.each_use(|used| uses += i64::from(used == name));
+        uses
+    }
+
+    /// What the jobs need that may still run; none if the workflow is canceled.
+    pub fn open_classes(&self) -> Vec<Class> {
+        let open = self.jobs.iter().filter(|job| !self.canceled && !job.status().is_final());
+        let classes: BTreeSet<ClassIx> =
+            open.flat_map(|job| [job.class, job.next_class()]).collect();
+        classes.into_iter().map(|class| self.classes[class].clone()).collect()
+    }
+
     fn each_use(&self, mut see: impl FnMut(&str)) {
-        for job in self.jobs.iter().filter(|job| job.held.is_some()) {
-            self.classes[job.class as usize].uses.iter().for_each(|name| see(name));
+        for job in self.jobs.iter().filter(|job| job.held().is_some()) {
+            self.classes[job.class].uses.iter().for_each(|name| see(name));
         }
     }
 }

@@ -2,11 +2,12 @@
 //! removed, and some run again. The caller decides what differs; this is how the jobs move.
 
 use super::change::Change;
+use super::index::{HandlerIx, JobIx};
+use super::jobs::NewJob;
 use super::machine::JobEvent;
 use super::maps::MapJob;
-use super::workflow::{NewJob, Refused, Workflow};
+use super::workflow::{Refused, Workflow};
 use serde_json::json;
-use std::ops::Range;
 use torc_model::api::ErrorCode;
 use torc_model::class::Class;
 use torc_model::event::EventKind;
@@ -21,16 +22,16 @@ pub struct Revision {
     /// Present jobs with other needs or other parents. That alone does not make them run again.
     pub changed: Vec<ChangedJob>,
     /// Jobs that are taken out, by index.
-    pub removed: Vec<u32>,
+    pub removed: Vec<JobIx>,
     /// Present jobs that run again although they have ended or run now, by index. Those that wait for
     /// them wait again; those that have ended and depend on them must be in this list too.
-    pub again: Vec<u32>,
+    pub again: Vec<JobIx>,
     /// Jobs that count as completed without running, by index; new ones among them.
-    pub accepted: Vec<u32>,
+    pub accepted: Vec<JobIx>,
     /// Jobs that are maps from now on, new or present, or no longer; by index.
-    pub maps: Vec<(u32, Option<MapJob>)>,
+    pub maps: Vec<(JobIx, Option<MapJob>)>,
     /// Items of maps, new or present, each with its map; by index.
-    pub items: Vec<(u32, u32)>,
+    pub items: Vec<(JobIx, JobIx)>,
     /// What to do with the running attempts of those that run again or are removed.
     pub running: RunningJobs,
 }
@@ -54,7 +55,7 @@ impl Default for Revision {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChangedJob {
     /// Which.
-    pub index: u32,
+    pub index: JobIx,
     /// Higher first.
     pub priority: i64,
     /// Number of its family.
@@ -62,25 +63,25 @@ pub struct ChangedJob {
     /// What its next attempt needs.
     pub class: Class,
     /// Index into the handlers.
-    pub handler: Option<u32>,
+    pub handler: Option<HandlerIx>,
     /// Canceled when a dependency ends badly.
     pub cancel_on_failure: bool,
     /// Budget for losses.
     pub max_lost: u32,
     /// Its parents, where they are others.
-    pub parents: Option<Vec<u32>>,
+    pub parents: Option<Vec<JobIx>>,
 }
 
 impl Workflow {
     /// Adds jobs to a live workflow: those whose parents are done are ready at once. Answers with their
     /// indexes.
-    pub fn add_jobs(&mut self, added: Vec<NewJob>, now: i64) -> Result<Range<u32>, Refused> {
+    pub fn add_jobs(&mut self, added: Vec<NewJob>, now: i64) -> Result<Vec<JobIx>, Refused> {
         self.revise(Revision { added, ..Revision::default() }, now)
     }
 
     /// Applies a revision. A workflow that is over begins its next run, if something is to run; one that
     /// runs goes on. Answers with the indexes of the new jobs.
-    pub fn revise(&mut self, revision: Revision, now: i64) -> Result<Range<u32>, Refused> {
+    pub fn revise(&mut self, revision: Revision, now: i64) -> Result<Vec<JobIx>, Refused> {
         if self.canceled && !self.is_complete() {
             let message = format!("workflow {} is being canceled", self.id);
             return Err(Refused::new(ErrorCode::BeingCanceled, message)
@@ -93,11 +94,11 @@ impl Workflow {
             "added": added.len(), "changed": changed.len(), "removed": removed.len(),
             "again": again.len(), "accepted": accepted.len(),
         });
-        let first = self.jobs.len() as u32;
+        let first = self.jobs.len();
         for job in added {
             self.add_job(job);
         }
-        let new = first..self.jobs.len() as u32;
+        let new: Vec<JobIx> = JobIx::range(first..self.jobs.len()).collect();
         for (index, map) in maps {
             self.change_map(index, map);
         }
@@ -122,7 +123,7 @@ impl Workflow {
         for index in removed {
             self.edges.set_parents(index, &[]);
             self.untie(index);
-            match self.jobs[index as usize].status.is_held() {
+            match self.jobs[index].status().is_held() {
                 true => self.after_its_attempt(index, Afterwards::Remove, running),
                 false => self.take_out(index, now),
             }
@@ -130,16 +131,16 @@ impl Workflow {
         if is_more_than_growth {
             self.rank_all();
         } else {
-            self.relevel(new.clone());
+            self.relevel(new.iter().copied());
         }
-        let (held, back): (Vec<u32>, Vec<u32>) =
-            again.into_iter().partition(|index| self.jobs[*index as usize].status.is_held());
+        let (held, back): (Vec<JobIx>, Vec<JobIx>) =
+            again.into_iter().partition(|index| self.jobs[*index].status().is_held());
         for index in &held {
             self.after_its_attempt(*index, Afterwards::RunAgain, running);
         }
-        let back: Vec<u32> = back
+        let back: Vec<JobIx> = back
             .into_iter()
-            .filter(|index| self.jobs[*index as usize].status != JobStatus::Uninitialized)
+            .filter(|index| self.jobs[*index].status() != JobStatus::Uninitialized)
             .collect();
         self.send_back(back.iter().copied(), next_run, now);
         for index in accepted {
@@ -149,7 +150,7 @@ impl Workflow {
         let is_live = self.run > 0 && !self.canceled;
         if is_live {
             for index in &back {
-                if !self.jobs[*index as usize].status.satisfies() {
+                if !self.jobs[*index].status().satisfies() {
                     self.reopen_dependents(*index, now);
                 }
             }
@@ -170,11 +171,11 @@ impl Workflow {
             self.reset_actions();
         }
         if is_live {
-            let is_fresh = |index: &u32| {
-                self.jobs[*index as usize].status == JobStatus::Uninitialized
-                    && !self.is_dormant(*index)
+            let is_fresh = |index: &JobIx| {
+                self.jobs[*index].status() == JobStatus::Uninitialized && !self.is_dormant(*index)
             };
-            let fresh: Vec<u32> = back.into_iter().chain(new.clone()).filter(is_fresh).collect();
+            let fresh: Vec<JobIx> =
+                back.into_iter().chain(new.iter().copied()).filter(is_fresh).collect();
             self.open(&fresh, now);
         }
         if next_run {
@@ -185,29 +186,27 @@ impl Workflow {
     }
 
     fn change_job(&mut self, change: ChangedJob) {
-        let class = self.class_of(change.class);
+        let class = self.classes.number(change.class);
         let index = change.index;
         self.dequeue(index);
         self.order.set_family(index, change.family);
-        let job = &mut self.jobs[index as usize];
+        let job = &mut self.jobs[index];
         job.priority = change.priority;
         job.handler = change.handler;
         job.cancel_on_failure = change.cancel_on_failure;
         job.max_lost = change.max_lost;
         // A held attempt keeps the class it was claimed with: its share must be given back as it was
         // taken.
-        match job.held {
-            Some(_) => job.rare.edit(|rare| rare.next_class = Some(class)),
-            None => job.class = class,
-        }
+        job.set_class(class);
         self.enqueue(index);
     }
 
     /// Remembers what becomes of a job that a runner has, and stops it if so wanted.
-    fn after_its_attempt(&mut self, index: u32, then: Afterwards, running: RunningJobs) {
+    fn after_its_attempt(&mut self, index: JobIx, then: Afterwards, running: RunningJobs) {
         if running == RunningJobs::Stop {
-            let job = &mut self.jobs[index as usize];
-            if let (Some(held), Some(id)) = (job.held.as_mut(), job.live)
+            let job = &mut self.jobs[index];
+            let live = job.live();
+            if let (Some(held), Some(id)) = (job.held_mut(), live)
                 && !held.cancel_requested
             {
                 held.cancel_requested = true;
@@ -220,10 +219,10 @@ impl Workflow {
     /// Changes what becomes of a job when its attempt has ended; answers with what it was.
     pub(super) fn set_afterwards(
         &mut self,
-        index: u32,
+        index: JobIx,
         change: impl FnOnce(Option<Afterwards>) -> Option<Afterwards>,
     ) -> Option<Afterwards> {
-        let job = &mut self.jobs[index as usize];
+        let job = &mut self.jobs[index];
         let (was, id) = (job.afterwards, job.id);
         let then = change(was);
         if then != was {
@@ -234,8 +233,8 @@ impl Workflow {
     }
 
     /// Takes a job out that no runner has. What still waits for it goes ahead.
-    pub(super) fn take_out(&mut self, index: u32, now: i64) {
-        if self.jobs[index as usize].status != JobStatus::Uninitialized {
+    pub(super) fn take_out(&mut self, index: JobIx, now: i64) {
+        if self.jobs[index].status() != JobStatus::Uninitialized {
             self.drop_queued(index, "the job was removed", now);
             self.shift(index, JobEvent::Reset, None);
         }
@@ -250,9 +249,9 @@ impl Workflow {
     }
 
     /// A job that has not begun got other parents: it waits for those, and for no others.
-    fn wait_for_parents(&mut self, index: u32, now: i64) {
-        let job = &self.jobs[index as usize];
-        match job.status {
+    fn wait_for_parents(&mut self, index: JobIx, now: i64) {
+        let job = &self.jobs[index];
+        match job.status() {
             JobStatus::Ready => {
                 self.block_if_unmet(index, now);
                 self.cancel_if_hopeless(index, now);
@@ -262,7 +261,7 @@ impl Workflow {
                 self.open(&[index], now);
             }
             JobStatus::Canceled
-                if job.reason == Some(StatusReason::DependencyFailed)
+                if job.reason() == Some(StatusReason::DependencyFailed)
                     && !self.has_bad_parent(index) =>
             {
                 self.shift(index, JobEvent::Reset, None);

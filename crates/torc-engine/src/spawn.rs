@@ -1,5 +1,6 @@
 //! Jobs that add jobs: a running job gives its workflow more to do.
 
+use super::index::JobIx;
 use super::workflow::{Refused, Workflow};
 use serde_json::json;
 use torc_model::api::ErrorCode;
@@ -10,10 +11,11 @@ use torc_model::status::JobStatus;
 impl Workflow {
     /// Whether a job may add jobs now. Only one that a runner has may: a workflow that is complete
     /// stays so, because no job of it can add any.
-    pub fn may_add(&self, index: u32) -> Result<(), Refused> {
-        let job = &self.jobs[index as usize];
-        let Some(held) = &job.held else {
-            let message = format!("job {} is {}; only a running job adds jobs", job.id, job.status);
+    pub fn may_add(&self, index: JobIx) -> Result<(), Refused> {
+        let job = &self.jobs[index];
+        let Some(held) = job.held() else {
+            let message =
+                format!("job {} is {}; only a running job adds jobs", job.id, job.status());
             return Err(Refused::new(ErrorCode::WrongStatus, message));
         };
         if self.canceled || held.cancel_requested {
@@ -24,17 +26,17 @@ impl Workflow {
     }
 
     /// What depends on a job waits for jobs that it has added, too. Answers with those dependents.
-    pub fn hold_dependents(&mut self, by: u32, added: &[u32], now: i64) -> Vec<JobId> {
-        let dependents: Vec<u32> =
+    pub fn hold_dependents(&mut self, by: JobIx, added: &[JobIx], now: i64) -> Vec<JobId> {
+        let dependents: Vec<JobIx> =
             self.children_of(by).iter().copied().filter(|child| !added.contains(child)).collect();
         for dependent in &dependents {
             for job in added {
                 self.edges.link(*job, *dependent);
             }
             self.relevel(added.iter().copied());
-            match self.jobs[*dependent as usize].status {
+            match self.jobs[*dependent].status() {
                 JobStatus::Blocked => {
-                    self.jobs[*dependent as usize].unmet = self.count_unmet(*dependent);
+                    self.jobs[*dependent].unmet = self.count_unmet(*dependent);
                 }
                 JobStatus::Ready => self.block_if_unmet(*dependent, now),
                 JobStatus::Uninitialized
@@ -48,11 +50,11 @@ impl Workflow {
                 | JobStatus::PendingFailed => {}
             }
         }
-        dependents.iter().map(|dependent| self.jobs[*dependent as usize].id).collect()
+        dependents.iter().map(|dependent| self.jobs[*dependent].id).collect()
     }
 
     /// Tells that a job has added so many.
-    pub fn tell_added(&mut self, by: u32, count: usize) {
+    pub fn tell_added(&mut self, by: JobIx, count: usize) {
         let run = self.run;
         self.event(EventKind::JobsAdded, Some(by), json!({"run_id": run, "jobs": count}));
     }

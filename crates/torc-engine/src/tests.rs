@@ -12,6 +12,10 @@ use torc_model::status::{
     RunningJobs, StatusReason,
 };
 
+const fn ix(at: usize) -> JobIx {
+    JobIx::new(at)
+}
+
 /// What the changes say, kept apart from the engine: the database of the test.
 #[derive(Default)]
 struct Ledger {
@@ -104,8 +108,11 @@ impl World {
         let settings = Settings { use_pending_failed: pending, ..Settings::default() };
         let mut workflow = Workflow::new(WorkflowId(1), settings, handlers);
         for (i, careless) in careless.iter().enumerate() {
-            let parents =
-                edges.iter().filter(|(_, to)| *to == i).map(|(from, _)| *from as u32).collect();
+            let parents = edges
+                .iter()
+                .filter(|(_, to)| *to == i)
+                .map(|(from, _)| JobIx::new(*from))
+                .collect();
             workflow.add_job(NewJob {
                 id: JobId(i as i64 + 1),
                 priority: (i % 3) as i64,
@@ -118,7 +125,7 @@ impl World {
                     uses: limit_of(i),
                     ..Class::default()
                 },
-                handler: (rules && i % 4 != 3).then_some(0),
+                handler: (rules && i % 4 != 3).then_some(HandlerIx::new(0)),
                 cancel_on_failure: !careless,
                 max_lost: 2,
                 parents,
@@ -157,14 +164,13 @@ impl World {
         }
     }
 
-    fn held(&self, pick: usize) -> Option<u32> {
-        let held: Vec<u32> = (0..self.workflow.jobs.len() as u32)
-            .filter(|i| self.workflow.jobs[*i as usize].held.is_some())
-            .collect();
+    fn held(&self, pick: usize) -> Option<JobIx> {
+        let held: Vec<JobIx> =
+            self.workflow.indexes().filter(|i| self.workflow.jobs[*i].held().is_some()).collect();
         (!held.is_empty()).then(|| held[pick % held.len()])
     }
 
-    fn end(&mut self, index: u32, cause: Option<Cause>, code: i64) {
+    fn end(&mut self, index: JobIx, cause: Option<Cause>, code: i64) {
         let end = End { cause, return_code: Some(code), ..End::new(EndedBy::Runner, self.now) };
         self.workflow.ended(index, end, &mut self.limits);
     }
@@ -184,7 +190,7 @@ impl World {
 
     /// One random step.
     fn step(&mut self, op: u8, pick: usize) {
-        let index = (pick % self.workflow.jobs.len()) as u32;
+        let index = JobIx::new(pick % self.workflow.jobs.len());
         let runner = (pick % 3) as i64 + 1;
         match op % 24 {
             0 | 1 => self.claim(runner, 4, 0),
@@ -252,20 +258,20 @@ impl World {
 
     /// A random revision: a new job or two, a job with other parents, one that is removed, one that
     /// runs again with what depends on it.
-    fn revise(&mut self, index: u32, pick: usize) {
-        let count = self.workflow.jobs.len() as u32;
+    fn revise(&mut self, index: JobIx, pick: usize) {
+        let count = self.workflow.jobs.len();
         let running = if pick.is_multiple_of(2) { RunningJobs::Stop } else { RunningJobs::Finish };
         let mut revision = Revision { running, ..Revision::default() };
         // Parents come before their children, so that no cycle can arise.
-        let parents = |below: u32, seed: usize| -> Vec<u32> {
-            (0..below).filter(|i| (*i as usize + seed).is_multiple_of(4)).collect()
+        let parents = |below: usize, seed: usize| -> Vec<JobIx> {
+            JobIx::range(0..below).filter(|i| (i.at() + seed).is_multiple_of(4)).collect()
         };
         if count < 40 {
-            for new in 0..(pick % 3) as u32 {
+            for new in 0..pick % 3 {
                 revision.added.push(NewJob {
-                    id: JobId(i64::from(count + new) + 1),
+                    id: JobId((count + new) as i64 + 1),
                     priority: 0,
-                    position: i64::from(count + new),
+                    position: (count + new) as i64,
                     family: 0,
                     own_ms: None,
                     class: Class { cpus: 1, nodes: 1, ..Class::default() },
@@ -276,9 +282,10 @@ impl World {
                 });
             }
         }
-        let job = &self.workflow.jobs[index as usize];
+        let job = &self.workflow.jobs[index];
         let is_removed = |job: &Job| {
-            job.reason == Some(StatusReason::Removed) || job.afterwards == Some(Afterwards::Remove)
+            job.reason() == Some(StatusReason::Removed)
+                || job.afterwards == Some(Afterwards::Remove)
         };
         let mut again = BTreeSet::new();
         if pick.is_multiple_of(5) && !is_removed(job) {
@@ -292,17 +299,17 @@ impl World {
                 handler: job.handler,
                 cancel_on_failure: job.cancel_on_failure,
                 max_lost: 1,
-                parents: Some(parents(index, pick / 3)),
+                parents: Some(parents(index.at(), pick / 3)),
             });
             again.insert(index);
         } else {
             again.insert(index);
         }
-        let others = |i: u32| match revision.changed.first().filter(|c| c.index == i) {
+        let others = |i: JobIx| match revision.changed.first().filter(|c| c.index == i) {
             Some(changed) => changed.parents.clone().unwrap_or_default(),
             None => self.workflow.parents_of(i).to_vec(),
         };
-        for i in index..count {
+        for i in JobIx::range(index.at()..count) {
             if others(i).iter().any(|parent| again.contains(parent)) {
                 again.insert(i);
             }
@@ -310,9 +317,9 @@ impl World {
         revision.again = again
             .into_iter()
             .filter(|i| {
-                let job = &self.workflow.jobs[*i as usize];
+                let job = &self.workflow.jobs[*i];
                 let waits = matches!(
-                    job.status,
+                    job.status(),
                     JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Ready
                 );
                 !(waits || is_removed(job) && *i != index)
@@ -336,41 +343,40 @@ impl World {
         let w = &self.workflow;
         let mut counts = [0; 11];
         let mut licences = 0;
-        for (i, job) in w.jobs.iter().enumerate() {
-            let index = i as u32;
-            counts[job.status as usize] += 1;
+        for (index, job) in w.indexes().zip(w.jobs()) {
+            counts[job.status() as usize] += 1;
             let written =
                 self.ledger.jobs.get(&job.id).copied().unwrap_or(JobStatus::Uninitialized);
-            assert_eq!(written, job.status, "what was written is what is");
+            assert_eq!(written, job.status(), "what was written is what is");
             let live =
-                matches!(job.status, JobStatus::Ready | JobStatus::Pending | JobStatus::Running);
-            assert_eq!(job.live.is_some(), live, "job {} is {}", job.id, job.status);
-            assert_eq!(job.held.is_some(), job.status.is_held());
-            if job.status == JobStatus::Blocked {
+                matches!(job.status(), JobStatus::Ready | JobStatus::Pending | JobStatus::Running);
+            assert_eq!(job.live().is_some(), live, "job {} is {}", job.id, job.status());
+            assert_eq!(job.held().is_some(), job.status().is_held());
+            if job.status() == JobStatus::Blocked {
                 assert_eq!(job.unmet, w.count_unmet(index), "the counter of job {}", job.id);
                 assert!(job.unmet > 0, "job {} is blocked by nothing", job.id);
-                let dead =
-                    w.parents_of(index).iter().any(|p| w.jobs[*p as usize].status.is_bad_end());
+                let dead = w.parents_of(index).iter().any(|p| w.jobs[*p].status().is_bad_end());
                 assert!(
                     !(dead && job.cancel_on_failure),
                     "job {} waits for what will not come",
                     job.id
                 );
             }
-            if let Some(id) = job.live {
-                let state = job.held.as_ref().map_or(AttemptState::Queued, |h| h.state);
+            if let Some(id) = job.live() {
+                let state = job.held().map_or(AttemptState::Queued, |h| h.state);
                 assert_eq!(self.ledger.attempts.get(&id), Some(&(job.id, state)));
             }
-            licences +=
-                i64::from(job.held.is_some() && !w.classes[job.class as usize].uses.is_empty());
+            licences += i64::from(job.held().is_some() && !w.classes[job.class].uses.is_empty());
         }
-        assert_eq!(counts, w.counts);
+        for status in JobStatus::ALL.iter().copied() {
+            assert_eq!(counts[status as usize], w.jobs.count(status), "{status}");
+        }
         assert!(licences <= 1, "a named limit was exceeded");
         assert_eq!(self.limits["licence"].used, licences);
-        let all_final = w.jobs.iter().all(|j| j.status.is_final());
+        let all_final = w.jobs.iter().all(|j| j.status().is_final());
         assert_eq!(w.is_complete(), all_final);
         let live = self.ledger.attempts.values().filter(|(_, s)| s.is_live()).count();
-        assert_eq!(live, w.live.len());
+        assert_eq!(live, w.attempts.len());
     }
 
     /// Faults stop: everything reaches an end.
@@ -382,12 +388,12 @@ impl World {
             for runner in 1..4 {
                 self.claim(runner, 100, 0);
             }
-            for index in 0..self.workflow.jobs.len() as u32 {
+            for index in self.workflow.indexes() {
                 self.workflow.hold(index, false);
-                if self.workflow.jobs[index as usize].status == JobStatus::PendingFailed {
+                if self.workflow.jobs[index].status() == JobStatus::PendingFailed {
                     self.workflow.classify(index, false, self.now).expect("it waits for a verdict");
                 }
-                if self.workflow.jobs[index as usize].held.is_some() {
+                if self.workflow.jobs[index].held().is_some() {
                     self.end(index, None, 0);
                 }
             }
@@ -445,7 +451,7 @@ proptest! {
         restored.settle();
         prop_assert_eq!(&restored.queue, &world.workflow.queue);
         prop_assert_eq!(&restored.jobs, &world.workflow.jobs);
-        prop_assert_eq!(&restored.by_runner, &world.workflow.by_runner);
+        prop_assert_eq!(&restored.attempts, &world.workflow.attempts);
     }
 }
 
@@ -459,7 +465,7 @@ fn a_failure_cancels_ten_thousand_levels() {
     let mut world = chain(10_000);
     world.workflow.initialize(0);
     world.claim(1, 1, 0);
-    world.end(0, Some(Cause::Exit), 1);
+    world.end(ix(0), Some(Cause::Exit), 1);
     assert!(world.workflow.is_complete());
     assert_eq!(world.workflow.counts()[JobStatus::Canceled as usize], 9_999);
     world.check();
@@ -473,16 +479,16 @@ fn a_late_success_does_not_hide_an_early_failure() {
     world.workflow.initialize(0);
     world.capacity.num_cpus = 8;
     world.claim(1, 9, 0);
-    world.end(0, None, 0);
+    world.end(ix(0), None, 0);
     world.claim(1, 9, 0);
-    world.end(1, Some(Cause::Exit), 1);
-    world.end(2, None, 0);
-    let statuses: Vec<_> = world.workflow.jobs.iter().map(|j| j.status.as_str()).collect();
+    world.end(ix(1), Some(Cause::Exit), 1);
+    world.end(ix(2), None, 0);
+    let statuses: Vec<_> = world.workflow.jobs.iter().map(|j| j.status().as_str()).collect();
     assert_eq!(statuses, ["completed", "failed", "completed", "canceled", "canceled"]);
     world.check();
     // A retry of b brings d and e back.
-    world.workflow.retry(1, 1, 3, 5).expect("it may be retried");
-    let statuses: Vec<_> = world.workflow.jobs.iter().map(|j| j.status.as_str()).collect();
+    world.workflow.retry(ix(1), 1, 3, 5).expect("it may be retried");
+    let statuses: Vec<_> = world.workflow.jobs.iter().map(|j| j.status().as_str()).collect();
     assert_eq!(statuses, ["completed", "ready", "completed", "blocked", "blocked"]);
     world.check();
 }
@@ -491,33 +497,34 @@ fn a_late_success_does_not_hide_an_early_failure() {
 fn an_enabled_job_becomes_what_it_would_be() {
     use JobStatus::{Blocked, Completed, Disabled, Ready, Uninitialized};
     let mut world = chain(3);
-    let statuses = |world: &World| world.workflow.jobs.iter().map(|j| j.status).collect::<Vec<_>>();
-    world.workflow.disable(1, 0).expect("it has not started");
-    world.workflow.enable(1, 0).expect("it is disabled");
+    let statuses =
+        |world: &World| world.workflow.jobs.iter().map(|j| j.status()).collect::<Vec<_>>();
+    world.workflow.disable(ix(1), 0).expect("it has not started");
+    world.workflow.enable(ix(1), 0).expect("it is disabled");
     assert_eq!((statuses(&world), world.workflow.run), (vec![Uninitialized; 3], 0));
     world.workflow.initialize(0);
-    world.workflow.disable(0, 0).expect("it has not started");
+    world.workflow.disable(ix(0), 0).expect("it has not started");
     assert_eq!(statuses(&world), [Disabled, Ready, Blocked]);
-    world.workflow.enable(0, 0).expect("it is disabled");
+    world.workflow.enable(ix(0), 0).expect("it is disabled");
     assert_eq!((statuses(&world), world.workflow.run), (vec![Ready, Blocked, Blocked], 1));
     world.check();
-    world.workflow.disable(1, 0).expect("it has not started");
+    world.workflow.disable(ix(1), 0).expect("it has not started");
     while !world.workflow.is_complete() {
         world.claim(1, 1, 0);
         let index = world.held(0).expect("one can run");
         world.end(index, None, 0);
     }
-    world.workflow.enable(1, 0).expect("it is disabled");
+    world.workflow.enable(ix(1), 0).expect("it is disabled");
     assert_eq!(
         (statuses(&world), world.workflow.run),
         (vec![Completed, Uninitialized, Uninitialized], 2)
     );
-    let refused = world.workflow.enable(1, 0).expect_err("it is not disabled");
+    let refused = world.workflow.enable(ix(1), 0).expect_err("it is not disabled");
     assert_eq!(refused.code, ErrorCode::WrongStatus);
     world.check();
 }
 
-fn new_job(id: i64, parents: &[u32]) -> NewJob {
+fn new_job(id: i64, parents: &[usize]) -> NewJob {
     NewJob {
         id: JobId(id),
         priority: 0,
@@ -528,21 +535,22 @@ fn new_job(id: i64, parents: &[u32]) -> NewJob {
         handler: None,
         cancel_on_failure: true,
         max_lost: 3,
-        parents: parents.to_vec(),
+        parents: parents.iter().copied().map(JobIx::new).collect(),
     }
 }
 
 #[test]
 fn added_jobs_depend_on_present_and_on_new_ones() {
     use JobStatus::{Blocked, Completed, Ready};
-    let statuses = |world: &World| world.workflow.jobs.iter().map(|j| j.status).collect::<Vec<_>>();
+    let statuses =
+        |world: &World| world.workflow.jobs.iter().map(|j| j.status()).collect::<Vec<_>>();
     let mut world = chain(2);
     world.workflow.initialize(0);
     world.claim(1, 1, 0);
-    world.end(0, None, 0);
+    world.end(ix(0), None, 0);
     // One waits for what is done, one for what is not, one for a new one.
     let added = vec![new_job(3, &[0]), new_job(4, &[1]), new_job(5, &[2, 3])];
-    assert_eq!(world.workflow.add_jobs(added, 1), Ok(2..5));
+    assert_eq!(world.workflow.add_jobs(added, 1), Ok(vec![ix(2), ix(3), ix(4)]));
     assert_eq!(statuses(&world), [Completed, Ready, Ready, Blocked, Blocked]);
     assert_eq!(world.workflow.run, 1, "the run continues");
     world.check();
@@ -550,7 +558,7 @@ fn added_jobs_depend_on_present_and_on_new_ones() {
     // To what is over, new jobs are the next run; what is done stays done.
     world.workflow.add_jobs(vec![new_job(6, &[4])], 2).expect("added");
     assert_eq!(statuses(&world)[5], Ready);
-    assert_eq!((world.workflow.run, world.workflow.jobs[5].attempt), (2, 1));
+    assert_eq!((world.workflow.run, world.workflow.jobs[ix(5)].attempt), (2, 1));
     world.check();
 }
 
@@ -560,15 +568,15 @@ fn a_job_that_changes_while_it_runs_runs_again_whatever_its_end() {
         let mut world = chain(2);
         world.workflow.initialize(0);
         world.claim(1, 1, 0);
-        let revision = Revision { again: vec![0], running, ..Revision::default() };
+        let revision = Revision { again: vec![ix(0)], running, ..Revision::default() };
         world.workflow.revise(revision, 1).expect("applied");
         let is_stopped = !world.workflow.orders_for(RunnerId(1)).is_empty();
         assert_eq!(is_stopped, running == RunningJobs::Stop);
-        world.end(0, None, 0);
-        let job = &world.workflow.jobs[0];
-        assert_eq!((job.status, job.attempt, job.afterwards), (JobStatus::Ready, 2, None));
+        world.end(ix(0), None, 0);
+        let job = &world.workflow.jobs[ix(0)];
+        assert_eq!((job.status(), job.attempt, job.afterwards), (JobStatus::Ready, 2, None));
         assert_eq!(
-            world.workflow.jobs[1].status,
+            world.workflow.jobs[ix(1)].status(),
             JobStatus::Blocked,
             "it waits for the new result"
         );
@@ -582,13 +590,13 @@ fn a_job_that_is_removed_while_it_runs_goes_when_it_has_ended() {
     let mut world = chain(2);
     world.workflow.initialize(0);
     world.claim(1, 1, 0);
-    let revision = Revision { removed: vec![0], ..Revision::default() };
+    let revision = Revision { removed: vec![ix(0)], ..Revision::default() };
     world.workflow.revise(revision, 1).expect("applied");
-    assert_eq!(world.workflow.jobs[0].status, JobStatus::Pending);
-    world.end(0, Some(Cause::Exit), 1);
-    let job = &world.workflow.jobs[0];
-    assert_eq!((job.status, job.reason), (JobStatus::Disabled, Some(StatusReason::Removed)));
-    assert_eq!(world.workflow.jobs[1].status, JobStatus::Ready);
+    assert_eq!(world.workflow.jobs[ix(0)].status(), JobStatus::Pending);
+    world.end(ix(0), Some(Cause::Exit), 1);
+    let job = &world.workflow.jobs[ix(0)];
+    assert_eq!((job.status(), job.reason()), (JobStatus::Disabled, Some(StatusReason::Removed)));
+    assert_eq!(world.workflow.jobs[ix(1)].status(), JobStatus::Ready);
     world.check();
 }
 
@@ -597,10 +605,13 @@ fn a_user_who_cancels_a_changed_job_is_obeyed() {
     let mut world = chain(1);
     world.workflow.initialize(0);
     world.claim(1, 1, 0);
-    world.workflow.revise(Revision { again: vec![0], ..Revision::default() }, 1).expect("applied");
-    world.workflow.cancel_job(0, 2).expect("it runs");
-    world.end(0, Some(Cause::Signal), 143);
-    assert_eq!(world.workflow.jobs[0].status, JobStatus::Canceled);
+    world
+        .workflow
+        .revise(Revision { again: vec![ix(0)], ..Revision::default() }, 1)
+        .expect("applied");
+    world.workflow.cancel_job(ix(0), 2).expect("it runs");
+    world.end(ix(0), Some(Cause::Signal), 143);
+    assert_eq!(world.workflow.jobs[ix(0)].status(), JobStatus::Canceled);
     world.check();
 }
 
@@ -609,7 +620,7 @@ fn what_is_complete_can_not_be_canceled() {
     let mut world = chain(1);
     world.workflow.initialize(0);
     world.claim(1, 1, 0);
-    world.end(0, Some(Cause::Exit), 1);
+    world.end(ix(0), Some(Cause::Exit), 1);
     world.check();
     world.workflow.cancel(1);
     assert!(!world.workflow.canceled);
@@ -633,10 +644,10 @@ fn losses_do_not_use_up_the_rules() {
     for wanted in [JobStatus::Ready, JobStatus::Ready, JobStatus::Failed] {
         world.now += 3_600_000;
         world.claim(1, 1, 0);
-        world.end(0, Some(Cause::Exit), 1);
-        assert_eq!(world.workflow.jobs[0].status, wanted);
+        world.end(ix(0), Some(Cause::Exit), 1);
+        assert_eq!(world.workflow.jobs[ix(0)].status(), wanted);
     }
-    assert_eq!(world.workflow.jobs[0].attempt, 5);
+    assert_eq!(world.workflow.jobs[ix(0)].attempt, 5);
 }
 
 #[test]
@@ -646,15 +657,15 @@ fn an_attempt_that_runs_is_not_retried() {
     world.claim(1, 1, 0);
     for is_started in [false, true] {
         if is_started {
-            world.workflow.started(0, 1, 1);
+            world.workflow.started(ix(0), 1, 1);
         }
-        let refused = world.workflow.retry(0, 1, 3, 5).expect_err("its process lives");
+        let refused = world.workflow.retry(ix(0), 1, 3, 5).expect_err("its process lives");
         assert_eq!(refused.code, ErrorCode::WrongStatus);
         assert!(refused.hint.is_some_and(|hint| hint.contains("torc jobs cancel")));
-        assert!(world.workflow.jobs[0].held.is_some(), "it continues");
+        assert!(world.workflow.jobs[ix(0)].held().is_some(), "it continues");
     }
-    world.end(0, Some(Cause::Exit), 1);
-    world.workflow.retry(0, 1, 3, 6).expect("it ended badly");
+    world.end(ix(0), Some(Cause::Exit), 1);
+    world.workflow.retry(ix(0), 1, 3, 6).expect("it ended badly");
     world.check();
 }
 
@@ -663,13 +674,17 @@ fn an_attempt_that_never_arrived_goes_back_at_no_cost() {
     let mut world = World::new(&[], &[false], false, false);
     world.workflow.initialize(0);
     world.claim(1, 1, 0);
-    let lost = world.workflow.jobs[0].live.expect("it was claimed");
+    let lost = world.workflow.jobs[ix(0)].live().expect("it was claimed");
     world.workflow.never_arrived(RunnerId(2), lost, &mut world.limits, 5);
-    assert_eq!(world.workflow.jobs[0].status, JobStatus::Pending, "another runner has no say");
-    world.workflow.never_arrived(RunnerId(1), lost, &mut world.limits, 5);
-    let job = &world.workflow.jobs[0];
     assert_eq!(
-        (job.status, job.attempt, job.refunds, job.lost_retries),
+        world.workflow.jobs[ix(0)].status(),
+        JobStatus::Pending,
+        "another runner has no say"
+    );
+    world.workflow.never_arrived(RunnerId(1), lost, &mut world.limits, 5);
+    let job = &world.workflow.jobs[ix(0)];
+    assert_eq!(
+        (job.status(), job.attempt, job.refunds, job.lost_retries),
         (JobStatus::Ready, 2, 1, 0)
     );
     world.check();
@@ -683,10 +698,10 @@ fn nodes_that_were_taken_away_cost_nothing_unless_the_runner_died() {
         // More often than any budget allows, and the job's rules speak of every failure.
         for round in 1..=20 {
             world.claim(1, 1, 0);
-            world.end(0, Some(cause), 143);
-            let job = &world.workflow.jobs[0];
+            world.end(ix(0), Some(cause), 143);
+            let job = &world.workflow.jobs[ix(0)];
             assert_eq!(
-                (job.status, job.refunds, job.lost_retries),
+                (job.status(), job.refunds, job.lost_retries),
                 (JobStatus::Ready, round, 0),
                 "{cause}"
             );
@@ -703,9 +718,9 @@ fn nodes_that_were_taken_away_cost_nothing_unless_the_runner_died() {
         let lost = Lost { cause, evidence };
         if cause != Cause::Stopped {
             world.workflow.runner_lost(RunnerId(1), &lost, &mut world.limits, 5);
-            let job = &world.workflow.jobs[0];
+            let job = &world.workflow.jobs[ix(0)];
             assert_eq!(
-                (job.status, job.refunds, job.lost_retries),
+                (job.status(), job.refunds, job.lost_retries),
                 (JobStatus::Ready, 21, 1),
                 "{cause}"
             );
@@ -740,14 +755,14 @@ fn a_job_that_a_run_left_alone_begins_at_attempt_1_when_it_is_reset_in_that_run(
         let index = world.held(0).expect("one is held");
         world.end(index, None, 0);
     }
-    world.reset(&Seeds::Named(vec![1]));
+    world.reset(&Seeds::Named(vec![ix(1)]));
     world.workflow.initialize(0);
     world.claim(1, 1, 0);
-    assert_eq!(world.held(0), Some(1));
-    world.reset(&Seeds::Named(vec![0]));
+    assert_eq!(world.held(0), Some(ix(1)));
+    world.reset(&Seeds::Named(vec![ix(0)]));
     world.workflow.initialize(0);
-    let job = &world.workflow.jobs[0];
-    assert_eq!((world.workflow.run, job.status), (2, JobStatus::Ready));
+    let job = &world.workflow.jobs[ix(0)];
+    assert_eq!((world.workflow.run, job.status()), (2, JobStatus::Ready));
     assert_eq!((job.attempt, job.attempt_run, job.refunds), (1, 2, 0));
     world.check();
 }
@@ -805,12 +820,16 @@ fn a_rule_gives_no_more_retries_than_it_says() {
     world.workflow.initialize(0);
     // As if every attempt had turned out not to be the job's fault: by their number there is always
     // room.
-    world.workflow.jobs[0].refunds = 100;
+    world.workflow.jobs[ix(0)].refunds = 100;
     for _ in 0..10 {
         world.claim(1, 1, 0);
         let Some(index) = world.held(0) else { break };
         world.end(index, Some(Cause::Exit), 5);
     }
-    let job = &world.workflow.jobs[0];
-    assert_eq!((job.status, job.attempt), (JobStatus::Failed, 3), "the rule for all codes says 2");
+    let job = &world.workflow.jobs[ix(0)];
+    assert_eq!(
+        (job.status(), job.attempt),
+        (JobStatus::Failed, 3),
+        "the rule for all codes says 2"
+    );
 }

@@ -8,7 +8,7 @@ use crate::wire::Scope;
 use crate::witness::Witness;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_engine::{Change, End, Workflow};
+use torc_engine::{Change, End, JobIx, Workflow};
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{ActionState, AttemptState, EndedBy, JobStatus, Origin, Outcome};
 
@@ -320,7 +320,7 @@ impl Checker {
         }
         let jobs = &durable.flows[flow].jobs;
         for parent in &self.scenario.flows[flow].jobs[index].parents {
-            let status = jobs[*parent as usize].status;
+            let status = jobs[parent.at()].status;
             let careless = !self.scenario.flows[flow].jobs[index].cancel_on_failure;
             if !(status.satisfies() || (status.is_bad_end() && careless)) {
                 return Err(format!(
@@ -456,7 +456,7 @@ impl Checker {
             }
             if job.status == JobStatus::Blocked {
                 let careless = !plan.jobs[index].cancel_on_failure;
-                let of = |p: &u32| jobs[*p as usize].status;
+                let of = |p: &JobIx| jobs[p.at()].status;
                 let dead = !careless && plan.jobs[index].parents.iter().any(|p| of(p).is_bad_end());
                 let met = |s: JobStatus| s.satisfies() || (s.is_bad_end() && careless);
                 if dead || plan.jobs[index].parents.iter().all(|p| met(of(p))) {
@@ -519,75 +519,7 @@ impl Checker {
 
 /// The engine in memory and the engine that a restart would make must be the same.
 pub fn same(memory: &Workflow, restored: &Workflow) -> Verdict {
-    if (memory.run, memory.canceled, memory.counts())
-        != (restored.run, restored.canceled, restored.counts())
-    {
-        return Err("memory and rows differ about the workflow".into());
-    }
-    for (index, (a, b)) in memory.jobs.iter().zip(&restored.jobs).enumerate() {
-        let rank = |w: &Workflow| w.rank(index as u32);
-        let is_ranked = !a.status.is_final() && !a.status.is_held() && is_untouched(memory, index);
-        let class = |w: &Workflow, j: &torc_engine::Job| {
-            w.classes[j.next_class.unwrap_or(j.class) as usize].clone()
-        };
-        // The last attempt matters only to jobs that can be retried.
-        let matters = matches!(
-            a.status,
-            JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed
-        );
-        // Waited for a verdict since an earlier run and was then canceled: the rows cannot tell it
-        // from one that never ran, and nothing depends on it.
-        let from_before = a.status == JobStatus::Canceled && (a.attempt, b.attempt) == (1, 0);
-        // Its time had come; whether it has come again after a jump of the clock does not matter.
-        let woken = a.not_before.is_none();
-        let parts = [
-            ("status", a.status == b.status),
-            ("held_back", a.held_back == b.held_back),
-            ("priority", a.priority == b.priority),
-            ("class", class(memory, a) == class(restored, b)),
-            ("attempt", a.attempt == b.attempt || from_before),
-            ("lost_retries", a.lost_retries == b.lost_retries),
-            ("refunds", a.refunds == b.refunds),
-            ("unmet", a.unmet == b.unmet),
-            ("live", a.live == b.live),
-            ("last", a.last == b.last || !matters || b.last.is_none()),
-            ("not_before", a.not_before == b.not_before || woken || a.status != JobStatus::Ready),
-            ("held", a.held == b.held),
-            ("script", a.script == b.script || a.live.is_none()),
-            ("reason", a.reason == b.reason),
-            ("rank", rank(memory) == rank(restored) || !is_ranked),
-        ];
-        if let Some((what, _)) = parts.iter().find(|(_, same)| !same) {
-            return Err(format!(
-                "memory and rows differ about `{what}` of job {}:\n  {a:?}\n  {b:?}",
-                a.id
-            ));
-        }
-    }
-    let action = |a: &torc_engine::Action| (a.id, a.state, a.by);
-    if !memory.actions.iter().map(action).eq(restored.actions.iter().map(action)) {
-        return Err(format!(
-            "memory and rows differ about actions:\n  {:?}\n  {:?}",
-            memory.actions, restored.actions
-        ));
-    }
-    let more =
-        memory.runners_with_work().into_iter().find(|r| !restored.runners_with_work().contains(r));
-    more.map_or(Ok(()), |r| Err(format!("a restart would forget that runner {r} has a process")))
-}
-
-/// No job that waits for this one, directly or not, has begun: so it is unless one that had ended
-/// was opened again.
-fn is_untouched(workflow: &Workflow, index: usize) -> bool {
-    let mut open = workflow.children_of(index as u32).to_vec();
-    while let Some(job) = open.pop() {
-        let status = workflow.jobs[job as usize].status;
-        if matches!(status, JobStatus::Completed) || status.is_held() {
-            return false;
-        }
-        open.extend(workflow.children_of(job));
-    }
-    true
+    memory.difference(restored).map_or(Ok(()), Err)
 }
 
 /// What is counted as used of the named limits is what is used.

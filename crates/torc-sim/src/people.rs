@@ -2,7 +2,7 @@
 
 use crate::wire::{Request, Scope, Wish};
 use crate::world::{Client, Event, World};
-use torc_engine::Seeds;
+use torc_engine::{JobIx, Seeds};
 use torc_model::status::JobStatus;
 
 /// Between two looks of the person who tends the workflows.
@@ -13,9 +13,9 @@ impl World {
     pub(crate) fn intervene(&mut self) {
         let flow = self.rng.below(self.scenario.flows.len() as u64) as usize;
         let count = self.scenario.flows[flow].jobs.len() as u64;
-        let index = self.rng.below(count) as u32;
+        let index = JobIx::new(self.rng.below(count) as usize);
         let row = &self.server.durable.flows[flow];
-        let status = row.jobs[index as usize].status;
+        let status = row.jobs[index.at()].status;
         let run = row.run;
         let extras = self.scenario.has_extras;
         let wish = match self.rng.below(if extras { 22 } else { 20 }) {
@@ -23,7 +23,7 @@ impl World {
                 let max = self.rng.pick(&[2, 5, 20]);
                 // What runs is the interesting case.
                 let running =
-                    row.jobs.iter().position(|j| j.status == JobStatus::Running).map(|i| i as u32);
+                    row.jobs.iter().position(|j| j.status == JobStatus::Running).map(JobIx::new);
                 let index = running.filter(|_| self.rng.chance(700)).unwrap_or(index);
                 Wish::Retry { index, run, max }
             }
@@ -61,11 +61,13 @@ impl World {
             if self.is_calm {
                 for (index, job) in jobs.iter().enumerate() {
                     if job.held {
-                        wishes.push(Wish::Hold(index as u32, false));
+                        wishes.push(Wish::Hold(JobIx::new(index), false));
                     }
                     if job.status == JobStatus::PendingFailed {
-                        wishes
-                            .push(Wish::Classify(index as u32, index % 3 == 0 && job.attempt < 8));
+                        wishes.push(Wish::Classify(
+                            JobIx::new(index),
+                            index % 3 == 0 && job.attempt < 8,
+                        ));
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! What a seed plays: workflows, runners, and how much goes wrong.
 
-use torc_engine::{Class, CompiledHandler, LimitUse, Limits, NewAction, NewJob};
+use torc_engine::{Class, CompiledHandler, HandlerIx, JobIx, LimitUse, Limits, NewAction, NewJob};
 use torc_model::api::Capacity;
 use torc_model::chance::Rng;
 use torc_model::ids::{ActionId, JobId};
@@ -169,7 +169,7 @@ fn flow(
             let mut parents = Vec::new();
             for _ in 0..2 {
                 if i > 0 && rng.chance(edges) {
-                    parents.push(rng.below(i as u64) as u32);
+                    parents.push(JobIx::new(rng.below(i as u64) as usize));
                 }
             }
             parents.sort_unstable();
@@ -183,7 +183,7 @@ fn flow(
                 family: i as u32 % 3,
                 own_ms: None,
                 class: Class { cpus: rng.range(1, 2) as u32, nodes: 1, uses, ..Class::default() },
-                handler: rng.chance(600).then_some(0),
+                handler: rng.chance(600).then_some(HandlerIx::new(0)),
                 cancel_on_failure: rng.chance(800),
                 max_lost: rng.range(0, 3) as u32,
                 parents,
@@ -206,7 +206,7 @@ fn actions(rng: &mut Rng, jobs: usize, first_id: &mut i64) -> Vec<NewAction> {
             let trigger = rng.pick(&triggers);
             let about = match trigger {
                 Trigger::OnWorkflowStart => Vec::new(),
-                _ => vec![rng.below(jobs as u64) as u32],
+                _ => vec![JobIx::new(rng.below(jobs as u64) as usize)],
             };
             let id = ActionId(*first_id);
             *first_id += 1;

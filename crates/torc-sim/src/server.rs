@@ -10,7 +10,7 @@ use crate::tables::{ReservationRow, RunnerRow, Tables, Write};
 use crate::wire::{Answer, Completion, Named, Packet, Request, Scope, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use torc_engine::{Change, Claim, End, Limits, Lost, Refused, Workflow};
+use torc_engine::{Change, Claim, End, JobIx, Limits, Lost, Refused, Workflow};
 use torc_model::api::{ErrorCode, Evidence, ReportVerdict, ScriptResult};
 use torc_model::ids::{ActionId, AttemptId, RunnerId};
 use torc_model::status::{ActionState, Cause, EndedBy, EvidenceSource, JobStatus};
@@ -490,8 +490,7 @@ impl Server {
             known.given.iter().any(|(_, given, at)| *given == id && *at > now - FORGOTTEN_MS)
         };
         let own = self.flows[flow]
-            .actions
-            .iter()
+            .actions()
             .filter(|a| a.state == ActionState::Claimed && a.by == Some(runner));
         let mut ids: Vec<ActionId> = own
             .map(|a| a.id)
@@ -509,10 +508,10 @@ impl Server {
     /// A claim whose answer was lost: the same attempts again.
     fn repeated(&self, flow: usize, runner: RunnerId, key: &str) -> Vec<Packet> {
         let workflow = &self.flows[flow];
-        let of_key = |index: u32| {
-            let job = &workflow.jobs[index as usize];
-            let held = job.held.as_ref().filter(|h| h.key == key)?;
-            Some(Packet { id: job.live?, token: held.token.clone(), job: job.id })
+        let of_key = |index: JobIx| {
+            let job = workflow.job(index);
+            let held = job.held().filter(|h| h.key == key)?;
+            Some(Packet { id: held.attempt, token: held.token.clone(), job: job.id() })
         };
         workflow.held_by(runner).filter_map(of_key).collect()
     }
@@ -528,12 +527,12 @@ impl Server {
         let mut right = self.flows[flow].may_report(id, runner, &report.token);
         if self.sabotage == Some(Sabotage::TokensIgnored) && right.is_none() {
             let index = self.flows[flow].find(report.job);
-            right = index.filter(|i| self.flows[flow].jobs[*i as usize].held.is_some());
+            right = index.filter(|i| self.flows[flow].job(*i).held().is_some());
         }
         let Some(index) = right else { return Ok(self.late(runner, report)) };
         // A runner that was stopped may have been in the middle of the script; every other end
         // comes after it.
-        let has_script = self.flows[flow].jobs[index as usize].script.is_some();
+        let has_script = self.flows[flow].job(index).has_script();
         let ran = ScriptResult {
             return_code: 0,
             exec_seconds: 1.0,
@@ -584,8 +583,7 @@ impl Server {
                 w.never_arrived(runner, *id, limits, at);
             }
             if silence_is_proof {
-                let held: Vec<_> =
-                    w.held_by(runner).filter_map(|i| w.jobs[i as usize].live).collect();
+                let held: Vec<_> = w.held_by(runner).filter_map(|i| w.job(i).live()).collect();
                 for id in held.iter().filter(|id| !present.contains(id)) {
                     w.never_arrived(runner, *id, limits, at);
                 }
@@ -662,7 +660,7 @@ impl Server {
                         },
                     )
                 })?;
-                self.put(Write::Adjusted(flow, *index as usize, Some(*memory), Some(*priority)))?;
+                self.put(Write::Adjusted(flow, index.at(), Some(*memory), Some(*priority)))?;
                 Ok(())
             }
         };

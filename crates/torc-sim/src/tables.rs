@@ -468,6 +468,7 @@ impl Tables {
 fn live_row(a: &AttemptRow) -> LiveRow {
     let held = match (a.state, a.runner) {
         (AttemptState::Claimed | AttemptState::Running, Some(runner)) => Some(Held {
+            attempt: a.id,
             runner,
             token: a.token.clone().unwrap_or_default(),
             key: a.key.clone().unwrap_or_default(),

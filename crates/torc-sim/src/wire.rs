@@ -1,6 +1,6 @@
 //! What travels between runners, people and the server.
 
-use torc_engine::Seeds;
+use torc_engine::{JobIx, Seeds};
 use torc_model::api::ReportVerdict;
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId};
 use torc_model::status::{Cause, JobStatus};
@@ -44,24 +44,24 @@ pub enum Wish {
     /// One more attempt.
     Retry {
         /// Which job.
-        index: u32,
+        index: JobIx,
         /// The run they saw.
         run: i64,
         /// Their bound.
         max: i64,
     },
     /// A verdict.
-    Classify(u32, bool),
+    Classify(JobIx, bool),
     /// Stop everything.
     Cancel,
     /// Stop one.
-    CancelJob(u32),
+    CancelJob(JobIx),
     /// Hold back or release.
-    Hold(u32, bool),
+    Hold(JobIx, bool),
     /// Switch off.
-    Disable(u32),
+    Disable(JobIx),
     /// More memory, another priority.
-    Adjust(u32, u64, i64),
+    Adjust(JobIx, u64, i64),
     /// Pause claims for so many ms at most.
     Reserve(Scope, i64),
     /// End a reservation.

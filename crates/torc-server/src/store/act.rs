@@ -4,7 +4,7 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use super::{Store, people, remedies};
 use std::collections::{BTreeMap, BTreeSet};
-use torc_engine::Workflow;
+use torc_engine::{JobIx, Workflow};
 use torc_model::api::{ActRequest, ActView, ActWord, UpdateJob};
 use torc_model::ids::JobId;
 use torc_model::recovery::RecoverRequest;
@@ -72,7 +72,7 @@ fn act(
         }
     }
     let before = canceled(workflow);
-    let ids: Vec<JobId> = chosen.iter().map(|index| workflow.jobs[*index as usize].id).collect();
+    let ids: Vec<JobId> = chosen.iter().map(|index| workflow.job(*index).id()).collect();
     let mut view = ActView {
         dry_run: request.dry_run,
         matched: jobs.len() as i64,
@@ -112,28 +112,28 @@ fn act(
 }
 
 /// Why an action is not for a job.
-fn refuses(workflow: &Workflow, index: u32, action: ActWord) -> Option<String> {
-    let job = &workflow.jobs[index as usize];
+fn refuses(workflow: &Workflow, index: JobIx, action: ActWord) -> Option<String> {
+    let job = workflow.job(index);
     let is_for = match action {
-        ActWord::Retry => matches!(job.status, JobStatus::Failed | JobStatus::Terminated),
+        ActWord::Retry => matches!(job.status(), JobStatus::Failed | JobStatus::Terminated),
         ActWord::Recover => matches!(
-            job.status,
+            job.status(),
             JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed
         ),
-        ActWord::Fail => job.status == JobStatus::PendingFailed,
-        ActWord::Cancel => !job.status.is_final(),
-        ActWord::Hold => !job.status.is_final() && !job.held_back,
-        ActWord::Release => job.held_back,
+        ActWord::Fail => job.status() == JobStatus::PendingFailed,
+        ActWord::Cancel => !job.status().is_final(),
+        ActWord::Hold => !job.status().is_final() && !job.is_held_back(),
+        ActWord::Release => job.is_held_back(),
         ActWord::Priority | ActWord::Memory | ActWord::Runtime => {
-            !matches!(job.status, JobStatus::Completed | JobStatus::Disabled)
+            !matches!(job.status(), JobStatus::Completed | JobStatus::Disabled)
         }
     };
     match (is_for, action) {
         (true, ActWord::Retry) if workflow.canceled => Some("the workflow is canceled".into()),
         (true, _) => None,
-        (false, ActWord::Hold) if job.held_back => Some("already held".into()),
+        (false, ActWord::Hold) if job.is_held_back() => Some("already held".into()),
         (false, ActWord::Release) => Some("not held".into()),
-        (false, _) => Some(job.status.as_str().replace('_', " ")),
+        (false, _) => Some(job.status().as_str().replace('_', " ")),
     }
 }
 
@@ -141,11 +141,11 @@ fn refuses(workflow: &Workflow, index: u32, action: ActWord) -> Option<String> {
 fn move_jobs(
     workflow: &mut Workflow,
     action: ActWord,
-    chosen: &[u32],
+    chosen: &[JobIx],
     now: i64,
 ) -> Result<(), torc_engine::Refused> {
     for index in chosen {
-        let status = workflow.jobs[*index as usize].status;
+        let status = workflow.job(*index).status();
         match action {
             // One of them may have been opened again, or have gone, with another already.
             ActWord::Retry if status.is_bad_end() => workflow.again(*index, Origin::Manual, now),
@@ -157,8 +157,8 @@ fn move_jobs(
 }
 
 fn canceled(workflow: &Workflow) -> BTreeSet<JobId> {
-    let is = |job: &&torc_engine::Job| job.status == JobStatus::Canceled;
-    workflow.jobs.iter().filter(is).map(|job| job.id).collect()
+    let is = |job: &&torc_engine::Job| job.status() == JobStatus::Canceled;
+    workflow.jobs().filter(is).map(|job| job.id()).collect()
 }
 
 /// Jobs besides the chosen ones that were canceled, or no longer are.

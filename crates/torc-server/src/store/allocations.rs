@@ -18,7 +18,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use serde_json::json as value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
-use torc_engine::{Change, Lost, Process};
+use torc_engine::{Change, JobIx, Lost, Process};
 use torc_model::api::{CompletionReport, ErrorCode, Evidence, Goodbye, RunnerScheduler};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
@@ -244,13 +244,7 @@ fn execute_action(
     let mut count = request.count;
     if is_recovery {
         // What is there already serves these jobs as well; only the rest is asked for.
-        let workflow = tx.workflow(id)?;
-        let jobs = workflow
-            .actions
-            .iter()
-            .find(|a| a.id == action)
-            .map(|a| a.jobs.clone())
-            .unwrap_or_default();
+        let jobs = tx.workflow(id)?.jobs_of_action(action).to_vec();
         let runtime = longest_runtime(tx, id, &jobs)?;
         count -= usable(tx, id, &request.scheduler, runtime)?;
     }
@@ -269,9 +263,9 @@ fn serve_retried_jobs(
     request: ScheduleNodes,
     nonce: u64,
 ) -> Result<(), Failed> {
-    let mut by_scheduler: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    let mut by_scheduler: BTreeMap<String, Vec<JobIx>> = BTreeMap::new();
     for index in tx.workflow(id)?.ready_jobs_of(action) {
-        let job = tx.workflow(id)?.jobs[index as usize].id;
+        let job = tx.workflow(id)?.job(index).id();
         if last_words::outlasted_its_allocation(tx, job)? {
             continue;
         }
@@ -301,9 +295,9 @@ fn serve_retried_jobs(
     Ok(())
 }
 
-fn longest_runtime(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[u32]) -> Result<i64, Failed> {
+fn longest_runtime(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[JobIx]) -> Result<i64, Failed> {
     let workflow = tx.workflow(id)?;
-    let runtime = |j: &u32| workflow.classes[workflow.jobs[*j as usize].class as usize].runtime;
+    let runtime = |j: &JobIx| workflow.class_of(*j).runtime;
     Ok(jobs.iter().filter_map(runtime).max().and_then(|r| i64::try_from(r).ok()).unwrap_or(60))
 }
 
@@ -546,8 +540,7 @@ pub(super) fn complete(
         vec![Change::Event { kind: EventKind::AllocationEnded, job: None, data }],
     )?;
     // One that could do nothing gets no successor by itself: that would go on for ever.
-    let looks_after = |a: &torc_engine::Action| a.trigger == Trigger::AutoScheduleOnReadyJobs;
-    if tx.workflow(row.workflow_id)?.actions.iter().any(looks_after) && did_work(tx, row)? {
+    if tx.workflow(row.workflow_id)?.looks_after_retries() && did_work(tx, row)? {
         tx.apply(row.workflow_id, |workflow, _, _| {
             workflow.look_after_ready_jobs();
             Ok(())

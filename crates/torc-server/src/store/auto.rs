@@ -53,7 +53,7 @@ pub fn judge(
 ) -> Result<Option<Plan>, Failed> {
     let workflow = tx.workflow(id)?;
     let settings = workflow.settings.auto_recover.clone();
-    let budget = settings.workflow_budget(workflow.jobs.len());
+    let budget = settings.workflow_budget(workflow.len());
     let is_meant = |cause: Cause| {
         cause != Cause::Canceled
             && cause != Cause::Checkpoint

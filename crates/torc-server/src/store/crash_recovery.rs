@@ -16,7 +16,9 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use torc_engine::{Allocation, End, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow};
+use torc_engine::{
+    Allocation, End, JobIx, LastEnd, Life, Lost, Process, Repair, RunnerLife, Workflow,
+};
 use torc_model::api::{CompletionReport, RecoveryView};
 use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{Stdio, StdioMode};
@@ -208,10 +210,11 @@ fn is_stopped(pid: i64) -> bool {
 pub fn claims(tx: &mut Tx<'_>, suspect: &Suspect) -> Result<Vec<(AttemptId, String)>, Failed> {
     let workflow = tx.workflow(suspect.workflow)?;
     let (run, usual) = (workflow.run, workflow.settings.execution.stdio);
-    let held = workflow.held_by(suspect.id).map(|index| &workflow.jobs[index as usize]);
+    let held = workflow.held_by(suspect.id).map(|index| workflow.job(index));
     let claimed: Vec<_> = held
-        .filter(|job| job.held.as_ref().is_some_and(|held| held.state == AttemptState::Claimed))
-        .filter_map(|job| Some((job.live?, job.id, job.attempt)))
+        .filter_map(|job| Some((job, job.held()?)))
+        .filter(|(_, held)| held.state == AttemptState::Claimed)
+        .map(|(job, held)| (held.attempt, job.id(), job.attempt()))
         .collect();
     let mut found = Vec::new();
     for (attempt, job, number) in claimed {
@@ -385,7 +388,7 @@ fn end_dead(
     let before = live_attempts(tx.workflow(suspect.workflow)?);
     let held: Vec<JobId> = {
         let workflow = tx.workflow(suspect.workflow)?;
-        workflow.held_by(suspect.id).map(|i| workflow.jobs[i as usize].id).collect()
+        workflow.held_by(suspect.id).map(|i| workflow.job(i).id()).collect()
     };
     view.running_jobs_recovered += held.len() as i64;
     view.details.extend(
@@ -426,7 +429,7 @@ fn end_dead(
 }
 
 fn live_attempts(workflow: &Workflow) -> HashMap<JobId, AttemptId> {
-    workflow.jobs.iter().filter_map(|j| Some((j.id, j.live?))).collect()
+    workflow.jobs().filter_map(|j| Some((j.id(), j.live()?))).collect()
 }
 
 fn new_attempts(before: &HashMap<JobId, AttemptId>, after: &HashMap<JobId, AttemptId>) -> i64 {
@@ -476,11 +479,11 @@ pub fn repair(
         let mut copy = tx.workflow(id)?.clone();
         let mut limits = tx.state.limits.clone();
         let repairs = copy.repair(&ends, recovery, &mut limits, tx.now);
-        done.extend(repairs.into_iter().map(|(i, what)| (copy.jobs[i as usize].id, what)));
+        done.extend(repairs.into_iter().map(|(i, what)| (copy.job(i).id(), what)));
     } else {
         done = tx.apply(id, |workflow, limits, now| {
             let repairs = workflow.repair(&ends, recovery, limits, now);
-            Ok(repairs.into_iter().map(|(i, what)| (workflow.jobs[i as usize].id, what)).collect())
+            Ok(repairs.into_iter().map(|(i, what)| (workflow.job(i).id(), what)).collect())
         })?;
         let after = live_attempts(tx.workflow(id)?);
         let fresh = after.iter().filter(|(job, attempt)| before.get(job) != Some(attempt)).count();
@@ -540,7 +543,7 @@ fn end_ownerless(
 }
 
 /// The newest ended attempt of each unfinished job in the current run.
-fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<u32, LastEnd>, Failed> {
+fn last_ends(tx: &Tx<'_>, id: WorkflowId) -> Result<HashMap<JobIx, LastEnd>, Failed> {
     let mut statement = tx.db.prepare_cached(
         "SELECT a.job_id, a.id, a.state, a.outcome, a.return_code, a.signal, a.cause, a.stderr_tail, a.detail
          FROM attempt a JOIN job j ON j.id = a.job_id JOIN workflow w ON w.id = a.workflow_id

@@ -11,7 +11,7 @@ use super::shared_outputs;
 use super::writer::{Failed, Tx};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize;
-use torc_engine::{CompiledHandler, NewAction, NewAttempt, NewJob, Workflow};
+use torc_engine::{CompiledHandler, HandlerIx, JobIx, NewAction, NewAttempt, NewJob, Workflow};
 use torc_model::api::{CreateWorkflow, PlanCounts, PlannedChange, WorkflowCreated};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::{ActionKind, Plan};
@@ -93,7 +93,7 @@ pub fn create(
         files: insert_files(tx.db, id, &plan)?,
         user_data: insert_user_data(tx.db, id, &plan)?,
         families: (0..plan.families.len() as u32).collect(),
-        handler_indexes: (0..plan.failure_handlers.len() as u32).collect(),
+        handler_indexes: (0..plan.failure_handlers.len()).map(HandlerIx::new).collect(),
     };
     let seen: Vec<FileFact> =
         seen.iter().zip(&named.files).map(|(f, id)| FileFact { id: *id, ..f.clone() }).collect();
@@ -118,7 +118,7 @@ pub fn create(
     super::history::write_families(tx.db, id, &families)?;
     workflow.restore_times(None, families);
     for (i, job) in plan.jobs.iter().enumerate() {
-        let parents = job.depends_on.iter().map(|d| *d as u32).collect();
+        let parents = job.depends_on.iter().map(|d| JobIx::new(*d)).collect();
         let row = JobId(first + i as i64);
         let new = engine_job(&plan, job, &named, row, i as i64, parents);
         workflow.add_job(NewJob { own_ms: history.of_job(&job.name), ..new });
@@ -310,11 +310,12 @@ fn insert_jobs(
     for (i, job) in plan.jobs.iter().enumerate() {
         parents.clear();
         parents.extend(job.depends_on.iter().map(|parent| JobId(first + *parent as i64)));
+        let standing = workflow.job(JobIx::new(i));
         let row = NewRow {
             id: JobId(first + i as i64),
             position: i as i64,
-            status: workflow.jobs[i].status,
-            reason: workflow.jobs[i].reason,
+            status: standing.status(),
+            reason: standing.reason(),
             parents: &parents,
             added_by: None,
             own_ms: history.of_job(&job.name),
@@ -326,13 +327,13 @@ fn insert_jobs(
 
 /// What the initialization queued.
 fn insert_first_attempts(tx: &Tx<'_>, workflow: &Workflow) -> rusqlite::Result<()> {
-    for job in &workflow.jobs {
-        let Some(attempt) = job.live else { continue };
+    for job in workflow.jobs() {
+        let Some(attempt) = job.live() else { continue };
         let new = NewAttempt {
             id: attempt,
-            job: job.id,
+            job: job.id(),
             run: workflow.run,
-            number: job.attempt,
+            number: job.attempt(),
             origin: Origin::Initial,
             retry_of: None,
             not_before: None,
@@ -367,7 +368,7 @@ fn insert_actions(
         workflow.add_action(NewAction {
             id: ActionId(row),
             trigger: action.trigger,
-            jobs: action.jobs.iter().map(|j| *j as u32).collect(),
+            jobs: action.jobs.iter().map(|j| JobIx::new(*j)).collect(),
             persistent: action.persistent,
             is_recovery: false,
             schedules_nodes: matches!(action.what, ActionKind::ScheduleNodes { .. }),

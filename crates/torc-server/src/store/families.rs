@@ -43,13 +43,13 @@ fn count(
     families: &[u32],
 ) -> Result<Option<FamilyCounts>, Failed> {
     let workflow = tx.workflow(id)?;
-    if workflow.jobs.len() != families.len() {
+    if workflow.len() != families.len() {
         return Ok(None);
     }
     let size = families.iter().max().map_or(0, |last| *last as usize + 1);
     let mut counts = vec![[0u32; 11]; size];
-    for (job, family) in workflow.jobs.iter().zip(families).filter(|(job, _)| !job.is_removed()) {
-        counts[*family as usize][job.status as usize] += 1;
+    for (job, family) in workflow.jobs().zip(families).filter(|(job, _)| !job.is_removed()) {
+        counts[*family as usize][job.status() as usize] += 1;
     }
     Ok(Some(counts))
 }

@@ -8,7 +8,9 @@ use super::named::Named;
 use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::OptionalExtension as _;
-use torc_engine::{Forecast, Limits, MAX_SIMULATED, Rest, SimulatedMachine, Workflow};
+use torc_engine::{
+    Forecast, HandlerIx, JobIx, Limits, MAX_SIMULATED, Rest, SimulatedMachine, Workflow,
+};
 use torc_model::api::Capacity;
 use torc_model::forecast::{ForecastView, LimitedBy, Machines};
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
@@ -59,7 +61,7 @@ fn snapshot(tx: &mut Tx<'_>, id: WorkflowId, assumed: &Machines) -> Result<Snaps
     let now = tx.now;
     let state = tx.workflow(id)?;
     let is_again = state.is_complete();
-    let basis = if state.jobs.len() > MAX_SIMULATED {
+    let basis = if state.len() > MAX_SIMULATED {
         Basis::Rest(state.rest(now))
     } else {
         let mut workflow = if is_again { state.fresh_copy() } else { state.clone() };
@@ -204,10 +206,10 @@ pub fn of_plan(plan: &Plan, assumed: &Machines) -> ForecastView {
         files: Vec::new(),
         user_data: Vec::new(),
         families: (0..plan.families.len() as u32).collect(),
-        handler_indexes: vec![0; plan.failure_handlers.len()],
+        handler_indexes: vec![HandlerIx::default(); plan.failure_handlers.len()],
     };
     for (index, job) in plan.jobs.iter().enumerate() {
-        let parents = job.depends_on.iter().map(|parent| *parent as u32).collect();
+        let parents = job.depends_on.iter().map(|parent| JobIx::new(*parent)).collect();
         let mut new = engine_job(plan, job, &named, JobId(index as i64 + 1), index as i64, parents);
         new.handler = None;
         new.class.scheduler = None;

@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::{CachedStatement, Connection, params};
 use std::collections::HashMap;
-use torc_engine::{Class, NewJob, Revision};
+use torc_engine::{Class, JobIx, NewJob, Revision};
 use torc_model::api::ErrorCode;
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{Job, Plan, Requirements};
@@ -155,7 +155,7 @@ pub fn engine_job(
     named: &Named,
     id: JobId,
     position: i64,
-    parents: Vec<u32>,
+    parents: Vec<JobIx>,
 ) -> NewJob {
     let handler = job.failure_handler.or(plan.settings.default_failure_handler);
     NewJob {
@@ -232,7 +232,7 @@ fn add_checked(
     let rows = Numbering::new(tx, plan.jobs.iter().map(|job| present.get(&job.name).copied()))?;
     map::set_limits(&mut plan.jobs, |index| rows.ids[index]);
     let workflow = tx.workflow(id)?;
-    let first = workflow.jobs.len() as u32;
+    let first = workflow.len();
     let index_of = |row: JobId| workflow.find(row);
     let mut revision = Revision::default();
     let mut new_parents: Vec<Vec<JobId>> = Vec::with_capacity(rows.new.len());
@@ -246,9 +246,11 @@ fn add_checked(
         let indexes = parents
             .iter()
             .map(|parent| {
-                rows.place_of_new(*parent).map(|place| first + place).or_else(|| index_of(*parent))
+                rows.place_of_new(*parent)
+                    .map(|place| JobIx::new(first + place))
+                    .or_else(|| index_of(*parent))
             })
-            .collect::<Option<Vec<u32>>>()
+            .collect::<Option<Vec<JobIx>>>()
             .ok_or_else(|| Refusal::invalid("jobs", "a job depends on one that does not exist"))?;
         let (id, position) = (rows.ids[*index], rows.ids[*index].0);
         revision.added.push(engine_job(plan, job, &named, id, position, indexes));
@@ -256,7 +258,7 @@ fn add_checked(
     }
     let place = |index: usize| {
         rows.place_of_new(rows.ids[index])
-            .map(|place| first + place)
+            .map(|place| JobIx::new(first + place))
             .or_else(|| index_of(rows.ids[index]))
     };
     map::tie_new(plan, &rows.new, place, &mut revision);
@@ -320,8 +322,8 @@ impl Numbering {
     }
 
     /// A row's place among the new ones.
-    pub fn place_of_new(&self, id: JobId) -> Option<u32> {
-        u32::try_from(id.0 - self.first.0).ok().filter(|place| (*place as usize) < self.new.len())
+    pub fn place_of_new(&self, id: JobId) -> Option<usize> {
+        usize::try_from(id.0 - self.first.0).ok().filter(|place| *place < self.new.len())
     }
 }
 

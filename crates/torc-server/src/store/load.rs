@@ -4,8 +4,8 @@ use super::writer::{Quarantine, Runner, State};
 use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::{HashMap, VecDeque};
 use torc_engine::{
-    Class, CompiledHandler, EndedRow, FamilyTime, Held, JobRow, Limits, LiveRow, NewAction, NewJob,
-    Rows, Workflow,
+    Class, CompiledHandler, EndedRow, FamilyTime, HandlerIx, Held, JobIx, JobRow, Limits, LiveRow,
+    NewAction, NewJob, Rows, Workflow,
 };
 use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
@@ -133,7 +133,7 @@ pub fn workflow(db: &Connection, id: WorkflowId) -> rusqlite::Result<Option<Work
     let Some(((run, canceled, settings), typical_ms, is_complete)) = head else { return Ok(None) };
     let settings: Settings = parse(&settings)?;
     let (handlers, handler_index) = handlers(db, id)?;
-    let default_handler = settings.default_failure_handler.map(|h| h as u32);
+    let default_handler = settings.default_failure_handler.map(HandlerIx::new);
     let jobs = jobs(db, id, &handler_index, default_handler, &settings.execution)?;
     let (live, ended) = (live(db, id)?, ended(db, id, run)?);
     let actions = actions(db, id, &jobs)?;
@@ -186,7 +186,7 @@ fn ends(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<(u32,
     rows.collect()
 }
 
-pub(super) type Handlers = (Vec<CompiledHandler>, HashMap<i64, u32>);
+pub(super) type Handlers = (Vec<CompiledHandler>, HashMap<i64, HandlerIx>);
 
 pub(super) fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<Handlers> {
     let mut statement = db.prepare_cached(
@@ -201,7 +201,7 @@ pub(super) fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<Hand
         let (id, name, rules) = row?;
         let rules: Vec<Rule> = parse(&rules)?;
         let handler = CompiledHandler::new(&name, &rules).map_err(|e| corrupt(e.to_string()))?;
-        index.insert(id, handlers.len() as u32);
+        index.insert(id, HandlerIx::new(handlers.len()));
         handlers.push(handler);
     }
     Ok((handlers, index))
@@ -210,8 +210,8 @@ pub(super) fn handlers(db: &Connection, id: WorkflowId) -> rusqlite::Result<Hand
 fn jobs(
     db: &Connection,
     id: WorkflowId,
-    handlers: &HashMap<i64, u32>,
-    default_handler: Option<u32>,
+    handlers: &HashMap<i64, HandlerIx>,
+    default_handler: Option<HandlerIx>,
     execution: &Execution,
 ) -> rusqlite::Result<Vec<JobRow>> {
     let mut ids = Vec::new();
@@ -220,8 +220,8 @@ fn jobs(
     for row in statement.query_map([id.0], |row| row.get::<_, i64>(0))? {
         ids.push(row?);
     }
-    let index_of = |job: i64| ids.binary_search(&job).ok().map(|i| i as u32);
-    let mut parents: Vec<Vec<u32>> = vec![Vec::new(); ids.len()];
+    let index_of = |job: i64| ids.binary_search(&job).ok().map(JobIx::new);
+    let mut parents: Vec<Vec<JobIx>> = vec![Vec::new(); ids.len()];
     let mut statement = db.prepare_cached(
         "SELECT job_id, depends_on_job_id FROM job_depends_on WHERE workflow_id = ?1",
     )?;
@@ -230,7 +230,7 @@ fn jobs(
     {
         let (job, parent) = row?;
         if let (Some(job), Some(parent)) = (index_of(job), index_of(parent)) {
-            parents[job as usize].push(parent);
+            parents[job.at()].push(parent);
         }
     }
     let mut stored = Vec::with_capacity(ids.len());
@@ -314,6 +314,7 @@ fn live(db: &Connection, id: WorkflowId) -> rusqlite::Result<Vec<LiveRow>> {
         let held = match state {
             AttemptState::Queued => None,
             _ => Some(Held {
+                attempt: AttemptId(row.get(0)?),
                 runner: RunnerId(row.get(5)?),
                 token: row.get(6)?,
                 key: row.get::<_, Option<String>>(7)?.unwrap_or_default(),
@@ -362,7 +363,7 @@ fn ended(db: &Connection, id: WorkflowId, run: i64) -> rusqlite::Result<Vec<Ende
 
 fn actions(db: &Connection, id: WorkflowId, jobs: &[JobRow]) -> rusqlite::Result<Vec<NewAction>> {
     let index_of =
-        |job: JobId| jobs.binary_search_by_key(&job, |row| row.job.id).ok().map(|i| i as u32);
+        |job: JobId| jobs.binary_search_by_key(&job, |row| row.job.id).ok().map(JobIx::new);
     let mut actions = Vec::new();
     let mut statement = db.prepare_cached(
         "SELECT id, trigger_type, what, job_ids, persistent, is_recovery, state, executed_by

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use torc_engine::{Claimed, End, MapJob, NewJob, Workflow, limit_name};
+use torc_engine::{Claimed, End, FoundItems, JobIx, MapJob, Workflow, limit_name};
 use torc_model::api::{AttemptPacket, ErrorCode, ItemView, ItemsRequest};
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
@@ -61,12 +61,10 @@ pub fn map_job(settings: &MapSettings, is_expanded: bool) -> MapJob {
 
 /// Tells the engine which jobs of a new workflow are maps and items.
 pub fn tie(plan: &Plan, workflow: &mut Workflow) {
-    let jobs = plan
-        .jobs
-        .iter()
-        .enumerate()
-        .filter(|(_, job)| job.extra.map.is_some())
-        .map(|(index, job)| (index as u32, job.name.as_str(), role(&job.extra), false, false));
+    let jobs =
+        plan.jobs.iter().enumerate().filter(|(_, job)| job.extra.map.is_some()).map(
+            |(index, job)| (JobIx::new(index), job.name.as_str(), role(&job.extra), false, false),
+        );
     tie_all(jobs.collect(), workflow);
 }
 
@@ -75,7 +73,7 @@ pub fn tie(plan: &Plan, workflow: &mut Workflow) {
 pub fn tie_new(
     plan: &Plan,
     new: &[usize],
-    place: impl Fn(usize) -> Option<u32>,
+    place: impl Fn(usize) -> Option<JobIx>,
     revision: &mut torc_engine::Revision,
 ) {
     let roles: Vec<(usize, Role)> =
@@ -100,10 +98,10 @@ pub fn tie_new(
     }
 }
 
-type Tied<'a> = (u32, &'a str, Option<Role>, bool, bool);
+type Tied<'a> = (JobIx, &'a str, Option<Role>, bool, bool);
 
 fn tie_all(jobs: Vec<Tied<'_>>, workflow: &mut Workflow) {
-    let mut maps: HashMap<&str, u32> = HashMap::new();
+    let mut maps: HashMap<&str, JobIx> = HashMap::new();
     for (index, name, role, is_expanded, _) in &jobs {
         if let Some(Role::Map(settings)) = role {
             workflow.set_map(*index, map_job(settings, *is_expanded));
@@ -245,8 +243,8 @@ pub fn items(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<Vec<ItemView>
 /// The items of all maps.
 pub fn all_items(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<ItemView>, Failed> {
     let workflow = tx.workflow(id)?;
-    let maps: Vec<u32> =
-        (0..workflow.jobs.len() as u32).filter(|index| workflow.map(*index).is_some()).collect();
+    let maps: Vec<JobIx> =
+        workflow.indexes().filter(|index| workflow.map(*index).is_some()).collect();
     let mut all = Vec::new();
     for map in maps {
         all.extend(items_of(tx, id, map)?);
@@ -254,11 +252,11 @@ pub fn all_items(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<ItemView>, Faile
     Ok(all)
 }
 
-fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>, Failed> {
+fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx) -> Result<Vec<ItemView>, Failed> {
     let workflow = tx.workflow(id)?;
     let ids: Vec<JobId> = workflow
         .map(index)
-        .map_or_else(Vec::new, |m| m.items.iter().map(|i| workflow.jobs[*i as usize].id).collect());
+        .map_or_else(Vec::new, |m| m.items.iter().map(|i| workflow.job(*i).id()).collect());
     let mut statement = tx.db.prepare_cached(
         "SELECT j.name, j.status, j.is_gone, j.attempt_id, j.extra, a.return_code, a.error, a.stdout_path,
                 a.stderr_path, a.steps
@@ -310,7 +308,7 @@ fn items_of(tx: &mut Tx<'_>, id: WorkflowId, index: u32) -> Result<Vec<ItemView>
         .collect()
 }
 
-fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<u32, Failed> {
+fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<JobIx, Failed> {
     tx.workflow(id)?;
     let job: Option<i64> = tx
         .db
@@ -330,7 +328,7 @@ fn map_index(tx: &mut Tx<'_>, id: WorkflowId, map: &str) -> Result<u32, Failed> 
 pub fn before_end(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    index: u32,
+    index: JobIx,
     end: &mut End,
 ) -> Result<(), Failed> {
     let Some(found) = end
@@ -349,24 +347,23 @@ pub fn before_end(
     expand(tx, id, index, items)
 }
 
-fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, items: Vec<Item>) -> Result<(), Failed> {
+fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Result<(), Failed> {
     let workflow = tx.workflow(id)?;
-    let parent = workflow.jobs[index as usize].clone();
-    let known_items: Vec<u32> =
-        workflow.map(index).map_or_else(Vec::new, |map| map.items.iter().copied().collect());
-    let ids: Vec<(u32, JobId)> =
-        known_items.iter().map(|i| (*i, workflow.jobs[*i as usize].id)).collect();
-    let mut class = workflow.classes[parent.class as usize].clone();
+    let parent = workflow.job(index).id();
+    let ids: Vec<(JobIx, JobId)> = workflow.map(index).map_or_else(Vec::new, |map| {
+        map.items.iter().map(|item| (*item, workflow.job(*item).id())).collect()
+    });
+    let mut class = workflow.class_of(index).clone();
     let (name, extra): (String, Option<String>) = tx
         .db
         .prepare_cached("SELECT name, extra FROM job WHERE id = ?1")?
-        .query_row([parent.id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .query_row([parent.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut extra: JobExtra = parse(extra.as_deref().unwrap_or("{}"))?;
     if matches!(role(&extra), Some(Role::Map(settings)) if settings.max_parallel.is_some()) {
-        extra.uses.push(limit_name(parent.id));
+        extra.uses.push(limit_name(parent));
         class.uses = extra.uses.clone();
     }
-    let mut known: HashMap<String, (u32, JobId, Value)> = HashMap::new();
+    let mut known: HashMap<String, (JobIx, JobId, Value)> = HashMap::new();
     let mut read = tx.db.prepare_cached("SELECT extra FROM job WHERE id = ?1")?;
     for (item, job) in ids {
         let old: JobExtra = parse(&read.query_row([job.0], |row| row.get::<_, String>(0))?)?;
@@ -383,7 +380,7 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, items: Vec<Item>) -> Resu
             None => fresh.push(item),
         }
     }
-    let gone: Vec<u32> = known.into_values().map(|(at, _, _)| at).collect();
+    let gone: Vec<JobIx> = known.into_values().map(|(at, _, _)| at).collect();
     let text = |item: &Item| -> rusqlite::Result<Option<String>> {
         let role = Role::Item { of: name.clone(), key: item.key.clone(), item: item.item.clone() };
         json(Some(&JobExtra { map: Some(role.to_value()), ..extra.clone() }))
@@ -398,46 +395,20 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: u32, items: Vec<Item>) -> Resu
     insert_items(
         tx.db,
         id,
-        parent.id,
+        parent,
         first,
         fresh.iter().map(|item| Ok((job_name(&name, &item.key), text(item)?))),
     )?;
-    let count = fresh.len();
+    let found = FoundItems {
+        first: JobId(first),
+        new: fresh.len(),
+        class,
+        kept,
+        changed: changed.into_iter().map(|(item, _, _)| item).collect(),
+        gone,
+    };
     tx.apply(id, |workflow, _, now| {
-        let parent_family = workflow.family_of(index);
-        for row in 0..count as i64 {
-            let item = workflow.add_job(NewJob {
-                id: JobId(first + row),
-                priority: parent.priority,
-                position: parent.position,
-                family: parent_family,
-                own_ms: None,
-                class: class.clone(),
-                handler: parent.handler,
-                cancel_on_failure: parent.cancel_on_failure,
-                max_lost: parent.max_lost,
-                parents: Vec::new(),
-            });
-            workflow.set_item(item, index, false);
-            workflow.link_item(item, index);
-        }
-        for item in kept {
-            let was_gone = workflow.map(index).is_some_and(|map| map.gone.contains(&item));
-            workflow.return_item(item);
-            // One that ended badly has given nothing to keep.
-            if was_gone || workflow.jobs[item as usize].status.is_bad_end() {
-                workflow.renew_item(item, now);
-            }
-        }
-        for (item, _, _) in &changed {
-            workflow.return_item(*item);
-            workflow.renew_item(*item, now);
-        }
-        for item in gone {
-            if !workflow.map(index).is_some_and(|map| map.gone.contains(&item)) {
-                workflow.remove_item(item, now);
-            }
-        }
+        workflow.find_items(index, found, now);
         Ok(())
     })
 }
@@ -482,12 +453,12 @@ fn insert_items(
 pub fn after_end(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    index: u32,
+    index: JobIx,
     attempt: AttemptId,
     steps: &Value,
     is_success: bool,
 ) -> Result<(), Failed> {
-    let job = tx.workflow(id)?.jobs[index as usize].id;
+    let job = tx.workflow(id)?.job(index).id();
     let events: Vec<StepEvent> = Vec::deserialize(&steps["events"]).unwrap_or_default();
     let known = usize::try_from(step_events::known(tx, attempt)?).unwrap_or(usize::MAX);
     step_events::tell(tx, id, job, events.get(known..).unwrap_or_default())?;
@@ -574,7 +545,7 @@ pub fn retry(
     }
     let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
     tx.apply(id, |workflow, _, now| {
-        let indexes: Vec<u32> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
+        let indexes: Vec<JobIx> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
         workflow.retry_items(&indexes, now)
     })?;
     Ok(found)
@@ -589,7 +560,7 @@ pub fn drop_items(
     let found = chosen(tx, id, request)?;
     let jobs: Vec<JobId> = found.iter().map(|item| item.job_id).collect();
     tx.apply(id, |workflow, _, now| {
-        let indexes: Vec<u32> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
+        let indexes: Vec<JobIx> = jobs.iter().filter_map(|job| workflow.find(*job)).collect();
         workflow.drop_items(&indexes, now)
     })?;
     Ok(found)

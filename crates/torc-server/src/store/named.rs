@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
-use torc_engine::CompiledHandler;
+use torc_engine::{CompiledHandler, HandlerIx};
 use torc_model::ids::WorkflowId;
 use torc_model::plan::Plan;
 
@@ -32,7 +32,7 @@ pub struct Named {
     /// Numbers of the families.
     pub families: Vec<u32>,
     /// Index of each failure handler in the engine.
-    pub handler_indexes: Vec<u32>,
+    pub handler_indexes: Vec<HandlerIx>,
 }
 
 /// Takes over what the plan names. The engine's handlers are brought up to date with their rows.
@@ -55,7 +55,7 @@ pub fn take(
     let (compiled, indexes) = super::load::handlers(tx.db, id)?;
     named.handler_indexes = named.handlers.iter().map(|row| indexes[row]).collect();
     if !plan.failure_handlers.is_empty() {
-        tx.workflow(id)?.handlers = compiled;
+        tx.workflow(id)?.set_handlers(compiled);
     }
     Ok(named)
 }

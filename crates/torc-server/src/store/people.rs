@@ -7,7 +7,7 @@ use super::writer::{Failed, Tx};
 use super::{persist, remedies};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashSet;
-use torc_engine::{Adjustment, Change, CompiledHandler, Limits, Reason, Seeds};
+use torc_engine::{Adjustment, Change, CompiledHandler, JobIx, Limits, Reason, Seeds};
 use torc_model::api::{
     CreateFailureHandler, ErrorCode, ResetJob, ResetRequest, ResetView, RetryOne,
     UpdateFailureHandler, UpdateJob, UpdateWorkflow,
@@ -31,7 +31,7 @@ pub fn workflow_of(tx: &Tx<'_>, job: JobId) -> Result<WorkflowId, Failed> {
 }
 
 /// A job's workflow and index.
-fn locate(tx: &mut Tx<'_>, job: JobId) -> Result<(WorkflowId, u32), Failed> {
+fn locate(tx: &mut Tx<'_>, job: JobId) -> Result<(WorkflowId, JobIx), Failed> {
     let id = workflow_of(tx, job)?;
     let index = tx.workflow(id)?.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
     Ok((id, index))
@@ -59,20 +59,20 @@ pub fn refuse_archived(tx: &Tx<'_>, id: WorkflowId) -> Result<(), Failed> {
 fn view(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    chosen: &[(u32, Reason)],
+    chosen: &[(JobIx, Reason)],
     from: &[JobStatus],
     dry_run: bool,
 ) -> Result<ResetView, Failed> {
     let (run_id, ids): (i64, Vec<JobId>) = {
         let workflow = tx.workflow(id)?;
-        (workflow.run, chosen.iter().map(|(i, _)| workflow.jobs[*i as usize].id).collect())
+        (workflow.run, chosen.iter().map(|(i, _)| workflow.job(*i).id()).collect())
     };
     let upstream: Vec<Option<JobId>> = {
         let workflow = tx.workflow(id)?;
         chosen
             .iter()
             .map(|(_, reason)| match reason {
-                Reason::Upstream(parent) => Some(workflow.jobs[*parent as usize].id),
+                Reason::Upstream(parent) => Some(workflow.job(*parent).id()),
                 Reason::Asked | Reason::Ended(_) | Reason::Changed(_) => None,
             })
             .collect()
@@ -96,10 +96,10 @@ fn view(
 fn statuses(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    chosen: &[(u32, Reason)],
+    chosen: &[(JobIx, Reason)],
 ) -> Result<Vec<JobStatus>, Failed> {
     let workflow = tx.workflow(id)?;
-    Ok(chosen.iter().map(|(i, _)| workflow.jobs[*i as usize].status).collect())
+    Ok(chosen.iter().map(|(i, _)| workflow.job(*i).status()).collect())
 }
 
 /// Makes every uninitialized job blocked or ready.
@@ -110,8 +110,9 @@ pub fn initialize(
 ) -> Result<ResetView, Failed> {
     refuse_archived(tx, id)?;
     let workflow = tx.workflow(id)?;
-    let fresh: Vec<(u32, Reason)> = (0..workflow.jobs.len() as u32)
-        .filter(|i| workflow.jobs[*i as usize].status == JobStatus::Uninitialized)
+    let fresh: Vec<(JobIx, Reason)> = workflow
+        .indexes()
+        .filter(|i| workflow.job(*i).status() == JobStatus::Uninitialized)
         .map(|i| (i, Reason::Changed("not yet initialized".into())))
         .collect();
     if fresh.is_empty() && workflow.run > 0 {
@@ -173,7 +174,7 @@ pub fn reset_status(
 }
 
 /// A job by name, or by id when it is written as a number and no job has that name.
-fn find_by_name(tx: &mut Tx<'_>, id: WorkflowId, name: &str) -> Result<u32, Failed> {
+fn find_by_name(tx: &mut Tx<'_>, id: WorkflowId, name: &str) -> Result<JobIx, Failed> {
     let by_name: Option<i64> = tx
         .db
         .prepare_cached("SELECT id FROM job WHERE workflow_id = ?1 AND name = ?2")?
@@ -216,7 +217,7 @@ pub fn cancel_jobs(tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<(), Failed> {
     let mut places = Vec::new();
     for job in jobs {
         let (id, index) = locate(tx, *job)?;
-        let status = tx.workflow(id)?.jobs[index as usize].status;
+        let status = tx.workflow(id)?.job(index).status();
         if status.is_final() {
             return Err(Refusal::conflict(
                 ErrorCode::WrongStatus,
@@ -232,7 +233,7 @@ pub fn cancel_jobs(tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<(), Failed> {
     for (id, index) in places {
         tx.apply(id, |workflow, _, now| {
             // One of them may have gone with another already.
-            if workflow.jobs[index as usize].status.is_final() {
+            if workflow.job(index).status().is_final() {
                 Ok(())
             } else {
                 workflow.cancel_job(index, now)
@@ -338,7 +339,7 @@ pub fn retry(tx: &mut Tx<'_>, job: JobId, run_id: i64, max_retries: i64) -> Resu
 /// One more attempt of each of these jobs, or of none: what cannot be retried is told of all of
 /// them.
 pub fn retry_jobs(tx: &mut Tx<'_>, jobs: &[RetryOne]) -> Result<(), Failed> {
-    let mut wanted: Vec<(WorkflowId, u32, RetryOne)> = Vec::with_capacity(jobs.len());
+    let mut wanted: Vec<(WorkflowId, JobIx, RetryOne)> = Vec::with_capacity(jobs.len());
     let mut seen = HashSet::with_capacity(jobs.len());
     let mut refused = Vec::new();
     for one in jobs.iter().filter(|one| seen.insert(one.job_id)) {
@@ -414,12 +415,11 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
 fn adjust_by_hand(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    index: u32,
+    index: JobIx,
     update: &UpdateJob,
 ) -> Result<(), Failed> {
     let workflow = tx.workflow(id)?;
-    let (job, attempt) =
-        (workflow.jobs[index as usize].id, i64::from(workflow.jobs[index as usize].attempt));
+    let (job, attempt) = (workflow.job(index).id(), i64::from(workflow.job(index).attempt()));
     let now = workflow.next_class_of(index);
     let memory = update.memory.map(|m| Limit::new(Adjustable::Memory, now.memory, m.0));
     let runtime = update.runtime.map(|r| Limit::new(Adjustable::Runtime, now.runtime, r.0));
@@ -440,14 +440,14 @@ fn adjust_by_hand(
 fn set_status(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    index: u32,
+    index: JobIx,
     status: JobStatus,
     reason: Option<&str>,
 ) -> Result<(), Failed> {
     match status {
         JobStatus::Ready | JobStatus::Failed => {
             let retry = status == JobStatus::Ready;
-            let job = tx.workflow(id)?.jobs[index as usize].id;
+            let job = tx.workflow(id)?.job(index).id();
             match super::classify::by_hand(
                 tx,
                 id,
@@ -462,9 +462,7 @@ fn set_status(
         }
         JobStatus::Disabled => tx.apply(id, |w, _, now| w.disable(index, now)),
         JobStatus::Canceled => tx.apply(id, |w, _, now| w.cancel_job(index, now)),
-        JobStatus::Uninitialized
-            if tx.workflow(id)?.jobs[index as usize].status == JobStatus::Disabled =>
-        {
+        JobStatus::Uninitialized if tx.workflow(id)?.job(index).status() == JobStatus::Disabled => {
             tx.apply(id, |w, _, now| w.enable(index, now))
         }
         JobStatus::Uninitialized => {

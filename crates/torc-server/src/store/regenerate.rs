@@ -7,7 +7,7 @@ use super::unneeded;
 use super::writer::{Failed, Tx};
 use rusqlite::params;
 use std::collections::BTreeSet;
-use torc_engine::{Change, Class, NewAction};
+use torc_engine::{Change, Class, JobIx, NewAction};
 use torc_model::api::ErrorCode;
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, JobId, WorkflowId};
@@ -169,10 +169,7 @@ fn keep(
 ) -> Result<i64, Failed> {
     let classes: Vec<Class> = {
         let workflow = tx.workflow(id)?;
-        let of = |index: u32| {
-            let job = &workflow.jobs[index as usize];
-            workflow.classes[job.next_class.unwrap_or(job.class) as usize].clone()
-        };
+        let of = |index: JobIx| workflow.next_class_of(index).clone();
         jobs.iter().filter_map(|job| workflow.find(*job)).map(of).collect()
     };
     let longest = classes.iter().filter_map(|class| class.runtime).max();

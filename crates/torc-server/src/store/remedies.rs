@@ -146,7 +146,7 @@ fn nothing_failed(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Refusal, Failed> {
     let counts = workflow.counts();
     let count = |status: JobStatus| counts[status as usize];
     let (message, hint) = if count(JobStatus::Completed) + count(JobStatus::Disabled)
-        == workflow.jobs.len() as u32
+        == workflow.len() as u32
     {
         (format!("every job of workflow {id} succeeded"), None)
     } else if count(JobStatus::Canceled) > 0 {
@@ -240,7 +240,7 @@ fn is_unknown(diagnosis: &Diagnosis) -> bool {
 
 fn canceled(tx: &mut Tx<'_>, id: WorkflowId) -> Result<BTreeSet<JobId>, Failed> {
     let workflow = tx.workflow(id)?;
-    Ok(workflow.jobs.iter().filter(|j| j.status == JobStatus::Canceled).map(|j| j.id).collect())
+    Ok(workflow.jobs().filter(|j| j.status() == JobStatus::Canceled).map(|j| j.id()).collect())
 }
 
 /// What a recovery would open again: tried on a copy of the engine's state.
@@ -258,10 +258,9 @@ fn would_reopen(
         }
     }
     Ok(copy
-        .jobs
-        .iter()
-        .filter(|j| before.contains(&j.id) && j.status != JobStatus::Canceled)
-        .map(|j| j.id)
+        .jobs()
+        .filter(|j| before.contains(&j.id()) && j.status() != JobStatus::Canceled)
+        .map(|j| j.id())
         .collect())
 }
 

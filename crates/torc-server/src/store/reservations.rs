@@ -10,7 +10,7 @@ use torc_model::api::{
     CreateReservation, ErrorCode, LimitView, ReleaseReservation, ReservationToken, ReservationView,
 };
 use torc_model::ids::WorkflowId;
-use torc_model::status::{JobStatus, ReservationStatus};
+use torc_model::status::ReservationStatus;
 
 const ROWS: &str =
     "SELECT id, scope, reserved_by, reserved_ms, expires_ms, ended_ms, status FROM reservation";
@@ -278,19 +278,11 @@ pub fn set_limit(tx: &mut Tx<'_>, name: &str, max: i64) -> Result<LimitView, Fai
              SET max = ?2, changed_ms = iif(max = ?2, changed_ms, ?3)",
         )?
         .execute(params![name, max, tx.now])?;
-    let used = tx.state.workflows.values().map(|w| uses(w, name)).sum();
+    let used = tx.state.workflows.values().map(|w| w.uses_of(name)).sum();
     tx.state.limits.insert(name.to_owned(), LimitUse { max, used, paused: false });
     pause_limits(tx);
     tx.wake_all();
     Ok(LimitView { name: name.to_owned(), max, used })
-}
-
-fn uses(workflow: &torc_engine::Workflow, name: &str) -> i64 {
-    let takes = |j: &&torc_engine::Job| {
-        j.held.is_some() && workflow.classes[j.class as usize].uses.iter().any(|u| u == name)
-    };
-    let held = [JobStatus::Pending, JobStatus::Running];
-    workflow.jobs.iter().filter(|j| held.contains(&j.status)).filter(takes).count() as i64
 }
 
 /// Removes a limit.

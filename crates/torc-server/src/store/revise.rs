@@ -16,7 +16,7 @@ use super::refusal::Refusal;
 use super::writer::{Failed, Tx};
 use rusqlite::params;
 use std::collections::{HashMap, HashSet};
-use torc_engine::{ChangedJob, NewAction, Revision};
+use torc_engine::{ChangedJob, JobIx, NewAction, Revision};
 use torc_model::api::{ApplyOptions, ApplyView, ErrorCode, PlanCounts, PlannedChange};
 use torc_model::ids::{ActionId, JobId, WorkflowId};
 use torc_model::plan::{ActionKind, JobExtra, Plan, Settings};
@@ -131,7 +131,7 @@ fn carry_out(
         }
     }
     tx.apply(id, |workflow, limits, now| {
-        workflow.actions.retain(|action| !late.gone.contains(&action.id));
+        workflow.remove_actions(&late.gone);
         workflow.revise(revision, now)?;
         late.new.into_iter().for_each(|action| workflow.add_late_action(action));
         if workflow.run > run_before {
@@ -285,15 +285,15 @@ impl Taken<'_> {
             .filter(|at| plan.jobs[*at].extra.map.is_some() && is_map(at))
             .map(|at| (plan.jobs[at].name.as_str(), at))
             .collect();
-        let first = tx.workflow(id)?.jobs.len() as u32;
+        let first = tx.workflow(id)?.len();
         let mut untie = tx.db.prepare_cached("DELETE FROM job_item WHERE job_id = ?1")?;
         let mut part = tx
             .db
             .prepare_cached("DELETE FROM job_depends_on WHERE workflow_id = ?1 AND job_id = ?2")?;
         let mut inserter = JobInserter::new(tx.db, id, plan, named)?;
-        let place = |tx: &mut Tx<'_>, row: JobId| -> Result<u32, Failed> {
+        let place = |tx: &mut Tx<'_>, row: JobId| -> Result<JobIx, Failed> {
             let index = match rows.place_of_new(row) {
-                Some(place) => Some(first + place),
+                Some(place) => Some(JobIx::new(first + place)),
                 None => tx.workflow(id)?.find(row),
             };
             index.ok_or_else(|| Refusal::internal(format!("job {row} has no place")).into())
@@ -383,8 +383,8 @@ impl Taken<'_> {
         tx: &Tx<'_>,
         at: usize,
         row: JobId,
-        index: u32,
-        parents: Option<Vec<u32>>,
+        index: JobIx,
+        parents: Option<Vec<JobIx>>,
     ) -> Result<ChangedJob, Failed> {
         let Self { plan, named, .. } = *self;
         let job = &plan.jobs[at];
@@ -457,7 +457,7 @@ impl Taken<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, 'waiting')",
         )?;
         let mut actions = Actions::default();
-        let first = tx.workflow(id)?.jobs.len() as u32;
+        let first = tx.workflow(id)?.len();
         for action in &self.plan.actions {
             let mut jobs: Vec<JobId> = action.jobs.iter().map(|at| self.rows.ids[*at]).collect();
             jobs.sort();
@@ -472,7 +472,7 @@ impl Taken<'_> {
                 insert.insert(params![id.0, trigger, what, json(Some(&jobs))?, persistent])?;
             let workflow = tx.workflow(id)?;
             let index = |job: &JobId| match self.rows.place_of_new(*job) {
-                Some(place) => Some(first + place),
+                Some(place) => Some(JobIx::new(first + place)),
                 None => workflow.find(*job),
             };
             actions.new.push(NewAction {
@@ -510,7 +510,7 @@ impl Taken<'_> {
         let plan = self.plan;
         let default = plan.settings.default_failure_handler;
         let settings = Settings {
-            default_failure_handler: default.map(|h| self.named.handler_indexes[h] as usize),
+            default_failure_handler: default.map(|h| self.named.handler_indexes[h].at()),
             ..plan.settings.clone()
         };
         tx.db

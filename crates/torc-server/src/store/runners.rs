@@ -394,13 +394,13 @@ fn repeated_claim(
     let known: Vec<Claimed> = workflow
         .held_by(request.runner_id)
         .filter_map(|index| {
-            let job = &workflow.jobs[index as usize];
-            let held = job.held.as_ref().filter(|h| h.key == request.key)?;
+            let job = &workflow.job(index);
+            let held = job.held().filter(|h| h.key == request.key)?;
             Some(Claimed {
                 index,
-                job: job.id,
-                attempt: job.live?,
-                number: job.attempt,
+                job: job.id(),
+                attempt: held.attempt,
+                number: job.attempt(),
                 token: held.token.clone(),
             })
         })
@@ -448,7 +448,7 @@ fn claim_jobs(
 /// search by key per job, because this is done for each of them.
 fn packet(tx: &mut Tx<'_>, id: WorkflowId, claimed: &Claimed) -> Result<AttemptPacket, Failed> {
     let workflow = tx.workflow(id)?;
-    let class = workflow.classes[workflow.jobs[claimed.index as usize].class as usize].clone();
+    let class = workflow.class_of(claimed.index).clone();
     let run_id = workflow.run;
     let mut statement = tx.db.prepare_cached(
         "SELECT name, command, invocation_script, steps, extra, EXISTS (SELECT 1 FROM job_item i WHERE i.job_id = job.id)
@@ -529,7 +529,7 @@ fn claim_actions(
     runner: RunnerId,
     key: &str,
 ) -> Result<Vec<ActionPacket>, Failed> {
-    if tx.workflow(id)?.actions.is_empty() {
+    if tx.workflow(id)?.has_no_actions() {
         return Ok(Vec::new());
     }
     let uptime = tx.uptime;
@@ -547,7 +547,7 @@ fn claim_actions(
         (is_its_own && (unsure || !is_fresh(a.id)))
             || ((is_its_own || a.persistent) && is_repeated(a.id))
     };
-    let mut ids: Vec<ActionId> = workflow.actions.iter().filter(again).map(|a| a.id).collect();
+    let mut ids: Vec<ActionId> = workflow.actions().filter(again).map(|a| a.id).collect();
     if greet || workflow.has_triggered_action(schedules) {
         let new = tx.apply(id, |workflow, _, _| {
             let mut new = workflow.claim_actions(runner, schedules);
@@ -602,7 +602,7 @@ pub fn start_one(
     };
     let status = tx.apply(id, |workflow, _, _| {
         workflow.started(index, report.pid, report.at_ms);
-        Ok(workflow.jobs[index as usize].status)
+        Ok(workflow.job(index).status())
     })?;
     Ok(ReportResult {
         id: attempt,
@@ -627,7 +627,7 @@ fn start_quietly(
         return known_end(tx, &report.attempt, runner);
     };
     workflow.started(index, report.pid, report.at_ms);
-    let status = workflow.jobs[index as usize].status;
+    let status = workflow.job(index).status();
     let (told, rows) = workflow
         .take_changes()
         .into_iter()
@@ -674,9 +674,8 @@ fn end_one(
         None => None,
     };
     let workflow = tx.workflow(id)?;
-    let (job, cause) = (workflow.jobs[index as usize].id, end.cause);
-    let had_limits =
-        !workflow.classes[workflow.jobs[index as usize].class as usize].uses.is_empty();
+    let (job, cause) = (workflow.job(index).id(), end.cause);
+    let had_limits = !workflow.class_of(index).uses.is_empty();
     let ended = tx.apply(id, |workflow, limits, _| Ok(workflow.ended(index, end, limits)))?;
     if let Some(plan) = plan.filter(|_| ended.next == Some(Origin::Auto)) {
         super::auto::carry_out(tx, id, &plan)?;

@@ -14,6 +14,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
+use torc_engine::JobIx;
 use torc_model::api::{ErrorCode, SpawnJobs, SpawnedJobs};
 use torc_model::ids::{JobId, WorkflowId};
 use torc_model::plan::{
@@ -31,7 +32,7 @@ const MAX_WORD: usize = 255;
 struct Adder {
     id: JobId,
     workflow: WorkflowId,
-    index: u32,
+    index: JobIx,
     run: i64,
     name: String,
     lineage: Option<String>,
@@ -351,7 +352,7 @@ fn add(
     };
     if request.wait {
         let linked = tx.apply(id, |workflow, _, now| {
-            let added: Vec<u32> = new.iter().filter_map(|job| workflow.find(*job)).collect();
+            let added: Vec<JobIx> = new.iter().filter_map(|job| workflow.find(*job)).collect();
             Ok(workflow.hold_dependents(adder.index, &added, now))
         })?;
         let mut depend = tx.db.prepare_cached(

@@ -2,7 +2,7 @@
 
 use super::writer::{Failed, Tx};
 use serde_json::Value;
-use torc_engine::Change;
+use torc_engine::{Change, JobIx};
 use torc_model::api::StepEvents;
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::steps::StepEvent;
@@ -37,7 +37,7 @@ pub fn tell(
 pub fn while_running(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    index: u32,
+    index: JobIx,
     told: &StepEvents,
 ) -> Result<(), Failed> {
     let known = known(tx, told.attempt.id)?;
@@ -47,7 +47,7 @@ pub fn while_running(
         return Ok(());
     };
     let Some(news) = told.events.get(skip..).filter(|news| !news.is_empty()) else { return Ok(()) };
-    let job = tx.workflow(id)?.jobs[index as usize].id;
+    let job = tx.workflow(id)?.job(index).id();
     tell(tx, id, job, news)?;
     let known = i64::try_from(known).unwrap_or(i64::MAX).saturating_add(news.len() as i64);
     tx.db

@@ -10,8 +10,8 @@ use super::load::parse;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
-use torc_engine::{Change, Class};
+use std::collections::BTreeMap;
+use torc_engine::Change;
 use torc_model::api::Capacity;
 use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
@@ -34,7 +34,7 @@ pub fn release(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
         by_workflow.entry(row.workflow_id).or_default().push(row);
     }
     for (id, rows) in by_workflow {
-        let remaining = remaining_classes(tx, id)?;
+        let remaining = tx.workflow(id)?.open_classes();
         let mut needed: BTreeMap<i64, bool> = BTreeMap::new();
         for row in rows {
             let key = row.scheduler_id;
@@ -53,18 +53,6 @@ pub fn release(tx: &mut Tx<'_>, workflow: Option<i64>) -> Result<(), Failed> {
         }
     }
     Ok(())
-}
-
-/// What the jobs need that may still run.
-fn remaining_classes(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Vec<Class>, Failed> {
-    let workflow = tx.workflow(id)?;
-    if workflow.canceled {
-        return Ok(Vec::new());
-    }
-    let open = workflow.jobs.iter().filter(|job| !job.status.is_final());
-    let classes: BTreeSet<u32> =
-        open.flat_map(|job| [Some(job.class), job.next_class]).flatten().collect();
-    Ok(classes.into_iter().map(|class| workflow.classes[class as usize].clone()).collect())
 }
 
 /// What is known of allocations of this scheduler.

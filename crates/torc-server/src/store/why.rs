@@ -7,8 +7,7 @@ use super::refusal::Refusal;
 use super::reservations;
 use super::runners::LEASE_SECONDS;
 use super::writer::{Failed, Holdup, Runner, Tx};
-use std::collections::BTreeMap;
-use torc_engine::{Claim, Explanation, NO_RUNNER, RunnerFacts};
+use torc_engine::{Claim, Explanation, NO_RUNNER, RunnerFacts, WaitingGroup};
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
 use torc_model::labels;
 use torc_model::status::JobStatus;
@@ -78,19 +77,19 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     let workflow = state.workflows.get(&id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
     let index = workflow.find(job).ok_or_else(|| Refusal::not_found("job", job.0))?;
     let mut explanation = workflow.explain(index, &facts, limits, now);
-    if workflow.jobs[index as usize].status == JobStatus::Ready
+    if workflow.job(index).status() == JobStatus::Ready
         && let Some(paused) = reservations::paused(&state.reservations, id, uptime)
     {
         explanation.summary = paused;
     }
-    let holder = workflow.jobs[index as usize].held.as_ref().map(|held| held.runner);
+    let holder = workflow.job(index).held().as_ref().map(|held| held.runner);
     if let Some((runner, known)) = holder.and_then(|id| Some((id, state.runners.get(&id)?)))
         && let Some(holdup) = &known.holdup
     {
         let silent = (uptime - known.heard.unwrap_or(state.boot).max(state.boot)) / 1000;
         explain_holdup(holdup, runner, known, silent, uptime, &mut explanation);
     }
-    let is_ready = workflow.jobs[index as usize].status == JobStatus::Ready;
+    let is_ready = workflow.job(index).status() == JobStatus::Ready;
     let label = workflow.label_of(index);
     let none_fits = || facts.iter().all(|runner| !labels::fit(label, runner.claim.label));
     match label.filter(|_| is_ready && none_fits()) {
@@ -119,15 +118,6 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
 /// Reasons that are explained; each costs as much as the question about one job.
 const MAX_REASONS: usize = 20;
 
-/// Jobs that wait for one reason, as far as the engine can tell without asking about each of them.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct WaitKey {
-    status: JobStatus,
-    class: u32,
-    is_held_back: bool,
-    is_delayed: bool,
-}
-
 /// A group of jobs that wait: how many, one of them, and why that one does.
 pub struct WaitingJobs {
     /// The status of all of them.
@@ -151,46 +141,19 @@ pub struct Waiting {
 /// One pass over the jobs in memory, and one question for each way of waiting.
 pub fn explain_workflow(tx: &mut Tx<'_>, id: WorkflowId) -> Result<Waiting, Failed> {
     let now = tx.now;
-    tx.workflow(id)?;
-    let workflow =
-        tx.state.workflows.get(&id).ok_or_else(|| Refusal::not_found("workflow", id.0))?;
-    let mut groups: BTreeMap<WaitKey, (i64, JobId)> = BTreeMap::new();
-    for job in &workflow.jobs {
-        let is_ready = match job.status {
-            JobStatus::Ready => true,
-            JobStatus::Uninitialized
-            | JobStatus::Blocked
-            | JobStatus::Pending
-            | JobStatus::Running
-            | JobStatus::PendingFailed => false,
-            JobStatus::Completed
-            | JobStatus::Failed
-            | JobStatus::Canceled
-            | JobStatus::Terminated
-            | JobStatus::Disabled => continue,
-        };
-        // Only what is ready waits for a runner, so that only there its needs matter.
-        let key = WaitKey {
-            status: job.status,
-            class: if is_ready { job.class } else { 0 },
-            is_held_back: is_ready && job.held_back,
-            is_delayed: is_ready && job.not_before.is_some_and(|at| at > now),
-        };
-        groups.entry(key).or_insert((0, job.id)).0 += 1;
-    }
-    let mut groups: Vec<(WaitKey, (i64, JobId))> = groups.into_iter().collect();
-    groups.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+    let mut groups = tx.workflow(id)?.waiting_groups(now);
+    groups.sort_by_key(|group| std::cmp::Reverse(group.count));
     let left_out = groups.len().saturating_sub(MAX_REASONS) as i64;
     let mut explained: Vec<WaitingJobs> = Vec::new();
-    for (key, (count, sample)) in groups.into_iter().take(MAX_REASONS) {
+    for WaitingGroup { status, count, sample } in groups.into_iter().take(MAX_REASONS) {
         let explanation = explain(tx, sample)?;
         // Classes that differ only in what does not matter now are one group for the reader.
         let same = explained
             .iter_mut()
-            .find(|g| g.status == key.status && g.explanation.summary == explanation.summary);
+            .find(|g| g.status == status && g.explanation.summary == explanation.summary);
         match same {
             Some(group) => group.count += count,
-            None => explained.push(WaitingJobs { status: key.status, count, sample, explanation }),
+            None => explained.push(WaitingJobs { status, count, sample, explanation }),
         }
     }
     Ok(Waiting { groups: explained, left_out })

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
-use torc_engine::{FamilyTime, Limits, NewJob, Simulated, SimulatedMachine, Workflow};
+use torc_engine::{FamilyTime, JobIx, Limits, NewJob, Simulated, SimulatedMachine, Workflow};
 use torc_model::api::Capacity;
 use torc_model::chance::Rng;
 use torc_model::ids::{JobId, RunnerId, WorkflowId};
@@ -186,7 +186,7 @@ fn workflow(instance: &Instance, knowledge: Knowledge, order: DispatchOrder) -> 
             handler: None,
             cancel_on_failure: true,
             max_lost: 0,
-            parents: task.parents.clone(),
+            parents: task.parents.iter().map(|at| JobIx::new(*at as usize)).collect(),
         });
     }
     if knowledge == Knowledge::Family {
@@ -210,7 +210,7 @@ fn engine(
     order: DispatchOrder,
 ) -> Simulated {
     let mut workflow = workflow(instance, knowledge, order);
-    let took = |index: u32| i64::from(instance.tasks[index as usize].ms);
+    let took = |index: JobIx| i64::from(instance.tasks[index.at()].ms);
     workflow.simulate(machines, &mut Limits::new(), 0, took)
 }
 
@@ -322,7 +322,7 @@ fn several(
 /// How long the wide job that waited longest was ready before it started.
 fn widest_wait(instance: &Instance, done: &Simulated) -> f64 {
     let mut start = vec![0i64; instance.tasks.len()];
-    done.starts.iter().for_each(|(index, at)| start[*index as usize] = *at);
+    done.starts.iter().for_each(|(index, at)| start[index.at()] = *at);
     let end = |index: u32| start[index as usize] + i64::from(instance.tasks[index as usize].ms);
     let ready = |index: usize| {
         instance.tasks[index].parents.iter().map(|parent| end(*parent)).max().unwrap_or(0)

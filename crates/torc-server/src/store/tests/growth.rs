@@ -27,18 +27,14 @@ async fn same_as_rows(f: &Fixture) {
             let stored = load::workflow(tx.db, id)?.expect("it is there");
             let kept = tx.workflow(id)?;
             let seen = |workflow: &torc_engine::Workflow| {
-                let jobs = 0..workflow.jobs.len() as u32;
+                let jobs = workflow.indexes();
                 jobs.map(|at| {
-                    let job = &workflow.jobs[at as usize];
+                    let job = workflow.job(at);
                     let mut parents = workflow.parents_of(at).to_vec();
                     parents.sort_unstable();
-                    let place = (job.id, job.status, job.reason, job.unmet, job.live, parents);
-                    (
-                        place,
-                        workflow.classes[job.class as usize].clone(),
-                        job.handler,
-                        job.afterwards,
-                    )
+                    let state = (job.status(), job.reason(), job.unmet(), job.live());
+                    let place = (job.id(), state, parents);
+                    (place, workflow.class_of(at).clone(), job.handler(), job.afterwards())
                 })
                 .collect::<Vec<_>>()
             };

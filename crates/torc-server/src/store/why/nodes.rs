@@ -6,7 +6,7 @@ use super::super::load::parse;
 use super::super::unneeded;
 use super::super::writer::{Failed, Tx};
 use std::collections::BTreeSet;
-use torc_engine::{Class, Explanation};
+use torc_engine::{Class, Explanation, JobIx};
 use torc_model::api::Capacity;
 use torc_model::ids::WorkflowId;
 use torc_model::slurm::state::never_starts;
@@ -20,7 +20,7 @@ const MOST: usize = 5;
 pub(super) fn explain(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    index: u32,
+    index: JobIx,
     told: &mut Explanation,
 ) -> Result<(), Failed> {
     let schedulers: Vec<(i64, String)> = {
@@ -40,7 +40,7 @@ pub(super) fn explain(
 fn earlier_runners(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    index: u32,
+    index: JobIx,
     told: &mut Explanation,
 ) -> Result<(), Failed> {
     let seen: Vec<(String, String)> = {
@@ -75,14 +75,13 @@ fn earlier_runners(
 fn slurm(
     tx: &mut Tx<'_>,
     id: WorkflowId,
-    index: u32,
+    index: JobIx,
     schedulers: &[(i64, String)],
     told: &mut Explanation,
 ) -> Result<(), Failed> {
     let class: Class = {
         let workflow = tx.workflow(id)?;
-        let job = &workflow.jobs[index as usize];
-        workflow.classes[job.next_class.unwrap_or(job.class) as usize].clone()
+        workflow.next_class_of(index).clone()
     };
     let mut fitting = BTreeSet::new();
     let mut misfits = Vec::new();

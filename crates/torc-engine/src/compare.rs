@@ -1,0 +1,80 @@
+//! What is in memory against what a restart would make of the rows: the two must not differ in
+//! anything that decides.
+
+use super::index::JobIx;
+use super::workflow::Workflow;
+use torc_model::status::JobStatus;
+
+impl Workflow {
+    /// In what a workflow that was restored from its rows differs from this one, if it does.
+    pub fn difference(&self, restored: &Self) -> Option<String> {
+        if (self.run, self.canceled, self.counts())
+            != (restored.run, restored.canceled, restored.counts())
+        {
+            return Some("memory and rows differ about the workflow".into());
+        }
+        if let Some(different) =
+            self.jobs.indexes().find_map(|index| self.job_difference(restored, index))
+        {
+            return Some(different);
+        }
+        let (memory, rows) = (self.action_states(), restored.action_states());
+        if memory != rows {
+            return Some(format!(
+                "memory and rows differ about actions:\n  {memory:?}\n  {rows:?}"
+            ));
+        }
+        let known = restored.runners_with_work();
+        let forgotten = self.runners_with_work().into_iter().find(|r| !known.contains(r))?;
+        Some(format!("a restart would forget that runner {forgotten} has a process"))
+    }
+
+    fn job_difference(&self, restored: &Self, index: JobIx) -> Option<String> {
+        let (a, b) = (&self.jobs[index], &restored.jobs[index]);
+        let is_ranked = !a.status().is_final() && !a.status().is_held() && self.is_untouched(index);
+        // The last attempt matters only to jobs that can be retried.
+        let matters = matches!(
+            a.status(),
+            JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed
+        );
+        // Waited for a verdict since an earlier run and was then canceled: the rows cannot tell it
+        // from one that never ran, and nothing depends on it.
+        let from_before = a.status() == JobStatus::Canceled && (a.attempt, b.attempt) == (1, 0);
+        // Its time had come; whether it has come again after a jump of the clock does not matter.
+        let woken = a.not_before.is_none();
+        let not_before = a.not_before == b.not_before || woken || a.status() != JobStatus::Ready;
+        let parts = [
+            ("status", a.status() == b.status()),
+            ("held_back", a.held_back == b.held_back),
+            ("priority", a.priority == b.priority),
+            ("class", self.next_class_of(index) == restored.next_class_of(index)),
+            ("attempt", a.attempt == b.attempt || from_before),
+            ("lost_retries", a.lost_retries == b.lost_retries),
+            ("refunds", a.refunds == b.refunds),
+            ("unmet", a.unmet == b.unmet),
+            ("live", a.live() == b.live()),
+            ("last", a.last == b.last || !matters || b.last.is_none()),
+            ("not_before", not_before),
+            ("held", a.held() == b.held()),
+            ("script", a.script == b.script || a.live().is_none()),
+            ("reason", a.reason() == b.reason()),
+            ("rank", self.rank(index) == restored.rank(index) || !is_ranked),
+        ];
+        let (what, _) = parts.iter().find(|(_, same)| !same)?;
+        Some(format!("memory and rows differ about `{what}` of job {}:\n  {a:?}\n  {b:?}", a.id))
+    }
+
+    /// No job that waits for this one, directly or not, has begun: so it is unless one that had ended
+    /// was opened again.
+    fn is_untouched(&self, index: JobIx) -> bool {
+        let mut open = self.children_of(index).to_vec();
+        while let Some(job) = open.pop() {
+            let status = self.jobs[job].status();
+            if matches!(status, JobStatus::Completed) || status.is_held() {
+                return false;
+            }
+            open.extend(self.children_of(job));
+        }
+        true
+    }
+}
