@@ -44,6 +44,24 @@ pub enum Reap {
     NoChild,
 }
 
+/// Host names by `/etc/hosts` and DNS only, whatever `nsswitch.conf` says.
+///
+/// A program that contains the C library would load the modules named there into itself, and with them a second C library of
+/// another version, which may end it. Files and DNS it has inside.
+#[cfg(target_env = "gnu")]
+pub fn resolve_without_modules() {
+    unsafe extern "C" {
+        fn __nss_configure_lookup(
+            database: *const libc::c_char,
+            services: *const libc::c_char,
+        ) -> libc::c_int;
+    }
+    // SAFETY: both are constant texts that end with a zero byte, and the call copies what it keeps. Called before any thread.
+    unsafe {
+        __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr());
+    }
+}
+
 /// Ends this process by SIGINT, as if it had never handled it. A shell leaves a loop only when its
 /// command died of the signal: an exit code of 130 does not tell bash that.
 pub fn die_of_interrupt() {

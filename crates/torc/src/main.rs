@@ -15,6 +15,12 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// The version of a package is that of its commit; `cargo xtask dist` says it.
+const VERSION: &str = match option_env!("TORC_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 fn main() -> ExitCode {
     // A core dump would hold tokens, and so would the memory of a process that a debugger attaches
     // to. The kernel resets this for what is executed: jobs keep the user's limits.
@@ -27,6 +33,8 @@ fn main() -> ExitCode {
         torc_runner::guard::watch();
         return ExitCode::SUCCESS;
     }
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    torc_runner::resolve_without_modules();
     cli::answer_completion();
     torc_model::recovery::Rules::read_site_with(cli::site_rules);
     let exit = cli::Cli::read(arguments()).execute().unwrap_or_else(|error| {

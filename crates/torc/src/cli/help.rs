@@ -46,7 +46,7 @@ impl Args {
 
 /// `torc version`.
 pub fn version(context: &Context) -> Result<Exit> {
-    Output::data(context.output, &format!("torc {}\n", env!("CARGO_PKG_VERSION")))?;
+    Output::data(context.output, &format!("torc {}\n", crate::VERSION))?;
     Ok(Exit::Success)
 }
 

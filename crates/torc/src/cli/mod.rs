@@ -91,7 +91,7 @@ use std::path::PathBuf;
 #[derive(Parser, Debug)]
 #[command(
     name = "torc",
-    version,
+    version = crate::VERSION,
     disable_help_subcommand = true,
     help_template = "{about}\n\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}\n{after-help}",
     before_help = COMMANDS,

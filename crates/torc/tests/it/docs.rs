@@ -13,7 +13,7 @@ use crate::support::Test;
 use std::path::{Path, PathBuf};
 
 /// The root of the repository.
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -189,4 +189,50 @@ fn cli_reference() {
 #[test]
 fn ai_recovery() {
     check("docs/ai-recovery.md");
+}
+
+macro_rules! how_to {
+    ($($test:ident $page:literal)*) => {
+        $(#[test]
+        fn $test() {
+            check(concat!("docs/how-to/", $page, ".md"));
+        })*
+
+        #[test]
+        fn every_how_to_is_run() {
+            let mut run = vec!["README.md".to_owned(), $(concat!($page, ".md").to_owned()),*];
+            run.sort();
+            let pages = std::fs::read_dir(root().join("docs/how-to")).expect("the how-tos");
+            let mut there: Vec<String> =
+                pages.map(|page| page.expect("a page").file_name().to_string_lossy().into()).collect();
+            there.sort();
+            assert_eq!(there, run);
+        }
+    };
+}
+
+how_to! {
+    how_to_cancel "cancel"
+    how_to_check_resource_use "check-resource-use"
+    how_to_debug_a_failure "debug-a-failure"
+    how_to_use_a_table "parameters-from-a-table"
+    how_to_plot_resource_use "plot-resource-use"
+    how_to_prepare_the_environment "prepare-the-environment"
+    how_to_prioritize "prioritize"
+    how_to_read_logs "read-logs"
+    how_to_route_by_label "route-by-label"
+    how_to_run_again "run-again"
+    how_to_run_plain_commands "run-plain-commands"
+    how_to_set_up_tokens "set-up-tokens"
+    how_to_track_progress "track-progress"
+}
+
+#[test]
+fn installation() {
+    check("docs/installation.md");
+}
+
+#[test]
+fn migration() {
+    check("docs/migration.md");
 }

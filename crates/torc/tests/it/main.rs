@@ -39,6 +39,7 @@ mod recovery;
 mod retries;
 mod scheduling;
 mod servers;
+mod site;
 mod standstill;
 mod step_faults;
 mod steps;
