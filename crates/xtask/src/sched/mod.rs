@@ -4,6 +4,7 @@
 mod bounds;
 mod instances;
 mod lists;
+mod luck;
 mod real;
 mod report;
 
@@ -101,6 +102,7 @@ impl Args {
                 if !set.is_empty() {
                     let table = single(set, cpus, what);
                     both.extend(table.gains());
+                    luck::measure(cpus, set, &table, &mut results.figures);
                     results.tables.push(table);
                 }
             }
