@@ -1,6 +1,8 @@
 //! What a method of the engine did, for the store to write down.
 
+use super::maps::NewItem;
 use super::order::FamilyTime;
+use super::reset::Adjustment;
 use serde_json::Value;
 use torc_model::api::{Evidence, RecoveryScript, ScriptResult};
 use torc_model::event::EventKind;
@@ -44,6 +46,21 @@ pub enum Change {
     MapExpanded(JobId, bool),
     /// An item no longer exists, or is back.
     ItemGone(JobId, bool),
+    /// A map has found new items, whose ids follow each other.
+    ItemsAdded {
+        /// The map, of whose row theirs are copies.
+        map: JobId,
+        /// The id of the first.
+        first: JobId,
+        /// What each has of its own.
+        items: Vec<NewItem>,
+    },
+    /// An item has another value: the rest of its row, as JSON.
+    ItemChanged(JobId, Option<String>),
+    /// A job has other limits or another priority from its next attempt on.
+    JobAdjusted(JobId, Adjustment),
+    /// A job is for nodes of another scheduler from its next attempt on.
+    JobScheduler(JobId, i64),
     /// A job is held back, or no longer.
     JobHeld(JobId, bool),
     /// What becomes of a job when its running attempt has ended, where that is not the usual.

@@ -13,6 +13,7 @@
 //! ```
 
 mod actions;
+mod allocation;
 mod attempts;
 mod avoidance;
 mod backfill;
@@ -46,6 +47,9 @@ mod dispatch_tests;
 mod tests;
 
 pub use actions::{Action, NewAction};
+pub use allocation::{
+    AllocationEvent, AllocationLife, AllocationMove, AllocationOver, Sighting, Submission,
+};
 pub use change::{Change, End, Judged, NewAttempt};
 pub use claim::{Claim, Claimed, LimitUse, Limits};
 pub use explain::{Explanation, NO_RUNNER, RunnerFacts, WaitingGroup};
@@ -54,7 +58,7 @@ pub use index::{ClassIx, HandlerIx, JobIx};
 pub use jobs::{Held, Job, NewJob};
 pub use liveness::{Allocation, Life, Process, RunnerLife};
 pub use machine::{AttemptEvent, IllegalEvent, JobEvent, Machine};
-pub use maps::{FoundItems, MapJob, Tally, limit_name};
+pub use maps::{FoundItems, MapJob, NewItem, Tally, limit_name};
 pub use order::{Estimate, FamilyTime, UNKNOWN_MS};
 pub use repair::{LastEnd, Repair};
 pub use report::{Ended, Lost};

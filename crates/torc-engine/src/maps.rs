@@ -59,19 +59,28 @@ pub struct Tally {
     pub open: u64,
 }
 
+/// What an item of a map has of its own. The engine passes the texts on to its rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewItem {
+    /// Its name.
+    pub name: String,
+    /// The rest of its row, as JSON.
+    pub extra: Option<String>,
+}
+
 /// What a map found when it looked for its items.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FoundItems {
     /// The id of the first new item; those of the others follow it.
     pub first: JobId,
-    /// How many are new.
-    pub new: usize,
+    /// New items.
+    pub new: Vec<NewItem>,
     /// What each new item needs.
     pub class: Class,
     /// Items that are what they were.
     pub kept: Vec<JobIx>,
-    /// Items whose value is another.
-    pub changed: Vec<JobIx>,
+    /// Items whose value is another, with the rest of their rows as JSON.
+    pub changed: Vec<(JobIx, Option<String>)>,
     /// Items that no longer exist.
     pub gone: Vec<JobIx>,
 }
@@ -153,7 +162,7 @@ impl Workflow {
     /// that are back run again. They start when the map's own attempt has ended.
     pub fn find_items(&mut self, index: JobIx, found: FoundItems, now: i64) {
         let family = self.family_of(index);
-        for nth in 0..found.new as i64 {
+        for nth in 0..found.new.len() as i64 {
             let map = &self.jobs[index];
             let new = NewJob {
                 id: JobId(found.first.0 + nth),
@@ -171,6 +180,10 @@ impl Workflow {
             self.set_item(item, index, false);
             self.link_item(item, index);
         }
+        if !found.new.is_empty() {
+            let map = self.jobs[index].id;
+            self.record(Change::ItemsAdded { map, first: found.first, items: found.new });
+        }
         for item in found.kept {
             let was_gone = self.is_gone(item, index);
             self.return_item(item);
@@ -179,7 +192,8 @@ impl Workflow {
                 self.renew_item(item, now);
             }
         }
-        for item in found.changed {
+        for (item, value) in found.changed {
+            self.record(Change::ItemChanged(self.jobs[item].id, value));
             self.return_item(item);
             self.renew_item(item, now);
         }

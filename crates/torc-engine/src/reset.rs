@@ -540,6 +540,7 @@ impl Workflow {
         let job = &mut self.jobs[index];
         job.set_class(class);
         self.enqueue(index);
+        self.record(Change::JobScheduler(self.jobs[index].id, scheduler));
     }
 
     /// Lets the queued attempt of a job be claimed at another time than was said. One that may be
@@ -576,5 +577,6 @@ impl Workflow {
         job.set_class(class);
         self.enqueue(index);
         self.relevel([index]);
+        self.record(Change::JobAdjusted(self.jobs[index].id, by));
     }
 }

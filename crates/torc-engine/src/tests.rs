@@ -55,6 +55,10 @@ impl Ledger {
                     self.step(id, AttemptEvent::Ended(end.state.expect("an end has a state")));
                 }
                 Change::MapExpanded(..)
+                | Change::ItemsAdded { .. }
+                | Change::ItemChanged(..)
+                | Change::JobAdjusted(..)
+                | Change::JobScheduler(..)
                 | Change::ItemGone(..)
                 | Change::JobHeld(..)
                 | Change::Times { .. }

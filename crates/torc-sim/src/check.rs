@@ -174,6 +174,10 @@ impl Checker {
             }
             Change::Job { .. }
             | Change::MapExpanded(..)
+            | Change::ItemsAdded { .. }
+            | Change::ItemChanged(..)
+            | Change::JobAdjusted(..)
+            | Change::JobScheduler(..)
             | Change::Times { .. }
             | Change::ItemGone(..)
             | Change::JobHeld(..)

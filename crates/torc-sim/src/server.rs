@@ -660,7 +660,6 @@ impl Server {
                         },
                     )
                 })?;
-                self.put(Write::Adjusted(flow, index.at(), Some(*memory), Some(*priority)))?;
                 Ok(())
             }
         };

@@ -151,8 +151,6 @@ pub enum Write {
     ReservationNew(ReservationRow),
     /// A reservation has ended: released or expired.
     ReservationEnded(usize),
-    /// A job's own memory and priority.
-    Adjusted(usize, usize, Option<u64>, Option<i64>),
 }
 
 /// All rows.
@@ -254,11 +252,6 @@ impl Tables {
                 self.reservations.push(row.clone());
             }
             Write::ReservationEnded(id) => self.reservations[*id].is_active = false,
-            Write::Adjusted(flow, index, memory, priority) => {
-                let job = &mut self.flows[*flow].jobs[*index];
-                job.memory = memory.or(job.memory);
-                job.priority = priority.or(job.priority);
-            }
         }
         Ok(())
     }
@@ -293,8 +286,18 @@ impl Tables {
                     row.families[*number as usize] = *time;
                 }
             }
-            // The simulated workflows have no maps.
-            Change::MapExpanded(..) | Change::ItemGone(..) | Change::JobAfterwards(..) => {}
+            // The simulated workflows have no maps and no schedulers.
+            Change::MapExpanded(..)
+            | Change::ItemsAdded { .. }
+            | Change::ItemChanged(..)
+            | Change::ItemGone(..)
+            | Change::JobScheduler(..)
+            | Change::JobAfterwards(..) => {}
+            Change::JobAdjusted(id, by) => {
+                let job = &mut self.flows[flow].jobs[place(*id)?];
+                job.memory = by.memory.or(job.memory);
+                job.priority = by.priority.or(job.priority);
+            }
             Change::JobHeld(id, held) => self.flows[flow].jobs[place(*id)?].held = *held,
             Change::AttemptQueued(new) => {
                 place(new.job)?;

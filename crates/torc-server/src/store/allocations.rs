@@ -4,6 +4,7 @@
 //! A client that reaches Slurm speaks to it; every decision and every record is made here, in
 //! one transaction.
 
+use super::allocation_rows::{COLUMNS, find, step, step_named, view};
 use super::crash_recovery;
 use super::last_words;
 use super::leftovers;
@@ -14,11 +15,11 @@ use super::runners;
 use super::unneeded;
 use super::writer::{Failed, Tx};
 use crate::slow_files;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 use serde_json::json as value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
-use torc_engine::{Change, JobIx, Lost, Process};
+use torc_engine::{AllocationEvent, AllocationOver, Change, JobIx, Lost, Process, Sighting};
 use torc_model::api::{CompletionReport, ErrorCode, Evidence, Goodbye, RunnerScheduler};
 use torc_model::event::EventKind;
 use torc_model::ids::{ActionId, RunnerId, WorkflowId};
@@ -45,54 +46,6 @@ const MAX_COUNT: i64 = 1000;
 const MAX_OPEN: i64 = 1000;
 /// Most batch jobs that one submitter takes up at a time.
 pub const MAX_ORDERS: usize = 20;
-
-pub(super) const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.scheduler_id, s.name, n.name, n.array_task, n.status,
-    n.slurm_job_id, n.state, n.reason, n.cause, n.action_id, n.start_one_worker_per_node, n.max_parallel_jobs, n.created_ms,
-    n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms, n.unneeded_since_ms, n.was_too_short,
-    (SELECT count(*) FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.ended_ms IS NULL
-     AND c.allocation_id = n.id), n.ended_as, n.expected_start_ms
-    FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id";
-
-pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
-    let status: String = row.get(7)?;
-    let cause: Option<String> = row.get(11)?;
-    Ok(AllocationView {
-        id: row.get(0)?,
-        workflow_id: WorkflowId(row.get(1)?),
-        run_id: row.get(2)?,
-        scheduler_id: row.get(3)?,
-        scheduler: row.get(4)?,
-        name: row.get(5)?,
-        array_task: row.get(6)?,
-        // The table's CHECK allows nothing else.
-        status: AllocationStatus::parse(&status).unwrap_or(AllocationStatus::Complete),
-        slurm_job_id: row.get(8)?,
-        state: row.get(9)?,
-        reason: row.get(10)?,
-        cause: cause.as_deref().and_then(Cause::parse),
-        action_id: row.get::<_, Option<i64>>(12)?.map(ActionId),
-        start_one_worker_per_node: row.get(13)?,
-        max_parallel_jobs: row.get(14)?,
-        created_ms: row.get(15)?,
-        submitted_ms: row.get(16)?,
-        started_ms: row.get(17)?,
-        ended_ms: row.get(18)?,
-        missing_since_ms: row.get(19)?,
-        unneeded_since_ms: row.get(20)?,
-        was_too_short: row.get(21)?,
-        runners: row.get(22)?,
-        expected_start_ms: row.get(24)?,
-        ended_as: row.get::<_, Option<String>>(23)?.as_deref().and_then(AllocationEnd::parse),
-    })
-}
-
-fn find(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationView>, Failed> {
-    Ok(tx
-        .db
-        .prepare_cached(&format!("{COLUMNS} WHERE n.id = ?1"))?
-        .query_row([id], view)
-        .optional()?)
-}
 
 fn list_by_key(tx: &Tx<'_>, workflow: i64, key: &str) -> Result<Vec<AllocationView>, Failed> {
     let sql = format!("{COLUMNS} WHERE n.workflow_id = ?1 AND n.request_key = ?2 ORDER BY n.id");
@@ -360,12 +313,11 @@ pub fn begin(tx: &mut Tx<'_>, request: &BeginSubmission) -> Result<SubmissionOrd
     drop(statement);
     let mut orders = SubmissionOrders::default();
     for (name, workflow, count, look_first, scheduler_id, one_per_node, max_parallel_jobs) in rows {
-        tx.db
-            .prepare_cached(
-                "UPDATE scheduled_compute_node SET status = 'submitting', submitter = ?2, submit_until_ms = ?3
-                 WHERE name = ?1 AND status IN ('planned', 'submitting')",
-            )?
-            .execute(params![name, request.submitter, tx.now + SUBMIT_LEASE_MS])?;
+        let taken = AllocationEvent::Taken {
+            submitter: request.submitter.clone(),
+            until: tx.now + SUBMIT_LEASE_MS,
+        };
+        step_named(tx, WorkflowId(workflow), &name, &taken)?;
         let (definition, settings, directory): (String, String, Option<String>) = tx
             .db
             .prepare_cached(
@@ -405,32 +357,20 @@ pub fn submitted(tx: &mut Tx<'_>, report: &SubmissionReport) -> Result<Allocatio
                     Refusal::invalid("outcome", format!("`{job}` is not a Slurm job id")).into()
                 );
             }
-            // A runner may have reported before its submitter did.
-            tx.db
-                .prepare_cached(
-                    "UPDATE scheduled_compute_node SET status = 'pending', submitted_ms = ?3, missing_since_ms = NULL,
-                     slurm_job_id = iif(array_task IS NULL, ?2, ?2 || '_' || array_task)
-                     WHERE name = ?1 AND status = 'submitting' AND workflow_id = ?4",
-                )?
-                .execute(params![report.name, job, tx.now, id.0])?;
+            let sent = AllocationEvent::Submitted(job.clone());
+            step_named(tx, id, &report.name, &sent)?;
             (EventKind::AllocationsSubmitted, value!({"name": report.name, "slurm_job_id": job}))
         }
         SubmissionOutcome::Refused(message) => {
-            tx.db
-                .prepare_cached(
-                    "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?3, ended_as = 'refused', state = 'REFUSED', reason = ?2
-                     WHERE name = ?1 AND status = 'submitting' AND workflow_id = ?4",
-                )?
-                .execute(params![report.name, message, tx.now, id.0])?;
+            step_named(tx, id, &report.name, &AllocationEvent::Refused(message.clone()))?;
             (EventKind::AllocationsRefused, value!({"name": report.name, "message": message}))
         }
         SubmissionOutcome::Unknown(message) => {
-            tx.db
-                .prepare_cached(
-                    "UPDATE scheduled_compute_node SET submit_until_ms = ?3, reason = ?2
-                     WHERE name = ?1 AND status = 'submitting' AND submitter = ?4 AND workflow_id = ?5",
-                )?
-                .execute(params![report.name, message, tx.now, report.submitter, id.0])?;
+            let undecided = AllocationEvent::Undecided {
+                submitter: report.submitter.clone(),
+                message: message.clone(),
+            };
+            step_named(tx, id, &report.name, &undecided)?;
             (EventKind::AllocationsUnknown, value!({"name": report.name, "message": message}))
         }
     };
@@ -475,14 +415,7 @@ pub fn runner_arrived(
             runners::end_runner(tx, runner, workflow, &lost, &lost.evidence.text)?;
         }
     }
-    tx.db
-        .prepare_cached(
-            "UPDATE scheduled_compute_node SET status = 'active', slurm_job_id = ?2, ended_ms = NULL, ended_as = NULL, missing_since_ms = NULL,
-             unneeded_since_ms = NULL, cause = NULL, reason = NULL, state = 'RUNNING', was_too_short = 0,
-             started_ms = iif(status = 'active', coalesce(started_ms, ?3), ?3),
-             submitted_ms = coalesce(submitted_ms, ?3) WHERE id = ?1",
-        )?
-        .execute(params![id, job, tx.now])?;
+    step(tx, id, AllocationEvent::Arrived(job.to_owned()))?;
     let data = value!({"allocation_id": id, "slurm_job_id": job});
     tx.write(workflow, vec![Change::Event { kind: EventKind::AllocationStarted, job: None, data }])
 }
@@ -520,20 +453,11 @@ pub(super) fn complete(
     cause: Option<Cause>,
 ) -> Result<(), Failed> {
     let was_too_short = last_words::was_too_short(tx, row, cause)?;
-    tx.db
-        .prepare_cached(
-            "UPDATE scheduled_compute_node SET status = 'complete', ended_ms = ?2, state = ?3, reason = ?4, cause = ?5,
-             was_too_short = ?6, ended_as = ?7 WHERE id = ?1 AND status <> 'complete'",
-        )?
-        .execute(params![
-            row.id,
-            tx.now,
-            state,
-            why,
-            cause.map(Cause::as_str),
-            was_too_short,
-            ended_as.as_str()
-        ])?;
+    let over =
+        AllocationOver { ended_as, state: state.into(), why: why.into(), cause, was_too_short };
+    if !step(tx, row.id, AllocationEvent::Ended(over))? {
+        return Ok(());
+    }
     let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": state, "reason": why});
     tx.write(
         row.workflow_id,
@@ -695,11 +619,7 @@ fn unknown(
     let line = format!("{}: {why}; nothing was done", label(row));
     if item.is_missing { &mut view.first_misses } else { &mut view.details }.push(line);
     if item.is_missing && !view.dry_run && row.missing_since_ms.is_none() {
-        tx.db
-            .prepare_cached(
-                "UPDATE scheduled_compute_node SET missing_since_ms = ?2 WHERE id = ?1",
-            )?
-            .execute([row.id, tx.now])?;
+        step(tx, row.id, AllocationEvent::Missing)?;
     }
     Ok(())
 }
@@ -738,23 +658,21 @@ fn alive(
         Phase::Running => "RUNNING",
         Phase::Leaving => "COMPLETING",
     };
-    let back = restarted || row.status == AllocationStatus::Submitting;
-    tx.db
-        .prepare_cached(
-            "UPDATE scheduled_compute_node SET state = ?2, reason = ?3, missing_since_ms = NULL,
-             slurm_job_id = coalesce(slurm_job_id, ?4), status = iif(?5 AND status <> 'complete', 'pending', status),
-             submitted_ms = coalesce(submitted_ms, ?6), expected_start_ms = ?7 WHERE id = ?1",
-        )?
-        .execute(params![
-            row.id,
-            state,
-            reason,
-            item.slurm_job_id,
-            back,
-            tx.now,
-            item.expected_start_ms
-        ])?;
+    let seen = sighting(item, state, reason);
+    let event =
+        if restarted { AllocationEvent::Requeued(seen) } else { AllocationEvent::Seen(seen) };
+    step(tx, row.id, event)?;
     Ok(())
+}
+
+/// What a client saw of an allocation that the batch system has.
+pub(super) fn sighting(item: &Observation, state: &str, reason: Option<&str>) -> Sighting {
+    Sighting {
+        state: state.into(),
+        reason: reason.map(Into::into),
+        job: item.slurm_job_id.clone(),
+        expected_start: item.expected_start_ms,
+    }
 }
 
 /// Ends the runners of an allocation that has no process any more. False: one of them still speaks,

@@ -5,12 +5,14 @@
 //! and the attempts that were stopped get their cause in the transaction that takes in its answer.
 //! So do those of a runner that was found dead before Slurm said why.
 
+use super::allocation_rows::step;
+use super::allocations::{how, sighting};
 use super::load::parse;
 use super::persist::json;
 use super::writer::{Failed, Tx};
 use rusqlite::params;
 use serde_json::json as value;
-use torc_engine::Change;
+use torc_engine::{AllocationEvent, AllocationOver, Change};
 use torc_model::api::{Evidence, Goodbye};
 use torc_model::event::EventKind;
 use torc_model::ids::{AttemptId, JobId};
@@ -64,12 +66,8 @@ pub(super) fn hear(
                 explain_by(tx, row, before, view)?;
             }
             // Slurm will start it again, so nothing else need be asked for.
-            tx.db
-                .prepare_cached(
-                    "UPDATE scheduled_compute_node SET status = 'pending', state = 'PENDING', reason = ?2, cause = NULL,
-                     ended_ms = NULL, ended_as = NULL, missing_since_ms = NULL WHERE id = ?1",
-                )?
-                .execute(params![row.id, reason])?;
+            let seen = sighting(item, "PENDING", reason.as_deref());
+            step(tx, row.id, AllocationEvent::Requeued(seen))?;
             let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id});
             tx.write(
                 row.workflow_id,
@@ -88,17 +86,14 @@ fn ended(
     let known = row.reason.as_deref().unwrap_or_default();
     let reason = format!("{known}; {}", ending.text);
     let cause = Some(ending.cause).filter(|cause| cause.is_taken_away()).or(row.cause);
-    tx.db
-        .prepare_cached(
-            "UPDATE scheduled_compute_node SET state = ?2, reason = ?3, cause = ?4, ended_as = ?5 WHERE id = ?1",
-        )?
-        .execute(params![
-            row.id,
-            ending.state,
-            reason,
-            cause.map(Cause::as_str),
-            super::allocations::how(ending).0.as_str()
-        ])?;
+    let over = AllocationOver {
+        ended_as: how(ending).0,
+        state: ending.state.clone(),
+        why: reason.clone(),
+        cause,
+        was_too_short: row.was_too_short,
+    };
+    step(tx, row.id, AllocationEvent::Explained(over))?;
     let data = value!({"allocation_id": row.id, "slurm_job_id": row.slurm_job_id, "state": ending.state,
         "reason": reason, "cause": cause});
     tx.write(

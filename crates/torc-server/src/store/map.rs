@@ -2,7 +2,7 @@
 //! data, and what steps did becomes events.
 
 use super::load::parse;
-use super::persist::{json, remember};
+use super::persist::json;
 use super::refusal::Refusal;
 use super::step_events;
 use super::writer::{Failed, Tx};
@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use torc_engine::{Claimed, End, FoundItems, JobIx, MapJob, Workflow, limit_name};
+use torc_engine::{Claimed, End, FoundItems, JobIx, MapJob, NewItem, Workflow, limit_name};
 use torc_model::api::{AttemptPacket, ErrorCode, ItemView, ItemsRequest};
 use torc_model::ids::{AttemptId, JobId, WorkflowId};
 use torc_model::plan::{Job, JobExtra, Plan, user_data_variable};
@@ -363,89 +363,43 @@ fn expand(tx: &mut Tx<'_>, id: WorkflowId, index: JobIx, items: Vec<Item>) -> Re
         extra.uses.push(limit_name(parent));
         class.uses = extra.uses.clone();
     }
-    let mut known: HashMap<String, (JobIx, JobId, Value)> = HashMap::new();
+    let mut known: HashMap<String, (JobIx, Value)> = HashMap::new();
     let mut read = tx.db.prepare_cached("SELECT extra FROM job WHERE id = ?1")?;
     for (item, job) in ids {
         let old: JobExtra = parse(&read.query_row([job.0], |row| row.get::<_, String>(0))?)?;
         if let Some(Role::Item { key, item: value, .. }) = role(&old) {
-            known.insert(key, (item, job, value));
+            known.insert(key, (item, value));
         }
     }
     drop(read);
     let (mut fresh, mut changed, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for item in items {
         match known.remove(&item.key) {
-            Some((at, _, value)) if value == item.item => kept.push(at),
-            Some((at, job, _)) => changed.push((at, job, item)),
+            Some((at, value)) if value == item.item => kept.push(at),
+            Some((at, _)) => changed.push((at, item)),
             None => fresh.push(item),
         }
     }
-    let gone: Vec<JobIx> = known.into_values().map(|(at, _, _)| at).collect();
+    let gone: Vec<JobIx> = known.into_values().map(|(at, _)| at).collect();
     let text = |item: &Item| -> rusqlite::Result<Option<String>> {
         let role = Role::Item { of: name.clone(), key: item.key.clone(), item: item.item.clone() };
         json(Some(&JobExtra { map: Some(role.to_value()), ..extra.clone() }))
     };
-    for (_, job, item) in &changed {
-        tx.db
-            .prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?
-            .execute(params![job.0, text(item)?])?;
-    }
-    let first = tx.state.next_job;
-    tx.state.next_job += fresh.len() as i64;
-    insert_items(
-        tx.db,
-        id,
-        parent,
-        first,
-        fresh.iter().map(|item| Ok((job_name(&name, &item.key), text(item)?))),
-    )?;
-    let found = FoundItems {
-        first: JobId(first),
-        new: fresh.len(),
-        class,
-        kept,
-        changed: changed.into_iter().map(|(item, _, _)| item).collect(),
-        gone,
-    };
+    let new = fresh
+        .iter()
+        .map(|item| Ok(NewItem { name: job_name(&name, &item.key), extra: text(item)? }))
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let changed = changed
+        .iter()
+        .map(|(at, item)| Ok((*at, text(item)?)))
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let first = JobId(tx.state.next_job);
+    tx.state.next_job += new.len() as i64;
+    let found = FoundItems { first, new, class, kept, changed, gone };
     tx.apply(id, |workflow, _, now| {
         workflow.find_items(index, found, now);
         Ok(())
     })
-}
-
-/// Inserts the rows of new items, each a copy of the map's row.
-fn insert_items(
-    db: &Connection,
-    id: WorkflowId,
-    map: JobId,
-    first: i64,
-    items: impl Iterator<Item = rusqlite::Result<(String, Option<String>)>>,
-) -> rusqlite::Result<()> {
-    let mut insert = db.prepare_cached(
-        "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, priority, position,
-             resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes,
-             runtime_seconds, extra, input_hash, family)
-         SELECT ?1, workflow_id, ?3, '', NULL, NULL, 0, priority, position, resource_requirements_id,
-             failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes, runtime_seconds, ?4,
-             input_hash, family FROM job WHERE id = ?2",
-    )?;
-    let mut depend = db.prepare_cached(
-        "INSERT INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
-    )?;
-    let mut copy = db.prepare_cached(
-        "INSERT INTO job_item (job_id, kind, item_id) SELECT ?1, kind, item_id FROM job_item WHERE job_id = ?2",
-    )?;
-    let mut row = first;
-    for item in items {
-        let (name, extra) = item?;
-        insert.execute(params![row, map.0, name, extra])?;
-        depend.execute([id.0, map.0, row])?;
-        copy.execute([row, map.0])?;
-        row += 1;
-    }
-    db.prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?
-        .execute([id.0, row - first])?;
-    remember(db, "next_job_id", row)
 }
 
 /// What an attempt's steps did becomes events, unless they were told before; what it captured

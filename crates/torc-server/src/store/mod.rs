@@ -2,6 +2,7 @@
 
 mod access_groups;
 mod act;
+mod allocation_rows;
 mod allocations;
 mod auto;
 mod bad_nodes;

@@ -401,9 +401,6 @@ pub fn update_job(tx: &mut Tx<'_>, job: JobId, update: &UpdateJob) -> Result<(),
                 .adjust(index, Adjustment { priority: Some(priority), ..Adjustment::default() });
             Ok(())
         })?;
-        tx.db
-            .prepare_cached("UPDATE job SET priority = ?2 WHERE id = ?1")?
-            .execute(params![job.0, priority])?;
         let data =
             serde_json::json!({"priority": priority, "reason": update.reason, "by": update.by});
         tx.write(id, vec![Change::Event { kind: EventKind::JobChanged, job: Some(job), data }])?;

@@ -1,11 +1,14 @@
 //! Changes of the engine as rows. The only place that writes a status.
 
+use super::load::parse;
 use rusqlite::{Connection, params};
 use serde::Serialize;
-use torc_engine::{Change, End, NewAttempt};
+use torc_engine::{Adjustment, Change, End, NewAttempt, NewItem};
 use torc_model::api::EventView;
-use torc_model::ids::{AttemptId, WorkflowId};
+use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::plan::JobExtra;
 use torc_model::status::{ActionState, Afterwards, EndDetail, JobStatus, StatusReason};
+use torc_model::units::Runtime;
 
 /// Who waits at the server and should look again, and what else the writer should know.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -76,6 +79,18 @@ pub fn write(
             Change::ItemGone(id, is_gone) => {
                 db.prepare_cached("UPDATE job SET is_gone = ?2 WHERE id = ?1")?
                     .execute(params![id.0, is_gone])?;
+            }
+            Change::ItemsAdded { map, first, items } => {
+                add_items(db, workflow, map, first, &items)?;
+            }
+            Change::ItemChanged(id, extra) => {
+                db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?
+                    .execute(params![id.0, extra])?;
+            }
+            Change::JobAdjusted(id, by) => adjust(db, id, by)?,
+            Change::JobScheduler(id, scheduler) => {
+                db.prepare_cached("UPDATE job SET scheduler_id = ?2 WHERE id = ?1")?
+                    .execute([id.0, scheduler])?;
             }
             Change::JobHeld(id, held) => {
                 db.prepare_cached("UPDATE job SET held = ?2 WHERE id = ?1")?
@@ -191,6 +206,63 @@ pub fn queue(db: &Connection, workflow: WorkflowId, new: &NewAttempt) -> rusqlit
         new.not_before,
         json(new.recovery.as_ref())?,
     ])?;
+    Ok(())
+}
+
+/// Inserts the rows of new items, each a copy of the map's row.
+fn add_items(
+    db: &Connection,
+    workflow: WorkflowId,
+    map: JobId,
+    first: JobId,
+    items: &[NewItem],
+) -> rusqlite::Result<()> {
+    let mut insert = db.prepare_cached(
+        "INSERT INTO job (id, workflow_id, name, command, invocation_script, steps, status, priority, position,
+             resource_requirements_id, failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes,
+             runtime_seconds, extra, input_hash, family)
+         SELECT ?1, workflow_id, ?3, '', NULL, NULL, ?5, priority, position, resource_requirements_id,
+             failure_handler_id, scheduler_id, cancel_on_blocking_job_failure, memory_bytes, runtime_seconds, ?4,
+             input_hash, family FROM job WHERE id = ?2",
+    )?;
+    let mut depend = db.prepare_cached(
+        "INSERT INTO job_depends_on (workflow_id, job_id, depends_on_job_id) VALUES (?1, ?2, ?3)",
+    )?;
+    let mut copy = db.prepare_cached(
+        "INSERT INTO job_item (job_id, kind, item_id) SELECT ?1, kind, item_id FROM job_item WHERE job_id = ?2",
+    )?;
+    let mut row = first.0;
+    for item in items {
+        let status = JobStatus::Uninitialized.code();
+        insert.execute(params![row, map.0, item.name, item.extra, status])?;
+        depend.execute([workflow.0, map.0, row])?;
+        copy.execute([row, map.0])?;
+        row += 1;
+    }
+    db.prepare_cached("UPDATE workflow SET job_count = job_count + ?2 WHERE id = ?1")?
+        .execute([workflow.0, items.len() as i64])?;
+    remember(db, "next_job_id", row)
+}
+
+/// A job's own limits, where it has others than its requirements say.
+fn adjust(db: &Connection, job: JobId, by: Adjustment) -> rusqlite::Result<()> {
+    let Adjustment { memory, runtime, timeout, priority } = by;
+    if memory.is_some() || runtime.is_some() || priority.is_some() {
+        db.prepare_cached(
+            "UPDATE job SET memory_bytes = coalesce(?2, memory_bytes),
+             runtime_seconds = coalesce(?3, runtime_seconds), priority = coalesce(?4, priority) WHERE id = ?1",
+        )?
+        .execute(params![job.0, signed(memory), signed(runtime), priority])?;
+    }
+    if let Some(seconds) = timeout {
+        let extra: Option<String> = db
+            .prepare_cached("SELECT extra FROM job WHERE id = ?1")?
+            .query_row([job.0], |row| row.get(0))?;
+        let mut extra: JobExtra = extra.as_deref().map(parse).transpose()?.unwrap_or_default();
+        extra.timeout = Some(Runtime(seconds));
+        db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?
+            .execute(params![job.0, json(Some(&extra))?])?;
+    }
     Ok(())
 }
 

@@ -195,11 +195,6 @@ fn keep(
 }
 
 fn assign(tx: &mut Tx<'_>, id: WorkflowId, jobs: &[JobId], scheduler: i64) -> Result<(), Failed> {
-    for job in jobs {
-        tx.db
-            .prepare_cached("UPDATE job SET scheduler_id = ?2 WHERE id = ?1")?
-            .execute([job.0, scheduler])?;
-    }
     tx.apply(id, |workflow, _, _| {
         for job in jobs {
             if let Some(index) = workflow.find(*job) {

@@ -14,13 +14,11 @@ use torc_engine::{Adjustment, Change as Row};
 use torc_model::api::{Capacity, ErrorCode};
 use torc_model::event::EventKind;
 use torc_model::ids::{JobId, WorkflowId};
-use torc_model::plan::JobExtra;
 use torc_model::recovery::{
     Action, Caps, Change, Diagnosis, Kind, LARGEST_MULTIPLIER, Policy, RecoverJob, RecoverRequest,
     RecoverView, Tried,
 };
 use torc_model::status::{Adjustable, JobStatus, Origin, RunnerKind};
-use torc_model::units::Runtime;
 use torc_model::words;
 
 /// Recovers what can be, or tells what would be recovered.
@@ -334,17 +332,6 @@ pub fn adjust(
             workflow.adjust(index, adjustment);
             Ok(())
         })?;
-        let Adjustment { memory, runtime, .. } = adjustment;
-        if memory.is_some() || runtime.is_some() {
-            tx.db
-                .prepare_cached(
-                    "UPDATE job SET memory_bytes = coalesce(?2, memory_bytes),
-                     runtime_seconds = coalesce(?3, runtime_seconds) WHERE id = ?1",
-                )?
-                .execute(params![job.0, memory.map(|_| change.to), runtime.map(|_| change.to)])?;
-        } else if change.field == Adjustable::Timeout {
-            raise_timeout(tx.db, job, change.to)?;
-        }
         tx.db
             .prepare_cached(
                 "INSERT INTO adjustment (workflow_id, job_id, run_id, attempt_id, field, from_value, to_value, why,
@@ -355,16 +342,5 @@ pub fn adjust(
                           "to": change.written(change.to), "why": why, "by": by});
         tx.write(id, vec![Row::Event { kind: EventKind::JobAdjusted, job: Some(job), data }])?;
     }
-    Ok(())
-}
-
-fn raise_timeout(db: &Connection, job: JobId, seconds: i64) -> Result<(), Failed> {
-    let extra: Option<String> = db
-        .prepare_cached("SELECT extra FROM job WHERE id = ?1")?
-        .query_row([job.0], |row| row.get(0))?;
-    let mut extra: JobExtra = extra.as_deref().map(parse).transpose()?.unwrap_or_default();
-    extra.timeout = u64::try_from(seconds).ok().map(Runtime);
-    let text = super::persist::json(Some(&extra))?;
-    db.prepare_cached("UPDATE job SET extra = ?2 WHERE id = ?1")?.execute(params![job.0, text])?;
     Ok(())
 }

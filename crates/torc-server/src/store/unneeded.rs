@@ -5,13 +5,14 @@
 //! Slurm takes marked allocations back until they are gone. A marked one does not count for jobs
 //! that come to need nodes later; should it start all the same, it is as good as any other.
 
-use super::allocations::{COLUMNS, complete, view};
+use super::allocation_rows::{COLUMNS, step, view};
+use super::allocations::complete;
 use super::load::parse;
 use super::writer::{Failed, Tx};
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
 use std::collections::BTreeMap;
-use torc_engine::Change;
+use torc_engine::{AllocationEvent, Change};
 use torc_model::api::Capacity;
 use torc_model::event::EventKind;
 use torc_model::ids::WorkflowId;
@@ -83,9 +84,7 @@ pub fn kind(tx: &Tx<'_>, id: WorkflowId, scheduler_id: i64) -> Result<Kind, Fail
 }
 
 fn give_up(tx: &mut Tx<'_>, row: &AllocationView) -> Result<(), Failed> {
-    tx.db
-        .prepare_cached("UPDATE scheduled_compute_node SET unneeded_since_ms = ?2 WHERE id = ?1")?
-        .execute([row.id, tx.now])?;
+    step(tx, row.id, AllocationEvent::Unneeded)?;
     if row.status == AllocationStatus::Planned {
         return complete(tx, row, (AllocationEnd::NotSent, "NOT_SENT"), "no longer needed", None);
     }

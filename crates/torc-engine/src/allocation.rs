@@ -1,0 +1,432 @@
+//! The life of an allocation: what was asked of a batch system, from the wish to its end, as a pure
+//! machine over (state, event). Every pair is written down in [`AllocationStatus::after`].
+//!
+//! An event that cannot happen to an allocation now is late or repeated: it changes nothing.
+
+use super::machine::{IllegalEvent, Machine};
+use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
+
+/// What happened to an allocation, without what was told with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AllocationMove {
+    /// A submitter took it up, or took it over from one that was interrupted.
+    Taken,
+    /// The batch system has it.
+    Submitted,
+    /// The batch system refused it.
+    Refused,
+    /// Its submitter cannot tell whether the batch system has it.
+    Undecided,
+    /// A runner reported from inside it.
+    Arrived,
+    /// The batch system was seen to have it.
+    Seen,
+    /// The batch system put it back into its queue.
+    Requeued,
+    /// The batch system did not list it, which proves nothing yet.
+    Missing,
+    /// No job needs it any more.
+    Unneeded,
+    /// It is over.
+    Ended,
+    /// The batch system told why it ended, after it was over for us.
+    Explained,
+}
+
+impl AllocationMove {
+    /// Every move, in order.
+    pub const ALL: [Self; 11] = [
+        Self::Taken,
+        Self::Submitted,
+        Self::Refused,
+        Self::Undecided,
+        Self::Arrived,
+        Self::Seen,
+        Self::Requeued,
+        Self::Missing,
+        Self::Unneeded,
+        Self::Ended,
+        Self::Explained,
+    ];
+}
+
+impl Machine for AllocationStatus {
+    type Event = AllocationMove;
+
+    fn after(self, event: AllocationMove) -> Result<Self, IllegalEvent<Self, AllocationMove>> {
+        use AllocationMove as E;
+        let illegal = Err(IllegalEvent { state: self, event });
+        match self {
+            Self::Planned => match event {
+                E::Taken => Ok(Self::Submitting),
+                E::Arrived => Ok(Self::Active),
+                E::Unneeded => Ok(Self::Planned),
+                E::Ended => Ok(Self::Complete),
+                E::Submitted
+                | E::Refused
+                | E::Undecided
+                | E::Seen
+                | E::Requeued
+                | E::Missing
+                | E::Explained => illegal,
+            },
+            Self::Submitting => match event {
+                E::Taken | E::Undecided | E::Missing => Ok(Self::Submitting),
+                E::Submitted | E::Seen | E::Requeued => Ok(Self::Pending),
+                E::Refused | E::Ended => Ok(Self::Complete),
+                // A runner may report before its submitter does.
+                E::Arrived => Ok(Self::Active),
+                E::Unneeded | E::Explained => illegal,
+            },
+            Self::Pending => match event {
+                E::Seen | E::Requeued | E::Missing | E::Unneeded => Ok(Self::Pending),
+                E::Arrived => Ok(Self::Active),
+                E::Ended => Ok(Self::Complete),
+                E::Taken | E::Submitted | E::Refused | E::Undecided | E::Explained => illegal,
+            },
+            Self::Active => match event {
+                E::Arrived | E::Seen | E::Missing => Ok(Self::Active),
+                E::Requeued => Ok(Self::Pending),
+                E::Ended => Ok(Self::Complete),
+                E::Taken
+                | E::Submitted
+                | E::Refused
+                | E::Undecided
+                | E::Unneeded
+                | E::Explained => illegal,
+            },
+            Self::Complete => match event {
+                // The batch system may start again what was over for us.
+                E::Arrived => Ok(Self::Active),
+                E::Requeued => Ok(Self::Pending),
+                E::Explained => Ok(Self::Complete),
+                E::Taken
+                | E::Submitted
+                | E::Refused
+                | E::Undecided
+                | E::Seen
+                | E::Missing
+                | E::Unneeded
+                | E::Ended => illegal,
+            },
+        }
+    }
+}
+
+/// What the batch system said of an allocation that it has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sighting {
+    /// Its word for the state.
+    pub state: String,
+    /// Why the allocation waits, if it does.
+    pub reason: Option<String>,
+    /// Its id there.
+    pub job: Option<String>,
+    /// When it is planned to start, ms since 1970.
+    pub expected_start: Option<i64>,
+}
+
+/// The end of an allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AllocationOver {
+    /// How it is known.
+    pub ended_as: AllocationEnd,
+    /// The batch system's word, or ours where it has none.
+    pub state: String,
+    /// One sentence for people.
+    pub why: String,
+    /// Why it ended, as far as that matters to its jobs.
+    pub cause: Option<Cause>,
+    /// Its jobs ran until its time was over, and none of them came to an end of its own.
+    pub was_too_short: bool,
+}
+
+/// Something that happened to an allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AllocationEvent {
+    /// A submitter took it up.
+    Taken {
+        /// Who.
+        submitter: String,
+        /// Until when no other may, ms since 1970.
+        until: i64,
+    },
+    /// The batch system has it, under this id (of the whole array where there is one).
+    Submitted(String),
+    /// The batch system refused it, with this message.
+    Refused(String),
+    /// Its submitter cannot tell whether the batch system has it.
+    Undecided {
+        /// Who.
+        submitter: String,
+        /// What it saw.
+        message: String,
+    },
+    /// A runner reported from inside it, which has this id there.
+    Arrived(String),
+    /// The batch system has it.
+    Seen(Sighting),
+    /// The batch system put it back into its queue.
+    Requeued(Sighting),
+    /// The batch system did not list it.
+    Missing,
+    /// No job needs it any more.
+    Unneeded,
+    /// It is over.
+    Ended(AllocationOver),
+    /// The batch system told why it ended, after it was over for us.
+    Explained(AllocationOver),
+}
+
+impl AllocationEvent {
+    /// The move in the table.
+    pub const fn kind(&self) -> AllocationMove {
+        match self {
+            Self::Taken { .. } => AllocationMove::Taken,
+            Self::Submitted(_) => AllocationMove::Submitted,
+            Self::Refused(_) => AllocationMove::Refused,
+            Self::Undecided { .. } => AllocationMove::Undecided,
+            Self::Arrived(_) => AllocationMove::Arrived,
+            Self::Seen(_) => AllocationMove::Seen,
+            Self::Requeued(_) => AllocationMove::Requeued,
+            Self::Missing => AllocationMove::Missing,
+            Self::Unneeded => AllocationMove::Unneeded,
+            Self::Ended(_) => AllocationMove::Ended,
+            Self::Explained(_) => AllocationMove::Explained,
+        }
+    }
+}
+
+/// Who is sending an allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Submission {
+    /// The submitter.
+    pub by: String,
+    /// Until when no other may, ms since 1970.
+    pub until: i64,
+}
+
+/// An allocation, as far as it changes. All times are ms since 1970.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AllocationLife {
+    /// Where it stands.
+    pub status: AllocationStatus,
+    /// Its number in an array of the batch system.
+    pub array_task: Option<i64>,
+    /// Who sent it, or is sending it.
+    pub submission: Option<Submission>,
+    /// Its id in the batch system.
+    pub job: Option<String>,
+    /// The last word of the batch system about it, or ours where it has none.
+    pub state: Option<String>,
+    /// Why, for people.
+    pub reason: Option<String>,
+    /// Why it ended.
+    pub cause: Option<Cause>,
+    /// When the batch system took it.
+    pub submitted_at: Option<i64>,
+    /// When the batch system plans to start it.
+    pub expected_start: Option<i64>,
+    /// When its first runner reported, in its present life.
+    pub started_at: Option<i64>,
+    /// When it ended, and how that is known.
+    pub end: Option<(i64, AllocationEnd)>,
+    /// Since when the batch system does not list it.
+    pub missing_since: Option<i64>,
+    /// Since when no job needs it.
+    pub unneeded_since: Option<i64>,
+    /// Another one like it would end like it.
+    pub was_too_short: bool,
+}
+
+impl AllocationLife {
+    /// What follows from an event. One that cannot happen now is refused and changes nothing.
+    pub fn step(
+        &mut self,
+        event: AllocationEvent,
+        now: i64,
+    ) -> Result<(), IllegalEvent<AllocationStatus, AllocationMove>> {
+        let kind = event.kind();
+        let next = self.status.after(kind)?;
+        match event {
+            AllocationEvent::Taken { submitter, until } => {
+                self.submission = Some(Submission { by: submitter, until });
+            }
+            AllocationEvent::Submitted(job) => {
+                self.job = Some(match self.array_task {
+                    Some(task) => format!("{job}_{task}"),
+                    None => job,
+                });
+                self.submitted_at = Some(now);
+                self.missing_since = None;
+            }
+            AllocationEvent::Refused(message) => {
+                self.state = Some("REFUSED".into());
+                self.reason = Some(message);
+                self.end = Some((now, AllocationEnd::Refused));
+            }
+            AllocationEvent::Undecided { submitter, message } => {
+                // One whose time was over may have been taken over by another submitter.
+                let Some(own) = self.submission.as_mut().filter(|own| own.by == submitter) else {
+                    return Err(IllegalEvent { state: self.status, event: kind });
+                };
+                own.until = now;
+                self.reason = Some(message);
+            }
+            AllocationEvent::Arrived(job) => self.arrive(job, now),
+            AllocationEvent::Seen(seen) => self.see(seen, now),
+            AllocationEvent::Requeued(seen) => {
+                self.see(seen, now);
+                (self.end, self.cause) = (None, None);
+            }
+            AllocationEvent::Missing => _ = self.missing_since.get_or_insert(now),
+            AllocationEvent::Unneeded => self.unneeded_since = Some(now),
+            AllocationEvent::Ended(over) => {
+                self.was_too_short = over.was_too_short;
+                self.be_over(over, now);
+            }
+            AllocationEvent::Explained(over) => {
+                let since = self.end.map_or(now, |(at, _)| at);
+                self.be_over(over, since);
+            }
+        }
+        self.status = next;
+        Ok(())
+    }
+
+    /// It runs, whatever was thought of it before.
+    fn arrive(&mut self, job: String, now: i64) {
+        let goes_on = self.started_at.filter(|_| self.status == AllocationStatus::Active);
+        *self = Self {
+            status: self.status,
+            array_task: self.array_task,
+            submission: self.submission.take(),
+            job: Some(job),
+            state: Some("RUNNING".into()),
+            reason: None,
+            cause: None,
+            submitted_at: self.submitted_at.or(Some(now)),
+            expected_start: self.expected_start,
+            started_at: goes_on.or(Some(now)),
+            end: None,
+            missing_since: None,
+            unneeded_since: None,
+            was_too_short: false,
+        };
+    }
+
+    fn see(&mut self, seen: Sighting, now: i64) {
+        self.state = Some(seen.state);
+        self.reason = seen.reason;
+        self.missing_since = None;
+        self.job = self.job.take().or(seen.job);
+        self.submitted_at = self.submitted_at.or(Some(now));
+        self.expected_start = seen.expected_start;
+    }
+
+    fn be_over(&mut self, over: AllocationOver, at: i64) {
+        self.state = Some(over.state);
+        self.reason = Some(over.why);
+        self.cause = over.cause;
+        self.end = Some((at, over.ended_as));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole table, as text. It is the documentation too: a change here is a change of the
+    /// contract.
+    #[test]
+    fn the_allocation_table_is_the_documented_one() {
+        let mut table = String::new();
+        for status in AllocationStatus::ALL {
+            let next = |kind: &AllocationMove| {
+                status.after(*kind).ok().map(|next| format!("{kind:?} -> {next}"))
+            };
+            let moves: Vec<_> = AllocationMove::ALL.iter().filter_map(next).collect();
+            table += &format!("{status}: {}\n", moves.join(", "));
+        }
+        assert_eq!(table, include_str!("allocation_table.txt"));
+    }
+
+    fn planned(array_task: Option<i64>) -> AllocationLife {
+        AllocationLife {
+            status: AllocationStatus::Planned,
+            array_task,
+            submission: None,
+            job: None,
+            state: None,
+            reason: None,
+            cause: None,
+            submitted_at: None,
+            expected_start: None,
+            started_at: None,
+            end: None,
+            missing_since: None,
+            unneeded_since: None,
+            was_too_short: false,
+        }
+    }
+
+    fn taken(by: &str, until: i64) -> AllocationEvent {
+        AllocationEvent::Taken { submitter: by.into(), until }
+    }
+
+    fn over(ended_as: AllocationEnd) -> AllocationOver {
+        AllocationOver {
+            ended_as,
+            state: "TIMEOUT".into(),
+            why: "its time was over".into(),
+            cause: Some(Cause::Walltime),
+            was_too_short: true,
+        }
+    }
+
+    #[test]
+    fn a_runner_that_reports_before_its_submitter_keeps_the_allocation_active() {
+        let mut life = planned(Some(3));
+        life.step(taken("a", 100), 1).expect("it waits to be sent");
+        life.step(AllocationEvent::Arrived("7_3".into()), 2).expect("it runs");
+        let before = life.clone();
+        life.step(AllocationEvent::Submitted("7".into()), 3).expect_err("it came late");
+        life.step(AllocationEvent::Refused("no".into()), 3).expect_err("it came late");
+        assert_eq!(life, before);
+        assert_eq!((life.status, life.started_at), (AllocationStatus::Active, Some(2)));
+    }
+
+    #[test]
+    fn a_submitter_that_was_replaced_cannot_give_the_allocation_back() {
+        let mut life = planned(Some(1));
+        life.step(taken("a", 100), 1).expect("it waits to be sent");
+        life.step(taken("b", 200), 101).expect("the first one was interrupted");
+        let unsure =
+            |by: &str| AllocationEvent::Undecided { submitter: by.into(), message: "?".into() };
+        life.step(unsure("a"), 102).expect_err("another one has it");
+        assert_eq!(life.submission, Some(Submission { by: "b".into(), until: 200 }));
+        life.step(unsure("b"), 103).expect("it has it");
+        assert_eq!(life.submission.as_ref().map(|own| own.until), Some(103));
+        life.step(AllocationEvent::Submitted("9".into()), 104).expect("it was found");
+        assert_eq!((life.job.as_deref(), life.submitted_at), (Some("9_1"), Some(104)));
+    }
+
+    #[test]
+    fn an_end_counts_once_and_its_reason_may_follow() {
+        let mut life = planned(None);
+        life.step(taken("a", 100), 1).expect("it waits to be sent");
+        life.step(AllocationEvent::Arrived("7".into()), 2).expect("it runs");
+        life.step(AllocationEvent::Ended(over(AllocationEnd::Left)), 5).expect("it runs");
+        life.step(AllocationEvent::Ended(over(AllocationEnd::Reported)), 6)
+            .expect_err("it is over");
+        assert_eq!(life.end, Some((5, AllocationEnd::Left)));
+        let why = AllocationOver { was_too_short: false, ..over(AllocationEnd::Reported) };
+        life.step(AllocationEvent::Explained(why), 9).expect("it is over");
+        assert_eq!(life.end, Some((5, AllocationEnd::Reported)));
+        assert!(life.was_too_short, "that was known before");
+        // The batch system starts it again: it is as good as any other.
+        life.step(AllocationEvent::Arrived("7".into()), 20).expect("it runs again");
+        assert_eq!((life.started_at, life.end, life.cause), (Some(20), None, None));
+        assert!(!life.was_too_short);
+    }
+}

@@ -1,0 +1,153 @@
+//! Rows of allocations. What happens to an allocation is decided by the engine
+//! ([`AllocationLife`]); this reads its row, lets the engine take a step, and writes the row. No other
+//! module writes where an allocation stands.
+
+use super::writer::{Failed, Tx};
+use rusqlite::{OptionalExtension, Row, params};
+use torc_engine::{AllocationEvent, AllocationLife, Submission};
+use torc_model::ids::{ActionId, WorkflowId};
+use torc_model::slurm::wire::AllocationView;
+use torc_model::status::{AllocationEnd, AllocationStatus, Cause};
+
+/// An allocation as clients see it.
+pub(super) const COLUMNS: &str = "SELECT n.id, n.workflow_id, n.run_id, n.scheduler_id, s.name, n.name, n.array_task, n.status,
+    n.slurm_job_id, n.state, n.reason, n.cause, n.action_id, n.start_one_worker_per_node, n.max_parallel_jobs, n.created_ms,
+    n.submitted_ms, n.started_ms, n.ended_ms, n.missing_since_ms, n.unneeded_since_ms, n.was_too_short,
+    (SELECT count(*) FROM compute_node c WHERE c.workflow_id = n.workflow_id AND c.ended_ms IS NULL
+     AND c.allocation_id = n.id), n.ended_as, n.expected_start_ms
+    FROM scheduled_compute_node n JOIN slurm_scheduler s ON s.id = n.scheduler_id";
+
+pub(super) fn view(row: &Row<'_>) -> rusqlite::Result<AllocationView> {
+    Ok(AllocationView {
+        id: row.get(0)?,
+        workflow_id: WorkflowId(row.get(1)?),
+        run_id: row.get(2)?,
+        scheduler_id: row.get(3)?,
+        scheduler: row.get(4)?,
+        name: row.get(5)?,
+        array_task: row.get(6)?,
+        status: status(row, 7)?,
+        slurm_job_id: row.get(8)?,
+        state: row.get(9)?,
+        reason: row.get(10)?,
+        cause: cause(row, 11)?,
+        action_id: row.get::<_, Option<i64>>(12)?.map(ActionId),
+        start_one_worker_per_node: row.get(13)?,
+        max_parallel_jobs: row.get(14)?,
+        created_ms: row.get(15)?,
+        submitted_ms: row.get(16)?,
+        started_ms: row.get(17)?,
+        ended_ms: row.get(18)?,
+        missing_since_ms: row.get(19)?,
+        unneeded_since_ms: row.get(20)?,
+        was_too_short: row.get(21)?,
+        runners: row.get(22)?,
+        expected_start_ms: row.get(24)?,
+        ended_as: ended_as(row, 23)?,
+    })
+}
+
+fn status(row: &Row<'_>, at: usize) -> rusqlite::Result<AllocationStatus> {
+    // The table's CHECK allows nothing else.
+    Ok(AllocationStatus::parse(&row.get::<_, String>(at)?).unwrap_or(AllocationStatus::Complete))
+}
+
+fn cause(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Cause>> {
+    Ok(row.get::<_, Option<String>>(at)?.as_deref().and_then(Cause::parse))
+}
+
+fn ended_as(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<AllocationEnd>> {
+    Ok(row.get::<_, Option<String>>(at)?.as_deref().and_then(AllocationEnd::parse))
+}
+
+pub(super) fn find(tx: &Tx<'_>, id: i64) -> Result<Option<AllocationView>, Failed> {
+    Ok(tx
+        .db
+        .prepare_cached(&format!("{COLUMNS} WHERE n.id = ?1"))?
+        .query_row([id], view)
+        .optional()?)
+}
+
+/// What the engine keeps of an allocation.
+const LIFE: &str = "SELECT id, status, array_task, submitter, submit_until_ms, slurm_job_id, state, reason, cause,
+    submitted_ms, expected_start_ms, started_ms, ended_ms, ended_as, missing_since_ms, unneeded_since_ms, was_too_short
+    FROM scheduled_compute_node";
+
+fn life(row: &Row<'_>) -> rusqlite::Result<(i64, AllocationLife)> {
+    let (submitter, until): (Option<String>, Option<i64>) = (row.get(3)?, row.get(4)?);
+    let life = AllocationLife {
+        status: status(row, 1)?,
+        array_task: row.get(2)?,
+        submission: submitter.zip(until).map(|(by, until)| Submission { by, until }),
+        job: row.get(5)?,
+        state: row.get(6)?,
+        reason: row.get(7)?,
+        cause: cause(row, 8)?,
+        submitted_at: row.get(9)?,
+        expected_start: row.get(10)?,
+        started_at: row.get(11)?,
+        end: row.get::<_, Option<i64>>(12)?.zip(ended_as(row, 13)?),
+        missing_since: row.get(14)?,
+        unneeded_since: row.get(15)?,
+        was_too_short: row.get(16)?,
+    };
+    Ok((row.get(0)?, life))
+}
+
+fn write(tx: &Tx<'_>, id: i64, life: &AllocationLife) -> rusqlite::Result<()> {
+    let mut update = tx.db.prepare_cached(
+        "UPDATE scheduled_compute_node SET status = ?2, submitter = ?3, submit_until_ms = ?4, slurm_job_id = ?5,
+         state = ?6, reason = ?7, cause = ?8, submitted_ms = ?9, expected_start_ms = ?10, started_ms = ?11, ended_ms = ?12,
+         ended_as = ?13, missing_since_ms = ?14, unneeded_since_ms = ?15, was_too_short = ?16 WHERE id = ?1",
+    )?;
+    update.execute(params![
+        id,
+        life.status.as_str(),
+        life.submission.as_ref().map(|submission| &submission.by),
+        life.submission.as_ref().map(|submission| submission.until),
+        life.job,
+        life.state,
+        life.reason,
+        life.cause.map(Cause::as_str),
+        life.submitted_at,
+        life.expected_start,
+        life.started_at,
+        life.end.map(|(at, _)| at),
+        life.end.map(|(_, ended_as)| ended_as.as_str()),
+        life.missing_since,
+        life.unneeded_since,
+        life.was_too_short,
+    ])?;
+    Ok(())
+}
+
+/// Lets an event happen to an allocation. False: it cannot happen to it now, and nothing changed.
+pub(super) fn step(tx: &Tx<'_>, id: i64, event: AllocationEvent) -> Result<bool, Failed> {
+    let sql = format!("{LIFE} WHERE id = ?1");
+    let found = tx.db.prepare_cached(&sql)?.query_row([id], life).optional()?;
+    let Some((id, mut life)) = found else { return Ok(false) };
+    if life.step(event, tx.now).is_err() {
+        return Ok(false);
+    }
+    write(tx, id, &life)?;
+    Ok(true)
+}
+
+/// Lets an event happen to all allocations of a workflow that the batch system knows by one name, as
+/// far as it can happen to them.
+pub(super) fn step_named(
+    tx: &Tx<'_>,
+    workflow: WorkflowId,
+    name: &str,
+    event: &AllocationEvent,
+) -> Result<(), Failed> {
+    let sql = format!("{LIFE} WHERE name = ?1 AND workflow_id = ?2 ORDER BY id");
+    let mut statement = tx.db.prepare_cached(&sql)?;
+    let found = statement.query_map(params![name, workflow.0], life)?;
+    for (id, mut life) in found.collect::<Result<Vec<_>, _>>()? {
+        if life.step(event.clone(), tx.now).is_ok() {
+            write(tx, id, &life)?;
+        }
+    }
+    Ok(())
+}
