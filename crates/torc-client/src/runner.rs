@@ -3,7 +3,7 @@
 use crate::{Client, Error};
 use std::time::Duration;
 use torc_model::api::*;
-use torc_model::ids::{ActionId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, PoolRunnerId, RunnerId, WorkflowId};
 
 /// On top of what a request waits at the server, for the commit and the way back.
 const MARGIN: Duration = Duration::from_secs(30);
@@ -23,6 +23,30 @@ impl Client {
     ) -> Result<ClaimResponse, Error> {
         let wait = Duration::try_from_secs_f64(body.wait_seconds).unwrap_or_default();
         self.post_within(&format!("/workflows/{workflow}/claim"), body, wait + MARGIN).await
+    }
+
+    /// Introduces a pool runner. A repeat with the same key gets the same id.
+    pub async fn register_pool_runner(
+        &self,
+        body: &RegisterPoolRunner,
+    ) -> Result<PoolRunnerView, Error> {
+        self.post("/pool_runners", body).await
+    }
+
+    /// Asks which workflow a pool runner should serve next.
+    pub async fn claim_for_pool(
+        &self,
+        pool: PoolRunnerId,
+        body: &PoolClaimRequest,
+    ) -> Result<PoolClaimResponse, Error> {
+        let wait = Duration::try_from_secs_f64(body.wait_seconds).unwrap_or_default();
+        self.post_within(&format!("/pool_runners/{pool}/claim"), body, wait + MARGIN).await
+    }
+
+    /// Says that a pool runner leaves. Safe to repeat.
+    pub async fn pool_goodbye(&self, pool: PoolRunnerId, body: &Goodbye) -> Result<(), Error> {
+        let path = format!("/pool_runners/{pool}/goodbye");
+        self.post::<PoolRunnerView>(&path, body).await.map(drop)
     }
 
     /// Reports starts. Safe to repeat.

@@ -36,4 +36,6 @@ id! {
     RunnerId,
     /// A workflow action.
     ActionId,
+    /// A runner that serves every workflow its token may see.
+    PoolRunnerId,
 }

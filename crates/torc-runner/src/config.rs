@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use torc_client::Client;
 use torc_model::api::{Capacity, ErrorCode, ReportVerdict, RunnerScheduler};
-use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::status::{Cause, JobStatus, Outcome, RunnerKind, Trigger};
 
 /// What a runner is told.
@@ -38,6 +38,10 @@ pub struct Config {
     pub agent: Vec<OsString>,
     /// Hears how much time is left, when the batch system says so again.
     pub time_left_changes: Option<watch::Receiver<Option<Duration>>>,
+    /// The pool runner that started this one.
+    pub pool_runner: Option<PoolRunnerId>,
+    /// Leaves after this long without work, whatever the workflow says.
+    pub max_idle: Option<Duration>,
     /// Where it runs.
     pub kind: RunnerKind,
     /// Takes jobs with this label.
@@ -77,6 +81,8 @@ impl Config {
             other_nodes: Vec::new(),
             agent: Vec::new(),
             time_left_changes: None,
+            pool_runner: None,
+            max_idle: None,
             kind: RunnerKind::Local,
             label: None,
             time_left: None,

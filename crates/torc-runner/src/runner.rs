@@ -405,6 +405,7 @@ async fn register(
         label: config.label.clone(),
         output_dir: output.display().to_string(),
         force: config.force,
+        pool_runner_id: config.pool_runner,
     };
     let deadline = Instant::now() + config.patience;
     let mut pauses = Pauses::new();
@@ -482,7 +483,7 @@ fn settings(
         nodes,
         prefetch: config.prefetch,
         leave_when_stuck: config.kind == RunnerKind::Local,
-        idle_limit: idle.filter(|_| config.kind != RunnerKind::Local),
+        idle_limit: config.max_idle.or(idle.filter(|_| config.kind != RunnerKind::Local)),
         ignore_completion: registered.ignore_completion,
         strict_scheduler_match: config.strict_scheduler_match,
         end: config.time_left.map(|left| Instant::now() + left.saturating_sub(end_margin)),

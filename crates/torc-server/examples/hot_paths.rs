@@ -107,6 +107,7 @@ impl World {
             label: None,
             output_dir: "/output".into(),
             force: false,
+            pool_runner_id: None,
         };
         let runner = store.register_runner(register).await.map_err(|e| e.message)?.id;
         Ok(Self { store, id: created.id, runner, claims: 0, _lock: Box::new(lock), _dir: dir })

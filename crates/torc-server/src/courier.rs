@@ -4,7 +4,8 @@
 //! checked, and refuses loopback and private addresses unless the endpoint allows them: a URL is
 //! input from outside.
 
-use crate::notify::{self, Mail, Message};
+use crate::mail::Mail;
+use crate::notify::{self, Message};
 use crate::store::{DueDelivery, Store};
 use axum::http::{Request, Uri};
 use base64::Engine as _;

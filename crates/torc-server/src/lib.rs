@@ -10,6 +10,7 @@ mod clock;
 mod courier;
 mod disk;
 mod job_files;
+mod mail;
 pub mod metrics;
 mod notify;
 pub mod request_id;

@@ -15,8 +15,6 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 use torc_model::api::NotifyKind;
 
 /// What a message says.
@@ -90,7 +88,7 @@ impl Message {
         Self { title, text, link, is_bad }
     }
 
-    fn lines(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
         [&*self.title, &*self.text]
             .into_iter()
             .chain(self.link.as_deref())
@@ -184,130 +182,6 @@ fn encoded(text: &str) -> String {
     }
 }
 
-/// Where mail goes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mail {
-    to: Vec<String>,
-    from: String,
-    /// `HOST:PORT`.
-    relay: String,
-}
-
-impl Mail {
-    /// From `mailto:TO[,TO...]?smtp=HOST:PORT&from=FROM`.
-    pub fn parse(target: &str) -> Result<Self, String> {
-        let rest = target.strip_prefix("mailto:").ok_or("mail goes to `mailto:ADDRESS`")?;
-        let (to, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (mut relay, mut from) = ("localhost:25".to_owned(), "torc@localhost".to_owned());
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("smtp", host)) if !host.is_empty() => {
-                    relay = if host.contains(':') { host.into() } else { format!("{host}:25") };
-                }
-                Some(("from", address)) => from = address.to_owned(),
-                _ => {
-                    return Err(format!("`{pair}` is neither `smtp=HOST:PORT` nor `from=ADDRESS`"));
-                }
-            }
-        }
-        let to: Vec<String> = to.split(',').map(|one| one.trim().to_owned()).collect();
-        for address in to.iter().chain([&from]) {
-            let is_plain = |c: char| c.is_ascii_graphic() && !"<>()[]\\,;:\"".contains(c);
-            let is_right = address.chars().all(is_plain)
-                && address.split_once('@').is_some_and(|(user, host)| {
-                    !user.is_empty() && !host.is_empty() && !host.contains('@')
-                });
-            if !is_right {
-                return Err(format!("`{address}` is not an address such as `me@example.org`"));
-            }
-        }
-        Ok(Self { to, from, relay })
-    }
-
-    /// Hands a message to the relay.
-    pub async fn send(&self, message: &Message, id: i64) -> Result<(), String> {
-        let stream = TcpStream::connect(&self.relay)
-            .await
-            .map_err(|e| format!("failed to connect to the relay {}: {e}", self.relay))?;
-        let mut talk = Talk { stream: BufReader::new(stream) };
-        talk.expect(220, "").await?;
-        talk.expect(250, "EHLO torc\r\n").await?;
-        talk.expect(250, &format!("MAIL FROM:<{}>\r\n", self.from)).await?;
-        for to in &self.to {
-            talk.expect(250, &format!("RCPT TO:<{to}>\r\n")).await?;
-        }
-        talk.expect(354, "DATA\r\n").await?;
-        talk.expect(250, &self.text(message, id)).await?;
-        // It was taken; how the relay says goodbye changes nothing.
-        let _ = talk.expect(221, "QUIT\r\n").await;
-        Ok(())
-    }
-
-    fn text(&self, message: &Message, id: i64) -> String {
-        let whole: String = message.lines().map(|line| format!("{line}\r\n")).collect();
-        let encoded_body = STANDARD.encode(whole);
-        let lines: Vec<&str> = encoded_body
-            .as_bytes()
-            .chunks(76)
-            .map(|chunk| std::str::from_utf8(chunk).unwrap_or_default())
-            .collect();
-        format!(
-            "From: Torc <{}>\r\nTo: {}\r\nSubject: {}\r\nMessage-ID: <torc-{id}@{}>\r\nMIME-Version: 1.0\r\n\
-             Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\
-             Auto-Submitted: auto-generated\r\n\r\n{}\r\n.\r\n",
-            self.from,
-            self.to.join(", "),
-            subject(&message.title),
-            self.from.split('@').nth(1).unwrap_or("localhost"),
-            lines.join("\r\n"),
-        )
-    }
-}
-
-/// A subject in words of at most 75 bytes, as RFC 2047 asks.
-fn subject(title: &str) -> String {
-    let mut words: Vec<String> = vec![String::new()];
-    for c in title.chars() {
-        let last = words.last_mut().expect("there is one");
-        match last.len() + c.len_utf8() > 42 {
-            true => words.push(c.into()),
-            false => last.push(c),
-        }
-    }
-    let words: Vec<String> =
-        words.iter().map(|word| format!("=?UTF-8?B?{}?=", STANDARD.encode(word))).collect();
-    words.join("\r\n ")
-}
-
-/// A conversation by SMTP.
-struct Talk {
-    stream: BufReader<TcpStream>,
-}
-
-impl Talk {
-    /// Says something and waits for this answer.
-    async fn expect(&mut self, code: u16, say: &str) -> Result<(), String> {
-        const LONGEST: usize = 4096;
-        let failed = |e: std::io::Error| format!("the relay broke off: {e}");
-        self.stream.write_all(say.as_bytes()).await.map_err(failed)?;
-        loop {
-            let mut line = String::new();
-            let mut limited = tokio::io::AsyncReadExt::take(&mut self.stream, LONGEST as u64);
-            let read = limited.read_line(&mut line).await.map_err(failed)?;
-            if read == 0 {
-                return Err("the relay broke off".into());
-            }
-            if line.as_bytes().get(3) == Some(&b'-') {
-                continue;
-            }
-            return match line.get(..3).and_then(|digits| digits.parse::<u16>().ok()) {
-                Some(said) if said == code => Ok(()),
-                _ => Err(format!("the relay said: {}", line.trim_end())),
-            };
-        }
-    }
-}
-
 /// Runs a program with the message in its environment and the whole event as JSON on its standard
 /// input. Ends it, with what it started, when it takes too long.
 pub fn run(
@@ -386,23 +260,6 @@ mod tests {
         assert!(request.headers()["title"].to_str().unwrap().starts_with("<!channel>"));
         let odd = failure("größe").request(NotifyKind::Ntfy, "/t", "x").unwrap();
         assert!(odd.headers()["title"].to_str().unwrap().starts_with("=?UTF-8?B?"));
-    }
-
-    #[test]
-    fn addresses_of_mail_are_checked() {
-        let mail = Mail::parse("mailto:a@x.org,b@y.org?smtp=relay:2525&from=torc@z.org").unwrap();
-        assert_eq!((mail.to.len(), &*mail.relay, &*mail.from), (2, "relay:2525", "torc@z.org"));
-        assert_eq!(Mail::parse("mailto:a@x.org?smtp=relay").unwrap().relay, "relay:25");
-        for bad in [
-            "a@x.org",
-            "mailto:",
-            "mailto:a",
-            "mailto:a@x\r\nRCPT",
-            "mailto:<a@x>",
-            "mailto:a@x?cc=b@y",
-        ] {
-            assert!(Mail::parse(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Work on the repository itself. `cargo xtask bench` measures the program, `cargo xtask counts`
 //! guards its hot paths; see `docs/benchmarks.md`. `cargo xtask sched` judges the
-//! order of jobs, see `docs/scheduling.md`. `cargo xtask wheel` writes the Python package.
+//! order of jobs, see `docs/scheduling.md`. `cargo xtask team` loads a server as a team
+//! would, see `docs/server.md`. `cargo xtask wheel` writes the Python package.
 
 mod bench;
 mod counts;
 mod recovery;
 mod sched;
+mod team;
 mod wheel;
 
 use clap::Parser;
@@ -23,6 +25,8 @@ enum Xtask {
     Recovery(recovery::Args),
     /// Measure how good the order of jobs is, with the real engine and simulated time
     Sched(sched::Args),
+    /// Load a server as a team would, and judge its answers
+    Team(team::Args),
     /// Write the Python wheel: the program and the module `torcflow`
     Wheel(wheel::Args),
 }
@@ -36,6 +40,7 @@ fn main() -> ExitCode {
         Xtask::Counts(args) => args.execute(),
         Xtask::Recovery(args) => args.execute(),
         Xtask::Sched(args) => args.execute(),
+        Xtask::Team(args) => args.execute(),
         Xtask::Wheel(args) => args.execute(),
     };
     match result {

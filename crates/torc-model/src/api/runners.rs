@@ -1,7 +1,7 @@
 //! Between a runner and the server: registration, claims, heartbeats and actions.
 
 use super::{AttemptRef, CompletionReport, ReportResult, StartReport};
-use crate::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
+use crate::ids::{ActionId, AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use crate::plan::{Execution, OnScriptFailure, ResourceMonitor, Stdio, Strictness};
 use crate::status::{Cause, RunnerKind, RunnerOrder, RunnerState, Trigger};
 use crate::steps::StepEvent;
@@ -101,6 +101,10 @@ pub struct RegisterRunner {
     /// Although a workflow that is running writes the same files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
+    /// The pool runner that started it: what both have is the same, and is shared with the other
+    /// runners that it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool_runner_id: Option<PoolRunnerId>,
 }
 
 /// What a new runner must know.

@@ -329,6 +329,17 @@ impl Caller {
         }
     }
 
+    /// May have to do with pool runners, which serve many workflows.
+    pub fn check_pools(&self) -> Result<(), ApiError> {
+        match self.scope()?.workflow() {
+            Some(own) => {
+                let message = format!("this token is good for workflow {own} only");
+                Err(ApiError::forbidden(message).hint(format!("use `torc runner {own}`")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// A page in a browser is asking.
     pub fn is_page(&self) -> bool {
         matches!(self, Self::Known(Scope::Page(..)))

@@ -38,6 +38,7 @@ pub mod page;
 mod page_access;
 pub mod page_files;
 mod pages;
+mod pool;
 mod query;
 mod remedies;
 mod requirements;

@@ -8,8 +8,9 @@ use super::openapi::Rules;
 use super::{
     App, access_groups, act, actions, allocations, attempts, classifications, crash_recovery,
     events, failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits,
-    log_search, logs, metrics, notifications, openapi, pages, remedies, requirements, reservations,
-    results, runners, schedulers, server, sessions, tokens, user_data, webhooks, why, workflows,
+    log_search, logs, metrics, notifications, openapi, pages, pool, remedies, requirements,
+    reservations, results, runners, schedulers, server, sessions, tokens, user_data, webhooks, why,
+    workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -116,6 +117,14 @@ pub(super) fn table() -> Vec<Route> {
         route!(workflows::cancel_workflow),
         route!(runners::claim),
         route!(runners::quarantine_node),
+        route!(pool::list_pool_runners, pool::register_pool_runner),
+        route!(pool::claim_for_pool),
+        route!(pool::pool_goodbye),
+        route!(pool::drain),
+        route!(pool::resume),
+        route!(pool::remove),
+        route!(pool::list_shares),
+        route!(pool::set_share),
         route!(events::list_events),
         route!(events::stream_events),
         route!(actions::list_actions),

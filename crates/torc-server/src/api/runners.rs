@@ -91,6 +91,9 @@ pub async fn register_runner(
     Body(request): Body<RegisterRunner>,
 ) -> Answer<RunnerRegistered> {
     app.check(&caller, request.workflow_id).await?;
+    if let Some(pool) = request.pool_runner_id {
+        app.check_pool(&caller, pool).await?;
+    }
     let mut registered = app.store().register_runner(request).await?;
     registered.job_key = app.inner.auth.key().of_runner(registered.id);
     Ok(Json(registered))

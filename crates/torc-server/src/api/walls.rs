@@ -199,6 +199,8 @@ impl App {
         to_the_end(async move {
             let done = work.await;
             app.inner.walls.forget();
+            // Pools choose by what they may see; the wall itself stands in every request.
+            app.store().walls_changed().await?;
             done
         })
         .await

@@ -363,10 +363,21 @@ pub struct Application {
 )]
 pub async fn apply(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<i64>,
     Body(request): Body<Application, LARGE>,
 ) -> Answer<ApplyView> {
-    Ok(Json(app.store().apply(WorkflowId(id), request.spec, request.how).await?))
+    let by = caller.person().map(|person| Maker {
+        user: person.user.to_string(),
+        is_admin: person.role == Role::Admin,
+        group: None,
+    });
+    let of = app.clone();
+    // A spec says with which groups its workflow is shared.
+    let work = async move {
+        Ok(of.store().apply_by(WorkflowId(id), request.spec, request.how, by).await?)
+    };
+    Ok(Json(app.change_walls(work).await?))
 }
 
 /// What was applied to a workflow, newest first; revision 1 is its creation.

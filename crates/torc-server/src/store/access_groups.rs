@@ -246,6 +246,50 @@ pub fn share_new(
     Ok(Vec::new())
 }
 
+/// Shares a workflow as its new spec says: groups that it names no longer lose it, new ones get it. What
+/// was shared by command and stands in no spec stays. Gives back warnings.
+pub fn share_again(
+    tx: &Tx<'_>,
+    workflow: WorkflowId,
+    names: &[String],
+    by: Option<&Maker>,
+) -> Result<Vec<String>, Failed> {
+    #[derive(serde::Deserialize)]
+    struct Shared {
+        #[serde(default)]
+        access_groups: Vec<String>,
+    }
+    let (spec, owner): (String, String) = tx
+        .db
+        .prepare_cached("SELECT spec, user FROM workflow WHERE id = ?1")?
+        .query_row([workflow.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?
+        .ok_or_else(|| Refusal::not_found("workflow", workflow.0))?;
+    let before: Shared = super::load::parse(&spec)?;
+    let is_new = |name: &&String| !before.access_groups.contains(name);
+    let added: Vec<String> = names.iter().filter(is_new).cloned().collect();
+    let removed: Vec<&String> =
+        before.access_groups.iter().filter(|name| !names.contains(name)).collect();
+    if added.is_empty() && removed.is_empty() {
+        return Ok(Vec::new());
+    }
+    if by.is_some_and(|by| !by.is_admin && by.user != owner) {
+        let message =
+            format!("`access_groups` has changed, and workflow {workflow} belongs to {owner}");
+        let hint = "only its owner and admins share it; leave `access_groups` as it was";
+        return Err(Refusal::forbidden(message).hint(hint).into());
+    }
+    for name in removed {
+        tx.db
+            .prepare_cached(
+                "DELETE FROM workflow_access_group WHERE workflow_id = ?1
+                 AND group_id = (SELECT id FROM access_group WHERE name = ?2)",
+            )?
+            .execute(params![workflow.0, name])?;
+    }
+    share_new(tx, workflow, &added, by)
+}
+
 /// There are neither people with tokens nor groups.
 fn is_single_user(tx: &Tx<'_>) -> rusqlite::Result<bool> {
     tx.db

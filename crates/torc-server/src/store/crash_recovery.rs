@@ -99,6 +99,9 @@ fn note_absence(tx: &mut Tx<'_>) {
 /// Runners that may be dead.
 pub fn suspects(tx: &mut Tx<'_>, scope: Option<WorkflowId>) -> Result<Vec<Suspect>, Failed> {
     note_absence(tx);
+    if scope.is_none() {
+        super::pool_runners::end_silent(tx)?;
+    }
     let mut statement = tx.db.prepare_cached(
         "SELECT c.id, c.workflow_id, c.hostname, c.boot_id, c.pid, c.pid_start, c.register_key, c.disown_seconds,
             c.allocation_id IS NOT NULL, c.output_dir

@@ -7,7 +7,7 @@ use torc_engine::{
     Class, CompiledHandler, EndedRow, FamilyTime, HandlerIx, Held, JobIx, JobRow, Limits, LiveRow,
     NewAction, NewJob, Rows, Workflow,
 };
-use torc_model::ids::{ActionId, AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::plan::{ActionKind, Execution, JobExtra, Rule, Settings};
 use torc_model::status::{
     ActionState, Afterwards, AttemptState, JobStatus, Outcome, StatusReason, Trigger,
@@ -56,7 +56,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
     };
     let mut statement = db.prepare(
         "SELECT id, workflow_id, hostname, capacity, stop_by_ms, scheduler_config_id, label, quarantine,
-                quarantine_until_ms, pid, ordered
+                quarantine_until_ms, pid, ordered, pool_runner_id
          FROM compute_node WHERE ended_ms IS NULL",
     )?;
     let runners = statement.query_map([], |row| {
@@ -78,6 +78,7 @@ pub fn boot(db: &Connection) -> rusqlite::Result<State> {
             health: Default::default(),
             holdup: None,
             pid: row.get(9)?,
+            pool: row.get::<_, Option<i64>>(11)?.map(PoolRunnerId),
             quarantine: row
                 .get::<_, Option<String>>(7)?
                 .zip(row.get(8)?)

@@ -29,6 +29,8 @@ mod outcomes;
 mod page_sessions;
 mod people;
 mod persist;
+mod pool_runners;
+mod pools;
 pub mod read;
 mod refusal;
 mod regenerate;
@@ -75,12 +77,13 @@ use torc_model::api::{
     ActionReport, ApplyOptions, ApplyView, CancelJobs, ClaimRequest, ClaimResponse,
     CompletionBatch, CreateFailureHandler, CreateReservation, CreateWebhook, DeliveryView,
     ErrorCode, EventView, Goodbye, GoodbyeAnswer, Heartbeat, HeartbeatAnswer, ItemView,
-    ItemsRequest, LimitView, RecoveryView, RegisterRunner, ReinitializeRequest, ReleaseReservation,
-    ReportResults, ReservationToken, ReservationView, ResetRequest, ResetView, RetryJobs,
-    RunnerRegistered, SpawnJobs, SpawnedJobs, StartBatch, UpdateFailureHandler, UpdateJob,
-    UpdateWorkflow, WebhookView, WorkflowCreated,
+    ItemsRequest, LimitView, PoolClaimRequest, PoolClaimResponse, RecoveryView, RegisterPoolRunner,
+    RegisterRunner, ReinitializeRequest, ReleaseReservation, ReportResults, ReservationToken,
+    ReservationView, ResetRequest, ResetView, RetryJobs, RunnerRegistered, ShareView, SpawnJobs,
+    SpawnedJobs, StartBatch, UpdateFailureHandler, UpdateJob, UpdateWorkflow, WebhookView,
+    WorkflowCreated,
 };
-use torc_model::ids::{ActionId, JobId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::recovery::{
     ClassifyRequest, ClassifyView, Knowledge, KnowledgeForgotten, KnowledgeTaken, RecoverJob,
     RecoverRequest, RecoverView,
@@ -209,7 +212,18 @@ impl Store {
         &self,
         id: WorkflowId,
         spec: Option<torc_spec::Raw>,
+        how: ApplyOptions,
+    ) -> Result<ApplyView, Refusal> {
+        self.apply_by(id, spec, how, None).await
+    }
+
+    /// The same in the name of a person, who may share the workflow if it is theirs.
+    pub async fn apply_by(
+        &self,
+        id: WorkflowId,
+        spec: Option<torc_spec::Raw>,
         mut how: ApplyOptions,
+        by: Option<Maker>,
     ) -> Result<ApplyView, Refusal> {
         // Planning and looking at files takes a while: another caller may be faster meanwhile.
         let (head, directory) = self
@@ -235,8 +249,21 @@ impl Store {
                 (revise::Prepared::Same(files, uses), Vec::new())
             }
         };
-        let (mut view, compared) =
-            self.writer.call(move |tx| revise::apply(tx, id, prepared, &how)).await?;
+        let (mut view, compared) = self
+            .writer
+            .call(move |tx| {
+                // First: it only writes rows, which are taken back with the rest if that is refused.
+                let shared = match &prepared {
+                    revise::Prepared::Other(plan, _) if !how.dry_run => {
+                        access_groups::share_again(tx, id, &plan.access_groups, by.as_ref())?
+                    }
+                    _ => Vec::new(),
+                };
+                let (mut view, compared) = revise::apply(tx, id, prepared, &how)?;
+                view.warnings.extend(shared);
+                Ok((view, compared))
+            })
+            .await?;
         tokio::task::spawn_blocking(move || drop(compared));
         view.warnings.extend(warnings);
         Ok(view)
@@ -745,16 +772,78 @@ impl Store {
         self.writer.call(move |tx| runners::order(tx, id, ordered)).await
     }
 
+    /// A pool runner introduces itself.
+    pub async fn register_pool_runner(
+        &self,
+        request: RegisterPoolRunner,
+        user: Option<String>,
+    ) -> Result<PoolRunnerId, Refusal> {
+        self.writer.call(move |tx| pool_runners::register(tx, &request, user.as_deref())).await
+    }
+
+    /// Tells a pool runner which workflow to serve next; waits for one if it asked to.
+    pub async fn claim_for_pool(
+        &self,
+        id: PoolRunnerId,
+        mut request: PoolClaimRequest,
+        audience: read::Audience,
+    ) -> Result<PoolClaimResponse, Refusal> {
+        let deadline = Instant::now() + wait(request.wait_seconds);
+        loop {
+            let (this, audience) = (request.clone(), audience.clone());
+            let (response, wakes) = self
+                .writer
+                .call_routine(move |tx| pool_runners::claim(tx, id, &this, &audience))
+                .await?;
+            let Some(mut wakes) = wakes else { return Ok(response) };
+            if tokio::time::timeout_at(deadline.into(), wakes.changed()).await.is_err() {
+                return Ok(response);
+            }
+            request.unable.clear();
+        }
+    }
+
+    /// A pool runner leaves.
+    pub async fn pool_goodbye(&self, id: PoolRunnerId, reason: String) -> Result<(), Refusal> {
+        self.writer.call(move |tx| pool_runners::goodbye(tx, id, &reason)).await
+    }
+
+    /// Takes down what a person asks of a pool runner; None: that it works again.
+    pub async fn order_pool_runner(
+        &self,
+        id: PoolRunnerId,
+        ordered: Option<RunnerOrder>,
+    ) -> Result<(), Refusal> {
+        self.writer.call(move |tx| pool_runners::order(tx, id, ordered)).await
+    }
+
+    /// How much of the pools users get beside others.
+    pub async fn shares(&self) -> Result<Vec<ShareView>, Refusal> {
+        self.writer.call(|tx| pool_runners::shares(tx)).await
+    }
+
+    /// Sets how much of the pools a user gets beside others.
+    pub async fn set_share(&self, user: String, weight: f64) -> Result<ShareView, Refusal> {
+        self.writer.call(move |tx| pool_runners::set_share(tx, &user, weight)).await
+    }
+
+    /// Owners or groups have changed, and with them what pools may see.
+    pub async fn walls_changed(&self) -> Result<(), Refusal> {
+        self.writer
+            .call_routine(|tx| {
+                tx.state.pools.forget_index();
+                Ok(())
+            })
+            .await
+    }
+
     /// Gives work to a runner; waits for some if it asked to.
     pub async fn claim(
         &self,
         id: WorkflowId,
         request: ClaimRequest,
     ) -> Result<ClaimResponse, Refusal> {
-        let wait = Duration::try_from_secs_f64(request.wait_seconds.max(0.0))
-            .unwrap_or(MAX_WAIT)
-            .min(MAX_WAIT);
-        let deadline = Instant::now() + wait;
+        let deadline = Instant::now() + wait(request.wait_seconds);
         // Before the first look, so that nothing falls between the look and the wait.
         let mut wakes = self.writer.wakes(id);
         let mut reports: Option<(Vec<_>, Vec<_>)> = None;
@@ -927,6 +1016,11 @@ fn refuse_missing(
     );
     Err(Refusal::conflict(ErrorCode::MissingFiles, message)
         .hint("create them, or use `--force` to run anyway"))
+}
+
+/// How long a claim may wait.
+fn wait(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(MAX_WAIT).min(MAX_WAIT)
 }
 
 fn new_token() -> Result<String, Refusal> {

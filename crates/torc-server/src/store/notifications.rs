@@ -11,7 +11,7 @@ use super::read::page;
 use super::refusal::Refusal;
 use super::webhooks::{Endpoint, check_url};
 use super::writer::{Failed, Tx};
-use crate::notify::Mail;
+use crate::mail::Mail;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::{Value, json};
 use torc_model::api::{CreateNotification, EventView, NotificationView, NotifyEvent, NotifyKind};

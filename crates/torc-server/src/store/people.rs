@@ -276,7 +276,10 @@ pub fn delete(tx: &mut Tx<'_>, id: WorkflowId, force: bool) -> Result<(), Failed
     refuse_delete(tx, id, force)?;
     // The engine's copy goes first: whatever follows, it must not outlive the rows.
     reload(tx, id);
-    tx.state.runners.retain(|_, runner| runner.workflow != id);
+    let gone: Vec<_> = tx.state.runners.extract_if(|_, runner| runner.workflow == id).collect();
+    for (runner, _) in gone {
+        tx.state.pools.runner_ended(runner, id, tx.uptime);
+    }
     // A client that follows events by their numbers must never meet an old number again.
     persist::remember(tx.db, "next_event_id", tx.state.next_event)?;
     persist::remember(tx.db, "next_attempt_id", tx.state.next_attempt)?;

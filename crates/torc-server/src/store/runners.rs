@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, params};
 use std::collections::{HashMap, HashSet, VecDeque};
 use torc_engine::{Change, Claim, Claimed, End, Lost};
 use torc_model::api::{
-    ActionPacket, ActionReport, AttemptPacket, AttemptRef, ClaimRequest, ClaimResponse,
+    ActionPacket, ActionReport, AttemptPacket, AttemptRef, Capacity, ClaimRequest, ClaimResponse,
     CompletionReport, ErrorCode, Evidence, FileRef, Goodbye, GoodbyeAnswer, Heartbeat,
     HeartbeatAnswer, RegisterRunner, ReportResult, ReportVerdict, RunnerRegistered,
     RunnerScheduler, StartReport,
@@ -59,6 +59,9 @@ pub fn register(tx: &mut Tx<'_>, request: &RegisterRunner) -> Result<RunnerRegis
                 .into());
         }
         None => {
+            if let Some(pool) = request.pool_runner_id {
+                super::pool_runners::check(tx, pool)?;
+            }
             // One in an allocation has waited for its nodes, and its workflow was judged when it was
             // initialized.
             let is_first = tx.state.runners.values().all(|other| other.workflow != id);
@@ -120,8 +123,8 @@ fn insert_runner(
         .prepare_cached(
             "INSERT INTO compute_node (workflow_id, register_key, hostname, boot_id, pid, pid_start, kind, label,
              capacity, output_dir, started_ms, last_seen_ms, stop_by_ms, allocation_id, scheduler_config_id, slurm_job_id,
-             node, node_name, disown_seconds)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+             node, node_name, disown_seconds, pool_runner_id)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
         )?
         .insert(params![
             request.workflow_id.0,
@@ -142,6 +145,7 @@ fn insert_runner(
             scheduler.node,
             scheduler.node_name,
             disown,
+            request.pool_runner_id.map(|pool| pool.0),
         ])?;
     let id = RunnerId(row);
     let runner = Runner {
@@ -164,8 +168,12 @@ fn insert_runner(
         ordered: None,
         holdup: None,
         pid: request.pid,
+        pool: request.pool_runner_id,
     };
     tx.state.runners.insert(id, runner);
+    if let Some(pool) = request.pool_runner_id {
+        super::pool_runners::runner_came(tx, pool, request.workflow_id, id)?;
+    }
     // A runner that was alone hears that another one could do what it holds.
     tx.wake_all();
     let data =
@@ -249,13 +257,19 @@ pub fn claim(
     let mut response = ClaimResponse { started, completed, ..ClaimResponse::default() };
     response.actions = claim_actions(tx, id, request.runner_id, &request.key)?;
     let quarantined = super::bad_nodes::quarantined(tx, request.runner_id)?;
-    let ordered = tx.state.runners.get(&request.runner_id).and_then(|runner| runner.ordered);
-    let paused = super::reservations::paused(&tx.state.reservations, id, tx.uptime)
+    let ordered = ordered(tx, request.runner_id);
+    let mut paused = super::reservations::paused(&tx.state.reservations, id, tx.uptime)
         .or(quarantined)
         .or_else(|| ordered.map(kept_from_work));
     let claimed = match repeated_claim(tx, id, request)? {
         Some(known) => known,
-        None if request.limit > 0 && paused.is_none() => claim_jobs(tx, id, request, nonce)?,
+        None if request.limit > 0 && paused.is_none() => {
+            let claimed = claim_jobs(tx, id, request, nonce)?;
+            if claimed.is_none() {
+                paused = Some(OTHERS_FIRST.to_owned());
+            }
+            claimed.unwrap_or_default()
+        }
         None => Vec::new(),
     };
     response.attempts =
@@ -282,6 +296,16 @@ pub fn claim(
         response.reason = Some(words::message(why));
     }
     Ok(response)
+}
+
+/// Why a runner of a pool gets nothing although there is work.
+const OTHERS_FIRST: &str = "others come first on the pool runner that this runner belongs to";
+
+/// What a person asked of a runner, or of the pool runner that started it.
+fn ordered(tx: &Tx<'_>, runner: RunnerId) -> Option<RunnerOrder> {
+    let runner = tx.state.runners.get(&runner)?;
+    let member = runner.pool.and_then(|pool| tx.state.pools.members.get(&pool));
+    runner.ordered.max(member.and_then(|member| member.ordered))
 }
 
 fn kept_from_work(ordered: RunnerOrder) -> String {
@@ -408,19 +432,59 @@ fn repeated_claim(
     Ok((!known.is_empty()).then_some(known))
 }
 
+/// None: others come first in its pool.
 fn claim_jobs(
     tx: &mut Tx<'_>,
     id: WorkflowId,
     request: &ClaimRequest,
     nonce: u64,
-) -> Result<Vec<Claimed>, Failed> {
+) -> Result<Option<Vec<Claimed>>, Failed> {
     let runner = tx.state.runners.get(&request.runner_id).cloned();
-    let Some(runner) = runner.filter(|runner| !runner.leaving) else { return Ok(Vec::new()) };
-    let claim_now = tx.now;
+    let Some(runner) = runner.filter(|runner| !runner.leaving) else {
+        return Ok(Some(Vec::new()));
+    };
     if let Some(known) = tx.state.runners.get_mut(&request.runner_id) {
         known.capacity = request.capacity.clone();
     }
-    let neighbours = super::bad_nodes::neighbours(tx, id, &runner);
+    let limit = request.limit.clamp(0, MAX_CLAIM) as usize;
+    let Some(pool) = runner.pool else {
+        let whole = ClaimSize {
+            limit,
+            prefetch: request.prefetch.clamp(0, MAX_CLAIM) as usize,
+            capacity: &request.capacity,
+        };
+        return claim_size(tx, id, request, &runner, &whole, nonce).map(Some);
+    };
+    super::pool_runners::claim_in_turn(
+        tx,
+        pool,
+        id,
+        request.runner_id,
+        limit,
+        |tx, capacity, nth| {
+            let one = ClaimSize { limit: 1, prefetch: 0, capacity };
+            claim_size(tx, id, request, &runner, &one, torc_model::chance::nth(nonce, nth))
+        },
+    )
+}
+
+/// How much a claim may take.
+struct ClaimSize<'a> {
+    limit: usize,
+    prefetch: usize,
+    capacity: &'a Capacity,
+}
+
+fn claim_size(
+    tx: &mut Tx<'_>,
+    id: WorkflowId,
+    request: &ClaimRequest,
+    runner: &Runner,
+    size: &ClaimSize<'_>,
+    nonce: u64,
+) -> Result<Vec<Claimed>, Failed> {
+    let claim_now = tx.now;
+    let neighbours = super::bad_nodes::neighbours(tx, id, runner);
     tx.apply(id, |workflow, limits, _| {
         if workflow.canceled {
             return Ok(Vec::new());
@@ -428,9 +492,9 @@ fn claim_jobs(
         let claim = Claim {
             runner: request.runner_id,
             key: &request.key,
-            limit: request.limit.clamp(0, MAX_CLAIM) as usize,
-            prefetch: request.prefetch.clamp(0, MAX_CLAIM) as usize,
-            capacity: &request.capacity,
+            limit: size.limit,
+            prefetch: size.prefetch,
+            capacity: size.capacity,
             time_left: request
                 .time_left_seconds
                 .or_else(|| runner.stop_by.map(|t| (t - claim_now) / 1000)),
@@ -885,6 +949,7 @@ pub fn end_runner(
         .prepare_cached("UPDATE compute_node SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL")?
         .execute(params![runner.0, tx.now, reason])?;
     tx.state.runners.remove(&runner);
+    tx.state.pools.runner_ended(runner, id, tx.uptime);
     let data = serde_json::json!({"runner_id": runner, "reason": reason, "attempts_ended": ended});
     tx.write(id, vec![Change::Event { kind: EventKind::RunnerEnded, job: None, data }])?;
     Ok(ended)

@@ -221,6 +221,33 @@ CREATE TABLE job_item (
     PRIMARY KEY (job_id, kind, item_id)
 ) STRICT, WITHOUT ROWID;
 
+-- Runners that serve every workflow that their token may see. They hold no job themselves: for each workflow they start a
+-- runner of its own, a row of compute_node.
+CREATE TABLE pool_runner (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    register_key TEXT NOT NULL UNIQUE,
+    -- Whose token it has; NULL: that of the server's owner.
+    user TEXT,
+    hostname TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    capacity TEXT NOT NULL,
+    label TEXT,
+    started_ms INTEGER NOT NULL,
+    last_seen_ms INTEGER NOT NULL,
+    ended_ms INTEGER,
+    end_reason TEXT,
+    ordered TEXT CHECK (ordered IN ('drain', 'remove')),
+    CHECK ((ended_ms IS NULL) = (end_reason IS NULL))
+) STRICT;
+
+CREATE INDEX pool_runner_live ON pool_runner (id) WHERE ended_ms IS NULL;
+
+-- How much of the pools an owner of workflows gets beside others; 1 for those that are not here.
+CREATE TABLE user_share (
+    user TEXT PRIMARY KEY,
+    weight REAL NOT NULL CHECK (weight > 0)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE compute_node (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     workflow_id INTEGER NOT NULL REFERENCES workflow(id) ON DELETE CASCADE,
@@ -251,10 +278,13 @@ CREATE TABLE compute_node (
     quarantine_until_ms INTEGER,
     -- What a person asked of it.
     ordered TEXT CHECK (ordered IN ('drain', 'remove')),
+    -- The pool runner that started it: all of its runners share one capacity.
+    pool_runner_id INTEGER REFERENCES pool_runner(id),
     CHECK ((ended_ms IS NULL) = (end_reason IS NULL))
 ) STRICT;
 CREATE INDEX compute_node_by_workflow ON compute_node (workflow_id, ended_ms);
 CREATE INDEX compute_node_live ON compute_node (kind) WHERE ended_ms IS NULL;
+CREATE INDEX compute_node_of_pool ON compute_node (pool_runner_id) WHERE ended_ms IS NULL AND pool_runner_id IS NOT NULL;
 
 CREATE TABLE attempt (
     id INTEGER PRIMARY KEY,

@@ -3,14 +3,15 @@
 mod nodes;
 
 use super::people;
+use super::read::sharers_of;
 use super::refusal::Refusal;
 use super::reservations;
 use super::runners::LEASE_SECONDS;
-use super::writer::{Failed, Holdup, Runner, Tx};
-use torc_engine::{Claim, Explanation, NO_RUNNER, RunnerFacts, WaitingGroup};
-use torc_model::ids::{JobId, RunnerId, WorkflowId};
+use super::writer::{Failed, Holdup, Runner, State, Tx};
+use torc_engine::{Claim, Explanation, JobIx, NO_RUNNER, RunnerFacts, WaitingGroup};
+use torc_model::ids::{JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::labels;
-use torc_model::status::JobStatus;
+use torc_model::status::{JobStatus, RunnerOrder};
 
 /// What a retry waits for whose runner is gone or silent.
 fn explain_holdup(
@@ -47,6 +48,97 @@ fn explain_holdup(
     }
 }
 
+/// The runner is there and gets no work: a person or a quarantine keeps it from any.
+fn takes_nothing(state: &State, runner: &Runner, now: i64) -> bool {
+    let is_quarantined = runner.quarantine.as_ref().is_some_and(|q| q.until > now);
+    runner.ordered.is_some() || is_quarantined || of_drained_pool(state, runner).is_some()
+}
+
+/// The pool runner that started a runner, if a person keeps it from work.
+fn of_drained_pool(state: &State, runner: &Runner) -> Option<PoolRunnerId> {
+    let pool = runner.pool?;
+    state.pools.members.get(&pool)?.ordered.map(|_| pool)
+}
+
+/// Runners of the workflow that take nothing, and what lets them.
+fn explain_idle_runners(state: &State, id: WorkflowId, now: i64, explanation: &mut Explanation) {
+    let mut idle: Vec<(RunnerId, &Runner)> = state
+        .runners
+        .iter()
+        .filter(|(_, runner)| runner.workflow == id && takes_nothing(state, runner, now))
+        .map(|(id, runner)| (*id, runner))
+        .collect();
+    idle.sort_unstable_by_key(|(id, _)| *id);
+    for (runner, known) in &idle {
+        let host = &known.host;
+        let (detail, hint) = match (known.ordered, of_drained_pool(state, known)) {
+            (Some(RunnerOrder::Drain), _) => (
+                format!("runner {runner} on {host} is drained"),
+                Some(format!("`torc runners resume {runner}` lets it take jobs again")),
+            ),
+            (Some(RunnerOrder::Remove), _) => (format!("runner {runner} on {host} leaves"), None),
+            (None, Some(pool)) => (
+                format!(
+                    "runner {runner} on {host} belongs to pool runner {pool}, which is drained"
+                ),
+                Some(format!("`torc runners resume --pool {pool}` lets it take jobs again")),
+            ),
+            (None, None) => (
+                format!("runner {runner} on {host} is in quarantine"),
+                Some(format!("`torc runners quarantine {host} {id} --release` ends that")),
+            ),
+        };
+        explanation.details.push(detail);
+        explanation.hints.extend(hint);
+    }
+    if explanation.summary == NO_RUNNER && !idle.is_empty() {
+        explanation.summary = "its runners are there, but take no jobs".into();
+    }
+}
+
+/// Pool runners that could take the job. Answers whether there is one that works.
+fn explain_pools(
+    db: &rusqlite::Connection,
+    state: &State,
+    id: WorkflowId,
+    index: JobIx,
+    explanation: &mut Explanation,
+) -> Result<bool, Failed> {
+    let (Some(workflow), Some(sharers)) = (state.workflows.get(&id), sharers_of(db, id)?) else {
+        return Ok(false);
+    };
+    let label = workflow.label_of(index);
+    let mut is_served = false;
+    for (pool, member) in state.pools.able(id, &sharers) {
+        let fits = labels::fit(label, member.label.as_deref())
+            && workflow.lacking(index, &member.capacity).is_none();
+        if !fits {
+            continue;
+        }
+        let host = &member.host;
+        match member.ordered {
+            None => {
+                is_served = true;
+                explanation.details.push(format!(
+                    "pool runner {pool} on {host} may take it, when it has room and it is the turn of its owner"
+                ));
+            }
+            Some(RunnerOrder::Drain) => {
+                explanation.details.push(format!("pool runner {pool} on {host} is drained"));
+                let hint = format!("`torc runners resume --pool {pool}` lets it take jobs again");
+                explanation.hints.push(hint);
+            }
+            Some(RunnerOrder::Remove) => {
+                explanation.details.push(format!("pool runner {pool} on {host} leaves"));
+            }
+        }
+    }
+    if is_served && explanation.summary == NO_RUNNER {
+        explanation.summary = "it waits for its turn on a pool runner".into();
+    }
+    Ok(is_served)
+}
+
 /// Asks the engine.
 pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     let id = people::workflow_of(tx, job)?;
@@ -56,7 +148,7 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     let facts: Vec<RunnerFacts<'_>> = state
         .runners
         .iter()
-        .filter(|(_, runner)| runner.workflow == id)
+        .filter(|(_, runner)| runner.workflow == id && !takes_nothing(state, runner, now))
         .map(|(runner_id, runner)| RunnerFacts {
             host: &runner.host,
             claim: Claim {
@@ -92,7 +184,14 @@ pub fn explain(tx: &mut Tx<'_>, job: JobId) -> Result<Explanation, Failed> {
     let is_ready = workflow.job(index).status() == JobStatus::Ready;
     let label = workflow.label_of(index);
     let none_fits = || facts.iter().all(|runner| !labels::fit(label, runner.claim.label));
-    match label.filter(|_| is_ready && none_fits()) {
+    if is_ready {
+        explain_idle_runners(state, id, now, &mut explanation);
+    }
+    let pools = match is_ready && none_fits() {
+        true => explain_pools(tx.db, state, id, index, &mut explanation)?,
+        false => false,
+    };
+    match label.filter(|_| is_ready && none_fits() && !pools) {
         Some(label) => {
             if explanation.summary == NO_RUNNER {
                 explanation.summary =

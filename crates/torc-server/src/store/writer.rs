@@ -14,6 +14,7 @@
 //! the next job of a chain waits for.
 
 use super::id_marks::Marks;
+use super::pools::{Look, Pools};
 use super::refusal::Refusal;
 use super::webhooks::{self, Endpoint};
 use super::{load, persist};
@@ -29,7 +30,7 @@ use tokio::sync::{Notify, broadcast, oneshot, watch};
 use torc_engine::{Clocks, Limits, Reservations, Workflow};
 use torc_model::api::EventView;
 use torc_model::event::EventKind;
-use torc_model::ids::{ActionId, AttemptId, RunnerId, WorkflowId};
+use torc_model::ids::{ActionId, AttemptId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::recovery::Health;
 use torc_model::status::RunnerOrder;
 
@@ -109,6 +110,8 @@ pub struct Runner {
     pub health: Health,
     /// Its process, on its host.
     pub pid: i64,
+    /// The pool runner that started it.
+    pub pool: Option<PoolRunnerId>,
     /// It gets no work for now.
     pub quarantine: Option<Quarantine>,
     /// What a person asked of it.
@@ -176,6 +179,7 @@ pub struct State {
     pub(super) runners: HashMap<RunnerId, Runner>,
     pub(super) limits: Limits,
     pub(super) reservations: Reservations,
+    pub(super) pools: Pools,
     pub(super) webhooks: Vec<Endpoint>,
     /// The verdict of each job whose retry has not told yet how it went.
     pub(super) judged: HashMap<torc_model::ids::JobId, i64>,
@@ -602,12 +606,16 @@ impl Writer {
         if !self.state.reservations.due(uptime, false).is_empty() {
             self.state.workflows.keys().for_each(|id| wake(&self.wakes, *id));
         }
+        let mut due = BTreeSet::new();
         for (id, workflow) in &mut self.state.workflows {
             if workflow.next_due().is_some_and(|due| due <= now) {
                 workflow.wake_delayed(now);
-                wake(&self.wakes, *id);
+                due.insert(*id);
             }
         }
+        let mut woken = due.clone();
+        self.serve_pools(&due, &mut woken);
+        woken.iter().for_each(|id| wake(&self.wakes, *id));
     }
 
     /// Carries out a request, and with it those that wait in the channel.
@@ -684,6 +692,7 @@ impl Writer {
         let has_work =
             |id: &WorkflowId| self.state.workflows.get(id).is_none_or(Workflow::has_ready);
         woken.extend(with_work.into_iter().filter(has_work));
+        self.serve_pools(&touched, &mut woken);
         for id in &woken {
             wake(&self.wakes, *id);
         }
@@ -700,6 +709,19 @@ impl Writer {
         self.state.trim(&touched);
         while let Some(work) = self.later.pop_front() {
             work(&self.db);
+        }
+    }
+
+    /// Pools learn what has changed; for whom there is something now, is woken.
+    fn serve_pools(&mut self, touched: &BTreeSet<WorkflowId>, woken: &mut BTreeSet<WorkflowId>) {
+        let State { pools, workflows, runners, reservations, .. } = &mut self.state;
+        let look = Look { workflows, runners, reservations, now: crate::clock::boottime_ms() };
+        let done = pools.after_commit(&self.db, &look, touched, |id| {
+            woken.insert(id);
+        });
+        if let Err(error) = done {
+            tracing::error!(%error, "the index of pools could not be made; it is made anew");
+            pools.forget_index();
         }
     }
 
@@ -849,7 +871,9 @@ impl State {
                         *runner = known;
                     }
                 }
-                *self = Self { boot: self.boot, last_look: self.last_look, ..fresh };
+                let mut pools = std::mem::take(&mut self.pools);
+                pools.forget_index();
+                *self = Self { boot: self.boot, last_look: self.last_look, pools, ..fresh };
             }
             Err(error) => tracing::error!(%error, "the state could not be loaded again"),
         }

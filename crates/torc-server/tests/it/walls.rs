@@ -43,6 +43,8 @@ enum About {
     List,
     /// Groups.
     Groups,
+    /// Pool runners: of a user, and not of a workflow.
+    Pools,
     /// Neither.
     Server,
 }
@@ -71,6 +73,7 @@ fn about(operation: &Operation) -> About {
         ["workflows", "{id}"] if operation.method == Method::DELETE => About::Own,
         ["workflows", "{id}", "access_groups", ..] if !is_read => About::Own,
         ["access_groups" | "users", ..] => About::Groups,
+        ["pool_runners", ..] => About::Pools,
         ["workflows"] if !is_read => About::Server,
         ["workflows", "prune"] => About::Server,
         ["results"] => About::List,
@@ -116,6 +119,10 @@ async fn world() -> World {
     // Of the server as a whole: not for those who have walls before them.
     let all = json!({"kind": "ntfy", "target": "https://ntfy.sh/all"});
     world.post("/notifications", &all).await.ok();
+    let alice = world.post("/tokens", &json!({"user": "alice", "role": "operate"})).await.ok();
+    let pool = json!({"key": "p", "hostname": "n", "pid": 1, "capacity": {"num_cpus": 1}});
+    let token = alice["token"].as_str();
+    world.call(Method::POST, "/pool_runners", token, Some(&pool)).await.ok();
     (world.first.reservation, world.first.group) = (id, group);
     (world.first.classification, world.second.classification) = (1, 2);
     world
@@ -191,6 +198,19 @@ fn expect(operation: &Operation, stand: Stand, role: &str, answer: &Answer, owne
                 refused(answer);
             }
         },
+        About::Pools => {
+            let is_narrow = matches!(stand, Stand::ForIt | Stand::ForAnother);
+            match operation.id.as_str() {
+                _ if is_narrow => assert_eq!(answer.status, StatusCode::FORBIDDEN, "{what}"),
+                "register_pool_runner" => assert!(answer.status.is_success(), "{what}"),
+                "list_pool_runners" => {
+                    assert_eq!(rows(owner).len(), 1, "nothing to be seen: {what}");
+                    assert_eq!(rows(answer).len(), usize::from(stand == Stand::Own), "{what}");
+                }
+                _ if stand == Stand::Own => assert_eq!(answer.status, owner.status, "{what}"),
+                _ => refused(answer),
+            }
+        }
         About::Server if operation.id == "create_workflow" => {
             let may = !matches!(stand, Stand::ForIt | Stand::ForAnother);
             assert_eq!(answer.status.is_success(), may, "{what}");
@@ -231,6 +251,36 @@ async fn every_route_keeps_the_walls_for_every_role_and_every_owner() {
     }
     let workflow = shared.get("/workflows/1").await.ok();
     assert_eq!((&workflow["name"], &workflow["user"]), (&json!("first"), &json!("alice")));
+}
+
+/// `access_groups` of a spec counts when it is applied, too, and only in the owner's name.
+#[tokio::test]
+async fn a_spec_that_is_applied_says_who_shares_the_workflow() {
+    let world = world().await;
+    let alice = token(&world, Stand::Own, "operate").await;
+    let carol = token(&world, Stand::Member, "operate").await;
+    let shared = |groups: Value| {
+        let mut spec = spec("shared");
+        spec["access_groups"] = groups;
+        spec
+    };
+    let new = json!({"spec": shared(json!(["team"])), "force": true});
+    let made = world.call(Method::POST, "/workflows", Some(&alice), Some(&new)).await.ok();
+    let path = format!("/workflows/{}", made["id"]);
+    let apply = async |token: &str, groups: Value| {
+        let body = json!({"spec": shared(groups), "force": true});
+        world.call(Method::POST, &format!("{path}/apply"), Some(token), Some(&body)).await
+    };
+    assert_eq!(get(&world, &carol, &path).await.status, StatusCode::OK);
+    let refused = apply(&carol, json!([])).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN, "{refused:?}");
+    assert_eq!(get(&world, &carol, &path).await.status, StatusCode::OK);
+    apply(&alice, json!([])).await.ok();
+    assert_eq!(get(&world, &carol, &path).await.status, StatusCode::NOT_FOUND);
+    let unknown = apply(&alice, json!(["teem"])).await;
+    assert!(unknown.body.to_string().contains("did you mean `team`"), "{unknown:?}");
+    apply(&alice, json!(["team"])).await.ok();
+    assert_eq!(get(&world, &carol, &path).await.status, StatusCode::OK);
 }
 
 async fn get(world: &World, token: &str, path: &str) -> Answer {

@@ -340,6 +340,7 @@ impl Ids {
             "classifications" => self.classification,
             "reservations" => self.reservation,
             "notifications" => self.notification,
+            "pool_runners" => 1,
             "access_groups" => self.group,
             other => panic!("the test knows no `{other}`: add it to `Ids::path`"),
         };
@@ -349,6 +350,7 @@ impl Ids {
             .replace("{group_id}", &self.group.to_string())
             .replace("{user_name}", "carol")
             .replace("{name}", "licence")
+            .replace("{user}", "carol")
             .replace("{fingerprint}", "0123456789abcdef");
         assert!(!path.contains('{'), "the test cannot fill `{template}`");
         path
@@ -415,6 +417,12 @@ impl Ids {
             "act_on_jobs" => {
                 json!({"workflow_id": self.workflow, "where": "status:failed", "action": "retry", "dry_run": true})
             }
+            "register_pool_runner" => {
+                json!({"key": "pool", "hostname": "here", "pid": 1, "capacity": {"num_cpus": 1}})
+            }
+            "claim_for_pool" => json!({"wait_seconds": 0.0}),
+            "pool_goodbye" => json!({"reason": "done"}),
+            "set_share" => json!({"weight": 2.0}),
             "quarantine_node" => json!({"hostname": "here", "release": true}),
             "create_ui_code" => json!({"scope": "read"}),
             "create_token" => json!({"user": "new", "role": "read"}),

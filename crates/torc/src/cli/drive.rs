@@ -24,9 +24,9 @@ use torc_model::api::{
     WorkflowView,
 };
 use torc_model::event::EventKind;
-use torc_model::ids::{AttemptId, JobId, WorkflowId};
+use torc_model::ids::{AttemptId, JobId, PoolRunnerId, WorkflowId};
 use torc_model::status::{ActionState, Cause, JobStatus, Outcome};
-use torc_model::units::Memory;
+use torc_model::units::{Memory, Runtime};
 use torc_runner::{LeaveReason, Runner, RunnerEvent, Shutdown};
 
 /// However much happens, the counts are asked for this often at most.
@@ -65,11 +65,22 @@ pub struct Drive<'a> {
     pub force: bool,
     /// What jobs print is shown, and how.
     pub show: Option<job_output::Style>,
+    /// How long the runner stays.
+    pub stay: Stay,
+}
+
+/// How long a runner stays, and for which pool.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Stay {
+    /// Leave after this long without work.
+    pub max_idle: Option<Runtime>,
+    /// The pool runner that started it.
+    pub pool_runner: Option<PoolRunnerId>,
 }
 
 /// Runs the workflow with a runner in this process.
 pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
-    let Drive { context, workflow, options, force, show } = drive;
+    let Drive { context, workflow, options, force, show, stay } = drive;
     let client = session.client.clone();
     let mut status = patiently(async || Ok(client.workflow_status(workflow.id).await?)).await?;
     if count(&status, JobStatus::Uninitialized) > 0 {
@@ -87,6 +98,12 @@ pub async fn run(session: &mut Session, drive: Drive<'_>) -> Result<Exit> {
     let mut config = options.config(&client, &workflow)?;
     config.events = Some(events);
     config.force = force;
+    config.max_idle = stay.max_idle.map(|limit| Duration::from_secs(limit.0));
+    config.pool_runner = stay.pool_runner;
+    if stay.pool_runner.is_some() {
+        // What it held ready would be kept from the pool's other users.
+        config.prefetch = torc_runner::Prefetch::Fixed(0);
+    }
     let (capacity, output_dir) = (config.capacity.clone(), config.output_dir.clone());
     let progress = Progress::begin(context.output, &status);
     let mut display = Display::new(context, client.clone(), &workflow, progress);

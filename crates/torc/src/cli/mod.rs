@@ -45,10 +45,12 @@ mod numbers;
 mod paging;
 mod person;
 mod plot;
+mod pool;
 mod predict;
 mod recap;
 mod recover;
 mod references;
+mod remote;
 mod report;
 mod reports;
 mod reservations;
@@ -161,6 +163,7 @@ Serve:
   access-groups     Make groups of users, and share workflows with them
   config            Show, check and begin configuration files
   runner            Take part in a workflow from any directory or machine
+  remote            Run runners on other machines over SSH
   mcp               Offer Torc's tools to AI agents over MCP
 
 Help:
@@ -272,6 +275,7 @@ enum Command {
     Plot(plot::Args),
     Predict(predict::Args),
     Recover(recover::Args),
+    Remote(remote::Args),
     Report(report::Args),
     Reports(reports::Args),
     Reservations(reservations::Args),
@@ -506,6 +510,7 @@ impl Cli {
             Command::Plot(args) => args.execute(&context),
             Command::Predict(args) => args.execute(&context),
             Command::Recover(args) => args.execute(&context),
+            Command::Remote(args) => args.execute(&context),
             Command::Report(args) => args.execute(&context),
             Command::Reports(args) => args.execute(&context),
             Command::Reservations(args) => args.execute(&context),

@@ -64,8 +64,8 @@ struct Add {
     #[arg(short, long)]
     workflow: Option<String>,
 
-    /// The relay that takes mail, without a password [default: localhost:25]
-    #[arg(long, value_name = "HOST[:PORT]")]
+    /// The relay that takes mail, without a password; `smtps://` or `starttls://` encrypt [default: localhost:25]
+    #[arg(long, value_name = "[SCHEME://]HOST[:PORT]")]
     smtp: Option<String>,
 
     /// The sender of mail [default: torc@localhost]

@@ -3,7 +3,7 @@
 
 use super::apply::{self, Apply, ApplyArgs};
 use super::create;
-use super::drive::{self, Drive};
+use super::drive::{self, Drive, Stay};
 use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
@@ -380,7 +380,8 @@ fn run_found(
             };
             let runner = &options.runner;
             let force = options.force;
-            let drive = Drive { context, workflow, options: runner, force, show };
+            let drive =
+                Drive { context, workflow, options: runner, force, show, stay: Stay::default() };
             match other_runner_here(&session.client, &drive.workflow).await? {
                 Some(runner) => drive::follow(session, drive, &runner).await,
                 None => drive::run(session, drive).await,

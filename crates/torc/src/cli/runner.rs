@@ -1,7 +1,8 @@
 //! `torc runner`: takes part in a workflow, from any directory and any machine that reaches the
 //! server.
 
-use super::drive::{self, Drive};
+use super::drive::{self, Drive, Stay};
+use super::pool::{self, Pool};
 use super::references;
 use super::runner_options::RunnerOptions;
 use super::session::{Access, Session};
@@ -12,6 +13,8 @@ use crate::exit::Exit;
 use crate::output::human;
 use std::path::PathBuf;
 use torc_model::api::ReportVerdict;
+use torc_model::ids::PoolRunnerId;
+use torc_model::units::Runtime;
 
 /// Take part in a workflow from any directory or machine
 #[derive(clap::Args, Debug)]
@@ -22,18 +25,34 @@ use torc_model::api::ReportVerdict;
 Examples:
   torc runner sweep                                            beside a `torc run` or `torc server run` here
   torc --url http://host:8080 --token-file t runner 3 -j 8     from another machine
+  torc runner --any --label gpu                                stay, and serve every workflow
   torc runner deliver output                                   results that ended runners could not deliver
 
 Several runners may work on one workflow; no job runs twice. It leaves when there is nothing more to do.
-Exits with 0 when all jobs of the workflow succeeded and with 1 when some did not."
+Exits with 0 when all jobs of the workflow succeeded and with 1 when some did not.
+
+With `--any` it stays, and serves all workflows that its token may see: the owners of workflows get equal shares
+of its CPUs, or as `torc runners share` says."
 )]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
 
     /// Workflow: its id, its name, or `latest`
-    #[arg(required = true)]
+    #[arg(required_unless_present = "any", conflicts_with = "any")]
     workflow: Option<String>,
+
+    /// Stay, and serve every workflow that the token may see
+    #[arg(long)]
+    any: bool,
+
+    /// Leave after this long without work, such as `10m`
+    #[arg(long, value_name = "TIME", value_parser = Runtime::parse)]
+    max_idle: Option<Runtime>,
+
+    /// The pool runner that starts this one
+    #[arg(long, hide = true, conflicts_with = "any")]
+    pool_runner: Option<PoolRunnerId>,
 
     #[command(flatten)]
     options: RunnerOptions,
@@ -62,6 +81,10 @@ impl Args {
         if let Some(Command::Deliver(deliver)) = self.command {
             return deliver.execute(context);
         }
+        if self.any {
+            let pool = Pool { context, options: &self.options, max_idle: self.max_idle };
+            return block_on_one_worker(pool::run(pool));
+        }
         let workflow = self.workflow.unwrap_or_default();
         // Threads inherit scheduling attributes, so set them before spawning any.
         torc_runner::prefer_short_turns();
@@ -74,7 +97,14 @@ impl Args {
                 let workflow = drive::patiently(find).await?;
                 drive::run(
                     &mut session,
-                    Drive { context, workflow, options: &self.options, force: false, show: None },
+                    Drive {
+                        context,
+                        workflow,
+                        options: &self.options,
+                        force: false,
+                        show: None,
+                        stay: Stay { max_idle: self.max_idle, pool_runner: self.pool_runner },
+                    },
                 )
                 .await
             };

@@ -4,7 +4,7 @@ use super::run::title;
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use torc_client::Client;
-use torc_model::api::WorkflowView;
+use torc_model::api::{Capacity, WorkflowView};
 use torc_model::labels;
 use torc_model::units::{Memory, Runtime};
 
@@ -120,7 +120,12 @@ impl RunnerOptions {
             this_program.map(|program| vec![program.into(), torc_runner::guard::WORD.into()]);
         config.label = self.joined_labels();
         config.time_left = self.time_limit.map(|limit| std::time::Duration::from_secs(limit.0));
-        let capacity = &mut config.capacity;
+        config.capacity = self.capacity(config.capacity);
+        Ok(config)
+    }
+
+    /// What jobs may use of what the machine has.
+    pub fn capacity(&self, mut capacity: Capacity) -> Capacity {
         capacity.max_parallel_jobs = self.max_parallel_jobs;
         capacity.ignore_resources = self.ignore_resources;
         capacity.num_cpus = self.num_cpus.unwrap_or(capacity.num_cpus);
@@ -128,10 +133,11 @@ impl RunnerOptions {
         if let Some(memory) = self.memory.or(self.memory_gb) {
             capacity.memory_bytes = i64::try_from(memory.0).unwrap_or(i64::MAX);
         }
-        Ok(config)
+        capacity
     }
 
-    fn joined_labels(&self) -> Option<String> {
+    /// The labels as one text.
+    pub fn joined_labels(&self) -> Option<String> {
         labels::joined(self.labels.iter().map(String::as_str))
     }
 

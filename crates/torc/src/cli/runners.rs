@@ -9,7 +9,9 @@ use crate::exit::Exit;
 use crate::output::{Field, Table, human};
 use clap::Subcommand;
 use torc_client::{Client, Query};
-use torc_model::api::{Page, QuarantineRequest, QuarantineView, RunnerView};
+use torc_model::api::{
+    Page, PoolRunnerView, QuarantineRequest, QuarantineView, RunnerView, SetShare, ShareView,
+};
 use torc_model::status::{RunnerOrder, RunnerState};
 use torc_model::words::count;
 
@@ -23,7 +25,10 @@ Examples:
   torc runners quarantine n17 --release
   torc runners drain 3 4           they take no more jobs; what they run goes on
   torc runners resume 3            it takes jobs again
-  torc runners remove 4            it leaves when it holds no job")]
+  torc runners remove 4            it leaves when it holds no job
+  torc runners pool                those that serve every workflow (`torc runner --any`)
+  torc runners drain --pool 2      the same for one of them
+  torc runners share alice 2       of those, alice gets twice as much as others")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -41,6 +46,33 @@ enum Command {
     Remove(These),
     /// Give no work to a machine, or give it work again
     Quarantine(Quarantine),
+    /// List pool runners
+    Pool(PoolList),
+    /// Set how much of the pool runners a user gets beside others, or list what was set
+    Share(Share),
+}
+
+#[derive(clap::Args, Debug)]
+struct PoolList {
+    /// Also those that have left
+    #[arg(short, long)]
+    all: bool,
+
+    #[command(flatten)]
+    paging: Paging,
+}
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Users get equal shares of the CPU time of pool runners while they have work. One with weight 2 gets twice as much
+as one with 1, which is the weight of all that were given none.")]
+struct Share {
+    /// Owner of workflows
+    #[arg(requires = "weight")]
+    user: Option<String>,
+
+    /// More than 0, at most 1000
+    weight: Option<f64>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -70,10 +102,23 @@ struct These {
     /// Runners: their ids, as `torc runners list` shows them
     #[arg(required = true, value_name = "RUNNER")]
     runners: Vec<i64>,
+
+    /// The ids are those of pool runners
+    #[arg(long)]
+    pool: bool,
 }
 
 impl These {
     async fn order(self, context: &Context, client: &Client, word: &str) -> Result<()> {
+        if self.pool {
+            let mut done: Vec<PoolRunnerView> = Vec::with_capacity(self.runners.len());
+            for id in self.runners {
+                let path = format!("/pool_runners/{id}/{word}");
+                done.push(client.post(&path, &serde_json::json!({})).await?);
+            }
+            let count = done.len() as i64;
+            return context.output.list("pool_runners", &done, count, || pool_table(&done));
+        }
         let mut done = Vec::with_capacity(self.runners.len());
         for id in self.runners {
             let path = format!("/compute_nodes/{id}/{word}");
@@ -107,6 +152,8 @@ impl Args {
                 Command::Resume(some) => some.order(context, client, "resume").await?,
                 Command::Remove(some) => some.order(context, client, "remove").await?,
                 Command::Quarantine(args) => args.execute(context, client).await?,
+                Command::Pool(args) => args.execute(context, client).await?,
+                Command::Share(args) => args.execute(context, client).await?,
             }
             Ok(Exit::Success)
         })
@@ -153,6 +200,77 @@ impl List {
         let page: Page<RunnerView> = self.paging.fetch(client, "/compute_nodes", query).await?;
         context.output.list("runners", &page.items, page.total_count, || table(&page.items))
     }
+}
+
+impl PoolList {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let query = if self.all { Query::new() } else { Query::new().add("is_active", true) };
+        let page: Page<PoolRunnerView> = self.paging.fetch(client, "/pool_runners", query).await?;
+        let items = &page.items;
+        context.output.list("pool_runners", items, page.total_count, || pool_table(items))
+    }
+}
+
+impl Share {
+    async fn execute(self, context: &Context, client: &Client) -> Result<()> {
+        let Some((user, weight)) = self.user.zip(self.weight) else {
+            let page: Page<ShareView> = client.get("/server/shares").await?;
+            return context.output.list("shares", &page.items, page.total_count, || {
+                let mut table = Table::new(["user", "weight"]);
+                for share in &page.items {
+                    table.row([Field::text(&share.user), Field::right(share.weight.to_string())]);
+                }
+                table
+            });
+        };
+        let path = format!("/server/shares/{}", torc_client::segment(&user));
+        let set: ShareView = client.put(&path, &SetShare { weight }).await?;
+        if context.output.is_json() {
+            return context.output.json(&set);
+        }
+        context.output.talk(format_args!("{} has the weight {}", set.user, set.weight));
+        Ok(())
+    }
+}
+
+fn pool_table(runners: &[PoolRunnerView]) -> Table {
+    let mut table = Table::new([
+        "id",
+        "user",
+        "host",
+        "pid",
+        "label",
+        "state",
+        "since",
+        "workflows",
+        "jobs",
+        "cpus",
+        "memory",
+        "note",
+    ]);
+    for runner in runners {
+        let note = match (runner.state, runner.ordered) {
+            (RunnerState::Ended, _) => runner.end_reason.clone(),
+            (_, Some(RunnerOrder::Drain)) => Some("drained".to_owned()),
+            (_, Some(RunnerOrder::Remove)) => Some("leaves".to_owned()),
+            (_, None) => None,
+        };
+        table.row([
+            Field::number(runner.id.0),
+            Field::text(runner.user.as_deref().unwrap_or("owner")),
+            Field::text(&runner.hostname),
+            Field::number(runner.pid),
+            Field::text(runner.label.as_deref().unwrap_or("")),
+            Field::text(runner.state.as_str()),
+            Field::text(human::local_time(runner.started_ms)),
+            Field::number(runner.workflows),
+            Field::number(runner.held),
+            Field::number(runner.capacity.num_cpus),
+            Field::right(human::bytes(runner.capacity.memory_bytes)),
+            Field::text(note.unwrap_or_default()),
+        ]);
+    }
+    table
 }
 
 fn table(runners: &[RunnerView]) -> Table {

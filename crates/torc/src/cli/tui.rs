@@ -1,6 +1,6 @@
 //! `torc tui`: the page's screens in a terminal, and `torc run --tui`, which opens them on its run.
 
-use super::drive::{self, Drive};
+use super::drive::{self, Drive, Stay};
 use super::run::{RunOptions, other_runner_here};
 use super::session::{Access, Session, state_dir};
 use super::{Context, Locator, block_on, detach, logging, references};
@@ -156,7 +156,8 @@ pub fn run_with_screens(
                 return drive::finish(context, &client, &workflow, &status, end).await;
             };
             let (options, force) = (&options.runner, options.force);
-            let drive = Drive { context, workflow, options, force, show: None };
+            let drive =
+                Drive { context, workflow, options, force, show: None, stay: Stay::default() };
             drive::follow(&session, drive, &runner).await
         };
         let result = result.await;

@@ -127,6 +127,39 @@ fn a_server_takes_its_options_from_the_file_and_keeps_to_the_retention() {
     assert!(log.contains("\"level\""), "the log is JSON: {log}");
 }
 
+/// What systemd's own tool finds wrong with a unit; None where there is no such tool.
+fn verify(test: &Test, unit: &str) -> Option<String> {
+    let call = std::process::Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .arg(test.path(unit))
+        .output();
+    match call {
+        Ok(done) => {
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            // What it says of units of the machine is not ours.
+            Some(said.lines().filter(|line| line.contains("torc")).collect::<Vec<_>>().join("\n"))
+        }
+        Err(error) => {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "systemd-analyze: {error}");
+            eprintln!("SKIPPED: systemd-analyze cannot be run: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn units_are_right_in_the_eyes_of_systemd() {
+    let test = Test::new();
+    test.write("torc-wrong.service", "[Service]\nExecStart=/bin/true\nNoSuchKey=yes\n");
+    let Some(wrong) = verify(&test, "torc-wrong.service") else { return };
+    assert!(wrong.contains("NoSuchKey"), "the tool finds mistakes: {wrong}");
+    for kind in [&["--user"][..], &["--system", "--as", "nobody"]] {
+        let call = [&["server", "install", "--print"], kind, &["--", "--port", "8080"]].concat();
+        test.write("torc.service", &test.torc(call).success().stdout);
+        assert_eq!(verify(&test, "torc.service").as_deref(), Some(""), "{kind:?}");
+    }
+}
+
 #[test]
 fn a_unit_of_systemd_is_written_and_started_only_where_systemd_runs() {
     let test = Test::new();

@@ -170,6 +170,89 @@ fn each_kind_of_channel_is_spoken_to_as_it_wants() {
     assert!(title.contains("größe: all 1 jobs succeeded"), "{told}");
 }
 
+/// A relay with a TLS library of its own: Python's. Its first argument says when it encrypts.
+const RELAY: &str = r#"
+import socket, ssl, sys
+when, out = sys.argv[1], sys.argv[2]
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('relay.pem', 'relay.key')
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+def encrypted(peer):
+    return context.wrap_socket(peer, server_side=True)
+
+def talk(peer):
+    said, is_data = [], False
+    lines = peer.makefile('rb')
+    peer.sendall(b'220 here\r\n')
+    while line := lines.readline().decode():
+        line = line.rstrip()
+        said.append(line)
+        reply = b'250 ok\r\n'
+        if is_data:
+            if line != '.':
+                continue
+            is_data = False
+            open(out, 'a').write('\n'.join(said) + '\n')
+        elif line == 'DATA':
+            is_data, reply = True, b'354 go on\r\n'
+        elif line == 'QUIT':
+            reply = b'221 bye\r\n'
+        elif line == 'STARTTLS' and when == 'later':
+            peer.sendall(b'220 begin\r\n')
+            peer = encrypted(peer)
+            lines = peer.makefile('rb')
+            said.append('ENCRYPTED')
+            continue
+        elif line == 'STARTTLS':
+            reply = b'502 no\r\n'
+        peer.sendall(reply)
+
+while True:
+    peer, _ = listener.accept()
+    try:
+        talk(encrypted(peer) if when == 'start' else peer)
+    except OSError as error:
+        print(error, file=sys.stderr)
+"#;
+
+#[test]
+fn mail_is_encrypted_where_that_was_asked_for_or_not_sent() {
+    for (scheme, when) in [("smtps", "start"), ("starttls", "later")] {
+        let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
+        crate::tls::certificate(&test, "relay", "localhost");
+        test.write("relay.py", RELAY);
+        let mut relay = test.command("python3", ["relay.py", when, "said"]).spawn();
+        let port = relay.wait_for_stdout("").trim().to_owned();
+        let smtp = format!("{scheme}://localhost:{port}");
+        test.torc(["notify", "add", "mail", "me@example.org", "--smtp", &smtp, "--on", "end"])
+            .success();
+        // The machine does not trust the authority of the certificate.
+        test.torc(["run", "workflow.yaml"]).success();
+        let list = test.torc(["-f", "json", "notify", "list"]).success().json();
+        let error = text(&list["notifications"][0]["last_error"]).to_owned();
+        assert!(error.contains("encrypt"), "{scheme}: {list}");
+        assert!(!test.exists("said") || !test.read("said").contains("DATA"), "{scheme}");
+        let ca = test.path("ca.pem");
+        test.torc(["run", "workflow.yaml", "--new"]).env("SSL_CERT_FILE", &ca).success();
+        let said = test.read("said");
+        assert!(said.contains("RCPT TO:<me@example.org>") && said.contains("Subject:"), "{said}");
+        assert_eq!(said.contains("ENCRYPTED"), when == "later", "{said}");
+    }
+    // A relay that cannot encrypt gets nothing.
+    let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");
+    crate::tls::certificate(&test, "relay", "localhost");
+    test.write("relay.py", RELAY);
+    let mut relay = test.command("python3", ["relay.py", "never", "said"]).spawn();
+    let port = relay.wait_for_stdout("").trim().to_owned();
+    let smtp = format!("starttls://127.0.0.1:{port}");
+    test.torc(["notify", "add", "mail", "me@example.org", "--smtp", &smtp, "--on", "end"])
+        .success();
+    test.torc(["run", "workflow.yaml"]).success();
+    let list = test.torc(["-f", "json", "notify", "list"]).success().json();
+    assert!(text(&list["notifications"][0]["last_error"]).contains("502"), "{list}");
+}
+
 #[test]
 fn what_cannot_be_delivered_waits_and_says_why() {
     let test = Test::new().spec("name: w\njobs: [{name: a, command: 'true'}]\n");

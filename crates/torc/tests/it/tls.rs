@@ -45,6 +45,11 @@ impl Authority {
     }
 }
 
+/// A certificate for a host in `NAME.pem` and `NAME.key`, signed by the new authority in `ca.pem`.
+pub fn certificate(test: &Test, name: &str, host: &str) {
+    Authority::new(test).sign(test, name, host, tomorrow());
+}
+
 fn tomorrow() -> SystemTime {
     SystemTime::now() + Duration::from_secs(24 * 3600)
 }
@@ -92,6 +97,55 @@ fn bad_certificates_are_refused_and_say_why() {
     test.torc([&call[..], &["expired.key"]].concat()).exit(3).tells("expired.key");
     test.torc([&call[..], &["ca.pem"]].concat()).exit(3).tells("ca.pem");
     test.torc(&call[..4]).exit(2).tells("--tls-key");
+}
+
+/// What foreign clients, with TLS libraries of their own, say to a server: Python's status or error, and
+/// the exit code of curl.
+fn foreign(test: &Test, ca: &str, url: &str) -> (String, Option<i32>) {
+    let python = "import ssl, sys, urllib.request as u\n\
+        c = ssl.create_default_context(cafile=sys.argv[1])\n\
+        try: print(u.urlopen(sys.argv[2], context=c).status)\n\
+        except Exception as e: print(e)";
+    let run = |program: &str, args: &[&str]| {
+        let call = Command::new(program)
+            .args(args)
+            .current_dir(test.path("."))
+            .stdin(Stdio::null())
+            .output();
+        call.unwrap_or_else(|error| panic!("{program}: {error}"))
+    };
+    let said = run("python3", &["-c", python, ca, url]);
+    let curl = run("curl", &["-sS", "--max-time", "20", "--cacert", ca, "-o", "/dev/null", url]);
+    (String::from_utf8_lossy(&said.stdout).trim().to_owned(), curl.status.code())
+}
+
+#[test]
+fn foreign_clients_judge_certificates_by_their_own_libraries() {
+    let test = Test::new();
+    let authority = Authority::new(&test);
+    authority.sign(&test, "good", "localhost", tomorrow());
+    authority.sign(&test, "expired", "localhost", SystemTime::now() - Duration::from_secs(3600));
+    authority.sign(&test, "other", "elsewhere.example", tomorrow());
+    let own = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(["localhost".to_owned()]).expect("parameters");
+    test.write("own.pem", &params.self_signed(&own).expect("a certificate").pem());
+    test.write("own.key", &own.serialize_pem());
+    // 60: the peer's certificate cannot be trusted; older ones say 51 for another host.
+    for (name, reason) in
+        [("good", "200"), ("expired", "expired"), ("other", "match"), ("own", "self")]
+    {
+        let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
+        let server = serve(&test, &["--host", "localhost", "--tls-cert", &cert, "--tls-key", &key]);
+        let health = format!("https://localhost:{}/health/live", server.port);
+        let (python, curl) = foreign(&test, "ca.pem", &health);
+        assert!(python.contains(reason), "{name}: {python}");
+        let is_refused = matches!(curl, Some(51 | 60));
+        assert_eq!(
+            (is_refused, curl == Some(0)),
+            (name != "good", name == "good"),
+            "{name}: {curl:?}"
+        );
+    }
 }
 
 #[test]

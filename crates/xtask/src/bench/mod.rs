@@ -12,9 +12,9 @@ mod pages;
 mod peers;
 mod report;
 mod rows;
-mod simulated;
+pub mod simulated;
 mod specs;
-mod world;
+pub mod world;
 
 use crate::Result;
 use report::{Results, Row};

@@ -129,6 +129,7 @@ impl Simulated {
             label: None,
             output_dir: "/tmp".into(),
             force: false,
+            pool_runner_id: None,
         };
         let registered = client.register_runner(&request).await?;
         Ok(Self {
@@ -195,12 +196,13 @@ fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
-fn start(packet: &AttemptPacket) -> StartReport {
+/// The report of a start.
+pub fn start(packet: &AttemptPacket) -> StartReport {
     StartReport { attempt: reference(packet), pid: 1_000_000 + packet.id.0 % 1000, at_ms: now_ms() }
 }
 
 /// The report of a short job, with everything that a real one has.
-fn end(packet: &AttemptPacket) -> CompletionReport {
+pub fn end(packet: &AttemptPacket) -> CompletionReport {
     let log = |ending: &str| {
         let (job, run, attempt) = (packet.job_id, packet.run_id, packet.attempt_id);
         Some(format!(

@@ -113,6 +113,7 @@ impl Fixture {
             label: None,
             output_dir: "/output".into(),
             force: false,
+            pool_runner_id: None,
         };
         self.store.register_runner(request).await.map(|r| r.id)
     }

@@ -42,6 +42,7 @@ async fn register_on(f: &Fixture, host: &str) -> RunnerId {
         label: None,
         output_dir: "/output".into(),
         force: false,
+        pool_runner_id: None,
     };
     f.store.register_runner(request).await.expect("registered").id
 }

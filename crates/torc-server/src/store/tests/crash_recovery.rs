@@ -446,6 +446,7 @@ async fn a_key_belongs_to_one_workflow_and_repeats_do_not_add_up() {
         label: None,
         output_dir: "/output".into(),
         force: false,
+        pool_runner_id: None,
     };
     assert_eq!(
         f.store.register_runner(request).await.expect_err("another workflow's").code,

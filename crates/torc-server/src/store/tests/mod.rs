@@ -8,6 +8,7 @@ mod classify;
 mod crash_recovery;
 mod growth;
 mod last_words;
+mod pools;
 mod remedies;
 mod revise;
 mod unneeded;
@@ -95,6 +96,7 @@ impl Fixture {
             label: label.map(Into::into),
             output_dir: "/output".into(),
             force: false,
+            pool_runner_id: None,
         };
         self.runner = self.store.register_runner(request).await.expect("registered").id;
     }

@@ -1,0 +1,289 @@
+//! What pool runners ask: to be known, which workflow to serve next, and to leave.
+
+use super::load::parse;
+use super::persist::json;
+use super::pools::{Look, Member, Pool, SILENT_MS, Turn};
+use super::read::Audience;
+use super::refusal::Refusal;
+use super::writer::{Failed, State, Tx};
+use rusqlite::{OptionalExtension as _, params};
+use std::collections::HashMap;
+use tokio::sync::watch;
+use torc_engine::Claimed;
+use torc_model::api::{
+    Capacity, ErrorCode, PoolClaimRequest, PoolClaimResponse, RegisterPoolRunner, ShareView,
+};
+use torc_model::ids::{PoolRunnerId, RunnerId, WorkflowId};
+use torc_model::status::RunnerOrder;
+
+/// A weight beyond this is a slip.
+const MAX_WEIGHT: f64 = 1000.0;
+
+/// A pool runner introduces itself, in the name of a user; None: of the server's owner.
+pub fn register(
+    tx: &mut Tx<'_>,
+    request: &RegisterPoolRunner,
+    user: Option<&str>,
+) -> Result<PoolRunnerId, Failed> {
+    if request.key.is_empty() || request.key.len() > 256 {
+        return Err(Refusal::invalid("key", "the key has 1 to 256 characters").into());
+    }
+    super::names::check_line("hostname", &request.hostname)?;
+    super::names::check_line("label", request.label.as_deref().unwrap_or(""))?;
+    let id = tx
+        .db
+        .prepare_cached(
+            "INSERT INTO pool_runner (register_key, user, hostname, pid, capacity, label, started_ms, last_seen_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)
+             ON CONFLICT (register_key) DO UPDATE SET last_seen_ms = ?7, ended_ms = NULL, end_reason = NULL
+             WHERE user IS ?2
+             RETURNING id",
+        )?
+        .query_row(
+            params![
+                crate::secret::hash_text(&request.key),
+                user,
+                request.hostname,
+                request.pid,
+                json(Some(&request.capacity))?,
+                request.label,
+                tx.now,
+            ],
+            |row| row.get(0).map(PoolRunnerId),
+        )
+        .optional()?;
+    let Some(id) = id else {
+        let message = "a pool runner of another user registered with the same key";
+        return Err(Refusal::conflict(ErrorCode::WrongWorkflow, message)
+            .hint("use a new key")
+            .into());
+    };
+    known(tx, id)?;
+    Ok(id)
+}
+
+/// A pool runner that has not left; its word is noted.
+fn known<'a>(tx: &'a mut Tx<'_>, id: PoolRunnerId) -> Result<&'a mut Member, Failed> {
+    let uptime = tx.uptime;
+    if !tx.state.pools.members.contains_key(&id) {
+        let member = read(tx, id)?;
+        let shares = weights(tx)?;
+        tx.state.pools.shares.set_weights(shares);
+        tx.state.pools.insert(id, member);
+    }
+    let member = tx.state.pools.members.get_mut(&id).ok_or_else(|| has_ended(id))?;
+    member.heard = uptime;
+    Ok(member)
+}
+
+fn has_ended(id: PoolRunnerId) -> Refusal {
+    let message = format!("pool runner {id} is not known or has ended");
+    Refusal::conflict(ErrorCode::RunnerEnded, message).hint("register again")
+}
+
+/// As its row and those of its runners say.
+fn read(tx: &Tx<'_>, id: PoolRunnerId) -> Result<Member, Failed> {
+    type Row = (Option<String>, String, String, Option<String>, Option<String>);
+    let row: Option<Row> = tx
+        .db
+        .prepare_cached(
+            "SELECT user, hostname, capacity, label, ordered FROM pool_runner WHERE id = ?1 AND ended_ms IS NULL",
+        )?
+        .query_row([id.0], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+        })
+        .optional()?;
+    let Some((user, host, capacity, label, ordered)) = row else {
+        return Err(has_ended(id).into());
+    };
+    let pool: Pool = user.map(Into::into);
+    let mut member = Member::new(pool, host, parse(&capacity)?, label);
+    member.ordered = ordered.as_deref().and_then(RunnerOrder::parse);
+    let own = tx.state.runners.iter().filter(|(_, runner)| runner.pool == Some(id));
+    member.runners = own.map(|(runner, known)| (known.workflow, *runner)).collect();
+    Ok(member)
+}
+
+fn weights(tx: &Tx<'_>) -> Result<HashMap<String, f64>, Failed> {
+    let mut statement = tx.db.prepare_cached("SELECT user, weight FROM user_share")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Which workflow a pool runner should begin to serve. Without one, the receiver hears when to look
+/// again.
+pub fn claim(
+    tx: &mut Tx<'_>,
+    id: PoolRunnerId,
+    request: &PoolClaimRequest,
+    audience: &Audience,
+) -> Result<(PoolClaimResponse, Option<watch::Receiver<u64>>), Failed> {
+    let member = known(tx, id)?;
+    member.audience = Some(audience.clone());
+    let ordered = member.ordered;
+    tx.db
+        .prepare_cached("UPDATE pool_runner SET last_seen_ms = ?2 WHERE id = ?1")?
+        .execute([id.0, tx.now])?;
+    let uptime = tx.uptime;
+    for workflow in &request.unable {
+        tx.state.pools.leave_out(id, *workflow, uptime);
+    }
+    let leave = ordered == Some(RunnerOrder::Remove);
+    let (pools, look) = split(tx.state, uptime);
+    // Subscribed before the look, so that nothing falls between the two.
+    let wakes = pools.wakes(id);
+    let workflow_id = if leave { None } else { pools.grant(&look, id) };
+    let is_answer = leave || workflow_id.is_some();
+    Ok((PoolClaimResponse { workflow_id, leave }, wakes.filter(|_| !is_answer)))
+}
+
+fn split(state: &mut State, now: i64) -> (&mut super::pools::Pools, Look<'_>) {
+    let State { pools, workflows, runners, reservations, .. } = state;
+    (pools, Look { workflows, runners, reservations, now })
+}
+
+/// A pool runner leaves. Its runners have left, or go on without it.
+pub fn goodbye(tx: &mut Tx<'_>, id: PoolRunnerId, reason: &str) -> Result<(), Failed> {
+    end(tx, id, reason)
+}
+
+fn end(tx: &mut Tx<'_>, id: PoolRunnerId, reason: &str) -> Result<(), Failed> {
+    tx.db
+        .prepare_cached("UPDATE pool_runner SET ended_ms = ?2, end_reason = ?3 WHERE id = ?1 AND ended_ms IS NULL")?
+        .execute(params![id.0, tx.now, reason])?;
+    tx.state.pools.remove(id);
+    Ok(())
+}
+
+/// Takes down what a person asks of a pool runner; None: that it works again.
+pub fn order(
+    tx: &mut Tx<'_>,
+    id: PoolRunnerId,
+    ordered: Option<RunnerOrder>,
+) -> Result<(), Failed> {
+    let changed = tx
+        .db
+        .prepare_cached("UPDATE pool_runner SET ordered = ?2 WHERE id = ?1 AND ended_ms IS NULL")?
+        .execute(params![id.0, ordered.map(RunnerOrder::as_str)])?;
+    if changed == 0 {
+        let there: Option<i64> = tx
+            .db
+            .prepare_cached("SELECT id FROM pool_runner WHERE id = ?1")?
+            .query_row([id.0], |row| row.get(0))
+            .optional()?;
+        return Err(match there {
+            Some(_) => {
+                let message = format!("pool runner {id} has left");
+                Refusal::conflict(ErrorCode::RunnerEnded, message).into()
+            }
+            None => Refusal::not_found("pool runner", id.0).into(),
+        });
+    }
+    if let Some(member) = tx.state.pools.members.get_mut(&id) {
+        member.ordered = ordered;
+    }
+    tx.state.pools.nudge(id);
+    tx.wake_all();
+    Ok(())
+}
+
+/// Ends pool runners that have not been heard for so long that they would have asked many times.
+/// They hold nothing, and one that lives registers again.
+pub fn end_silent(tx: &mut Tx<'_>) -> Result<(), Failed> {
+    const SILENT_TOO_LONG_MS: i64 = 10 * SILENT_MS;
+    let mut statement =
+        tx.db.prepare_cached("SELECT id FROM pool_runner WHERE ended_ms IS NULL")?;
+    let ids: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    drop(statement);
+    for id in ids.into_iter().map(PoolRunnerId) {
+        let heard = tx.state.pools.members.get(&id).map_or(0, |member| member.heard);
+        if heard.max(tx.state.boot) + SILENT_TOO_LONG_MS < tx.uptime {
+            end(tx, id, "it was silent for too long")?;
+        }
+    }
+    Ok(())
+}
+
+/// The weights that were set.
+pub fn shares(tx: &Tx<'_>) -> Result<Vec<ShareView>, Failed> {
+    let mut shares: Vec<ShareView> =
+        weights(tx)?.into_iter().map(|(user, weight)| ShareView { user, weight }).collect();
+    shares.sort_by(|a, b| a.user.cmp(&b.user));
+    Ok(shares)
+}
+
+/// Sets the weight of a user.
+pub fn set_share(tx: &mut Tx<'_>, user: &str, weight: f64) -> Result<ShareView, Failed> {
+    super::names::check_line("user", user)?;
+    if !(weight > 0.0 && weight <= MAX_WEIGHT) {
+        let message = format!("`{weight}` is not more than 0 and at most {MAX_WEIGHT}");
+        return Err(Refusal::invalid("weight", message).into());
+    }
+    tx.db
+        .prepare_cached(
+            "INSERT INTO user_share (user, weight) VALUES (?1, ?2) ON CONFLICT (user) DO UPDATE SET weight = ?2",
+        )?
+        .execute(params![user, weight])?;
+    let all = weights(tx)?;
+    tx.state.pools.shares.set_weights(all);
+    Ok(ShareView { user: user.to_owned(), weight })
+}
+
+/// A runner that a pool runner started has come.
+pub fn runner_came(
+    tx: &mut Tx<'_>,
+    id: PoolRunnerId,
+    workflow: WorkflowId,
+    runner: RunnerId,
+) -> Result<(), Failed> {
+    known(tx, id)?.runners.insert(workflow, runner);
+    Ok(())
+}
+
+/// The same, before it is known by its id: its pool runner must be there.
+pub fn check(tx: &mut Tx<'_>, id: PoolRunnerId) -> Result<(), Failed> {
+    known(tx, id).map(drop)
+}
+
+/// Gives jobs to a runner of a pool, one at a time, for as long as it is its workflow's turn. None: others
+/// come first.
+pub fn claim_in_turn(
+    tx: &mut Tx<'_>,
+    pool: PoolRunnerId,
+    id: WorkflowId,
+    runner: RunnerId,
+    limit: usize,
+    mut claim: impl FnMut(&mut Tx<'_>, &Capacity, u64) -> Result<Vec<Claimed>, Failed>,
+) -> Result<Option<Vec<Claimed>>, Failed> {
+    let now = tx.uptime;
+    let mut given = Vec::new();
+    account(tx, pool, id, runner);
+    tx.state.pools.keep_promise(pool, id);
+    while given.len() < limit {
+        let (pools, look) = split(tx.state, now);
+        let turn = pools.turn(&look, pool);
+        if turn.is_some_and(|turn| turn != Turn::Now(id)) {
+            pools.close_gate(pool, id);
+            return Ok((!given.is_empty()).then_some(given));
+        }
+        let capacity = pools.capacity_for(look.workflows, pool, id);
+        let Some(capacity) = capacity else { return Ok(Some(given)) };
+        let more = claim(tx, &capacity, given.len() as u64)?;
+        if more.is_empty() {
+            if turn.is_some() && given.is_empty() {
+                tx.state.pools.pass_over(pool, id, now);
+            }
+            break;
+        }
+        given.extend(more);
+        tx.state.pools.served(id, now);
+        account(tx, pool, id, runner);
+    }
+    Ok(Some(given))
+}
+
+/// Takes down what a runner of a pool holds.
+fn account(tx: &mut Tx<'_>, pool: PoolRunnerId, id: WorkflowId, runner: RunnerId) {
+    let State { pools, workflows, .. } = &mut *tx.state;
+    pools.account(workflows, runner, pool, id, tx.uptime);
+}

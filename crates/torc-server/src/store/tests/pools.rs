@@ -1,0 +1,244 @@
+//! Pool runners: whom they serve, how fairly, and what that costs.
+
+use super::super::read::Audience;
+use super::*;
+use std::sync::Arc;
+use torc_model::api::{PoolClaimRequest, RegisterPoolRunner};
+use torc_model::ids::PoolRunnerId;
+use torc_model::plan::Requirements;
+
+/// A store without workflows.
+struct World {
+    store: Store,
+    directory: tempfile::TempDir,
+}
+
+/// A simulated runner of a pool runner.
+struct Child {
+    workflow: WorkflowId,
+    runner: RunnerId,
+    held: Vec<torc_model::api::AttemptPacket>,
+}
+
+fn cpus(num_cpus: i64) -> Capacity {
+    Capacity { num_cpus, memory_bytes: 64 << 30, num_nodes: 1, ..Capacity::default() }
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::open(open(&directory.path().join("torc.db"))).expect("a store");
+        Self { store, directory }
+    }
+
+    async fn workflow(&self, owner: &str, jobs: usize, cpus: u32, initialize: bool) -> WorkflowId {
+        let plan = Plan {
+            name: format!("of_{owner}"),
+            jobs: (0..jobs)
+                .map(|n| Job { resource_requirements: Some(0), ..job(&format!("j{n}"), &[]) })
+                .collect(),
+            resource_requirements: vec![Requirements {
+                name: "some".into(),
+                num_cpus: cpus,
+                ..Requirements::default()
+            }],
+            ..Plan::default()
+        };
+        let request = Creation {
+            maker: None,
+            spec: json!({}).into(),
+            user: Some(owner.into()),
+            initialize,
+            force: false,
+            key: None,
+            directory: None,
+            spec_path: None,
+        };
+        let create =
+            self.store.writer.call(move |tx| create::create(tx, &request, plan, &[], Vec::new()));
+        create.await.expect("created").id
+    }
+
+    async fn pool(&self, key: &str, num_cpus: i64, label: Option<&str>) -> PoolRunnerId {
+        let request = RegisterPoolRunner {
+            key: key.into(),
+            hostname: "there".into(),
+            pid: 1,
+            capacity: cpus(num_cpus),
+            label: label.map(Into::into),
+        };
+        self.store.register_pool_runner(request, None).await.expect("registered")
+    }
+
+    async fn next(&self, pool: PoolRunnerId, audience: &Audience) -> Option<WorkflowId> {
+        let request = PoolClaimRequest::default();
+        let answer = self.store.claim_for_pool(pool, request, audience.clone()).await;
+        answer.expect("an answer").workflow_id
+    }
+
+    async fn child(&self, pool: PoolRunnerId, workflow: WorkflowId, num_cpus: i64) -> Child {
+        let request = RegisterRunner {
+            workflow_id: workflow,
+            key: format!("{pool}-{workflow}-{}", getrandom::u64().unwrap()),
+            hostname: "there".into(),
+            boot_id: "b".into(),
+            pid: 1,
+            pid_start: 1,
+            capacity: cpus(num_cpus),
+            time_left_seconds: None,
+            kind: RunnerKind::Local,
+            scheduler: None,
+            label: None,
+            output_dir: "/output".into(),
+            force: true,
+            pool_runner_id: Some(pool),
+        };
+        let runner = self.store.register_runner(request).await.expect("registered").id;
+        Child { workflow, runner, held: Vec::new() }
+    }
+
+    /// Reports the end of so many attempts and claims more; how many it got.
+    async fn exchange(&self, child: &mut Child, ends: usize, num_cpus: i64) -> usize {
+        let completed = child.held.drain(..ends).map(|packet| ended(&packet, 0)).collect();
+        let request = ClaimRequest {
+            runner_id: child.runner,
+            key: getrandom::u64().unwrap().to_string(),
+            limit: 100,
+            capacity: cpus(num_cpus),
+            time_left_seconds: None,
+            prefetch: 50,
+            wait_seconds: 0.0,
+            started: Vec::new(),
+            completed,
+            strict_scheduler_match: false,
+            is_alone: None,
+        };
+        let answer = self.store.claim(child.workflow, request).await.expect("an answer");
+        let count = answer.attempts.len();
+        child.held.extend(answer.attempts);
+        count
+    }
+}
+
+#[tokio::test]
+async fn free_places_are_shared_equally_between_owners_whatever_they_have() {
+    let world = World::new();
+    for _ in 0..5 {
+        world.workflow("alice", 100, 1, true).await;
+    }
+    let bob = world.workflow("bob", 100, 1, true).await;
+    let pool = world.pool("p", 20, None).await;
+    let mut children = Vec::new();
+    while let Some(workflow) = world.next(pool, &Audience::All).await {
+        children.push(world.child(pool, workflow, 20).await);
+    }
+    assert!(children.iter().any(|child| child.workflow == bob), "each workflow has its turn");
+    // Each asks several times, in any order: the gate lets the right one through.
+    for _ in 0..20 {
+        for child in &mut children {
+            world.exchange(child, 0, 20).await;
+        }
+    }
+    let held = |owner: bool| -> usize {
+        let of = children.iter().filter(|child| (child.workflow == bob) == owner);
+        of.map(|child| child.held.len()).sum()
+    };
+    assert_eq!((held(true), held(false)), (10, 10), "20 CPUs, two owners");
+}
+
+#[tokio::test]
+async fn what_others_of_a_pool_runner_hold_is_not_given_twice() {
+    let world = World::new();
+    let (one, two) =
+        (world.workflow("alice", 9, 1, true).await, world.workflow("alice", 9, 1, true).await);
+    let pool = world.pool("p", 4, None).await;
+    world.next(pool, &Audience::All).await;
+    let mut first = world.child(pool, one, 4).await;
+    let mut second = world.child(pool, two, 4).await;
+    let mut held = 0;
+    for _ in 0..8 {
+        held += world.exchange(&mut first, 0, 4).await + world.exchange(&mut second, 0, 4).await;
+    }
+    assert_eq!(held, 4);
+    assert_eq!((first.held.len(), second.held.len()), (2, 2), "workflows of one owner alternate");
+    let ends = first.held.len();
+    assert_eq!(world.exchange(&mut first, ends, 4).await, 1, "then it is the other's turn");
+    assert_eq!(world.exchange(&mut second, 0, 4).await, 1);
+}
+
+#[tokio::test]
+async fn a_pool_runner_sees_what_its_token_sees_and_takes_what_fits() {
+    let world = World::new();
+    let alice = world.workflow("alice", 1, 1, true).await;
+    world.workflow("bob", 1, 1, true).await;
+    let large = world.workflow("alice", 1, 8, true).await;
+    let of_alice = Audience::User(Arc::from("alice"));
+    let pool = world.pool("p", 4, None).await;
+    assert_eq!(world.next(pool, &of_alice).await, Some(alice), "`{large}` does not fit");
+    assert_eq!(
+        world.next(pool, &of_alice).await,
+        None,
+        "one was told already, the rest is not hers"
+    );
+    let labelled = world.pool("l", 4, Some("gpu")).await;
+    assert_eq!(world.next(labelled, &Audience::All).await, None, "no job has its label");
+}
+
+#[tokio::test]
+async fn one_job_calls_one_pool_runner_and_a_waiting_one_hears_of_new_work() {
+    let world = World::new();
+    let mut waiting = tokio::task::JoinSet::new();
+    for n in 0..10 {
+        let pool = world.pool(&format!("p{n}"), 4, None).await;
+        let store = world.store.clone();
+        let request = PoolClaimRequest { wait_seconds: 30.0, ..PoolClaimRequest::default() };
+        waiting.spawn(async move { store.claim_for_pool(pool, request, Audience::All).await });
+    }
+    // All of them wait when their number is that of open receivers.
+    while world.store.writer.call(|tx| Ok(tx.state.pools.waiting())).await.unwrap() < 10 {
+        tokio::task::yield_now().await;
+    }
+    let workflow = world.workflow("alice", 1, 1, true).await;
+    let first = waiting.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(first.workflow_id, Some(workflow));
+    world.store.flush().await.unwrap();
+    assert_eq!(waiting.len(), 9, "the others were not woken for one job");
+    waiting.abort_all();
+}
+
+#[tokio::test]
+async fn a_drained_pool_runner_gets_nothing_also_after_a_restart() {
+    let mut world = World::new();
+    let workflow = world.workflow("alice", 4, 1, true).await;
+    let pool = world.pool("p", 4, None).await;
+    let mut child = world.child(pool, workflow, 4).await;
+    assert_eq!(world.exchange(&mut child, 0, 4).await, 4);
+    world.store.order_pool_runner(pool, Some(RunnerOrder::Drain)).await.unwrap();
+    let path = world.directory.path().join("torc.db");
+    world.store = Store::open(open(&path)).expect("a store");
+    world.store.recover(Trigger::Sweep).await.unwrap();
+    assert_eq!(world.next(pool, &Audience::All).await, None);
+    let other = world.workflow("bob", 4, 1, true).await;
+    assert_eq!(world.next(pool, &Audience::All).await, None);
+    let job = world.store.explain_workflow(other).await.unwrap();
+    let why = &job.groups[0].explanation;
+    assert!(why.details.iter().any(|detail| detail.contains("is drained")), "{why:?}");
+    assert!(why.hints.iter().any(|hint| hint.contains("resume --pool")), "{why:?}");
+    world.store.order_pool_runner(pool, None).await.unwrap();
+    let ends = child.held.len();
+    world.exchange(&mut child, ends, 4).await;
+    assert_eq!(world.next(pool, &Audience::All).await, Some(other));
+}
+
+#[tokio::test]
+async fn workflows_with_nothing_to_give_are_not_looked_at() {
+    let world = World::new();
+    let pool = world.pool("p", 4, None).await;
+    for _ in 0..200 {
+        world.workflow("alice", 1, 1, false).await;
+    }
+    let one = world.workflow("bob", 1, 1, true).await;
+    let indexed = world.store.writer.call(|tx| Ok(tx.state.pools.indexed())).await.unwrap();
+    assert_eq!(indexed, 1);
+    assert_eq!(world.next(pool, &Audience::All).await, Some(one));
+}
