@@ -43,6 +43,16 @@ impl Client {
         self.post_within(&format!("/pool_runners/{pool}/claim"), body, wait + MARGIN).await
     }
 
+    /// Hands over pieces of outputs, and waits for what else a pool runner should read.
+    pub async fn pool_reads(
+        &self,
+        pool: PoolRunnerId,
+        body: &PoolReadsRequest,
+    ) -> Result<PoolReads, Error> {
+        let wait = Duration::try_from_secs_f64(body.wait_seconds).unwrap_or_default();
+        self.post_within(&format!("/pool_runners/{pool}/reads"), body, wait + MARGIN).await
+    }
+
     /// Says that a pool runner leaves. Safe to repeat.
     pub async fn pool_goodbye(&self, pool: PoolRunnerId, body: &Goodbye) -> Result<(), Error> {
         let path = format!("/pool_runners/{pool}/goodbye");

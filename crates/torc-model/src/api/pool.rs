@@ -46,6 +46,56 @@ pub struct PoolClaimResponse {
     pub leave: bool,
 }
 
+/// A pool runner hands over what it read, and hears what else is to be read.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolReadsRequest {
+    /// Wait this long for something to read (at most 60).
+    #[serde(default)]
+    pub wait_seconds: f64,
+    /// What was asked for before.
+    #[serde(default)]
+    pub pieces: Vec<LogPiece>,
+}
+
+/// What a pool runner should read for a client of the server: outputs of attempts on its machine.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct PoolReads {
+    /// Each is answered once.
+    pub items: Vec<ReadLog>,
+}
+
+/// A piece of an output that is wanted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ReadLog {
+    /// Names the answer.
+    pub id: i64,
+    /// The file.
+    pub path: String,
+    /// Where to begin, in bytes; negative counts from the end.
+    pub offset: i64,
+    /// At most this many bytes.
+    pub limit: i64,
+}
+
+/// A piece of an output, or why it cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct LogPiece {
+    /// Which question it answers.
+    pub id: i64,
+    /// Where it begins.
+    pub offset: i64,
+    /// Its length in bytes.
+    pub length: i64,
+    /// Size of the file.
+    pub size: i64,
+    /// The text.
+    pub text: String,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A pool runner, for people.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolRunnerView {

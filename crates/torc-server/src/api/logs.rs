@@ -19,8 +19,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path as FilePath, PathBuf};
 use torc_fs::Trust;
-use torc_model::api::LogView;
-use torc_model::ids::JobId;
+use torc_model::api::{LogPiece, LogView, ReadLog};
+use torc_model::ids::{JobId, PoolRunnerId};
 use torc_model::status::Stream;
 use utoipa::IntoParams;
 
@@ -79,11 +79,10 @@ pub async fn get_logs(
         ApiError::not_found(format!("job {id} has no such attempt that has started"))
     })?;
     let place = place(&logs);
-    let piece = crate::slow_files::look(place, move || {
-        let (path, file) = open(job, &logs, stream)?;
-        let piece = read_piece(&file, query.offset.unwrap_or(0), limit)
-            .map_err(|e| unreadable(&path, &e))?;
-        Ok(LogView {
+    let offset = query.offset.unwrap_or(0);
+    let view = {
+        let logs = logs.clone();
+        move |path: &FilePath, piece: Piece| LogView {
             job_id: job,
             run_id: logs.run_id,
             attempt_id: logs.attempt_id,
@@ -93,9 +92,71 @@ pub async fn get_logs(
             next_offset: piece.offset + piece.length,
             size: piece.size,
             text: piece.text,
+        }
+    };
+    let here = {
+        let logs = logs.clone();
+        crate::slow_files::look(place, move || {
+            let (path, file) = open(job, &logs, stream)?;
+            let piece = read_piece(&file, offset, limit).map_err(|e| unreadable(&path, &e))?;
+            Ok((path, piece))
         })
-    });
-    piece.await.map_err(ApiError::hangs)?.map(Json)
+    };
+    let found = match (here.await.map_err(ApiError::hangs)?, logs.pool_runner) {
+        (Err(_), Some(pool)) => {
+            read_there(&app, pool, candidates(job, &logs, stream)?, offset, limit).await
+        }
+        (found, _) => found,
+    };
+    let (path, piece) = found?;
+    Ok(Json(view(&path, piece)))
+}
+
+/// Reads the first of these files that is there, on the machine of a pool runner.
+async fn read_there(
+    app: &App,
+    pool: PoolRunnerId,
+    files: Vec<PathBuf>,
+    offset: i64,
+    limit: i64,
+) -> Result<(PathBuf, Piece), ApiError> {
+    let mut problem = ApiError::not_found("this attempt has no such output");
+    for path in files {
+        let read = app.inner.reads.ask(pool, path.display().to_string(), offset, limit).await?;
+        match read.error {
+            None => {
+                let LogPiece { offset, length, size, text, .. } = read;
+                return Ok((path, Piece { offset, length, size, text }));
+            }
+            Some(error) => {
+                let what = format!("cannot read `{}` there: {error}", path.display());
+                problem = ApiError::not_found(what);
+            }
+        }
+    }
+    Err(problem)
+}
+
+/// Reads a piece of an attempt's output on this machine for a server elsewhere. Other files are not read.
+pub fn read_log(order: &ReadLog) -> LogPiece {
+    let path = FilePath::new(&order.path);
+    let is_output = path.is_absolute()
+        && path.file_name().and_then(OsStr::to_str).is_some_and(|name| {
+            name.starts_with("job_wf") && [".o", ".e", ".log"].iter().any(|end| name.ends_with(end))
+        });
+    let read = match is_output {
+        true => torc_fs::open(path, Trust::Log)
+            .and_then(|file| read_piece(&file, order.offset, order.limit.clamp(1, MAX_BYTES))),
+        false => Err(std::io::Error::other("it is not the output of an attempt")),
+    };
+    match read {
+        Ok(Piece { offset, length, size, text }) => {
+            LogPiece { id: order.id, offset, length, size, text, error: None }
+        }
+        Err(error) => {
+            LogPiece { id: order.id, error: Some(error.to_string()), ..LogPiece::default() }
+        }
+    }
 }
 
 /// The directory by which a file system that hangs is remembered.
@@ -140,9 +201,9 @@ fn reported_endings(stream: Stream) -> &'static [&'static str] {
     }
 }
 
-/// Opens the file of the stream: where the runner said, or where a running attempt's output is by
+/// Files that the stream may be in: where the runner said, or where a running attempt's output is by
 /// convention.
-fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File), ApiError> {
+fn candidates(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<Vec<PathBuf>, ApiError> {
     let AttemptLogs { workflow_id, run_id, attempt_id, .. } = logs;
     let name =
         |ending: &&str| format!("job_wf{workflow_id}_j{job}_r{run_id}_a{attempt_id}{ending}");
@@ -152,7 +213,7 @@ fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File
         Stream::ScriptStdout => &logs.script_stdout_path,
         Stream::ScriptStderr => &logs.script_stderr_path,
     };
-    let candidates: Vec<PathBuf> = match (reported, &logs.output_dir) {
+    let files: Vec<PathBuf> = match (reported, &logs.output_dir) {
         (Some(path), _) => vec![path.into()],
         (None, Some(directory)) => {
             let directory = FilePath::new(directory).join("job_stdio");
@@ -160,18 +221,21 @@ fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File
         }
         (None, None) => Vec::new(),
     };
+    let is_named =
+        |found: &OsStr| reported_endings(stream).iter().any(|end| found == name(end).as_str());
+    match files.iter().find(|path| !path.is_absolute() || !path.file_name().is_some_and(is_named)) {
+        Some(other) => Err(ApiError::not_found(format!(
+            "`{}` is not the output of this attempt",
+            other.display()
+        ))),
+        None => Ok(files),
+    }
+}
+
+/// Opens the file of the stream.
+fn open(job: JobId, logs: &AttemptLogs, stream: Stream) -> Result<(PathBuf, File), ApiError> {
     let mut problem = ApiError::not_found(format!("there is no {stream} of this attempt"));
-    for path in candidates {
-        let is_named = |found: &OsStr| {
-            reported_endings(stream).iter().any(|ending| found == name(ending).as_str())
-        };
-        let is_output = path.is_absolute() && path.file_name().is_some_and(is_named);
-        if !is_output {
-            return Err(ApiError::not_found(format!(
-                "`{}` is not the output of this attempt",
-                path.display()
-            )));
-        }
+    for path in candidates(job, logs, stream)? {
         match torc_fs::open(&path, Trust::Log) {
             Ok(file) => return Ok((path, file)),
             Err(error) => problem = unreadable(&path, &error),
@@ -287,6 +351,7 @@ mod tests {
             script_stdout_path: None,
             script_stderr_path: None,
             output_dir: None,
+            pool_runner: None,
         };
         let try_open =
             |path: &FilePath| open(JobId(2), &logs(path), Stream::Stdout).map(|(path, _)| path);

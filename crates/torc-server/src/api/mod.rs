@@ -39,6 +39,7 @@ mod page_access;
 pub mod page_files;
 mod pages;
 mod pool;
+mod pool_reads;
 mod query;
 mod remedies;
 mod requirements;
@@ -61,6 +62,7 @@ mod workflows;
 pub use auth::Authenticated;
 pub use front::Front;
 pub use guard::Hosts;
+pub use logs::read_log;
 pub use openapi::document;
 
 use crate::store::Store;
@@ -83,6 +85,7 @@ struct Inner {
     reader: Reader,
     auth: Auth,
     walls: walls::Walls,
+    reads: pool_reads::Reads,
     shown: shown::Shown,
     scrapes: metrics::Scrapes,
     socket: Option<std::path::PathBuf>,
@@ -113,6 +116,7 @@ impl App {
                 reader,
                 auth,
                 walls,
+                reads: pool_reads::Reads::default(),
                 shown,
                 scrapes,
                 socket,

@@ -134,6 +134,7 @@ const TABLE: &[(&str, Role, About)] = &[
     ("initialize_workflow", Operate, Path(Workflow)),
     ("observe_scheduled_compute_nodes", Operate, Named),
     ("pool_goodbye", Operate, Named),
+    ("pool_reads", Operate, Named),
     ("quarantine_node", Operate, Path(Workflow)),
     ("recover_workflow", Operate, Path(Workflow)),
     ("regenerate", Operate, Path(Workflow)),

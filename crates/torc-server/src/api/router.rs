@@ -8,9 +8,9 @@ use super::openapi::Rules;
 use super::{
     App, access_groups, act, actions, allocations, attempts, classifications, crash_recovery,
     events, failure_handlers, files, forecast, guard, health, items, jobs, knowledge, limits,
-    log_search, logs, metrics, notifications, openapi, pages, pool, remedies, requirements,
-    reservations, results, runners, schedulers, server, sessions, tokens, user_data, webhooks, why,
-    workflows,
+    log_search, logs, metrics, notifications, openapi, pages, pool, pool_reads, remedies,
+    requirements, reservations, results, runners, schedulers, server, sessions, tokens, user_data,
+    webhooks, why, workflows,
 };
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -120,6 +120,7 @@ pub(super) fn table() -> Vec<Route> {
         route!(pool::list_pool_runners, pool::register_pool_runner),
         route!(pool::claim_for_pool),
         route!(pool::pool_goodbye),
+        route!(pool_reads::pool_reads),
         route!(pool::drain),
         route!(pool::resume),
         route!(pool::remove),

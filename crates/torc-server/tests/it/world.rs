@@ -421,6 +421,7 @@ impl Ids {
                 json!({"key": "pool", "hostname": "here", "pid": 1, "capacity": {"num_cpus": 1}})
             }
             "claim_for_pool" => json!({"wait_seconds": 0.0}),
+            "pool_reads" => json!({"wait_seconds": 0.0}),
             "pool_goodbye" => json!({"reason": "done"}),
             "set_share" => json!({"weight": 2.0}),
             "quarantine_node" => json!({"hostname": "here", "release": true}),

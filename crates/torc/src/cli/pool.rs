@@ -19,7 +19,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use torc_client::Client;
 use torc_model::api::{
-    ErrorCode, Goodbye, PoolClaimRequest, PoolClaimResponse, RegisterPoolRunner,
+    ErrorCode, Goodbye, PoolClaimRequest, PoolClaimResponse, PoolReads, PoolReadsRequest,
+    RegisterPoolRunner,
 };
 use torc_model::ids::{PoolRunnerId, WorkflowId};
 use torc_model::units::Runtime;
@@ -94,6 +95,8 @@ async fn serve(client: &Client, pool: &Pool<'_>) -> Result<Exit> {
     output.talk(format_args!(
         "pool runner {id} serves every workflow that its token may see; Ctrl-C stops it"
     ));
+    // It asks by itself, also while this process does something else.
+    let mut reader = tokio::spawn(read_logs(client.clone(), id));
     let end = pool.options.time_limit.map(|limit| Instant::now() + Duration::from_secs(limit.0));
     let mut runners = Runners::default();
     let mut idle_since = Instant::now();
@@ -125,6 +128,8 @@ async fn serve(client: &Client, pool: &Pool<'_>) -> Result<Exit> {
                     }
                     Err(error) if error.code() == Some(ErrorCode::RunnerEnded) => {
                         id = register(client, &introduction).await?;
+                        reader.abort();
+                        reader = tokio::spawn(read_logs(client.clone(), id));
                         Duration::ZERO
                     }
                     // The runners have their own way to wait for the server.
@@ -141,6 +146,7 @@ async fn serve(client: &Client, pool: &Pool<'_>) -> Result<Exit> {
         }
     };
     drop(asking);
+    reader.abort();
     output.talk(format_args!("the pool runner leaves: {}", reason.text()));
     match reason {
         Leaving::Removed => runners.finish(pool.context, &mut interrupts).await,
@@ -170,6 +176,27 @@ async fn ask(
     tokio::time::sleep(pause).await;
     let request = PoolClaimRequest { wait_seconds: WAIT_SECONDS, unable };
     client.claim_for_pool(id, &request).await
+}
+
+/// Reads outputs of jobs on this machine for the server, which may be on another one.
+async fn read_logs(client: Client, id: PoolRunnerId) {
+    let mut request = PoolReadsRequest { wait_seconds: WAIT_SECONDS, pieces: Vec::new() };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match client.pool_reads(id, &request).await {
+            Ok(PoolReads { items }) => {
+                pause = FIRST_PAUSE;
+                let read = move || items.iter().map(torc_server::api::read_log).collect();
+                request.pieces = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+            }
+            Err(error) if error.is_temporary() => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            // The other request of this process says the same, and acts on it.
+            Err(_) => return,
+        }
+    }
 }
 
 fn introduction(options: &RunnerOptions) -> Result<RegisterPoolRunner> {

@@ -126,6 +126,10 @@ fn a_pool_runs_on_machines_that_were_added_and_survives_lost_connections() {
     let status = world.rows(&["status"]);
     assert!(status.iter().all(|row| row["state"] == "running"), "{status:?}");
 
+    // The server asks the machine for what its jobs wrote.
+    let there = test.torc(["logs", "j_1", "-w", "w", "--stdout"]).success().stdout;
+    assert!(["h1\n", "h2\n"].contains(&&*there), "{there}");
+
     // Logs come here, without the token.
     world.remote(&["logs", "--to", "collected"]).success();
     let logs = test.shell(

@@ -33,7 +33,7 @@ const PROMISE_MS: i64 = 20_000;
 const UNABLE_MS: i64 = 60_000;
 /// A workflow whose jobs could not start although it was their turn (a limit is used up, a retry avoids
 /// the machine) is passed over for so long.
-const DRY_MS: i64 = 2_000;
+const DRY_MS: i64 = 10_000;
 /// Work that fits only where much more is free waits this long; then one pool runner is kept for it.
 const STARVING_MS: i64 = 30_000;
 /// Runners that one pool runner has at the same time: each is a process.
@@ -437,6 +437,10 @@ impl Pools {
         let since: HashMap<WorkflowId, i64> =
             self.ready.iter().map(|(id, ready)| (*id, ready.since)).collect();
         known.into_iter().for_each(|id| self.forget(id));
+        // A registration may have been taken back with its transaction.
+        for member in self.members.values_mut() {
+            member.runners.retain(|_, runner| look.runners.contains_key(runner));
+        }
         for id in look.workflows.keys() {
             self.index(db, look, *id)?;
         }

@@ -5,7 +5,7 @@ use super::page::{self, Filter, List, Paging};
 use super::{Audience, ReadError, Reader};
 use rusqlite::Row;
 use torc_model::api::{AttemptView, Page};
-use torc_model::ids::{AttemptId, JobId, RunnerId, WorkflowId};
+use torc_model::ids::{AttemptId, JobId, PoolRunnerId, RunnerId, WorkflowId};
 use torc_model::status::{AttemptState, Cause, EndDetail, EndedBy, Origin, Outcome};
 
 const ROWS: &str = "SELECT a.*, j.name AS job_name, n.hostname FROM attempt a JOIN job j ON j.id = a.job_id \
@@ -73,6 +73,8 @@ pub struct AttemptLogs {
     pub script_stderr_path: Option<String>,
     /// The runner's output directory.
     pub output_dir: Option<String>,
+    /// The pool runner on its machine, while that is there.
+    pub pool_runner: Option<PoolRunnerId>,
 }
 
 impl Reader {
@@ -141,7 +143,8 @@ impl Reader {
         use rusqlite::OptionalExtension as _;
         self.read(move |connection| {
             let sql = "SELECT a.workflow_id, a.run_id, a.attempt_id, a.stdout_path, a.stderr_path, n.output_dir, \
-                       a.script ->> '$.stdout_path', a.script ->> '$.stderr_path' \
+                       a.script ->> '$.stdout_path', a.script ->> '$.stderr_path', \
+                       (SELECT p.id FROM pool_runner p WHERE p.id = n.pool_runner_id AND p.ended_ms IS NULL) \
                        FROM attempt a LEFT JOIN compute_node n ON n.id = a.compute_node_id \
                        WHERE a.job_id = ?1 AND a.started_ms IS NOT NULL AND (?2 IS NULL OR a.run_id = ?2) \
                        AND (?3 IS NULL OR a.attempt_id = ?3) ORDER BY a.run_id DESC, a.attempt_id DESC LIMIT 1";
@@ -155,6 +158,7 @@ impl Reader {
                     output_dir: row.get(5)?,
                     script_stdout_path: row.get(6)?,
                     script_stderr_path: row.get(7)?,
+                    pool_runner: row.get::<_, Option<i64>>(8)?.map(PoolRunnerId),
                 })
             });
             Ok(logs.optional()?)

@@ -136,6 +136,7 @@ fn example(
                 script_stdout_path: None,
                 script_stderr_path: None,
                 output_dir: row.get(3)?,
+                pool_runner: None,
             };
             Ok((place, row.get(4)?, row.get(5)?))
         })?;
