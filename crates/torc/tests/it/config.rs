@@ -153,7 +153,7 @@ fn units_are_right_in_the_eyes_of_systemd() {
     test.write("torc-wrong.service", "[Service]\nExecStart=/bin/true\nNoSuchKey=yes\n");
     let Some(wrong) = verify(&test, "torc-wrong.service") else { return };
     assert!(wrong.contains("NoSuchKey"), "the tool finds mistakes: {wrong}");
-    for kind in [&["--user"][..], &["--system", "--as", "nobody"]] {
+    for kind in [&["--user"][..], &["--system", "--as", "daemon"]] {
         let call = [&["server", "install", "--print"], kind, &["--", "--port", "8080"]].concat();
         test.write("torc.service", &test.torc(call).success().stdout);
         assert_eq!(verify(&test, "torc.service").as_deref(), Some(""), "{kind:?}");

@@ -14,8 +14,14 @@ fn tokens(test: &Test) -> Vec<String> {
 #[test]
 fn no_token_is_in_a_log_a_list_of_processes_or_an_error() {
     // The job looks at everything that its user may see of processes, and tells its own token to the test.
-    let look = "cat $TORC_TOKEN_FILE > job.token; cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' > processes; torc status >/dev/null; exit 3";
-    let test = Test::new().spec(&format!("name: w\njobs: [{{name: a, command: \"{look}\"}}]\n"));
+    let look = r"
+        cat $TORC_TOKEN_FILE > job.token
+        cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n' > processes
+        torc status > /dev/null
+        exit 3
+    ";
+    let test =
+        Test::new().spec("name: w\njobs: [{name: a, command: sh look.sh}]\n").file("look.sh", look);
     let mut server = test.torc(["-vv", "server", "run", "--log-format", "json"]).spawn();
     let url = server.wait_for_stdout("http://").trim().to_owned();
     let mut secrets = tokens(&test);
