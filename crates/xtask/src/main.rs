@@ -1,10 +1,11 @@
 //! Work on the repository itself. `cargo xtask bench` measures the program, `cargo xtask counts`
 //! guards its hot paths; see `docs/benchmarks.md`. `cargo xtask sched` judges the
 //! order of jobs, see `docs/scheduling.md`. `cargo xtask team` loads a server as a team
-//! would, see `docs/server.md`. `cargo xtask wheel` writes the Python package.
+//! would, see `docs/server.md`. `cargo xtask wheel` writes the Python package, `cargo xtask dist` all others.
 
 mod bench;
 mod counts;
+mod dist;
 mod recovery;
 mod sched;
 mod team;
@@ -21,6 +22,8 @@ enum Xtask {
     Bench(bench::Args),
     /// Count the instructions of the hot paths and compare them with the record
     Counts(counts::Args),
+    /// Write packages of the program: tar, deb, checksums, recipes
+    Dist(dist::Args),
     /// Decide failures whose right action is known, and compare with simpler deciders
     Recovery(recovery::Args),
     /// Measure how good the order of jobs is, with the real engine and simulated time
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     let result = match Xtask::parse() {
         Xtask::Bench(args) => args.execute(),
         Xtask::Counts(args) => args.execute(),
+        Xtask::Dist(args) => args.execute(),
         Xtask::Recovery(args) => args.execute(),
         Xtask::Sched(args) => args.execute(),
         Xtask::Team(args) => args.execute(),
@@ -70,7 +74,12 @@ fn build(root: &Path, what: &[&str]) -> Result<PathBuf> {
     if !output.status.success() {
         return Err("the program cannot be built".into());
     }
-    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    executable(&output.stdout)
+}
+
+/// The program that cargo's messages name last.
+fn executable(messages: &[u8]) -> Result<PathBuf> {
+    let lines = String::from_utf8_lossy(messages).into_owned();
     let messages =
         lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let file = messages

@@ -2,7 +2,8 @@
 //!
 //! A wheel is a zip file with METADATA, WHEEL and RECORD. The same tree and program give the same bytes.
 
-use crate::{Result, build, root};
+use crate::dist::{Release, program};
+use crate::{Result, root};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Write the Python wheel: the program and the module `torcflow`
 #[derive(clap::Args)]
 pub struct Args {
-    /// Pack this program instead of building a release
+    /// Pack this program instead of building one
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Directory for the wheel [default: target/wheels]
@@ -20,15 +21,15 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-/// What `pip` refuses to install beyond is the index's business; this is ours.
-const MOST_BYTES: usize = 12 << 20;
+/// What a download should not exceed.
+const MOST_BYTES: usize = 12_000_000;
 
 impl Args {
     pub fn execute(&self) -> Result<()> {
         let root = root()?;
         let program = match &self.program {
             Some(file) => file.clone(),
-            None => build(&root, &["--release", "-p", "torc", "--bin", "torc"])?,
+            None => program(&root, &Release::of(&root).version)?,
         };
         let program = fs::read(&program)
             .map_err(|error| format!("cannot read the program `{}`: {error}", program.display()))?;
@@ -41,7 +42,12 @@ impl Args {
         fs::write(&file, &wheel)?;
         println!("{} ({:.1} MB)", file.display(), wheel.len() as f64 / 1e6);
         if wheel.len() > MOST_BYTES {
-            eprintln!("warning: the wheel is larger than {} MiB", MOST_BYTES >> 20);
+            let said = format!("the wheel is larger than {} MB", MOST_BYTES / 1_000_000);
+            match self.program {
+                // The program of a test need not be small.
+                Some(_) => eprintln!("warning: {said}"),
+                None => return Err(said.into()),
+            }
         }
         Ok(())
     }
@@ -92,15 +98,19 @@ fn about(platform: &str) -> String {
     format!("Wheel-Version: 1.0\nGenerator: cargo xtask wheel\nRoot-Is-Purelib: false\n{tags}")
 }
 
+/// The architecture of a program, as Linux calls it.
+pub fn machine(program: &[u8]) -> Result<&'static str> {
+    match (program.get(..4), program.get(4), program.get(18..20)) {
+        (Some(b"\x7fELF"), Some(2), Some([0x3e, 0])) => Ok("x86_64"),
+        (Some(b"\x7fELF"), Some(2), Some([0xb7, 0])) => Ok("aarch64"),
+        _ => Err("the program is no 64-bit Linux program for x86_64 or aarch64".into()),
+    }
+}
+
 /// Where the program runs: by its architecture, and by the newest symbols of glibc that it asks for.
 fn platform(program: &[u8]) -> Result<String> {
-    let machine = match (program.get(..4), program.get(4), program.get(18..20)) {
-        (Some(b"\x7fELF"), Some(2), Some([0x3e, 0])) => "x86_64",
-        (Some(b"\x7fELF"), Some(2), Some([0xb7, 0])) => "aarch64",
-        _ => return Err("the program is no 64-bit Linux program for x86_64 or aarch64".into()),
-    };
-    let newest = glibc(program);
-    Ok(match newest {
+    let machine = machine(program)?;
+    Ok(match glibc(program) {
         // A static program runs with any C library.
         None => format!("manylinux_2_17_{machine}.musllinux_1_2_{machine}"),
         Some(minor) => format!("manylinux_2_{}_{machine}", minor.max(17)),
@@ -108,17 +118,42 @@ fn platform(program: &[u8]) -> Result<String> {
 }
 
 /// The newest minor version of glibc whose symbols a program asks for; `None` if it is static.
-fn glibc(program: &[u8]) -> Option<u32> {
+pub fn glibc(program: &[u8]) -> Option<u32> {
     const MARK: &[u8] = b"\0GLIBC_2.";
-    let mut newest = None;
+    if !asks_for_loader(program) {
+        return None;
+    }
+    let mut newest = 0;
     for (at, window) in program.windows(MARK.len()).enumerate() {
         if window == MARK {
             let digits = program[at + MARK.len()..].iter().take_while(|byte| byte.is_ascii_digit());
-            let minor = digits.fold(0, |sum, byte| sum * 10 + u32::from(byte - b'0'));
-            newest = newest.max(Some(minor));
+            newest = newest.max(digits.fold(0, |sum, byte| sum * 10 + u32::from(byte - b'0')));
         }
     }
-    newest
+    Some(newest)
+}
+
+/// Whether a program header names the dynamic loader (`PT_INTERP`): a static program has none.
+fn asks_for_loader(program: &[u8]) -> bool {
+    const INTERPRETER: [u8; 4] = [3, 0, 0, 0];
+    let number = |at: usize, bytes: usize| {
+        let field = program.get(at..at + bytes)?;
+        let value = field.iter().rev().fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
+        usize::try_from(value).ok()
+    };
+    let (Some(start), Some(size), Some(count)) = (number(32, 8), number(54, 2), number(56, 2))
+    else {
+        return false;
+    };
+    (0..count).any(|nth| {
+        let at = start.saturating_add(size * nth);
+        program.get(at..at.saturating_add(4)) == Some(&INTERPRETER)
+    })
+}
+
+/// Deflated with the most effort.
+pub fn deflate(content: &[u8]) -> Vec<u8> {
+    miniz_oxide::deflate::compress_to_vec(content, 10)
 }
 
 /// A zip file of compressed files with modes and without times.
@@ -128,7 +163,7 @@ fn zip(files: &[(String, u32, Vec<u8>)]) -> Result<Vec<u8>> {
     let mut directory = Vec::new();
     for (name, mode, content) in files {
         let offset = u32::try_from(body.len())?;
-        let packed = miniz_oxide::deflate::compress_to_vec(content, 9);
+        let packed = deflate(content);
         let mut common = Vec::new();
         common.extend(20u16.to_le_bytes()); // version that can read it
         common.extend(0x0800u16.to_le_bytes()); // names in UTF-8
@@ -163,7 +198,7 @@ fn zip(files: &[(String, u32, Vec<u8>)]) -> Result<Vec<u8>> {
     Ok(body)
 }
 
-fn crc32(content: &[u8]) -> u32 {
+pub fn crc32(content: &[u8]) -> u32 {
     let mut table = [0u32; 256];
     for (byte, entry) in (0u32..).zip(&mut table) {
         *entry =
@@ -191,11 +226,16 @@ mod tests {
     #[test]
     fn platform_is_read_from_the_program() {
         let mut program = b"\x7fELF\x02".to_vec();
-        program.resize(18, 0);
-        program.extend([0x3e, 0]);
+        program.resize(64, 0);
+        program[18] = 0x3e;
+        program.extend(b"\0GLIBC_2.9\0GLIBC_2.34\0");
         let fixed = platform(&program).expect("a platform");
         assert_eq!(fixed, "manylinux_2_17_x86_64.musllinux_1_2_x86_64");
-        program.extend(b"\0GLIBC_2.9\0GLIBC_2.34\0");
+        // One program header, of 56 bytes, that names the loader.
+        (program[54], program[56]) = (56, 1);
+        program[32] = u8::try_from(program.len()).expect("a small program");
+        program.extend([3, 0, 0, 0]);
+        program.resize(program.len() + 52, 0);
         assert_eq!(platform(&program).expect("a platform"), "manylinux_2_34_x86_64");
         assert!(platform(b"#!/bin/sh").is_err());
     }
