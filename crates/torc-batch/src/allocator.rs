@@ -368,8 +368,9 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())?;
     std::fs::rename(&temporary, path)
 }
+
 /// A time of this machine's zone, as Slurm prints it, in ms since 1970.
-fn local_ms(text: &str) -> Option<i64> {
+pub fn local_ms(text: &str) -> Option<i64> {
     let civil: jiff::civil::DateTime = text.parse().ok()?;
     let zoned = civil.to_zoned(jiff::tz::TimeZone::system()).ok()?;
     Some(zoned.timestamp().as_millisecond())

@@ -16,10 +16,11 @@
 
 mod allocator;
 pub mod memory;
+mod program;
 mod service;
 pub mod slurm;
 
-pub use allocator::{Allocator, Sent, Synced};
+pub use allocator::{Allocator, Sent, Synced, local_ms};
 pub use service::serve;
 
 use std::path::Path;

@@ -658,6 +658,10 @@ pub struct SlurmScheduler {
     pub extra: Option<String>,
     /// Run one allocation at a time.
     pub serialize_allocations: bool,
+    /// The scheduler whose chain of allocations these join, when it is not this one: what a
+    /// regenerate makes goes on with the chain of what it replaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
 }
 
 /// What happens at a trigger.

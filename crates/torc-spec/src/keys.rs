@@ -888,7 +888,11 @@ static SCHEDULER: Object = Object {
         field("ntasks_per_node", Shape::Int(1, COUNT), "Tasks per node."),
         field("tmp", Shape::SlurmMemory, "Local disk."),
         field("extra", Shape::Line, "Further options for the `#SBATCH` lines."),
-        field("serialize_allocations", Shape::Bool, "Run one allocation at a time."),
+        field(
+            "serialize_allocations",
+            Shape::Bool,
+            "Run one allocation at a time, those of later requests included.",
+        ),
     ],
 };
 

@@ -1,32 +1,15 @@
 //! Slurm's programs: run with a time limit, read with the parsers of the model.
 
+use crate::program::{self, QUERY_LIMIT, SUBMIT_LIMIT, run, run_with};
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::io::AsyncReadExt as _;
 use torc_model::slurm::squeue::Submitted;
-use torc_model::slurm::{cluster, parse_clock, sacct, squeue};
-
-/// Longer than Slurm's own retries with its usual settings; a controller that hangs longer counts
-/// as unknown.
-const QUERY_LIMIT: Duration = Duration::from_secs(45);
-const SUBMIT_LIMIT: Duration = Duration::from_secs(60);
-/// No answer of Slurm that we read is longer.
-const MAX_OUTPUT: u64 = 64 << 20;
+use torc_model::slurm::{cluster, parse_clock, sacct, squeue, test_only};
 
 /// Runs Slurm's programs.
 #[derive(Clone, Debug)]
 pub struct Slurm {
     user: String,
-}
-
-/// What a program said.
-#[derive(Clone, Debug, Default)]
-struct Ran {
-    /// `None`: it took too long, was killed or could not be started.
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
 }
 
 impl Default for Slurm {
@@ -43,9 +26,7 @@ impl Slurm {
 
     /// `sbatch` and `squeue` can be found.
     pub fn is_here() -> bool {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
-        found("sbatch") && found("squeue")
+        program::is_found("sbatch") && program::is_found("squeue")
     }
 
     /// Every job of ours, ended ones included.
@@ -70,6 +51,13 @@ impl Slurm {
         squeue::submitted(ran.code, &ran.stdout, &ran.stderr)
     }
 
+    /// When Slurm would start a job with this script, as far as it can tell now. Submits nothing.
+    pub async fn test_only(&self, script: &str) -> test_only::Start {
+        let arguments = ["--test-only".to_owned()];
+        let ran = run_with("sbatch", &arguments, &[], script, QUERY_LIMIT).await;
+        test_only::read(ran.code, &ran.stderr)
+    }
+
     /// Asks Slurm to end these jobs. Whether it did, only a later look tells. Without `--state` or
     /// `--name`: with any such filter Slurm 22.05 cancels all waiting tasks of an array instead of
     /// the one that was named.
@@ -85,7 +73,7 @@ impl Slurm {
         let arguments = ["-h", "-j", id, "-o", "%L|%e"].map(str::to_owned);
         // Whatever format the user has set.
         let seconds = [("SLURM_TIME_FORMAT", "%s")];
-        let ran = run_with("squeue", &arguments, &seconds, QUERY_LIMIT).await;
+        let ran = run_with("squeue", &arguments, &seconds, "", QUERY_LIMIT).await;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
         parse_left(ran.stdout.lines().next()?, now)
     }
@@ -131,67 +119,6 @@ fn parse_left(line: &str, now: u64) -> Option<Option<u64>> {
     let by_limit = parse_clock(left)?;
     let by_end = end.trim().parse::<u64>().ok().map(|end| end.saturating_sub(now));
     Some(by_limit.map(|left| by_end.map_or(left, |end| left.min(end))))
-}
-
-async fn run(program: &str, arguments: &[String], limit: Duration) -> Ran {
-    run_with(program, arguments, &[], limit).await
-}
-
-async fn run_with(
-    program: &str,
-    arguments: &[String],
-    env: &[(&str, &str)],
-    limit: Duration,
-) -> Ran {
-    let mut command = tokio::process::Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    // Inside an allocation its own settings must not become those of the jobs it asks for; nor may
-    // our rights.
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        let of_slurm =
-            (text.starts_with("SLURM_") && text != "SLURM_CONF") || text.starts_with("SBATCH_");
-        if of_slurm || text == "TORC_TOKEN" || text == "TORC_TOKEN_FILE" {
-            command.env_remove(&name);
-        }
-    }
-    command.envs(env.iter().copied());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            return Ran {
-                stderr: format!("{program} could not be started: {error}"),
-                ..Ran::default()
-            };
-        }
-    };
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let work = async {
-        let (stdout, stderr, status) = tokio::join!(read(out), read(err), child.wait());
-        (stdout, stderr, status.ok().and_then(|s| s.code()))
-    };
-    match tokio::time::timeout(limit, work).await {
-        Ok((stdout, stderr, code)) => Ran { code, stdout, stderr },
-        Err(_) => Ran {
-            stderr: format!("{program} took longer than {} s", limit.as_secs()),
-            ..Ran::default()
-        },
-    }
-}
-
-async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
-    let mut bytes = Vec::new();
-    if let Some(pipe) = pipe
-        && let Err(error) = pipe.take(MAX_OUTPUT).read_to_end(&mut bytes).await
-    {
-        tracing::warn!(%error, "an answer of Slurm could not be read");
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

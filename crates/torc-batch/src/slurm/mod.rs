@@ -32,7 +32,7 @@ impl BatchSystem for Slurm {
         match self.queue().await {
             Answer::Unreachable(why) => Err(why),
             Answer::Rows(rows) => {
-                let row = rows.iter().find(|row| row.name == name);
+                let row = rows.iter().find(|row| row.is_of(name));
                 Ok(row.map(|row| row.id.split('_').next().unwrap_or(&row.id).to_owned()))
             }
         }

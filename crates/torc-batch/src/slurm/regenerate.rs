@@ -95,7 +95,10 @@ fn carry_over(group: &mut Planned, jobs: &[JobView], known: &[SlurmSchedulerView
     new.qos = new.qos.take().or_else(|| old.qos.clone());
     new.tmp = new.tmp.take().or_else(|| old.tmp.clone());
     new.extra = new.extra.take().or_else(|| old.extra.clone());
-    new.serialize_allocations |= old.serialize_allocations;
+    if old.serialize_allocations {
+        new.serialize_allocations = true;
+        new.chain = Some(old.chain.clone().unwrap_or_else(|| old.name.clone()));
+    }
 }
 
 fn requirements(job: &JobView) -> Requirements {

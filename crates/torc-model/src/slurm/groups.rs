@@ -106,9 +106,23 @@ fn levels(jobs: &[PendingJob], members: &[usize]) -> Vec<Vec<usize>> {
     levels
 }
 
+/// Which jobs share allocations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GroupBy {
+    /// Jobs with the same needs.
+    #[default]
+    Requirement,
+    /// All jobs of a partition.
+    Partition,
+}
+
 /// How to plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
+    /// Which jobs share allocations.
+    pub group_by: GroupBy,
+    /// Ask for exactly this many seconds.
+    pub walltime_seconds: Option<u64>,
     /// Who pays.
     pub account: String,
     /// Use this partition, whatever fits best.
@@ -130,6 +144,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            group_by: GroupBy::Requirement,
+            walltime_seconds: None,
             account: String::new(),
             partition: None,
             walltime_multiplier: 1.5,
@@ -161,6 +177,8 @@ pub struct Planned {
     pub jobs_at_once: u32,
     /// Rounds of jobs that fit into the walltime.
     pub rounds: u32,
+    /// How long its longest jobs take.
+    pub runtime_seconds: u64,
     /// How these numbers came about, for people.
     pub why: Vec<String>,
 }
@@ -190,7 +208,20 @@ pub fn plan(
 ) -> Result<Vec<Planned>, Vec<String>> {
     let mut planned: Vec<Planned> = Vec::new();
     let mut errors = Vec::new();
+    let mut placed: Vec<(Group, &Partition)> = Vec::new();
     for group in scheduler_groups(jobs) {
+        match place(&group.requirements, profile, options) {
+            Ok(partition) => placed.push((group, partition)),
+            Err(error) => errors.push(error),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    if options.group_by == GroupBy::Partition {
+        placed = merged(jobs, placed);
+    }
+    for (group, partition) in placed {
         let suffix = if group.has_dependencies { "_deferred" } else { "" };
         let base = format!("{}{suffix}{}", group.requirements.name, options.name_suffix);
         let is_taken = |name: &String| {
@@ -201,72 +232,144 @@ pub fn plan(
             .chain(numbered)
             .find(|n| !is_taken(n))
             .unwrap_or_default();
-        match plan_group(group, name, profile, options) {
-            Ok(group) => planned.push(group),
-            Err(error) => errors.push(error),
+        planned.push(plan_group(jobs, group, name, partition, options));
+    }
+    Ok(planned)
+}
+
+fn runtime_of(needs: &Requirements) -> u64 {
+    needs.runtime.map_or(UNKNOWN_RUNTIME_SECONDS, |r| r.0.max(1))
+}
+
+/// Where jobs with these needs run.
+fn place<'a>(
+    needs: &Requirements,
+    profile: &'a Profile,
+    options: &Options,
+) -> Result<&'a Partition, String> {
+    let mut runtime = runtime_of(needs);
+    if let Some(walltime) = options.walltime_seconds {
+        let room = walltime.saturating_sub(SPARE_SECONDS);
+        if needs.runtime.is_some() && runtime > room {
+            return Err(format!(
+                "`{}` takes {}: a walltime of {} with {SPARE_SECONDS} s to spare is too short",
+                needs.name,
+                clock(runtime),
+                clock(walltime)
+            ));
+        }
+        // The partition has to allow the walltime.
+        runtime = room;
+    }
+    let Some(name) = &options.partition else { return profile.choose(needs, runtime) };
+    let found = profile.find(name).ok_or_else(|| {
+        let known: Vec<&str> = profile.partitions.iter().map(|p| p.name.as_str()).collect();
+        format!(
+            "partition `{name}` not found in profile `{}` (known: {})",
+            profile.name,
+            known.join(", ")
+        )
+    })?;
+    match found.lacking(needs, runtime) {
+        Some(lack) => Err(format!("partition `{name}` cannot run `{}`: {lack}", needs.name)),
+        None => Ok(found),
+    }
+}
+
+/// Groups of one partition become one, unless their jobs span nodes. What is asked for is the most
+/// of each need.
+fn merged<'a>(
+    jobs: &[PendingJob],
+    placed: Vec<(Group, &'a Partition)>,
+) -> Vec<(Group, &'a Partition)> {
+    let mut result: Vec<(Group, &Partition)> = Vec::new();
+    for (group, partition) in placed {
+        let fits = |(other, place): &&mut (Group, &Partition)| {
+            place.name == partition.name
+                && other.has_dependencies == group.has_dependencies
+                && other.requirements.num_nodes <= 1
+                && group.requirements.num_nodes <= 1
+        };
+        match result.iter_mut().find(fits) {
+            None => {
+                let mut group = group;
+                if group.requirements.num_nodes <= 1 {
+                    group.requirements.name.clone_from(&partition.name);
+                }
+                result.push((group, partition));
+            }
+            Some((other, _)) => {
+                let mut members: Vec<usize> = other.jobs().chain(group.jobs()).collect();
+                members.sort_unstable();
+                other.levels = levels(jobs, &members);
+                let (all, more) = (&mut other.requirements, &group.requirements);
+                all.num_cpus = all.num_cpus.max(more.num_cpus);
+                all.num_gpus = all.num_gpus.max(more.num_gpus);
+                all.memory = all.memory.max(more.memory);
+                // What does not say how long it takes is planned with the usual guess.
+                let longest = runtime_of(all).max(runtime_of(more));
+                all.runtime = Some(crate::units::Runtime(longest));
+            }
         }
     }
-    if errors.is_empty() { Ok(planned) } else { Err(errors) }
+    result
 }
 
 fn plan_group(
+    jobs: &[PendingJob],
     group: Group,
     name: String,
-    profile: &Profile,
+    partition: &Partition,
     options: &Options,
-) -> Result<Planned, String> {
+) -> Planned {
     let needs = &group.requirements;
     let mut why = Vec::new();
-    let runtime = needs.runtime.map_or(UNKNOWN_RUNTIME_SECONDS, |r| r.0.max(1));
-    if needs.runtime.is_none() {
+    let runtime = runtime_of(needs);
+    let walltime = walltime(runtime, partition, options);
+    let rounds = |runtime: u64| -> u32 {
+        let rounds = walltime.saturating_sub(SPARE_SECONDS) / runtime;
+        u32::try_from(rounds).unwrap_or(u32::MAX).max(1)
+    };
+    for kind in kinds(jobs, group.jobs()) {
+        let needs = kind.0;
+        if needs.runtime.is_none() {
+            why.push(format!(
+                "`{}` does not say how long its jobs take; planned with {}",
+                needs.name,
+                clock(runtime_of(needs))
+            ));
+        }
         why.push(format!(
-            "`{}` does not say how long its jobs take; planned with {}",
-            needs.name,
-            clock(runtime)
+            "partition `{}`: {} of {} fit on a node ({}, {} MB{}), {} in {}",
+            partition.name,
+            jobs_per_node(needs, partition),
+            if options.group_by == GroupBy::Partition {
+                format!("the jobs of `{}`", needs.name)
+            } else {
+                "these jobs".to_owned()
+            },
+            words::count(partition.cpus_per_node, "CPU"),
+            partition.memory_mb,
+            if partition.gpus_per_node > 0 {
+                format!(", {}", words::count(partition.gpus_per_node, "GPU"))
+            } else {
+                String::new()
+            },
+            words::count(rounds(runtime_of(needs)), "round"),
+            clock(walltime),
         ));
     }
-    let partition = match &options.partition {
-        Some(name) => {
-            let known = || {
-                profile.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ")
-            };
-            let found = profile.find(name).ok_or_else(|| {
-                format!(
-                    "partition `{name}` not found in profile `{}` (known: {})",
-                    profile.name,
-                    known()
-                )
-            })?;
-            match found.lacking(needs, runtime) {
-                Some(lack) => {
-                    return Err(format!("partition `{name}` cannot run `{}`: {lack}", needs.name));
-                }
-                None => found,
-            }
-        }
-        None => profile.choose(needs, runtime)?,
-    };
-    let walltime = walltime(runtime, partition, options);
-    let rounds =
-        u32::try_from(walltime.saturating_sub(SPARE_SECONDS) / runtime).unwrap_or(u32::MAX).max(1);
     let per_node = jobs_per_node(needs, partition);
-    why.push(format!(
-        "partition `{}`: {per_node} of these jobs fit on a node ({}, {} MB{}), {} in {}",
-        partition.name,
-        words::count(partition.cpus_per_node, "CPU"),
-        partition.memory_mb,
-        if partition.gpus_per_node > 0 {
-            format!(", {}", words::count(partition.gpus_per_node, "GPU"))
-        } else {
-            String::new()
-        },
-        words::count(rounds, "round"),
-        clock(walltime),
-    ));
     let node_jobs = if needs.num_nodes > 1 { 1 } else { per_node };
-    let per_allocation = u64::from(node_jobs) * u64::from(rounds);
+    let share = |level: &Vec<usize>| -> f64 {
+        let of_kind = |(needs, count): (&Requirements, usize)| {
+            let at_once = if needs.num_nodes > 1 { 1 } else { jobs_per_node(needs, partition) };
+            count as f64 / (f64::from(at_once) * f64::from(rounds(runtime_of(needs))))
+        };
+        kinds(jobs, level.iter().copied()).into_iter().map(of_kind).sum()
+    };
     let mut allocations: Vec<u32> =
-        group.levels.iter().map(|l| count(l.len(), per_allocation, options)).collect();
+        group.levels.iter().map(|level| count(share(level), options)).collect();
     let widest = group.levels.iter().map(Vec::len).max().unwrap_or(0);
     let mut nodes = needs.num_nodes.max(1).max(partition.min_nodes);
     let mut one_worker_per_node = false;
@@ -294,21 +397,40 @@ fn plan_group(
         ntasks_per_node: Some(cpus),
         ..SlurmScheduler::default()
     };
-    Ok(Planned {
+    Planned {
         scheduler,
         has_dependencies: group.has_dependencies,
-        levels: group.levels,
         allocations,
         start_one_worker_per_node: one_worker_per_node,
         walltime_seconds: walltime,
         jobs_at_once: node_jobs,
-        rounds,
+        rounds: rounds(runtime),
+        runtime_seconds: runtime,
+        levels: group.levels,
         why,
-    })
+    }
+}
+
+/// The different needs of these jobs, and how many have each, in the order in which they appear.
+fn kinds(jobs: &[PendingJob], members: impl Iterator<Item = usize>) -> Vec<(&Requirements, usize)> {
+    let mut index: HashMap<&Requirements, usize> = HashMap::new();
+    let mut kinds: Vec<(&Requirements, usize)> = Vec::new();
+    for member in members {
+        let needs = &jobs[member].requirements;
+        let place = *index.entry(needs).or_insert_with(|| {
+            kinds.push((needs, 0));
+            kinds.len() - 1
+        });
+        kinds[place].1 += 1;
+    }
+    kinds
 }
 
 /// Slurm counts whole minutes; the runner needs time to start and to end.
 fn walltime(runtime: u64, partition: &Partition, options: &Options) -> u64 {
+    if let Some(named) = options.walltime_seconds {
+        return named;
+    }
     let max = partition.max_seconds();
     let wanted = match max {
         Some(max) if options.use_max_walltime => max,
@@ -331,9 +453,10 @@ fn jobs_per_node(needs: &Requirements, partition: &Partition) -> u32 {
     by_cpus.min(by_memory).min(by_gpus).max(1)
 }
 
-fn count(jobs: usize, per_allocation: u64, options: &Options) -> u32 {
-    let wanted = (jobs as u64).div_ceil(per_allocation.max(1)).max(1);
-    let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+/// Whole allocations for what fills `share` of them.
+fn count(share: f64, options: &Options) -> u32 {
+    // A sum of fractions may be a little more than it should be.
+    let wanted = ((share - 1e-9).ceil() as u32).max(1);
     options.max_allocations.map_or(wanted, |most| wanted.min(most.max(1)))
 }
 
@@ -352,142 +475,4 @@ fn shape(needs: &Requirements, partition: &Partition, jobs: u32) -> (u32, Option
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::units::Runtime;
-
-    fn needs(name: &str, cpus: u32, memory_mb: u64, minutes: u64) -> Requirements {
-        Requirements {
-            name: name.into(),
-            num_cpus: cpus,
-            memory: Some(Memory(memory_mb << 20)),
-            runtime: Some(Runtime(minutes * 60)),
-            ..Requirements::default()
-        }
-    }
-
-    fn job(name: &str, requirements: &Requirements, depends_on: &[usize]) -> PendingJob {
-        PendingJob {
-            name: name.into(),
-            requirements: requirements.clone(),
-            depends_on: depends_on.to_vec(),
-        }
-    }
-
-    fn profile(shared: bool) -> Profile {
-        let partition = Partition {
-            name: "main".into(),
-            cpus_per_node: 4,
-            memory_mb: 4000,
-            max_walltime: Some("04:00:00".into()),
-            shared,
-            ..Partition::default()
-        };
-        Profile {
-            name: "lab".into(),
-            display_name: String::new(),
-            detect: vec![],
-            partitions: vec![partition],
-        }
-    }
-
-    #[test]
-    fn groups_follow_needs_and_dependencies() {
-        let (small, gpu) = (needs("default", 1, 100, 10), needs("gpu", 2, 100, 10));
-        let jobs = [
-            job("a", &small, &[]),
-            job("b", &small, &[]),
-            job("c", &small, &[0]),
-            job("d", &gpu, &[]),
-        ];
-        let groups: Vec<_> = scheduler_groups(&jobs)
-            .into_iter()
-            .map(|g| {
-                (g.requirements.name.clone(), g.has_dependencies, g.jobs().collect::<Vec<_>>())
-            })
-            .collect();
-        assert_eq!(
-            groups,
-            vec![
-                ("default".into(), false, vec![0, 1]),
-                ("default".into(), true, vec![2]),
-                ("gpu".into(), false, vec![3])
-            ]
-        );
-    }
-
-    #[test]
-    fn a_chain_in_one_group_asks_again_for_each_link() {
-        let small = needs("s", 1, 100, 10);
-        let jobs = [
-            job("a", &small, &[]),
-            job("b", &small, &[0]),
-            job("c", &small, &[1]),
-            job("d", &small, &[2]),
-        ];
-        let planned = plan(&jobs, &profile(true), &Options::default()).expect("fits");
-        assert_eq!(planned.len(), 2);
-        assert_eq!(planned[1].scheduler.name, "s_deferred_scheduler");
-        assert_eq!(planned[1].levels, vec![vec![1], vec![2], vec![3]]);
-        assert_eq!(planned[1].allocations, vec![1, 1, 1]);
-    }
-
-    #[test]
-    fn counts_follow_the_walltime_that_is_asked_for() {
-        let small = needs("s", 1, 500, 60);
-        let jobs: Vec<_> = (0..100).map(|i| job(&format!("j{i}"), &small, &[])).collect();
-        let planned = plan(&jobs, &profile(false), &Options::default()).expect("fits");
-        // 4 per node, one round in 91 minutes.
-        assert_eq!(
-            (planned[0].jobs_at_once, planned[0].rounds, planned[0].allocations[0]),
-            (4, 1, 25)
-        );
-        assert_eq!(planned[0].scheduler.walltime, "01:31:00");
-        assert_eq!(planned[0].scheduler.mem.as_deref(), Some("4000m"));
-        let long = Options { use_max_walltime: true, ..Options::default() };
-        let planned = plan(&jobs, &profile(false), &long).expect("fits");
-        assert_eq!((planned[0].rounds, planned[0].allocations[0]), (3, 9));
-        assert!((planned[0].cost().node_hours - 36.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn one_allocation_of_many_nodes_and_jobs_of_many_nodes() {
-        let small = needs("s", 2, 500, 60);
-        let jobs: Vec<_> = (0..6).map(|i| job(&format!("j{i}"), &small, &[])).collect();
-        let single = Options { single_allocation: true, ..Options::default() };
-        let planned = plan(&jobs, &profile(false), &single).expect("fits");
-        assert_eq!((planned[0].scheduler.nodes, planned[0].allocations[0]), (3, 1));
-        assert!(planned[0].start_one_worker_per_node);
-        let wide = Requirements { num_nodes: 2, ..small };
-        let planned =
-            plan(&[job("w", &wide, &[])], &profile(false), &Options::default()).expect("fits");
-        assert_eq!((planned[0].scheduler.nodes, planned[0].jobs_at_once), (2, 1));
-    }
-
-    #[test]
-    fn a_shared_node_is_asked_for_what_is_needed() {
-        let small = needs("s", 1, 500, 10);
-        let planned =
-            plan(&[job("a", &small, &[])], &profile(true), &Options::default()).expect("fits");
-        assert_eq!(planned[0].scheduler.ntasks_per_node, Some(1));
-        assert_eq!(planned[0].scheduler.mem.as_deref(), Some("756m"));
-    }
-
-    #[test]
-    fn what_fits_nowhere_is_named() {
-        let errors =
-            plan(&[job("a", &needs("huge", 64, 1, 1), &[])], &profile(true), &Options::default())
-                .unwrap_err();
-        assert!(errors[0].contains("64 CPUs, a node has 4"), "{errors:?}");
-    }
-
-    #[test]
-    fn a_long_chain_does_not_overflow() {
-        let small = needs("s", 1, 100, 10);
-        let jobs: Vec<_> = (0..20_000usize)
-            .rev()
-            .map(|i| job("x", &small, &if i == 0 { vec![] } else { vec![20_000 - i] }))
-            .collect();
-        assert_eq!(scheduler_groups(&jobs).iter().map(|g| g.levels.len()).sum::<usize>(), 20_000);
-    }
-}
+mod tests;

@@ -18,6 +18,7 @@ pub mod sacct;
 pub mod script;
 pub mod squeue;
 pub mod state;
+pub mod test_only;
 pub mod wire;
 
 pub use observe::{Known, Look, observe};
@@ -30,6 +31,29 @@ pub struct Cost {
     pub allocations: u64,
     /// Nodes times hours, if every allocation runs to its walltime.
     pub node_hours: f64,
+}
+
+/// The name of an allocation that is one link of a chain: what all links share, then what is its own.
+pub fn chained_name(start: &str, created_ms: i64, chain: &str, nonce: u32) -> String {
+    // Other servers of the same user count workflows and schedulers as well: what they share by
+    // chance must not make their allocations wait for ours.
+    let mut tag: u32 = 0x811c_9dc5;
+    for byte in created_ms.to_le_bytes().iter().chain(chain.as_bytes()) {
+        tag = (tag ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    }
+    format!("{start}-{tag:08x}-{nonce:08x}")
+}
+
+/// What the links of a chain are called in Slurm, from the name of one of them: `--dependency=singleton`
+/// lets one job of a name run at a time. `None` for an allocation outside of chains.
+pub fn chain_of(name: &str) -> Option<&str> {
+    let (chain, _) = name.rsplit_once('-')?;
+    (chain.matches('-').count() == 3).then_some(chain)
+}
+
+/// A record with this name is one of the allocation, provided that the ids agree as well.
+pub(crate) fn is_name_of(name: &str, allocation: &str) -> bool {
+    name == allocation || chain_of(allocation) == Some(name)
 }
 
 /// Walltimes as `sbatch --time` takes them: `HH:MM:SS`, or `D-HH:MM:SS` from a day on.
@@ -59,6 +83,19 @@ pub fn parse_clock(text: &str) -> Option<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_of_one_chain_share_a_name_and_keep_their_own() {
+        let link = |created, chain: &str, nonce| chained_name("torc-wf5-s3", created, chain, nonce);
+        let (first, second) = (link(7, "s", 1), link(7, "s", 2));
+        assert_ne!(first, second);
+        assert_eq!(chain_of(&first), chain_of(&second));
+        assert!(chain_of(&first).is_some_and(|chain| chain.starts_with("torc-wf5-s3-")));
+        assert_ne!(chain_of(&first), chain_of(&link(8, "s", 1)), "another server's");
+        assert_ne!(chain_of(&first), chain_of(&link(7, "t", 1)), "another scheduler's");
+        assert_eq!(chain_of("torc-wf5-s3-0000002a"), None);
+        assert!(is_name_of("a", "a") && !is_name_of("a", "b"));
+    }
 
     #[test]
     fn times_read_as_slurm_means_them() {

@@ -61,7 +61,7 @@ pub fn observe(
         }
     };
     let is_it = |row: &&squeue::Row| {
-        row.name == known.name
+        row.is_of(&known.name)
             && match &known.slurm_job_id {
                 Some(id) => row.id == *id,
                 None => task_of(&row.id) == known.array_task,
@@ -91,7 +91,7 @@ pub fn observe(
     let is_its_array = |row: &&squeue::Row| {
         let array =
             known.slurm_job_id.as_deref().and_then(|id| id.split_once('_')).map(|(array, _)| array);
-        row.name == known.name
+        row.is_of(&known.name)
             && Some(row.id.as_str()) == array
             && matches!(row.verdict(), Verdict::Ended(_))
     };

@@ -141,14 +141,14 @@ fn record(line: &str, columns: &BTreeMap<&str, usize>) -> Record {
 pub fn newest<'a>(records: &'a [Record], id: &str, name: &str) -> Option<&'a Record> {
     let find =
         |fits: &dyn Fn(&Record) -> bool| records.iter().rev().find(|r| r.job_id == id && fits(r));
-    find(&|r| r.name == name).or_else(|| find(&Record::is_nameless))
+    find(&|r| super::is_name_of(&r.name, name)).or_else(|| find(&Record::is_nameless))
 }
 
 /// How a job that waits again ended before, if accounting knows of that life and not only of an
 /// earlier one.
 pub fn last_life(records: &[Record], id: &str, name: &str) -> Option<Ending> {
-    let mut lives =
-        records.iter().rev().filter(|r| r.job_id == id && r.name == name).map(Record::verdict);
+    let lives = records.iter().rev().filter(|r| r.job_id == id && super::is_name_of(&r.name, name));
+    let mut lives = lives.map(Record::verdict);
     let ending = |verdict| match verdict {
         Verdict::Ended(ending) => Some(ending),
         Verdict::Alive { .. } | Verdict::Unknown { .. } => None,
@@ -162,7 +162,8 @@ pub fn last_life(records: &[Record], id: &str, name: &str) -> Option<Ending> {
 /// The records of jobs with these names, and of their steps, which follow them. Slurm may know
 /// other jobs by the same ids, from before it lost its state.
 pub fn ours(records: Vec<Record>, names: &BTreeSet<&str>) -> Vec<Record> {
-    let is_named = |r: &Record| !r.is_step() && names.contains(r.name.as_str());
+    let is_ours = |name: &str| names.iter().any(|ours| super::is_name_of(name, ours));
+    let is_named = |r: &Record| !r.is_step() && is_ours(&r.name);
     let named: BTreeSet<String> =
         records.iter().filter(|r| is_named(r)).map(|r| r.job_id.clone()).collect();
     let mut is_ours = false;

@@ -4,7 +4,7 @@
 //! line or shell text. The one exception is documented: each line of a scheduler's `extra` becomes
 //! one `#SBATCH` line as it stands.
 
-use super::{clock, parse_clock};
+use super::{chain_of, clock, parse_clock};
 use crate::plan::SlurmScheduler;
 use crate::units::{Memory, Runtime};
 use serde_json::Value;
@@ -102,7 +102,8 @@ pub fn walltime_seconds(text: &str) -> Result<u64, ScriptError> {
 pub fn render(submission: &Submission<'_>) -> Result<String, ScriptError> {
     let scheduler = submission.scheduler;
     let mut lines = Lines::default();
-    lines.word("job-name", submission.name)?;
+    let chain = chain_of(submission.name).filter(|_| scheduler.serialize_allocations);
+    lines.word("job-name", chain.unwrap_or(submission.name))?;
     if !scheduler.account.is_empty() {
         lines.word("account", &scheduler.account)?;
     }
@@ -138,6 +139,12 @@ pub fn render(submission: &Submission<'_>) -> Result<String, ScriptError> {
         let at_once = if scheduler.serialize_allocations { Some(1) } else { submission.at_once };
         let limit = at_once.map_or(String::new(), |n| format!("%{}", n.max(1)));
         lines.push("array", &format!("0-{}{limit}", submission.count - 1));
+    }
+    if chain.is_some() {
+        // Slurm starts one job of this name at a time, in the order in which they were sent.
+        let user = submission.defaults.get("dependency").and_then(Value::as_str);
+        let dependency = user.map_or("singleton".to_owned(), |user| format!("{user},singleton"));
+        lines.push("dependency", &quoted("slurm_defaults.dependency", &dependency)?);
     }
     // The runner knows its end by itself; the signal lets it ask again, since an operator may have
     // changed the time limit. In a short allocation Slurm would send it at once.
@@ -422,6 +429,34 @@ mod tests {
         assert_eq!(with(&[], "00:01:00"), none, "it would come at once");
         let own = [("signal", Value::from("B:TERM@300"))];
         assert_eq!(with(&own, "04:00:00"), ["B:TERM@300".to_owned()]);
+    }
+
+    #[test]
+    fn links_of_a_chain_have_one_name_and_run_one_at_a_time() {
+        let chained = SlurmScheduler { serialize_allocations: true, ..scheduler() };
+        let defaults = BTreeMap::from([("dependency".to_owned(), Value::from("afterok:7"))]);
+        let text = |name: &str, defaults: &BTreeMap<String, Value>| {
+            render(&Submission {
+                scheduler: &chained,
+                defaults,
+                name,
+                count: 1,
+                at_once: None,
+                output_dir: "/o",
+                work_dir: "/w",
+                command: &["torc".into()],
+                one_worker_per_node: false,
+                end_seconds: 20,
+            })
+            .unwrap_or_default()
+        };
+        let link = text("torc-wf1-s1-0000000a-0000000b", &BTreeMap::new());
+        assert!(link.contains("#SBATCH --job-name=torc-wf1-s1-0000000a\n"), "{link}");
+        assert!(link.contains("#SBATCH --dependency=singleton\n"), "{link}");
+        assert!(link.contains("/o/slurm_output_torc-wf1-s1-0000000a-0000000b_sl%j.o\n"), "{link}");
+        let both = text("torc-wf1-s1-0000000a-0000000b", &defaults);
+        assert!(both.contains("#SBATCH --dependency=afterok:7,singleton\n"), "{both}");
+        assert_eq!(both.matches("dependency").count(), 1, "{both}");
     }
 
     #[test]

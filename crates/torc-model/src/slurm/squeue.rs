@@ -2,8 +2,8 @@
 
 use super::state::{self, Verdict};
 
-/// The columns asked for. Name and reason come last because both may contain anything.
-pub const FORMAT: &str = "%i|%T|%N|%V|%e|%S|%j|%r";
+/// The columns asked for. Name, reason and script come last because they may contain anything.
+pub const FORMAT: &str = "%i|%T|%N|%V|%e|%S|%j|%r|%o";
 
 /// The arguments of the one query that answers for every allocation of a user, ended ones included.
 pub fn arguments(user: &str) -> Vec<String> {
@@ -36,9 +36,18 @@ pub struct Row {
     pub name: String,
     /// Why it waits.
     pub reason: String,
+    /// Its script, without the directory and `.sh`; empty where Slurm does not tell.
+    pub script: String,
 }
 
 impl Row {
+    /// It is the allocation of this name. Links of a chain share their name in Slurm; the script
+    /// of each has its own.
+    pub fn is_of(&self, allocation: &str) -> bool {
+        self.name == allocation
+            || super::is_name_of(&self.name, allocation) && self.script == allocation
+    }
+
     /// What its state means.
     pub fn verdict(&self) -> Verdict {
         state::verdict(&self.state, Some(&self.reason))
@@ -79,6 +88,10 @@ pub fn read(exit_code: Option<i32>, stdout: &str, stderr: &str) -> Answer {
 }
 
 fn row(line: &str) -> Option<Row> {
+    // A path begins with a slash; its last part is a name that Torc made.
+    let (line, script) = line.rsplit_once("|/").unwrap_or((line, ""));
+    let script = script.rsplit('/').next().unwrap_or_default().trim();
+    let script = script.strip_suffix(".sh").unwrap_or(script).to_owned();
     let mut fields = line.splitn(8, '|').map(str::to_owned);
     Some(Row {
         id: fields.next().filter(|id| id.starts_with(|c: char| c.is_ascii_digit()))?,
@@ -89,6 +102,7 @@ fn row(line: &str) -> Option<Row> {
         start: fields.next()?,
         name: fields.next()?,
         reason: fields.next()?,
+        script,
     })
 }
 
@@ -190,6 +204,10 @@ mod tests {
         let text = "52|PENDING||2026-11-15T18:34:51|N/A|N/A|a|ReqNodeNotAvail, UnavailableNodes:n[1-3]|x\n";
         let Answer::Rows(rows) = read(Some(0), text, "") else { panic!("readable") };
         assert_eq!(rows[0].reason, "ReqNodeNotAvail, UnavailableNodes:n[1-3]|x");
+        let text = "1_0|PENDING||x|y|N/A|torc-wf1-s1-0a|Dependency|/a dir|/out/slurm/torc-wf1-s1-0a-0b.sh\n";
+        let Answer::Rows(rows) = read(Some(0), text, "") else { panic!("readable") };
+        assert_eq!(rows[0].script, "torc-wf1-s1-0a-0b");
+        assert!(rows[0].is_of("torc-wf1-s1-0a-0b") && !rows[0].is_of("torc-wf1-s1-0a-0c"));
         assert!(matches!(read(Some(0), "garbage", ""), Answer::Unreachable(_)));
         assert!(matches!(read(None, "", ""), Answer::Unreachable(_)));
         let down = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)";

@@ -29,7 +29,7 @@ use torc_model::slurm::wire::{
     AllocationView, Allocations, BeginSubmission, Observation, Observations, ObservedView,
     ScheduleNodes, SubmissionOrder, SubmissionOrders, SubmissionOutcome, SubmissionReport,
 };
-use torc_model::slurm::{Ending, Phase, Verdict};
+use torc_model::slurm::{Ending, Phase, Verdict, chained_name};
 use torc_model::status::{AllocationEnd, AllocationStatus, Cause, EvidenceSource, Trigger};
 
 /// Longer than any `sbatch` may take; after that another submitter may take over, looking first.
@@ -93,15 +93,7 @@ pub fn schedule(
         return Err(Refusal::invalid("count", format!("must be between 1 and {MAX_COUNT}")).into());
     }
     refuse_too_many(tx, id, request.count)?;
-    let scheduler: Option<i64> = tx
-        .db
-        .prepare_cached("SELECT id FROM slurm_scheduler WHERE workflow_id = ?1 AND name = ?2")?
-        .query_row(params![id.0, request.scheduler], |row| row.get(0))
-        .optional()?;
-    let scheduler = scheduler.ok_or_else(|| {
-        Refusal::unknown(format!("workflow {id} has no Slurm scheduler `{}`", request.scheduler))
-    })?;
-    let name = format!("torc-wf{id}-s{scheduler}-{:08x}", nonce as u32);
+    let (scheduler, name) = named(tx, id, &request.scheduler, nonce as u32)?;
     let mut statement = tx.db.prepare_cached(
         "INSERT INTO scheduled_compute_node (workflow_id, run_id, scheduler_id, request_key, name, array_task, action_id,
          start_one_worker_per_node, max_parallel_jobs, status, created_ms)
@@ -125,6 +117,33 @@ pub fn schedule(
     let data = value!({"name": name, "scheduler": request.scheduler, "count": request.count, "action_id": action});
     tx.write(id, vec![Change::Event { kind: EventKind::AllocationsPlanned, job: None, data }])?;
     Ok(Allocations { items: list_by_key(tx, id.0, &request.key)? })
+}
+
+/// The id of a scheduler, and a name for allocations of it that no others have.
+fn named(
+    tx: &Tx<'_>,
+    id: WorkflowId,
+    scheduler: &str,
+    nonce: u32,
+) -> Result<(i64, String), Failed> {
+    let found: Option<(i64, String, i64)> = tx
+        .db
+        .prepare_cached(
+            "SELECT s.id, s.definition, w.created_ms FROM slurm_scheduler s JOIN workflow w ON w.id = s.workflow_id
+             WHERE s.workflow_id = ?1 AND s.name = ?2",
+        )?
+        .query_row(params![id.0, scheduler], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let (number, definition, created_ms) = found.ok_or_else(|| {
+        Refusal::unknown(format!("workflow {id} has no Slurm scheduler `{scheduler}`"))
+    })?;
+    let definition: SlurmScheduler = parse(&definition)?;
+    if !definition.serialize_allocations {
+        return Ok((number, format!("torc-wf{id}-s{number}-{nonce:08x}")));
+    }
+    let chain = definition.chain.as_deref().unwrap_or(scheduler);
+    // Not the scheduler's number: what a regenerate makes joins the chain of what it replaces.
+    Ok((number, chained_name(&format!("torc-wf{id}-chain"), created_ms, chain, nonce)))
 }
 
 /// Executes the triggered actions that ask for nodes. Answers how many there were.

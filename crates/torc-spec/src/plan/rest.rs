@@ -195,6 +195,7 @@ impl Planner<'_> {
                 tmp: scheduler.tmp.clone(),
                 extra: scheduler.extra.clone(),
                 serialize_allocations: scheduler.serialize_allocations,
+                chain: None,
             });
         }
         schedulers

@@ -61,6 +61,9 @@ pub struct Args {
     ai: ai::AiOptions,
 
     #[command(flatten)]
+    nodes: slurm::NodeOptions,
+
+    #[command(flatten)]
     runner: RunnerOptions,
 }
 
@@ -180,7 +183,8 @@ impl Args {
                 && !self.dry_run
                 && !self.no_schedule
                 && is_queued
-                && let Some((_, sent)) = slurm::reschedule(client, &workflow, None).await?
+                && let Some((_, sent)) =
+                    slurm::reschedule(client, &workflow, None, &self.nodes).await?
             {
                 context.output.talk(slurm::describe_sent(&sent).trim_end());
             }

@@ -3,6 +3,7 @@
 //! `scripts/slurm-lab start` makes the cluster. Each job writes a line of its own at its end: the
 //! witness. However often attempts were lost, in the end there is one line per job.
 
+mod chains;
 mod checkpoint;
 mod cluster;
 mod everyday;

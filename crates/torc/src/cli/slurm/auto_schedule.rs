@@ -1,7 +1,7 @@
 //! Nodes for jobs that are ready again: asked for after a recovery, and by `watch` whenever they
 //! are missing.
 
-use super::plan::unplannable;
+use super::plan::{NodeOptions, unplannable};
 use super::regenerate::account_of;
 use super::schedule_nodes::{describe, send_waiting};
 use crate::error::{Error, Result};
@@ -12,7 +12,6 @@ use torc_batch::{Allocator, Sent};
 use torc_client::{Client, Query};
 use torc_model::api::{JobView, SlurmSchedulerView, WorkflowView};
 use torc_model::recovery::NodeShape;
-use torc_model::slurm::groups::Options;
 use torc_model::slurm::wire::{AllocationView, RegeneratedView};
 use torc_model::status::AllocationStatus;
 
@@ -35,6 +34,9 @@ pub struct AutoOptions {
     /// Ask for more, however few retried jobs are ready, when they have waited this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 7200)]
     auto_schedule_stranded_timeout: u64,
+
+    #[command(flatten)]
+    nodes: NodeOptions,
 }
 
 /// Asks for nodes on behalf of `watch`. When nodes were asked for last stands with the allocations,
@@ -91,7 +93,9 @@ impl AutoSchedule {
             ));
         }
         let done = match due {
-            true => reschedule(client, workflow, self.output_dir.clone()).await,
+            true => {
+                reschedule(client, workflow, self.output_dir.clone(), &self.options.nodes).await
+            }
             false => Ok(None),
         };
         let done = match done {
@@ -178,16 +182,20 @@ pub async fn reschedule(
     client: &Client,
     workflow: &WorkflowView,
     output_dir: Option<PathBuf>,
+    nodes: &NodeOptions,
 ) -> Result<Option<(RegeneratedView, Vec<Sent>)>> {
     let jobs = pending_jobs(client, workflow.id, &[]).await?;
     if jobs.is_empty() {
         return Ok(None);
     }
-    let account = account_of(client, workflow).await?;
+    let account = match &nodes.account {
+        Some(account) => account.clone(),
+        None => account_of(client, workflow).await?,
+    };
     let hint = "name a profile of this cluster, see `torc hpc`";
     let profile =
         detect_profile(&Slurm::new()).await.map_err(|message| Error::usage_hint(message, hint))?;
-    let options = Options { account, name_suffix: "_regen".into(), ..Options::default() };
+    let options = nodes.options(account);
     let known =
         client.list_slurm_schedulers(&Query::new().add("workflow_id", workflow.id)).await?.items;
     let regeneration =
@@ -212,6 +220,7 @@ mod tests {
             auto_schedule_threshold: 5,
             auto_schedule_cooldown: 1800,
             auto_schedule_stranded_timeout: 7200,
+            nodes: NodeOptions::default(),
         };
         AutoSchedule::new(options, is_recovering, None)
     }

@@ -2,6 +2,7 @@
 
 mod allocations;
 mod auto_schedule;
+mod compare;
 mod doctor;
 mod generate;
 mod parse_logs;
@@ -13,12 +14,13 @@ mod run_allocation;
 mod sacct;
 mod schedule_nodes;
 mod sync;
+mod usage;
 
 pub use auto_schedule::{
     AutoOptions, AutoSchedule, is_for_slurm, node_shapes, open_allocations, reschedule,
 };
 pub use parse_logs::find_issues;
-pub use plan::{PlanView, plan_of, render as render_plan};
+pub use plan::{NodeOptions, PlanView, plan_of, render as render_plan};
 pub use proposal::propose;
 pub use sacct::records as accounting_records;
 pub use schedule_nodes::{await_event, describe as describe_sent, events_from_now, send_waiting};
@@ -45,9 +47,11 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     Generate(generate::Args),
+    Plan(compare::Args),
     Regenerate(regenerate::Args),
     ScheduleNodes(schedule_nodes::Args),
     Allocations(allocations::Args),
+    Usage(usage::Args),
     Sacct(sacct::Args),
     ParseLogs(parse_logs::Args),
     Doctor(doctor::Args),
@@ -62,9 +66,11 @@ impl Args {
     pub fn execute(self, context: &Context) -> Result<Exit> {
         match self.command {
             Command::Generate(args) => args.execute(context),
+            Command::Plan(args) => args.execute(context),
             Command::Regenerate(args) => args.execute(context),
             Command::ScheduleNodes(args) => args.execute(context),
             Command::Allocations(args) => args.execute(context),
+            Command::Usage(args) => args.execute(context),
             Command::Sacct(args) => args.execute(context),
             Command::ParseLogs(args) => args.execute(context),
             Command::Doctor(args) => args.execute(context),

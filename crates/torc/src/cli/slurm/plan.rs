@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use torc_batch::slurm::{Slurm, detect_profile, find_profile};
 use torc_model::plan::{ActionKind, Plan, Requirements};
-use torc_model::slurm::groups::{self, Options, PendingJob, Planned};
+use torc_model::slurm::groups::{self, GroupBy, Options, PendingJob, Planned};
 use torc_model::slurm::profile::Profile;
 use torc_model::slurm::script::walltime_seconds;
 use torc_model::status::Trigger;
@@ -27,6 +27,14 @@ pub struct PlanOptions {
     #[arg(short, long)]
     pub partition: Option<String>,
 
+    /// Walltime of each allocation, such as `04:00:00` or `4h` [default: from the jobs' runtime]
+    #[arg(long, value_name = "TIME", value_parser = walltime, conflicts_with_all = ["max_walltime", "walltime_multiplier"])]
+    pub walltime: Option<u64>,
+
+    /// Which jobs share allocations: those with the same requirement, or all of a partition
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = GroupByOption::Requirement)]
+    pub group_by: GroupByOption,
+
     /// One allocation of many nodes instead of many allocations
     #[arg(long)]
     pub single_allocation: bool,
@@ -42,6 +50,52 @@ pub struct PlanOptions {
     /// At most this many allocations for each group of jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_allocations: Option<u32>,
+}
+
+/// A walltime in seconds.
+pub fn walltime(text: &str) -> std::result::Result<u64, String> {
+    walltime_seconds(text).map_err(|error| error.message)
+}
+
+/// Which jobs share allocations.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GroupByOption {
+    /// Jobs with the same requirement
+    #[default]
+    #[value(aliases = ["resource-requirements", "resource-requirement"])]
+    Requirement,
+    /// All jobs of a partition
+    Partition,
+}
+
+/// What may be said about nodes wherever they are asked for on behalf of jobs that run again.
+#[derive(clap::Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Slurm options")]
+pub struct NodeOptions {
+    /// Account that pays for new nodes [default: that of the workflow's schedulers]
+    #[arg(long)]
+    pub account: Option<String>,
+
+    /// Partition of new nodes [default: the smallest that fits]
+    #[arg(long)]
+    pub partition: Option<String>,
+
+    /// Walltime of new allocations, such as `04:00:00` or `4h` [default: from the jobs' runtime]
+    #[arg(long, value_name = "TIME", value_parser = walltime)]
+    pub walltime: Option<u64>,
+}
+
+impl NodeOptions {
+    /// For the planner; `account` is the workflow's own.
+    pub fn options(&self, account: String) -> Options {
+        Options {
+            account,
+            partition: self.partition.clone(),
+            walltime_seconds: self.walltime,
+            name_suffix: "_regen".into(),
+            ..Options::default()
+        }
+    }
 }
 
 impl PlanOptions {
@@ -62,6 +116,11 @@ impl PlanOptions {
     /// For the planner.
     pub fn options(&self, account: String, name_suffix: &str) -> Options {
         Options {
+            group_by: match self.group_by {
+                GroupByOption::Requirement => GroupBy::Requirement,
+                GroupByOption::Partition => GroupBy::Partition,
+            },
+            walltime_seconds: self.walltime,
             account,
             partition: self.partition.clone(),
             walltime_multiplier: self.walltime_multiplier,
